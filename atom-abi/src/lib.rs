@@ -1,0 +1,145 @@
+//! What crosses the borders between separately compiled parts.
+//!
+//! Three parties meet here. `atom` loads a *tool* (a `cdylib`) and runs its
+//! instrument routine; the tool's analysis routines, with the *analysis
+//! runtime* linked into the same `cdylib`, run inside the instrumented program.
+//! They are compiled at different times, so everything here is `#[repr(C)]`,
+//! and [`INTERFACE_VERSION`] changes whenever any of it does.
+//!
+//! Two values cross:
+//! - [`ToolHeader`], the one symbol (`atom_tool_header`) that a tool exports;
+//! - [`StartInfo`], which `atom` writes into the instrumented program and the
+//!   runtime reads when it starts.
+//!
+//! The table of functions that an instrument routine calls is in [`host`].
+#![no_std]
+#![deny(missing_docs)]
+
+pub mod host;
+
+/// Changes whenever a type of this crate changes its meaning or shape.
+pub const INTERFACE_VERSION: u32 = 1;
+
+/// First field of a [`ToolHeader`]: tells a tool from any other shared object.
+pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");
+
+/// Name of the symbol under which a tool exports its [`ToolHeader`].
+pub const TOOL_HEADER_SYMBOL: &str = "atom_tool_header";
+
+/// What a tool's shared object exports, as the symbol `atom_tool_header`.
+///
+/// Addresses are those of the running process: `atom` subtracts the load
+/// address to find the same place in the file that it copies from.
+#[repr(C)]
+pub struct ToolHeader {
+    /// [`TOOL_MAGIC`].
+    pub magic: u64,
+    /// [`INTERFACE_VERSION`] of the tool's build.
+    pub version: u32,
+    /// Size of this structure in bytes, as a second check of the version.
+    pub size: u32,
+    /// Runs the instrument routine inside `atom`.
+    /// Returns 0, or 1 after having reported an error through the host table.
+    pub instrument: extern "C" fn(host: *const host::Host, argc: usize, argv: *const StrRef) -> i32,
+    /// Functions of the analysis runtime by the C symbol that they stand for.
+    pub exports: *const Export,
+    /// Number of entries at `exports`.
+    pub export_count: usize,
+    /// Starts the runtime in the instrumented program; see [`StartInfo`].
+    pub start: unsafe extern "C" fn(info: *const StartInfo, stack: *const usize),
+    /// Runs the ProgramAfter calls and flushes; once for each process.
+    /// Takes no arguments, preserves nothing but what the C ABI preserves.
+    pub finish: unsafe extern "C" fn(),
+}
+
+// SAFETY: the raw pointers point to immutable statics of the tool.
+unsafe impl Sync for ToolHeader {}
+
+/// One function of the analysis runtime.
+#[repr(C)]
+pub struct Export {
+    /// The C symbol, such as `malloc`.
+    pub name: StrRef,
+    /// Its address.
+    pub address: *const (),
+}
+
+// SAFETY: both fields point to immutable data and code of the tool.
+unsafe impl Sync for Export {}
+
+/// A borrowed string across the border: UTF-8, not null-terminated.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct StrRef {
+    /// First byte; never null, also when `len` is 0.
+    pub ptr: *const u8,
+    /// Length in bytes.
+    pub len: usize,
+}
+
+// SAFETY: a StrRef is a plain borrowed view; who makes one keeps the bytes alive.
+unsafe impl Sync for StrRef {}
+
+impl StrRef {
+    /// A view of `s`.
+    pub const fn new(s: &str) -> Self {
+        Self { ptr: s.as_ptr(), len: s.len() }
+    }
+
+    /// The string again.
+    ///
+    /// # Safety
+    /// The bytes must still be alive for `'a` and must be UTF-8, as they are
+    /// when they came from [`StrRef::new`].
+    pub const unsafe fn as_str<'a>(self) -> &'a str {
+        // SAFETY: the caller's promise.
+        unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(self.ptr, self.len)) }
+    }
+}
+
+/// What `atom` writes into the instrumented program for the runtime's start.
+///
+/// The start stub has relocated the analysis image and restored the heap's
+/// start before it calls [`ToolHeader::start`] with this structure, once,
+/// before any code of the application runs. All addresses are run-time
+/// addresses in the instrumented process; all functions follow the C ABI.
+#[repr(C)]
+pub struct StartInfo {
+    /// Initial contents of a thread-local block.
+    pub tls_image: *const u8,
+    /// Bytes at `tls_image`.
+    pub tls_file_size: usize,
+    /// Size of a thread-local block; what is beyond `tls_file_size` is zero.
+    pub tls_mem_size: usize,
+    /// Alignment of a thread-local block, a power of two.
+    pub tls_align: usize,
+    /// The tool's initialisers (`.init_array`): `fn(argc, argv, envp)`.
+    pub init_array: *const usize,
+    /// Number of functions at `init_array`.
+    pub init_count: usize,
+    /// Makes the calls that the tool added at ProgramBefore.
+    pub program_before: unsafe extern "C" fn(),
+    /// Makes the calls that the tool added at ProgramAfter.
+    pub program_after: unsafe extern "C" fn(),
+}
+
+// SAFETY: written by `atom`, only read afterwards.
+unsafe impl Sync for StartInfo {}
+
+/// A string argument of an analysis routine, as it lies in the analysis image.
+#[repr(C)]
+pub struct StrRecord {
+    /// First byte. The byte after the last is a null, for C's sake.
+    pub ptr: *const u8,
+    /// Length in bytes, without the null.
+    pub len: usize,
+}
+
+/// An array argument of an analysis routine, as it lies in the analysis image.
+#[repr(C)]
+pub struct ArrayRecord {
+    /// First element, aligned to 16 bytes.
+    pub ptr: *const u8,
+    /// Number of elements.
+    pub len: usize,
+}
