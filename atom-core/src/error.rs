@@ -1,0 +1,76 @@
+//! The one error type: what was tried, where, and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Shorthand for a result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of any stage.
+///
+/// `Display` gives one line: the attempt, the place, the reason. Advice is
+/// separate so that a command can print it on a line of its own.
+#[derive(Debug)]
+pub struct Error {
+    /// What was tried, as a gerund phrase: "reading the program".
+    pub doing: &'static str,
+    /// The file concerned.
+    pub file: Option<PathBuf>,
+    /// The virtual address concerned.
+    pub address: Option<u64>,
+    /// The symbol concerned.
+    pub symbol: Option<String>,
+    /// Why it failed.
+    pub reason: String,
+    /// What the user can do about it.
+    pub advice: Option<String>,
+}
+
+impl Error {
+    /// An error with a reason and no place yet.
+    pub fn new(doing: &'static str, reason: impl Into<String>) -> Self {
+        Self { doing, file: None, address: None, symbol: None, reason: reason.into(), advice: None }
+    }
+
+    /// Adds the file.
+    pub fn file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.file = Some(file.into());
+        self
+    }
+
+    /// Adds the virtual address.
+    pub fn address(mut self, address: u64) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// Adds the symbol.
+    pub fn symbol(mut self, symbol: impl Into<String>) -> Self {
+        self.symbol = Some(symbol.into());
+        self
+    }
+
+    /// Adds advice.
+    pub fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.doing)?;
+        if let Some(file) = &self.file {
+            write!(f, " {}", file.display())?;
+        }
+        if let Some(address) = self.address {
+            write!(f, " at {address:#x}")?;
+        }
+        if let Some(symbol) = &self.symbol {
+            write!(f, " ({symbol})")?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+impl std::error::Error for Error {}
