@@ -11,6 +11,7 @@ pub mod decode;
 pub mod error;
 pub mod ids;
 pub mod image;
+pub mod plan;
 
 pub use error::{Error, Result};
 pub use ids::{BlockId, InstId, ProcId};
