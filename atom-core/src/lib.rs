@@ -12,6 +12,7 @@ pub mod error;
 pub mod ids;
 pub mod image;
 pub mod plan;
+pub mod tool;
 
 pub use error::{Error, Result};
 pub use ids::{BlockId, InstId, ProcId};
