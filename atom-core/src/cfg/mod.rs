@@ -213,7 +213,10 @@ impl Cfg {
 
     /// The procedure whose range contains an address.
     pub fn proc_at(&self, address: u64) -> Option<ProcId> {
-        let i = self.procs.partition_point(|p| p.start <= address).checked_sub(1)?;
+        let i = self
+            .procs
+            .partition_point(|p| p.start <= address)
+            .checked_sub(1)?;
         (address < self.procs[i].end).then_some(ProcId::from_index(i))
     }
 
@@ -222,7 +225,9 @@ impl Cfg {
         let range = self.proc_insts(self.proc_at(address)?);
         let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let start = range.start;
-        let found = self.insts[range].binary_search_by_key(&offset, |i| i.offset).ok()?;
+        let found = self.insts[range]
+            .binary_search_by_key(&offset, |i| i.offset)
+            .ok()?;
         Some(InstId::from_index(start + found))
     }
 
@@ -241,7 +246,10 @@ impl Cfg {
     /// An instruction decoded in full, with its original address.
     pub fn decode(&self, image: &Image, id: InstId) -> iced_x86::Instruction {
         let pc = self.inst_pc(id);
-        let bytes = image.bytes_at(pc, usize::from(self.inst(id).len)).unwrap_or(&[]);
-        decode_at(bytes, pc).expect("an instruction of the cfg decodes as it did when the cfg was built")
+        let bytes = image
+            .bytes_at(pc, usize::from(self.inst(id).len))
+            .unwrap_or(&[]);
+        decode_at(bytes, pc)
+            .expect("an instruction of the cfg decodes as it did when the cfg was built")
     }
 }

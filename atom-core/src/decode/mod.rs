@@ -33,7 +33,10 @@ pub enum Flow {
 impl Flow {
     /// True if control never reaches the next instruction by itself.
     pub const fn ends_flow(self) -> bool {
-        matches!(self, Self::Jump | Self::IndirectJump | Self::Return | Self::Halt)
+        matches!(
+            self,
+            Self::Jump | Self::IndirectJump | Self::Return | Self::Halt
+        )
     }
 
     /// True if a basic block ends after it.

@@ -2,6 +2,8 @@
 //!
 //! Everything is validated once, here; later stages may index freely.
 
+mod open;
+
 use std::path::{Path, PathBuf};
 
 /// A loaded segment (`PT_LOAD`).
@@ -29,6 +31,25 @@ impl Segment {
     pub fn is_writable(&self) -> bool {
         self.flags & 2 != 0
     }
+}
+
+/// A program header as it stands in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramHeader {
+    /// `PT_*`.
+    pub kind: u32,
+    /// `PF_*`.
+    pub flags: u32,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Virtual address.
+    pub address: u64,
+    /// Size in the file.
+    pub file_size: u64,
+    /// Size in memory.
+    pub mem_size: u64,
+    /// Alignment.
+    pub align: u64,
 }
 
 /// A section header, for names and bounds; programs may have none.
@@ -87,7 +108,7 @@ pub struct Image {
     /// Path that it was read from.
     pub path: PathBuf,
     /// The file.
-    pub file: memmap2::Mmap,
+    pub file: std::sync::Arc<memmap2::Mmap>,
     /// `ET_DYN`: position independent.
     pub is_pie: bool,
     /// Entry point.
@@ -110,6 +131,10 @@ pub struct Image {
     pub dynamic: Vec<(i64, u64)>,
     /// Path of the program interpreter.
     pub interpreter: Option<String>,
+    /// The program header table.
+    pub program_headers: Vec<ProgramHeader>,
+    /// Its offset in the file.
+    pub program_header_offset: u64,
 }
 
 impl Image {
@@ -120,7 +145,10 @@ impl Image {
 
     /// The bytes from a virtual address to the end of its segment's file contents.
     pub fn rest_at(&self, address: u64) -> Option<&[u8]> {
-        let i = self.segments.partition_point(|s| s.address <= address).checked_sub(1)?;
+        let i = self
+            .segments
+            .partition_point(|s| s.address <= address)
+            .checked_sub(1)?;
         let segment = &self.segments[i];
         let skip = address - segment.address;
         if skip >= segment.file_size {
