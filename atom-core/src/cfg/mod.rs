@@ -6,6 +6,11 @@
 //! but something in it is known only in part, *opaque* if it stays where it
 //! is, working and not instrumented.
 
+mod build;
+mod jump_table;
+pub mod seeds;
+mod traverse;
+
 use std::ops::Range;
 
 use crate::decode::{Inst, decode_at};
