@@ -1,0 +1,3 @@
+//! Reading the program as it lies in its file.
+
+pub mod unwind;
