@@ -250,7 +250,7 @@ impl<'a> Discovery<'a> {
     fn finish(mut self, frames: &FrameFacts) -> Cfg {
         let image = self.image;
         self.bodies.par_iter_mut().for_each(Body::finish);
-        let reasons = self.obstacles();
+        let reasons = self.obstacles(frames);
         self.set_fragments();
         self.clear_entries_between_parts();
         let pointers = &self.pointers;
@@ -317,7 +317,7 @@ impl<'a> Discovery<'a> {
     }
 
     /// Why a procedure stays in place, for each body.
-    fn obstacles(&self) -> Vec<Option<String>> {
+    fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
         let image = self.image;
         let mut reasons: Vec<Option<String>> =
             self.bodies
@@ -349,6 +349,11 @@ impl<'a> Discovery<'a> {
                     })
                 })
                 .collect();
+        for range in &frames.ranges {
+            if let (Some(reason), Some(i)) = (&range.obstacle, self.body_at(range.start)) {
+                reasons[i].get_or_insert_with(|| format!("its exception tables cannot be moved: {reason}"));
+            }
+        }
         for i in self.before_start() {
             reasons[i].get_or_insert_with(|| {
                 "an IFUNC resolver calls it before the program is initialised".into()
