@@ -8,6 +8,7 @@
 
 pub mod cfg;
 pub mod decode;
+pub mod emit;
 pub mod error;
 pub mod ids;
 pub mod image;

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use object::elf;
 use rayon::prelude::*;
 
-use super::jump_table::{self, JumpForm};
+use super::jump_table::{self, JumpForm, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
-use super::{Block, Cfg, Proc, ProcKind, Status, Succ};
+use super::{Block, Cfg, JumpTable, Proc, ProcKind, Status, Succ};
 use crate::decode::{Flow, Inst, decode_at, direct_target};
 use crate::error::Result;
 use crate::ids::{BlockId, InstId, ProcId};
@@ -97,7 +97,8 @@ impl<'a> Discovery<'a> {
         }
         for _ in 0..MAX_ROUNDS {
             pending.extend(self.new_refs());
-            pending.extend(self.table_targets());
+            let tables = self.find_tables();
+            pending.extend(tables.iter().flat_map(|t| &t.targets).map(|t| (*t, mark::INDIRECT)));
             let fresh = self.apply(std::mem::take(&mut pending));
             if !fresh {
                 break;
@@ -132,17 +133,25 @@ impl<'a> Discovery<'a> {
         targets
     }
 
-    fn table_targets(&self) -> Vec<(u64, u8)> {
-        let is_fragment = |a: u64| {
-            self.body_at(a)
-                .is_some_and(|i| self.seeds[i].looks_like_fragment)
+    fn find_tables(&self) -> Vec<jump_table::Found> {
+        let other_part = |body: &Body, address: u64| {
+            let is_fragment = |b: &Body| {
+                self.body_at(b.start).is_some_and(|i| self.seeds[i].looks_like_fragment)
+            };
+            self.body_at(address).is_some_and(|i| {
+                let other = &self.bodies[i];
+                (is_fragment(other) || is_fragment(body))
+                    && jump_table::is_plausible(self.image, other, address)
+            })
+        };
+        let around = Surroundings {
+            data_refs: &self.data_refs,
+            other_part: &other_part,
         };
         self.bodies
             .par_iter()
             .filter(|b| !b.indirect_jumps.is_empty())
-            .flat_map_iter(|b| jump_table::find(self.image, b, &self.data_refs, &is_fragment))
-            .flat_map_iter(|t| t.targets)
-            .map(|t| (t, mark::INDIRECT))
+            .flat_map_iter(|b| jump_table::find(self.image, b, &around))
             .collect()
     }
 
@@ -185,8 +194,19 @@ impl<'a> Discovery<'a> {
                 let before = body.insts.len();
                 let mut changed = false;
                 for (target, bits) in work {
-                    changed |= body.mark_at(target) & (bits | mark::LEADER) != bits | mark::LEADER;
-                    body.explore(image, target);
+                    let marks = body.mark_at(target);
+                    changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
+                    if marks & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0 {
+                        // Only data says that this is code: believe it if it looks so throughout.
+                        let mut trial = body.clone();
+                        trial.explore(image, target);
+                        if trial.obstacle.is_some() && body.obstacle.is_none() {
+                            continue;
+                        }
+                        *body = trial;
+                    } else {
+                        body.explore(image, target);
+                    }
                     body.add_mark(target, bits);
                 }
                 if body.insts.len() != before {
@@ -250,7 +270,7 @@ impl<'a> Discovery<'a> {
     fn finish(mut self, frames: &FrameFacts) -> Cfg {
         let image = self.image;
         self.bodies.par_iter_mut().for_each(Body::finish);
-        let reasons = self.obstacles();
+        let reasons = self.obstacles(frames);
         self.set_fragments();
         self.clear_entries_between_parts();
         let pointers = &self.pointers;
@@ -312,12 +332,37 @@ impl<'a> Discovery<'a> {
                 is_local: !seed.is_exported && !pointers.contains(&body.start),
             });
         }
+        cfg.jump_tables = self.jump_tables(&cfg);
         link_blocks(image, &mut cfg);
         cfg
     }
 
+    /// The tables whose jumps are known, in terms of the finished instructions.
+    fn jump_tables(&self, cfg: &Cfg) -> Vec<JumpTable> {
+        let mut tables: Vec<JumpTable> = self
+            .find_tables()
+            .into_iter()
+            .filter_map(|t| {
+                let mut targets = t.targets.clone();
+                targets.sort_unstable();
+                targets.dedup();
+                Some(JumpTable {
+                    jump: cfg.inst_at(t.jump?)?,
+                    table: t.table,
+                    entry_size: 4,
+                    entries: t.targets.len() as u32,
+                    relative_to: Some(t.table),
+                    load: t.load.and_then(|l| cfg.inst_at(l)),
+                    targets,
+                })
+            })
+            .collect();
+        tables.sort_unstable_by_key(|t| t.jump);
+        tables
+    }
+
     /// Why a procedure stays in place, for each body.
-    fn obstacles(&self) -> Vec<Option<String>> {
+    fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
         let image = self.image;
         let mut reasons: Vec<Option<String>> =
             self.bodies
@@ -349,6 +394,11 @@ impl<'a> Discovery<'a> {
                     })
                 })
                 .collect();
+        for range in &frames.ranges {
+            if let (Some(reason), Some(i)) = (&range.obstacle, self.body_at(range.start)) {
+                reasons[i].get_or_insert_with(|| format!("its exception tables cannot be moved: {reason}"));
+            }
+        }
         for i in self.before_start() {
             reasons[i].get_or_insert_with(|| {
                 "an IFUNC resolver calls it before the program is initialised".into()
@@ -634,10 +684,16 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<Vec<Succ>> {
                         _ => Succ::Tail(target),
                     });
                 }
-                Flow::IndirectJump => {
-                    list.extend(indirect.iter().map(|b| Succ::Branch(*b)));
-                    list.push(Succ::Unknown);
-                }
+                Flow::IndirectJump => match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump) {
+                    Ok(t) => list.extend(cfg.jump_tables[t].targets.iter().map(|t| match block_at(*t) {
+                        Some(b) if inside(*t) => Succ::Branch(b),
+                        _ => Succ::Tail(*t),
+                    })),
+                    Err(_) => {
+                        list.extend(indirect.iter().map(|b| Succ::Branch(*b)));
+                        list.push(Succ::Unknown);
+                    }
+                },
                 Flow::Return => list.push(Succ::Unknown),
                 _ => {}
             }

@@ -1,37 +1,62 @@
-//! Jump tables, recognised by their contents.
+//! Jump tables.
 //!
-//! A position-independent switch adds a 32-bit entry to the table's address.
-//! The code names the table by `lea`, and the entries lead into the procedure,
-//! which other data does not do by chance. So for a procedure with indirect
-//! jumps each address that it computes is tried as a table: entries are taken
-//! while they lead to plausible code of the procedure and until the next place
-//! that any code refers to. The result may have more entries than the table
-//! (an extra leader does no harm), never fewer.
+//! A position-independent switch adds a 32-bit entry to the table's address:
+//! `lea base,[rip+table]; movsxd r,[base+index*4]; add r,base; jmp r`. Going
+//! back from the jump gives the load, from the load's base register the table,
+//! and the comparison before it the number of entries. Where the bound is not
+//! found, entries are taken while they lead to plausible code and until the
+//! next place that any code refers to: perhaps too many (an extra leader does
+//! no harm), never too few. Where the table is not found either, each address
+//! that the procedure computes is tried: data does not lead into the procedure
+//! by chance.
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::traverse::{Body, Ref, mark};
-use crate::decode::decode_at;
+use crate::decode::{decode_at, flow_of};
 use crate::image::Image;
 
-/// A table found: its address and its entries' targets, in table order.
+/// A table found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
+    /// Address of the jump that uses it, if it is known.
+    pub jump: Option<u64>,
+    /// Address of the instruction that loads an entry for the jump.
+    pub load: Option<u64>,
     /// Address of the first entry.
     pub table: u64,
     /// Targets in order.
     pub targets: Vec<u64>,
 }
 
+/// What judging an entry needs to know about the rest of the program.
+pub struct Surroundings<'a> {
+    /// Sorted data addresses that the program's code refers to.
+    pub data_refs: &'a [u64],
+    /// Whether an address can be code of another part of the same procedure.
+    pub other_part: &'a (dyn Fn(&Body, u64) -> bool + Sync),
+}
+
 /// Tables of 32-bit entries relative to the table, for one procedure.
-///
-/// `data_refs` is the sorted list of all data addresses that the program's
-/// code refers to; `is_fragment` tells whether an address lies in a part of a
-/// procedure that the compiler put elsewhere.
-pub fn find(
-    image: &Image,
-    body: &Body,
-    data_refs: &[u64],
-    is_fragment: &dyn Fn(u64) -> bool,
-) -> Vec<Found> {
+pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut complete = true;
+    for jump in &body.indirect_jumps {
+        let Some(use_) = dissect(image, body, *jump) else { continue };
+        let table = use_.table.and_then(|table| {
+            let targets = entries(image, body, around, table, use_.bound, true);
+            (!targets.is_empty()).then_some((table, targets))
+        });
+        match table {
+            Some((table, targets)) => {
+                found.push(Found { jump: Some(*jump), load: Some(use_.load), table, targets });
+            }
+            None => complete = false,
+        }
+    }
+    if complete {
+        return found;
+    }
     let mut bases: Vec<u64> = body
         .refs
         .iter()
@@ -39,39 +64,182 @@ pub fn find(
             Ref::Address(a) | Ref::Memory(a) if a % 4 == 0 => Some(*a),
             _ => None,
         })
+        .filter(|a| !found.iter().any(|f| f.table == *a))
         .collect();
     bases.sort_unstable();
     bases.dedup();
-    let mut found = Vec::new();
     for table in bases {
-        let next = data_refs.partition_point(|r| *r <= table);
-        let limit = data_refs.get(next).copied().unwrap_or(u64::MAX);
-        let Some(bytes) = image.rest_at(table) else {
-            continue;
-        };
-        let mut targets = Vec::new();
-        for (i, entry) in bytes.chunks_exact(4).enumerate() {
-            if table + 4 * i as u64 + 4 > limit {
-                break;
-            }
-            let offset = i32::from_le_bytes(entry.try_into().expect("four bytes"));
-            let target = table.wrapping_add_signed(i64::from(offset));
-            let plausible = if body.contains(target) {
-                is_plausible(image, body, target)
-            } else {
-                // A case may lie in the cold part; the first decides whose table it is.
-                !targets.is_empty() && is_fragment(target)
-            };
-            if !plausible {
-                break;
-            }
-            targets.push(target);
-        }
+        let targets = entries(image, body, around, table, None, false);
         if !targets.is_empty() {
-            found.push(Found { table, targets });
+            found.push(Found { jump: None, load: None, table, targets });
         }
     }
     found
+}
+
+/// The targets that the entries at `table` lead to.
+fn entries(
+    image: &Image,
+    body: &Body,
+    around: &Surroundings,
+    table: u64,
+    bound: Option<u32>,
+    is_known: bool,
+) -> Vec<u64> {
+    let next = around.data_refs.partition_point(|r| *r <= table);
+    let limit = match bound {
+        Some(count) => table + 4 * u64::from(count),
+        None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
+    };
+    let mut targets = Vec::new();
+    for (i, entry) in image.rest_at(table).unwrap_or_default().chunks_exact(4).enumerate() {
+        if table + 4 * i as u64 + 4 > limit {
+            break;
+        }
+        let offset = i32::from_le_bytes(entry.try_into().expect("four bytes"));
+        let target = table.wrapping_add_signed(i64::from(offset));
+        let plausible = if body.contains(target) {
+            is_plausible(image, body, target)
+        } else {
+            // Without other evidence the first entry decides whose table it is.
+            (is_known || !targets.is_empty()) && (around.other_part)(body, target)
+        };
+        if !plausible {
+            break;
+        }
+        targets.push(target);
+    }
+    targets
+}
+
+/// The parts of a jump through a relative table.
+struct TableUse {
+    load: u64,
+    table: Option<u64>,
+    bound: Option<u32>,
+}
+
+/// Instructions before `at`, nearest first, with their addresses.
+fn before<'a>(
+    image: &'a Image,
+    body: &'a Body,
+    at: usize,
+) -> impl Iterator<Item = Instruction> + 'a {
+    body.insts[..at].iter().rev().filter_map(move |inst| {
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
+    })
+}
+
+fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
+    body.insts.binary_search_by_key(&((pc - image.base) as u32), |i| i.offset).ok()
+}
+
+fn writes(instruction: &Instruction, register: Register) -> bool {
+    instruction.op_count() > 0
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == register
+        && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push)
+}
+
+fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
+    let at = index_of(image, body, jump)?;
+    let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;
+    if instruction.op0_kind() != OpKind::Register {
+        return None;
+    }
+    // The sum: add target, other.
+    let target = instruction.op0_register().full_register();
+    let mut terms = None;
+    let mut load = None;
+    for i in before(image, body, at).take(16) {
+        if flow_of(&i).ends_flow() {
+            break;
+        }
+        match terms {
+            None => {
+                if writes(&i, target) {
+                    if i.mnemonic() != Mnemonic::Add || i.op1_kind() != OpKind::Register {
+                        return None;
+                    }
+                    terms = Some([target, i.op1_register().full_register()]);
+                }
+            }
+            Some(pair) => {
+                let narrow = match i.mnemonic() {
+                    Mnemonic::Movsxd => true,
+                    Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
+                    _ => false,
+                };
+                if narrow && i.op1_kind() == OpKind::Memory && pair.iter().any(|r| writes(&i, *r)) {
+                    load = Some(i);
+                    break;
+                }
+            }
+        }
+    }
+    let load = load?;
+    let load_at = index_of(image, body, load.ip())?;
+    let registers = [load.memory_base(), load.memory_index()];
+    // With a scaled index the base is the table; else either may be.
+    let scaled = load.memory_index_scale() == 4;
+    let candidates = if scaled { &registers[..1] } else { &registers[..] };
+    let table = candidates.iter().filter(|r| **r != Register::None).find_map(|r| {
+        before(image, body, load_at)
+            .find(|i| i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP && writes(i, r.full_register()))
+            .map(|i| i.memory_displacement64())
+    });
+    Some(TableUse { load: load.ip(), table, bound: bound_before(image, body, load_at, &load) })
+}
+
+/// The number of entries by the comparison that guards the jump:
+/// `cmp index, n; ja default` leaves n + 1.
+///
+/// Only a comparison of the very index counts: going back from the load, the
+/// index may be copied, extended or loaded on the way, and is followed.
+fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<u32> {
+    let mut index = load.memory_index().full_register();
+    let mut memory = None;
+    let mut above = None;
+    for i in before(image, body, at).take(16) {
+        match i.mnemonic() {
+            Mnemonic::Ja => above = Some(1),
+            Mnemonic::Jae => above = Some(0),
+            Mnemonic::Cmp if above.is_some() => {
+                let is_index = match i.op0_kind() {
+                    OpKind::Register => i.op0_register().full_register() == index,
+                    OpKind::Memory => memory == Some(place(&i)),
+                    _ => false,
+                };
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                let n = (is_index && is_immediate).then(|| i.immediate(1))?;
+                let count = n.checked_add(above?)?;
+                return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
+            }
+            _ if flow_of(&i).ends_block() => return None,
+            _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
+                (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {
+                    OpKind::Register => index = i.op1_register().full_register(),
+                    OpKind::Memory => {
+                        memory = Some(place(&i));
+                        index = Register::None;
+                    }
+                    _ => return None,
+                },
+                // lea rdx,[rax*4] before an unscaled load
+                (Mnemonic::Lea, 2) if i.memory_base() == Register::None => {
+                    index = i.memory_index().full_register();
+                }
+                _ => return None,
+            },
+            _ => {}
+        }
+    }
+    None
+}
+
+fn place(i: &Instruction) -> (Register, Register, u64) {
+    (i.memory_base(), i.memory_index(), i.memory_displacement64())
 }
 
 /// True if code could start at an address of the procedure: either it does,
@@ -102,7 +270,7 @@ pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
         let Some(instruction) = decode_at(bytes, pc) else {
             return false;
         };
-        if crate::decode::flow_of(&instruction).ends_flow() {
+        if flow_of(&instruction).ends_flow() {
             return true;
         }
         pc = instruction.next_ip();
@@ -145,7 +313,7 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
     let mut added = false;
     for i in (at.saturating_sub(12)..at).rev() {
         let Some(instruction) = decode(i) else { break };
-        if crate::decode::flow_of(&instruction).ends_block() {
+        if flow_of(&instruction).ends_block() {
             break;
         }
         if instruction.op_count() == 0
@@ -159,7 +327,8 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
             Mnemonic::Add => {
                 added = true;
                 if instruction.op1_kind() == OpKind::Memory {
-                    return JumpForm::RelativeTable;
+                    // A load address added to a stored offset: a pointer in two parts.
+                    return JumpForm::Pointer;
                 }
                 // Either operand may be the loaded entry; the other is the base.
                 if instruction.op1_kind() == OpKind::Register {
@@ -220,14 +389,13 @@ fn loads_entry(
     at: usize,
     register: iced_x86::Register,
 ) -> bool {
-    use iced_x86::{Mnemonic, OpKind};
     (at.saturating_sub(14)..before).rev().any(|i| {
         decode(i).is_some_and(|d| {
             d.op_count() > 1
                 && d.op0_kind() == OpKind::Register
                 && d.op0_register().full_register() == register
                 && d.op1_kind() == OpKind::Memory
-                && matches!(d.mnemonic(), Mnemonic::Movsxd | Mnemonic::Mov)
+                && (d.mnemonic() == Mnemonic::Movsxd || d.mnemonic() == Mnemonic::Mov && d.op0_register().size() == 4)
         })
     })
 }

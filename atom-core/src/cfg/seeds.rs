@@ -11,9 +11,10 @@ use object::elf;
 use super::ProcKind;
 use crate::decode::{decode_at, is_rip_relative};
 use crate::image::Image;
+use crate::image::unwind::{CFA_AT_ENTRY, UnwindTable};
 
 /// One `.eh_frame` range, as far as discovery needs it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FrameRange {
     /// First address.
     pub start: u64,
@@ -22,6 +23,8 @@ pub struct FrameRange {
     /// False if the frame at `start` is not that of a procedure just called
     /// (CFA = rsp + 8): the range is a part of another procedure.
     pub is_entry: bool,
+    /// Why code of this range cannot be described elsewhere, if it cannot.
+    pub obstacle: Option<String>,
 }
 
 /// What the exception tables tell about code.
@@ -31,6 +34,25 @@ pub struct FrameFacts {
     pub ranges: Vec<FrameRange>,
     /// Landing pads.
     pub landing_pads: Vec<u64>,
+}
+
+impl FrameFacts {
+    /// What `table` tells.
+    pub fn new(table: &UnwindTable<'_>) -> Self {
+        Self {
+            ranges: table
+                .fdes
+                .iter()
+                .map(|f| FrameRange {
+                    start: f.start,
+                    end: f.end(),
+                    is_entry: f.cfa_at_start == CFA_AT_ENTRY,
+                    obstacle: crate::emit::unwind::check(table, f).err().map(|e| e.reason),
+                })
+                .collect(),
+            landing_pads: table.landing_pads().map(|(_, pad)| pad).collect(),
+        }
+    }
 }
 
 /// A procedure's start, before its code is looked at.

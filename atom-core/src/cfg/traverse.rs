@@ -39,7 +39,7 @@ pub enum Ref {
 }
 
 /// The code of one procedure.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Body {
     /// First address.
     pub start: u64,

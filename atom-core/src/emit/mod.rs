@@ -1,0 +1,3 @@
+//! Writing the parts of the output file.
+
+pub mod unwind;
