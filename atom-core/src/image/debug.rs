@@ -18,7 +18,9 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader, LittleEndian};
+use gimli::{
+    AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader, LittleEndian,
+};
 use object::{CompressionFormat, Object, ObjectSection};
 
 use super::Image;
@@ -45,7 +47,10 @@ pub struct DebugLines<'i> {
 impl<'i> DebugLines<'i> {
     /// The source lines of `image`.
     pub fn new(image: &'i Image) -> Self {
-        Self { image, table: OnceCell::new() }
+        Self {
+            image,
+            table: OnceCell::new(),
+        }
     }
 
     /// File and line of the instruction at a virtual address.
@@ -58,7 +63,10 @@ impl<'i> DebugLines<'i> {
 
     /// True if there is any line information.
     pub fn is_empty(&self) -> bool {
-        self.table.get_or_init(|| load(self.image)).sequences.is_empty()
+        self.table
+            .get_or_init(|| load(self.image))
+            .sequences
+            .is_empty()
     }
 }
 
@@ -87,13 +95,18 @@ struct Table {
 
 impl Table {
     fn row_at(&self, offset: u32) -> Option<Row> {
-        let i = self.sequences.partition_point(|s| s.start <= offset).checked_sub(1)?;
+        let i = self
+            .sequences
+            .partition_point(|s| s.start <= offset)
+            .checked_sub(1)?;
         let sequence = &self.sequences[i];
         if offset >= sequence.end {
             return None;
         }
         let rows = &self.rows[sequence.rows.clone()];
-        let row = rows[rows.partition_point(|r| r.offset <= offset).checked_sub(1)?];
+        let row = rows[rows
+            .partition_point(|r| r.offset <= offset)
+            .checked_sub(1)?];
         (row.line != 0).then_some(row)
     }
 }
@@ -128,7 +141,10 @@ fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
     match contents.format {
         CompressionFormat::None => return Some(Cow::Borrowed(contents.data)),
         CompressionFormat::Zlib => {
-            flate2::read::ZlibDecoder::new(contents.data).take(limit).read_to_end(&mut out).ok()?;
+            flate2::read::ZlibDecoder::new(contents.data)
+                .take(limit)
+                .read_to_end(&mut out)
+                .ok()?;
         }
         CompressionFormat::Zstandard => {
             let decoder = ruzstd::decoding::StreamingDecoder::new(contents.data).ok()?;
@@ -146,7 +162,9 @@ fn load(image: &Image) -> Table {
     let Some(separate) = separate_file(image) else {
         return Table::default();
     };
-    Sections::read(&separate).map(|s| Builder::new(image, &s).build()).unwrap_or_default()
+    Sections::read(&separate)
+        .map(|s| Builder::new(image, &s).build())
+        .unwrap_or_default()
 }
 
 /// The contents of the file that holds the debug information of a stripped program.
@@ -157,17 +175,24 @@ fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
         let hex: String = id[1..].iter().map(|b| format!("{b:02x}")).collect();
         PathBuf::from(format!("{DEBUG_ROOT}/.build-id/{:02x}/{hex}.debug", id[0]))
     });
-    if let Some(found) = by_id.and_then(|path| map(&path)).filter(|m| has_build_id(m, id)) {
+    if let Some(found) = by_id
+        .and_then(|path| map(&path))
+        .filter(|m| has_build_id(m, id))
+    {
         return Some(found);
     }
     let (name, crc) = file.gnu_debuglink().ok().flatten()?;
     let name = Path::new(std::str::from_utf8(name).ok()?).file_name()?;
     let folder = image.path.canonicalize().ok()?.parent()?.to_path_buf();
     let below_root = Path::new(DEBUG_ROOT).join(folder.strip_prefix("/").ok()?);
-    [folder.join(name), folder.join(".debug").join(name), below_root.join(name)]
-        .iter()
-        .filter_map(|path| map(path))
-        .find(|m| has_build_id(m, id) || crc32fast::hash(m) == crc)
+    [
+        folder.join(name),
+        folder.join(".debug").join(name),
+        below_root.join(name),
+    ]
+    .iter()
+    .filter_map(|path| map(path))
+    .find(|m| has_build_id(m, id) || crc32fast::hash(m) == crc)
 }
 
 fn map(path: &Path) -> Option<memmap2::Mmap> {
@@ -181,7 +206,9 @@ fn map(path: &Path) -> Option<memmap2::Mmap> {
 }
 
 fn has_build_id(data: &[u8], wanted: Option<&[u8]>) -> bool {
-    let found = object::File::parse(data).ok().and_then(|f| f.build_id().ok().flatten());
+    let found = object::File::parse(data)
+        .ok()
+        .and_then(|f| f.build_id().ok().flatten());
     wanted.is_some() && found == wanted
 }
 
@@ -197,7 +224,13 @@ struct Builder<'d, 'i> {
 impl<'d, 'i> Builder<'d, 'i> {
     fn new(image: &'i Image, sections: &'d Sections<'d>) -> Self {
         let by_name = HashMap::new();
-        Self { image, sections, table: Table::default(), by_name, names_size: 0 }
+        Self {
+            image,
+            sections,
+            table: Table::default(),
+            by_name,
+            names_size: 0,
+        }
     }
 
     fn build(mut self) -> Table {
@@ -225,10 +258,16 @@ impl<'d, 'i> Builder<'d, 'i> {
                 first = self.table.rows.len();
                 continue;
             }
-            let Some(offset) = self.offset_of(row.address()) else { continue };
+            let Some(offset) = self.offset_of(row.address()) else {
+                continue;
+            };
             let index = row.file_index();
-            let name = *files.entry(index).or_insert_with(|| self.name(header, index));
-            let line = row.line().map_or(0, |l| u32::try_from(l.get()).unwrap_or(0));
+            let name = *files
+                .entry(index)
+                .or_insert_with(|| self.name(header, index));
+            let line = row
+                .line()
+                .map_or(0, |l| u32::try_from(l.get()).unwrap_or(0));
             self.table.rows.push(Row { offset, name, line });
         }
         // Rows after the last end of a sequence cover nothing.
@@ -277,7 +316,12 @@ impl<'d, 'i> Builder<'d, 'i> {
     fn path(&self, header: &LineProgramHeader<Slice<'d>>, index: u64) -> Option<String> {
         let file = header.file(index)?;
         let name = self.text(file.path_name())?;
-        let folder = |i| header.directory(i).and_then(|d| self.text(d)).unwrap_or_default();
+        let folder = |i| {
+            header
+                .directory(i)
+                .and_then(|d| self.text(d))
+                .unwrap_or_default()
+        };
         let mut path = PathBuf::new();
         // Directory 0 is that of the compilation, the others may be relative to it.
         if file.directory_index() != 0 {
@@ -313,6 +357,8 @@ fn unit_end(data: &[u8], offset: usize) -> Option<usize> {
         u32::MAX => (12, u64::from_le_bytes(*rest[4..].first_chunk()?)),
         _ => (4, u64::from(length)),
     };
-    let end = offset.checked_add(header)?.checked_add(usize::try_from(length).ok()?)?;
+    let end = offset
+        .checked_add(header)?
+        .checked_add(usize::try_from(length).ok()?)?;
     (end <= data.len()).then_some(end)
 }
