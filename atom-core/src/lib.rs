@@ -6,6 +6,7 @@
 //! exits or keeps global state; every failure is an [`Error`].
 #![deny(missing_docs)]
 
+pub mod analysis;
 pub mod cfg;
 pub mod decode;
 pub mod emit;
