@@ -14,6 +14,7 @@ pub mod error;
 pub mod ids;
 pub mod image;
 pub mod plan;
+pub mod rewrite;
 pub mod tool;
 
 pub use error::{Error, Result};
