@@ -134,7 +134,11 @@ impl<'d> Sections<'d> {
 }
 
 fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
-    let contents = file.section_by_name(name)?.compressed_data().ok()?;
+    // GNU tools once marked compression by the name.
+    let section = file
+        .section_by_name(name)
+        .or_else(|| file.section_by_name(&name.replace(".debug", ".zdebug")))?;
+    let contents = section.compressed_data().ok()?;
     // One byte more than announced, so that a liar is noticed.
     let limit = contents.uncompressed_size.min(MAX_SECTION) + 1;
     let mut out = Vec::new();
