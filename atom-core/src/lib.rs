@@ -12,6 +12,7 @@ pub mod emit;
 pub mod error;
 pub mod ids;
 pub mod image;
+pub mod live;
 pub mod plan;
 pub mod tool;
 

@@ -42,14 +42,21 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     let mut found = Vec::new();
     let mut complete = true;
     for jump in &body.indirect_jumps {
-        let Some(use_) = dissect(image, body, *jump) else { continue };
+        let Some(use_) = dissect(image, body, *jump) else {
+            continue;
+        };
         let table = use_.table.and_then(|table| {
             let targets = entries(image, body, around, table, use_.bound, true);
             (!targets.is_empty()).then_some((table, targets))
         });
         match table {
             Some((table, targets)) => {
-                found.push(Found { jump: Some(*jump), load: Some(use_.load), table, targets });
+                found.push(Found {
+                    jump: Some(*jump),
+                    load: Some(use_.load),
+                    table,
+                    targets,
+                });
             }
             None => complete = false,
         }
@@ -71,7 +78,12 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     for table in bases {
         let targets = entries(image, body, around, table, None, false);
         if !targets.is_empty() {
-            found.push(Found { jump: None, load: None, table, targets });
+            found.push(Found {
+                jump: None,
+                load: None,
+                table,
+                targets,
+            });
         }
     }
     found
@@ -92,7 +104,12 @@ fn entries(
         None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
     };
     let mut targets = Vec::new();
-    for (i, entry) in image.rest_at(table).unwrap_or_default().chunks_exact(4).enumerate() {
+    for (i, entry) in image
+        .rest_at(table)
+        .unwrap_or_default()
+        .chunks_exact(4)
+        .enumerate()
+    {
         if table + 4 * i as u64 + 4 > limit {
             break;
         }
@@ -132,14 +149,19 @@ fn before<'a>(
 }
 
 fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
-    body.insts.binary_search_by_key(&((pc - image.base) as u32), |i| i.offset).ok()
+    body.insts
+        .binary_search_by_key(&((pc - image.base) as u32), |i| i.offset)
+        .ok()
 }
 
 fn writes(instruction: &Instruction, register: Register) -> bool {
     instruction.op_count() > 0
         && instruction.op0_kind() == OpKind::Register
         && instruction.op0_register().full_register() == register
-        && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push)
+        && !matches!(
+            instruction.mnemonic(),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
+        )
 }
 
 fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
@@ -183,13 +205,28 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let registers = [load.memory_base(), load.memory_index()];
     // With a scaled index the base is the table; else either may be.
     let scaled = load.memory_index_scale() == 4;
-    let candidates = if scaled { &registers[..1] } else { &registers[..] };
-    let table = candidates.iter().filter(|r| **r != Register::None).find_map(|r| {
-        before(image, body, load_at)
-            .find(|i| i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP && writes(i, r.full_register()))
-            .map(|i| i.memory_displacement64())
-    });
-    Some(TableUse { load: load.ip(), table, bound: bound_before(image, body, load_at, &load) })
+    let candidates = if scaled {
+        &registers[..1]
+    } else {
+        &registers[..]
+    };
+    let table = candidates
+        .iter()
+        .filter(|r| **r != Register::None)
+        .find_map(|r| {
+            before(image, body, load_at)
+                .find(|i| {
+                    i.mnemonic() == Mnemonic::Lea
+                        && i.memory_base() == Register::RIP
+                        && writes(i, r.full_register())
+                })
+                .map(|i| i.memory_displacement64())
+        });
+    Some(TableUse {
+        load: load.ip(),
+        table,
+        bound: bound_before(image, body, load_at, &load),
+    })
 }
 
 /// The number of entries by the comparison that guards the jump:
@@ -395,7 +432,8 @@ fn loads_entry(
                 && d.op0_kind() == OpKind::Register
                 && d.op0_register().full_register() == register
                 && d.op1_kind() == OpKind::Memory
-                && (d.mnemonic() == Mnemonic::Movsxd || d.mnemonic() == Mnemonic::Mov && d.op0_register().size() == 4)
+                && (d.mnemonic() == Mnemonic::Movsxd
+                    || d.mnemonic() == Mnemonic::Mov && d.op0_register().size() == 4)
         })
     })
 }
