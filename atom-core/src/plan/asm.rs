@@ -15,7 +15,6 @@ impl Gpr {
     pub const RAX: Self = Self(0);
     pub const RCX: Self = Self(1);
     pub const RDX: Self = Self(2);
-    pub const RBX: Self = Self(3);
     pub const RSP: Self = Self(4);
     pub const RBP: Self = Self(5);
     pub const RSI: Self = Self(6);
@@ -30,10 +29,6 @@ impl Gpr {
 
     const fn low(self) -> u8 {
         self.0 & 7
-    }
-
-    const fn high(self) -> u8 {
-        self.0 >> 3
     }
 }
 
@@ -67,7 +62,11 @@ pub struct Mem {
 impl Mem {
     /// `[base + disp]`.
     pub const fn at(base: Gpr, disp: i32) -> Self {
-        Self { base: Some(base), index: None, disp }
+        Self {
+            base: Some(base),
+            index: None,
+            disp,
+        }
     }
 }
 
@@ -102,7 +101,11 @@ impl Asm {
     }
 
     fn fixup(&mut self, target: Target, addend: i32) {
-        self.fixups.push(Fixup { at: self.code.len() as u32, target, addend });
+        self.fixups.push(Fixup {
+            at: self.code.len() as u32,
+            target,
+            addend,
+        });
         self.imm32(0);
     }
 
@@ -194,12 +197,6 @@ impl Asm {
         }
     }
 
-    /// `mov to, from`, 32 bits: clears the upper half.
-    pub fn mov32(&mut self, to: Gpr, from: Gpr) {
-        self.rex(false, from.0, 0, to.0, false);
-        self.bytes(&[0x89, 0xc0 | from.low() << 3 | to.low()]);
-    }
-
     /// A constant, in the shortest form that leaves the flags alone.
     pub fn mov_imm(&mut self, to: Gpr, value: u64) {
         if let Ok(value) = u32::try_from(value) {
@@ -226,11 +223,6 @@ impl Asm {
     /// `mov to, qword [mem]`
     pub fn load(&mut self, to: Gpr, mem: Mem) {
         self.op_mem(true, &[0x8b], to.0, mem);
-    }
-
-    /// `mov to, dword [mem]`: clears the upper half.
-    pub fn load32(&mut self, to: Gpr, mem: Mem) {
-        self.op_mem(false, &[0x8b], to.0, mem);
     }
 
     /// `mov qword [mem], from`
@@ -346,7 +338,14 @@ impl Asm {
     /// `mov to, fs:[0]`: the thread's self pointer, which is the base of fs.
     pub fn load_self_pointer(&mut self, to: Gpr) {
         self.byte(0x64);
-        self.load(to, Mem { base: None, index: None, disp: 0 });
+        self.load(
+            to,
+            Mem {
+                base: None,
+                index: None,
+                disp: 0,
+            },
+        );
     }
 
     /// `rdfsbase to` or `rdgsbase to`
@@ -380,14 +379,20 @@ impl Asm {
     pub fn jump_if(&mut self, cond: Cond) -> Patch {
         self.bytes(&[0x0f, 0x80 | cond.0]);
         self.imm32(0);
-        Patch { at: self.code.len() - 4, size: 4 }
+        Patch {
+            at: self.code.len() - 4,
+            size: 4,
+        }
     }
 
     /// `jmp` forward.
     pub fn jump(&mut self) -> Patch {
         self.byte(0xe9);
         self.imm32(0);
-        Patch { at: self.code.len() - 4, size: 4 }
+        Patch {
+            at: self.code.len() - 4,
+            size: 4,
+        }
     }
 
     /// `jrcxz`, or `jecxz` if `narrow`, a short way forward.
@@ -396,7 +401,10 @@ impl Asm {
             self.byte(0x67);
         }
         self.bytes(&[0xe3, 0]);
-        Patch { at: self.code.len() - 1, size: 1 }
+        Patch {
+            at: self.code.len() - 1,
+            size: 1,
+        }
     }
 
     /// Lets a forward jump end here.
