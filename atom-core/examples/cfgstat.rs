@@ -38,6 +38,9 @@ fn main() {
             t2,
             t.elapsed()
         );
+        if std::env::var("COVER").is_ok() {
+            cover(&cfg);
+        }
         for pr in &cfg.procs {
             if let Status::Opaque(r) = &pr.status {
                 println!(
@@ -47,6 +50,17 @@ fn main() {
                     pr.display_name()
                 );
             }
+        }
+    }
+}
+#[allow(dead_code)]
+fn cover(cfg: &Cfg) {
+    for (i, p) in cfg.procs.iter().enumerate() {
+        let r = cfg.proc_insts(atom_core::ProcId(i as u32));
+        let c: u64 = cfg.insts[r].iter().map(|i| i.len as u64).sum();
+        let s = p.end - p.start;
+        if s > 64 && c * 10 < s * 8 {
+            println!("  cover {:#x} {} {}/{}", p.start, p.display_name(), c, s);
         }
     }
 }

@@ -392,7 +392,7 @@ impl<'a> Discovery<'a> {
                             JumpForm::RelativeTable if !has_targets || own_labels => Some(format!(
                                 "the jump table of the indirect jump at {jump:#x} was not found"
                             )),
-                            JumpForm::Computed if own_labels => Some(format!(
+                            JumpForm::Computed => Some(format!(
                                 "the indirect jump at {jump:#x} goes to a computed address"
                             )),
                             _ => None,

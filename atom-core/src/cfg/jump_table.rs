@@ -181,10 +181,7 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
         match terms {
             None => {
                 if writes(&i, target) {
-                    if i.mnemonic() != Mnemonic::Add || i.op1_kind() != OpKind::Register {
-                        return None;
-                    }
-                    terms = Some([target, i.op1_register().full_register()]);
+                    terms = Some(sum_terms(&i)?);
                 }
             }
             Some(pair) => {
@@ -227,6 +224,25 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
         table,
         bound: bound_before(image, body, load_at, &load),
     })
+}
+
+/// The two registers that an instruction adds: `add a, b` or `lea r, [a+b]`.
+fn sum_terms(i: &Instruction) -> Option<[Register; 2]> {
+    match i.mnemonic() {
+        Mnemonic::Add if i.op1_kind() == OpKind::Register => Some([
+            i.op0_register().full_register(),
+            i.op1_register().full_register(),
+        ]),
+        Mnemonic::Lea
+            if i.memory_displacement64() == 0
+                && i.memory_index_scale() == 1
+                && i.memory_base() != Register::None
+                && i.memory_index() != Register::None =>
+        {
+            Some([i.memory_base(), i.memory_index()])
+        }
+        _ => None,
+    }
 }
 
 /// The number of entries by the comparison that guards the jump:
@@ -403,6 +419,11 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
             }
             Mnemonic::Lea => {
                 let plain = instruction.memory_base() == Register::RIP;
+                let is_sum = sum_terms(&instruction)
+                    .is_some_and(|terms| terms.iter().any(|r| loads_entry(&decode, i, at, *r)));
+                if is_sum {
+                    return JumpForm::RelativeTable;
+                }
                 return if added || !plain {
                     JumpForm::Computed
                 } else {

@@ -51,6 +51,19 @@ impl Clobbers {
     };
 }
 
+impl From<crate::analysis::Summary> for Clobbers {
+    fn from(summary: crate::analysis::Summary) -> Self {
+        Self {
+            gprs: summary.gprs,
+            xmms: summary.xmms,
+            flags: summary.flags,
+            mxcsr: summary.fp,
+            is_leaf: summary.leaf,
+            needs_alignment: summary.aligned_stack,
+        }
+    }
+}
+
 /// What planning does beside the tool's calls.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
