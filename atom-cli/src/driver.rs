@@ -6,9 +6,14 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use atom_core::analysis::AnalysisImage;
 use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
+use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
+use atom_core::plan::Plan;
+use atom_core::rewrite::{self, Layout};
+use atom_core::tool::Calls;
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -22,7 +27,7 @@ use crate::steps::Steps;
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     let request = Request::new(args)?;
-    let mut steps = Steps::new(args.verbose, 9);
+    let mut steps = Steps::new(request.verbose, 9);
 
     // The program as it is in its file.
     let image = steps.run(
@@ -47,23 +52,58 @@ pub fn run(args: &Run) -> Result<()> {
         describe_cfg,
     )?;
 
-    // INTERIM: the steps that make the bytes come with their merge.
-    let bytes: Vec<u8> = return Err(Error::new("rewriting", "this build lacks the step"));
-    #[allow(unreachable_code)]
-    let calls = report::Calls {
-        added: 0,
-        inlined: 0,
-        called: 0,
+    // INTERIM: the tool's half comes with its merge.
+    let analysis: Option<&AnalysisImage> = None;
+    let calls = Calls::default();
+    if request.tool.is_some() {
+        return Err(Error::new("loading the tool", "this build lacks the step"));
+    }
+
+    // The calls as code with symbolic targets.
+    let plan = match analysis {
+        None => Plan::default(),
+        Some(_) => unreachable!(),
     };
+    // Where everything will be; no address changes from here on.
+    let (layout, placement) = steps.run(
+        "layout",
+        "laying out the new text",
+        || {
+            let layout = Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+            let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
+            Ok((layout, placement))
+        },
+        |(layout, _)| format!("{} bytes of new text", number(layout.end - layout.start)),
+    )?;
+    let (text, old_text) = steps.run(
+        "rewrite",
+        "moving the text",
+        || {
+            let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
+            let options = rewrite::Options {
+                strict: request.strict,
+            };
+            let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
+            Ok((text, old_text))
+        },
+        |(_, old)| count(old.patches.len(), "landing pad"),
+    )?;
+    let bytes = steps.run(
+        "emit",
+        "putting the output together",
+        || {
+            emit::write(
+                &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis,
+            )
+        },
+        |bytes| format!("{} bytes", number(bytes.len() as u64)),
+    )?;
+
     let mode = output_mode(request.app)?;
     let output = PendingFile::write(&request.output, &bytes, mode)?;
     let report = request
         .report
         .map(|file| {
-            let text_bytes = TextBytes {
-                r#in: text_size(&image),
-                out: 0,
-            };
             let report = Report {
                 program: FileFacts::new(request.app, image.file.len() as u64),
                 tool: request.tool.as_deref().map(|t| t.display().to_string()),
@@ -71,8 +111,11 @@ pub fn run(args: &Run) -> Result<()> {
                 procedures: Procedures::of(&cfg),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
-                calls,
-                text_bytes,
+                calls: report::Calls::of(&plan),
+                text_bytes: TextBytes {
+                    r#in: text_size(&image),
+                    out: layout.end - layout.start,
+                },
                 steps: report::steps(&steps),
                 seconds: steps.elapsed().as_secs_f64(),
                 peak_memory_bytes: report::peak_memory(),
@@ -82,7 +125,7 @@ pub fn run(args: &Run) -> Result<()> {
         .transpose()?;
     output.commit()?;
     report.map_or(Ok(()), PendingFile::commit)?;
-    eprintln!("{}", summary(&request, &cfg, 0, &steps));
+    eprintln!("{}", summary(&request, &cfg, &plan, &steps));
     Ok(())
 }
 
@@ -138,14 +181,14 @@ fn describe_cfg(cfg: &Cfg) -> String {
 }
 
 /// The one line that says what happened.
-fn summary(request: &Request, cfg: &Cfg, calls: u64, steps: &Steps) -> String {
+fn summary(request: &Request, cfg: &Cfg, plan: &Plan, steps: &Steps) -> String {
     format!(
         "{}: {} ({}), {}, {} -> {} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),
         count(cfg.blocks.len(), "block"),
-        count(calls as usize, "call"),
+        count(plan.calls_added as usize, "call"),
         request.output.display(),
         steps.elapsed().as_secs_f64(),
     )

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use atom_core::cfg::{Cfg, Status};
+use atom_core::plan::Plan;
 use serde::Serialize;
 
 use crate::names::demangle;
@@ -152,6 +153,18 @@ pub struct Calls {
     pub inlined: u64,
     /// Of these, made by a call.
     pub called: u64,
+}
+
+impl Calls {
+    /// Those of `plan`.
+    pub fn of(plan: &Plan) -> Self {
+        let (added, inlined) = (plan.calls_added, plan.calls_inlined);
+        Self {
+            added,
+            inlined,
+            called: added - inlined,
+        }
+    }
 }
 
 /// Sizes of text.
