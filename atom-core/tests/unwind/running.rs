@@ -1,0 +1,1 @@
+//! Programs whose code was moved, run.
