@@ -134,11 +134,17 @@ impl<'a> Case<'a> {
     }
 
     /// Compares everything at some addresses of some FDEs.
-    fn compare(&self, random: &mut Random, samples: u64) {
+    /// Returns how many of them had a landing pad.
+    fn compare(&self, random: &mut Random, samples: u64) -> usize {
+        let mut pads = 0;
         let (old, new) = self.frames();
         let name = self.program.path.display();
+        let calls: Vec<_> = self.table.landing_pads().map(|(fde, _)| fde).collect();
         for _ in 0..samples {
-            let index = random.below(self.table.fdes.len() as u64) as usize;
+            let mut index = random.below(self.table.fdes.len() as u64) as usize;
+            if random.below(2) == 0 && !calls.is_empty() {
+                index = calls[random.below(calls.len() as u64) as usize];
+            }
             let fde = &self.table.fdes[index];
             let address = fde.start + random.below(fde.size);
             // Where FDEs overlap (hand-written assembly), any of them may be found.
@@ -184,18 +190,21 @@ impl<'a> Case<'a> {
             );
             assert_eq!(copy.lsda().is_some(), fde.lsda.is_some(), "{name}");
             let region = copy.initial_address();
+            let expected = self.expected_landing(index, address);
+            pads += usize::from(expected.as_ref().is_some_and(|l| l.pad.is_some()));
             assert_eq!(
                 self.found_landing(region, copy.lsda().map(direct), moved),
-                self.expected_landing(index, address),
+                expected,
                 "{name}: {address:#x}"
             );
         }
+        pads
     }
 }
 
 fn compare_all(how: Movement, step: usize) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mut total = 0;
+    let (mut total, mut pads) = (0, 0);
     for program in programs(step) {
         // Bounds the time that laying out takes, byte by byte.
         if program.eh_frame.len() > 2 << 20 && total > 0 {
@@ -203,11 +212,12 @@ fn compare_all(how: Movement, step: usize) {
         }
         let case = Case::new(&program, how, &mut random);
         if !case.table.fdes.is_empty() {
-            case.compare(&mut random, 300);
+            pads += case.compare(&mut random, 300);
             total += case.table.fdes.len();
         }
     }
     assert!(total > 1000, "only {total} FDEs");
+    assert!(pads > 100, "only {pads} landing pads");
 }
 
 #[test]
