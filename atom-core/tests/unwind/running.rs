@@ -23,6 +23,28 @@ const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 
+/// How code is moved.
+#[derive(Clone, Copy)]
+struct How {
+    /// Old code is overwritten.
+    strict: bool,
+    /// The halves of each FDE's code are moved apart.
+    torn: bool,
+}
+
+const PLAIN: How = How {
+    strict: true,
+    torn: false,
+};
+const TORN: How = How {
+    strict: true,
+    torn: true,
+};
+const LENIENT: How = How {
+    strict: false,
+    torn: false,
+};
+
 /// A directory of its own for each test, removed when done.
 struct Folder(PathBuf);
 
@@ -67,12 +89,12 @@ fn run(program: &Path) -> Output {
 
 /// Moves a program's code and compares what it does with the original.
 /// Returns how much was moved.
-fn moved_program_behaves(original: &Path, strict: bool, code: i32) -> usize {
+fn moved_program_behaves(original: &Path, how: How, code: i32) -> usize {
     // The same name, since a program may print it.
     let folder = original.with_extension("moved");
-    std::fs::create_dir(&folder).expect("a directory");
+    std::fs::create_dir_all(&folder).expect("a directory");
     let moved = folder.join(original.file_name().expect("a file"));
-    let count = move_code(original, &moved, strict);
+    let count = move_code(original, &moved, how);
     let (expected, found) = (run(original), run(&moved));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(
@@ -106,7 +128,8 @@ fn cpp_by_gcc() {
             "-w",
         ];
         compile("g++", &flags, &source("exceptions.cc"), &program);
-        assert!(moved_program_behaves(&program, true, 17) > 10);
+        assert!(moved_program_behaves(&program, PLAIN, 17) > 10);
+        assert!(moved_program_behaves(&program, TORN, 17) > 10);
     }
 }
 
@@ -125,12 +148,13 @@ fn cpp_without_position_independence() {
         "-fno-pie",
     ];
     compile("g++", &flags, &source("exceptions.cc"), &program);
-    assert!(moved_program_behaves(&program, true, 17) > 10);
+    assert!(moved_program_behaves(&program, PLAIN, 17) > 10);
+    assert!(moved_program_behaves(&program, TORN, 17) > 10);
     // The C library's assembly branches between procedures: leave the old text.
     flags.push("-static");
     let program = folder.0.join("static");
     compile("g++", &flags, &source("exceptions.cc"), &program);
-    assert!(moved_program_behaves(&program, false, 17) > 1000);
+    assert!(moved_program_behaves(&program, LENIENT, 17) > 1000);
 }
 
 #[test]
@@ -151,7 +175,8 @@ fn cpp_by_clang() {
             "-pie",
         ];
         compile("clang++", &flags, &source("exceptions.cc"), &program);
-        assert!(moved_program_behaves(&program, true, 17) > 10);
+        assert!(moved_program_behaves(&program, PLAIN, 17) > 10);
+        assert!(moved_program_behaves(&program, TORN, 17) > 10);
     }
 }
 
@@ -161,7 +186,8 @@ fn rust_panics() {
     let program = folder.0.join("panics");
     let flags = ["--edition=2021", "-O", "-Cpanic=unwind"];
     compile("rustc", &flags, &source("panics.rs"), &program);
-    assert!(moved_program_behaves(&program, true, 0) > 300);
+    assert!(moved_program_behaves(&program, PLAIN, 0) > 300);
+    assert!(moved_program_behaves(&program, TORN, 0) > 300);
 }
 
 /// The cold part of a procedure is not entered by a call, and its frame says so.
@@ -195,10 +221,40 @@ fn cold_parts_are_told_from_procedures() {
     assert!(cold > 2, "only {cold} cold parts");
 }
 
-/// Code of one FDE, decoded.
+/// Code of one FDE, or of a half of it, decoded.
 struct Body {
     old: (u64, u64),
     instructions: Vec<Instruction>,
+    /// It starts an FDE, and so may be entered from anywhere.
+    entry: bool,
+}
+
+impl Body {
+    /// Makes two of it, the later first.
+    fn tear(self) -> Vec<Body> {
+        let middle = self.instructions.len() / 2;
+        let Some(next) = self.instructions.get(middle).map(Instruction::ip) else {
+            return vec![self];
+        };
+        if next == self.old.0 {
+            return vec![self];
+        }
+        let mut first = self.instructions[..middle].to_vec();
+        let mut jump = Instruction::with_branch(Code::Jmp_rel32_64, next).expect("a branch");
+        jump.set_ip(0);
+        first.push(jump);
+        let second = Body {
+            old: (next, self.old.1),
+            instructions: self.instructions[middle..].to_vec(),
+            entry: false,
+        };
+        let first = Body {
+            old: (self.old.0, next),
+            instructions: first,
+            entry: self.entry,
+        };
+        vec![second, first]
+    }
 }
 
 /// The code of an FDE, if this simple mover can handle it.
@@ -212,11 +268,12 @@ fn body(program: &Program, fde: &Fde) -> Option<Body> {
     (fde.size >= 5 && whole && instructions.iter().all(moves)).then_some(Body {
         old: (fde.start, fde.end()),
         instructions,
+        entry: true,
     })
 }
 
 /// Writes a copy of the program with its code moved; returns how many FDEs were.
-fn move_code(from: &Path, to: &Path, strict: bool) -> usize {
+fn move_code(from: &Path, to: &Path, how: How) -> usize {
     let program = Program::open(from.to_owned()).expect("a program");
     let mut data = std::fs::read(from).expect("it was read before");
     let table = program.table();
@@ -229,26 +286,37 @@ fn move_code(from: &Path, to: &Path, strict: bool) -> usize {
             bodies.extend(body(&program, fde));
         }
     }
+    if how.torn {
+        bodies = bodies.into_iter().flat_map(Body::tear).collect();
+    }
     let start = program.end.next_multiple_of(4096) + (64 << 20);
-    let (code, ranges, map) = encode(&bodies, start);
+    let (code, mut ranges, map) = encode(&bodies, start);
+    ranges.sort_by_key(|r| r.old_start);
     let place = start + code.len() as u64 + 5;
     let blobs = build(&table, &ranges, &|old| map.get(&old).copied(), place).expect("tables");
     assert_eq!(blobs.undescribed, []);
-    for range in &ranges {
-        let at = file_offset(&data, range.old_start);
-        let size = (range.old_end - range.old_start) as usize;
-        if strict {
+    if how.strict {
+        for range in &ranges {
+            let at = file_offset(&data, range.old_start);
+            let size = (range.old_end - range.old_start) as usize;
             data[at..at + size].fill(0xcc);
         }
+    }
+    let mut count = 0;
+    for body in bodies.iter().filter(|body| body.entry) {
+        let at = file_offset(&data, body.old.0);
+        let range = ranges.iter().find(|r| r.old_start == body.old.0);
+        let new = range.expect("every body has a range").new_start;
         data[at] = 0xe9;
-        let distance = range.new_start.wrapping_sub(range.old_start + 5) as u32;
+        let distance = new.wrapping_sub(body.old.0 + 5) as u32;
         data[at + 1..at + 5].copy_from_slice(&distance.to_le_bytes());
+        count += 1;
     }
     append(&mut data, start, &code, &blobs);
     std::fs::write(to, &data).expect("it can be written");
     let permissions = std::fs::metadata(from).unwrap().permissions();
     std::fs::set_permissions(to, permissions).unwrap();
-    ranges.len()
+    count
 }
 
 /// Encodes bodies one behind the other; also tells where each instruction went.
