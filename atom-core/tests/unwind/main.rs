@@ -7,4 +7,5 @@ mod damage;
 mod oracle;
 mod reading;
 mod running;
+mod synthetic;
 mod writing;

@@ -56,6 +56,13 @@ impl<'a> Frames<'a> {
         out
     }
 
+    /// The FDE that covers an address.
+    pub fn first_with(&self, address: u64) -> gimli::FrameDescriptionEntry<Slice<'a>> {
+        self.section
+            .fde_for_address(&self.bases, address, EhFrame::cie_from_offset)
+            .unwrap_or_else(|e| panic!("no FDE for {address:#x}: {e}"))
+    }
+
     /// The FDE that the index gives for an address.
     pub fn indexed(&self, address: u64) -> gimli::FrameDescriptionEntry<Slice<'a>> {
         let (bytes, _) = self.header.expect("there is an index");
