@@ -132,6 +132,7 @@ struct PlannedPiece {
 fn plan(table: &UnwindTable<'_>, moves: &Moves<'_>, blobs: &mut UnwindBlobs) -> Result<Plan> {
     let mut plan = Plan::default();
     let overlap = |at| Error::new(DOING, "frame descriptions overlap too much").address(at);
+    let most_pieces = moves.most_pieces(table.fdes.len());
     let most_cfi = 16 * table.eh_frame.len() + (1 << 20);
     let mut budget = 4 * table.memory_size() + (1 << 20);
     for (index, fde) in table.fdes.iter().enumerate() {
@@ -148,8 +149,8 @@ fn plan(table: &UnwindTable<'_>, moves: &Moves<'_>, blobs: &mut UnwindBlobs) -> 
                 cfi::rewrite(table, fde, &piece, &mut plan.cfi)?;
                 Ok(lsda)
             });
-            if plan.cfi.len() > most_cfi || plan.pieces.len() + blobs.undescribed.len() >= moves.most_pieces(table.fdes.len())
-            {
+            let count = plan.pieces.len() + blobs.undescribed.len();
+            if plan.cfi.len() > most_cfi || count >= most_pieces {
                 return Err(overlap(fde.start));
             }
             let lsda = match translated {
