@@ -75,18 +75,8 @@ struct Set {
 
 impl Set {
     const fn new() -> Self {
-        const ARENA: Arena = Arena {
-            lock: AtomicU32::new(0),
-            remote: AtomicPtr::new(ptr::null_mut()),
-            inner: UnsafeCell::new(Inner {
-                free: [ptr::null_mut(); CLASSES],
-                next: 0,
-                end: 0,
-                chunk: CHUNK_MIN,
-            }),
-        };
         Set {
-            arenas: [const { ARENA }; ARENAS],
+            arenas: [const { Arena::new() }; ARENAS],
             next: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -149,6 +139,19 @@ fn header(block: *mut u8) -> *mut Header {
 }
 
 impl Arena {
+    const fn new() -> Self {
+        Arena {
+            lock: AtomicU32::new(0),
+            remote: AtomicPtr::new(ptr::null_mut()),
+            inner: UnsafeCell::new(Inner {
+                free: [ptr::null_mut(); CLASSES],
+                next: 0,
+                end: 0,
+                chunk: CHUNK_MIN,
+            }),
+        }
+    }
+
     fn try_lock(&self) -> bool {
         self.lock.load(Ordering::Relaxed) == 0
             && self
