@@ -402,7 +402,7 @@ pub(crate) unsafe extern "C" fn posix_memalign(
     align: usize,
     size: usize,
 ) -> i32 {
-    if !align.is_power_of_two() || align % size_of::<*mut c_void>() != 0 {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return errno::EINVAL;
     }
     let block = alloc_aligned(size, align);

@@ -6,6 +6,7 @@
 //! exits or keeps global state; every failure is an [`Error`].
 #![deny(missing_docs)]
 
+pub mod analysis;
 pub mod cfg;
 pub mod decode;
 pub mod emit;
@@ -13,6 +14,7 @@ pub mod error;
 pub mod ids;
 pub mod image;
 pub mod plan;
+pub mod rewrite;
 pub mod tool;
 
 pub use error::{Error, Result};

@@ -98,7 +98,12 @@ impl<'a> Discovery<'a> {
         for _ in 0..MAX_ROUNDS {
             pending.extend(self.new_refs());
             let tables = self.find_tables();
-            pending.extend(tables.iter().flat_map(|t| &t.targets).map(|t| (*t, mark::INDIRECT)));
+            pending.extend(
+                tables
+                    .iter()
+                    .flat_map(|t| &t.targets)
+                    .map(|t| (*t, mark::INDIRECT)),
+            );
             let fresh = self.apply(std::mem::take(&mut pending));
             if !fresh {
                 break;
@@ -134,15 +139,16 @@ impl<'a> Discovery<'a> {
     }
 
     fn find_tables(&self) -> Vec<jump_table::Found> {
-        let other_part = |body: &Body, address: u64| {
-            let is_fragment = |b: &Body| {
-                self.body_at(b.start).is_some_and(|i| self.seeds[i].looks_like_fragment)
+        let other_part = |body: &Body, address: u64, certain: bool| {
+            let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
+            let Some(i) = self.body_at(address) else {
+                return false;
             };
-            self.body_at(address).is_some_and(|i| {
-                let other = &self.bodies[i];
-                (is_fragment(other) || is_fragment(body))
+            let other = &self.bodies[i];
+            let own = self.body_at(body.start);
+            other.mark_at(address) & mark::START != 0
+                || (certain || is_fragment(i) || own.is_some_and(is_fragment))
                     && jump_table::is_plausible(self.image, other, address)
-            })
         };
         let around = Surroundings {
             data_refs: &self.data_refs,
@@ -386,7 +392,7 @@ impl<'a> Discovery<'a> {
                             JumpForm::RelativeTable if !has_targets || own_labels => Some(format!(
                                 "the jump table of the indirect jump at {jump:#x} was not found"
                             )),
-                            JumpForm::Computed if own_labels => Some(format!(
+                            JumpForm::Computed => Some(format!(
                                 "the indirect jump at {jump:#x} goes to a computed address"
                             )),
                             _ => None,
@@ -396,7 +402,9 @@ impl<'a> Discovery<'a> {
                 .collect();
         for range in &frames.ranges {
             if let (Some(reason), Some(i)) = (&range.obstacle, self.body_at(range.start)) {
-                reasons[i].get_or_insert_with(|| format!("its exception tables cannot be moved: {reason}"));
+                reasons[i].get_or_insert_with(|| {
+                    format!("its exception tables cannot be moved: {reason}")
+                });
             }
         }
         for i in self.before_start() {
@@ -684,11 +692,14 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<Vec<Succ>> {
                         _ => Succ::Tail(target),
                     });
                 }
-                Flow::IndirectJump => match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump) {
-                    Ok(t) => list.extend(cfg.jump_tables[t].targets.iter().map(|t| match block_at(*t) {
-                        Some(b) if inside(*t) => Succ::Branch(b),
-                        _ => Succ::Tail(*t),
-                    })),
+                Flow::IndirectJump => match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump)
+                {
+                    Ok(t) => list.extend(cfg.jump_tables[t].targets.iter().map(
+                        |t| match block_at(*t) {
+                            Some(b) if inside(*t) => Succ::Branch(b),
+                            _ => Succ::Tail(*t),
+                        },
+                    )),
                     Err(_) => {
                         list.extend(indirect.iter().map(|b| Succ::Branch(*b)));
                         list.push(Succ::Unknown);

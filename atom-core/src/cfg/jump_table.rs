@@ -33,8 +33,9 @@ pub struct Found {
 pub struct Surroundings<'a> {
     /// Sorted data addresses that the program's code refers to.
     pub data_refs: &'a [u64],
-    /// Whether an address can be code of another part of the same procedure.
-    pub other_part: &'a (dyn Fn(&Body, u64) -> bool + Sync),
+    /// Whether an address can be code of another part of the same procedure;
+    /// the flag says that there is certainly some code.
+    pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
 }
 
 /// Tables of 32-bit entries relative to the table, for one procedure.
@@ -42,14 +43,24 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     let mut found = Vec::new();
     let mut complete = true;
     for jump in &body.indirect_jumps {
-        let Some(use_) = dissect(image, body, *jump) else { continue };
+        let Some(use_) = dissect(image, body, *jump) else {
+            continue;
+        };
         let table = use_.table.and_then(|table| {
-            let targets = entries(image, body, around, table, use_.bound, true);
+            let mut targets = entries(image, body, around, table, use_.bound, true);
+            if targets.is_empty() {
+                targets = entries(image, body, around, table, None, true);
+            }
             (!targets.is_empty()).then_some((table, targets))
         });
         match table {
             Some((table, targets)) => {
-                found.push(Found { jump: Some(*jump), load: Some(use_.load), table, targets });
+                found.push(Found {
+                    jump: Some(*jump),
+                    load: Some(use_.load),
+                    table,
+                    targets,
+                });
             }
             None => complete = false,
         }
@@ -71,13 +82,19 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     for table in bases {
         let targets = entries(image, body, around, table, None, false);
         if !targets.is_empty() {
-            found.push(Found { jump: None, load: None, table, targets });
+            found.push(Found {
+                jump: None,
+                load: None,
+                table,
+                targets,
+            });
         }
     }
     found
 }
 
-/// The targets that the entries at `table` lead to.
+/// The targets that the entries at `table` lead to; `is_known` if a jump was
+/// seen to use it. Empty if it cannot be a table.
 fn entries(
     image: &Image,
     body: &Body,
@@ -92,7 +109,12 @@ fn entries(
         None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
     };
     let mut targets = Vec::new();
-    for (i, entry) in image.rest_at(table).unwrap_or_default().chunks_exact(4).enumerate() {
+    for (i, entry) in image
+        .rest_at(table)
+        .unwrap_or_default()
+        .chunks_exact(4)
+        .enumerate()
+    {
         if table + 4 * i as u64 + 4 > limit {
             break;
         }
@@ -101,13 +123,19 @@ fn entries(
         let plausible = if body.contains(target) {
             is_plausible(image, body, target)
         } else {
+            // A case may lie in another part of the procedure, which a
+            // stripped program does not tell from a procedure of its own.
             // Without other evidence the first entry decides whose table it is.
-            (is_known || !targets.is_empty()) && (around.other_part)(body, target)
+            (is_known || !targets.is_empty()) && (around.other_part)(body, target, bound.is_some())
         };
-        if !plausible {
+        if plausible {
+            targets.push(target);
+        } else if bound.is_some() {
+            // The bound or the table is not what it seems.
+            return Vec::new();
+        } else {
             break;
         }
-        targets.push(target);
     }
     targets
 }
@@ -132,14 +160,19 @@ fn before<'a>(
 }
 
 fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
-    body.insts.binary_search_by_key(&((pc - image.base) as u32), |i| i.offset).ok()
+    body.insts
+        .binary_search_by_key(&((pc - image.base) as u32), |i| i.offset)
+        .ok()
 }
 
 fn writes(instruction: &Instruction, register: Register) -> bool {
     instruction.op_count() > 0
         && instruction.op0_kind() == OpKind::Register
         && instruction.op0_register().full_register() == register
-        && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push)
+        && !matches!(
+            instruction.mnemonic(),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
+        )
 }
 
 fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
@@ -159,10 +192,7 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
         match terms {
             None => {
                 if writes(&i, target) {
-                    if i.mnemonic() != Mnemonic::Add || i.op1_kind() != OpKind::Register {
-                        return None;
-                    }
-                    terms = Some([target, i.op1_register().full_register()]);
+                    terms = Some(sum_terms(&i)?);
                 }
             }
             Some(pair) => {
@@ -183,13 +213,47 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let registers = [load.memory_base(), load.memory_index()];
     // With a scaled index the base is the table; else either may be.
     let scaled = load.memory_index_scale() == 4;
-    let candidates = if scaled { &registers[..1] } else { &registers[..] };
-    let table = candidates.iter().filter(|r| **r != Register::None).find_map(|r| {
-        before(image, body, load_at)
-            .find(|i| i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP && writes(i, r.full_register()))
-            .map(|i| i.memory_displacement64())
-    });
-    Some(TableUse { load: load.ip(), table, bound: bound_before(image, body, load_at, &load) })
+    let candidates = if scaled {
+        &registers[..1]
+    } else {
+        &registers[..]
+    };
+    let table = candidates
+        .iter()
+        .filter(|r| **r != Register::None)
+        .find_map(|r| {
+            before(image, body, load_at)
+                .find(|i| {
+                    i.mnemonic() == Mnemonic::Lea
+                        && i.memory_base() == Register::RIP
+                        && writes(i, r.full_register())
+                })
+                .map(|i| i.memory_displacement64())
+        });
+    Some(TableUse {
+        load: load.ip(),
+        table,
+        bound: bound_before(image, body, load_at, &load),
+    })
+}
+
+/// The two registers that an instruction adds: `add a, b` or `lea r, [a+b]`.
+fn sum_terms(i: &Instruction) -> Option<[Register; 2]> {
+    match i.mnemonic() {
+        Mnemonic::Add if i.op1_kind() == OpKind::Register => Some([
+            i.op0_register().full_register(),
+            i.op1_register().full_register(),
+        ]),
+        Mnemonic::Lea
+            if i.memory_displacement64() == 0
+                && i.memory_index_scale() == 1
+                && i.memory_base() != Register::None
+                && i.memory_index() != Register::None =>
+        {
+            Some([i.memory_base(), i.memory_index()])
+        }
+        _ => None,
+    }
 }
 
 /// The number of entries by the comparison that guards the jump:
@@ -366,6 +430,11 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
             }
             Mnemonic::Lea => {
                 let plain = instruction.memory_base() == Register::RIP;
+                let is_sum = sum_terms(&instruction)
+                    .is_some_and(|terms| terms.iter().any(|r| loads_entry(&decode, i, at, *r)));
+                if is_sum {
+                    return JumpForm::RelativeTable;
+                }
                 return if added || !plain {
                     JumpForm::Computed
                 } else {
@@ -395,7 +464,8 @@ fn loads_entry(
                 && d.op0_kind() == OpKind::Register
                 && d.op0_register().full_register() == register
                 && d.op1_kind() == OpKind::Memory
-                && (d.mnemonic() == Mnemonic::Movsxd || d.mnemonic() == Mnemonic::Mov && d.op0_register().size() == 4)
+                && (d.mnemonic() == Mnemonic::Movsxd
+                    || d.mnemonic() == Mnemonic::Mov && d.op0_register().size() == 4)
         })
     })
 }

@@ -193,9 +193,10 @@ impl Image {
 
     /// The exception tables; empty if the program has none.
     pub fn unwind_table(&self) -> crate::Result<unwind::UnwindTable<'_>> {
-        let memory = unwind::Memory::new(self.segments.iter().filter_map(|s| {
-            Some((s.address, self.bytes_at(s.address, s.file_size as usize)?))
-        }));
+        let memory =
+            unwind::Memory::new(self.segments.iter().filter_map(|s| {
+                Some((s.address, self.bytes_at(s.address, s.file_size as usize)?))
+            }));
         let header = self
             .program_headers
             .iter()
@@ -203,7 +204,11 @@ impl Image {
         let input = match (self.section(".eh_frame"), header) {
             (Some(section), _) if section.size > 0 => {
                 let bytes = self.bytes_at(section.address, section.size as usize);
-                unwind::UnwindInput::from_section(bytes.unwrap_or_default(), section.address, memory)
+                unwind::UnwindInput::from_section(
+                    bytes.unwrap_or_default(),
+                    section.address,
+                    memory,
+                )
             }
             (_, Some(header)) => unwind::UnwindInput::from_header(header.address, memory)?,
             _ => unwind::UnwindInput::from_section(&[], 0, memory),
