@@ -102,9 +102,6 @@ fn create(folder: &Path) -> std::io::Result<(File, PathBuf)> {
 /// files that must survive, each with what it is.
 pub fn check_target(target: &Path, inputs: &[(&Path, &str)]) -> Result<()> {
     let fail = |reason: &str| Err(Error::new(DOING, reason).file(target));
-    if target.as_os_str().is_empty() {
-        return fail("the name of the output is empty");
-    }
     if let Ok(metadata) = std::fs::metadata(target) {
         if metadata.is_dir() {
             return fail("it is a directory")

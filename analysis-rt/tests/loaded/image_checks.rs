@@ -3,12 +3,13 @@
 
 use std::arch::asm;
 use std::collections::HashSet;
+use std::path::Path;
 
 use atom_core::analysis::code::{Callee, Exit, Function};
-use atom_core::analysis::{Summaries, Summary};
+use atom_core::analysis::{AnalysisImage, Summaries, Summary};
 use iced_x86::{Decoder, DecoderOptions, EncodingKind, Register};
 
-use crate::loader::Loaded;
+use crate::loader::{self, Loaded};
 
 /// No `%fs`, no `%gs`, no AVX in anything that the routines reach.
 pub fn code_is_neutral(loaded: &Loaded) {
@@ -299,4 +300,52 @@ fn precise(summaries: &Summaries, loaded: &Loaded) {
     );
     assert!(of("fx_recursive").stack.is_none());
     assert!(!of("fx_count").fp && of("fx_shared").xmms == 0xFFFF);
+}
+
+/// A damaged tool is an error or an image, never a panic or endless work.
+pub fn broken_tools(tool: &Path) {
+    let facts = loader::facts(tool);
+    let good = std::fs::read(tool).expect("the tool");
+    let image = AnalysisImage::parse(tool, &good, facts.clone()).expect("an image");
+    // Where a flipped bit matters: headers, dynamic symbols, relocations, unwind tables,
+    // and the dynamic section; code and debug information matter less.
+    let headers = 0..64 + 56 * 11;
+    let tables = 0..image.code[0].start as usize;
+    let data = image.text.len() - 4096..image.text.len() + image.data.len();
+    let all = 0..good.len();
+    let mut random = 0x0123_4567_89AB_CDEF_u64;
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below as u64) as usize
+    };
+    let (mut refused, mut accepted) = (0, 0);
+    for round in 0..200 {
+        let mut bad = good.clone();
+        for _ in 0..1 + next(4) {
+            let range = [&headers, &tables, &data, &all][next(4)];
+            let at = range.start + next(range.len());
+            bad[at] = [0, 0xFF, bad[at] ^ 1 << next(8), next(256) as u8][next(4)];
+        }
+        if round % 10 == 0 {
+            bad.truncate(next(good.len()));
+        }
+        match AnalysisImage::parse(tool, &bad, facts.clone()) {
+            Ok(image) => {
+                accepted += 1;
+                let _ = image.check_reachable(&[]);
+                Summaries::new(&image, &[]);
+                assert!(!image.name_at(facts.start).is_empty());
+            }
+            Err(e) => {
+                refused += 1;
+                assert!(e.file.is_some() && !e.reason.is_empty());
+            }
+        }
+    }
+    assert!(
+        refused > 10 && accepted > 10,
+        "{refused} refused, {accepted} accepted"
+    );
 }

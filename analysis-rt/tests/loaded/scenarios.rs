@@ -13,7 +13,7 @@ use crate::loader::{AFTER, BEFORE, Loaded, Routine};
 
 type Scenario = fn(&Path, &Path);
 
-const ALL: [(&str, Scenario); 19] = [
+const ALL: [(&str, Scenario); 23] = [
     ("code_is_neutral", |tool, _| {
         image_checks::code_is_neutral(&Loaded::new(tool, true))
     }),
@@ -47,6 +47,14 @@ const ALL: [(&str, Scenario); 19] = [
     ("fork_beside_allocation", |tool, _| {
         fork_beside_allocation(&started(tool))
     }),
+    ("fork_while_locked", |tool, _| {
+        fork_while_locked(&started(tool))
+    }),
+    ("locked_by_itself", |tool, _| {
+        locked_by_itself(&started(tool))
+    }),
+    ("guarded_entry", |tool, _| guarded_entry(&started(tool))),
+    ("broken_tools", |tool, _| image_checks::broken_tools(tool)),
     ("finish_once_per_process", |tool, _| {
         finish_once_per_process(&started(tool))
     }),
@@ -82,6 +90,7 @@ pub fn check_output(name: &str, output: &Output, dir: &Path) -> Result<(), Strin
     let wanted = match name {
         "tour" | "tour_without_fsgsbase" => out == "tour 1\n" && err == "tour done\n",
         "flush_at_finish" => out == "left in the buffer",
+        "locked_by_itself" => err.contains("waits for a lock that its own thread holds"),
         "panic_ends_by_abort" => {
             err.contains("index out of bounds: the len is 3 but the index is 7")
         }
@@ -239,12 +248,11 @@ fn many_threads(loaded: &Loaded) {
     // Threads with thread pointers all different: made-up ones, in one thread.
     let calls = loaded.routine("fx_thread_calls");
     let mut wrong = 0;
-    let memory = vec![0u64; 16];
     let fs = set_fs(0);
     set_fs(fs);
     for round in 1..=3 {
         for i in 0..20_000usize {
-            set_fs(0x1000_0000_0000 + i * 0x1740 + memory.len());
+            set_fs(0x1000_0000_0000 + i * 0x1740 + 16);
             wrong += u64::from(calls(0, 0, 0) != round);
             set_fs(fs);
         }
@@ -420,6 +428,69 @@ fn fork_beside_allocation(loaded: &Loaded) {
             assert_eq!(status, Some(0), "round {round}");
         }
     });
+}
+
+/// A child inherits locks that a thread it does not have holds.
+fn fork_while_locked(loaded: &Loaded) {
+    let (shared, hold) = (loaded.routine("fx_shared"), loaded.routine("fx_hold_lock"));
+    shared(1, 0, 0);
+    let (held, go_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            hold(0, 0, 0);
+            held.wait();
+            go_on.wait();
+        });
+        held.wait();
+        // SAFETY: the child runs analysis routines and leaves by _exit.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            for i in 0..10 {
+                shared(i, 0, 0);
+            }
+            let total = loaded.routine("fx_shared_total")(0, 0, 0);
+            // SAFETY: plain call of libc.
+            unsafe { libc::_exit(total as i32) };
+        }
+        let status = wait_for(pid);
+        go_on.wait();
+        assert_eq!(status, Some(11 << 8));
+    });
+}
+
+/// What would hang for ever ends, with a reason. By `SIGABRT`: see [`dies`].
+fn locked_by_itself(loaded: &Loaded) {
+    loaded.routine("fx_hold_lock")(0, 0, 0);
+    loaded.routine("fx_shared")(1, 0, 0);
+}
+
+/// Whether a scenario's process is meant to die by `SIGABRT`.
+pub fn dies(name: &str) -> bool {
+    name == "locked_by_itself"
+}
+
+extern "C" fn enter_guarded(_: i32) {
+    // SAFETY: set before the handler is installed.
+    let guarded = unsafe {
+        std::mem::transmute::<*mut (), Routine>(HANDLER_ROUTINES[0].load(Ordering::Relaxed))
+    };
+    let refused = guarded(0, 0, 0);
+    HANDLED.fetch_add(refused, Ordering::Relaxed);
+}
+
+/// A routine with a lock, entered by handlers, is refused instead of hanging.
+fn guarded_entry(loaded: &Loaded) {
+    let (guarded, start) = (loaded.routine("fx_guarded"), Instant::now());
+    on_timer(loaded, enter_guarded, 150);
+    HANDLER_ROUTINES[0].store(loaded.address("fx_guarded") as *mut (), Ordering::Relaxed);
+    while start.elapsed() < Duration::from_secs(2) {
+        assert_eq!(guarded(0, 0, 0), 0, "not nested");
+    }
+    stop_timer();
+    let mut refused = 0u64;
+    loaded.routine("fx_guarded_counts")(&raw mut refused as u64, 0, 0);
+    assert_eq!(refused, HANDLED.load(Ordering::Relaxed));
+    assert!(refused > 100, "{refused}");
 }
 
 fn finish_once_per_process(loaded: &Loaded) {

@@ -7,18 +7,18 @@ use std::io::{self, Write};
 
 use atom_tool::prelude::*;
 
-/// Cells of a branch's counter.
+/// Cells of a branch's counter, by whether it was taken.
 const NOT_TAKEN: usize = 0;
 const TAKEN: usize = 1;
 
 #[analysis]
 fn branch(counter: Counter<2>, taken: Value) {
-    counter.add_to(if taken.is_true() { TAKEN } else { NOT_TAKEN }, 1);
+    counter.add_to(usize::from(taken.is_true()), 1);
 }
 
 #[analysis]
 fn branch_atomic(counter: Counter<2>, taken: Value) {
-    counter.add_to_atomic(if taken.is_true() { TAKEN } else { NOT_TAKEN }, 1);
+    counter.add_to_atomic(usize::from(taken.is_true()), 1);
 }
 
 /// `places` has four numbers for each branch: address, line, and the keys of its
