@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet};
-use crate::tool::calls::{Place, Scope};
+use crate::tool::{Place, Scope};
 use crate::tool::{Argument, Call, Calls};
 
 /// Procedures that one piece of parallel work takes.

@@ -13,7 +13,7 @@ use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::Flow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
-use crate::tool::calls::{Place, Scope};
+use crate::tool::{Place, Scope};
 use crate::tool::{Call, Calls};
 
 /// Numbers of the calls of one scope and place, by what they are added to.
