@@ -139,16 +139,16 @@ impl<'a> Discovery<'a> {
     }
 
     fn find_tables(&self) -> Vec<jump_table::Found> {
-        let other_part = |body: &Body, address: u64| {
-            let is_fragment = |b: &Body| {
-                self.body_at(b.start)
-                    .is_some_and(|i| self.seeds[i].looks_like_fragment)
+        let other_part = |body: &Body, address: u64, certain: bool| {
+            let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
+            let Some(i) = self.body_at(address) else {
+                return false;
             };
-            self.body_at(address).is_some_and(|i| {
-                let other = &self.bodies[i];
-                (is_fragment(other) || is_fragment(body))
+            let other = &self.bodies[i];
+            let own = self.body_at(body.start);
+            other.mark_at(address) & mark::START != 0
+                || (certain || is_fragment(i) || own.is_some_and(is_fragment))
                     && jump_table::is_plausible(self.image, other, address)
-            })
         };
         let around = Surroundings {
             data_refs: &self.data_refs,
