@@ -151,7 +151,8 @@ struct Site<'a> {
     needs: Needs,
     /// Needed, as far as known.
     found: Needs,
-    /// General registers that still hold the program's values.
+    /// General registers that still hold the program's values. One that does
+    /// not and is live is in `found.gprs`.
     intact: u16,
     /// The arithmetic flags are still the program's.
     flags_intact: bool,
@@ -561,9 +562,10 @@ impl Site<'_> {
             align: clobbers.needs_alignment,
             stack_words,
         };
-        let kept = wrapper.gprs;
-        self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
-        self.intact &= kept | !(gprs | Gpr::RAX.bit());
+        let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };
+        self.intact &= wrapper.gprs | !changed;
+        self.asm
+            .call(Target::Shared(self.wrappers.index(wrapper)));
         self.flags_intact &= flags || !flags_lost;
     }
 }
