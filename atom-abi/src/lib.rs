@@ -83,7 +83,10 @@ unsafe impl Sync for StrRef {}
 impl StrRef {
     /// A view of `s`.
     pub const fn new(s: &str) -> Self {
-        Self { ptr: s.as_ptr(), len: s.len() }
+        Self {
+            ptr: s.as_ptr(),
+            len: s.len(),
+        }
     }
 
     /// The string again.

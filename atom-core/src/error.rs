@@ -29,7 +29,14 @@ pub struct Error {
 impl Error {
     /// An error with a reason and no place yet.
     pub fn new(doing: &'static str, reason: impl Into<String>) -> Self {
-        Self { doing, file: None, address: None, symbol: None, reason: reason.into(), advice: None }
+        Self {
+            doing,
+            file: None,
+            address: None,
+            symbol: None,
+            reason: reason.into(),
+            advice: None,
+        }
     }
 
     /// Adds the file.

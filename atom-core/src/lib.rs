@@ -6,11 +6,16 @@
 //! exits or keeps global state; every failure is an [`Error`].
 #![deny(missing_docs)]
 
+pub mod analysis;
 pub mod cfg;
 pub mod decode;
+pub mod emit;
 pub mod error;
 pub mod ids;
 pub mod image;
+pub mod plan;
+pub mod rewrite;
+pub mod tool;
 
 pub use error::{Error, Result};
 pub use ids::{BlockId, InstId, ProcId};

@@ -1,0 +1,476 @@
+//! The heap of analysis routines.
+//!
+//! Its one hard requirement: an allocation must never wait. The holder of a
+//! lock may be the very thread that asks (interrupted by a signal whose handler
+//! enters analysis code), may have left by `siglongjmp`, or may not exist any
+//! more (another thread, seen from a forked child). So the heap is a set of
+//! arenas, each with a lock that is only ever *tried*: an allocation takes the
+//! first arena that is free, or pages of its own if none is; a block that goes
+//! back to a busy arena is pushed on that arena's lock-free list, to be
+//! collected by whoever holds the arena next. Nothing depends on knowing which
+//! thread asks. The price is that an arena whose holder vanished is lost.
+//!
+//! Layout: each block is preceded by a [`Header`] of 16 bytes. Small blocks come
+//! in size classes, four to each doubling; bigger ones are mappings.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::sys::{self, errno, fatal};
+use crate::tls;
+
+const HEADER: usize = size_of::<Header>();
+const ARENAS: usize = 16;
+const CLASSES: usize = 40;
+/// Largest payload of a small block.
+const SMALL_MAX: usize = 32 << 10;
+const CHUNK_MIN: usize = 128 << 10;
+const CHUNK_MAX: usize = 2 << 20;
+
+/// States and kinds of a block; odd-looking so that a stray pointer is noticed.
+const SMALL: u32 = 0x5A11_B10C;
+const FREED: u32 = 0xF4EE_B10C;
+const LARGE: u32 = 0xB166_B10C;
+const ALIGNED: u32 = 0xA116_B10C;
+
+/// What lies before each block's first byte.
+#[repr(C)]
+struct Header {
+    kind: u32,
+    class: u16,
+    arena: u16,
+    /// Large: start of the mapping, where its length stands. Aligned: the block inside
+    /// which this one lies. Small: unused.
+    base: *mut u8,
+}
+
+#[repr(C)]
+struct Arena {
+    /// 0 free, 1 taken. Only ever tried.
+    lock: AtomicU32,
+    /// Blocks given back while the arena was taken, linked through their first word.
+    remote: AtomicPtr<u8>,
+    inner: UnsafeCell<Inner>,
+}
+
+struct Inner {
+    free: [*mut u8; CLASSES],
+    next: usize,
+    end: usize,
+    chunk: usize,
+}
+
+// SAFETY: `inner` is only touched by the holder of `lock`.
+unsafe impl Sync for Arena {}
+
+static HEAP: [Arena; ARENAS] = [const {
+    Arena {
+        lock: AtomicU32::new(0),
+        remote: AtomicPtr::new(ptr::null_mut()),
+        inner: UnsafeCell::new(Inner {
+            free: [ptr::null_mut(); CLASSES],
+            next: 0,
+            end: 0,
+            chunk: CHUNK_MIN,
+        }),
+    }
+}; ARENAS];
+
+const fn class_of(size: usize) -> usize {
+    if size <= 128 {
+        return (if size == 0 { 1 } else { size }).div_ceil(16) - 1;
+    }
+    let doubling = (size - 1).ilog2() as usize - 7;
+    8 + 4 * doubling + ((size - 1) - (128 << doubling)) / (32 << doubling)
+}
+
+const fn class_size(class: usize) -> usize {
+    if class < 8 {
+        return 16 * (class + 1);
+    }
+    let (doubling, step) = ((class - 8) / 4, (class - 8) % 4);
+    (128 << doubling) + (step + 1) * (32 << doubling)
+}
+
+/// The first word of a block that is on a list.
+fn link(block: *mut u8) -> *mut *mut u8 {
+    block.cast()
+}
+
+fn header(block: *mut u8) -> *mut Header {
+    block.wrapping_sub(HEADER).cast()
+}
+
+impl Arena {
+    fn try_lock(&self) -> bool {
+        self.lock.load(Ordering::Relaxed) == 0
+            && self
+                .lock
+                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    fn unlock(&self) {
+        self.lock.store(0, Ordering::Release);
+    }
+
+    /// A small block, or null if the kernel has no more memory.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    unsafe fn take(&self, index: usize, class: usize) -> *mut u8 {
+        // SAFETY: the lock is held, so `inner` is ours; the lists hold only blocks
+        // that were given back, each with a valid header and room for a link.
+        unsafe {
+            let inner = &mut *self.inner.get();
+            if !self.remote.load(Ordering::Relaxed).is_null() {
+                let mut block = self.remote.swap(ptr::null_mut(), Ordering::Acquire);
+                while !block.is_null() {
+                    let next = *link(block);
+                    inner.put(block);
+                    block = next;
+                }
+            }
+            let block = inner.free[class];
+            if !block.is_null() {
+                inner.free[class] = *link(block);
+                (*header(block)).kind = SMALL;
+                return block;
+            }
+            inner.carve(index, class)
+        }
+    }
+
+    /// Takes a small block back, from any thread, at any time.
+    ///
+    /// # Safety
+    /// `block` is a small block of this arena that nobody uses any more.
+    unsafe fn give_back(&self, block: *mut u8) {
+        if self.try_lock() {
+            // SAFETY: the lock is held.
+            unsafe { (*self.inner.get()).put(block) };
+            self.unlock();
+            return;
+        }
+        let mut head = self.remote.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the block is free, its first word is ours. Blocks leave this
+            // list only all at once, so a head seen again is still the head.
+            unsafe { *link(block) = head };
+            match self.remote.compare_exchange_weak(
+                head,
+                block,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Puts a free block on the list of its class.
+    ///
+    /// # Safety
+    /// As for [`Arena::give_back`], with the lock held.
+    unsafe fn put(&mut self, block: *mut u8) {
+        // SAFETY: the block's header is intact and its first word free for use.
+        unsafe {
+            let class = (*header(block)).class as usize;
+            *link(block) = self.free[class];
+            self.free[class] = block;
+        }
+    }
+
+    /// Cuts a new block from the current chunk, or from a new chunk.
+    fn carve(&mut self, index: usize, class: usize) -> *mut u8 {
+        let size = HEADER + class_size(class);
+        if self.end - self.next < size {
+            let chunk = sys::map(self.chunk) as usize;
+            if chunk == 0 {
+                return ptr::null_mut();
+            }
+            self.next = chunk;
+            self.end = chunk + self.chunk;
+            self.chunk = (self.chunk * 2).min(CHUNK_MAX);
+        }
+        let block = (self.next + HEADER) as *mut u8;
+        self.next += size;
+        let new = Header {
+            kind: SMALL,
+            class: class as u16,
+            arena: index as u16,
+            base: ptr::null_mut(),
+        };
+        // SAFETY: inside the chunk, which is ours, 16-byte aligned like all sizes.
+        unsafe { header(block).write(new) };
+        block
+    }
+}
+
+/// A block with a mapping of its own, aligned to `align` (at least 16).
+fn map_block(size: usize, align: usize) -> *mut u8 {
+    let Some(total) = size
+        .checked_add(2 * HEADER)
+        .and_then(|n| n.checked_add(align))
+    else {
+        return ptr::null_mut();
+    };
+    if total > isize::MAX as usize {
+        return ptr::null_mut();
+    }
+    let total = sys::pages(total);
+    let base = sys::map(total);
+    if base.is_null() {
+        return base;
+    }
+    let block = ((base as usize + 2 * HEADER + align - 1) & !(align - 1)) as *mut u8;
+    // SAFETY: `align` bytes were added, so block and header lie inside the mapping,
+    // and the first word, the length, lies before the header.
+    unsafe {
+        base.cast::<usize>().write(total);
+        header(block).write(Header {
+            kind: LARGE,
+            class: 0,
+            arena: 0,
+            base,
+        });
+    }
+    block
+}
+
+/// A block of at least `size` bytes, aligned to 16; null if there is no memory.
+pub(crate) fn alloc(size: usize) -> *mut u8 {
+    if size > SMALL_MAX {
+        return map_block(size, 16);
+    }
+    let class = class_of(size);
+    let preferred = tls::arena_hint();
+    for i in 0..ARENAS {
+        let index = (preferred + i) % ARENAS;
+        if HEAP[index].try_lock() {
+            // SAFETY: the lock is held.
+            let block = unsafe { HEAP[index].take(index, class) };
+            HEAP[index].unlock();
+            return block;
+        }
+    }
+    map_block(size, 16)
+}
+
+/// As [`alloc`], aligned to `align`, a power of two.
+pub(crate) fn alloc_aligned(size: usize, align: usize) -> *mut u8 {
+    if align <= 16 {
+        return alloc(size);
+    }
+    if size.saturating_add(align) > SMALL_MAX {
+        return map_block(size, align);
+    }
+    let outer = alloc(size + align);
+    let block = ((outer as usize + align - 1) & !(align - 1)) as *mut u8;
+    if block != outer && !outer.is_null() {
+        // SAFETY: both are multiples of 16, so the header lies inside the outer block.
+        unsafe {
+            header(block).write(Header {
+                kind: ALIGNED,
+                class: 0,
+                arena: 0,
+                base: outer,
+            })
+        };
+    }
+    block
+}
+
+/// Bytes that may be used at `block`.
+///
+/// # Safety
+/// `block` is a live block of this heap.
+unsafe fn usable(block: *mut u8) -> usize {
+    // SAFETY: a live block has a valid header.
+    unsafe {
+        let h = &*header(block);
+        match h.kind {
+            SMALL => class_size(h.class as usize),
+            LARGE => h.base as usize + *h.base.cast::<usize>() - block as usize,
+            ALIGNED => usable(h.base) - (block as usize - h.base as usize),
+            FREED => fatal("an analysis routine used memory after freeing it"),
+            _ => fatal("an analysis routine passed the heap a pointer that is not its own"),
+        }
+    }
+}
+
+/// Frees a block; null is allowed.
+///
+/// # Safety
+/// `block` is null or a live block of this heap, not used afterwards.
+pub(crate) unsafe extern "C" fn free(block: *mut u8) {
+    if block.is_null() {
+        return;
+    }
+    // SAFETY: a live block has a valid header; from here on nobody else uses it.
+    unsafe {
+        let h = &mut *header(block);
+        match h.kind {
+            SMALL => {
+                let arena = h.arena as usize % ARENAS;
+                h.kind = FREED;
+                HEAP[arena].give_back(block);
+            }
+            LARGE => {
+                let base = h.base;
+                sys::unmap(base, *base.cast::<usize>());
+            }
+            ALIGNED => {
+                h.kind = FREED;
+                free(h.base);
+            }
+            FREED => fatal("an analysis routine freed a block twice"),
+            _ => fatal("an analysis routine freed a pointer that is not the heap's"),
+        }
+    }
+}
+
+fn or_errno(block: *mut u8) -> *mut u8 {
+    if block.is_null() {
+        tls::set_errno(errno::ENOMEM);
+    }
+    block
+}
+
+pub(crate) extern "C" fn malloc(size: usize) -> *mut u8 {
+    or_errno(alloc(size))
+}
+
+pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
+    let Some(total) = count.checked_mul(size) else {
+        return or_errno(ptr::null_mut());
+    };
+    let block = or_errno(alloc(total));
+    // Pages straight from the kernel are zero already.
+    if !block.is_null() && total <= SMALL_MAX {
+        // SAFETY: the block has at least `total` bytes.
+        unsafe { ptr::write_bytes(block, 0, total) };
+    }
+    block
+}
+
+/// # Safety
+/// As C's `realloc`.
+pub(crate) unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 {
+    if block.is_null() {
+        return malloc(size);
+    }
+    // SAFETY: the block is live; its header and, if large, its mapping are ours.
+    unsafe {
+        let have = usable(block);
+        let kind = (*header(block)).kind;
+        if size <= have && (size >= have / 2 || size <= 64) {
+            return block;
+        }
+        let base = (*header(block)).base;
+        let offset = (block as usize).wrapping_sub(base as usize);
+        if kind == LARGE && size > SMALL_MAX && offset < sys::PAGE && size < isize::MAX as usize / 2
+        {
+            let total = sys::pages(size + offset);
+            let moved = sys::remap(base, *base.cast::<usize>(), total);
+            if moved.is_null() {
+                return or_errno(moved);
+            }
+            moved.cast::<usize>().write(total);
+            let block = moved.add(offset);
+            (*header(block)).base = moved;
+            return block;
+        }
+        let new = malloc(size);
+        if !new.is_null() {
+            ptr::copy_nonoverlapping(block, new, have.min(size));
+            free(block);
+        }
+        new
+    }
+}
+
+/// # Safety
+/// As C's `posix_memalign`.
+pub(crate) unsafe extern "C" fn posix_memalign(
+    out: *mut *mut u8,
+    align: usize,
+    size: usize,
+) -> i32 {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
+        return errno::EINVAL;
+    }
+    let block = alloc_aligned(size, align);
+    if block.is_null() {
+        return errno::ENOMEM;
+    }
+    // SAFETY: C's contract.
+    unsafe { out.write(block) };
+    0
+}
+
+pub(crate) extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
+    if !align.is_power_of_two() {
+        tls::set_errno(errno::EINVAL);
+        return ptr::null_mut();
+    }
+    or_errno(alloc_aligned(size, align))
+}
+
+/// # Safety
+/// `block` is null or a live block of this heap.
+pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut u8) -> usize {
+    // SAFETY: the caller's promise.
+    if block.is_null() {
+        0
+    } else {
+        unsafe { usable(block) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_cover_all_small_sizes() {
+        assert_eq!(class_of(SMALL_MAX), CLASSES - 1);
+        for size in 0..=SMALL_MAX {
+            let c = class_of(size);
+            assert!(
+                class_size(c) >= size && (c == 0 || class_size(c - 1) < size),
+                "{size}"
+            );
+            assert_eq!(class_size(c) % 16, 0);
+        }
+    }
+
+    /// An arena that stays taken, as after a fork or a jump out of a handler,
+    /// must neither block nor hand out anything twice.
+    #[test]
+    fn taken_arenas_are_passed_by() {
+        let blocks: Vec<_> = (0..100).map(|_| alloc(100)).collect();
+        let held: Vec<_> = HEAP.iter().filter(|a| a.try_lock()).collect();
+        let more: Vec<_> = (0..100).map(|_| alloc(100)).collect();
+        for &b in &blocks {
+            unsafe { free(b) };
+        }
+        assert!(more.iter().all(|m| !m.is_null() && !blocks.contains(m)));
+        held.iter().for_each(|a| a.unlock());
+        let mut again: Vec<_> = (0..100).map(|_| alloc(100)).collect();
+        assert!(
+            again.iter().any(|b| blocks.contains(b)),
+            "the remote list is collected"
+        );
+        again.extend(&more);
+        again.sort();
+        again.dedup();
+        assert_eq!(again.len(), 200);
+        again.iter().for_each(|&b| unsafe { free(b) });
+    }
+}

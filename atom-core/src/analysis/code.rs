@@ -1,0 +1,264 @@
+//! Decoding a function of the analysis image into its flow graph.
+//!
+//! This is compiler output for a known ABI, so simple rules suffice: a function
+//! is what jumps reach inside its own range; a jump out of it is a tail call.
+//! A jump through a register that was just computed by an addition is a jump
+//! table, whose targets lie in the same function, so all of the function's
+//! range counts as reached. Any other indirect transfer is a call of something
+//! unknown.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use super::image::{AnalysisImage, Value};
+
+/// The function that a call or a jump leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// The function at this address of the image.
+    Known(u64),
+    /// An import that the runtime lacks.
+    Missing(String),
+    /// Decided at run time.
+    Unknown,
+}
+
+/// How control leaves an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// To its successors only.
+    Flow,
+    /// Calls, then on to its successors, if the function called returns.
+    Call(Callee),
+    /// Jumps to another function for good.
+    Tail(Callee),
+    /// To a successor that a table names.
+    Table,
+    /// Returns.
+    Return,
+    /// Nowhere: a trap, or code that is not code.
+    Dead,
+}
+
+/// An instruction in its function.
+#[derive(Clone, Debug)]
+pub struct Inst {
+    /// Decoded.
+    pub raw: Instruction,
+    /// Addresses of successors in the same function.
+    pub next: Vec<u64>,
+    /// How control leaves.
+    pub exit: Exit,
+}
+
+/// A function's reachable instructions by address.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Address of the first instruction executed.
+    pub entry: u64,
+    /// The instructions.
+    pub insts: BTreeMap<u64, Inst>,
+}
+
+/// The longest function that is looked at; beyond, the rest is unknown.
+const MAX_INSTS: usize = 200_000;
+
+impl Function {
+    /// Decodes the function at `entry`.
+    pub fn decode(image: &AnalysisImage, entry: u64) -> Self {
+        let range = image.function_at(entry).unwrap_or(entry..u64::MAX);
+        let mut function = Function {
+            entry,
+            insts: BTreeMap::new(),
+        };
+        let mut work = vec![entry];
+        let mut swept = false;
+        while let Some(at) = work.pop() {
+            if function.insts.contains_key(&at) {
+                continue;
+            }
+            let inst = if function.insts.len() < MAX_INSTS {
+                Self::inst(image, &function, &range, at)
+            } else {
+                Inst {
+                    raw: Instruction::default(),
+                    next: Vec::new(),
+                    exit: Exit::Tail(Callee::Unknown),
+                }
+            };
+            work.extend(&inst.next);
+            let table = inst.exit == Exit::Table;
+            function.insts.insert(at, inst);
+            if table && !swept && range.end != u64::MAX {
+                swept = true;
+                work.extend(Self::sweep(image, &range));
+            }
+        }
+        function.link_tables();
+        function
+    }
+
+    /// Starts of all instructions of a range, one after the other.
+    fn sweep(image: &AnalysisImage, range: &Range<u64>) -> Vec<u64> {
+        let len = (range.end - range.start) as usize;
+        let bytes = image.bytes_at(range.start, len).unwrap_or_default();
+        let decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
+        decoder
+            .into_iter()
+            .filter(|i| !i.is_invalid() && !is_padding(i))
+            .map(|i| i.ip())
+            .collect()
+    }
+
+    fn inst(image: &AnalysisImage, so_far: &Function, range: &Range<u64>, at: u64) -> Inst {
+        const LONGEST: u64 = 15;
+        let end = image
+            .code
+            .iter()
+            .find(|c| c.contains(&at))
+            .map_or(at, |c| c.end);
+        let len = LONGEST.min(end - at) as usize;
+        let bytes = image.bytes_at(at, len).unwrap_or_default();
+        let raw = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
+        let mut inst = Inst {
+            raw,
+            next: Vec::new(),
+            exit: Exit::Flow,
+        };
+        if raw.is_invalid() {
+            inst.exit = Exit::Dead;
+            return inst;
+        }
+        let inside = |a: u64| {
+            range.contains(&a)
+                && (a == range.start || range.end != u64::MAX || image.function_at(a).is_none())
+        };
+        let target = raw.near_branch_target();
+        match raw.flow_control() {
+            FlowControl::Next
+            | FlowControl::ConditionalBranch
+            | FlowControl::Call
+            | FlowControl::IndirectCall
+            | FlowControl::XbeginXabortXend => {
+                if inside(raw.next_ip()) {
+                    inst.next.push(raw.next_ip());
+                }
+            }
+            _ => {}
+        }
+        inst.exit = match raw.flow_control() {
+            FlowControl::Next | FlowControl::XbeginXabortXend => Exit::Flow,
+            // `syscall` and `int n` come back; `int3` and the rest of interrupts do not matter here.
+            FlowControl::Call if raw.mnemonic() != Mnemonic::Call => Exit::Flow,
+            FlowControl::Call => Exit::Call(Callee::Known(target)),
+            FlowControl::IndirectCall => Exit::Call(Self::indirect(image, &raw)),
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                if inside(target) {
+                    inst.next.push(target);
+                    Exit::Flow
+                } else {
+                    Exit::Tail(Callee::Known(target))
+                }
+            }
+            FlowControl::IndirectBranch => {
+                if raw.op0_kind() == OpKind::Register && so_far.adds_before(at, raw.op0_register())
+                {
+                    Exit::Table
+                } else {
+                    Exit::Tail(Self::indirect(image, &raw))
+                }
+            }
+            FlowControl::Return => Exit::Return,
+            FlowControl::Interrupt | FlowControl::Exception => Exit::Dead,
+        };
+        if let Exit::Call(Callee::Known(a)) | Exit::Tail(Callee::Known(a)) = inst.exit
+            && !image.is_code(a)
+        {
+            inst.exit = Exit::Dead;
+        }
+        inst
+    }
+
+    /// What an indirect call or jump through memory leads to.
+    fn indirect(image: &AnalysisImage, raw: &Instruction) -> Callee {
+        if !raw.is_ip_rel_memory_operand() {
+            return Callee::Unknown;
+        }
+        let slot = raw.ip_rel_memory_address();
+        if let Some(name) = image.missing.get(&slot) {
+            return Callee::Missing(name.clone());
+        }
+        match image.constant_slot(slot) {
+            Some(Value::Relative(a)) if image.is_code(a) => Callee::Known(a),
+            _ => Callee::Unknown,
+        }
+    }
+
+    /// Whether the instruction before `at` adds to the register.
+    fn adds_before(&self, at: u64, register: Register) -> bool {
+        self.insts.range(..at).next_back().is_some_and(|(_, i)| {
+            i.raw.next_ip() == at
+                && i.raw.mnemonic() == Mnemonic::Add
+                && i.raw.op0_kind() == OpKind::Register
+                && i.raw.op0_register() == register
+        })
+    }
+
+    /// Successors of table jumps: what nothing else in the function leads to.
+    fn link_tables(&mut self) {
+        let tables: Vec<u64> = self
+            .insts
+            .iter()
+            .filter(|(_, i)| i.exit == Exit::Table)
+            .map(|(a, _)| *a)
+            .collect();
+        if tables.is_empty() {
+            return;
+        }
+        let mut reached: HashSet<u64> = self
+            .insts
+            .values()
+            .flat_map(|i| i.next.iter().copied())
+            .collect();
+        reached.insert(self.entry);
+        let heads: Vec<u64> = self
+            .insts
+            .keys()
+            .filter(|a| !reached.contains(a))
+            .copied()
+            .collect();
+        for t in tables {
+            if let Some(i) = self.insts.get_mut(&t) {
+                i.next.clone_from(&heads);
+            }
+        }
+    }
+
+    /// Functions that the instruction refers to without calling them here, and
+    /// the name of a missing import that it touches.
+    pub(super) fn reference(image: &AnalysisImage, raw: &Instruction) -> Option<Callee> {
+        if !raw.is_ip_rel_memory_operand() {
+            return None;
+        }
+        let address = raw.ip_rel_memory_address();
+        if let Some(name) = image.missing.get(&address) {
+            return Some(Callee::Missing(name.clone()));
+        }
+        if raw.mnemonic() == Mnemonic::Lea {
+            let starts = image
+                .function_at(address)
+                .is_some_and(|f| f.start == address);
+            return starts.then_some(Callee::Known(address));
+        }
+        match image.constant_slot(address) {
+            Some(Value::Relative(a)) if image.is_code(a) => Some(Callee::Known(a)),
+            _ => None,
+        }
+    }
+}
+
+fn is_padding(i: &Instruction) -> bool {
+    matches!(i.mnemonic(), Mnemonic::Int3 | Mnemonic::Nop)
+}

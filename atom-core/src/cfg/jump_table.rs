@@ -1,0 +1,460 @@
+//! Jump tables.
+//!
+//! A position-independent switch adds a 32-bit entry to the table's address:
+//! `lea base,[rip+table]; movsxd r,[base+index*4]; add r,base; jmp r`. Going
+//! back from the jump gives the load, from the load's base register the table,
+//! and the comparison before it the number of entries. Where the bound is not
+//! found, entries are taken while they lead to plausible code and until the
+//! next place that any code refers to: perhaps too many (an extra leader does
+//! no harm), never too few. Where the table is not found either, each address
+//! that the procedure computes is tried: data does not lead into the procedure
+//! by chance.
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+use super::traverse::{Body, Ref, mark};
+use crate::decode::{decode_at, flow_of};
+use crate::image::Image;
+
+/// A table found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Address of the jump that uses it, if it is known.
+    pub jump: Option<u64>,
+    /// Address of the instruction that loads an entry for the jump.
+    pub load: Option<u64>,
+    /// Address of the first entry.
+    pub table: u64,
+    /// Targets in order.
+    pub targets: Vec<u64>,
+}
+
+/// What judging an entry needs to know about the rest of the program.
+pub struct Surroundings<'a> {
+    /// Sorted data addresses that the program's code refers to.
+    pub data_refs: &'a [u64],
+    /// Whether an address can be code of another part of the same procedure.
+    pub other_part: &'a (dyn Fn(&Body, u64) -> bool + Sync),
+}
+
+/// Tables of 32-bit entries relative to the table, for one procedure.
+pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut complete = true;
+    for jump in &body.indirect_jumps {
+        let Some(use_) = dissect(image, body, *jump) else {
+            continue;
+        };
+        let table = use_.table.and_then(|table| {
+            let targets = entries(image, body, around, table, use_.bound, true);
+            (!targets.is_empty()).then_some((table, targets))
+        });
+        match table {
+            Some((table, targets)) => {
+                found.push(Found {
+                    jump: Some(*jump),
+                    load: Some(use_.load),
+                    table,
+                    targets,
+                });
+            }
+            None => complete = false,
+        }
+    }
+    if complete {
+        return found;
+    }
+    let mut bases: Vec<u64> = body
+        .refs
+        .iter()
+        .filter_map(|r| match r {
+            Ref::Address(a) | Ref::Memory(a) if a % 4 == 0 => Some(*a),
+            _ => None,
+        })
+        .filter(|a| !found.iter().any(|f| f.table == *a))
+        .collect();
+    bases.sort_unstable();
+    bases.dedup();
+    for table in bases {
+        let targets = entries(image, body, around, table, None, false);
+        if !targets.is_empty() {
+            found.push(Found {
+                jump: None,
+                load: None,
+                table,
+                targets,
+            });
+        }
+    }
+    found
+}
+
+/// The targets that the entries at `table` lead to.
+fn entries(
+    image: &Image,
+    body: &Body,
+    around: &Surroundings,
+    table: u64,
+    bound: Option<u32>,
+    is_known: bool,
+) -> Vec<u64> {
+    let next = around.data_refs.partition_point(|r| *r <= table);
+    let limit = match bound {
+        Some(count) => table + 4 * u64::from(count),
+        None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
+    };
+    let mut targets = Vec::new();
+    for (i, entry) in image
+        .rest_at(table)
+        .unwrap_or_default()
+        .chunks_exact(4)
+        .enumerate()
+    {
+        if table + 4 * i as u64 + 4 > limit {
+            break;
+        }
+        let offset = i32::from_le_bytes(entry.try_into().expect("four bytes"));
+        let target = table.wrapping_add_signed(i64::from(offset));
+        let plausible = if body.contains(target) {
+            is_plausible(image, body, target)
+        } else {
+            // Without other evidence the first entry decides whose table it is.
+            (is_known || !targets.is_empty()) && (around.other_part)(body, target)
+        };
+        if !plausible {
+            break;
+        }
+        targets.push(target);
+    }
+    targets
+}
+
+/// The parts of a jump through a relative table.
+struct TableUse {
+    load: u64,
+    table: Option<u64>,
+    bound: Option<u32>,
+}
+
+/// Instructions before `at`, nearest first, with their addresses.
+fn before<'a>(
+    image: &'a Image,
+    body: &'a Body,
+    at: usize,
+) -> impl Iterator<Item = Instruction> + 'a {
+    body.insts[..at].iter().rev().filter_map(move |inst| {
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
+    })
+}
+
+fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
+    body.insts
+        .binary_search_by_key(&((pc - image.base) as u32), |i| i.offset)
+        .ok()
+}
+
+fn writes(instruction: &Instruction, register: Register) -> bool {
+    instruction.op_count() > 0
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == register
+        && !matches!(
+            instruction.mnemonic(),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
+        )
+}
+
+fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
+    let at = index_of(image, body, jump)?;
+    let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;
+    if instruction.op0_kind() != OpKind::Register {
+        return None;
+    }
+    // The sum: add target, other.
+    let target = instruction.op0_register().full_register();
+    let mut terms = None;
+    let mut load = None;
+    for i in before(image, body, at).take(16) {
+        if flow_of(&i).ends_flow() {
+            break;
+        }
+        match terms {
+            None => {
+                if writes(&i, target) {
+                    terms = Some(sum_terms(&i)?);
+                }
+            }
+            Some(pair) => {
+                let narrow = match i.mnemonic() {
+                    Mnemonic::Movsxd => true,
+                    Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
+                    _ => false,
+                };
+                if narrow && i.op1_kind() == OpKind::Memory && pair.iter().any(|r| writes(&i, *r)) {
+                    load = Some(i);
+                    break;
+                }
+            }
+        }
+    }
+    let load = load?;
+    let load_at = index_of(image, body, load.ip())?;
+    let registers = [load.memory_base(), load.memory_index()];
+    // With a scaled index the base is the table; else either may be.
+    let scaled = load.memory_index_scale() == 4;
+    let candidates = if scaled {
+        &registers[..1]
+    } else {
+        &registers[..]
+    };
+    let table = candidates
+        .iter()
+        .filter(|r| **r != Register::None)
+        .find_map(|r| {
+            before(image, body, load_at)
+                .find(|i| {
+                    i.mnemonic() == Mnemonic::Lea
+                        && i.memory_base() == Register::RIP
+                        && writes(i, r.full_register())
+                })
+                .map(|i| i.memory_displacement64())
+        });
+    Some(TableUse {
+        load: load.ip(),
+        table,
+        bound: bound_before(image, body, load_at, &load),
+    })
+}
+
+/// The two registers that an instruction adds: `add a, b` or `lea r, [a+b]`.
+fn sum_terms(i: &Instruction) -> Option<[Register; 2]> {
+    match i.mnemonic() {
+        Mnemonic::Add if i.op1_kind() == OpKind::Register => Some([
+            i.op0_register().full_register(),
+            i.op1_register().full_register(),
+        ]),
+        Mnemonic::Lea
+            if i.memory_displacement64() == 0
+                && i.memory_index_scale() == 1
+                && i.memory_base() != Register::None
+                && i.memory_index() != Register::None =>
+        {
+            Some([i.memory_base(), i.memory_index()])
+        }
+        _ => None,
+    }
+}
+
+/// The number of entries by the comparison that guards the jump:
+/// `cmp index, n; ja default` leaves n + 1.
+///
+/// Only a comparison of the very index counts: going back from the load, the
+/// index may be copied, extended or loaded on the way, and is followed.
+fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<u32> {
+    let mut index = load.memory_index().full_register();
+    let mut memory = None;
+    let mut above = None;
+    for i in before(image, body, at).take(16) {
+        match i.mnemonic() {
+            Mnemonic::Ja => above = Some(1),
+            Mnemonic::Jae => above = Some(0),
+            Mnemonic::Cmp if above.is_some() => {
+                let is_index = match i.op0_kind() {
+                    OpKind::Register => i.op0_register().full_register() == index,
+                    OpKind::Memory => memory == Some(place(&i)),
+                    _ => false,
+                };
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                let n = (is_index && is_immediate).then(|| i.immediate(1))?;
+                let count = n.checked_add(above?)?;
+                return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
+            }
+            _ if flow_of(&i).ends_block() => return None,
+            _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
+                (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {
+                    OpKind::Register => index = i.op1_register().full_register(),
+                    OpKind::Memory => {
+                        memory = Some(place(&i));
+                        index = Register::None;
+                    }
+                    _ => return None,
+                },
+                // lea rdx,[rax*4] before an unscaled load
+                (Mnemonic::Lea, 2) if i.memory_base() == Register::None => {
+                    index = i.memory_index().full_register();
+                }
+                _ => return None,
+            },
+            _ => {}
+        }
+    }
+    None
+}
+
+fn place(i: &Instruction) -> (Register, Register, u64) {
+    (i.memory_base(), i.memory_index(), i.memory_displacement64())
+}
+
+/// True if code could start at an address of the procedure: either it does,
+/// or the bytes there decode until control ends or meets known code.
+pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
+    let marks = body.mark_at(address);
+    if marks & mark::START != 0 {
+        return true;
+    }
+    if marks & mark::INSIDE != 0 {
+        return false;
+    }
+    let mut pc = address;
+    for _ in 0..200 {
+        if !body.contains(pc) {
+            return pc == body.end;
+        }
+        let marks = body.mark_at(pc);
+        if marks & mark::START != 0 {
+            return true;
+        }
+        if marks & mark::INSIDE != 0 {
+            return false;
+        }
+        let bytes = image
+            .bytes_at(pc, (body.end - pc).min(15) as usize)
+            .unwrap_or(&[]);
+        let Some(instruction) = decode_at(bytes, pc) else {
+            return false;
+        };
+        if flow_of(&instruction).ends_flow() {
+            return true;
+        }
+        pc = instruction.next_ip();
+    }
+    true
+}
+
+/// How an indirect jump gets its target, as far as the code just before it tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JumpForm {
+    /// Adds a loaded 32-bit entry to an address: a relative table.
+    RelativeTable,
+    /// Computes the target without loading it.
+    Computed,
+    /// Anything else: a pointer from memory or a register.
+    Pointer,
+}
+
+/// Looks back from an indirect jump over the instructions before it.
+pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
+    use iced_x86::{Mnemonic, OpKind, Register};
+    let Ok(at) = body
+        .insts
+        .binary_search_by_key(&((jump - image.base) as u32), |i| i.offset)
+    else {
+        return JumpForm::Pointer;
+    };
+    let decode = |i: usize| {
+        let inst = body.insts[i];
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]), pc)
+    };
+    let Some(jump) = decode(at) else {
+        return JumpForm::Pointer;
+    };
+    if jump.op0_kind() != OpKind::Register {
+        return JumpForm::Pointer;
+    }
+    let mut register = jump.op0_register().full_register();
+    let mut added = false;
+    for i in (at.saturating_sub(12)..at).rev() {
+        let Some(instruction) = decode(i) else { break };
+        if flow_of(&instruction).ends_block() {
+            break;
+        }
+        if instruction.op_count() == 0
+            || instruction.op0_kind() != OpKind::Register
+            || instruction.op0_register().full_register() != register
+        {
+            // `add rax, rdx` where rdx was loaded: follow the load too.
+            continue;
+        }
+        match instruction.mnemonic() {
+            Mnemonic::Add => {
+                added = true;
+                if instruction.op1_kind() == OpKind::Memory {
+                    // A load address added to a stored offset: a pointer in two parts.
+                    return JumpForm::Pointer;
+                }
+                // Either operand may be the loaded entry; the other is the base.
+                if instruction.op1_kind() == OpKind::Register {
+                    let other = instruction.op1_register().full_register();
+                    if loads_entry(&decode, i, at, other) {
+                        return JumpForm::RelativeTable;
+                    }
+                }
+            }
+            Mnemonic::Movsxd | Mnemonic::Cdqe => {
+                if instruction.op_count() > 1 && instruction.op1_kind() == OpKind::Register {
+                    register = instruction.op1_register().full_register();
+                    continue;
+                }
+                return if added {
+                    JumpForm::RelativeTable
+                } else {
+                    JumpForm::Pointer
+                };
+            }
+            Mnemonic::Mov => {
+                if instruction.op1_kind() == OpKind::Memory {
+                    let narrow = instruction.op0_register().size() == 4;
+                    return if added && narrow {
+                        JumpForm::RelativeTable
+                    } else {
+                        JumpForm::Pointer
+                    };
+                }
+                if instruction.op1_kind() == OpKind::Register {
+                    register = instruction.op1_register().full_register();
+                    continue;
+                }
+                return JumpForm::Pointer;
+            }
+            Mnemonic::Lea => {
+                let plain = instruction.memory_base() == Register::RIP;
+                let is_sum = sum_terms(&instruction)
+                    .is_some_and(|terms| terms.iter().any(|r| loads_entry(&decode, i, at, *r)));
+                if is_sum {
+                    return JumpForm::RelativeTable;
+                }
+                return if added || !plain {
+                    JumpForm::Computed
+                } else {
+                    JumpForm::Pointer
+                };
+            }
+            Mnemonic::Pop => return JumpForm::Pointer,
+            _ => {}
+        }
+    }
+    if added {
+        JumpForm::RelativeTable
+    } else {
+        JumpForm::Pointer
+    }
+}
+
+fn loads_entry(
+    decode: &dyn Fn(usize) -> Option<iced_x86::Instruction>,
+    before: usize,
+    at: usize,
+    register: iced_x86::Register,
+) -> bool {
+    (at.saturating_sub(14)..before).rev().any(|i| {
+        decode(i).is_some_and(|d| {
+            d.op_count() > 1
+                && d.op0_kind() == OpKind::Register
+                && d.op0_register().full_register() == register
+                && d.op1_kind() == OpKind::Memory
+                && (d.mnemonic() == Mnemonic::Movsxd
+                    || d.mnemonic() == Mnemonic::Mov && d.op0_register().size() == 4)
+        })
+    })
+}

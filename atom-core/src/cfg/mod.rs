@@ -1,0 +1,260 @@
+//! The program as procedures, basic blocks and instructions.
+//!
+//! Everything lies in flat vectors in address order: the blocks of a
+//! procedure are consecutive, the instructions of a block too. A procedure is
+//! *full* if all of its code is understood and moves, *partial* if it moves
+//! but something in it is known only in part, *opaque* if it stays where it
+//! is, working and not instrumented.
+
+mod build;
+mod jump_table;
+pub mod seeds;
+mod traverse;
+
+use std::ops::Range;
+
+use crate::decode::{Inst, decode_at};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+
+/// How well a procedure is understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// All of its code is understood.
+    Full,
+    /// It is instrumented, but with a gap, which is told.
+    Partial(String),
+    /// It stays in place, working, not instrumented; the reason is told.
+    Opaque(String),
+}
+
+/// What kind of code a procedure is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcKind {
+    /// Ordinary code.
+    Normal,
+    /// An entry of a procedure linkage table; its name is `symbol@plt`.
+    Plt,
+    /// A part of another procedure that the compiler put elsewhere (`foo.cold`):
+    /// entered only by jumps from that procedure, with its frame set up.
+    Fragment(Option<ProcId>),
+}
+
+/// A procedure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proc {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// Symbol name as in the symbol table, if there is one.
+    pub name: Option<String>,
+    /// What kind it is.
+    pub kind: ProcKind,
+    /// How well it is understood.
+    pub status: Status,
+    /// First of its blocks.
+    pub first_block: BlockId,
+    /// Number of its blocks; 0 if opaque.
+    pub block_count: u32,
+    /// True if only known direct calls and jumps can enter it: neither
+    /// exported nor its address taken.
+    pub is_local: bool,
+}
+
+impl Proc {
+    /// Its blocks.
+    pub fn blocks(&self) -> impl DoubleEndedIterator<Item = BlockId> + ExactSizeIterator + use<> {
+        (self.first_block.0..self.first_block.0 + self.block_count).map(BlockId)
+    }
+
+    /// True if it moves to the new text and can be instrumented.
+    pub fn is_moved(&self) -> bool {
+        self.block_count != 0
+    }
+
+    /// Its name, or `sub_ADDRESS`.
+    pub fn display_name(&self) -> String {
+        match &self.name {
+            Some(name) => name.clone(),
+            None => format!("sub_{:x}", self.start),
+        }
+    }
+}
+
+/// A basic block: entered only at its first instruction, left only at its last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// The procedure that contains it.
+    pub proc: ProcId,
+    /// First of its instructions.
+    pub first: InstId,
+    /// Number of its instructions, at least 1.
+    pub count: u32,
+    /// Range in [`Cfg::succs`].
+    pub first_succ: u32,
+    /// Number of successors there.
+    pub succ_count: u16,
+    /// Control can enter the procedure here from outside by a direct call or
+    /// jump of another procedure, or, for the first block, by a call.
+    pub is_entry: bool,
+    /// Control can come here by an address: function pointer, jump table,
+    /// landing pad. Its original address needs a pad.
+    pub is_indirect_target: bool,
+    /// An exception landing pad.
+    pub is_landing_pad: bool,
+}
+
+impl Block {
+    /// Its instructions.
+    pub fn insts(&self) -> impl DoubleEndedIterator<Item = InstId> + ExactSizeIterator + use<> {
+        (self.first.0..self.first.0 + self.count).map(InstId)
+    }
+
+    /// Its last instruction.
+    pub fn last(&self) -> InstId {
+        InstId(self.first.0 + self.count - 1)
+    }
+}
+
+/// Where control may go after a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Succ {
+    /// To a block of the same procedure, by fall-through (also after a call).
+    Fall(BlockId),
+    /// To a block of the same procedure, by its branch or jump table.
+    Branch(BlockId),
+    /// Out of the procedure to this address by a jump (tail call, fragment).
+    Tail(u64),
+    /// To a place that is not known: return, unbounded indirect jump.
+    Unknown,
+}
+
+/// An indirect jump whose targets are known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JumpTable {
+    /// The jump.
+    pub jump: InstId,
+    /// Address of the table.
+    pub table: u64,
+    /// Size of an entry in bytes: 1, 2, 4 or 8.
+    pub entry_size: u8,
+    /// Number of entries (an upper bound where the code's own bound was not found).
+    pub entries: u32,
+    /// Entries are relative to this address; `None`: absolute.
+    pub relative_to: Option<u64>,
+    /// The instruction that loads the entry, if it was found and serves only this jump.
+    pub load: Option<InstId>,
+    /// The targets, sorted, without duplicates.
+    pub targets: Vec<u64>,
+}
+
+/// The whole program's control flow.
+#[derive(Debug, Default)]
+pub struct Cfg {
+    /// The image's base: [`Inst::offset`] counts from here.
+    pub base: u64,
+    /// Procedures in address order, not overlapping.
+    pub procs: Vec<Proc>,
+    /// Blocks of all moved procedures.
+    pub blocks: Vec<Block>,
+    /// Instructions of all blocks.
+    pub insts: Vec<Inst>,
+    /// Successors of all blocks.
+    pub succs: Vec<Succ>,
+    /// Jump tables, ordered by jump.
+    pub jump_tables: Vec<JumpTable>,
+}
+
+impl Cfg {
+    /// The procedure.
+    pub fn proc(&self, id: ProcId) -> &Proc {
+        &self.procs[id.index()]
+    }
+
+    /// The block.
+    pub fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.index()]
+    }
+
+    /// The instruction.
+    pub fn inst(&self, id: InstId) -> &Inst {
+        &self.insts[id.index()]
+    }
+
+    /// Virtual address of an instruction.
+    pub fn inst_pc(&self, id: InstId) -> u64 {
+        self.base + u64::from(self.insts[id.index()].offset)
+    }
+
+    /// Virtual address after an instruction.
+    pub fn inst_end(&self, id: InstId) -> u64 {
+        let inst = self.inst(id);
+        self.base + u64::from(inst.offset) + u64::from(inst.len)
+    }
+
+    /// Virtual address of a block.
+    pub fn block_pc(&self, id: BlockId) -> u64 {
+        self.inst_pc(self.block(id).first)
+    }
+
+    /// Successors of a block.
+    pub fn succs(&self, id: BlockId) -> &[Succ] {
+        let block = self.block(id);
+        let first = block.first_succ as usize;
+        &self.succs[first..first + usize::from(block.succ_count)]
+    }
+
+    /// The instructions of a procedure, as a range of indices into [`Cfg::insts`].
+    pub fn proc_insts(&self, id: ProcId) -> Range<usize> {
+        let proc = self.proc(id);
+        if proc.block_count == 0 {
+            return 0..0;
+        }
+        let first = self.block(proc.first_block);
+        let last = self.block(BlockId(proc.first_block.0 + proc.block_count - 1));
+        first.first.index()..last.first.index() + last.count as usize
+    }
+
+    /// The procedure whose range contains an address.
+    pub fn proc_at(&self, address: u64) -> Option<ProcId> {
+        let i = self
+            .procs
+            .partition_point(|p| p.start <= address)
+            .checked_sub(1)?;
+        (address < self.procs[i].end).then_some(ProcId::from_index(i))
+    }
+
+    /// The instruction that starts at an address.
+    pub fn inst_at(&self, address: u64) -> Option<InstId> {
+        let range = self.proc_insts(self.proc_at(address)?);
+        let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
+        let start = range.start;
+        let found = self.insts[range]
+            .binary_search_by_key(&offset, |i| i.offset)
+            .ok()?;
+        Some(InstId::from_index(start + found))
+    }
+
+    /// The block that contains an instruction.
+    pub fn block_of(&self, inst: InstId) -> BlockId {
+        BlockId::from_index(self.blocks.partition_point(|b| b.first <= inst) - 1)
+    }
+
+    /// The block that starts at an address.
+    pub fn block_at(&self, address: u64) -> Option<BlockId> {
+        let inst = self.inst_at(address)?;
+        let block = self.block_of(inst);
+        (self.block(block).first == inst).then_some(block)
+    }
+
+    /// An instruction decoded in full, with its original address.
+    pub fn decode(&self, image: &Image, id: InstId) -> iced_x86::Instruction {
+        let pc = self.inst_pc(id);
+        let bytes = image
+            .bytes_at(pc, usize::from(self.inst(id).len))
+            .unwrap_or(&[]);
+        decode_at(bytes, pc)
+            .expect("an instruction of the cfg decodes as it did when the cfg was built")
+    }
+}

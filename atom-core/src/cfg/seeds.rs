@@ -1,0 +1,298 @@
+//! Where procedures start, from everything that the file says about it.
+//!
+//! Sources, strongest first: function symbols, `.eh_frame` ranges, the entries
+//! of procedure linkage tables, the entry point, initialisers and finalisers.
+//! A stripped program has the last four, and that is the normal case.
+
+use std::collections::HashMap;
+
+use object::elf;
+
+use super::ProcKind;
+use crate::decode::{decode_at, is_rip_relative};
+use crate::image::Image;
+use crate::image::unwind::{CFA_AT_ENTRY, UnwindTable};
+
+/// One `.eh_frame` range, as far as discovery needs it.
+#[derive(Clone, Debug)]
+pub struct FrameRange {
+    /// First address.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// False if the frame at `start` is not that of a procedure just called
+    /// (CFA = rsp + 8): the range is a part of another procedure.
+    pub is_entry: bool,
+    /// Why code of this range cannot be described elsewhere, if it cannot.
+    pub obstacle: Option<String>,
+}
+
+/// What the exception tables tell about code.
+#[derive(Clone, Debug, Default)]
+pub struct FrameFacts {
+    /// Ranges, sorted by start.
+    pub ranges: Vec<FrameRange>,
+    /// Landing pads.
+    pub landing_pads: Vec<u64>,
+}
+
+impl FrameFacts {
+    /// What `table` tells.
+    pub fn new(table: &UnwindTable<'_>) -> Self {
+        Self {
+            ranges: table
+                .fdes
+                .iter()
+                .map(|f| FrameRange {
+                    start: f.start,
+                    end: f.end(),
+                    is_entry: f.cfa_at_start == CFA_AT_ENTRY,
+                    obstacle: crate::emit::unwind::check(table, f).err().map(|e| e.reason),
+                })
+                .collect(),
+            landing_pads: table.landing_pads().map(|(_, pad)| pad).collect(),
+        }
+    }
+}
+
+/// A procedure's start, before its code is looked at.
+#[derive(Clone, Debug)]
+pub struct Seed {
+    /// First address.
+    pub start: u64,
+    /// One past the last address, if something states it.
+    pub end: Option<u64>,
+    /// Symbol name.
+    pub name: Option<String>,
+    /// Kind as far as it is known now.
+    pub kind: ProcKind,
+    /// The frame at `start` shows a part of another procedure, or the name does.
+    pub looks_like_fragment: bool,
+    /// Other objects can call it.
+    pub is_exported: bool,
+}
+
+impl Seed {
+    /// A seed of which only the start is known.
+    pub fn bare(start: u64) -> Self {
+        Self {
+            start,
+            end: None,
+            name: None,
+            kind: ProcKind::Normal,
+            looks_like_fragment: false,
+            is_exported: false,
+        }
+    }
+}
+
+/// Executable ranges: sections where there are any, else segments.
+pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
+    let mut regions: Vec<_> = image
+        .sections
+        .iter()
+        .filter(|s| s.flags & 6 == 6 && s.kind == elf::SHT_PROGBITS && s.size > 0)
+        .filter(|s| {
+            image.is_code(s.address) && image.bytes_at(s.address, s.size as usize).is_some()
+        })
+        .map(|s| (s.address, s.address + s.size))
+        .collect();
+    if regions.is_empty() {
+        regions = image
+            .segments
+            .iter()
+            .filter(|s| s.is_executable())
+            .map(|s| (s.address, s.address + s.file_size))
+            .collect();
+    }
+    regions.sort_unstable();
+    regions
+}
+
+/// All seeds in address order, one for each start.
+pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
+    let plts = plt_sections(image);
+    let in_plt = |a: u64| plts.iter().any(|(start, end, _)| a >= *start && a < *end);
+    let mut seeds: HashMap<u64, Seed> = HashMap::new();
+
+    for range in &frames.ranges {
+        if in_plt(range.start) || !image.is_code(range.start) || range.end <= range.start {
+            continue;
+        }
+        let seed = seeds
+            .entry(range.start)
+            .or_insert_with(|| Seed::bare(range.start));
+        seed.end = Some(range.end);
+        seed.looks_like_fragment = !range.is_entry;
+    }
+    for symbol in image.symbols.iter().chain(&image.dynamic_symbols) {
+        if symbol.is_undefined
+            || !symbol.is_func
+            || !image.is_code(symbol.address)
+            || in_plt(symbol.address)
+        {
+            continue;
+        }
+        let seed = seeds
+            .entry(symbol.address)
+            .or_insert_with(|| Seed::bare(symbol.address));
+        if seed.end.is_none() && symbol.size > 0 {
+            seed.end = symbol.address.checked_add(symbol.size);
+        }
+        seed.is_exported |= symbol.is_exported;
+        if better_name(seed.name.as_deref(), &symbol.name) {
+            seed.looks_like_fragment |= symbol.name.contains(".cold");
+            seed.name = Some(symbol.name.clone());
+        }
+    }
+    let mut bare = |address: u64, name: &str| {
+        if image.is_code(address) && !in_plt(address) {
+            let seed = seeds.entry(address).or_insert_with(|| Seed::bare(address));
+            seed.is_exported = true;
+            seed.looks_like_fragment = false;
+            if seed.name.is_none() && !name.is_empty() {
+                seed.name = Some(name.to_string());
+            }
+        }
+    };
+    bare(image.entry, "_start");
+    for (tag, name) in [(12, "_init"), (13, "_fini")] {
+        if let Some(address) = image.dynamic_value(tag) {
+            bare(address, name);
+        }
+    }
+    for section in [".init", ".fini"] {
+        if let Some(section) = image.section(section) {
+            bare(section.address, &section.name.replace('.', "_"));
+        }
+    }
+    for address in initialisers(image) {
+        bare(address, "");
+    }
+    for (start, end, entry_size) in &plts {
+        plt_entries(image, *start, *end, *entry_size, &mut seeds);
+    }
+    let mut seeds: Vec<_> = seeds.into_values().collect();
+    seeds.sort_unstable_by_key(|s| s.start);
+    seeds
+}
+
+/// Prefers names that people use: without a leading underscore, then shorter.
+fn better_name(old: Option<&str>, new: &str) -> bool {
+    if new.is_empty() {
+        return false;
+    }
+    let rank = |n: &str| {
+        (
+            n.starts_with("__"),
+            n.starts_with('_') && !n.starts_with("_Z") && !n.starts_with("_R"),
+            n.len(),
+        )
+    };
+    old.is_none_or(|old| (rank(new), new) < (rank(old), old))
+}
+
+/// Functions named by the arrays of initialisers and finalisers.
+fn initialisers(image: &Image) -> Vec<u64> {
+    let mut arrays = Vec::new();
+    for (array, size) in [(25, 27), (26, 28), (32, 33)] {
+        if let (Some(a), Some(s)) = (image.dynamic_value(array), image.dynamic_value(size)) {
+            arrays.push((a, s));
+        }
+    }
+    for name in [
+        ".init_array",
+        ".fini_array",
+        ".preinit_array",
+        ".ctors",
+        ".dtors",
+    ] {
+        if let Some(section) = image.section(name) {
+            arrays.push((section.address, section.size));
+        }
+    }
+    let mut functions = Vec::new();
+    for (address, size) in arrays {
+        for chunk in image
+            .bytes_at(address, size as usize)
+            .unwrap_or_default()
+            .chunks_exact(8)
+        {
+            functions.push(u64::from_le_bytes(chunk.try_into().expect("eight bytes")));
+        }
+        let end = address.saturating_add(size);
+        functions.extend(
+            image
+                .relocs
+                .iter()
+                .filter(|r| {
+                    r.kind == elf::R_X86_64_RELATIVE && r.address >= address && r.address < end
+                })
+                .map(|r| r.addend as u64),
+        );
+    }
+    functions
+}
+
+/// Procedure linkage tables: start, end, size of an entry.
+fn plt_sections(image: &Image) -> Vec<(u64, u64, u64)> {
+    image
+        .sections
+        .iter()
+        .filter(|s| {
+            matches!(
+                s.name.as_str(),
+                ".plt" | ".plt.sec" | ".plt.got" | ".plt.bnd" | ".iplt"
+            )
+        })
+        .filter(|s| {
+            s.flags & 4 != 0 && s.size > 0 && image.bytes_at(s.address, s.size as usize).is_some()
+        })
+        .map(|s| {
+            let bytes = image
+                .bytes_at(s.address, s.size as usize)
+                .expect("checked above");
+            // .plt.got entries have 8 bytes (jmp; xchg ax,ax) unless they begin with endbr64.
+            let short = s.name == ".plt.got" && bytes.starts_with(&[0xff, 0x25]);
+            (s.address, s.address + s.size, if short { 8 } else { 16 })
+        })
+        .collect()
+}
+
+/// Names each entry by the relocation of the slot that it jumps through.
+fn plt_entries(image: &Image, start: u64, end: u64, size: u64, seeds: &mut HashMap<u64, Seed>) {
+    for entry in (start..end).step_by(size as usize) {
+        let entry_end = (entry + size).min(end);
+        let name = plt_slot(image, entry, entry_end).and_then(|slot| import_at(image, slot));
+        let mut seed = Seed::bare(entry);
+        seed.end = Some(entry_end);
+        seed.kind = ProcKind::Plt;
+        seed.name = name.map(|n| format!("{n}@plt"));
+        seeds.insert(entry, seed);
+    }
+}
+
+fn plt_slot(image: &Image, entry: u64, end: u64) -> Option<u64> {
+    let mut pc = entry;
+    while pc < end {
+        let instruction = decode_at(image.bytes_at(pc, (end - pc) as usize)?, pc)?;
+        if instruction.is_jmp_near_indirect() {
+            return is_rip_relative(&instruction).then(|| instruction.memory_displacement64());
+        }
+        pc = instruction.next_ip();
+    }
+    None
+}
+
+/// The symbol that the dynamic loader binds to the slot at `address`.
+pub fn import_at(image: &Image, address: u64) -> Option<&str> {
+    let reloc = image.relocs.iter().find(|r| {
+        r.address == address
+            && matches!(
+                r.kind,
+                elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64
+            )
+    })?;
+    let symbol = image.dynamic_symbols.get(reloc.symbol as usize)?;
+    (!symbol.name.is_empty()).then_some(symbol.name.as_str())
+}

@@ -1,0 +1,209 @@
+//! The code of one procedure, by following control from its entries.
+//!
+//! Only what control can reach is taken for code, so data between
+//! instructions does no harm. Instructions may overlap (a jump over a `lock`
+//! prefix): each start is an instruction of its own.
+
+use crate::decode::{Flow, Inst, decode_at, direct_target, flow_of, is_rip_relative};
+use crate::image::Image;
+
+/// What is known of each byte of a procedure.
+pub mod mark {
+    /// An instruction starts here.
+    pub const START: u8 = 1;
+    /// Inside an instruction.
+    pub const INSIDE: u8 = 2;
+    /// A basic block starts here.
+    pub const LEADER: u8 = 4;
+    /// Control comes here by an address.
+    pub const INDIRECT: u8 = 8;
+    /// Control comes here from another procedure.
+    pub const ENTRY: u8 = 16;
+    /// A landing pad.
+    pub const LANDING: u8 = 32;
+}
+
+/// A reference from the code of a procedure to somewhere else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ref {
+    /// Direct call.
+    Call(u64),
+    /// Direct jump (or fall-through) out of the procedure's range.
+    Jump(u64),
+    /// Conditional jump out of the procedure's range.
+    CondJump(u64),
+    /// The address is computed or loaded as a constant.
+    Address(u64),
+    /// Memory at that address is read or written.
+    Memory(u64),
+}
+
+/// The code of one procedure.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// First address.
+    pub start: u64,
+    /// One past the last address that may belong to it.
+    pub end: u64,
+    /// [`mark`] bits for each byte from `start`.
+    pub marks: Vec<u8>,
+    /// Instructions found so far; sorted by [`Body::finish`].
+    pub insts: Vec<Inst>,
+    /// References to elsewhere.
+    pub refs: Vec<Ref>,
+    /// Addresses of indirect jumps.
+    pub indirect_jumps: Vec<u64>,
+    /// Contains an instruction that moves no control but cannot be decoded or
+    /// moved: address and reason.
+    pub obstacle: Option<(u64, String)>,
+}
+
+impl Body {
+    /// An empty body over a range.
+    pub fn new(start: u64, end: u64) -> Self {
+        Self {
+            start,
+            end,
+            marks: vec![0; (end - start) as usize],
+            ..Self::default()
+        }
+    }
+
+    /// True if the address lies in the range.
+    pub fn contains(&self, address: u64) -> bool {
+        address >= self.start && address < self.end
+    }
+
+    /// The marks at an address of the range.
+    pub fn mark_at(&self, address: u64) -> u8 {
+        self.marks[(address - self.start) as usize]
+    }
+
+    /// Adds marks at an address of the range.
+    pub fn add_mark(&mut self, address: u64, bits: u8) {
+        self.marks[(address - self.start) as usize] |= bits;
+    }
+
+    /// Follows control from `address`; marks it as a leader.
+    pub fn explore(&mut self, image: &Image, address: u64) {
+        let base = image.base;
+        let mut work = vec![address];
+        while let Some(leader) = work.pop() {
+            if !self.contains(leader) {
+                continue;
+            }
+            self.add_mark(leader, mark::LEADER);
+            let mut pc = leader;
+            let mut after_call = false;
+            while self.contains(pc) {
+                if self.mark_at(pc) & mark::START != 0 {
+                    break;
+                }
+                let bytes = image
+                    .bytes_at(pc, (self.end - pc).min(15) as usize)
+                    .unwrap_or(&[]);
+                let Some(instruction) = decode_at(bytes, pc) else {
+                    // What follows a call that never returns need not be code.
+                    if !after_call && self.obstacle.is_none() {
+                        self.obstacle = Some((pc, "bytes that are no known instruction".into()));
+                    }
+                    break;
+                };
+                let flow = flow_of(&instruction);
+                let len = instruction.len();
+                self.add_mark(pc, mark::START);
+                let at = (pc - self.start) as usize;
+                for m in &mut self.marks[at + 1..at + len] {
+                    *m |= mark::INSIDE;
+                }
+                self.insts.push(Inst {
+                    offset: (pc - base) as u32,
+                    len: len as u8,
+                    flow,
+                    rip_relative: is_rip_relative(&instruction),
+                    special: false,
+                });
+                self.note_refs(image, &instruction, flow);
+                let next = pc + len as u64;
+                if let Some(target) = direct_target(&instruction) {
+                    if flow != Flow::Call {
+                        if self.contains(target) {
+                            self.add_mark(target, mark::LEADER);
+                            work.push(target);
+                        } else if flow == Flow::Jump {
+                            self.refs.push(Ref::Jump(target));
+                        } else {
+                            self.refs.push(Ref::CondJump(target));
+                        }
+                    } else if self.contains(target) && target != self.start {
+                        // A call into itself: position-independent tricks, local subroutines.
+                        self.add_mark(target, mark::LEADER);
+                        work.push(target);
+                    } else {
+                        self.refs.push(Ref::Call(target));
+                    }
+                }
+                if flow == Flow::IndirectJump {
+                    self.indirect_jumps.push(pc);
+                }
+                if flow.ends_flow() {
+                    break;
+                }
+                after_call = matches!(flow, Flow::Call | Flow::IndirectCall);
+                if flow.ends_block() && self.contains(next) {
+                    self.add_mark(next, mark::LEADER);
+                }
+                pc = next;
+                if !self.contains(pc) && !after_call {
+                    self.refs.push(Ref::Jump(pc));
+                }
+            }
+        }
+    }
+
+    fn note_refs(&mut self, image: &Image, instruction: &iced_x86::Instruction, flow: Flow) {
+        use iced_x86::{Mnemonic, OpKind};
+        if is_rip_relative(instruction) {
+            let target = instruction.memory_displacement64();
+            self.refs.push(if instruction.mnemonic() == Mnemonic::Lea {
+                Ref::Address(target)
+            } else {
+                Ref::Memory(target)
+            });
+        } else if !image.is_pie
+            && instruction.memory_displ_size() >= 4
+            && instruction.op_kinds().any(|k| k == OpKind::Memory)
+        {
+            self.refs
+                .push(Ref::Memory(instruction.memory_displacement64()));
+        }
+        if !image.is_pie && !flow.is_direct() {
+            for i in 0..instruction.op_count() {
+                if matches!(
+                    instruction.op_kind(i),
+                    OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64
+                ) {
+                    let value = instruction.immediate(i);
+                    if image.is_code(value) {
+                        self.refs.push(Ref::Address(value));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sorts the instructions and drops what was found twice.
+    pub fn finish(&mut self) {
+        self.insts.sort_unstable_by_key(|i| i.offset);
+        self.insts.dedup_by_key(|i| i.offset);
+    }
+
+    /// The last byte that an instruction covers, plus one.
+    pub fn code_end(&self) -> u64 {
+        let covered = self
+            .marks
+            .iter()
+            .rposition(|m| m & (mark::START | mark::INSIDE) != 0);
+        self.start + covered.map_or(0, |i| i as u64 + 1)
+    }
+}

@@ -1,0 +1,126 @@
+//! Instructions: eight bytes each in the [`cfg`](crate::cfg), decoded in full on demand.
+//!
+//! A program of 10 MB of text has about 2.5 million instructions, so only what
+//! every later stage asks for is kept; operands are decoded again from the
+//! image's bytes where they are needed.
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+/// How control leaves an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Flow {
+    /// To the next instruction.
+    Next,
+    /// Direct jump.
+    Jump,
+    /// Direct conditional branch, `loop` and `jrcxz` included.
+    CondJump,
+    /// Direct call.
+    Call,
+    /// Jump through a register or memory.
+    IndirectJump,
+    /// Call through a register or memory.
+    IndirectCall,
+    /// `ret`.
+    Return,
+    /// `syscall`: to the next instruction, by way of the kernel.
+    Syscall,
+    /// Does not continue: `ud2`, `hlt`, `int3`.
+    Halt,
+}
+
+impl Flow {
+    /// True if control never reaches the next instruction by itself.
+    pub const fn ends_flow(self) -> bool {
+        matches!(
+            self,
+            Self::Jump | Self::IndirectJump | Self::Return | Self::Halt
+        )
+    }
+
+    /// True if a basic block ends after it.
+    ///
+    /// Calls end blocks, as in ATOM's BlockAfter, which speaks of a block that
+    /// "ends with a jsr": the call may not return, so what follows has a count
+    /// of its own.
+    pub const fn ends_block(self) -> bool {
+        !matches!(self, Self::Next | Self::Syscall)
+    }
+
+    /// True if the instruction has a direct target ([`direct_target`]).
+    pub const fn is_direct(self) -> bool {
+        matches!(self, Self::Jump | Self::CondJump | Self::Call)
+    }
+}
+
+/// One instruction of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inst {
+    /// Virtual address minus the image's base.
+    pub offset: u32,
+    /// Length in bytes, 1 to 15.
+    pub len: u8,
+    /// How control leaves it.
+    pub flow: Flow,
+    /// True if a memory operand is relative to the instruction pointer.
+    pub rip_relative: bool,
+    /// True if it is executed under another meaning than its bytes alone say
+    /// (a call whose return address is data; see the rewriter).
+    pub special: bool,
+}
+
+/// Decodes the instruction at `address` from `bytes`, which start there.
+/// `None` if the bytes are no valid 64-bit instruction or are cut off.
+pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// The flow of a decoded instruction.
+pub fn flow_of(instruction: &Instruction) -> Flow {
+    match instruction.flow_control() {
+        FlowControl::Next => Flow::Next,
+        FlowControl::UnconditionalBranch => Flow::Jump,
+        FlowControl::ConditionalBranch => Flow::CondJump,
+        FlowControl::Call => match instruction.code() {
+            Code::Syscall => Flow::Syscall,
+            _ if is_near_direct(instruction) => Flow::Call,
+            Code::Sysenter | Code::Vmcall | Code::Vmlaunch | Code::Vmresume => Flow::Next,
+            _ => Flow::IndirectCall,
+        },
+        FlowControl::IndirectCall => Flow::IndirectCall,
+        FlowControl::IndirectBranch => Flow::IndirectJump,
+        FlowControl::Return => Flow::Return,
+        // int n continues; int3 is padding or a deliberate stop.
+        FlowControl::Interrupt => match instruction.code() {
+            Code::Int3 | Code::Int1 => Flow::Halt,
+            _ => Flow::Next,
+        },
+        // xbegin goes on, or to its abort handler.
+        FlowControl::XbeginXabortXend => match instruction.code() {
+            Code::Xbegin_rel16 | Code::Xbegin_rel32 => Flow::CondJump,
+            _ => Flow::Next,
+        },
+        FlowControl::Exception => Flow::Halt,
+    }
+}
+
+fn is_near_direct(instruction: &Instruction) -> bool {
+    instruction.op_count() > 0
+        && matches!(
+            instruction.op0_kind(),
+            OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+        )
+}
+
+/// The target of a direct branch or call.
+pub fn direct_target(instruction: &Instruction) -> Option<u64> {
+    is_near_direct(instruction).then(|| instruction.near_branch_target())
+}
+
+/// True if a memory operand is relative to the instruction pointer.
+pub fn is_rip_relative(instruction: &Instruction) -> bool {
+    instruction.memory_base() == Register::RIP || instruction.memory_base() == Register::EIP
+}

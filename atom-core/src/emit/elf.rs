@@ -1,0 +1,440 @@
+//! Putting the output file together.
+
+use object::elf;
+
+use crate::analysis::AnalysisImage;
+use crate::cfg::Cfg;
+use crate::error::{Error, Result};
+use crate::image::{Image, ProgramHeader};
+use crate::plan::Plan;
+use crate::rewrite::Layout;
+use crate::rewrite::pads::OldText;
+
+use super::placement::Placement;
+use super::start::{self, StartCode, StartFacts};
+use super::{program_headers, sections};
+
+const PAGE: u64 = 0x1000;
+const DOING: &str = "writing the output";
+
+/// Builds the output file. `text` is the new text as encoded for `layout`.
+#[allow(clippy::too_many_arguments)]
+pub fn write(
+    image: &Image,
+    cfg: &Cfg,
+    plan: &Plan,
+    layout: &Layout,
+    text: Vec<u8>,
+    old: &OldText,
+    placement: &Placement,
+    analysis: Option<&AnalysisImage>,
+) -> Result<Vec<u8>> {
+    let mut writer = Writer {
+        image,
+        cfg,
+        plan,
+        layout,
+        placement,
+        analysis,
+        out: image.file.to_vec(),
+        rx: text,
+        rw: vec![0; (placement.end - placement.rw) as usize],
+        relocs: Vec::new(),
+    };
+    writer.old_text(old)?;
+    writer.fill_rx();
+    writer.fill_rw();
+    let start = writer.start_code()?;
+    if analysis.is_some() {
+        writer.start_info(&start);
+    }
+    writer.dynamic_section(&start)?;
+    writer.reloc_table()?;
+    writer.finish(&start)
+}
+
+struct Writer<'a> {
+    image: &'a Image,
+    cfg: &'a Cfg,
+    plan: &'a Plan,
+    layout: &'a Layout,
+    placement: &'a Placement,
+    analysis: Option<&'a AnalysisImage>,
+    out: Vec<u8>,
+    rx: Vec<u8>,
+    rw: Vec<u8>,
+    /// Addresses of slots in `rw` that hold a link-time address.
+    relocs: Vec<u64>,
+}
+
+impl Writer<'_> {
+    /// Writes into the original part of the file.
+    fn patch(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
+        let segment = self
+            .image
+            .segments
+            .iter()
+            .find(|s| {
+                address >= s.address && address + bytes.len() as u64 <= s.address + s.file_size
+            })
+            .ok_or_else(|| {
+                Error::new(DOING, "an address to change lies outside the file").address(address)
+            })?;
+        let offset = (segment.offset + (address - segment.address)) as usize;
+        self.out[offset..offset + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn old_text(&mut self, old: &OldText) -> Result<()> {
+        for (from, to) in &old.dead {
+            self.patch(*from, &vec![0xcc; (to - from) as usize])?;
+        }
+        for (address, bytes, len) in &old.patches {
+            self.patch(*address, &bytes[..usize::from(*len)])?;
+        }
+        Ok(())
+    }
+
+    fn put_rx(&mut self, address: u64, bytes: &[u8]) {
+        let at = (address - self.layout.start) as usize;
+        if self.rx.len() < at + bytes.len() {
+            self.rx.resize(at + bytes.len(), 0);
+        }
+        self.rx[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn put_rw(&mut self, address: u64, bytes: &[u8]) {
+        let at = (address - self.placement.rw) as usize;
+        self.rw[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Writes a link-time address that is to be a run-time address.
+    fn put_pointer(&mut self, slot: u64, address: u64) {
+        self.put_rw(slot, &address.to_le_bytes());
+        if self.image.is_pie && address != 0 {
+            self.relocs.push(slot);
+        }
+    }
+
+    fn fill_rx(&mut self) {
+        self.rx
+            .resize((self.placement.rx_end - self.layout.start) as usize, 0);
+        if let Some(unwind) = &self.placement.unwind {
+            for blob in [&unwind.except_table, &unwind.eh_frame, &unwind.eh_frame_hdr] {
+                self.put_rx(blob.address, &blob.bytes);
+            }
+        }
+        if let Some(analysis) = self.analysis {
+            self.put_rx(self.placement.analysis, &analysis.text);
+        }
+    }
+
+    fn fill_rw(&mut self) {
+        let place = self.placement;
+        if let Some(analysis) = self.analysis {
+            self.put_rw(place.rw, &analysis.data);
+            for slot in &analysis.relocations {
+                let slot = u64::from(*slot);
+                let at = (slot - analysis.data_start) as usize;
+                let addend =
+                    u64::from_le_bytes(analysis.data[at..at + 8].try_into().expect("eight bytes"));
+                self.put_pointer(place.analysis + slot, place.analysis + addend);
+            }
+        }
+        let plan = self.plan;
+        self.put_rw(place.data, &plan.data);
+        for slot in &plan.data_relocs {
+            let at = *slot as usize;
+            let offset = u64::from_le_bytes(plan.data[at..at + 8].try_into().expect("eight bytes"));
+            self.put_pointer(place.data + u64::from(*slot), place.data + offset);
+        }
+    }
+
+    /// Where a transfer to an original address goes.
+    fn moved(&self, address: u64) -> u64 {
+        let proc = self
+            .cfg
+            .proc_at(address)
+            .filter(|p| self.cfg.proc(*p).start == address);
+        proc.and_then(|p| self.layout.entry(p)).unwrap_or(address)
+    }
+
+    fn start_code(&mut self) -> Result<StartCode> {
+        let image = self.image;
+        let range = |executable: bool| {
+            let mut range = (u64::MAX, 0);
+            for s in image
+                .segments
+                .iter()
+                .filter(|s| s.is_executable() == executable)
+            {
+                range = (range.0.min(s.address), range.1.max(s.address + s.file_size));
+            }
+            range
+        };
+        let last = image.segments.last().expect("an image has segments");
+        let facts = StartFacts {
+            address: self.layout.start,
+            image_end: image.end.next_multiple_of(PAGE),
+            new_end: self.placement.end.next_multiple_of(PAGE),
+            code: range(true),
+            data: (last.address, last.address + last.file_size),
+            rw: self.placement.rw,
+            relocs: self.placement.relocs,
+            // StartInfo adds its own later; the table is padded to its capacity.
+            reloc_count: self.placement.reloc_capacity as u32,
+            flag: self.placement.flag,
+            tool_start: self
+                .analysis
+                .map_or(0, |a| self.placement.analysis + a.facts.start),
+            tool_info: self.placement.info,
+            tool_finish: self
+                .analysis
+                .map_or(0, |a| self.placement.analysis + a.facts.finish),
+            entry: self.moved(image.entry),
+            fini: image.dynamic_value(13).map_or(0, |f| self.moved(f)),
+        };
+        let start = start::assemble(&facts)?;
+        self.put_rx(self.layout.start, &start.code);
+        Ok(start)
+    }
+
+    /// Fills in `atom_abi::StartInfo`, field by field in its order.
+    fn start_info(&mut self, start: &StartCode) {
+        let Some(analysis) = self.analysis else {
+            return;
+        };
+        let base = self.placement.analysis;
+        let mut slot = self.placement.info;
+        let mut next = || {
+            slot += 8;
+            slot - 8
+        };
+        let tls = analysis.tls;
+        let shared = |snippet: Option<u32>| match snippet {
+            Some(i) => self.layout.start + u64::from(self.layout.shared[i as usize]),
+            None => start.nothing,
+        };
+        let (before, after) = (
+            shared(self.plan.program_before),
+            shared(self.plan.program_after),
+        );
+        let fields = [
+            (next(), base + tls.map_or(0, |t| t.address), true),
+            (next(), tls.map_or(0, |t| t.file_size), false),
+            (next(), tls.map_or(0, |t| t.mem_size), false),
+            (next(), tls.map_or(1, |t| t.align), false),
+            (next(), base + analysis.init_array, true),
+            (next(), analysis.init_functions.len() as u64, false),
+            (next(), before, true),
+            (next(), after, true),
+        ];
+        for (slot, value, is_pointer) in fields {
+            if is_pointer {
+                self.put_pointer(slot, value);
+            } else {
+                self.put_rw(slot, &value.to_le_bytes());
+            }
+        }
+    }
+
+    /// The slots that the start-up code relocates. Unused entries of the table
+    /// name a spare slot, to which adding the bias does nothing of interest.
+    fn reloc_table(&mut self) -> Result<()> {
+        let capacity = self.placement.reloc_capacity as usize;
+        if capacity == 0 {
+            return Ok(());
+        }
+        if self.relocs.len() > capacity {
+            return Err(Error::new(
+                DOING,
+                "more relocations than places (a defect of atom)",
+            ));
+        }
+        // The dynamic loader relocates the preinit array itself.
+        let spare = self.placement.flag;
+        let slots: Vec<u8> = self
+            .relocs
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(spare))
+            .take(capacity)
+            .flat_map(|slot| ((slot - self.placement.rw) as u32).to_le_bytes())
+            .collect();
+        self.put_rx(self.placement.relocs, &slots);
+        Ok(())
+    }
+
+    /// The dynamic loader's hooks: `DT_PREINIT_ARRAY`, which glibc runs before
+    /// every other initialiser, and `DT_FINI`, the last of the program's own
+    /// code at exit.
+    fn dynamic_section(&mut self, start: &StartCode) -> Result<()> {
+        let place = self.placement;
+        if self.image.is_static() {
+            return Ok(());
+        }
+        let mut dynamic = self.image.dynamic.clone();
+        let mut set = |tag: i64, value: u64| match dynamic.iter_mut().find(|d| d.0 == tag) {
+            Some(entry) => entry.1 = value,
+            None => dynamic.push((tag, value)),
+        };
+        let theirs = self.image.dynamic_value(32).unwrap_or(0);
+        set(32, place.preinit);
+        set(33, 8 * place.preinit_count);
+        if self.analysis.is_some() {
+            set(13, start.fini);
+        }
+        let mut functions = vec![start.preinit];
+        for i in 0..place.preinit_count - 1 {
+            let at = theirs + 8 * i;
+            let relocated = self
+                .image
+                .relocs
+                .iter()
+                .find(|r| r.address == at)
+                .map(|r| r.addend as u64);
+            let in_file = || {
+                self.image
+                    .bytes_at(at, 8)
+                    .map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
+            };
+            functions.push(relocated.or_else(in_file).unwrap_or(0));
+        }
+        let mut rela = Vec::new();
+        for (i, function) in functions.iter().enumerate() {
+            let slot = place.preinit + 8 * i as u64;
+            self.put_rw(slot, &function.to_le_bytes());
+            for field in [slot, u64::from(elf::R_X86_64_RELATIVE), *function] {
+                rela.extend(field.to_le_bytes());
+            }
+        }
+        if self.image.is_pie {
+            let size = self.image.dynamic_value(8).unwrap_or(0);
+            if let Some(table) = self.image.dynamic_value(7) {
+                let bytes = self
+                    .image
+                    .bytes_at(table, size as usize)
+                    .unwrap_or_default();
+                rela.extend(bytes);
+            }
+            set(7, place.rela);
+            set(8, rela.len() as u64);
+            set(9, 24);
+            if let Some(count) = self.image.dynamic_value(0x6fff_fff9) {
+                set(0x6fff_fff9, count + place.preinit_count);
+            }
+            self.put_rx(place.rela, &rela);
+        }
+        let bytes: Vec<u8> = dynamic
+            .iter()
+            .chain(&[(0, 0)])
+            .flat_map(|(tag, value)| [tag.to_le_bytes(), value.to_le_bytes()].concat())
+            .collect();
+        if place.dynamic != 0 {
+            self.put_rw(place.dynamic, &bytes);
+            return Ok(());
+        }
+        let header = self
+            .image
+            .program_headers
+            .iter()
+            .find(|p| p.kind == elf::PT_DYNAMIC);
+        let address = header.map_or(0, |p| p.address);
+        self.patch(address, &bytes)
+    }
+
+    fn finish(mut self, start: &StartCode) -> Result<Vec<u8>> {
+        let place = self.placement;
+        let rx_offset = (self.out.len() as u64).next_multiple_of(PAGE);
+        let rw_offset = (rx_offset + self.rx.len() as u64).next_multiple_of(PAGE);
+        let load = |flags, offset, address, size| ProgramHeader {
+            kind: elf::PT_LOAD,
+            flags,
+            offset,
+            address,
+            file_size: size,
+            mem_size: size,
+            align: PAGE,
+        };
+        let mut new = vec![load(
+            elf::PF_R | elf::PF_X,
+            rx_offset,
+            self.layout.start,
+            self.rx.len() as u64,
+        )];
+        if place.has_rw() {
+            new.push(load(
+                elf::PF_R | elf::PF_W,
+                rw_offset,
+                place.rw,
+                self.rw.len() as u64,
+            ));
+        }
+        let eh_frame_hdr = place.unwind.as_ref().map(|u| ProgramHeader {
+            kind: elf::PT_GNU_EH_FRAME,
+            flags: elf::PF_R,
+            offset: rx_offset + (u.eh_frame_hdr.address - self.layout.start),
+            address: u.eh_frame_hdr.address,
+            file_size: u.eh_frame_hdr.bytes.len() as u64,
+            mem_size: u.eh_frame_hdr.bytes.len() as u64,
+            align: 4,
+        });
+        let mut table = program_headers::build(self.image, &new, eh_frame_hdr)?;
+        let mut table_offset = self.image.program_header_offset;
+        if table.moves {
+            table_offset = rx_offset + (place.headers - self.layout.start);
+            let size = 56 * table.entries.len() as u64;
+            if let Some(p) = table.entries.iter_mut().find(|p| p.kind == elf::PT_PHDR) {
+                (p.offset, p.address, p.file_size, p.mem_size) =
+                    (table_offset, place.headers, size, size);
+            }
+        }
+        if place.dynamic != 0
+            && let Some(p) = table.entries.iter_mut().find(|p| p.kind == elf::PT_DYNAMIC)
+        {
+            p.address = place.dynamic;
+            p.offset = rw_offset + (place.dynamic - place.rw);
+            (p.file_size, p.mem_size) = (place.dynamic_size, place.dynamic_size);
+        }
+        let bytes = program_headers::to_bytes(&table.entries);
+        if table.moves {
+            self.put_rx(place.headers, &bytes);
+        } else {
+            self.out[table_offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        self.out.resize(rx_offset as usize, 0);
+        self.out.append(&mut self.rx);
+        if place.has_rw() {
+            self.out.resize(rw_offset as usize, 0);
+            self.out.append(&mut self.rw);
+        }
+        let entry = if self.hooks_entry() {
+            start.entry
+        } else {
+            self.image.entry
+        };
+        self.out[24..32].copy_from_slice(&entry.to_le_bytes());
+        self.out[32..40].copy_from_slice(&table_offset.to_le_bytes());
+        self.out[56..58].copy_from_slice(&(table.entries.len() as u16).to_le_bytes());
+        let facts = sections::Facts {
+            image: self.image,
+            cfg: self.cfg,
+            layout: self.layout,
+            placement: place,
+            analysis: self.analysis,
+            rx_offset,
+            rw_offset,
+        };
+        sections::append(&facts, &mut self.out);
+        Ok(self.out)
+    }
+
+    /// glibc's loader runs the preinit array; for any other, and in a static
+    /// program, the entry point is the hook.
+    fn hooks_entry(&self) -> bool {
+        match &self.image.interpreter {
+            None => true,
+            Some(path) => !path.contains("ld-linux") && self.analysis.is_some(),
+        }
+    }
+}

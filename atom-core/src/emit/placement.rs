@@ -1,0 +1,167 @@
+//! Where everything lies behind the new text.
+
+use atom_abi::StartInfo;
+
+use crate::analysis::AnalysisImage;
+use crate::cfg::Cfg;
+use crate::emit::unwind::{self, UnwindBlobs};
+use crate::error::Result;
+use crate::image::Image;
+use crate::image::unwind::UnwindTable;
+use crate::plan::Plan;
+use crate::rewrite::{Anchors, Layout};
+
+const PAGE: u64 = 0x1000;
+const DT_PREINIT_ARRAY: i64 = 32;
+const DT_PREINIT_ARRAYSZ: i64 = 33;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
+const DT_FINI: i64 = 13;
+
+/// Addresses of the parts of the new segments, all link-time.
+#[derive(Debug, Default)]
+pub struct Placement {
+    /// Exception tables for old and new text; `None` if the program has none.
+    pub unwind: Option<UnwindBlobs>,
+    /// Copy of the relative relocations with ours in front; 0 if not needed.
+    pub rela: u64,
+    /// Table of the writable slots that need the load bias.
+    pub relocs: u64,
+    /// Room for a moved program header table.
+    pub headers: u64,
+    /// The tool's address 0.
+    pub analysis: u64,
+    /// End of the read-execute segment.
+    pub rx_end: u64,
+    /// Start of the read-write segment.
+    pub rw: u64,
+    /// The plan's data.
+    pub data: u64,
+    /// The `StartInfo`; 0 without a tool.
+    pub info: u64,
+    /// The preinit array; 0 if there is none.
+    pub preinit: u64,
+    /// Its number of entries.
+    pub preinit_count: u64,
+    /// The start-up code's flag.
+    pub flag: u64,
+    /// A moved dynamic section; 0 if it stays.
+    pub dynamic: u64,
+    /// Its size.
+    pub dynamic_size: u64,
+    /// End of the read-write segment.
+    pub end: u64,
+    /// Number of slots in the table at `relocs`, an upper bound.
+    pub reloc_capacity: u64,
+}
+
+/// Hands out addresses one behind the other.
+struct Cursor(u64);
+
+impl Cursor {
+    fn take(&mut self, align: u64, size: u64) -> u64 {
+        let at = self.0.next_multiple_of(align);
+        self.0 = at + size;
+        at
+    }
+}
+
+impl Placement {
+    /// Places everything behind the text of `layout`.
+    pub fn new(
+        image: &Image,
+        cfg: &Cfg,
+        layout: &Layout,
+        table: &UnwindTable<'_>,
+        plan: &Plan,
+        analysis: Option<&AnalysisImage>,
+    ) -> Result<Self> {
+        let _ = cfg;
+        let mut p = Self::default();
+        let mut cursor = Cursor(layout.end);
+        if !table.fdes.is_empty() {
+            let blobs = unwind::build(table, &layout.moved_ranges(), layout, layout.end)?;
+            cursor.0 = blobs.eh_frame_hdr.end();
+            p.unwind = Some(blobs);
+        }
+        p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
+        let hook_preinit = !image.is_static();
+        if hook_preinit && image.is_pie {
+            let size = image.dynamic_value(DT_RELASZ).unwrap_or(0);
+            p.preinit_count = 1 + image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
+            p.rela = cursor.take(16, size + 24 * p.preinit_count);
+        } else if hook_preinit {
+            p.preinit_count = 1 + image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
+        }
+        p.reloc_capacity = if image.is_pie {
+            analysis.map_or(0, |a| a.relocations.len() as u64 + 16) + plan.data_relocs.len() as u64
+        } else {
+            0
+        };
+        p.relocs = cursor.take(16, 4 * p.reloc_capacity);
+        if let Some(a) = analysis {
+            p.analysis = cursor.take(PAGE, a.text.len() as u64);
+            p.rx_end = cursor.0;
+            p.rw = p.analysis + a.data_start;
+            cursor.0 = p.analysis + a.end();
+        } else {
+            p.rx_end = cursor.0;
+            cursor.0 = cursor.0.next_multiple_of(PAGE);
+            p.rw = cursor.0;
+        }
+        p.data = cursor.take(64, plan.data.len() as u64);
+        if analysis.is_some() {
+            p.info = cursor.take(64, size_of::<StartInfo>() as u64);
+        }
+        if analysis.is_some() {
+            p.flag = cursor.take(8, 8);
+        }
+        if hook_preinit {
+            p.preinit = cursor.take(8, 8 * p.preinit_count);
+        }
+        if needs_new_dynamic(image, analysis.is_some()) {
+            p.dynamic_size = 16 * (image.dynamic.len() as u64 + 6);
+            p.dynamic = cursor.take(16, p.dynamic_size);
+        }
+        p.end = cursor.0;
+        Ok(p)
+    }
+
+    /// What inserted code needs to know.
+    pub fn anchors(&self) -> Anchors {
+        Anchors {
+            analysis: self.analysis,
+            data: self.data,
+        }
+    }
+
+    /// True if there is anything in the read-write segment.
+    pub fn has_rw(&self) -> bool {
+        self.end > self.rw
+    }
+}
+
+/// Tags that the output needs and the original lacks, against the spare ones.
+fn needs_new_dynamic(image: &Image, has_tool: bool) -> bool {
+    if image.is_static() {
+        return false;
+    }
+    let lacks = |tag| usize::from(image.dynamic_value(tag).is_none());
+    let mut wanted = 0;
+    if image.dynamic_value(DT_PREINIT_ARRAY).is_none() {
+        wanted += 2;
+    }
+    if image.is_pie && image.dynamic_value(DT_RELA).is_none() {
+        wanted += 3;
+    }
+    if has_tool {
+        wanted += lacks(DT_FINI);
+    }
+    let size = image
+        .program_headers
+        .iter()
+        .find(|p| p.kind == object::elf::PT_DYNAMIC)
+        .map_or(0, |p| p.file_size as usize / 16);
+    // One DT_NULL must remain.
+    image.dynamic.len() + wanted + 1 > size
+}

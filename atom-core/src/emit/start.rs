@@ -1,0 +1,290 @@
+//! The start-up code: what runs before the program's first instruction.
+//!
+//! It moves the heap's start back to where it would be without the new
+//! segments, relocates the writable part of the new segments and starts the
+//! runtime. The kernel places the heap behind the highest segment, with a
+//! random offset that is kept exactly; `prctl(PR_SET_MM, PR_SET_MM_MAP)` puts
+//! it back. All fields of that call but the heap's are what the kernel set for
+//! the original image; they are known from the program headers and from the
+//! strings on the process stack, so no file of /proc is needed. Where the call
+//! is refused, the program runs all the same.
+//!
+//! Rules of the ABI: at the entry point `rsp` points at argc and `rdx` may hold
+//! a function for atexit, so every register is preserved; a preinit function is
+//! called with (argc, argv, envp) like any C function.
+
+use iced_x86::code_asm::*;
+use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
+
+use crate::error::{Error, Result};
+
+/// Bytes reserved for the start-up code at the head of the new text.
+pub const HEAD: u64 = 1024;
+
+/// What the start-up code needs to know; link-time addresses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StartFacts {
+    /// Where the start-up code lies.
+    pub address: u64,
+    /// Page-aligned end of the original image.
+    pub image_end: u64,
+    /// Page-aligned end of the image with the new segments.
+    pub new_end: u64,
+    /// Original executable range.
+    pub code: (u64, u64),
+    /// Original data range.
+    pub data: (u64, u64),
+    /// Start of the writable segment, to whose slots the load bias is added.
+    pub rw: u64,
+    /// Table of the slots: 32-bit offsets from `rw`.
+    pub relocs: u64,
+    /// Number of slots; 0 in a program that is not position independent.
+    pub reloc_count: u32,
+    /// A byte that is 0 until the start-up code has run; 0 if there is no writable segment.
+    pub flag: u64,
+    /// `ToolHeader::start`, 0 if there is no tool.
+    pub tool_start: u64,
+    /// The `StartInfo`.
+    pub tool_info: u64,
+    /// `ToolHeader::finish`, 0 if there is no tool.
+    pub tool_finish: u64,
+    /// Where the original entry point leads now.
+    pub entry: u64,
+    /// Where the original `DT_FINI` leads now; 0 if there was none.
+    pub fini: u64,
+}
+
+/// The start-up code and its entry points.
+#[derive(Clone, Debug, Default)]
+pub struct StartCode {
+    /// The code, at `StartFacts::address`.
+    pub code: Vec<u8>,
+    /// To be the program's entry point.
+    pub entry: u64,
+    /// To be the first preinit function.
+    pub preinit: u64,
+    /// To be `DT_FINI`.
+    pub fini: u64,
+    /// A function that does nothing.
+    pub nothing: u64,
+}
+
+const SYS_BRK: u32 = 12;
+const SYS_PRCTL: u32 = 157;
+const PR_SET_MM: u32 = 35;
+const PR_SET_MM_MAP: u32 = 14;
+/// Size of `struct prctl_mm_map`.
+const MAP_SIZE: i32 = 104;
+/// The heap starts at most this far behind the image: 1 GiB at random, and some.
+const MAX_HEAP_OFFSET: i32 = 0x4800_0000;
+
+/// Assembles the start-up code.
+pub fn assemble(facts: &StartFacts) -> Result<StartCode> {
+    assemble_inner(facts)
+        .map_err(|e| Error::new("writing the start-up code", e.to_string()))
+        .and_then(|code| {
+            if code.code.len() as u64 > HEAD {
+                return Err(Error::new(
+                    "writing the start-up code",
+                    "it is larger than its place",
+                ));
+            }
+            Ok(code)
+        })
+}
+
+fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedError> {
+    let mut a = CodeAssembler::new(64)?;
+    let mut entry = a.create_label();
+    let mut preinit = a.create_label();
+    let mut fini = a.create_label();
+    let mut init = a.create_label();
+    let mut heap = a.create_label();
+    let saved = [
+        rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15,
+    ];
+
+    a.set_label(&mut entry)?;
+    for r in saved {
+        a.push(r)?;
+    }
+    a.lea(rdi, rsp + 8 * saved.len() as i32)?;
+    a.mov(esi, 1)?;
+    a.call(init)?;
+    for r in saved.iter().rev() {
+        a.pop(*r)?;
+    }
+    a.jmp(facts.entry)?;
+
+    // (argc, argv, envp): argv stands behind argc on the process stack.
+    a.set_label(&mut preinit)?;
+    a.lea(rdi, rsi - 8)?;
+    a.mov(esi, 1)?;
+    a.jmp(init)?;
+
+    a.set_label(&mut fini)?;
+    a.sub(rsp, 8)?;
+    if facts.fini != 0 {
+        a.call(facts.fini)?;
+    }
+    if facts.tool_finish != 0 {
+        a.call(facts.tool_finish)?;
+    }
+    a.add(rsp, 8)?;
+    a.ret()?;
+
+    // rdi: the process stack at argc.
+    a.set_label(&mut init)?;
+    let mut done = a.create_label();
+    for r in [rbx, rbp, r12] {
+        a.push(r)?;
+    }
+    a.mov(rbp, rsp)?;
+    a.mov(r12, rdi)?;
+    a.cld()?;
+    if facts.flag != 0 {
+        address_of(&mut a, Register::RCX, facts.flag)?;
+        a.cmp(byte_ptr(rcx), 0)?;
+        a.jne(done)?;
+        a.mov(byte_ptr(rcx), 1)?;
+    }
+    a.call(heap)?;
+    if facts.reloc_count != 0 {
+        relocate(&mut a, facts)?;
+    }
+    if facts.tool_start != 0 {
+        a.and(rsp, -16)?;
+        address_of(&mut a, Register::RDI, facts.tool_info)?;
+        a.mov(rsi, r12)?;
+        a.call(facts.tool_start)?;
+    }
+    a.set_label(&mut done)?;
+    a.mov(rsp, rbp)?;
+    for r in [r12, rbp, rbx] {
+        a.pop(r)?;
+    }
+    a.ret()?;
+
+    let mut nothing = a.create_label();
+    a.set_label(&mut nothing)?;
+    a.ret()?;
+
+    a.set_label(&mut heap)?;
+    restore_heap(&mut a, facts)?;
+
+    let result = a.assemble_options(
+        facts.address,
+        iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
+    )?;
+    let start = StartCode {
+        entry: result.label_ip(&entry)?,
+        preinit: result.label_ip(&preinit)?,
+        fini: result.label_ip(&fini)?,
+        nothing: result.label_ip(&nothing)?,
+        code: result.inner.code_buffer,
+    };
+    Ok(start)
+}
+
+/// `lea register, [rip + ...]`: the run-time address of `target`.
+fn address_of(
+    a: &mut CodeAssembler,
+    register: Register,
+    target: u64,
+) -> std::result::Result<(), IcedError> {
+    let operand = MemoryOperand::with_base_displ(Register::RIP, target as i64);
+    a.add_instruction(Instruction::with2(Code::Lea_r64_m, register, operand)?)
+}
+
+/// Adds the load bias to every slot of the table.
+fn relocate(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
+    let mut next = a.create_label();
+    address_of(a, Register::RBX, facts.rw)?;
+    a.mov(rcx, facts.rw)?;
+    a.mov(rdx, rbx)?;
+    a.sub(rdx, rcx)?;
+    address_of(a, Register::RSI, facts.relocs)?;
+    a.mov(ecx, facts.reloc_count)?;
+    a.set_label(&mut next)?;
+    a.mov(eax, dword_ptr(rsi))?;
+    a.add(qword_ptr(rbx + rax), rdx)?;
+    a.add(rsi, 4)?;
+    a.dec(ecx)?;
+    a.jne(next)?;
+    Ok(())
+}
+
+/// r12: the process stack at argc.
+fn restore_heap(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
+    let mut skip = a.create_label();
+    a.mov(eax, SYS_BRK)?;
+    a.xor(edi, edi)?;
+    a.syscall()?;
+    // Only a heap that the kernel placed behind our segments is moved.
+    address_of(a, Register::RCX, facts.new_end)?;
+    a.sub(rax, rcx)?;
+    a.jb(skip)?;
+    a.cmp(rax, MAX_HEAP_OFFSET)?;
+    a.ja(skip)?;
+    address_of(a, Register::RCX, facts.image_end)?;
+    a.add(rax, rcx)?;
+    a.mov(r8, qword_ptr(r12))?;
+    a.test(r8, r8)?;
+    a.je(skip)?;
+    a.sub(rsp, MAP_SIZE)?;
+    for (slot, address) in [facts.code.0, facts.code.1, facts.data.0, facts.data.1]
+        .into_iter()
+        .enumerate()
+    {
+        address_of(a, Register::RCX, address)?;
+        a.mov(qword_ptr(rsp + 8 * slot as i32), rcx)?;
+    }
+    // start_brk, brk, start_stack
+    a.mov(qword_ptr(rsp + 32), rax)?;
+    a.mov(qword_ptr(rsp + 40), rax)?;
+    a.mov(qword_ptr(rsp + 48), r12)?;
+    // The strings of arguments and environment follow each other.
+    a.lea(rsi, qword_ptr(r12 + 8))?;
+    for slot in [56, 72] {
+        let mut strings = a.create_label();
+        let mut last = a.create_label();
+        let mut chars = a.create_label();
+        let mut empty = a.create_label();
+        a.mov(rdi, qword_ptr(rsi))?;
+        a.test(rdi, rdi)?;
+        a.jne(strings)?;
+        // No environment: an empty range behind the arguments.
+        a.mov(rdi, qword_ptr(rsp + 64))?;
+        a.mov(qword_ptr(rsp + slot), rdi)?;
+        a.jmp(empty)?;
+        a.set_label(&mut strings)?;
+        a.mov(qword_ptr(rsp + slot), rdi)?;
+        a.set_label(&mut last)?;
+        a.mov(rdi, qword_ptr(rsi))?;
+        a.add(rsi, 8)?;
+        a.cmp(qword_ptr(rsi), 0)?;
+        a.jne(last)?;
+        a.set_label(&mut chars)?;
+        a.inc(rdi)?;
+        a.cmp(byte_ptr(rdi - 1), 0)?;
+        a.jne(chars)?;
+        a.set_label(&mut empty)?;
+        a.mov(qword_ptr(rsp + slot + 8), rdi)?;
+        a.add(rsi, 8)?;
+    }
+    // No auxiliary vector, no executable: those stay as they are.
+    a.mov(qword_ptr(rsp + 88), 0)?;
+    a.mov(dword_ptr(rsp + 96), 0)?;
+    a.mov(dword_ptr(rsp + 100), -1)?;
+    a.mov(eax, SYS_PRCTL)?;
+    a.mov(edi, PR_SET_MM)?;
+    a.mov(esi, PR_SET_MM_MAP)?;
+    a.mov(rdx, rsp)?;
+    a.mov(r10d, MAP_SIZE)?;
+    a.xor(r8d, r8d)?;
+    a.syscall()?;
+    a.add(rsp, MAP_SIZE)?;
+    a.set_label(&mut skip)?;
+    a.ret()?;
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! The program as it is in its file: segments, sections, symbols, relocations.
+//!
+//! Everything is validated once, here; later stages may index freely.
+
+mod open;
+pub mod unwind;
+
+use std::path::{Path, PathBuf};
+
+/// A loaded segment (`PT_LOAD`).
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// First virtual address.
+    pub address: u64,
+    /// Size in memory.
+    pub mem_size: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Size in the file.
+    pub file_size: u64,
+    /// `PF_R | PF_W | PF_X`.
+    pub flags: u32,
+}
+
+impl Segment {
+    /// True if its contents may be executed.
+    pub fn is_executable(&self) -> bool {
+        self.flags & 1 != 0
+    }
+
+    /// True if its contents may be written.
+    pub fn is_writable(&self) -> bool {
+        self.flags & 2 != 0
+    }
+}
+
+/// A program header as it stands in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramHeader {
+    /// `PT_*`.
+    pub kind: u32,
+    /// `PF_*`.
+    pub flags: u32,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Virtual address.
+    pub address: u64,
+    /// Size in the file.
+    pub file_size: u64,
+    /// Size in memory.
+    pub mem_size: u64,
+    /// Alignment.
+    pub align: u64,
+}
+
+/// A section header, for names and bounds; programs may have none.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// Name.
+    pub name: String,
+    /// `sh_type`.
+    pub kind: u32,
+    /// `sh_flags`.
+    pub flags: u64,
+    /// Virtual address, 0 if it is not loaded.
+    pub address: u64,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// A symbol of `.symtab` or `.dynsym`.
+#[derive(Clone, Debug)]
+pub struct Symbol {
+    /// Name as it stands in the table.
+    pub name: String,
+    /// Virtual address; 0 for an import.
+    pub address: u64,
+    /// Size in bytes, 0 if not stated.
+    pub size: u64,
+    /// `STT_FUNC` or `STT_GNU_IFUNC`.
+    pub is_func: bool,
+    /// `STT_GNU_IFUNC`: the address is that of the resolver.
+    pub is_ifunc: bool,
+    /// `STT_OBJECT`.
+    pub is_object: bool,
+    /// Defined in the dynamic symbol table: visible to other objects.
+    pub is_exported: bool,
+    /// Not defined here.
+    pub is_undefined: bool,
+}
+
+/// A dynamic relocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Reloc {
+    /// Virtual address of the slot.
+    pub address: u64,
+    /// `R_X86_64_*`.
+    pub kind: u32,
+    /// Index into [`Image::dynamic_symbols`]; 0 means none.
+    pub symbol: u32,
+    /// The addend.
+    pub addend: i64,
+}
+
+/// A linked program.
+pub struct Image {
+    /// Path that it was read from.
+    pub path: PathBuf,
+    /// The file.
+    pub file: std::sync::Arc<memmap2::Mmap>,
+    /// `ET_DYN`: position independent.
+    pub is_pie: bool,
+    /// Entry point.
+    pub entry: u64,
+    /// Lowest virtual address of a loaded segment, rounded down to a page.
+    pub base: u64,
+    /// One past the highest virtual address of a loaded segment.
+    pub end: u64,
+    /// Loaded segments by address.
+    pub segments: Vec<Segment>,
+    /// Sections in file order; empty if there is no section table.
+    pub sections: Vec<Section>,
+    /// `.symtab`; empty in a stripped program.
+    pub symbols: Vec<Symbol>,
+    /// `.dynsym`, index 0 included.
+    pub dynamic_symbols: Vec<Symbol>,
+    /// All dynamic relocations, those of the PLT included.
+    pub relocs: Vec<Reloc>,
+    /// Entries of the dynamic section: (tag, value).
+    pub dynamic: Vec<(i64, u64)>,
+    /// Path of the program interpreter.
+    pub interpreter: Option<String>,
+    /// The program header table.
+    pub program_headers: Vec<ProgramHeader>,
+    /// Its offset in the file.
+    pub program_header_offset: u64,
+}
+
+impl Image {
+    /// `len` bytes at a virtual address, as they are in the file.
+    pub fn bytes_at(&self, address: u64, len: usize) -> Option<&[u8]> {
+        self.rest_at(address)?.get(..len)
+    }
+
+    /// The bytes from a virtual address to the end of its segment's file contents.
+    pub fn rest_at(&self, address: u64) -> Option<&[u8]> {
+        let i = self
+            .segments
+            .partition_point(|s| s.address <= address)
+            .checked_sub(1)?;
+        let segment = &self.segments[i];
+        let skip = address - segment.address;
+        if skip >= segment.file_size {
+            return None;
+        }
+        let start = (segment.offset + skip) as usize;
+        let end = (segment.offset + segment.file_size) as usize;
+        self.file.get(start..end)
+    }
+
+    /// True if the address lies in an executable segment's file contents.
+    pub fn is_code(&self, address: u64) -> bool {
+        let i = self.segments.partition_point(|s| s.address <= address);
+        i > 0 && {
+            let s = &self.segments[i - 1];
+            s.is_executable() && address - s.address < s.file_size
+        }
+    }
+
+    /// The section that contains an address.
+    pub fn section_at(&self, address: u64) -> Option<&Section> {
+        self.sections
+            .iter()
+            .find(|s| s.flags & 2 != 0 && address >= s.address && address - s.address < s.size)
+    }
+
+    /// The section of that name.
+    pub fn section(&self, name: &str) -> Option<&Section> {
+        self.sections.iter().find(|s| s.name == name)
+    }
+
+    /// Value of a dynamic tag.
+    pub fn dynamic_value(&self, tag: i64) -> Option<u64> {
+        self.dynamic.iter().find(|d| d.0 == tag).map(|d| d.1)
+    }
+
+    /// True if nothing is linked at run time.
+    pub fn is_static(&self) -> bool {
+        self.interpreter.is_none()
+    }
+
+    /// The exception tables; empty if the program has none.
+    pub fn unwind_table(&self) -> crate::Result<unwind::UnwindTable<'_>> {
+        let memory =
+            unwind::Memory::new(self.segments.iter().filter_map(|s| {
+                Some((s.address, self.bytes_at(s.address, s.file_size as usize)?))
+            }));
+        let header = self
+            .program_headers
+            .iter()
+            .find(|p| p.kind == object::elf::PT_GNU_EH_FRAME && p.mem_size > 0);
+        let input = match (self.section(".eh_frame"), header) {
+            (Some(section), _) if section.size > 0 => {
+                let bytes = self.bytes_at(section.address, section.size as usize);
+                unwind::UnwindInput::from_section(
+                    bytes.unwrap_or_default(),
+                    section.address,
+                    memory,
+                )
+            }
+            (_, Some(header)) => unwind::UnwindInput::from_header(header.address, memory)?,
+            _ => unwind::UnwindInput::from_section(&[], 0, memory),
+        };
+        unwind::parse(&input)
+    }
+
+    /// The file that the program was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

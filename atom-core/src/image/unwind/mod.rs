@@ -1,0 +1,319 @@
+//! Exception tables of the program: `.eh_frame` and what hangs on it.
+//!
+//! They serve twice. For discovery they are the best list of procedures and
+//! landing pads that a stripped program has; for rewriting they must be
+//! translated, since return addresses will lie in new text and the unwinder
+//! has to find its way there.
+//!
+//! The rule of `.eh_frame` in short: records with a 32-bit length; a second
+//! word of zero makes one a CIE (what many procedures share), else an FDE whose
+//! second word is the distance back to its CIE. The CIE's augmentation string
+//! says which pointers follow and how they are encoded: `z` (a length comes
+//! first, so unknown data can be skipped), `R` (encoding of code addresses), `P`
+//! (personality routine), `L` (encoding of the LSDA pointer), `S` (a signal
+//! frame).
+//!
+//! Input is not trusted: a record that makes no sense is left out and listed
+//! in [`UnwindTable::skipped`].
+
+mod cfi;
+mod cursor;
+mod lsda;
+mod records;
+
+use std::ops::Range;
+
+use crate::{Error, Result};
+pub use cfi::{CFA_AT_ENTRY, CfaRule};
+pub(crate) use cfi::{CfiKind, CfiReader};
+pub(crate) use cursor::{Cursor, INDIRECT, OMIT, PCREL_SDATA4, Read};
+pub use lsda::{CallSite, Lsda, TypeEntry, TypeTable};
+
+const DOING: &str = "reading exception tables";
+
+/// The loaded bytes of the file by virtual address.
+#[derive(Clone, Default, Debug)]
+pub struct Memory<'a> {
+    segments: Vec<(u64, &'a [u8])>,
+}
+
+impl<'a> Memory<'a> {
+    /// From the file-backed part of each loaded segment.
+    pub fn new(segments: impl IntoIterator<Item = (u64, &'a [u8])>) -> Self {
+        let mut segments: Vec<_> = segments.into_iter().collect();
+        segments.sort_by_key(|s| s.0);
+        Self { segments }
+    }
+
+    /// The bytes from `vaddr` to the end of its segment.
+    pub fn at(&self, vaddr: u64) -> Option<&'a [u8]> {
+        let i = self
+            .segments
+            .partition_point(|s| s.0 <= vaddr)
+            .checked_sub(1)?;
+        let (start, bytes) = self.segments[i];
+        let offset = usize::try_from(vaddr - start).ok()?;
+        bytes.get(offset..).filter(|rest| !rest.is_empty())
+    }
+
+    fn size(&self) -> usize {
+        self.segments.iter().map(|s| s.1.len()).sum()
+    }
+}
+
+/// Where `.eh_frame` lies, and the memory that it points into.
+#[derive(Clone, Debug)]
+pub struct UnwindInput<'a> {
+    /// The bytes, perhaps with something else behind them.
+    pub eh_frame: &'a [u8],
+    /// Their address.
+    pub vaddr: u64,
+    /// The end is not known: a record of length zero ends the table.
+    pub ends_at_zero: bool,
+    /// The loaded segments.
+    pub memory: Memory<'a>,
+}
+
+impl<'a> UnwindInput<'a> {
+    /// The section `.eh_frame` of a program that has section headers.
+    pub fn from_section(eh_frame: &'a [u8], vaddr: u64, memory: Memory<'a>) -> Self {
+        Self {
+            eh_frame,
+            vaddr,
+            ends_at_zero: false,
+            memory,
+        }
+    }
+
+    /// Through the program header `PT_GNU_EH_FRAME`, which gives the address of
+    /// `.eh_frame_hdr`; its second field points to `.eh_frame`.
+    pub fn from_header(header: u64, memory: Memory<'a>) -> Result<Self> {
+        let fail = |reason: &str| Error::new(DOING, reason).address(header);
+        let bytes = memory
+            .at(header)
+            .ok_or_else(|| fail("the header is not loaded"))?;
+        let mut c = Cursor::new(bytes, 0, header);
+        let mut read = || -> Read<u64> {
+            if c.u8()? != 1 {
+                return Err("the header's version is not 1");
+            }
+            let encoding = c.u8()?;
+            c.u16()?;
+            if encoding == OMIT || encoding & INDIRECT != 0 {
+                return Err("the header does not say where the table is");
+            }
+            Ok(c.encoded(encoding)?.value)
+        };
+        let vaddr = read().map_err(fail)?;
+        let eh_frame = memory
+            .at(vaddr)
+            .ok_or_else(|| fail("the table is not loaded"))?;
+        Ok(Self {
+            eh_frame,
+            vaddr,
+            ends_at_zero: true,
+            memory,
+        })
+    }
+}
+
+/// The routine that decides what an exception does to a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Personality {
+    /// Its address, or where its address is stored.
+    pub vaddr: u64,
+    /// Its address is stored at `vaddr`.
+    pub indirect: bool,
+}
+
+/// A common information entry.
+#[derive(Clone, Debug)]
+pub struct Cie {
+    /// Offset of the record in `.eh_frame`.
+    pub offset: u32,
+    /// 1 or 3.
+    pub version: u8,
+    /// What advances are multiplied with.
+    pub code_align: u64,
+    /// What saved-register offsets are multiplied with.
+    pub data_align: i64,
+    /// DWARF number of the return address column.
+    pub return_register: u64,
+    /// Encoding of code addresses.
+    pub pointer_encoding: u8,
+    /// FDEs have a length and data in front of their instructions (`z`).
+    pub has_data: bool,
+    /// Encoding of LSDA pointers, if FDEs have them.
+    pub lsda_encoding: Option<u8>,
+    /// The personality routine, if any.
+    pub personality: Option<Personality>,
+    /// Frames are those of signal handlers: the address is not behind a call.
+    pub signal_frame: bool,
+    /// Initial instructions, as offsets in `.eh_frame`.
+    pub instructions: Range<u32>,
+    /// The CFA after the initial instructions.
+    pub initial_cfa: CfaRule,
+}
+
+/// A frame description entry: how to unwind from one range of code.
+#[derive(Clone, Debug)]
+pub struct Fde {
+    /// First address.
+    pub start: u64,
+    /// Size of the range; not zero.
+    pub size: u64,
+    /// Index in [`UnwindTable::cies`].
+    pub cie: u32,
+    /// Offset of the record in `.eh_frame`.
+    pub offset: u32,
+    /// Address of the language-specific data, if any.
+    pub lsda: Option<u64>,
+    /// Its instructions, as offsets in `.eh_frame`.
+    pub instructions: Range<u32>,
+    /// The CFA at `start`. Other than [`CFA_AT_ENTRY`]: not entered by a call,
+    /// such as the cold part that a compiler split off.
+    pub cfa_at_start: CfaRule,
+}
+
+impl Fde {
+    /// The address behind its range.
+    pub fn end(&self) -> u64 {
+        self.start + self.size
+    }
+}
+
+/// A record that was not understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Skipped {
+    /// Address of the record.
+    pub vaddr: u64,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// All that `.eh_frame` says.
+#[derive(Clone, Debug)]
+pub struct UnwindTable<'a> {
+    /// The CIEs in file order.
+    pub cies: Vec<Cie>,
+    /// The FDEs by start address.
+    pub fdes: Vec<Fde>,
+    /// Records left out.
+    pub skipped: Vec<Skipped>,
+    pub(crate) eh_frame: &'a [u8],
+    pub(crate) vaddr: u64,
+    memory: Memory<'a>,
+}
+
+/// Parses `.eh_frame`.
+///
+/// Fails only if the table is too large to be one; what is damaged is left out.
+pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
+    let bytes = input.eh_frame;
+    if !input.ends_at_zero && u32::try_from(bytes.len()).is_err() {
+        return Err(Error::new(DOING, "the table exceeds 4 GiB").address(input.vaddr));
+    }
+    let bytes = &bytes[..bytes.len().min(u32::MAX as usize)];
+    let mut table = UnwindTable {
+        cies: Vec::new(),
+        fdes: Vec::new(),
+        skipped: Vec::new(),
+        eh_frame: bytes,
+        vaddr: input.vaddr,
+        memory: input.memory.clone(),
+    };
+    let mut pos = 0;
+    while let Some(word) = bytes.get(pos..pos + 4) {
+        let length = u32::from_le_bytes([word[0], word[1], word[2], word[3]]) as usize;
+        if length == 0 && input.ends_at_zero {
+            break;
+        }
+        let end = pos + 4 + length;
+        if length == u32::MAX as usize || end > bytes.len() {
+            table.skip(pos, "the record runs past the end");
+            break;
+        }
+        if length != 0
+            && let Err(reason) = table.record(pos, end)
+        {
+            table.skip(pos, reason);
+        }
+        pos = end;
+    }
+    table.fdes.sort_by_key(|f| f.start);
+    Ok(table)
+}
+
+impl<'a> UnwindTable<'a> {
+    /// The FDE that covers an address.
+    pub fn find(&self, address: u64) -> Option<usize> {
+        let i = self
+            .fdes
+            .partition_point(|f| f.start <= address)
+            .checked_sub(1)?;
+        (address < self.fdes[i].end()).then_some(i)
+    }
+
+    /// The CIE of an FDE.
+    pub fn cie(&self, fde: &Fde) -> &Cie {
+        &self.cies[fde.cie as usize]
+    }
+
+    /// The language-specific data of an FDE.
+    pub fn lsda(&self, fde: &Fde) -> Result<Option<Lsda<'a>>> {
+        let Some(vaddr) = fde.lsda else {
+            return Ok(None);
+        };
+        let bytes = self.memory.at(vaddr).ok_or("it is not loaded");
+        match bytes.and_then(|bytes| Lsda::parse(bytes, vaddr, fde.start)) {
+            Ok(lsda) => Ok(Some(lsda)),
+            Err(reason) => {
+                Err(Error::new("reading a language-specific data area", reason).address(vaddr))
+            }
+        }
+    }
+
+    /// Landing pads, each with the index of its FDE; those of several call
+    /// sites come several times. LSDAs that make no sense end early.
+    pub fn landing_pads(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        // Tables of different FDEs do not overlap, so together they cannot be
+        // longer than the program; hostile ones are cut off there.
+        let mut budget = self.memory.size();
+        self.fdes
+            .iter()
+            .enumerate()
+            .filter_map(|(i, f)| Some((i, f, f.lsda?)))
+            .flat_map(move |(i, fde, lsda)| {
+                let sites = self.memory.at(lsda).and_then(|bytes| {
+                    let sites = lsda::CallSites::new(bytes, lsda, fde.start).ok()?;
+                    budget = budget.checked_sub(sites.remaining())?;
+                    Some(sites)
+                });
+                sites
+                    .into_iter()
+                    .flat_map(|mut s| std::iter::from_fn(move || s.next().ok().flatten()))
+                    .filter_map(move |site| Some((i, site.landing_pad?)))
+            })
+    }
+
+    /// Total size of the loaded segments: no honest set of tables exceeds it.
+    pub(crate) fn memory_size(&self) -> usize {
+        self.memory.size()
+    }
+
+    /// Steps through the initial instructions of a CIE.
+    pub(crate) fn cie_instructions(&self, cie: &Cie) -> CfiReader<'a> {
+        self.instructions(cie, &cie.instructions)
+    }
+
+    /// Steps through the instructions of an FDE.
+    pub(crate) fn fde_instructions(&self, fde: &Fde) -> CfiReader<'a> {
+        self.instructions(self.cie(fde), &fde.instructions)
+    }
+
+    fn instructions(&self, cie: &Cie, range: &Range<u32>) -> CfiReader<'a> {
+        let bytes = &self.eh_frame[..range.end as usize];
+        let cursor = Cursor::new(bytes, range.start as usize, self.vaddr);
+        CfiReader::new(cursor, cie.code_align, cie.data_align, cie.pointer_encoding)
+    }
+}

@@ -1,0 +1,89 @@
+//! What planning hands to rewriting: inserted code with symbolic targets.
+
+use std::ops::Range;
+
+use crate::ids::InstId;
+
+/// Where a four-byte relative field of inserted code points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// An address of the original image.
+    Original(u64),
+    /// An address of the tool's own numbering, inside the analysis image.
+    Analysis(u64),
+    /// An offset in [`Plan::data`].
+    Data(u32),
+    /// A shared snippet: index into [`Plan::shared`].
+    Shared(u32),
+}
+
+/// A four-byte field: `target + addend - (address of the field + 4)`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fixup {
+    /// Offset of the field from the snippet's first byte.
+    pub at: u32,
+    /// What it points to.
+    pub target: Target,
+    /// Added to the target (minus the bytes between the field's end and the
+    /// instruction's end).
+    pub addend: i32,
+}
+
+/// A piece of inserted code: fixed size, position independent but for its fixups.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Snippet {
+    /// Range of [`Plan::code`].
+    pub code: Range<u32>,
+    /// Range of [`Plan::fixups`]; offsets count from `code.start`.
+    pub fixups: Range<u32>,
+}
+
+/// Where at an instruction a snippet stands; in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Position {
+    /// Only when control enters the procedure here from outside.
+    Entry,
+    /// Before the instruction, on every path to it.
+    Before,
+    /// After the instruction, when it falls through or returns to the next.
+    After,
+}
+
+/// One insertion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Insertion {
+    /// The instruction.
+    pub inst: InstId,
+    /// Where at it.
+    pub position: Position,
+    /// Index into [`Plan::snippets`].
+    pub snippet: u32,
+}
+
+/// All that is to be inserted.
+#[derive(Default, Debug)]
+pub struct Plan {
+    /// Bytes of all snippets.
+    pub code: Vec<u8>,
+    /// Fixups of all snippets.
+    pub fixups: Vec<Fixup>,
+    /// Snippets that insertions name. One snippet may serve several insertions.
+    pub snippets: Vec<Snippet>,
+    /// Snippets that are placed once in the new text and called or jumped to.
+    pub shared: Vec<Snippet>,
+    /// Insertions sorted by (instruction, position), in the order of addition.
+    pub insertions: Vec<Insertion>,
+    /// Read-write data of the plan: records and contents of string and array arguments.
+    pub data: Vec<u8>,
+    /// 8-byte slots in `data` that hold an offset in `data` and want the
+    /// run-time address of `data` added.
+    pub data_relocs: Vec<u32>,
+    /// Shared snippet that makes the ProgramBefore calls: a function by the C ABI.
+    pub program_before: Option<u32>,
+    /// Shared snippet that makes the ProgramAfter calls: a function by the C ABI.
+    pub program_after: Option<u32>,
+    /// Calls added, for the report.
+    pub calls_added: u64,
+    /// Of these, made by code in line.
+    pub calls_inlined: u64,
+}

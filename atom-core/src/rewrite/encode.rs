@@ -1,0 +1,298 @@
+//! Writing the new text's bytes at the addresses that the layout fixed.
+
+use iced_x86::{Decoder, DecoderOptions};
+use rayon::prelude::*;
+
+use crate::cfg::Cfg;
+use crate::decode::Flow;
+use crate::error::{Error, Result};
+use crate::ids::{InstId, ProcId};
+use crate::image::Image;
+use crate::plan::{Insertion, Plan, Position, Snippet, Target};
+
+use super::layout::{Form, Layout, insertions_of, take_at};
+
+/// Addresses of what inserted code points to outside the new text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anchors {
+    /// Address of the analysis image: where the tool's address 0 lies.
+    pub analysis: u64,
+    /// Address of the plan's data.
+    pub data: u64,
+}
+
+/// The new text, from [`Layout::start`] to [`Layout::end`]; the start-up
+/// code's place at its head is left as `int3`.
+pub fn encode(
+    image: &Image,
+    cfg: &Cfg,
+    plan: &Plan,
+    layout: &Layout,
+    anchors: &Anchors,
+) -> Result<Vec<u8>> {
+    let mut text = vec![0xcc; (layout.end - layout.start) as usize];
+    let encoder = Encoder {
+        image,
+        cfg,
+        plan,
+        layout,
+        anchors,
+    };
+    for (snippet, offset) in plan.shared.iter().zip(&layout.shared) {
+        let address = layout.start + u64::from(*offset);
+        let mut out = Vec::new();
+        encoder.snippet(snippet, address, &mut out)?;
+        text[*offset as usize..][..out.len()].copy_from_slice(&out);
+    }
+    // Procedures lie in order, so their places are disjoint slices.
+    let mut places = Vec::new();
+    let mut rest = text.as_mut_slice();
+    let mut at = layout.start;
+    for p in 0..cfg.procs.len() {
+        let start = layout.starts[p];
+        if start == 0 {
+            continue;
+        }
+        let (_, tail) = std::mem::take(&mut rest).split_at_mut((start - at) as usize);
+        let (place, tail) = tail.split_at_mut(layout.procs[p].size as usize);
+        places.push((ProcId::from_index(p), place));
+        rest = tail;
+        at = start + u64::from(layout.procs[p].size);
+    }
+    places
+        .into_par_iter()
+        .try_for_each(|(id, place)| encoder.proc(id, place))?;
+    Ok(text)
+}
+
+struct Encoder<'a> {
+    image: &'a Image,
+    cfg: &'a Cfg,
+    plan: &'a Plan,
+    layout: &'a Layout,
+    anchors: &'a Anchors,
+}
+
+const DOING: &str = "writing the new text";
+
+fn rel32(target: u64, next: u64) -> Result<[u8; 4]> {
+    let distance = target.wrapping_sub(next) as i64;
+    i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| {
+        Error::new(DOING, format!("{target:#x} is more than 2 GiB away")).address(next)
+    })
+}
+
+impl Encoder<'_> {
+    fn proc(&self, id: ProcId, place: &mut [u8]) -> Result<()> {
+        let cfg = self.cfg;
+        let layout = &self.layout.procs[id.index()];
+        let start = self.layout.starts[id.index()];
+        let insts = cfg.proc_insts(id);
+        let mut rest = insertions_of(self.plan, &insts);
+        let mut bridges = layout.bridges.iter().peekable();
+        let mut stubs = Vec::new();
+        let mut out = Vec::with_capacity(place.len());
+        for b in cfg.proc(id).blocks() {
+            for inst in cfg.block(b).insts() {
+                let entry = take_at(&mut rest, inst, Position::Entry);
+                if !entry.is_empty() {
+                    if cfg.block_pc(b) == cfg.proc(id).start {
+                        self.snippets(entry, start, &mut out)?;
+                    } else {
+                        stubs.push((inst, entry));
+                    }
+                }
+                let label = layout.labels[inst.index() - insts.start] as usize;
+                debug_assert!(label >= out.len());
+                out.resize(label.max(out.len()), 0xcc);
+                if out.len() != label {
+                    return Err(self.mismatch(inst));
+                }
+                self.snippets(take_at(&mut rest, inst, Position::Before), start, &mut out)?;
+                self.inst(
+                    id,
+                    inst,
+                    layout.forms[inst.index() - insts.start],
+                    start,
+                    &mut out,
+                )?;
+                self.snippets(take_at(&mut rest, inst, Position::After), start, &mut out)?;
+                if let Some((_, target)) = bridges.next_if(|x| x.0 == inst) {
+                    self.jump(id, *target, start, &mut out)?;
+                }
+            }
+        }
+        for ((_, offset), (inst, entry)) in layout.stubs.iter().zip(stubs) {
+            if out.len() != *offset as usize {
+                return Err(self.mismatch(inst));
+            }
+            self.snippets(entry, start, &mut out)?;
+            let next = start + out.len() as u64 + 5;
+            out.push(0xe9);
+            out.extend(rel32(self.layout.label(id, inst), next)?);
+        }
+        if out.len() != place.len() {
+            return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
+        }
+        place.copy_from_slice(&out);
+        Ok(())
+    }
+
+    fn mismatch(&self, inst: InstId) -> Error {
+        Error::new(DOING, "the code has another size than the layout reserved (a defect of atom, please report it)")
+            .file(&self.image.path)
+            .address(self.cfg.inst_pc(inst))
+    }
+
+    fn jump(&self, from: ProcId, target: u64, start: u64, out: &mut Vec<u8>) -> Result<()> {
+        let new = self
+            .layout
+            .target(self.cfg, from, false, target)
+            .unwrap_or(target);
+        let next = start + out.len() as u64 + 5;
+        out.push(0xe9);
+        out.extend(rel32(new, next)?);
+        Ok(())
+    }
+
+    fn snippets(&self, insertions: &[Insertion], start: u64, out: &mut Vec<u8>) -> Result<()> {
+        for insertion in insertions {
+            let address = start + out.len() as u64;
+            self.snippet(
+                &self.plan.snippets[insertion.snippet as usize],
+                address,
+                out,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn snippet(&self, snippet: &Snippet, address: u64, out: &mut Vec<u8>) -> Result<()> {
+        let at = out.len();
+        out.extend(&self.plan.code[snippet.code.start as usize..snippet.code.end as usize]);
+        for fixup in &self.plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize] {
+            let target = match fixup.target {
+                Target::Original(a) => a,
+                Target::Analysis(a) => self.anchors.analysis + a,
+                Target::Data(offset) => self.anchors.data + u64::from(offset),
+                Target::Shared(i) => self.layout.start + u64::from(self.layout.shared[i as usize]),
+            };
+            let field = address + u64::from(fixup.at);
+            let value = rel32(
+                target.wrapping_add_signed(i64::from(fixup.addend)),
+                field + 4,
+            )?;
+            out[at + fixup.at as usize..][..4].copy_from_slice(&value);
+        }
+        Ok(())
+    }
+
+    fn inst(
+        &self,
+        proc: ProcId,
+        id: InstId,
+        form: Form,
+        start: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let inst = self.cfg.inst(id);
+        let pc = self.cfg.inst_pc(id);
+        let address = start + out.len() as u64;
+        let bytes = self
+            .image
+            .bytes_at(pc, usize::from(inst.len))
+            .ok_or_else(|| Error::new(DOING, "an instruction lies outside the file").address(pc))?;
+        if form == Form::Copy && !inst.flow.is_direct() {
+            let at = out.len();
+            out.extend(bytes);
+            if inst.rip_relative {
+                let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+                let decoded = decoder.decode();
+                let offsets = decoder.get_constant_offsets(&decoded);
+                let field = rel32(
+                    decoded.memory_displacement64(),
+                    address + u64::from(inst.len),
+                )?;
+                out[at + offsets.displacement_offset()..][..4].copy_from_slice(&field);
+            }
+            return Ok(());
+        }
+        if form == Form::PushReturn {
+            // push rax; lea rax, [rip + original return address]; xchg rax, [rsp]
+            out.extend([0x50, 0x48, 0x8d, 0x05]);
+            out.extend(rel32(pc + u64::from(inst.len), address + 8)?);
+            out.extend([0x48, 0x87, 0x04, 0x24]);
+            return Ok(());
+        }
+        let decoded = self.cfg.decode(self.image, id);
+        let old = decoded.near_branch_target();
+        let is_call = inst.flow == Flow::Call;
+        let target = self
+            .layout
+            .target(self.cfg, proc, is_call, old)
+            .unwrap_or(old);
+        let next = address + u64::from(form.size(inst));
+        match form {
+            Form::Short | Form::Copy => {
+                let distance = i8::try_from(target.wrapping_sub(next) as i64)
+                    .map_err(|_| self.mismatch(id))?;
+                // The opcode is the last byte but one; prefixes are only hints here,
+                // but for the address size that makes jrcxz jecxz.
+                if form == Form::Short {
+                    out.push(short_opcode(&decoded));
+                } else {
+                    out.extend(&bytes[..bytes.len() - 1]);
+                }
+                out.push(distance as u8);
+            }
+            Form::LongCounted => {
+                // jrcxz 1f; jmp short 2f; 1: jmp target; 2:
+                let opcode = &bytes[bytes.len() - 2..];
+                if bytes.len() > 2 {
+                    return Err(Error::new(DOING, "a far jecxz is not supported").address(pc));
+                }
+                out.extend([opcode[0], 2, 0xeb, 5, 0xe9]);
+                out.extend(rel32(target, next)?);
+            }
+            _ => {
+                if is_call {
+                    out.push(0xe8);
+                } else if inst.flow == Flow::Jump {
+                    out.push(0xe9);
+                } else if decoded.is_jcc_short_or_near() {
+                    out.extend([0x0f, 0x80 | (short_opcode(&decoded) & 15)]);
+                } else {
+                    // xbegin
+                    out.extend([0xc7, 0xf8]);
+                }
+                out.extend(rel32(target, next)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `jmp rel8` or `jcc rel8`.
+fn short_opcode(instruction: &iced_x86::Instruction) -> u8 {
+    use iced_x86::ConditionCode as C;
+    let condition = match instruction.condition_code() {
+        C::None => return 0xeb,
+        C::o => 0,
+        C::no => 1,
+        C::b => 2,
+        C::ae => 3,
+        C::e => 4,
+        C::ne => 5,
+        C::be => 6,
+        C::a => 7,
+        C::s => 8,
+        C::ns => 9,
+        C::p => 10,
+        C::np => 11,
+        C::l => 12,
+        C::ge => 13,
+        C::le => 14,
+        C::g => 15,
+    };
+    0x70 | condition
+}

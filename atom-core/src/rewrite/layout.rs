@@ -1,0 +1,444 @@
+//! Sizes and addresses of the new text.
+
+use rayon::prelude::*;
+
+use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::decode::{Flow, Inst};
+use crate::emit::unwind::{AddressMap, MovedRange};
+use crate::error::{Error, Result};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+use crate::plan::{Insertion, Plan, Position};
+
+use super::GAP;
+
+/// How an instruction is written at its new place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    /// The bytes as they are; a rip-relative displacement is adjusted.
+    Copy,
+    /// Two-byte branch inside the procedure.
+    Short,
+    /// Branch or call with a 32-bit displacement.
+    Long,
+    /// `loop`, `jrcxz` and their like over a distance that they do not reach.
+    LongCounted,
+    /// `call next`: pushes the original return address.
+    PushReturn,
+}
+
+impl Form {
+    /// Size in bytes of the instruction in this form.
+    pub(super) fn size(self, inst: &Inst) -> u32 {
+        match self {
+            Self::Copy => u32::from(inst.len),
+            Self::Short => 2,
+            Self::Long if inst.flow == Flow::CondJump => 6,
+            Self::Long => 5,
+            Self::LongCounted => 9,
+            Self::PushReturn => 12,
+        }
+    }
+}
+
+/// Where one procedure goes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProcLayout {
+    /// For each instruction, the offset of its label from the procedure's
+    /// start; inserted code before the instruction lies behind the label.
+    pub labels: Vec<u32>,
+    /// For each instruction, its form.
+    pub forms: Vec<Form>,
+    /// Jumps to where a block falls through, if that does not follow: the
+    /// instruction after which they stand, and their target.
+    pub bridges: Vec<(InstId, u64)>,
+    /// Code for entries in the middle: the block and the offset.
+    pub stubs: Vec<(BlockId, u32)>,
+    /// Total size.
+    pub size: u32,
+}
+
+/// Addresses of all moved code. The one map from old to new.
+#[derive(Debug)]
+pub struct Layout {
+    /// First address of the new segments.
+    pub start: u64,
+    /// Offsets from `start` of the shared snippets.
+    pub shared: Vec<u32>,
+    /// One past the last address of the new text.
+    pub end: u64,
+    pub(super) procs: Vec<ProcLayout>,
+    /// New start address of each procedure; 0 if it stays.
+    pub(super) starts: Vec<u64>,
+    /// First instruction index of each procedure.
+    pub(super) first_insts: Vec<usize>,
+    /// For each procedure, (original start, original end), for the map.
+    ranges: Vec<(u64, u64)>,
+    inst_offsets: Vec<u32>,
+    base: u64,
+}
+
+impl Layout {
+    /// Lays out the new text: `head` bytes for the start-up code, the plan's
+    /// shared snippets, then the procedures in their original order.
+    pub fn new(image: &Image, cfg: &Cfg, plan: &Plan, head: u64) -> Result<Self> {
+        let start = (image.end + GAP).next_multiple_of(0x1000);
+        let procs: Vec<ProcLayout> = (0..cfg.procs.len())
+            .into_par_iter()
+            .map(|p| ProcBuilder::new(image, cfg, plan, ProcId::from_index(p)).build())
+            .collect();
+        let mut cursor = start + head;
+        let mut shared = Vec::with_capacity(plan.shared.len());
+        for snippet in &plan.shared {
+            cursor = cursor.next_multiple_of(16);
+            shared.push((cursor - start) as u32);
+            cursor += u64::from(snippet.code.end - snippet.code.start);
+        }
+        cursor = cursor.next_multiple_of(64);
+        let mut starts = Vec::with_capacity(procs.len());
+        for (proc, layout) in cfg.procs.iter().zip(&procs) {
+            if layout.size == 0 {
+                starts.push(0);
+                continue;
+            }
+            // The same place in a cache line where that is cheap, in a fetch
+            // block always: the compiler's alignment of loops is kept.
+            let line = proc.start.wrapping_sub(cursor) & 63;
+            cursor += if line < 16 { line } else { line & 15 };
+            starts.push(cursor);
+            cursor += u64::from(layout.size);
+        }
+        if cursor - image.base > 0x7fff_0000 {
+            return Err(Error::new(
+                "laying out the new text",
+                "the new text does not fit within 2 GiB of the program",
+            )
+            .file(&image.path)
+            .advice("instrument fewer procedures"));
+        }
+        Ok(Self {
+            start,
+            shared,
+            end: cursor,
+            first_insts: (0..cfg.procs.len())
+                .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)
+                .collect(),
+            ranges: cfg.procs.iter().map(|p| (p.start, p.end)).collect(),
+            inst_offsets: cfg.insts.iter().map(|i| i.offset).collect(),
+            base: cfg.base,
+            procs,
+            starts,
+        })
+    }
+
+    /// New address of an instruction's label.
+    pub fn label(&self, proc: ProcId, inst: InstId) -> u64 {
+        let i = proc.index();
+        self.starts[i] + u64::from(self.procs[i].labels[inst.index() - self.first_insts[i]])
+    }
+
+    /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
+    pub fn entry(&self, proc: ProcId) -> Option<u64> {
+        let start = self.starts[proc.index()];
+        (start != 0).then_some(start)
+    }
+
+    /// The moved ranges, for the exception tables.
+    pub fn moved_ranges(&self) -> Vec<MovedRange> {
+        self.ranges
+            .iter()
+            .zip(&self.starts)
+            .zip(&self.procs)
+            .filter(|((_, start), _)| **start != 0)
+            .map(|((range, start), layout)| MovedRange {
+                old_start: range.0,
+                old_end: range.1,
+                new_start: *start,
+                new_end: *start + u64::from(layout.size),
+            })
+            .collect()
+    }
+
+    /// Offset of a mid-procedure entry's stub, if the block has one.
+    pub(super) fn stub(&self, proc: ProcId, block: BlockId) -> Option<u64> {
+        let i = proc.index();
+        let stubs = &self.procs[i].stubs;
+        let at = stubs.binary_search_by_key(&block, |s| s.0).ok()?;
+        Some(self.starts[i] + u64::from(stubs[at].1))
+    }
+
+    /// Where a transfer from procedure `from` to an original address goes:
+    /// `None` if the target stays where it is.
+    pub(super) fn target(
+        &self,
+        cfg: &Cfg,
+        from: ProcId,
+        is_call: bool,
+        address: u64,
+    ) -> Option<u64> {
+        let to = cfg.proc_at(address)?;
+        let proc = cfg.proc(to);
+        if !proc.is_moved() {
+            return None;
+        }
+        let inside = !is_call && whole(cfg, from) == whole(cfg, to);
+        if address == proc.start && !inside {
+            return self.entry(to);
+        }
+        let inst = cfg.inst_at(address)?;
+        let block = cfg.block_of(inst);
+        if !inside && let Some(stub) = self.stub(to, block) {
+            return Some(stub);
+        }
+        Some(self.label(to, inst))
+    }
+}
+
+/// The procedure, or the one that it is a part of.
+pub(super) fn whole(cfg: &Cfg, id: ProcId) -> ProcId {
+    match cfg.proc(id).kind {
+        ProcKind::Fragment(Some(parent)) => parent,
+        _ => id,
+    }
+}
+
+impl AddressMap for Layout {
+    fn new_address(&self, old: u64) -> Option<u64> {
+        let i = self.ranges.partition_point(|r| r.0 <= old).checked_sub(1)?;
+        let (_, end) = self.ranges[i];
+        if self.starts[i] == 0 || old > end {
+            return None;
+        }
+        let first = self.first_insts[i];
+        let count = self.procs[i].labels.len();
+        let offset = (old - self.base) as u32;
+        let at = self.inst_offsets[first..first + count]
+            .binary_search(&offset)
+            .ok();
+        match at {
+            Some(at) => Some(self.starts[i] + u64::from(self.procs[i].labels[at])),
+            None if old == end => Some(self.starts[i] + u64::from(self.procs[i].size)),
+            None => None,
+        }
+    }
+}
+
+/// The slice of insertions that concern a range of instructions.
+pub(super) fn insertions_of<'p>(plan: &'p Plan, insts: &std::ops::Range<usize>) -> &'p [Insertion] {
+    let from = plan
+        .insertions
+        .partition_point(|i| i.inst.index() < insts.start);
+    let to = plan
+        .insertions
+        .partition_point(|i| i.inst.index() < insts.end);
+    &plan.insertions[from..to]
+}
+
+/// Total size of the snippets at one place.
+pub(super) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
+    insertions
+        .iter()
+        .map(|i| {
+            let code = &plan.snippets[i.snippet as usize].code;
+            code.end - code.start
+        })
+        .sum()
+}
+
+/// Splits off the insertions at `inst` with `position`.
+pub(super) fn take_at<'p>(
+    rest: &mut &'p [Insertion],
+    inst: InstId,
+    position: Position,
+) -> &'p [Insertion] {
+    let n = rest
+        .iter()
+        .take_while(|i| i.inst == inst && i.position == position)
+        .count();
+    let (here, after) = rest.split_at(n);
+    *rest = after;
+    here
+}
+
+struct ProcBuilder<'a> {
+    image: &'a Image,
+    cfg: &'a Cfg,
+    plan: &'a Plan,
+    id: ProcId,
+    insts: std::ops::Range<usize>,
+    /// For each direct branch inside the procedure, its target's index.
+    targets: Vec<Option<u32>>,
+}
+
+impl<'a> ProcBuilder<'a> {
+    fn new(image: &'a Image, cfg: &'a Cfg, plan: &'a Plan, id: ProcId) -> Self {
+        Self {
+            image,
+            cfg,
+            plan,
+            id,
+            insts: cfg.proc_insts(id),
+            targets: Vec::new(),
+        }
+    }
+
+    fn build(mut self) -> ProcLayout {
+        if !self.cfg.proc(self.id).is_moved() {
+            return ProcLayout::default();
+        }
+        let mut layout = ProcLayout {
+            labels: vec![0; self.insts.len()],
+            forms: Vec::with_capacity(self.insts.len()),
+            ..ProcLayout::default()
+        };
+        self.choose_forms(&mut layout);
+        self.find_bridges(&mut layout);
+        // Forms only ever grow, so this ends.
+        loop {
+            self.assign(&mut layout);
+            if !self.grow(&mut layout) {
+                return layout;
+            }
+        }
+    }
+
+    fn choose_forms(&mut self, layout: &mut ProcLayout) {
+        let cfg = self.cfg;
+        let first_pc = cfg.proc(self.id).start;
+        self.targets = vec![None; self.insts.len()];
+        for (i, inst) in cfg.insts[self.insts.clone()].iter().enumerate() {
+            let form = match inst.flow {
+                Flow::Call if inst.special => Form::PushReturn,
+                Flow::Call => Form::Long,
+                Flow::Jump | Flow::CondJump => {
+                    let decoded = cfg.decode(self.image, InstId::from_index(self.insts.start + i));
+                    let target = decoded.near_branch_target();
+                    let offset = target.wrapping_sub(cfg.base);
+                    let inside = (target >= first_pc && target < cfg.proc(self.id).end)
+                        .then(|| {
+                            cfg.insts[self.insts.clone()]
+                                .binary_search_by_key(&offset, |x| u64::from(x.offset))
+                                .ok()
+                        })
+                        .flatten();
+                    self.targets[i] = inside.map(|t| t as u32);
+                    let counted =
+                        decoded.is_jcx_short() || decoded.is_loop() || decoded.is_loopcc();
+                    let is_short = decoded.is_jcc_short() || decoded.is_jmp_short() || counted;
+                    match (inside.is_some() && is_short, counted) {
+                        (true, true) => Form::Copy,
+                        (true, false) => Form::Short,
+                        (false, true) => Form::LongCounted,
+                        (false, false) => Form::Long,
+                    }
+                }
+                _ => Form::Copy,
+            };
+            layout.forms.push(form);
+        }
+    }
+
+    /// A block whose fall-through does not follow it needs a jump there.
+    fn find_bridges(&self, layout: &mut ProcLayout) {
+        let cfg = self.cfg;
+        let last_block = cfg.proc(self.id).blocks().next_back();
+        for b in cfg.proc(self.id).blocks() {
+            let block = cfg.block(b);
+            let last = block.last();
+            let inst = cfg.inst(last);
+            if inst.flow.ends_flow() {
+                continue;
+            }
+            let next = cfg.inst_end(last);
+            let follows = Some(b) != last_block && cfg.block_pc(BlockId(b.0 + 1)) == next;
+            // After a call that never returns there may be nothing to go on to.
+            let goes_on = cfg.succs(b).iter().any(|s| match s {
+                Succ::Fall(_) => true,
+                Succ::Tail(t) => {
+                    *t == next
+                        && (cfg.inst_at(next).is_some()
+                            || !matches!(inst.flow, Flow::Call | Flow::IndirectCall))
+                }
+                _ => false,
+            });
+            if !follows && goes_on {
+                layout.bridges.push((last, next));
+            }
+        }
+    }
+
+    /// Sets all labels for the present forms.
+    fn assign(&self, layout: &mut ProcLayout) {
+        let cfg = self.cfg;
+        let mut rest = insertions_of(self.plan, &self.insts);
+        let mut bridges = layout.bridges.iter().peekable();
+        let mut offset = 0u32;
+        let mut old_end = None;
+        let start_pc = cfg.proc(self.id).start;
+        let mut middle = Vec::new();
+        for b in cfg.proc(self.id).blocks() {
+            let block = cfg.block(b);
+            let pc = cfg.block_pc(b);
+            if old_end.is_some_and(|e| e < pc) && pc % 16 == 0 {
+                // Padding that control does not pass through was dropped; keep what it was for.
+                offset += ((pc - start_pc) as u32).wrapping_sub(offset) & 15;
+            }
+            for inst in block.insts() {
+                let i = inst.index() - self.insts.start;
+                let entry = take_at(&mut rest, inst, Position::Entry);
+                if !entry.is_empty() {
+                    if pc == start_pc {
+                        offset += snippets_size(self.plan, entry);
+                    } else {
+                        middle.push((b, snippets_size(self.plan, entry)));
+                    }
+                }
+                layout.labels[i] = offset;
+                offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
+                offset += layout.forms[i].size(cfg.inst(inst));
+                offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::After));
+                if bridges.next_if(|x| x.0 == inst).is_some() {
+                    offset += 5;
+                }
+            }
+            old_end = Some(cfg.inst_end(block.last()));
+        }
+        layout.stubs.clear();
+        for (b, size) in middle {
+            layout.stubs.push((b, offset));
+            offset += size + 5;
+        }
+        layout.size = offset;
+    }
+
+    /// Lengthens short branches that do not reach; true if there were any.
+    fn grow(&self, layout: &mut ProcLayout) -> bool {
+        let mut grown = false;
+        let mut rest = insertions_of(self.plan, &self.insts);
+        for i in 0..layout.forms.len() {
+            let inst = InstId::from_index(self.insts.start + i);
+            take_at(&mut rest, inst, Position::Entry);
+            let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
+            take_at(&mut rest, inst, Position::After);
+            let Some(target) = self.targets[i] else {
+                continue;
+            };
+            let counted = layout.forms[i] == Form::Copy;
+            if !counted && layout.forms[i] != Form::Short {
+                continue;
+            }
+            let size = layout.forms[i].size(self.cfg.inst(inst));
+            let from = i64::from(layout.labels[i] + before + size);
+            let distance = i64::from(layout.labels[target as usize]) - from;
+            if i8::try_from(distance).is_err() {
+                layout.forms[i] = if counted {
+                    Form::LongCounted
+                } else {
+                    Form::Long
+                };
+                grown = true;
+            }
+        }
+        grown
+    }
+}

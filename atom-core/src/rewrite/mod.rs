@@ -1,0 +1,29 @@
+//! Moving the text: where everything goes, and the moved code itself.
+//!
+//! Two steps, with a freeze point between them. [`Layout::new`] fixes the size
+//! and the address of every moved instruction; the exception tables and the
+//! analysis image are placed behind the new text with that knowledge, and
+//! [`encode`] writes the bytes. Each part has exactly the size that the layout
+//! reserved for it, which is checked.
+//!
+//! An original address that control can reach indirectly keeps a *pad*, a jump
+//! to the new text ([`pads`]), so that code pointers keep their values.
+
+mod encode;
+mod layout;
+pub mod pads;
+
+pub use encode::{Anchors, encode};
+pub use layout::Layout;
+
+/// Distance between the image and the new segments: room for the randomised
+/// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
+/// operand reaches.
+pub const GAP: u64 = 0x6000_0000;
+
+/// How the rewriter is to work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Fill dead original text with `int3`, so that a missed pad fails loudly.
+    pub strict: bool,
+}

@@ -1,0 +1,52 @@
+//! The calls that an instrument routine added, in flat vectors, as planning reads them.
+
+use std::ops::Range;
+
+pub use atom_abi::host::{Place, Scope};
+
+/// One argument of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Argument {
+    /// A 64-bit constant.
+    Const(u64),
+    /// A string at this range of [`Calls::data`]; the routine gets a `*const StrRecord`.
+    Str(u32, u32),
+    /// The same, as a null-terminated `*const c_char`.
+    CStr(u32, u32),
+    /// An array: range of [`Calls::data`] and element size; the routine gets a `*const ArrayRecord`.
+    Array(u32, u32, u32),
+    /// The same, as a pointer to the first element.
+    CArray(u32, u32, u32),
+    /// A register: number as in `atom_abi::host::Reg`.
+    Regv(u8),
+    /// Whether the conditional branch will be taken.
+    BrCondValue,
+    /// The effective address of the memory operand.
+    EffAddrValue,
+}
+
+/// One call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// What it is added to.
+    pub scope: Scope,
+    /// Procedure, block or instruction number; 0 for the program.
+    pub id: u32,
+    /// Before or after.
+    pub place: Place,
+    /// The analysis routine: address in the tool's file.
+    pub routine: u64,
+    /// Range of [`Calls::args`].
+    pub args: Range<u32>,
+}
+
+/// All calls, in the order in which they were added.
+#[derive(Default, Debug)]
+pub struct Calls {
+    /// The calls.
+    pub calls: Vec<Call>,
+    /// Their arguments.
+    pub args: Vec<Argument>,
+    /// Contents of strings and arrays.
+    pub data: Vec<u8>,
+}
