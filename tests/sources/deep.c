@@ -1,7 +1,7 @@
 // Deep recursion, mutual recursion and tail calls, alloca and variable frames,
 // frames with realigned stacks, with and without frame pointers.
 // variants: gcc-O0 gcc-O2 gcc-O2-fp gcc-O2-nofp gcc-O2-static clang-O2 clang-O2-nopie gcc-O3-strip
-// stdout: fib 377 depth 5000 even 1 vla 4900 aligned 0 ack 61 sum 5050
+// stdout: fib 377 depth 1000 even 1 vla 4900 aligned 0 ack 61 sum 5050
 // count-O0: fib 753
 #include <alloca.h>
 #include <stdint.h>
@@ -29,6 +29,6 @@ __attribute__((noinline)) static int ack(int m, int n) { return m == 0 ? n + 1 :
 __attribute__((noinline)) static int sum(int n, int acc) { return n ? sum(n - 1, acc + n) : acc; }
 int main(void)
 {
-    printf("fib %d depth %d even %d vla %d aligned %ld ack %d sum %d\n", fib(14), depth(5000), even(1000), vla(100), aligned(3), ack(3, 3), sum(100, 0));
+    printf("fib %d depth %d even %d vla %d aligned %ld ack %d sum %d\n", fib(14), depth(1000), even(300), vla(100), aligned(3), ack(3, 3), sum(100, 0));
     return 0;
 }

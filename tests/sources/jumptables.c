@@ -1,7 +1,7 @@
 // Dense switches in loops: relative and absolute tables, a big one, nested
 // ones, one that a compiler turns into a look-up table, and computed goto.
 // variants: gcc-O0 gcc-O1 gcc-O2 gcc-O3 gcc-Os gcc-O2-nopie gcc-O2-static clang-O0 clang-O2 clang-O3 clang-O2-nopie gcc-O2-strip clang-O2-static-strip
-// stdout: 17639 2710 abcdefgh 5050 87381
+// stdout: 1762 2710 abcdefgh 5050 87381
 #include <stdio.h>
 static volatile int v;
 static int small(int x)
@@ -69,7 +69,7 @@ static unsigned nested(unsigned x)
 int main(void)
 {
     long s = 0, b = 0;
-    for (int i = 0; i < 5120; i++) s += small(i % 9 - (i % 9 == 8 ? 20 : 0));
+    for (int i = 0; i < 512; i++) s += small(i % 9 - (i % 9 == 8 ? 20 : 0));
     for (int i = -5; i < 105; i++) b += big(i);
     char word[9] = { 0 };
     for (int i = 0; i < 8; i++) word[i] = name(100 + i);

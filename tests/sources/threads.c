@@ -3,8 +3,8 @@
 // variants: gcc-O0 gcc-O2 gcc-O2-static clang-O2 gcc-O2-nopie gcc-O2-strip
 // cflags: -pthread
 // count: work 4
-// count: bump 4000
-// stdout: atomic 4000 mutex 4000 tls 1000 1000 1000 1000 cancel 1 exit 77 key 4
+// count: bump 400
+// stdout: atomic 400 mutex 400 tls 100 100 100 100 cancel 1 exit 77 key 4
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ static void drop(void *p) { __sync_fetch_and_add(&keyed, 1); (void)p; }
 __attribute__((noinline)) void *work(void *arg)
 {
     pthread_setspecific(key, arg);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 100; i++) {
         bump();
         pthread_mutex_lock(&m);
         guarded++;

@@ -4,5 +4,11 @@
 //! mistake in one is not repeated in the other.
 #![deny(missing_docs)]
 
+pub mod atom;
+pub mod check;
+pub mod counts;
 pub mod error;
+pub mod lock;
+pub mod outcome;
+pub mod source;
 pub mod stepper;

@@ -65,3 +65,40 @@ impl Profile {
         &self.processes[0]
     }
 }
+
+impl Process {
+    /// The counts as lines: `address count`, and `address taken not-taken` for branches.
+    pub fn to_text(&self) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        for (address, n) in &self.counts {
+            let _ = writeln!(text, "{address} {n}");
+        }
+        for (address, n) in &self.branches {
+            let _ = writeln!(text, "{address} {} {}", n.taken, n.not_taken);
+        }
+        text
+    }
+
+    /// Reads what [`Process::to_text`] wrote.
+    pub fn from_text(text: &str) -> Option<Process> {
+        let mut process = Process::default();
+        for line in text.lines() {
+            let numbers: Vec<u64> = line
+                .split(' ')
+                .map(str::parse)
+                .collect::<Result<_, _>>()
+                .ok()?;
+            match numbers[..] {
+                [address, n] => drop(process.counts.insert(address, n)),
+                [address, taken, not_taken] => {
+                    process
+                        .branches
+                        .insert(address, BranchCount { taken, not_taken });
+                }
+                _ => return None,
+            }
+        }
+        Some(process)
+    }
+}
