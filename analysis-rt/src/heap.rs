@@ -61,6 +61,7 @@ struct Inner {
     free: [*mut u8; CLASSES],
     next: usize,
     end: usize,
+    /// Size of the last chunk.
     chunk: usize,
 }
 
@@ -92,9 +93,9 @@ impl Set {
         if new.is_null() {
             return None;
         }
-        // SAFETY: fresh memory of the right size; whoever loses the race gives it back.
+        // SAFETY: fresh memory of the right size, and all zeros is a valid set;
+        // whoever loses the race gives it back.
         unsafe {
-            new.write(Set::new());
             match self.next.compare_exchange(
                 ptr::null_mut(),
                 new,
@@ -147,7 +148,7 @@ impl Arena {
                 free: [ptr::null_mut(); CLASSES],
                 next: 0,
                 end: 0,
-                chunk: CHUNK_MIN,
+                chunk: 0,
             }),
         }
     }
@@ -238,13 +239,14 @@ impl Inner {
     fn carve(&mut self, arena: &Arena, class: usize) -> *mut u8 {
         let size = HEADER + class_size(class);
         if self.end - self.next < size {
-            let chunk = sys::map(self.chunk) as usize;
+            let len = (self.chunk * 2).clamp(CHUNK_MIN, CHUNK_MAX);
+            let chunk = sys::map(len) as usize;
             if chunk == 0 {
                 return ptr::null_mut();
             }
             self.next = chunk;
-            self.end = chunk + self.chunk;
-            self.chunk = (self.chunk * 2).min(CHUNK_MAX);
+            self.end = chunk + len;
+            self.chunk = len;
         }
         let block = (self.next + HEADER) as *mut u8;
         self.next += size;
