@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), no_std)]
 #![deny(missing_docs)]
 
+mod arena;
 mod dir;
 mod entry;
 mod env;
@@ -34,12 +35,14 @@ mod exports;
 mod futex;
 mod heap;
 mod io;
+mod keys;
 mod math;
 mod path;
 mod process;
 mod start;
 mod string;
 mod sys;
+mod table;
 mod thread;
 mod time;
 mod tls;

@@ -137,17 +137,16 @@ impl Function {
                 && (a == range.start || range.end != u64::MAX || image.function_at(a).is_none())
         };
         let target = raw.near_branch_target();
-        match raw.flow_control() {
+        let goes_on = matches!(
+            raw.flow_control(),
             FlowControl::Next
-            | FlowControl::ConditionalBranch
-            | FlowControl::Call
-            | FlowControl::IndirectCall
-            | FlowControl::XbeginXabortXend => {
-                if inside(raw.next_ip()) {
-                    inst.next.push(raw.next_ip());
-                }
-            }
-            _ => {}
+                | FlowControl::ConditionalBranch
+                | FlowControl::Call
+                | FlowControl::IndirectCall
+                | FlowControl::XbeginXabortXend
+        );
+        if goes_on && inside(raw.next_ip()) {
+            inst.next.push(raw.next_ip());
         }
         inst.exit = match raw.flow_control() {
             FlowControl::Next | FlowControl::XbeginXabortXend => Exit::Flow,
