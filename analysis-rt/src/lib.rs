@@ -18,7 +18,7 @@
 //!   mappings and descriptors away from where the kernel would place the
 //!   application's next ones.
 //! - It may itself contain calls to `memcpy` and its kin, as the compiler
-//!   pleases; they go through the tool's imports and come back to [`mod@string`],
+//!   pleases; they go through the tool's imports and come back to the module `string`,
 //!   which therefore must not contain any.
 //!
 //! What a tool's code cannot do here: start threads (`pthread_create` answers
