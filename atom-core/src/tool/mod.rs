@@ -5,7 +5,7 @@
 //! [`atom_abi::host`]; everything it passes is checked before it is believed,
 //! so that a mistake in a tool is a message and not a broken program.
 
-mod calls;
+pub mod calls;
 mod check;
 mod host;
 mod load;

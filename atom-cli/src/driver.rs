@@ -1,0 +1,284 @@
+//! Instrumenting, step by step.
+//!
+//! Each value is frozen once its step is done: later steps borrow it and make
+//! a new one.
+
+use std::convert::Infallible;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use atom_core::analysis::{AnalysisImage, Summaries};
+use atom_core::cfg::Cfg;
+use atom_core::cfg::seeds::FrameFacts;
+use atom_core::emit::{self, Placement};
+use atom_core::image::Image;
+use atom_core::image::debug::DebugLines;
+use atom_core::live::Live;
+use atom_core::plan::{self, Plan};
+use atom_core::rewrite::{self, Layout};
+use atom_core::tool::{Calls, Tool, may_have_threads};
+use atom_core::{Error, Result};
+
+use crate::args::Run;
+use crate::message::{self, count, note, number};
+use crate::output::PendingFile;
+use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
+use crate::request::Request;
+use crate::steps::Steps;
+use crate::{cleanup, find};
+
+/// Runs `atom APP ...`.
+pub fn run(args: &Run) -> Result<()> {
+    let request = Request::new(args)?;
+    let mut steps = Steps::new(request.verbose, 11);
+
+    // The program as it is in its file.
+    let image = steps.run(
+        "image",
+        "reading the program",
+        || Image::open(request.app).map_err(|e| find::advise_program(request.app, e)),
+        describe_image,
+    )?;
+    // What the exception tables tell about code.
+    let unwind = steps.run(
+        "unwind",
+        "reading exception tables",
+        || image.unwind_table(),
+        |table| count(table.fdes.len(), "frame description"),
+    )?;
+    let frames = FrameFacts::new(&unwind);
+    // The program as procedures, blocks and instructions.
+    let cfg = steps.run(
+        "cfg",
+        "finding procedures",
+        || Cfg::build(&image, &frames),
+        describe_cfg,
+    )?;
+
+    // The tool's calls, and its code as it will lie in the program.
+    let tool = match &request.tool {
+        None => None,
+        Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
+    };
+    let analysis = tool.as_ref().map(|tool| &tool.analysis);
+    // The calls as code with symbolic targets.
+    let plan = match &tool {
+        None => Plan::default(),
+        Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
+    };
+    // Where everything will be; no address changes from here on.
+    let (layout, placement) = steps.run(
+        "layout",
+        "laying out the new text",
+        || {
+            let layout = Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+            let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
+            Ok((layout, placement))
+        },
+        |(layout, _)| format!("{} bytes of new text", number(layout.end - layout.start)),
+    )?;
+    let (text, old_text) = steps.run(
+        "rewrite",
+        "moving the text",
+        || {
+            let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
+            let options = rewrite::Options {
+                strict: request.strict,
+            };
+            let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
+            Ok((text, old_text))
+        },
+        |(_, old)| count(old.patches.len(), "landing pad"),
+    )?;
+    let bytes = steps.run(
+        "emit",
+        "putting the output together",
+        || {
+            emit::write(
+                &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis,
+            )
+        },
+        |bytes| format!("{} bytes", number(bytes.len() as u64)),
+    )?;
+
+    let mode = output_mode(request.app)?;
+    let output = PendingFile::write(&request.output, &bytes, mode)?;
+    let report = request
+        .report
+        .map(|file| {
+            let report = Report {
+                program: FileFacts::new(request.app, image.file.len() as u64),
+                tool: request.tool.as_deref().map(|t| t.display().to_string()),
+                output: FileFacts::new(&request.output, bytes.len() as u64),
+                procedures: Procedures::of(&cfg),
+                blocks: cfg.blocks.len(),
+                instructions: cfg.insts.len(),
+                calls: report::Calls::of(&plan),
+                text_bytes: TextBytes {
+                    r#in: text_size(&image),
+                    out: layout.end - layout.start,
+                },
+                steps: report::steps(&steps),
+                seconds: steps.elapsed().as_secs_f64(),
+                peak_memory_bytes: report::peak_memory(),
+            };
+            PendingFile::write(file, &report.to_json(), 0o644)
+        })
+        .transpose()?;
+    output.commit()?;
+    report.map_or(Ok(()), PendingFile::commit)?;
+    eprintln!("{}", summary(&request, &cfg, &plan, &steps));
+    Ok(())
+}
+
+/// What a tool wants of this program.
+struct Prepared {
+    calls: Calls,
+    analysis: AnalysisImage,
+}
+
+/// Runs the tool's instrument routine and reads its code.
+fn prepare_tool(
+    file: &Path,
+    request: &Request,
+    image: &Image,
+    cfg: &Cfg,
+    steps: &mut Steps,
+) -> Result<Prepared> {
+    let tool = steps.run(
+        "load",
+        "loading the tool",
+        || Tool::load(file),
+        |tool| tool.path().display().to_string(),
+    )?;
+    let lines = DebugLines::new(image);
+    let calls = steps.run(
+        "tool",
+        "running the instrument routine",
+        || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
+        |calls| count(calls.calls.len(), "call"),
+    )?;
+    let analysis = steps.run(
+        "analysis",
+        "reading the analysis routines",
+        || {
+            let analysis = AnalysisImage::read(file, tool.facts())?;
+            analysis.check_reachable(&routines(&calls))?;
+            Ok(analysis)
+        },
+        |analysis| {
+            format!(
+                "{} bytes of code and tables",
+                number(analysis.text.len() as u64)
+            )
+        },
+    )?;
+    Ok(Prepared { calls, analysis })
+}
+
+/// Turns the calls into code: needs to know what is live and what routines change.
+fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+    let live = steps.run(
+        "live",
+        "finding live registers",
+        || Ok(Live::compute(image, cfg)),
+        |_| String::new(),
+    )?;
+    steps.run(
+        "plan",
+        "planning the calls",
+        || {
+            let summaries = Summaries::new(&tool.analysis, &routines(&tool.calls));
+            let options = plan::Options {
+                finish: Some(tool.analysis.facts.finish),
+                may_have_threads: may_have_threads(image, cfg),
+            };
+            let clobbers = |routine| summaries.of(routine).into();
+            Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
+        },
+        |plan| {
+            let points = count(plan.insertions.len(), "insertion");
+            format!("{points}, {}", count(plan.shared.len(), "shared piece"))
+        },
+    )
+}
+
+/// The analysis routines that are called, each once.
+fn routines(calls: &Calls) -> Vec<u64> {
+    let mut routines: Vec<_> = calls.calls.iter().map(|call| call.routine).collect();
+    routines.sort_unstable();
+    routines.dedup();
+    routines
+}
+
+/// A panic of the tool cannot be unwound through its own standard library.
+fn end_after_panic(error: &Error) -> Infallible {
+    message::error(error);
+    cleanup::remove_all();
+    std::process::exit(1)
+}
+
+/// The program's own mode bits; but a changed program gets no privileges.
+fn output_mode(app: &Path) -> Result<u32> {
+    let metadata = std::fs::metadata(app)
+        .map_err(|e| Error::new("reading the program", e.to_string()).file(app))?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o6000 != 0 {
+        note("the program's set-user-ID and set-group-ID bits are not given to the output");
+    }
+    Ok(mode & 0o1777)
+}
+
+fn text_size(image: &Image) -> u64 {
+    image
+        .segments
+        .iter()
+        .filter(|s| s.is_executable())
+        .map(|s| s.file_size)
+        .sum()
+}
+
+fn describe_image(image: &Image) -> String {
+    let kind = if image.is_pie {
+        "position independent"
+    } else {
+        "fixed address"
+    };
+    let linking = if image.is_static() {
+        "static"
+    } else {
+        "dynamic"
+    };
+    let symbols = if image.symbols.is_empty() {
+        "stripped"
+    } else {
+        "with symbols"
+    };
+    let size = number(image.file.len() as u64);
+    format!("{size} bytes, {kind}, {linking}, {symbols}")
+}
+
+fn describe_cfg(cfg: &Cfg) -> String {
+    format!(
+        "{} ({}), {}, {}, {}",
+        count(cfg.procs.len(), "procedure"),
+        Totals::of(cfg).text(),
+        count(cfg.blocks.len(), "block"),
+        count(cfg.insts.len(), "instruction"),
+        count(cfg.jump_tables.len(), "jump table"),
+    )
+}
+
+/// The one line that says what happened.
+fn summary(request: &Request, cfg: &Cfg, plan: &Plan, steps: &Steps) -> String {
+    format!(
+        "{}: {} ({}), {}, {} -> {} in {:.2} s",
+        Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
+        count(cfg.procs.len(), "procedure"),
+        Totals::of(cfg).text(),
+        count(cfg.blocks.len(), "block"),
+        count(plan.calls_added as usize, "call"),
+        request.output.display(),
+        steps.elapsed().as_secs_f64(),
+    )
+}
