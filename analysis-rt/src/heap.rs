@@ -5,8 +5,8 @@
 //! enters analysis code), may have left by `siglongjmp`, or may not exist any
 //! more (another thread, seen from a forked child). So the heap is a set of
 //! arenas, each with a lock that is only ever *tried*: an allocation takes the
-//! first arena that is free, or pages of its own if none is; a block that goes
-//! back to a busy arena is pushed on that arena's lock-free list, to be
+//! first arena that is free, and more arenas are made if none is; a block that
+//! goes back to a busy arena is pushed on that arena's lock-free list, to be
 //! collected by whoever holds the arena next. Nothing depends on knowing which
 //! thread asks. The price is that an arena whose holder vanished is lost.
 //!
@@ -23,6 +23,8 @@ use crate::tls;
 
 const HEADER: usize = size_of::<Header>();
 const ARENAS: usize = 16;
+/// More sets of arenas than this are not made.
+const MOST_SETS: usize = 256;
 const CLASSES: usize = 40;
 /// Largest payload of a small block.
 const SMALL_MAX: usize = 32 << 10;
@@ -40,9 +42,9 @@ const ALIGNED: u32 = 0xA116_B10C;
 struct Header {
     kind: u32,
     class: u16,
-    arena: u16,
+    _unused: u16,
     /// Large: start of the mapping, where its length stands. Aligned: the block inside
-    /// which this one lies. Small: unused.
+    /// which this one lies. Small: its arena.
     base: *mut u8,
 }
 
@@ -65,18 +67,51 @@ struct Inner {
 // SAFETY: `inner` is only touched by the holder of `lock`.
 unsafe impl Sync for Arena {}
 
-static HEAP: [Arena; ARENAS] = [const {
-    Arena {
-        lock: AtomicU32::new(0),
-        remote: AtomicPtr::new(ptr::null_mut()),
-        inner: UnsafeCell::new(Inner {
-            free: [ptr::null_mut(); CLASSES],
-            next: 0,
-            end: 0,
-            chunk: CHUNK_MIN,
-        }),
+/// As many arenas as threads may want to allocate at the same moment, usually.
+struct Set {
+    arenas: [Arena; ARENAS],
+    next: AtomicPtr<Set>,
+}
+
+impl Set {
+    const fn new() -> Self {
+        Set {
+            arenas: [const { Arena::new() }; ARENAS],
+            next: AtomicPtr::new(ptr::null_mut()),
+        }
     }
-}; ARENAS];
+
+    /// The next set, made if there is none; `None` if there is no memory.
+    fn grown(&self) -> Option<&'static Set> {
+        let next = self.next.load(Ordering::Acquire);
+        if !next.is_null() {
+            // SAFETY: sets live for ever.
+            return Some(unsafe { &*next });
+        }
+        let new = sys::map(size_of::<Set>()).cast::<Set>();
+        if new.is_null() {
+            return None;
+        }
+        // SAFETY: fresh memory of the right size; whoever loses the race gives it back.
+        unsafe {
+            new.write(Set::new());
+            match self.next.compare_exchange(
+                ptr::null_mut(),
+                new,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => Some(&*new),
+                Err(other) => {
+                    sys::unmap(new.cast(), sys::pages(size_of::<Set>()));
+                    Some(&*other)
+                }
+            }
+        }
+    }
+}
+
+static HEAP: Set = Set::new();
 
 const fn class_of(size: usize) -> usize {
     if size <= 128 {
@@ -104,6 +139,19 @@ fn header(block: *mut u8) -> *mut Header {
 }
 
 impl Arena {
+    const fn new() -> Self {
+        Arena {
+            lock: AtomicU32::new(0),
+            remote: AtomicPtr::new(ptr::null_mut()),
+            inner: UnsafeCell::new(Inner {
+                free: [ptr::null_mut(); CLASSES],
+                next: 0,
+                end: 0,
+                chunk: CHUNK_MIN,
+            }),
+        }
+    }
+
     fn try_lock(&self) -> bool {
         self.lock.load(Ordering::Relaxed) == 0
             && self
@@ -120,7 +168,7 @@ impl Arena {
     ///
     /// # Safety
     /// The caller holds the lock.
-    unsafe fn take(&self, index: usize, class: usize) -> *mut u8 {
+    unsafe fn take(&self, class: usize) -> *mut u8 {
         // SAFETY: the lock is held, so `inner` is ours; the lists hold only blocks
         // that were given back, each with a valid header and room for a link.
         unsafe {
@@ -139,7 +187,7 @@ impl Arena {
                 (*header(block)).kind = SMALL;
                 return block;
             }
-            inner.carve(index, class)
+            inner.carve(self, class)
         }
     }
 
@@ -187,7 +235,7 @@ impl Inner {
     }
 
     /// Cuts a new block from the current chunk, or from a new chunk.
-    fn carve(&mut self, index: usize, class: usize) -> *mut u8 {
+    fn carve(&mut self, arena: &Arena, class: usize) -> *mut u8 {
         let size = HEADER + class_size(class);
         if self.end - self.next < size {
             let chunk = sys::map(self.chunk) as usize;
@@ -200,11 +248,12 @@ impl Inner {
         }
         let block = (self.next + HEADER) as *mut u8;
         self.next += size;
+        let base = ptr::from_ref(arena).cast_mut().cast();
         let new = Header {
             kind: SMALL,
             class: class as u16,
-            arena: index as u16,
-            base: ptr::null_mut(),
+            _unused: 0,
+            base,
         };
         // SAFETY: inside the chunk, which is ours, 16-byte aligned like all sizes.
         unsafe { header(block).write(new) };
@@ -236,7 +285,7 @@ fn map_block(size: usize, align: usize) -> *mut u8 {
         header(block).write(Header {
             kind: LARGE,
             class: 0,
-            arena: 0,
+            _unused: 0,
             base,
         });
     }
@@ -250,13 +299,20 @@ pub(crate) fn alloc(size: usize) -> *mut u8 {
     }
     let class = class_of(size);
     let preferred = tls::arena_hint();
-    for i in 0..ARENAS {
-        let index = (preferred + i) % ARENAS;
-        if HEAP[index].try_lock() {
-            // SAFETY: the lock is held.
-            let block = unsafe { HEAP[index].take(index, class) };
-            HEAP[index].unlock();
-            return block;
+    let mut set = &HEAP;
+    for _ in 0..MOST_SETS {
+        for i in 0..ARENAS {
+            let arena = &set.arenas[(preferred + i) % ARENAS];
+            if arena.try_lock() {
+                // SAFETY: the lock is held.
+                let block = unsafe { arena.take(class) };
+                arena.unlock();
+                return block;
+            }
+        }
+        match set.grown() {
+            Some(next) => set = next,
+            None => return ptr::null_mut(),
         }
     }
     map_block(size, 16)
@@ -278,7 +334,7 @@ pub(crate) fn alloc_aligned(size: usize, align: usize) -> *mut u8 {
             header(block).write(Header {
                 kind: ALIGNED,
                 class: 0,
-                arena: 0,
+                _unused: 0,
                 base: outer,
             })
         };
@@ -317,9 +373,9 @@ pub(crate) unsafe extern "C" fn free(block: *mut u8) {
         let h = &mut *header(block);
         match h.kind {
             SMALL => {
-                let arena = h.arena as usize % ARENAS;
                 h.kind = FREED;
-                HEAP[arena].give_back(block);
+                // SAFETY (also): arenas live for ever.
+                (*h.base.cast::<Arena>()).give_back(block);
             }
             LARGE => {
                 let base = h.base;
@@ -455,7 +511,7 @@ mod tests {
     #[test]
     fn taken_arenas_are_passed_by() {
         let blocks: Vec<_> = (0..100).map(|_| alloc(100)).collect();
-        let held: Vec<_> = HEAP.iter().filter(|a| a.try_lock()).collect();
+        let held: Vec<_> = HEAP.arenas.iter().filter(|a| a.try_lock()).collect();
         let more: Vec<_> = (0..100).map(|_| alloc(100)).collect();
         for &b in &blocks {
             unsafe { free(b) };

@@ -28,8 +28,10 @@
 #![deny(missing_docs)]
 
 mod dir;
+mod entry;
 mod env;
 mod exports;
+mod futex;
 mod heap;
 mod io;
 mod math;
@@ -43,5 +45,6 @@ mod time;
 mod tls;
 mod unwind;
 
+pub use entry::{Entered, enter, refused_entries};
 pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use start::{finish, pid, set_flush_hook, start, start_pid};

@@ -2,6 +2,7 @@
 
 use core::ptr;
 
+use crate::futex;
 use crate::start;
 use crate::sys::{self, PAGE, errno, nr, syscall};
 use crate::tls::set_errno;
@@ -118,8 +119,15 @@ pub(crate) unsafe extern "C" fn raw_syscall(
     e: usize,
     f: usize,
 ) -> isize {
+    let args = [a, b, c, d, e, f];
     // SAFETY: the caller's promise.
-    unsafe { sys::check(sys::call6(n, [a, b, c, d, e, f])) }
+    unsafe {
+        sys::check(if n == nr::FUTEX {
+            futex::call(args)
+        } else {
+            sys::call6(n, args)
+        })
+    }
 }
 
 /// `sched_getaffinity`: C answers 0 where the kernel answers a length.

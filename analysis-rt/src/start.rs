@@ -167,6 +167,25 @@ fn process() -> Option<&'static Process> {
     Some(process)
 }
 
+/// What kind of process this is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The one that started.
+    Original,
+    /// A forked child, with memory of its own.
+    Forked,
+    /// A child in its parent's memory, or the start has not happened.
+    Other,
+}
+
+pub(crate) fn kind() -> Kind {
+    match process() {
+        None => Kind::Other,
+        Some(p) if p.pid.load(Ordering::Acquire) == start_pid() => Kind::Original,
+        Some(_) => Kind::Forked,
+    }
+}
+
 /// Runs the ProgramAfter calls and flushes, once for each process.
 ///
 /// A second thread that ends the process meanwhile waits for the first, for

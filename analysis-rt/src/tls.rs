@@ -41,11 +41,13 @@ pub(crate) static FSGSBASE: AtomicBool = AtomicBool::new(false);
 
 /// Everything that a thread has of its own.
 pub(crate) struct Block {
-    /// The thread-local variables.
+    /// The thread-local variables; null in a block made before the start.
     tls: *mut u8,
     errno: i32,
     /// Reached by an FS base now, no more by thread number.
     adopted: AtomicBool,
+    /// Stack pointer where this thread entered guarded analysis code, or 0; see `entry`.
+    pub(crate) entered_at: usize,
     /// For each pthread key the generation and the value.
     values: [(usize, *const c_void); KEYS],
 }
@@ -190,28 +192,37 @@ fn number_key() -> usize {
     }
 }
 
-/// A new block, never freed.
-fn new_block() -> *mut Block {
-    let info = start::info();
-    let (file, mem, align) = match info {
-        Some(i) => (i.tls_file_size, i.tls_mem_size, i.tls_align.max(16)),
-        None => (0, 0, 16),
+/// Fresh thread-local variables, never freed; null before the start, when
+/// nobody knows yet what they look like.
+fn new_variables() -> *mut u8 {
+    let Some(info) = start::info() else {
+        return null_mut();
     };
-    let body = mem.next_multiple_of(align_of::<Block>());
-    let memory = heap::alloc_aligned(body + size_of::<Block>(), align);
+    let memory = heap::alloc_aligned(info.tls_mem_size, info.tls_align.max(16));
     if memory.is_null() {
         fatal("no memory for another thread");
     }
-    // SAFETY: the memory is fresh and big enough: first the variables, then the block.
+    let file = info.tls_file_size.min(info.tls_mem_size);
+    // SAFETY: the memory is fresh and big enough; the image is `file` bytes long.
     unsafe {
-        ptr::write_bytes(memory, 0, body + size_of::<Block>());
-        if let Some(i) = info {
-            ptr::copy_nonoverlapping(i.tls_image, memory, file.min(mem));
-        }
-        let block = memory.add(body).cast::<Block>();
-        (*block).tls = memory;
-        block
+        ptr::copy_nonoverlapping(info.tls_image, memory, file);
+        ptr::write_bytes(memory.add(file), 0, info.tls_mem_size - file);
     }
+    memory
+}
+
+/// A new block, never freed.
+fn new_block() -> *mut Block {
+    let block = heap::alloc(size_of::<Block>()).cast::<Block>();
+    if block.is_null() {
+        fatal("no memory for another thread");
+    }
+    // SAFETY: fresh memory, for which all zeros is a valid block.
+    unsafe {
+        ptr::write_bytes(block, 0, 1);
+        (*block).tls = new_variables();
+    }
+    block
 }
 
 /// Finds or makes the block of a thread that is not in the table by this key.
@@ -295,8 +306,27 @@ pub(crate) extern "C" fn errno_location() -> *mut i32 {
 /// # Safety
 /// `index` points to a (module, offset) pair of the tool's.
 pub(crate) unsafe extern "C" fn tls_get_addr(index: *const [usize; 2]) -> *mut u8 {
-    // SAFETY: the caller's promise; the offset lies inside the block.
-    unsafe { (*block()).tls.add((*index)[1]) }
+    // SAFETY: the block is this thread's own, the pair the caller's promise; the
+    // offset lies inside the variables.
+    unsafe {
+        let mut tls = (*block()).tls;
+        if tls.is_null() {
+            tls = late_variables();
+        }
+        tls.add((*index)[1])
+    }
+}
+
+/// For a thread whose block is older than the start, as in an IFUNC resolver.
+#[cold]
+fn late_variables() -> *mut u8 {
+    let tls = new_variables();
+    if tls.is_null() {
+        fatal("an analysis routine ran before the start");
+    }
+    // SAFETY: the block is this thread's own.
+    unsafe { (*block()).tls = tls };
+    tls
 }
 
 /// The thread's identity for `pthread_self`; never 0.

@@ -62,6 +62,9 @@ pub enum ArgKind {
     BrCondValue = 6,
     /// The effective address of the instruction's memory operand.
     EffAddrValue = 7,
+    /// The run-time address of the byte at offset `value` of the data that the
+    /// tool placed with [`Host::add_data`].
+    Data = 8,
 }
 
 /// One argument of an added call. Data at `ptr` is copied during the call.
@@ -279,4 +282,10 @@ pub struct Host {
     /// Address of the analysis routine with this name in the loaded tool
     /// (exported as `atom_analysis_NAME` or `NAME`); null if there is none.
     pub named_routine: extern "C" fn(*mut Context, name: StrRef) -> *const (),
+    /// Places `len` bytes of writable data, aligned to 16 bytes, in the
+    /// instrumented program: a copy of those at `bytes`, or zeros if that is
+    /// null. It is there before the first call can be made, also before
+    /// ProgramBefore. Returns its offset, for [`ArgKind::Data`], or
+    /// [`u64::MAX`] after having noted the error.
+    pub add_data: extern "C" fn(*mut Context, bytes: *const u8, len: usize) -> u64,
 }

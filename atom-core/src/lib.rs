@@ -13,6 +13,7 @@ pub mod emit;
 pub mod error;
 pub mod ids;
 pub mod image;
+pub mod live;
 pub mod plan;
 pub mod rewrite;
 pub mod tool;

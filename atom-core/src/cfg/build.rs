@@ -89,7 +89,7 @@ impl<'a> Discovery<'a> {
         let mut pending: Vec<(u64, u8)> = frames
             .landing_pads
             .iter()
-            .map(|a| (*a, mark::INDIRECT | mark::LANDING))
+            .map(|(_, pad)| (*pad, mark::LANDING))
             .collect();
         for address in data_pointers(self.image) {
             self.pointers.insert(address);
@@ -139,16 +139,16 @@ impl<'a> Discovery<'a> {
     }
 
     fn find_tables(&self) -> Vec<jump_table::Found> {
-        let other_part = |body: &Body, address: u64| {
-            let is_fragment = |b: &Body| {
-                self.body_at(b.start)
-                    .is_some_and(|i| self.seeds[i].looks_like_fragment)
+        let other_part = |body: &Body, address: u64, certain: bool| {
+            let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
+            let Some(i) = self.body_at(address) else {
+                return false;
             };
-            self.body_at(address).is_some_and(|i| {
-                let other = &self.bodies[i];
-                (is_fragment(other) || is_fragment(body))
+            let other = &self.bodies[i];
+            let own = self.body_at(body.start);
+            other.mark_at(address) & mark::START != 0
+                || (certain || is_fragment(i) || own.is_some_and(is_fragment))
                     && jump_table::is_plausible(self.image, other, address)
-            })
         };
         let around = Surroundings {
             data_refs: &self.data_refs,
@@ -176,8 +176,8 @@ impl<'a> Discovery<'a> {
                         continue;
                     }
                     if bits & mark::INDIRECT != 0
-                        && bits & mark::LANDING == 0
-                        && !jump_table::is_plausible(self.image, &self.bodies[i], target)
+                        && (!jump_table::is_plausible(self.image, &self.bodies[i], target)
+                            || self.is_plt_padding(i, target))
                     {
                         continue;
                     }
@@ -240,6 +240,15 @@ impl<'a> Discovery<'a> {
         fresh
     }
 
+    /// Behind the jump of a PLT entry stands code only if it is bound lazily.
+    fn is_plt_padding(&self, i: usize, address: u64) -> bool {
+        self.seeds[i].kind == ProcKind::Plt
+            && self
+                .image
+                .bytes_at(address, 2)
+                .is_some_and(|b| b == [0x66, 0x90])
+    }
+
     /// Whether an address outside all procedures, known only as a pointer,
     /// is a procedure. Tables in the text of hand-written assembly look
     /// similar, and a pad there would destroy them: in doubt it is not.
@@ -277,6 +286,15 @@ impl<'a> Discovery<'a> {
         let image = self.image;
         self.bodies.par_iter_mut().for_each(Body::finish);
         let reasons = self.obstacles(frames);
+        // A procedure that stays keeps its exception table, with original addresses.
+        for (range, pad) in &frames.landing_pads {
+            let owner = self.body_at(frames.ranges[*range].start);
+            if owner.is_some_and(|i| reasons[i].is_some())
+                && let Some(i) = self.body_at(*pad)
+            {
+                self.bodies[i].add_mark(*pad, mark::INDIRECT);
+            }
+        }
         self.set_fragments();
         self.clear_entries_between_parts();
         let pointers = &self.pointers;
@@ -380,10 +398,7 @@ impl<'a> Discovery<'a> {
                     if let Some((pc, reason)) = &body.obstacle {
                         return Some(format!("{reason} at {pc:#x}"));
                     }
-                    let has_targets = body
-                        .marks
-                        .iter()
-                        .any(|m| m & (mark::INDIRECT | mark::LANDING) == mark::INDIRECT);
+                    let has_targets = body.marks.iter().any(|m| m & mark::INDIRECT != 0);
                     let own_labels = body.refs.iter().any(
                         |r| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start),
                     );
@@ -670,7 +685,7 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<Vec<Succ>> {
         .blocks()
         .filter(|b| {
             let block = cfg.block(*b);
-            block.is_indirect_target && !block.is_landing_pad && cfg.block_pc(*b) != proc.start
+            block.is_indirect_target && cfg.block_pc(*b) != proc.start
         })
         .collect();
     blocks

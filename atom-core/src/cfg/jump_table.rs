@@ -33,8 +33,9 @@ pub struct Found {
 pub struct Surroundings<'a> {
     /// Sorted data addresses that the program's code refers to.
     pub data_refs: &'a [u64],
-    /// Whether an address can be code of another part of the same procedure.
-    pub other_part: &'a (dyn Fn(&Body, u64) -> bool + Sync),
+    /// Whether an address can be code of another part of the same procedure;
+    /// the flag says that there is certainly some code.
+    pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
 }
 
 /// Tables of 32-bit entries relative to the table, for one procedure.
@@ -46,7 +47,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             continue;
         };
         let table = use_.table.and_then(|table| {
-            let targets = entries(image, body, around, table, use_.bound, true);
+            let mut targets = entries(image, body, around, table, use_.bound, true);
+            if targets.is_empty() {
+                targets = entries(image, body, around, table, None, true);
+            }
             (!targets.is_empty()).then_some((table, targets))
         });
         match table {
@@ -89,7 +93,8 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     found
 }
 
-/// The targets that the entries at `table` lead to.
+/// The targets that the entries at `table` lead to; `is_known` if a jump was
+/// seen to use it. Empty if it cannot be a table.
 fn entries(
     image: &Image,
     body: &Body,
@@ -118,13 +123,19 @@ fn entries(
         let plausible = if body.contains(target) {
             is_plausible(image, body, target)
         } else {
+            // A case may lie in another part of the procedure, which a
+            // stripped program does not tell from a procedure of its own.
             // Without other evidence the first entry decides whose table it is.
-            (is_known || !targets.is_empty()) && (around.other_part)(body, target)
+            (is_known || !targets.is_empty()) && (around.other_part)(body, target, bound.is_some())
         };
-        if !plausible {
+        if plausible {
+            targets.push(target);
+        } else if bound.is_some() {
+            // The bound or the table is not what it seems.
+            return Vec::new();
+        } else {
             break;
         }
-        targets.push(target);
     }
     targets
 }

@@ -98,10 +98,10 @@ pub struct Block {
     /// Control can enter the procedure here from outside by a direct call or
     /// jump of another procedure, or, for the first block, by a call.
     pub is_entry: bool,
-    /// Control can come here by an address: function pointer, jump table,
-    /// landing pad. Its original address needs a pad.
+    /// Control can come here by an original address: function pointer, jump
+    /// table. That address needs a pad.
     pub is_indirect_target: bool,
-    /// An exception landing pad.
+    /// An exception landing pad: the unwinder comes here, by a new address.
     pub is_landing_pad: bool,
 }
 

@@ -32,8 +32,8 @@ pub struct FrameRange {
 pub struct FrameFacts {
     /// Ranges, sorted by start.
     pub ranges: Vec<FrameRange>,
-    /// Landing pads.
-    pub landing_pads: Vec<u64>,
+    /// Landing pads: index of the range whose exceptions they catch, address.
+    pub landing_pads: Vec<(usize, u64)>,
 }
 
 impl FrameFacts {
@@ -50,7 +50,7 @@ impl FrameFacts {
                     obstacle: crate::emit::unwind::check(table, f).err().map(|e| e.reason),
                 })
                 .collect(),
-            landing_pads: table.landing_pads().map(|(_, pad)| pad).collect(),
+            landing_pads: table.landing_pads().collect(),
         }
     }
 }
@@ -252,8 +252,8 @@ fn plt_sections(image: &Image) -> Vec<(u64, u64, u64)> {
             let bytes = image
                 .bytes_at(s.address, s.size as usize)
                 .expect("checked above");
-            // .plt.got entries have 8 bytes (jmp; xchg ax,ax) unless they begin with endbr64.
-            let short = s.name == ".plt.got" && bytes.starts_with(&[0xff, 0x25]);
+            // Without lazy binding an entry is only `jmp [slot]; xchg ax, ax`.
+            let short = bytes.starts_with(&[0xff, 0x25]) && bytes.get(6..8) == Some(&[0x66, 0x90]);
             (s.address, s.address + s.size, if short { 8 } else { 16 })
         })
         .collect()

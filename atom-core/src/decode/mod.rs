@@ -4,6 +4,8 @@
 //! every later stage asks for is kept; operands are decoded again from the
 //! image's bytes where they are needed.
 
+pub mod class;
+
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
 /// How control leaves an instruction.

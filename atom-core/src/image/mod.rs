@@ -2,6 +2,7 @@
 //!
 //! Everything is validated once, here; later stages may index freely.
 
+pub mod debug;
 mod open;
 pub mod unwind;
 

@@ -124,32 +124,32 @@ impl Free {
                 .map(|s| (s.address, vec![false; s.file_size as usize]))
                 .collect(),
         };
-        for p in 0..cfg.procs.len() {
-            let id = ProcId::from_index(p);
-            for inst in &cfg.insts[cfg.proc_insts(id)] {
-                free.set(
-                    cfg.base + u64::from(inst.offset),
-                    usize::from(inst.len),
-                    true,
-                );
-            }
-        }
-        // Padding behind a procedure, up to the next.
         for (i, proc) in cfg.procs.iter().enumerate() {
             if !proc.is_moved() {
                 continue;
             }
-            let mut pc = proc.end;
-            let next = cfg.procs.get(i + 1).map_or(u64::MAX, |p| p.start);
-            while pc < next {
-                let Some(len) = padding_at(image, pc) else {
-                    break;
-                };
-                if pc + len > next {
-                    break;
+            let insts = &cfg.insts[cfg.proc_insts(ProcId::from_index(i))];
+            let next_proc = cfg.procs.get(i + 1).map_or(u64::MAX, |p| p.start);
+            let mut covered = proc.start;
+            for (k, inst) in insts.iter().enumerate() {
+                let pc = cfg.base + u64::from(inst.offset);
+                let end = pc + u64::from(inst.len);
+                free.set(pc, usize::from(inst.len), true);
+                covered = covered.max(end);
+                // Padding between instructions and behind the last.
+                let next = insts
+                    .get(k + 1)
+                    .map_or(next_proc, |n| cfg.base + u64::from(n.offset));
+                let mut at = covered;
+                while at < next {
+                    match padding_at(image, at) {
+                        Some(len) if at + len <= next => {
+                            free.set(at, len as usize, true);
+                            at += len;
+                        }
+                        _ => break,
+                    }
                 }
-                free.set(pc, len as usize, true);
-                pc += len;
             }
         }
         free

@@ -17,6 +17,8 @@ pub enum Argument {
     Array(u32, u32, u32),
     /// The same, as a pointer to the first element.
     CArray(u32, u32, u32),
+    /// The run-time address of the byte at this offset of [`Calls::placed`].
+    Data(u32),
     /// A register: number as in `atom_abi::host::Reg`.
     Regv(u8),
     /// Whether the conditional branch will be taken.
@@ -49,4 +51,7 @@ pub struct Calls {
     pub args: Vec<Argument>,
     /// Contents of strings and arrays.
     pub data: Vec<u8>,
+    /// Data that the tool placed: writable in the instrumented program, once
+    /// and as a whole, aligned to 16 bytes. [`Argument::Data`] points into it.
+    pub placed: Vec<u8>,
 }

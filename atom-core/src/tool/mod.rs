@@ -1,5 +1,32 @@
 //! Running a tool's instrument routine: it navigates the cfg and adds calls.
+//!
+//! A tool is a shared object that is loaded into this process. What it sees of
+//! the program, and what it may do, is the table of functions in
+//! [`atom_abi::host`]; everything it passes is checked before it is believed,
+//! so that a mistake in a tool is a message and not a broken program.
 
 pub mod calls;
+mod check;
+mod host;
+mod load;
+mod names;
+mod session;
+mod threads;
 
-pub use calls::{Argument, Call, Calls};
+pub use calls::{Argument, Call, Calls, Place, Scope};
+pub use load::Tool;
+pub use names::demangle;
+pub use threads::may_have_threads;
+
+/// Source lines from debug information, for what the tool asks.
+pub trait LineInfo {
+    /// File and line of the instruction at a virtual address.
+    fn line_at(&self, address: u64) -> Option<(&str, u32)>;
+}
+
+/// No debug information.
+impl LineInfo for () {
+    fn line_at(&self, _: u64) -> Option<(&str, u32)> {
+        None
+    }
+}

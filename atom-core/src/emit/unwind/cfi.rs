@@ -77,10 +77,14 @@ pub(super) fn rewrite(
         writer.finish_row(target)?;
         writer.old = target;
         if target >= piece.range.old_end {
-            return Ok(());
+            break;
         }
     }
-    writer.finish_row(piece.range.old_end)
+    writer.finish_row(piece.range.old_end)?;
+    if !piece.searched() {
+        return Err("too much code without known instructions");
+    }
+    Ok(())
 }
 
 struct Writer<'a> {
@@ -102,9 +106,12 @@ impl<'a> Writer<'a> {
     fn copy(&mut self, kind: CfiKind<'a>, bytes: &[u8]) -> Read<()> {
         match kind {
             CfiKind::DefCfaExpression(e) if uses_rip(e) => {
+                offset_from_rsp(e, self.old).ok_or(RIP_DEPENDENT)?;
                 self.by_rip = Some(e);
                 self.written = None;
-                return Ok(());
+                if !self.piece.stays() {
+                    return Ok(());
+                }
             }
             CfiKind::RegisterExpression(e) if uses_rip(e) => return Err(RIP_DEPENDENT),
             CfiKind::DefCfa(..) | CfiKind::DefCfaExpression(_) => self.by_rip = None,
@@ -129,11 +136,14 @@ impl<'a> Writer<'a> {
     /// The row that started at `self.old` ends at `end`: writes what it needs
     /// where the CFA depends on the program counter.
     fn finish_row(&mut self, end: u64) -> Read<()> {
-        let Some(expression) = self.by_rip else {
+        let Some(expression) = self.by_rip.filter(|_| !self.piece.stays()) else {
             return Ok(());
         };
         let first = self.old.max(self.piece.range.old_start);
         for old in first..end.min(self.piece.range.old_end) {
+            if !self.piece.spend() {
+                break;
+            }
             let new = match self.piece.exact(old) {
                 _ if old == first => self.piece.new_address(old),
                 Some(new) => new,

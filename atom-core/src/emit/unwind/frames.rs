@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::cfi::{copies_verbatim, rewrite, sleb, uleb};
-use super::moves::{MovedRange, Moves};
+use super::moves::{MovedRange, in_place};
 use super::{DOING, distance, pcrel};
 use crate::image::unwind::{Cie, Fde, INDIRECT, PCREL_SDATA4, Personality, UnwindTable};
 use crate::{Error, Result};
@@ -65,7 +65,7 @@ impl<'a> FrameWriter<'a> {
 
     /// Repeats an FDE for the original code.
     pub fn original(&mut self, fde: &Fde) -> Result<()> {
-        let range = Moves::unmoved(fde).range;
+        let range = in_place(fde).range;
         if copies_verbatim(self.table.fde_instructions(fde)) {
             let cie = self.cie(fde, false)?;
             let from = &fde.instructions;
@@ -75,7 +75,7 @@ impl<'a> FrameWriter<'a> {
         // It names addresses. What is not understood behind them is dropped.
         let mut cfi = std::mem::take(&mut self.scratch);
         cfi.clear();
-        let _ = rewrite(self.table, fde, &Moves::unmoved(fde), &mut cfi);
+        let _ = rewrite(self.table, fde, &in_place(fde), &mut cfi);
         let cie = self.cie(fde, true)?;
         let done = self.fde(cie, &range, self.lsda_of(fde, fde.lsda), &cfi);
         self.scratch = cfi;

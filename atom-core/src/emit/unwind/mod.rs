@@ -22,8 +22,8 @@ use std::ops::Range;
 use crate::image::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
-use moves::Moves;
 pub use moves::{AddressMap, MovedRange};
+use moves::{Moves, in_place};
 
 const DOING: &str = "writing exception tables";
 
@@ -75,7 +75,7 @@ pub struct UnwindBlobs {
 ///
 /// Where it cannot, the code should stay where it is.
 pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
-    let whole = Moves::unmoved(fde);
+    let whole = in_place(fde);
     table.lsda(fde)?;
     cfi::check_initial(table, table.cie(fde))
         .and_then(|()| cfi::rewrite(table, fde, &whole, &mut Vec::new()))
@@ -131,6 +131,9 @@ struct PlannedPiece {
 /// Translates what moved, and writes `.gcc_except_table` on the way.
 fn plan(table: &UnwindTable<'_>, moves: &Moves<'_>, blobs: &mut UnwindBlobs) -> Result<Plan> {
     let mut plan = Plan::default();
+    let overlap = |at| Error::new(DOING, "frame descriptions overlap too much").address(at);
+    let most_pieces = moves.most_pieces(table.fdes.len());
+    let most_cfi = 16 * table.eh_frame.len() + (1 << 20);
     let mut budget = 4 * table.memory_size() + (1 << 20);
     for (index, fde) in table.fdes.iter().enumerate() {
         let mut pieces = moves.pieces(fde).peekable();
@@ -146,6 +149,10 @@ fn plan(table: &UnwindTable<'_>, moves: &Moves<'_>, blobs: &mut UnwindBlobs) -> 
                 cfi::rewrite(table, fde, &piece, &mut plan.cfi)?;
                 Ok(lsda)
             });
+            let count = plan.pieces.len() + blobs.undescribed.len();
+            if plan.cfi.len() > most_cfi || count >= most_pieces {
+                return Err(overlap(fde.start));
+            }
             let lsda = match translated {
                 Ok(lsda) => lsda,
                 Err(reason) => {

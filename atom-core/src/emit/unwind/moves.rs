@@ -1,7 +1,14 @@
 //! What moved where: the ranges of code of one FDE that have a copy.
 
+use std::cell::Cell;
+
 use crate::image::unwind::Fde;
 use crate::{Error, Result};
+
+/// How many addresses may be tried one by one. Real tables need few, those of
+/// procedure linkage tables; hostile ones could ask for the whole text again
+/// and again.
+const FUEL: u64 = 1 << 25;
 
 /// From original addresses to those of the rewritten code.
 pub trait AddressMap {
@@ -33,7 +40,8 @@ pub struct MovedRange {
 #[derive(Clone, Copy)]
 pub(super) struct Piece<'m> {
     pub range: MovedRange,
-    map: &'m dyn AddressMap,
+    /// `None` for code that stays in place.
+    moves: Option<&'m Moves<'m>>,
 }
 
 impl Piece<'_> {
@@ -45,16 +53,38 @@ impl Piece<'_> {
             return r.new_start;
         }
         (old..r.old_end)
+            .take_while(|&a| a == old || self.spend())
             .find_map(|a| self.exact(a))
             .unwrap_or(r.new_end)
     }
 
     /// Where the instruction at `old` lies now, if the map knows it.
     pub fn exact(&self, old: u64) -> Option<u64> {
+        let Some(moves) = self.moves else {
+            return Some(old);
+        };
         let r = &self.range;
-        self.map
-            .new_address(old)
-            .filter(|new| (r.new_start..=r.new_end).contains(new))
+        let new = moves.map.new_address(old);
+        new.filter(|new| (r.new_start..=r.new_end).contains(new))
+    }
+
+    /// Whether the code stays in place.
+    pub fn stays(&self) -> bool {
+        self.moves.is_none()
+    }
+
+    /// Pays for trying another address; false if that was too often.
+    pub fn spend(&self) -> bool {
+        self.moves.is_none_or(|moves| {
+            let left = moves.fuel.get();
+            moves.fuel.set(left.saturating_sub(1));
+            left > 0
+        })
+    }
+
+    /// Whether every search could be carried to its end.
+    pub fn searched(&self) -> bool {
+        self.moves.is_none_or(|moves| moves.fuel.get() > 0)
     }
 }
 
@@ -64,6 +94,7 @@ pub(super) struct Moves<'m> {
     /// For each range the highest end of it and all before it.
     reach: Vec<u64>,
     map: &'m dyn AddressMap,
+    fuel: Cell<u64>,
 }
 
 impl<'m> Moves<'m> {
@@ -81,7 +112,13 @@ impl<'m> Moves<'m> {
             highest = highest.max(r.old_end);
             reach.push(highest);
         }
-        Ok(Self { ranges, reach, map })
+        let fuel = Cell::new(FUEL);
+        Ok(Self {
+            ranges,
+            reach,
+            map,
+            fuel,
+        })
     }
 
     fn touching(&self, start: u64, end: u64) -> impl Iterator<Item = &MovedRange> {
@@ -93,13 +130,11 @@ impl<'m> Moves<'m> {
     }
 
     /// The pieces of an FDE that moved.
-    pub fn pieces(&self, fde: &Fde) -> impl Iterator<Item = Piece<'m>> {
+    pub fn pieces(&self, fde: &Fde) -> impl Iterator<Item = Piece<'_>> {
         let (start, end) = (fde.start, fde.end());
+        let moves = Some(self);
         self.touching(start, end).filter_map(move |r| {
-            let whole = Piece {
-                range: *r,
-                map: self.map,
-            };
+            let whole = Piece { range: *r, moves };
             let mut range = *r;
             if start > r.old_start {
                 range.old_start = start;
@@ -109,10 +144,7 @@ impl<'m> Moves<'m> {
                 range.old_end = end;
                 range.new_end = whole.new_address(end);
             }
-            (range.new_start < range.new_end).then_some(Piece {
-                range,
-                map: self.map,
-            })
+            (range.new_start < range.new_end).then_some(Piece { range, moves })
         })
     }
 
@@ -125,18 +157,20 @@ impl<'m> Moves<'m> {
             .unwrap_or(old)
     }
 
-    /// An FDE's whole range as a piece that stays where it is.
-    pub fn unmoved(fde: &Fde) -> Piece<'static> {
-        fn stay(old: u64) -> Option<u64> {
-            Some(old)
-        }
-        let (start, end) = (fde.start, fde.end());
-        let range = MovedRange {
-            old_start: start,
-            old_end: end,
-            new_start: start,
-            new_end: end,
-        };
-        Piece { range, map: &stay }
+    /// How many pieces honest tables can have.
+    pub fn most_pieces(&self, fdes: usize) -> usize {
+        8 * (fdes + self.ranges.len())
     }
+}
+
+/// An FDE's whole range as a piece that stays where it is.
+pub(super) fn in_place(fde: &Fde) -> Piece<'static> {
+    let (start, end) = (fde.start, fde.end());
+    let range = MovedRange {
+        old_start: start,
+        old_end: end,
+        new_start: start,
+        new_end: end,
+    };
+    Piece { range, moves: None }
 }

@@ -103,7 +103,10 @@ impl<'a> UnwindTable<'a> {
         if first.null || size == 0 {
             return Ok(None);
         }
-        first.value.checked_add(size).ok_or("the range overflows")?;
+        let code = self.memory.at(first.value);
+        if code.is_none_or(|code| (code.len() as u64) < size) {
+            return Err("it describes code that is not loaded");
+        }
         let mut lsda = None;
         if cie.has_data {
             let length = usize::try_from(c.uleb()?).map_err(|_| "a length overflows")?;

@@ -1,0 +1,123 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+
+/// Instruments a program: writes one that behaves the same and calls a tool's
+/// analysis routines where the tool wants it.
+///
+/// Without a tool the program is rewritten and nothing is added.
+#[derive(Parser)]
+#[command(
+    name = "atom",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true,
+    override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
+        atom show APP [--proc NAME|ADDRESS] [--json]",
+    after_help = "Examples:\n  \
+        atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
+        atom ./app ./libmytool.so -o app.inst -- --output my.out\n  \
+        atom show /usr/bin/bzip2\n\n\
+        A program called `show` in the working directory is ./show."
+)]
+pub struct Args {
+    /// Another job than instrumenting.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What to instrument.
+    #[command(flatten)]
+    pub run: Run,
+}
+
+/// Another job than instrumenting.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Show how a program is understood: its procedures, blocks and instructions
+    Show(Show),
+}
+
+/// Arguments of `atom APP ...`.
+#[derive(ClapArgs)]
+pub struct Run {
+    /// The program: a linked ELF x86-64 file
+    #[arg(required = true)]
+    pub app: Option<PathBuf>,
+    /// The tool: a shared object built with atom-tool
+    #[arg(value_name = "TOOL.so", conflicts_with = "tool")]
+    pub tool_file: Option<PathBuf>,
+    /// A shipped tool, by name
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Where to write the instrumented program [default: <program name>.atom]
+    #[arg(short, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+    /// Tell each step, its time and what it found
+    #[arg(short)]
+    pub verbose: bool,
+    /// Write what was done to a JSON file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Fill the text that is no longer used with traps, so that a jump to it fails at once
+    #[arg(long)]
+    pub strict: bool,
+    /// Options of the tool, after `--`
+    #[arg(last = true, value_name = "TOOL-OPTIONS")]
+    pub tool_options: Vec<String>,
+}
+
+/// Arguments of `atom show`.
+#[derive(ClapArgs)]
+pub struct Show {
+    /// The program: a linked ELF x86-64 file
+    pub app: PathBuf,
+    /// Show the blocks and instructions of this procedure
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    pub proc: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(words: &[&str]) -> Args {
+        Args::try_parse_from(std::iter::once(&"atom").chain(words)).unwrap()
+    }
+
+    #[test]
+    fn definition_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn programs_named_like_a_command_are_reachable() {
+        assert!(matches!(
+            parse(&["show", "x"]).command,
+            Some(Command::Show(_))
+        ));
+        let args = parse(&["./show"]);
+        assert!(args.command.is_none());
+        assert_eq!(args.run.app.unwrap(), PathBuf::from("./show"));
+        let args = parse(&["app", "show"]);
+        assert!(args.command.is_none());
+        assert_eq!(args.run.tool_file.unwrap(), PathBuf::from("show"));
+        assert_eq!(parse(&["help"]).run.app.unwrap(), PathBuf::from("help"));
+    }
+
+    #[test]
+    fn tool_options_follow_two_dashes() {
+        let args = parse(&[
+            "app", "--tool", "icount", "-o", "x", "--", "--per", "block", "-v",
+        ]);
+        assert_eq!(args.run.tool_options, ["--per", "block", "-v"]);
+        assert!(!args.run.verbose);
+        assert!(Args::try_parse_from(["atom", "app", "t.so", "--tool", "x"]).is_err());
+        assert!(Args::try_parse_from(["atom"]).is_err());
+    }
+}

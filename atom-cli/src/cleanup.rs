@@ -1,0 +1,60 @@
+//! Nothing is left behind: temporary files go away however the command ends.
+//!
+//! A returned error drops its `PendingFile`; a panic (which aborts, so nothing
+//! is dropped) and a signal come through here instead.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use atom_core::{Error, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Temporary files that exist now.
+static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn files() -> MutexGuard<'static, Vec<PathBuf>> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Remembers a temporary file. Call it before the file is made.
+pub fn add(path: &Path) {
+    files().push(path.to_path_buf());
+}
+
+/// Forgets a file that has got its final name or is gone.
+pub fn forget(path: &Path) {
+    files().retain(|p| p != path);
+}
+
+fn remove_all() {
+    for path in files().drain(..) {
+        // It may not exist yet; and there is nobody left to tell.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// From now on, being asked to stop removes the temporary files first.
+pub fn on_signals() -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|e| Error::new("preparing for signals", e.to_string()))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            remove_all();
+            // Ends this process as the signal does by default.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}
+
+/// From now on, a panic is told as what it is: a fault of this program.
+pub fn on_panic() {
+    std::panic::set_hook(Box::new(|info| {
+        remove_all();
+        eprintln!(
+            "atom: internal error: {info}\n  help: this is a bug in atom; please report it \
+             with the command line, the program and the output of `atom --version`"
+        );
+        std::process::exit(1);
+    }));
+}

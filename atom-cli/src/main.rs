@@ -1,0 +1,36 @@
+//! The `atom` command.
+//!
+//! It owns everything that the libraries must not do: it prints, it exits, it
+//! writes files. The work itself is in `driver`, step by step.
+
+mod args;
+mod cleanup;
+mod driver;
+mod find;
+mod message;
+mod names;
+mod output;
+mod report;
+mod request;
+mod show;
+mod steps;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    cleanup::on_panic();
+    let args = args::Args::parse();
+    let result = match &args.command {
+        Some(args::Command::Show(show)) => show::run(show),
+        None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            message::error(&error);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! How the command speaks: errors, notes and numbers.
+
+use atom_core::Error;
+
+/// Prints an error and, on a line of its own, what can be done about it.
+pub fn error(error: &Error) {
+    eprint!("{}", error_text(error));
+}
+
+fn error_text(error: &Error) -> String {
+    match &error.advice {
+        Some(advice) => format!("atom: {error}\n  help: {advice}\n"),
+        None => format!("atom: {error}\n"),
+    }
+}
+
+/// Prints something worth knowing that is no error.
+pub fn note(text: &str) {
+    eprintln!("atom: note: {text}");
+}
+
+/// A number with commas: `1,234,567`.
+pub fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number and its noun: `1 block`, `2 blocks`.
+pub fn count(n: usize, noun: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", number(n as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        let all = [0, 12, 999, 1000, 12345, 1234567].map(number);
+        assert_eq!(all, ["0", "12", "999", "1,000", "12,345", "1,234,567"]);
+        assert_eq!(count(1, "call"), "1 call");
+        assert_eq!(count(2000, "call"), "2,000 calls");
+    }
+
+    #[test]
+    fn advice_has_its_own_line() {
+        let e = Error::new("reading the program", "it is empty")
+            .file("x")
+            .advice("fill it");
+        assert_eq!(
+            error_text(&e),
+            "atom: reading the program x: it is empty\n  help: fill it\n"
+        );
+    }
+}

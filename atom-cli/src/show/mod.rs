@@ -1,0 +1,148 @@
+//! `atom show`: how a program is understood.
+//!
+//! What cannot be instrumented should be seen before it is missed, so every
+//! procedure is listed with its status and the reason for it.
+
+mod json;
+mod text;
+
+use std::io::{BufWriter, ErrorKind, Write};
+
+use atom_core::cfg::seeds::FrameFacts;
+use atom_core::cfg::{Cfg, Proc};
+use atom_core::image::Image;
+use atom_core::image::debug::DebugLines;
+use atom_core::{BlockId, Error, ProcId, Result};
+
+use crate::args::Show;
+use crate::find;
+use crate::names::demangle;
+
+/// Runs the command.
+pub fn run(args: &Show) -> Result<()> {
+    let image = Image::open(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
+    let cfg = Cfg::build(&image, &FrameFacts::new(&image.unwind_table()?))?;
+    let lines = DebugLines::new(&image);
+    let program = Program {
+        image: &image,
+        cfg: &cfg,
+        lines: &lines,
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let written = match &args.proc {
+        None if args.json => json::program(&program, &mut out),
+        None => text::program(&program, &mut out),
+        Some(wanted) => {
+            let procs = find_procs(&program, wanted)?;
+            if args.json {
+                json::procs(&program, &procs, &mut out)
+            } else {
+                text::procs(&program, &procs, &mut out)
+            }
+        }
+    };
+    match written.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough, as `head` does.
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(e) => Err(Error::new("writing to standard output", e.to_string())),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// What is shown.
+struct Program<'a> {
+    image: &'a Image,
+    cfg: &'a Cfg,
+    lines: &'a DebugLines<'a>,
+}
+
+impl Program<'_> {
+    /// `name` or `name+0x12`, for an address inside a procedure or at a symbol.
+    fn place(&self, address: u64) -> Option<String> {
+        let Some(id) = self.cfg.proc_at(address) else {
+            let symbols = self.image.symbols.iter().chain(&self.image.dynamic_symbols);
+            return symbols
+                .filter(|s| s.address == address && !s.is_undefined && !s.name.is_empty())
+                .map(|s| demangle(&s.name))
+                .next();
+        };
+        let proc = self.cfg.proc(id);
+        let name = proc_name(proc);
+        Some(match address - proc.start {
+            0 => name,
+            distance => format!("{name}+{distance:#x}"),
+        })
+    }
+
+    /// The bytes of an instruction.
+    fn bytes(&self, instruction: &iced_x86::Instruction) -> &[u8] {
+        self.image
+            .bytes_at(instruction.ip(), instruction.len())
+            .unwrap_or_default()
+    }
+}
+
+fn proc_name(proc: &Proc) -> String {
+    demangle(&proc.display_name())
+}
+
+/// Number of instructions of a procedure's blocks.
+fn inst_count(cfg: &Cfg, proc: ProcId) -> usize {
+    cfg.proc_insts(proc).len()
+}
+
+/// The procedures that the user means: by symbol, by the name as shown, or by
+/// an address inside one. Static functions may share a name; all are shown.
+fn find_procs(program: &Program, wanted: &str) -> Result<Vec<ProcId>> {
+    let cfg = program.cfg;
+    let ids = || (0..cfg.procs.len()).map(ProcId::from_index);
+    let named: Vec<_> = ids()
+        .filter(|id| {
+            let proc = cfg.proc(*id);
+            proc.name.as_deref() == Some(wanted) || proc_name(proc) == wanted
+        })
+        .collect();
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let digits = wanted
+        .strip_prefix("0x")
+        .or(wanted.strip_prefix("0X"))
+        .unwrap_or(wanted);
+    let fail = |reason: &str| {
+        Error::new("looking for the procedure", reason)
+            .file(&program.image.path)
+            .symbol(wanted)
+    };
+    if let Ok(address) = u64::from_str_radix(digits, 16) {
+        return match cfg.proc_at(address) {
+            Some(id) => Ok(vec![id]),
+            None => Err(fail("no procedure contains this address")
+                .advice("`atom show` without --proc lists the procedures and their addresses")),
+        };
+    }
+    let lower = wanted.to_lowercase();
+    let similar: Vec<_> = ids()
+        .map(|id| proc_name(cfg.proc(id)))
+        .filter(|name| name.to_lowercase().contains(&lower))
+        .take(5)
+        .collect();
+    let error = fail("the program has no procedure of this name");
+    Err(match similar.as_slice() {
+        [] => error.advice(
+            "`atom show` without --proc lists the procedures; in a stripped program give an address",
+        ),
+        names => error.advice(format!("similar names: {}", names.join(", "))),
+    })
+}
+
+/// What a block is, beside being one.
+fn block_marks(cfg: &Cfg, id: BlockId) -> Vec<&'static str> {
+    let block = cfg.block(id);
+    let marks = [
+        (block.is_entry, "entry"),
+        (block.is_indirect_target, "indirect target"),
+        (block.is_landing_pad, "landing pad"),
+    ];
+    marks.iter().filter(|m| m.0).map(|m| m.1).collect()
+}

@@ -1,0 +1,115 @@
+//! Running the steps of a job: timing them, telling them, showing a bar.
+
+use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use atom_core::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A step that takes longer than this on a terminal brings up the bar.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A step that was done.
+pub struct Done {
+    /// Short name: `cfg`.
+    pub name: &'static str,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// The steps so far.
+pub struct Steps {
+    verbose: bool,
+    total: u64,
+    started: Instant,
+    done: Vec<Done>,
+}
+
+impl Steps {
+    /// A job of at most `total` steps.
+    pub fn new(verbose: bool, total: u64) -> Self {
+        Self {
+            verbose,
+            total,
+            started: Instant::now(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Runs a step: `name` for reports, `doing` for people who wait, `found`
+    /// to say in a few words what came out.
+    pub fn run<T>(
+        &mut self,
+        name: &'static str,
+        doing: &'static str,
+        work: impl FnOnce() -> Result<T>,
+        found: impl FnOnce(&T) -> String,
+    ) -> Result<T> {
+        let started = Instant::now();
+        let bar = Bar::start(doing, self.done.len() as u64, self.total);
+        let result = work();
+        drop(bar);
+        let time = started.elapsed();
+        self.done.push(Done { name, time });
+        let value = result?;
+        if self.verbose {
+            eprintln!("{name:>8}  {:8.3} s  {}", time.as_secs_f64(), found(&value));
+        }
+        Ok(value)
+    }
+
+    /// What was done, in order.
+    pub fn done(&self) -> &[Done] {
+        &self.done
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// A progress bar that shows itself when its step takes long.
+struct Bar {
+    finished: Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Bar {
+    fn start(doing: &'static str, position: u64, total: u64) -> Option<Self> {
+        if !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let (finished, wait) = channel();
+        let thread = std::thread::spawn(move || {
+            if wait.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} {elapsed}");
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                .with_message(doing)
+                .with_elapsed(PATIENCE)
+                .with_position(position);
+            bar.enable_steady_tick(Duration::from_millis(100));
+            // Ends when the step does: its sender goes away.
+            let _ = wait.recv();
+            bar.finish_and_clear();
+        });
+        Some(Self {
+            finished,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        let _ = self.finished.send(());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Files that are no programs, or not such as can be instrumented: each is
+//! refused with what it is, and nothing is left behind.
+
+mod common;
+
+use common::{APP, Folder};
+
+/// Offsets in the ELF header.
+const CLASS: usize = 4;
+const DATA: usize = 5;
+const TYPE: usize = 16;
+const MACHINE: usize = 18;
+
+/// A folder with the program, changed, as `bad`.
+fn changed(change: impl FnOnce(&mut Vec<u8>)) -> Folder {
+    let folder = Folder::with_app();
+    let mut bytes = folder.read("app");
+    change(&mut bytes);
+    folder.write("bad", bytes);
+    folder
+}
+
+/// Both commands that read a program refuse it.
+fn refused(folder: &Folder, needles: &[&str]) {
+    folder.fails(&["bad"], needles);
+    folder.fails(&["bad", "-o", "out", "--report", "report.json"], needles);
+    folder.fails(&["show", "bad"], needles);
+}
+
+#[test]
+fn missing() {
+    let folder = Folder::new();
+    refused(&folder, &["reading the program bad", "no such file"]);
+    folder.fails(&["sh"], &["no such file", "help:", "/sh?"]);
+}
+
+#[test]
+fn directory() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.join("bad")).unwrap();
+    refused(&folder, &["directory", "help:"]);
+}
+
+#[test]
+fn device() {
+    Folder::new().fails(&["/dev/null"], &["/dev/null", "not a regular file"]);
+}
+
+#[test]
+fn unreadable() {
+    let folder = Folder::with_app();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+    std::fs::set_permissions(folder.join("app"), mode).unwrap();
+    // Root may read it all the same; then there is nothing to see here.
+    if std::fs::read(folder.join("app")).is_err() {
+        folder.fails(&["app"], &["permission denied"]);
+    }
+}
+
+#[test]
+fn not_elf() {
+    let folder = Folder::new();
+    folder.write(
+        "bad",
+        "just some text, longer than any header that could be read from it",
+    );
+    refused(&folder, &["not an ELF file"]);
+    folder.write("bad", "#!/usr/bin/python3 -u\nprint(1)\n");
+    refused(&folder, &["script", "/usr/bin/python3"]);
+    folder.write("bad", "");
+    refused(&folder, &["empty"]);
+}
+
+#[test]
+fn other_machines() {
+    refused(&changed(|b| b[CLASS] = 1), &["32-bit"]);
+    refused(&changed(|b| b[DATA] = 2), &["little-endian"]);
+    refused(&changed(|b| b[MACHINE] = 40), &["Arm"]);
+    refused(&changed(|b| b[MACHINE] = 183), &["Arm", "x86-64"]);
+    refused(&changed(|b| b[MACHINE] = 243), &["RISC-V"]);
+}
+
+#[test]
+fn other_kinds_of_elf() {
+    refused(&changed(|b| b[TYPE] = 4), &["core file"]);
+    let folder = Folder::new();
+    folder.compile("bad", APP, &["-c"]);
+    refused(&folder, &["object file", "link it"]);
+    folder.compile("bad", APP, &["-shared", "-fPIC"]);
+    refused(&folder, &["shared object without an entry point"]);
+}
+
+#[test]
+fn truncated() {
+    refused(&changed(|b| b.truncate(3)), &["not an ELF file"]);
+    refused(&changed(|b| b.truncate(40)), &["cut off"]);
+    refused(&changed(|b| b.truncate(100)), &["cut off"]);
+    let half = |b: &mut Vec<u8>| b.truncate(b.len() / 2);
+    refused(&changed(half), &["help:", "truncated"]);
+}
+
+/// Wherever a file is cut off or damaged, the answer is an error or a result,
+/// never a crash.
+#[test]
+fn damage_anywhere() {
+    let folder = Folder::with_app();
+    let app = folder.read("app");
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = |below: usize| {
+        seed = seed
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % below
+    };
+    for round in 0..200 {
+        let mut bytes = app.clone();
+        if round % 4 == 0 {
+            bytes.truncate(random(app.len()));
+        } else {
+            // Headers are where it hurts; they are at the start and the end.
+            let header = if round % 2 == 0 {
+                0..0x400
+            } else {
+                app.len() - 0x800..app.len()
+            };
+            for _ in 0..4 {
+                let at = header.start + random(header.len());
+                bytes[at] = random(256) as u8;
+            }
+        }
+        folder.write("bad", &bytes);
+        let output = folder.atom(&["show", "bad"]);
+        let text = common::stderr(&output);
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "round {round}: {text}"
+        );
+        assert!(!text.contains("internal error"), "round {round}: {text}");
+    }
+}

@@ -1,0 +1,366 @@
+//! What an instruction does, in ATOM's words: its types and its class.
+//!
+//! Memory is taken from the decoder's own table of accesses, so that implicit
+//! ones count (`push`, `call`, string instructions) and mere address
+//! computations do not (`lea`, long `nop`s, prefetches). What kind of operation
+//! a mnemonic stands for is told by its name, which covers the vector families
+//! without a list of two thousand entries; [`Classifier`] reads each name once.
+
+use atom_abi::host::{Class, InstType};
+use iced_x86::{
+    CpuidFeature, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+
+use super::{Flow, flow_of};
+
+/// Kind of operation of a mnemonic, before operands are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Other,
+    Move,
+    Arithmetic,
+    Multiply,
+    Divide,
+    Logical,
+    Shift,
+    CondMove,
+    Compare,
+    /// Vector or floating-point division of single (or half) precision.
+    DivideSingle,
+    /// The same of double or extended precision.
+    DivideDouble,
+}
+
+/// Tells types and classes of instructions.
+pub struct Classifier {
+    /// By mnemonic: bits of [`InstType`] for arithmetic, and the kind.
+    names: Vec<(u32, Kind)>,
+    factory: InstructionInfoFactory,
+}
+
+impl Default for Classifier {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Classifier {
+    /// Reads the names.
+    pub fn new() -> Self {
+        let names = Mnemonic::values()
+            .map(|m| by_name(&format!("{m:?}")))
+            .collect();
+        Self {
+            names,
+            factory: InstructionInfoFactory::new(),
+        }
+    }
+
+    /// Bits of [`InstType`].
+    pub fn types(&mut self, instruction: &Instruction) -> u32 {
+        let (loads, stores) = self.accesses(instruction);
+        let mut types = self.names[instruction.mnemonic() as usize].0;
+        let mut add = |condition: bool, kind: InstType| {
+            if condition {
+                types |= kind as u32;
+            }
+        };
+        let flow = flow_of(instruction);
+        add(loads, InstType::Load);
+        add(stores, InstType::Store);
+        add(is_conditional_branch(instruction), InstType::CondBr);
+        add(flow == Flow::Jump, InstType::UncondBr);
+        add(
+            matches!(flow, Flow::Call | Flow::IndirectCall),
+            InstType::Call,
+        );
+        add(flow == Flow::Return, InstType::Ret);
+        add(
+            matches!(flow, Flow::IndirectJump | Flow::IndirectCall | Flow::Return),
+            InstType::Jump,
+        );
+        types
+    }
+
+    /// Whether the instruction reads and whether it writes memory.
+    pub fn accesses(&mut self, instruction: &Instruction) -> (bool, bool) {
+        let info = self.factory.info(instruction);
+        info.used_memory()
+            .iter()
+            .fold((false, false), |(loads, stores), memory| {
+                let (l, s) = match memory.access() {
+                    OpAccess::Read | OpAccess::CondRead => (true, false),
+                    OpAccess::Write | OpAccess::CondWrite => (false, true),
+                    OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
+                    OpAccess::None | OpAccess::NoMemAccess => (false, false),
+                };
+                (loads | l, stores | s)
+            })
+    }
+
+    /// The class.
+    pub fn class(&mut self, instruction: &Instruction) -> Class {
+        match flow_of(instruction) {
+            Flow::CondJump if is_conditional_branch(instruction) => return Class::Ibranch,
+            Flow::Jump | Flow::IndirectJump => return Class::Ibranch,
+            Flow::Call | Flow::IndirectCall | Flow::Return => return Class::Subroutine,
+            Flow::CondJump | Flow::Syscall | Flow::Halt => return Class::Null,
+            Flow::Next => {}
+        }
+        if instruction.is_string_instruction() {
+            return string_class(instruction);
+        }
+        let kind = self.names[instruction.mnemonic() as usize].1;
+        let (loads, stores) = self.accesses(instruction);
+        if is_vector(instruction) {
+            return match kind {
+                // The destination decides: a store has memory there.
+                Kind::Move if stores => Class::Fstore,
+                Kind::Move if loads => Class::Fload,
+                Kind::DivideSingle => Class::Fdivs,
+                Kind::DivideDouble => Class::Fdivd,
+                _ if is_state(instruction) => Class::Null,
+                _ => Class::Fpop,
+            };
+        }
+        match kind {
+            Kind::Move => move_class(instruction, loads, stores),
+            Kind::Arithmetic => Class::Iarithmetic,
+            Kind::Multiply if operand_size(instruction) == 8 => Class::Imultiplyq,
+            Kind::Multiply => Class::Imultiplyl,
+            Kind::Logical => Class::Ilogical,
+            Kind::Shift => Class::Ishift,
+            Kind::CondMove => Class::Icondmove,
+            Kind::Compare => Class::Icompare,
+            Kind::Other | Kind::Divide | Kind::DivideSingle | Kind::DivideDouble => Class::Null,
+        }
+    }
+}
+
+/// True for the branches on which BrCondValue has a meaning: `jcc`, `jrcxz`,
+/// `loop` and its kin. (`xbegin` is no branch on a condition that is known.)
+pub fn is_conditional_branch(instruction: &Instruction) -> bool {
+    instruction.is_jcc_short_or_near()
+        || instruction.is_jcx_short()
+        || instruction.is_loop()
+        || instruction.is_loopcc()
+}
+
+/// String instructions share names with vector moves (`movsd`, `cmpsd`).
+fn string_class(instruction: &Instruction) -> Class {
+    use Mnemonic::*;
+    match instruction.mnemonic() {
+        Lodsb | Lodsw | Lodsd | Lodsq => Class::Load,
+        Stosb | Stosw | Stosd | Stosq | Movsb | Movsw | Movsd | Movsq => Class::Store,
+        Cmpsb | Cmpsw | Cmpsd | Cmpsq | Scasb | Scasw | Scasd | Scasq => Class::Icompare,
+        _ => Class::Null,
+    }
+}
+
+fn move_class(instruction: &Instruction, loads: bool, stores: bool) -> Class {
+    use Mnemonic::*;
+    match instruction.mnemonic() {
+        Push | Pushf | Pushfq | Enter => return Class::Store,
+        Pop if instruction.op0_kind() == OpKind::Register
+            && !is_system(instruction.op0_register()) =>
+        {
+            return Class::Load;
+        }
+        // To memory, or to a segment register.
+        Pop => {
+            return if instruction.op0_kind() == OpKind::Register {
+                Class::Null
+            } else {
+                Class::Store
+            };
+        }
+        Leave | Xlatb => return Class::Load,
+        _ => {}
+    }
+    let registers = (0..instruction.op_count())
+        .filter(|&i| instruction.op_kind(i) == OpKind::Register)
+        .map(|i| instruction.op_register(i));
+    if registers.into_iter().any(is_system) {
+        Class::Null
+    } else if stores {
+        Class::Store
+    } else if loads {
+        Class::Load
+    } else {
+        Class::Iarithmetic
+    }
+}
+
+fn is_system(register: Register) -> bool {
+    register.is_segment_register() || register.is_cr() || register.is_dr() || register.is_tr()
+}
+
+/// True if it works on vector, mask or x87 registers.
+fn is_vector(instruction: &Instruction) -> bool {
+    is_x87(instruction)
+        || (0..instruction.op_count()).any(|i| {
+            let r = instruction.op_register(i);
+            instruction.op_kind(i) == OpKind::Register
+                && (r.is_vector_register() || r.is_mm() || r.is_k() || r.is_tmm())
+        })
+}
+
+fn is_x87(instruction: &Instruction) -> bool {
+    instruction.cpuid_features().iter().any(|f| {
+        matches!(
+            f,
+            CpuidFeature::FPU | CpuidFeature::FPU287 | CpuidFeature::FPU387
+        )
+    })
+}
+
+/// Saves, loads or resets the floating-point unit itself: no operation on numbers.
+fn is_state(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(
+        instruction.mnemonic(),
+        Fnsave
+            | Frstor
+            | Fldenv
+            | Fnstenv
+            | Fldcw
+            | Fnstcw
+            | Fnstsw
+            | Fninit
+            | Fnclex
+            | Fnop
+            | Wait
+            | Emms
+            | Vzeroall
+            | Vzeroupper
+    )
+}
+
+/// Size in bytes of the operation's destination.
+fn operand_size(instruction: &Instruction) -> usize {
+    match instruction.op0_kind() {
+        OpKind::Register => instruction.op0_register().size(),
+        _ => instruction.memory_size().size(),
+    }
+}
+
+/// Types and kind of a mnemonic by its name, as the decoder spells it (`Vaddps`).
+fn by_name(name: &str) -> (u32, Kind) {
+    let lower = name.to_ascii_lowercase();
+    // AVX forms are called like their SSE forms, with a v before.
+    let base = match lower.strip_prefix('v') {
+        Some(rest) if !matches!(lower.as_str(), "verr" | "verw") && !rest.starts_with('m') => rest,
+        Some(rest)
+            if ["mov", "mul", "max", "min", "mask"]
+                .iter()
+                .any(|m| rest.starts_with(m)) =>
+        {
+            rest
+        }
+        _ => lower.as_str(),
+    };
+    let starts = |list: &[&str]| list.iter().any(|prefix| base.starts_with(prefix));
+    let is = |list: &[&str]| list.contains(&base);
+
+    let mut types = 0;
+    let fused = starts(&["fmadd", "fmsub", "fnmadd", "fnmsub", "fmaddsub", "fmsubadd"]);
+    if is(&["inc", "adc", "adcx", "adox", "xadd", "fiadd"])
+        || starts(&["add", "padd", "phadd", "hadd", "fadd", "kadd", "pmadd"])
+        || (fused && base.contains("add"))
+    {
+        types |= InstType::Add as u32;
+    }
+    if is(&["dec", "sbb", "fisub", "fisubr", "addsubps", "addsubpd"])
+        || starts(&["sub", "psub", "phsub", "hsub", "fsub"])
+        || (fused && base.contains("sub"))
+    {
+        types |= InstType::Sub as u32;
+    }
+    if fused || is(&["imul", "fimul"]) || starts(&["mul", "pmul", "pmadd", "fmul"]) {
+        types |= InstType::Mul as u32;
+    }
+    if is(&["idiv", "fidiv", "fidivr"]) || starts(&["div", "fdiv"]) {
+        types |= InstType::Div as u32;
+    }
+
+    let kind = if is(&["div", "idiv"]) {
+        Kind::Divide
+    } else if is(&["divps", "divss", "divph", "divsh"]) {
+        Kind::DivideSingle
+    } else if types & InstType::Div as u32 != 0 {
+        Kind::DivideDouble
+    } else if is(&["imul", "mul", "mulx"]) {
+        Kind::Multiply
+    } else if starts(&["cmov", "fcmov"]) || base.starts_with("set") && !is(&["setssbsy"]) {
+        Kind::CondMove
+    } else if is(&["cmp", "test", "bt", "cmpxchg", "cmpxchg8b", "cmpxchg16b"]) {
+        Kind::Compare
+    } else if is(&[
+        "shl", "shr", "sal", "sar", "rol", "ror", "rcl", "rcr", "shld", "shrd", "shlx", "shrx",
+        "sarx", "rorx",
+    ]) {
+        Kind::Shift
+    } else if is(&[
+        "and", "or", "xor", "not", "andn", "bts", "btr", "btc", "bsf", "bsr", "bswap", "blsi",
+        "blsr", "blsmsk", "bextr", "bzhi", "pdep", "pext", "tzcnt", "lzcnt", "popcnt", "crc32",
+    ]) {
+        Kind::Logical
+    } else if is(&[
+        "add", "adc", "sub", "sbb", "inc", "dec", "neg", "adcx", "adox", "lea", "xadd", "xchg",
+        "cbw", "cwde", "cdqe", "cwd", "cdq", "cqo",
+    ]) {
+        Kind::Arithmetic
+    } else if is_move(base) {
+        Kind::Move
+    } else {
+        Kind::Other
+    };
+    (types, kind)
+}
+
+/// Moves between memory and registers, integer and vector alike.
+fn is_move(base: &str) -> bool {
+    let moves = [
+        "mov",
+        "kmov",
+        "maskmov",
+        "pmaskmov",
+        "broadcast",
+        "pbroadcast",
+        "fld",
+        "fst",
+        "fild",
+        "fist",
+        "fbld",
+        "fbstp",
+        "push",
+        "popw",
+    ];
+    let no_moves = [
+        "fldenv",
+        "fldcw",
+        "movmsk",
+        "pmovmsk",
+        "fstenv",
+        "fstsw",
+        "fstcw",
+        "movdir64b",
+    ];
+    let exact = ["pop", "enter", "leave", "xlatb", "lddqu"];
+    exact.contains(&base)
+        || (moves.iter().any(|m| base.starts_with(m))
+            && !no_moves.iter().any(|m| base.starts_with(m)))
+}
+
+/// True if the instruction's bytes alone tell its types, which is then given:
+/// the branches, which tools ask for most.
+pub(crate) fn types_of_flow(flow: Flow, code_bytes: &[u8]) -> Option<u32> {
+    // xbegin, alone among conditional jumps of the cfg, is C7 F8.
+    let is_xbegin = || code_bytes.first().is_none_or(|b| matches!(b, 0xc7 | 0x66));
+    match flow {
+        Flow::CondJump if !is_xbegin() => Some(InstType::CondBr as u32),
+        Flow::Jump => Some(InstType::UncondBr as u32),
+        Flow::Call => Some(InstType::Call as u32 | InstType::Store as u32),
+        _ => None,
+    }
+}

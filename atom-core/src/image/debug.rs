@@ -1,0 +1,368 @@
+//! Which source line an instruction comes from.
+//!
+//! Reports are for people, and people know lines, not addresses. The line
+//! programs of `.debug_line` alone answer the question, so nothing else of the
+//! debug information is read: every unit there is run once, in file order,
+//! which bounds the work by the size of that one section whatever a damaged or
+//! hostile file says. Programs stripped of their debug information may have it
+//! in a file of its own: it is found by build id below `/usr/lib/debug`, or by
+//! the name and checksum in `.gnu_debuglink`.
+//!
+//! Up to DWARF 4 the compilation directory is not in the line program; names
+//! that are relative to it stay relative.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use gimli::{
+    AttributeValue, DebugLine, DebugLineOffset, EndianSlice, LineProgramHeader, LittleEndian,
+};
+use object::{CompressionFormat, Object, ObjectSection};
+
+use super::Image;
+
+/// Below it distributions keep separate debug files.
+const DEBUG_ROOT: &str = "/usr/lib/debug";
+/// Decompressed sections beyond this are ignored.
+const MAX_SECTION: u64 = 2 << 30;
+/// A longer name is cut.
+const MAX_NAME: usize = 4096;
+/// When all names together exceed this, further ones are dropped.
+const MAX_NAMES: usize = 64 << 20;
+
+type Slice<'d> = EndianSlice<'d, LittleEndian>;
+
+/// Source lines of a program; empty where there is no debug information.
+///
+/// Nothing is read before the first question.
+pub struct DebugLines<'i> {
+    image: &'i Image,
+    table: OnceCell<Table>,
+}
+
+impl<'i> DebugLines<'i> {
+    /// The source lines of `image`.
+    pub fn new(image: &'i Image) -> Self {
+        Self {
+            image,
+            table: OnceCell::new(),
+        }
+    }
+
+    /// File and line of the instruction at a virtual address.
+    pub fn line_of(&self, address: u64) -> Option<(&str, u32)> {
+        let table = self.table.get_or_init(|| load(self.image));
+        let offset = u32::try_from(address.checked_sub(self.image.base)?).ok()?;
+        let row = table.row_at(offset)?;
+        Some((table.names.get(row.name as usize)?, row.line))
+    }
+
+    /// True if there is any line information.
+    pub fn is_empty(&self) -> bool {
+        self.table
+            .get_or_init(|| load(self.image))
+            .sequences
+            .is_empty()
+    }
+}
+
+/// From `offset` on (counted from the image's base) the code belongs to `line`.
+#[derive(Clone, Copy)]
+struct Row {
+    offset: u32,
+    name: u32,
+    /// 0: to no line.
+    line: u32,
+}
+
+/// A contiguous run of rows; its code ends at `end`.
+struct Sequence {
+    start: u32,
+    end: u32,
+    rows: Range<usize>,
+}
+
+#[derive(Default)]
+struct Table {
+    names: Vec<String>,
+    rows: Vec<Row>,
+    sequences: Vec<Sequence>,
+}
+
+impl Table {
+    fn row_at(&self, offset: u32) -> Option<Row> {
+        let i = self
+            .sequences
+            .partition_point(|s| s.start <= offset)
+            .checked_sub(1)?;
+        let sequence = &self.sequences[i];
+        if offset >= sequence.end {
+            return None;
+        }
+        let rows = &self.rows[sequence.rows.clone()];
+        let row = rows[rows
+            .partition_point(|r| r.offset <= offset)
+            .checked_sub(1)?];
+        (row.line != 0).then_some(row)
+    }
+}
+
+/// The three sections that line programs refer to.
+#[derive(Default)]
+struct Sections<'d> {
+    line: Cow<'d, [u8]>,
+    line_str: Cow<'d, [u8]>,
+    str: Cow<'d, [u8]>,
+}
+
+impl<'d> Sections<'d> {
+    /// `None` if `data` is no ELF file or has no lines.
+    fn read(data: &'d [u8]) -> Option<Self> {
+        let file = object::File::parse(data).ok()?;
+        let get = |name| section(&file, name);
+        let line = get(".debug_line")?;
+        Some(Self {
+            line,
+            line_str: get(".debug_line_str").unwrap_or_default(),
+            str: get(".debug_str").unwrap_or_default(),
+        })
+    }
+}
+
+fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
+    // GNU tools once marked compression by the name.
+    let section = file
+        .section_by_name(name)
+        .or_else(|| file.section_by_name(&name.replace(".debug", ".zdebug")))?;
+    let contents = section.compressed_data().ok()?;
+    // One byte more than announced, so that a liar is noticed.
+    let limit = contents.uncompressed_size.min(MAX_SECTION) + 1;
+    let mut out = Vec::new();
+    match contents.format {
+        CompressionFormat::None => return Some(Cow::Borrowed(contents.data)),
+        CompressionFormat::Zlib => {
+            flate2::read::ZlibDecoder::new(contents.data)
+                .take(limit)
+                .read_to_end(&mut out)
+                .ok()?;
+        }
+        CompressionFormat::Zstandard => {
+            let decoder = ruzstd::decoding::StreamingDecoder::new(contents.data).ok()?;
+            decoder.take(limit).read_to_end(&mut out).ok()?;
+        }
+        _ => return None,
+    }
+    (out.len() as u64 == contents.uncompressed_size).then_some(Cow::Owned(out))
+}
+
+fn load(image: &Image) -> Table {
+    if let Some(sections) = Sections::read(&image.file) {
+        return Builder::new(image, &sections).build();
+    }
+    let Some(separate) = separate_file(image) else {
+        return Table::default();
+    };
+    Sections::read(&separate)
+        .map(|s| Builder::new(image, &s).build())
+        .unwrap_or_default()
+}
+
+/// The contents of the file that holds the debug information of a stripped program.
+fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
+    let file = object::File::parse(&image.file[..]).ok()?;
+    let id = file.build_id().ok().flatten().filter(|id| id.len() > 1);
+    let by_id = id.map(|id| {
+        let hex: String = id[1..].iter().map(|b| format!("{b:02x}")).collect();
+        PathBuf::from(format!("{DEBUG_ROOT}/.build-id/{:02x}/{hex}.debug", id[0]))
+    });
+    if let Some(found) = by_id
+        .and_then(|path| map(&path))
+        .filter(|m| has_build_id(m, id))
+    {
+        return Some(found);
+    }
+    let (name, crc) = file.gnu_debuglink().ok().flatten()?;
+    let name = Path::new(std::str::from_utf8(name).ok()?).file_name()?;
+    let folder = image.path.canonicalize().ok()?.parent()?.to_path_buf();
+    let below_root = Path::new(DEBUG_ROOT).join(folder.strip_prefix("/").ok()?);
+    [
+        folder.join(name),
+        folder.join(".debug").join(name),
+        below_root.join(name),
+    ]
+    .iter()
+    .filter_map(|path| map(path))
+    .find(|m| has_build_id(m, id) || crc32fast::hash(m) == crc)
+}
+
+fn map(path: &Path) -> Option<memmap2::Mmap> {
+    let file = std::fs::File::open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    // SAFETY: private, read-only, and dropped before this module's `load`
+    // returns; only a file that shrinks in between could make a read fail.
+    unsafe { memmap2::Mmap::map(&file) }.ok()
+}
+
+fn has_build_id(data: &[u8], wanted: Option<&[u8]>) -> bool {
+    let found = object::File::parse(data)
+        .ok()
+        .and_then(|f| f.build_id().ok().flatten());
+    wanted.is_some() && found == wanted
+}
+
+/// Runs the line programs.
+struct Builder<'d, 'i> {
+    image: &'i Image,
+    sections: &'d Sections<'d>,
+    table: Table,
+    by_name: HashMap<String, u32>,
+    names_size: usize,
+}
+
+impl<'d, 'i> Builder<'d, 'i> {
+    fn new(image: &'i Image, sections: &'d Sections<'d>) -> Self {
+        let by_name = HashMap::new();
+        Self {
+            image,
+            sections,
+            table: Table::default(),
+            by_name,
+            names_size: 0,
+        }
+    }
+
+    fn build(mut self) -> Table {
+        let data: &'d [u8] = &self.sections.line;
+        let mut offset = 0;
+        while let Some(next) = unit_end(data, offset) {
+            // A unit that cannot be read leaves its code without lines.
+            let _ = self.unit(data, offset);
+            offset = next;
+        }
+        self.table.sequences.sort_by_key(|s| s.start);
+        self.table
+    }
+
+    fn unit(&mut self, data: &'d [u8], offset: usize) -> gimli::Result<()> {
+        let section = DebugLine::new(data, LittleEndian);
+        let program = section.program(DebugLineOffset(offset), 8, None, None)?;
+        // Names of this unit's files, resolved when a row first uses them.
+        let mut files = HashMap::new();
+        let mut first = self.table.rows.len();
+        let mut rows = program.rows();
+        while let Some((header, row)) = rows.next_row()? {
+            if row.end_sequence() {
+                self.sequence(first, row.address());
+                first = self.table.rows.len();
+                continue;
+            }
+            let Some(offset) = self.offset_of(row.address()) else {
+                continue;
+            };
+            let index = row.file_index();
+            let name = *files
+                .entry(index)
+                .or_insert_with(|| self.name(header, index));
+            let line = row
+                .line()
+                .map_or(0, |l| u32::try_from(l.get()).unwrap_or(0));
+            self.table.rows.push(Row { offset, name, line });
+        }
+        // Rows after the last end of a sequence cover nothing.
+        self.table.rows.truncate(first);
+        Ok(())
+    }
+
+    fn offset_of(&self, address: u64) -> Option<u32> {
+        u32::try_from(address.checked_sub(self.image.base)?).ok()
+    }
+
+    /// Closes the sequence whose rows start at index `first`. Those of code
+    /// that the linker dropped start at 0 or another address without code.
+    fn sequence(&mut self, first: usize, end: u64) {
+        let rows = &mut self.table.rows[first..];
+        if !rows.is_sorted_by_key(|r| r.offset) {
+            rows.sort_by_key(|r| r.offset);
+        }
+        let start = rows.first().map(|r| r.offset);
+        match (start, self.offset_of(end)) {
+            (Some(start), Some(end))
+                if start < end && self.image.is_code(self.image.base + u64::from(start)) =>
+            {
+                let rows = first..self.table.rows.len();
+                self.table.sequences.push(Sequence { start, end, rows });
+            }
+            _ => self.table.rows.truncate(first),
+        }
+    }
+
+    fn name(&mut self, header: &LineProgramHeader<Slice<'d>>, index: u64) -> u32 {
+        let path = self.path(header, index).unwrap_or_default();
+        if let Some(name) = self.by_name.get(&path) {
+            return *name;
+        }
+        self.names_size += path.len();
+        if path.is_empty() || self.names_size > MAX_NAMES {
+            return u32::MAX;
+        }
+        let id = self.table.names.len() as u32;
+        self.table.names.push(path.clone());
+        self.by_name.insert(path, id);
+        id
+    }
+
+    fn path(&self, header: &LineProgramHeader<Slice<'d>>, index: u64) -> Option<String> {
+        let file = header.file(index)?;
+        let name = self.text(file.path_name())?;
+        let folder = |i| {
+            header
+                .directory(i)
+                .and_then(|d| self.text(d))
+                .unwrap_or_default()
+        };
+        let mut path = PathBuf::new();
+        // Directory 0 is that of the compilation, the others may be relative to it.
+        if file.directory_index() != 0 {
+            path.push(folder(0));
+        }
+        path.push(folder(file.directory_index()));
+        path.push(name);
+        Some(path.to_string_lossy().into_owned())
+    }
+
+    fn text(&self, value: AttributeValue<Slice<'d>>) -> Option<String> {
+        let at = |section: &'d [u8], offset: usize| {
+            let rest = section.get(offset..)?;
+            let rest = &rest[..rest.len().min(MAX_NAME)];
+            rest.split(|b| *b == 0).next()
+        };
+        let bytes = match value {
+            AttributeValue::String(s) => s.slice(),
+            AttributeValue::DebugLineStrRef(r) => at(&self.sections.line_str, r.0)?,
+            AttributeValue::DebugStrRef(r) => at(&self.sections.str, r.0)?,
+            _ => return None,
+        };
+        Some(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_NAME)]).into_owned())
+    }
+}
+
+/// Where the unit at `offset` ends: its length stands first, in 4 bytes, or in
+/// 8 after a mark of all ones. `None` at the section's end or past it.
+fn unit_end(data: &[u8], offset: usize) -> Option<usize> {
+    let rest = data.get(offset..)?;
+    let length = u32::from_le_bytes(*rest.first_chunk()?);
+    let (header, length) = match length {
+        u32::MAX => (12, u64::from_le_bytes(*rest[4..].first_chunk()?)),
+        _ => (4, u64::from(length)),
+    };
+    let end = offset
+        .checked_add(header)?
+        .checked_add(usize::try_from(length).ok()?)?;
+    (end <= data.len()).then_some(end)
+}

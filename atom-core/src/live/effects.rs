@@ -1,0 +1,192 @@
+//! What one instruction reads, overwrites for certain, and may write.
+//!
+//! Deadness must hold on every path, so the rule is one-sided: a register is
+//! *killed* only by a write that always happens and leaves nothing of the old
+//! value. Writes of 8 and 16 bits, conditional moves, shifts by a count that
+//! may be zero, repeated string instructions (rcx may be 0) and legacy SSE
+//! writes to a part of a register do not kill.
+
+use iced_x86::{
+    Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
+    Register, RflagsBits,
+};
+
+use super::RegSet;
+
+/// Effects of an instruction or of a run of instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Effects {
+    /// Read before being killed.
+    pub uses: RegSet,
+    /// Overwritten in whole on every execution.
+    pub kills: RegSet,
+    /// Possibly written.
+    pub writes: RegSet,
+}
+
+impl Effects {
+    /// What is live before, from what is live after.
+    pub fn before(&self, after: RegSet) -> RegSet {
+        self.uses | after.without(self.kills)
+    }
+
+    /// The effects of `self` followed by `next`.
+    pub fn then(&self, next: &Self) -> Self {
+        Self {
+            uses: self.uses | next.uses.without(self.kills),
+            kills: self.kills | next.kills,
+            writes: self.writes | next.writes,
+        }
+    }
+}
+
+/// The bit of a register, if it is one that liveness follows.
+pub fn reg_bit(register: Register) -> Option<RegSet> {
+    if register.is_gpr() {
+        Some(RegSet::gpr(register.full_register().number()))
+    } else if register.is_vector_register() && register.number() < 16 {
+        Some(RegSet::xmm(register.number()))
+    } else {
+        None
+    }
+}
+
+fn flag_bits(bits: u32) -> RegSet {
+    let pairs = [
+        (RflagsBits::CF, RegSet::CF),
+        (RflagsBits::PF, RegSet::PF),
+        (RflagsBits::AF, RegSet::AF),
+        (RflagsBits::ZF, RegSet::ZF),
+        (RflagsBits::SF, RegSet::SF),
+        (RflagsBits::OF, RegSet::OF),
+    ];
+    let mut set = RegSet::EMPTY;
+    for (bit, flag) in pairs {
+        if bits & bit != 0 {
+            set |= flag;
+        }
+    }
+    set
+}
+
+/// Legacy SSE instructions that leave a part of their destination as it was.
+fn keeps_part_of_xmm(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    let register_form = instruction.op1_kind() == OpKind::Register;
+    match instruction.mnemonic() {
+        Movss | Movsd => register_form,
+        Sqrtss | Sqrtsd | Rcpss | Rsqrtss | Roundss | Roundsd | Cvtsi2ss | Cvtsi2sd | Cvtss2sd
+        | Cvtsd2ss | Movlps | Movhps | Movlpd | Movhpd | Movhlps | Movlhps | Pinsrb | Pinsrw
+        | Pinsrd | Pinsrq | Insertps => true,
+        _ => false,
+    }
+}
+
+/// True if the flags stay as they are for some operands that are not known here.
+fn may_leave_flags(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    let may_be_zero = |operand: u32| match instruction.op_kind(operand) {
+        OpKind::Immediate8 => instruction.immediate8() & 0x1f == 0,
+        _ => true,
+    };
+    match instruction.mnemonic() {
+        Shl | Sal | Shr | Sar | Rol | Ror | Rcl | Rcr => may_be_zero(1),
+        Shld | Shrd => may_be_zero(2),
+        _ => instruction.has_rep_prefix() || instruction.has_repne_prefix(),
+    }
+}
+
+/// Registers beside those that the decoder's tables name: what the kernel or
+/// the state-saving instructions read.
+fn hidden_uses(instruction: &Instruction) -> RegSet {
+    use Mnemonic::*;
+    match instruction.mnemonic() {
+        // number and six arguments
+        Syscall => RegSet(0x07c5),
+        Int | Sysenter | Vmcall | Into => RegSet::ALL,
+        Fxsave | Fxsave64 | Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64
+        | Xsaves | Xsaves64 | Vzeroupper => RegSet::XMMS,
+        _ => RegSet::EMPTY,
+    }
+}
+
+/// Computes effects; keeps the decoder's working storage between calls.
+pub struct EffectsOf {
+    factory: InstructionInfoFactory,
+}
+
+impl EffectsOf {
+    /// A new one.
+    pub fn new() -> Self {
+        Self {
+            factory: InstructionInfoFactory::new(),
+        }
+    }
+
+    /// The effects of one instruction, without what happens in a callee.
+    pub fn of(&mut self, instruction: &Instruction) -> Effects {
+        let mut effects = Effects::default();
+        let info = self
+            .factory
+            .info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE);
+        let restores = matches!(
+            instruction.mnemonic(),
+            Mnemonic::Fxrstor
+                | Mnemonic::Fxrstor64
+                | Mnemonic::Xrstor
+                | Mnemonic::Xrstor64
+                | Mnemonic::Xrstors
+                | Mnemonic::Xrstors64
+        );
+        for used in info.used_registers() {
+            let register = used.register();
+            let Some(bit) = reg_bit(register) else {
+                continue;
+            };
+            let whole = if register.is_gpr() {
+                register.size() >= 4
+            } else {
+                !keeps_part_of_xmm(instruction)
+            };
+            match used.access() {
+                OpAccess::None | OpAccess::NoMemAccess => {}
+                OpAccess::Read | OpAccess::CondRead => effects.uses |= bit,
+                OpAccess::Write => {
+                    effects.writes |= bit;
+                    if whole {
+                        effects.kills |= bit;
+                    }
+                }
+                OpAccess::CondWrite => effects.writes |= bit,
+                OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+                    effects.uses |= bit;
+                    effects.writes |= bit;
+                }
+            }
+        }
+        effects.uses |= flag_bits(instruction.rflags_read()) | hidden_uses(instruction);
+        effects.writes |= flag_bits(instruction.rflags_modified());
+        if restores {
+            effects.writes |= RegSet::XMMS;
+        }
+        if instruction.code() == Code::VEX_Vzeroupper {
+            // The low halves, which is what is followed here, stay.
+            effects.kills = effects.kills.without(RegSet::XMMS);
+            effects.writes = effects.writes.without(RegSet::XMMS);
+        }
+        if !may_leave_flags(instruction) {
+            effects.kills |= flag_bits(
+                instruction.rflags_written()
+                    | instruction.rflags_cleared()
+                    | instruction.rflags_set(),
+            );
+        }
+        effects
+    }
+}
+
+impl Default for EffectsOf {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,354 @@
+//! The program as liveness needs it: effects of blocks, how they end, who calls whom.
+//!
+//! Compilers do not keep to the System V ABI inside a program: gcc keeps
+//! values in caller-saved registers over calls of procedures that it has seen
+//! not to touch them (`-fipa-ra`), and hand-written assembly passes what it
+//! likes where it likes. So for each procedure we compute what it *may write*
+//! and *may read*, with all that it calls; only through calls that are not
+//! known does the ABI speak.
+
+use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
+use rayon::prelude::*;
+
+use super::RegSet;
+use super::effects::{Effects, EffectsOf};
+use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::decode::{Flow, direct_target};
+use crate::ids::{BlockId, ProcId};
+use crate::image::Image;
+
+/// Where a direct call or a jump out of a procedure leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Callee {
+    /// A block of a procedure whose code is known.
+    Known(BlockId, ProcId),
+    /// A procedure of another object, through the PLT: keeps to the ABI.
+    Abi,
+    /// Not known at all.
+    Unknown,
+}
+
+/// How control leaves a block, as far as its successors do not say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// As its successors say.
+    Plain,
+    /// A call.
+    Call(Callee),
+    /// A call through a pointer whose callee may keep every register: the
+    /// sequence that asks for a thread-local address by descriptor.
+    CallKeeping,
+    /// A return to a caller.
+    Return,
+    /// Nothing runs after it.
+    Dead,
+    /// Anything may run after it.
+    Unknown,
+}
+
+/// What is known of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockInfo {
+    /// Effects of all its instructions, callees apart.
+    pub effects: Effects,
+    /// How it ends.
+    pub end: End,
+}
+
+/// What is known of a procedure.
+#[derive(Clone, Default, Debug)]
+pub struct ProcInfo {
+    /// Jumps out of it: block, target.
+    pub tails: Vec<(BlockId, Callee)>,
+    /// May be written between its entry and its return, callees included.
+    pub writes: RegSet,
+    /// May be read before being written there.
+    pub reads: RegSet,
+    /// The direction flag may be set in it.
+    pub may_set_df: bool,
+}
+
+/// Everything that solving reads.
+pub struct Graph {
+    /// By block.
+    pub blocks: Vec<BlockInfo>,
+    /// By procedure.
+    pub procs: Vec<ProcInfo>,
+    /// Procedures that call or jump to each procedure.
+    pub callers: Vec<Vec<u32>>,
+    /// Blocks that calls and jumps of other procedures, or calls, lead to.
+    pub is_target: Vec<bool>,
+}
+
+impl Graph {
+    /// Reads the whole program once.
+    pub fn build(image: &Image, cfg: &Cfg) -> Self {
+        let is_go = image
+            .sections
+            .iter()
+            .any(|s| s.name.ends_with(".gopclntab"));
+        let parts: Vec<(Vec<BlockInfo>, ProcInfo)> = (0..cfg.procs.len())
+            .into_par_iter()
+            .with_min_len(16)
+            .map_init(EffectsOf::new, |effects_of, p| {
+                read_proc(image, cfg, ProcId::from_index(p), effects_of, is_go)
+            })
+            .collect();
+        let mut graph = Self {
+            blocks: Vec::with_capacity(cfg.blocks.len()),
+            procs: Vec::with_capacity(cfg.procs.len()),
+            callers: vec![Vec::new(); cfg.procs.len()],
+            is_target: vec![false; cfg.blocks.len()],
+        };
+        for (p, (blocks, info)) in parts.into_iter().enumerate() {
+            let calls = blocks.iter().filter_map(|b| match b.end {
+                End::Call(callee) => Some(callee),
+                _ => None,
+            });
+            for callee in calls.chain(info.tails.iter().map(|t| t.1)) {
+                if let Callee::Known(block, proc) = callee {
+                    graph.is_target[block.index()] = true;
+                    let callers = &mut graph.callers[proc.index()];
+                    if callers.last() != Some(&(p as u32)) {
+                        callers.push(p as u32);
+                    }
+                }
+            }
+            graph.blocks.extend(blocks);
+            graph.procs.push(info);
+        }
+        graph.close_over_calls(cfg);
+        graph.spread_direction_flag(cfg);
+        graph
+    }
+
+    fn callees<'a>(&'a self, cfg: &Cfg, p: usize) -> impl Iterator<Item = ProcId> + 'a {
+        let proc = &cfg.procs[p];
+        let first = proc.first_block.index();
+        let blocks = &self.blocks[first..first + proc.block_count as usize];
+        let calls = blocks.iter().filter_map(|b| match b.end {
+            End::Call(callee) => Some(callee),
+            _ => None,
+        });
+        calls
+            .chain(self.procs[p].tails.iter().map(|t| t.1))
+            .filter_map(|callee| match callee {
+                Callee::Known(_, proc) => Some(proc),
+                _ => None,
+            })
+    }
+
+    /// Adds to each procedure what its callees may read and write.
+    fn close_over_calls(&mut self, cfg: &Cfg) {
+        let mut work: Vec<usize> = (0..self.procs.len()).rev().collect();
+        let mut queued = vec![true; self.procs.len()];
+        while let Some(p) = work.pop() {
+            queued[p] = false;
+            let (mut reads, mut writes) = (self.procs[p].reads, self.procs[p].writes);
+            for callee in self.callees(cfg, p) {
+                reads |= self.procs[callee.index()].reads;
+                writes |= self.procs[callee.index()].writes;
+            }
+            if reads != self.procs[p].reads || writes != self.procs[p].writes {
+                self.procs[p].reads = reads;
+                self.procs[p].writes = writes;
+                for &caller in &self.callers[p] {
+                    if !std::mem::replace(&mut queued[caller as usize], true) {
+                        work.push(caller as usize);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A callee of a procedure that sets the direction flag may run with it set.
+    fn spread_direction_flag(&mut self, cfg: &Cfg) {
+        let mut work: Vec<usize> = (0..self.procs.len())
+            .filter(|p| self.procs[*p].may_set_df)
+            .collect();
+        while let Some(p) = work.pop() {
+            let callees: Vec<ProcId> = self.callees(cfg, p).collect();
+            for callee in callees {
+                if !std::mem::replace(&mut self.procs[callee.index()].may_set_df, true) {
+                    work.push(callee.index());
+                }
+            }
+        }
+    }
+}
+
+fn read_proc(
+    image: &Image,
+    cfg: &Cfg,
+    id: ProcId,
+    effects_of: &mut EffectsOf,
+    is_go: bool,
+) -> (Vec<BlockInfo>, ProcInfo) {
+    let proc = cfg.proc(id);
+    let mut info = ProcInfo::default();
+    let mut blocks = Vec::with_capacity(proc.block_count as usize);
+    for b in proc.blocks() {
+        let block = cfg.block(b);
+        let mut effects = Effects::default();
+        let mut stack_top = StackTop::Caller;
+        let mut last = Instruction::default();
+        for i in block.insts() {
+            last = cfg.decode(image, i);
+            effects = effects.then(&effects_of.of(&last));
+            info.may_set_df |= matches!(
+                last.mnemonic(),
+                Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
+            );
+            if cfg.inst(i).flow != Flow::Return {
+                stack_top = stack_top.after(&last);
+            }
+        }
+        let end = end_of(cfg, b, &last, stack_top, is_go);
+        info.writes |= effects.writes;
+        info.reads |= effects.uses;
+        match end {
+            End::Plain | End::Return | End::Dead | End::Call(Callee::Known(..)) => {}
+            End::Call(Callee::Abi) | End::CallKeeping => {
+                info.writes |= RegSet::CALLER_SAVED;
+                info.reads |= RegSet::ALL;
+            }
+            End::Call(Callee::Unknown) | End::Unknown => {
+                info.writes |= RegSet::ALL;
+                info.reads |= RegSet::ALL;
+            }
+        }
+        if end == End::Plain {
+            for callee in tails_of(cfg, b) {
+                match callee {
+                    Callee::Known(..) => {}
+                    Callee::Abi => {
+                        info.writes |= RegSet::CALLER_SAVED;
+                        info.reads |= RegSet::ALL;
+                    }
+                    Callee::Unknown => {
+                        info.writes |= RegSet::ALL;
+                        info.reads |= RegSet::ALL;
+                    }
+                }
+                info.tails.push((b, callee));
+            }
+        } else if !matches!(end, End::Unknown | End::Dead | End::Return) {
+            // A call at the end of a procedure returns into the next one.
+            info.tails
+                .extend(tails_of(cfg, b).map(|callee| (b, callee)));
+        }
+        blocks.push(BlockInfo { effects, end });
+    }
+    (blocks, info)
+}
+
+/// Whether the word at rsp is what the caller's `call` left there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StackTop {
+    /// As far as this block tells.
+    Caller,
+    /// The block stored something there: `ret` is a jump in disguise.
+    Computed,
+}
+
+impl StackTop {
+    /// `push; ret` enters a function (setcontext, retpolines), with its arguments live.
+    fn after(self, instruction: &Instruction) -> Self {
+        match instruction.mnemonic() {
+            Mnemonic::Push | Mnemonic::Pushfq => return Self::Computed,
+            Mnemonic::Pop | Mnemonic::Popfq | Mnemonic::Leave | Mnemonic::Call => {
+                return Self::Caller;
+            }
+            _ => {}
+        }
+        if instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP
+        {
+            return Self::Caller;
+        }
+        let stores_at_top = instruction.op0_kind() == OpKind::Memory
+            && instruction.memory_base() == Register::RSP
+            && instruction.memory_index() == Register::None
+            && instruction.memory_displacement64() == 0
+            && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
+        if stores_at_top { Self::Computed } else { self }
+    }
+}
+
+fn end_of(cfg: &Cfg, b: BlockId, last: &Instruction, top: StackTop, is_go: bool) -> End {
+    let inst = cfg.inst(cfg.block(b).last());
+    let succs = cfg.succs(b);
+    match inst.flow {
+        Flow::Call if inst.special => End::Unknown,
+        Flow::Call => match direct_target(last) {
+            Some(target) => End::Call(callee_at(cfg, target)),
+            None => End::Unknown,
+        },
+        Flow::IndirectCall if is_go => End::Unknown,
+        Flow::IndirectCall if last.code() != Code::Call_rm64 => End::Unknown,
+        Flow::IndirectCall
+            if last.op0_kind() == OpKind::Memory
+                && last.memory_base() == Register::RAX
+                && last.memory_index() == Register::None
+                && last.memory_displacement64() == 0 =>
+        {
+            End::CallKeeping
+        }
+        Flow::IndirectCall => End::Call(Callee::Abi),
+        Flow::Return if is_go || top == StackTop::Computed => End::Unknown,
+        Flow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
+        Flow::Return => End::Return,
+        Flow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,
+        Flow::Halt => End::Unknown,
+        Flow::IndirectJump => {
+            let bounded = cfg
+                .jump_tables
+                .binary_search_by_key(&cfg.block(b).last(), |t| t.jump)
+                .is_ok();
+            let known = bounded && succs.iter().any(|s| matches!(s, Succ::Branch(_)));
+            if known { End::Plain } else { End::Unknown }
+        }
+        Flow::Next | Flow::Syscall | Flow::CondJump | Flow::Jump => {
+            // xbegin's abort handler runs with the registers of the beginning.
+            let enough = if inst.flow == Flow::CondJump { 2 } else { 1 };
+            let whole = succs.len() >= enough && !succs.contains(&Succ::Unknown);
+            if whole { End::Plain } else { End::Unknown }
+        }
+    }
+}
+
+/// Where the block leads outside its procedure.
+fn tails_of(cfg: &Cfg, b: BlockId) -> impl Iterator<Item = Callee> + '_ {
+    let last = cfg.block(b).last();
+    let table = match cfg.inst(last).flow {
+        Flow::IndirectJump => cfg.jump_tables.binary_search_by_key(&last, |t| t.jump).ok(),
+        _ => None,
+    };
+    let targets = table.map_or(&[][..], |t| &cfg.jump_tables[t].targets[..]);
+    let proc = cfg.proc(cfg.block(b).proc);
+    let outside = targets
+        .iter()
+        .copied()
+        .filter(|t| *t < proc.start || *t >= proc.end);
+    let tails = cfg.succs(b).iter().filter_map(|s| match s {
+        Succ::Tail(target) => Some(*target),
+        _ => None,
+    });
+    tails.chain(outside).map(|target| callee_at(cfg, target))
+}
+
+fn callee_at(cfg: &Cfg, target: u64) -> Callee {
+    let Some(proc) = cfg.proc_at(target) else {
+        return Callee::Unknown;
+    };
+    if cfg.proc(proc).kind == ProcKind::Plt {
+        return if cfg.proc(proc).start == target {
+            Callee::Abi
+        } else {
+            Callee::Unknown
+        };
+    }
+    match cfg.block_at(target) {
+        Some(block) => Callee::Known(block, proc),
+        None => Callee::Unknown,
+    }
+}

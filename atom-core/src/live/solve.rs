@@ -1,0 +1,198 @@
+//! The fixpoint over the whole program.
+//!
+//! For a procedure P let W be what it may write and R what it may read, with
+//! its callees. Then
+//! - before a call of P is live: what is live at P's entry, as far as P reads
+//!   or writes it at all; what is live after the call and P does not write;
+//!   and what the ABI makes P keep (an exception may bring it to a handler);
+//! - before a return of P is live: results by the ABI, callee-saved
+//!   registers, all that P does not write (a caller may know that), and all
+//!   that is live after any known call of P.
+//!
+//! Values only grow, so the order of work does not matter and procedures are
+//! solved in parallel, again and again while something that they read has
+//! grown. If that takes too long, everything is called live, which is sound.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use super::RegSet;
+use super::graph::{Callee, End, Graph};
+use crate::cfg::{Cfg, Succ};
+use crate::ids::{BlockId, ProcId};
+
+/// Procedure visits allowed, as a multiple of their number.
+const VISITS_PER_PROC: usize = 300;
+
+struct Solver<'a> {
+    cfg: &'a Cfg,
+    graph: &'a Graph,
+    /// Live at the start of each block.
+    live_in: Vec<AtomicU64>,
+    /// Live after known calls of each procedure, as far as it may write it.
+    ret_live: Vec<AtomicU64>,
+    dirty: Vec<AtomicBool>,
+}
+
+/// Live after the last instruction of each block, and the same with the
+/// callee's effects taken into account if that is a call.
+pub fn solve(cfg: &Cfg, graph: &Graph) -> (Vec<RegSet>, Vec<RegSet>) {
+    let solver = Solver {
+        cfg,
+        graph,
+        live_in: (0..cfg.blocks.len()).map(|_| AtomicU64::new(0)).collect(),
+        ret_live: (0..cfg.procs.len()).map(|_| AtomicU64::new(0)).collect(),
+        dirty: (0..cfg.procs.len())
+            .map(|_| AtomicBool::new(false))
+            .collect(),
+    };
+    let mut work: Vec<u32> = (0..cfg.procs.len() as u32)
+        .filter(|p| cfg.procs[*p as usize].is_moved())
+        .collect();
+    let mut visits_left = VISITS_PER_PROC * cfg.procs.len().max(100);
+    while !work.is_empty() {
+        if work.len() > visits_left {
+            let all = vec![RegSet::ALL; cfg.blocks.len()];
+            return (all.clone(), all);
+        }
+        visits_left -= work.len();
+        work.par_iter()
+            .with_min_len(32)
+            .for_each(|p| solver.visit(ProcId(*p)));
+        work.clear();
+        for (p, dirty) in solver.dirty.iter().enumerate() {
+            if dirty.load(Relaxed) {
+                dirty.store(false, Relaxed);
+                work.push(p as u32);
+            }
+        }
+    }
+    (0..cfg.blocks.len())
+        .into_par_iter()
+        .with_min_len(1024)
+        .map(|b| {
+            let b = BlockId::from_index(b);
+            let proc = cfg.block(b).proc;
+            let after = solver.after(proc, b, solver.tails_from(proc, b));
+            (after, solver.across(b, after))
+        })
+        .unzip()
+}
+
+impl Solver<'_> {
+    fn block_in(&self, b: BlockId) -> RegSet {
+        RegSet(self.live_in[b.index()].load(Relaxed))
+    }
+
+    fn at_return(&self, p: ProcId) -> RegSet {
+        let known = RegSet(self.ret_live[p.index()].load(Relaxed));
+        RegSet::CALLEE_SAVED | RegSet::RESULTS | !self.graph.procs[p.index()].writes | known
+    }
+
+    /// Index in the procedure's tails of the first one at or after the block.
+    fn tails_from(&self, p: ProcId, b: BlockId) -> usize {
+        self.graph.procs[p.index()]
+            .tails
+            .partition_point(|t| t.0 < b)
+    }
+
+    /// Live after the last instruction of a block. `tail` is where its tails start.
+    fn after(&self, p: ProcId, b: BlockId, tail: usize) -> RegSet {
+        match self.graph.blocks[b.index()].end {
+            End::Return => return self.at_return(p),
+            End::Unknown => return RegSet::ALL,
+            End::Dead => return RegSet::EMPTY,
+            End::Plain | End::Call(_) | End::CallKeeping => {}
+        }
+        let mut live = RegSet::EMPTY;
+        for succ in self.cfg.succs(b) {
+            if let Succ::Fall(next) | Succ::Branch(next) = succ {
+                live |= self.block_in(*next);
+            }
+        }
+        for (_, callee) in self.graph.procs[p.index()].tails[tail..]
+            .iter()
+            .take_while(|t| t.0 == b)
+        {
+            live |= match *callee {
+                Callee::Unknown => RegSet::ALL,
+                Callee::Abi => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
+                Callee::Known(block, q) => {
+                    let info = &self.graph.procs[q.index()];
+                    (self.block_in(block) & (info.reads | info.writes))
+                        | self.at_return(p).without(info.writes)
+                }
+            };
+        }
+        live
+    }
+
+    /// Carries what is live after a block over the call that ends it.
+    fn across(&self, b: BlockId, after: RegSet) -> RegSet {
+        match self.graph.blocks[b.index()].end {
+            End::Call(Callee::Known(block, q)) => {
+                let info = &self.graph.procs[q.index()];
+                (self.block_in(block) & (info.reads | info.writes))
+                    | after.without(info.writes)
+                    | RegSet::CALLEE_SAVED
+            }
+            End::Call(Callee::Abi) => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
+            End::Call(Callee::Unknown) => RegSet::ALL,
+            End::CallKeeping => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED | after,
+            _ => after,
+        }
+    }
+
+    /// Makes what is live at the returns of `q` grow.
+    fn grow_return(&self, q: ProcId, live: RegSet) {
+        let live = live & self.graph.procs[q.index()].writes;
+        let old = self.ret_live[q.index()].fetch_or(live.0, Relaxed);
+        if live.0 & !old != 0 {
+            self.dirty[q.index()].store(true, Relaxed);
+        }
+    }
+
+    /// Solves one procedure, given the present values of the others.
+    fn visit(&self, p: ProcId) {
+        let proc = self.cfg.proc(p);
+        let info = &self.graph.procs[p.index()];
+        let mut entry_grew = false;
+        loop {
+            let mut grew = false;
+            let mut tail = info.tails.len();
+            for b in proc.blocks().rev() {
+                while tail > 0 && info.tails[tail - 1].0 >= b {
+                    tail -= 1;
+                }
+                let after = self.after(p, b, tail);
+                let block = &self.graph.blocks[b.index()];
+                if let End::Call(Callee::Known(_, q)) = block.end {
+                    self.grow_return(q, after);
+                }
+                let live = block.effects.before(self.across(b, after));
+                let cell = &self.live_in[b.index()];
+                let old = cell.load(Relaxed);
+                if live.0 & !old != 0 {
+                    cell.store(live.0 | old, Relaxed);
+                    grew = true;
+                    entry_grew |= self.graph.is_target[b.index()];
+                }
+            }
+            if !grew {
+                break;
+            }
+        }
+        let returns = RegSet(self.ret_live[p.index()].load(Relaxed));
+        for (_, callee) in &info.tails {
+            if let Callee::Known(_, q) = callee {
+                self.grow_return(*q, returns);
+            }
+        }
+        if entry_grew {
+            for &caller in &self.graph.callers[p.index()] {
+                self.dirty[caller as usize].store(true, Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! A small encoder for the instructions that inserted code is made of.
+//!
+//! A tool can add a million calls, so this is plain bytes into a vector. Only
+//! the forms that are needed exist; each is tested against a decoder. None of
+//! them changes the arithmetic flags unless its comment says so.
+
+use super::code::{Fixup, Target};
+
+/// A general register by its hardware number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gpr(pub u8);
+
+#[allow(missing_docs)]
+impl Gpr {
+    pub const RAX: Self = Self(0);
+    pub const RCX: Self = Self(1);
+    pub const RDX: Self = Self(2);
+    pub const RSP: Self = Self(4);
+    pub const RBP: Self = Self(5);
+    pub const RSI: Self = Self(6);
+    pub const RDI: Self = Self(7);
+    pub const R8: Self = Self(8);
+    pub const R9: Self = Self(9);
+
+    /// Its bit in a 16-bit mask.
+    pub const fn bit(self) -> u16 {
+        1 << self.0
+    }
+
+    const fn low(self) -> u8 {
+        self.0 & 7
+    }
+}
+
+/// A condition, as in the low four bits of `jcc`, `setcc` and `cmovcc`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cond(pub u8);
+
+impl Cond {
+    /// ZF set.
+    pub const E: Self = Self(4);
+    /// ZF clear.
+    pub const NE: Self = Self(5);
+
+    /// The opposite.
+    pub const fn inverted(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+}
+
+/// A memory operand without segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mem {
+    /// Base register.
+    pub base: Option<Gpr>,
+    /// Index register (never rsp) and scale 1, 2, 4 or 8.
+    pub index: Option<(Gpr, u8)>,
+    /// Displacement.
+    pub disp: i32,
+}
+
+impl Mem {
+    /// `[base + disp]`.
+    pub const fn at(base: Gpr, disp: i32) -> Self {
+        Self {
+            base: Some(base),
+            index: None,
+            disp,
+        }
+    }
+}
+
+/// A forward jump whose end is not yet placed.
+#[must_use]
+#[derive(Debug)]
+pub struct Patch {
+    at: usize,
+    size: usize,
+}
+
+/// Code under construction, with fixups; offsets count from its own start.
+#[derive(Default, Debug)]
+pub struct Asm {
+    /// The bytes.
+    pub code: Vec<u8>,
+    /// The fixups.
+    pub fixups: Vec<Fixup>,
+}
+
+impl Asm {
+    fn byte(&mut self, byte: u8) {
+        self.code.push(byte);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.code.extend_from_slice(bytes);
+    }
+
+    fn imm32(&mut self, value: i32) {
+        self.bytes(&value.to_le_bytes());
+    }
+
+    fn fixup(&mut self, target: Target, addend: i32) {
+        self.fixups.push(Fixup {
+            at: self.code.len() as u32,
+            target,
+            addend,
+        });
+        self.imm32(0);
+    }
+
+    /// REX prefix for a ModRM of `reg` and `mem`; left out if it would be empty.
+    fn rex(&mut self, wide: bool, reg: u8, index: u8, base: u8, force: bool) {
+        let rex = 0x40 | u8::from(wide) << 3 | (reg >> 3) << 2 | (index >> 3) << 1 | base >> 3;
+        if rex != 0x40 || force {
+            self.byte(rex);
+        }
+    }
+
+    fn rex_mem(&mut self, wide: bool, reg: u8, mem: Mem) {
+        let index = mem.index.map_or(0, |i| i.0.0);
+        self.rex(wide, reg, index, mem.base.map_or(0, |b| b.0), false);
+    }
+
+    fn modrm_mem(&mut self, reg: u8, mem: Mem) {
+        let reg = (reg & 7) << 3;
+        let Some(base) = mem.base else {
+            // No base: SIB form with a 32-bit displacement.
+            self.byte(reg | 4);
+            let (index, scale) = mem.index.map_or((4, 1), |(i, s)| (i.low(), s));
+            self.byte((scale.trailing_zeros() as u8) << 6 | index << 3 | 5);
+            return self.imm32(mem.disp);
+        };
+        let short = i8::try_from(mem.disp);
+        let mode = match short {
+            Ok(0) if base.low() != 5 => 0,
+            Ok(_) => 0x40,
+            Err(_) => 0x80,
+        };
+        match mem.index {
+            Some((index, scale)) => {
+                self.byte(mode | reg | 4);
+                self.byte((scale.trailing_zeros() as u8) << 6 | index.low() << 3 | base.low());
+            }
+            None if base.low() == 4 => {
+                self.byte(mode | reg | 4);
+                self.byte(0x24);
+            }
+            None => self.byte(mode | reg | base.low()),
+        }
+        match short {
+            Ok(disp) if mode == 0x40 => self.byte(disp as u8),
+            Ok(_) => {}
+            Err(_) => self.imm32(mem.disp),
+        }
+    }
+
+    fn op_mem(&mut self, wide: bool, opcode: &[u8], reg: u8, mem: Mem) {
+        self.rex_mem(wide, reg, mem);
+        self.bytes(opcode);
+        self.modrm_mem(reg, mem);
+    }
+
+    /// `push reg`
+    pub fn push(&mut self, reg: Gpr) {
+        self.rex(false, 0, 0, reg.0, false);
+        self.byte(0x50 | reg.low());
+    }
+
+    /// `pop reg`
+    pub fn pop(&mut self, reg: Gpr) {
+        self.rex(false, 0, 0, reg.0, false);
+        self.byte(0x58 | reg.low());
+    }
+
+    /// `push imm`, sign-extended to 64 bits.
+    pub fn push_imm(&mut self, value: i32) {
+        match i8::try_from(value) {
+            Ok(value) => self.bytes(&[0x6a, value as u8]),
+            Err(_) => {
+                self.byte(0x68);
+                self.imm32(value);
+            }
+        }
+    }
+
+    /// `push qword [mem]`
+    pub fn push_mem(&mut self, mem: Mem) {
+        self.op_mem(false, &[0xff], 6, mem);
+    }
+
+    /// `mov to, from`, 64 bits; nothing if they are the same.
+    pub fn mov(&mut self, to: Gpr, from: Gpr) {
+        if to != from {
+            self.rex(true, from.0, 0, to.0, false);
+            self.bytes(&[0x89, 0xc0 | from.low() << 3 | to.low()]);
+        }
+    }
+
+    /// A constant, in the shortest form that leaves the flags alone.
+    pub fn mov_imm(&mut self, to: Gpr, value: u64) {
+        if let Ok(value) = u32::try_from(value) {
+            self.rex(false, 0, 0, to.0, false);
+            self.byte(0xb8 | to.low());
+            self.imm32(value as i32);
+        } else if let Ok(value) = i32::try_from(value as i64) {
+            self.rex(true, 0, 0, to.0, false);
+            self.bytes(&[0xc7, 0xc0 | to.low()]);
+            self.imm32(value);
+        } else {
+            self.rex(true, 0, 0, to.0, false);
+            self.byte(0xb8 | to.low());
+            self.bytes(&value.to_le_bytes());
+        }
+    }
+
+    /// `xor reg32, reg32`: zero. Changes the flags.
+    pub fn zero(&mut self, reg: Gpr) {
+        self.rex(false, reg.0, 0, reg.0, false);
+        self.bytes(&[0x31, 0xc0 | reg.low() << 3 | reg.low()]);
+    }
+
+    /// `mov to, qword [mem]`
+    pub fn load(&mut self, to: Gpr, mem: Mem) {
+        self.op_mem(true, &[0x8b], to.0, mem);
+    }
+
+    /// `mov qword [mem], from`
+    pub fn store(&mut self, mem: Mem, from: Gpr) {
+        self.op_mem(true, &[0x89], from.0, mem);
+    }
+
+    /// `mov dword [mem], from`
+    pub fn store32(&mut self, mem: Mem, from: Gpr) {
+        self.op_mem(false, &[0x89], from.0, mem);
+    }
+
+    /// `mov dword [mem], value`
+    pub fn store32_imm(&mut self, mem: Mem, value: i32) {
+        self.op_mem(false, &[0xc7], 0, mem);
+        self.imm32(value);
+    }
+
+    /// `movzx to, byte [mem]`
+    pub fn load8(&mut self, to: Gpr, mem: Mem) {
+        self.op_mem(false, &[0x0f, 0xb6], to.0, mem);
+    }
+
+    /// `movzx to, from8`: the low byte.
+    pub fn zero_extend8(&mut self, to: Gpr, from: Gpr) {
+        self.rex(false, to.0, 0, from.0, from.0 >= 4);
+        self.bytes(&[0x0f, 0xb6, 0xc0 | to.low() << 3 | from.low()]);
+    }
+
+    /// `lea to, [mem]`
+    pub fn lea(&mut self, to: Gpr, mem: Mem) {
+        self.op_mem(true, &[0x8d], to.0, mem);
+    }
+
+    /// `lea to32, [mem]`: the address modulo 2^32.
+    pub fn lea32(&mut self, to: Gpr, mem: Mem) {
+        self.op_mem(false, &[0x8d], to.0, mem);
+    }
+
+    /// `lea to, [rip + target]`
+    pub fn lea_target(&mut self, to: Gpr, target: Target) {
+        self.rex(true, to.0, 0, 0, false);
+        self.bytes(&[0x8d, to.low() << 3 | 5]);
+        self.fixup(target, 0);
+    }
+
+    /// `lea rsp, [rsp + disp]`; nothing for 0.
+    pub fn move_stack(&mut self, disp: i32) {
+        if disp != 0 {
+            self.lea(Gpr::RSP, Mem::at(Gpr::RSP, disp));
+        }
+    }
+
+    /// `call target`
+    pub fn call(&mut self, target: Target) {
+        self.byte(0xe8);
+        self.fixup(target, 0);
+    }
+
+    /// `ret`
+    pub fn ret(&mut self) {
+        self.byte(0xc3);
+    }
+
+    /// `and rsp, -16`. Changes the flags.
+    pub fn align_stack(&mut self) {
+        self.bytes(&[0x48, 0x83, 0xe4, 0xf0]);
+    }
+
+    /// `setcc reg8`
+    pub fn set(&mut self, cond: Cond, reg: Gpr) {
+        self.rex(false, 0, 0, reg.0, reg.0 >= 4);
+        self.bytes(&[0x0f, 0x90 | cond.0, 0xc0 | reg.low()]);
+    }
+
+    /// The flags into ax: SF, ZF, AF, PF and CF in ah, OF in al.
+    pub fn flags_to_ax(&mut self) {
+        self.byte(0x9f);
+        self.set(Cond(0), Gpr::RAX);
+    }
+
+    /// The opposite of [`Asm::flags_to_ax`].
+    pub fn flags_from_ax(&mut self) {
+        self.bytes(&[0x04, 0x7f, 0x9e]);
+    }
+
+    /// `pushfq`
+    pub fn push_flags(&mut self) {
+        self.byte(0x9c);
+    }
+
+    /// `popfq`. Changes the flags.
+    pub fn pop_flags(&mut self) {
+        self.byte(0x9d);
+    }
+
+    /// `cld`
+    pub fn clear_direction(&mut self) {
+        self.byte(0xfc);
+    }
+
+    /// `cmp eax, value`. Changes the flags.
+    pub fn compare_eax(&mut self, value: i32) {
+        self.byte(0x3d);
+        self.imm32(value);
+    }
+
+    /// `rdtsc`, into edx:eax.
+    pub fn read_cycles(&mut self) {
+        self.bytes(&[0x0f, 0x31]);
+    }
+
+    /// `mov to, fs:[0]`: the thread's self pointer, which is the base of fs.
+    pub fn load_self_pointer(&mut self, to: Gpr) {
+        self.byte(0x64);
+        self.load(
+            to,
+            Mem {
+                base: None,
+                index: None,
+                disp: 0,
+            },
+        );
+    }
+
+    /// `rdfsbase to` or `rdgsbase to`
+    pub fn read_base(&mut self, to: Gpr, gs: bool) {
+        self.byte(0xf3);
+        self.rex(true, 0, 0, to.0, false);
+        self.bytes(&[0x0f, 0xae, 0xc0 | u8::from(gs) << 3 | to.low()]);
+    }
+
+    /// `movups [mem], xmm`
+    pub fn store_xmm(&mut self, mem: Mem, xmm: u8) {
+        self.op_mem(false, &[0x0f, 0x11], xmm, mem);
+    }
+
+    /// `movups xmm, [mem]`
+    pub fn load_xmm(&mut self, xmm: u8, mem: Mem) {
+        self.op_mem(false, &[0x0f, 0x10], xmm, mem);
+    }
+
+    /// `stmxcsr [mem]`
+    pub fn store_mxcsr(&mut self, mem: Mem) {
+        self.op_mem(false, &[0x0f, 0xae], 3, mem);
+    }
+
+    /// `ldmxcsr [mem]`
+    pub fn load_mxcsr(&mut self, mem: Mem) {
+        self.op_mem(false, &[0x0f, 0xae], 2, mem);
+    }
+
+    /// `jcc` forward.
+    pub fn jump_if(&mut self, cond: Cond) -> Patch {
+        self.bytes(&[0x0f, 0x80 | cond.0]);
+        self.imm32(0);
+        Patch {
+            at: self.code.len() - 4,
+            size: 4,
+        }
+    }
+
+    /// `jmp` forward.
+    pub fn jump(&mut self) -> Patch {
+        self.byte(0xe9);
+        self.imm32(0);
+        Patch {
+            at: self.code.len() - 4,
+            size: 4,
+        }
+    }
+
+    /// `jrcxz`, or `jecxz` if `narrow`, a short way forward.
+    pub fn jump_if_rcx_zero(&mut self, narrow: bool) -> Patch {
+        if narrow {
+            self.byte(0x67);
+        }
+        self.bytes(&[0xe3, 0]);
+        Patch {
+            at: self.code.len() - 1,
+            size: 1,
+        }
+    }
+
+    /// Lets a forward jump end here.
+    pub fn land(&mut self, patch: Patch) {
+        let distance = self.code.len() - patch.at - patch.size;
+        if patch.size == 1 {
+            let distance = i8::try_from(distance).expect("short jumps span a few instructions");
+            self.code[patch.at] = distance as u8;
+        } else {
+            self.code[patch.at..patch.at + 4].copy_from_slice(&(distance as u32).to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! Putting the plan together: procedures in parallel, then one after the other.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+
+use super::args::{self, Value};
+use super::asm::Asm;
+use super::data::Data;
+use super::exits::{Exits, Hook};
+use super::points::{Around, Points};
+use super::site::{self, Point, SiteCall};
+use super::wrapper::Wrappers;
+use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
+use crate::cfg::Cfg;
+use crate::decode::Flow;
+use crate::error::{Error, Result};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+use crate::live::{EffectsOf, Live, RegSet};
+use crate::tool::calls::{Place, Scope};
+use crate::tool::{Argument, Call, Calls};
+
+/// Procedures that one piece of parallel work takes.
+const CHUNK: usize = 64;
+
+impl Plan {
+    /// Plans all calls.
+    ///
+    /// `clobbers` tells what a routine, named by its address in the tool's
+    /// file, may change.
+    pub fn build(
+        image: &Image,
+        cfg: &Cfg,
+        live: &Live,
+        calls: &Calls,
+        clobbers: &dyn Fn(u64) -> Clobbers,
+        options: &Options,
+    ) -> Result<Self> {
+        let mut routines: HashMap<u64, Clobbers> = HashMap::new();
+        for call in &calls.calls {
+            routines
+                .entry(call.routine)
+                .or_insert_with(|| clobbers(call.routine));
+            if calls
+                .args
+                .get(call.args.start as usize..call.args.end as usize)
+                .is_none()
+            {
+                return Err(Error::new(
+                    "planning calls",
+                    "a call's arguments are out of range",
+                ));
+            }
+        }
+        let exits = options
+            .finish
+            .map(|f| Exits::new(image, f, !options.may_have_threads));
+        let planner = Planner {
+            image,
+            cfg,
+            live,
+            calls,
+            points: Points::build(cfg, calls)?,
+            data: Data::build(calls)?,
+            routines,
+            exits,
+        };
+        let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
+        let parts: Vec<Part> = procs
+            .par_chunks(CHUNK)
+            .map(|chunk| planner.part(chunk))
+            .collect::<Result<_>>()?;
+        let mut plan = Self {
+            calls_added: calls.calls.len() as u64,
+            ..Self::default()
+        };
+        let mut wrappers = Wrappers::default();
+        for part in parts {
+            plan.append(part, &mut wrappers)?;
+        }
+        plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
+        for wrapper in &wrappers.list {
+            let mut asm = Asm::default();
+            wrapper.emit(&mut asm);
+            plan.add_shared(asm);
+        }
+        plan.program_before = planner.program(&mut plan, Place::Before)?;
+        plan.program_after = planner.program(&mut plan, Place::After)?;
+        plan.data = planner.data.bytes;
+        plan.data_relocs = planner.data.relocs;
+        Ok(plan)
+    }
+
+    /// Adds a piece of code; yields where it lies.
+    fn add_code(&mut self, asm: Asm) -> Snippet {
+        let code = self.code.len() as u32;
+        let fixups = self.fixups.len() as u32;
+        self.code.extend_from_slice(&asm.code);
+        self.fixups.extend_from_slice(&asm.fixups);
+        Snippet {
+            code: code..self.code.len() as u32,
+            fixups: fixups..self.fixups.len() as u32,
+        }
+    }
+
+    fn add_shared(&mut self, asm: Asm) -> u32 {
+        let snippet = self.add_code(asm);
+        self.shared.push(snippet);
+        self.shared.len() as u32 - 1
+    }
+
+    /// Adds a part, whose numbers all count from 0.
+    fn append(&mut self, part: Part, wrappers: &mut Wrappers) -> Result<()> {
+        let code = self.code.len();
+        let fixups = self.fixups.len() as u32;
+        let snippets = self.snippets.len() as u32;
+        if code + part.asm.code.len() > i32::MAX as usize {
+            return Err(
+                Error::new("planning calls", "the inserted code exceeds 2 GB")
+                    .advice("instrument fewer points"),
+            );
+        }
+        let code = code as u32;
+        let numbers: Vec<u32> = part
+            .wrappers
+            .list
+            .iter()
+            .map(|w| wrappers.index(*w))
+            .collect();
+        self.code.extend_from_slice(&part.asm.code);
+        self.fixups
+            .extend(part.asm.fixups.iter().map(|f| match f.target {
+                Target::Shared(i) => Fixup {
+                    target: Target::Shared(numbers[i as usize]),
+                    ..*f
+                },
+                _ => *f,
+            }));
+        self.snippets.extend(part.snippets.iter().map(|s| Snippet {
+            code: s.code.start + code..s.code.end + code,
+            fixups: s.fixups.start + fixups..s.fixups.end + fixups,
+        }));
+        self.insertions
+            .extend(part.insertions.iter().map(|i| Insertion {
+                snippet: i.snippet + snippets,
+                ..*i
+            }));
+        Ok(())
+    }
+}
+
+/// The plan of some procedures.
+#[derive(Default)]
+struct Part {
+    /// Code of all snippets; fixups count from each snippet's start once it is closed.
+    asm: Asm,
+    snippets: Vec<Snippet>,
+    insertions: Vec<Insertion>,
+    wrappers: Wrappers,
+}
+
+impl Part {
+    /// Makes what has been emitted since the marks a snippet at a point.
+    fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
+        for fixup in &mut self.asm.fixups[fixups..] {
+            fixup.at -= code as u32;
+        }
+        self.insertions.push(Insertion {
+            inst,
+            position,
+            snippet: self.snippets.len() as u32,
+        });
+        self.snippets.push(Snippet {
+            code: code as u32..self.asm.code.len() as u32,
+            fixups: fixups as u32..self.asm.fixups.len() as u32,
+        });
+    }
+}
+
+struct Planner<'a> {
+    image: &'a Image,
+    cfg: &'a Cfg,
+    live: &'a Live<'a>,
+    calls: &'a Calls,
+    points: Points<'a>,
+    data: Data,
+    routines: HashMap<u64, Clobbers>,
+    exits: Option<Exits>,
+}
+
+/// Storage that is used again from block to block.
+#[derive(Default)]
+struct Scratch {
+    effects_of: EffectsOf,
+    live: Vec<RegSet>,
+    around: Around,
+}
+
+impl Planner<'_> {
+    fn part(&self, procs: &[ProcId]) -> Result<Part> {
+        let mut part = Part::default();
+        let mut scratch = Scratch::default();
+        for &id in procs {
+            let proc = self.cfg.proc(id);
+            let any = self.points.any_in_proc(id);
+            if !any && self.exits.is_none() {
+                continue;
+            }
+            for b in proc.blocks() {
+                if any && self.points.any_in_block(b) {
+                    self.block(&mut part, &mut scratch, b)?;
+                } else if self.exits.is_some() {
+                    for inst in self.cfg.block(b).insts() {
+                        self.exit_hook(&mut part, b, inst);
+                    }
+                }
+            }
+        }
+        Ok(part)
+    }
+
+    /// Plans the calls of one block.
+    fn block(&self, part: &mut Part, scratch: &mut Scratch, b: BlockId) -> Result<()> {
+        let block = self.cfg.block(b);
+        let Scratch {
+            effects_of,
+            live,
+            around,
+        } = scratch;
+        live.clear();
+        for (i, inst) in block.insts().enumerate() {
+            self.points.around(b, inst, around);
+            let lists = [
+                &around.entry,
+                &around.before,
+                &around.before_transfer,
+                &around.if_taken,
+                &around.after,
+            ];
+            if lists.iter().all(|l| l.is_empty()) {
+                self.exit_hook(part, b, inst);
+                continue;
+            }
+            if live.is_empty() {
+                self.live.block_into(b, effects_of, live);
+            }
+            let here = Here {
+                instruction: self.cfg.decode(self.image, inst),
+                inst,
+                may_set_df: self.live.may_set_df(block.proc),
+            };
+            let pc = self.cfg.inst_pc(inst);
+            let point = Point {
+                live: live[i],
+                may_set_df: here.may_set_df,
+            };
+            self.calls_at(part, &here, &around.entry, Position::Entry, point, pc, None)?;
+            let mut site = Vec::with_capacity(around.before.len() + around.before_transfer.len());
+            self.resolve(&mut site, &around.before, &here, pc, false)?;
+            self.resolve(&mut site, &around.before_transfer, &here, pc, true)?;
+            self.insert(part, &here, &site, Position::Before, point, None)?;
+            let guard = if around.if_taken.is_empty() {
+                None
+            } else {
+                Some(args::taken(&here.instruction)?)
+            };
+            self.calls_at(
+                part,
+                &here,
+                &around.if_taken,
+                Position::Before,
+                point,
+                pc,
+                guard,
+            )?;
+            self.exit_hook(part, b, inst);
+            let point = Point {
+                live: live[i + 1],
+                ..point
+            };
+            let end = self.cfg.inst_end(inst);
+            self.calls_at(
+                part,
+                &here,
+                &around.after,
+                Position::After,
+                point,
+                end,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The calls of these numbers with their arguments as values.
+    fn resolve(
+        &self,
+        site: &mut Vec<SiteCall>,
+        numbers: &[u32],
+        here: &Here,
+        pc: u64,
+        after: bool,
+    ) -> Result<()> {
+        for &number in numbers {
+            let call = self.points.call(number);
+            let values = self.values(call, |argument| {
+                args::value(argument, &here.instruction, pc, after)
+            })?;
+            site.push(SiteCall {
+                routine: call.routine,
+                clobbers: self.routines[&call.routine],
+                values,
+            });
+        }
+        Ok(())
+    }
+
+    fn values(
+        &self,
+        call: &Call,
+        at_point: impl Fn(&Argument) -> Result<Option<Value>>,
+    ) -> Result<Vec<Value>> {
+        let range = call.args.start as usize..call.args.end as usize;
+        if range.len() > 100 {
+            return Err(Error::new(
+                "planning calls",
+                "a call has more than 100 arguments",
+            ));
+        }
+        range
+            .map(|i| {
+                let value = at_point(&self.calls.args[i])?;
+                Ok(value.unwrap_or(Value::Data(self.data.offsets[i])))
+            })
+            .collect()
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one point has this many sides")]
+    fn calls_at(
+        &self,
+        part: &mut Part,
+        here: &Here,
+        numbers: &[u32],
+        position: Position,
+        point: Point,
+        pc: u64,
+        guard: Option<args::Taken>,
+    ) -> Result<()> {
+        let mut site = Vec::with_capacity(numbers.len());
+        self.resolve(&mut site, numbers, here, pc, guard.is_some())?;
+        self.insert(part, here, &site, position, point, guard)
+    }
+
+    fn insert(
+        &self,
+        part: &mut Part,
+        here: &Here,
+        site: &[SiteCall],
+        position: Position,
+        point: Point,
+        guard: Option<args::Taken>,
+    ) -> Result<()> {
+        if site.is_empty() {
+            return Ok(());
+        }
+        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+        let patches = guard.map(|taken| site::only_if_taken(&mut part.asm, taken));
+        site::emit(&mut part.asm, site, point, &mut part.wrappers);
+        for patch in patches.into_iter().flatten() {
+            part.asm.land(patch);
+        }
+        part.close(code, fixups, here.inst, position);
+        Ok(())
+    }
+
+    /// Calls the runtime where the process may end.
+    fn exit_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
+        let Some(exits) = &self.exits else { return };
+        let block = self.cfg.block(b);
+        let proc = self.cfg.proc(block.proc);
+        let at_plt = inst == block.first && b == proc.first_block && exits.is_ending_plt(proc);
+        let flow = self.cfg.inst(inst).flow;
+        let hook = if at_plt {
+            Some(Hook::Always)
+        } else if matches!(
+            flow,
+            Flow::Syscall | Flow::IndirectCall | Flow::IndirectJump
+        ) {
+            exits.hook(self.image, self.cfg, proc, inst)
+        } else {
+            None
+        };
+        if let Some(hook) = hook {
+            let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+            exits.emit(hook, &mut part.asm, &mut part.wrappers);
+            part.close(code, fixups, inst, Position::Before);
+        }
+    }
+
+    /// The function that makes the calls of the program's start or end.
+    ///
+    /// It is a function by the C ABI, so nothing is live but what the ABI
+    /// keeps, and the stack is 8 bytes off its alignment at its entry.
+    fn program(&self, plan: &mut Plan, place: Place) -> Result<Option<u32>> {
+        let mine: Vec<&Call> = self
+            .calls
+            .calls
+            .iter()
+            .filter(|c| c.scope == Scope::Program && c.place == place)
+            .collect();
+        if mine.is_empty() {
+            return Ok(None);
+        }
+        let mut asm = Asm::default();
+        for call in mine {
+            let values = self.values(call, |argument| match argument {
+                Argument::Const(value) => Ok(Some(Value::Const(*value))),
+                Argument::Regv(_) | Argument::BrCondValue | Argument::EffAddrValue => {
+                    Err(Error::new(
+                        "planning the calls at the program's start and end",
+                        "registers and computed values do not exist there",
+                    ))
+                }
+                _ => Ok(None),
+            })?;
+            site::emit_plain(&mut asm, call.routine, &values);
+        }
+        asm.ret();
+        Ok(Some(plan.add_shared(asm)))
+    }
+}
+
+/// The instruction that a point belongs to.
+struct Here {
+    instruction: iced_x86::Instruction,
+    inst: InstId,
+    may_set_df: bool,
+}

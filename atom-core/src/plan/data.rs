@@ -1,0 +1,105 @@
+//! Strings and arrays that calls pass: their contents and their records.
+
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::tool::{Argument, Calls};
+
+/// The plan's data and where in it each argument lies.
+#[derive(Default)]
+pub struct Data {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Slots that want the run-time address of the data added.
+    pub relocs: Vec<u32>,
+    /// By argument of [`Calls::args`]: its offset, for those that lie here.
+    pub offsets: Vec<u32>,
+}
+
+/// Alignment of contents: that of the widest element there can be.
+const ALIGN: usize = 16;
+
+impl Data {
+    /// Lays out all arguments. The data that the tool placed comes first;
+    /// equal contents and equal records are kept once.
+    pub fn build(calls: &Calls) -> Result<Self> {
+        let mut data = Self {
+            bytes: calls.placed.clone(),
+            ..Self::default()
+        };
+        let mut contents: HashMap<&[u8], u32> = HashMap::new();
+        let mut records: HashMap<(u32, u64), u32> = HashMap::new();
+        data.offsets.reserve(calls.args.len());
+        for argument in &calls.args {
+            let offset = match *argument {
+                Argument::Str(start, end) | Argument::CStr(start, end) => {
+                    let bytes = slice(calls, start, end)?;
+                    let at = data.contents(&mut contents, bytes);
+                    match argument {
+                        Argument::Str(..) => data.record(&mut records, at, bytes.len() as u64),
+                        _ => at,
+                    }
+                }
+                Argument::Array(start, end, size) | Argument::CArray(start, end, size) => {
+                    let bytes = slice(calls, start, end)?;
+                    let at = data.contents(&mut contents, bytes);
+                    let count = bytes.len() as u64 / u64::from(size.max(1));
+                    match argument {
+                        Argument::Array(..) => data.record(&mut records, at, count),
+                        _ => at,
+                    }
+                }
+                Argument::Data(offset) if (offset as usize) < calls.placed.len().max(1) => offset,
+                Argument::Data(_) => return Err(bad("an argument points outside the placed data")),
+                _ => 0,
+            };
+            data.offsets.push(offset);
+        }
+        if u32::try_from(data.bytes.len()).is_err() {
+            return Err(bad("the tool's strings and arrays exceed 4 GB"));
+        }
+        Ok(data)
+    }
+
+    fn align(&mut self) -> u32 {
+        self.bytes
+            .resize(self.bytes.len().next_multiple_of(ALIGN), 0);
+        self.bytes.len() as u32
+    }
+
+    /// Contents, with a null after them for C's sake.
+    fn contents<'a>(&mut self, known: &mut HashMap<&'a [u8], u32>, bytes: &'a [u8]) -> u32 {
+        if let Some(&at) = known.get(bytes) {
+            return at;
+        }
+        let at = self.align();
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.push(0);
+        known.insert(bytes, at);
+        at
+    }
+
+    /// A record of address and length.
+    fn record(&mut self, known: &mut HashMap<(u32, u64), u32>, at: u32, len: u64) -> u32 {
+        if let Some(&record) = known.get(&(at, len)) {
+            return record;
+        }
+        let record = self.align();
+        self.relocs.push(record);
+        self.bytes.extend_from_slice(&u64::from(at).to_le_bytes());
+        self.bytes.extend_from_slice(&len.to_le_bytes());
+        known.insert((at, len), record);
+        record
+    }
+}
+
+fn bad(reason: &str) -> Error {
+    Error::new("planning a call", reason)
+}
+
+fn slice(calls: &Calls, start: u32, end: u32) -> Result<&[u8]> {
+    calls
+        .data
+        .get(start as usize..end as usize)
+        .ok_or_else(|| bad("a string or array argument lies outside the call data"))
+}

@@ -1,0 +1,297 @@
+//! Which calls belong to which point, and what "before" and "after" mean there.
+//!
+//! Order at one address: before the procedure, before the block, before the
+//! instruction; then after the instruction, after the block, after the
+//! procedure; at each in the order of addition. A jump, a branch and a return
+//! change nothing but the instruction pointer (and rsp), so what comes after
+//! them is done before them, as the last thing; for other instructions it
+//! stands on the way to the next one.
+
+use std::ops::Range;
+
+use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::decode::Flow;
+use crate::error::{Error, Result};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::tool::calls::{Place, Scope};
+use crate::tool::{Call, Calls};
+
+/// Numbers of the calls of one scope and place, by what they are added to.
+#[derive(Default)]
+struct Index {
+    /// By id: the start of its range; one more at the end. Empty without calls.
+    starts: Vec<u32>,
+    calls: Vec<u32>,
+}
+
+impl Index {
+    fn build(calls: &Calls, scope: Scope, place: Place, count: usize) -> Result<Self> {
+        let mine = || {
+            calls
+                .calls
+                .iter()
+                .enumerate()
+                .filter(move |(_, c)| c.scope == scope && c.place == place)
+        };
+        let mut starts = Vec::new();
+        for (_, call) in mine() {
+            if starts.is_empty() {
+                starts.resize(count + 1, 0);
+            }
+            if call.id as usize >= count {
+                let reason = format!(
+                    "a call is added to {scope:?} {}, which does not exist",
+                    call.id
+                );
+                return Err(Error::new("planning calls", reason));
+            }
+            starts[call.id as usize + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut next = starts.clone();
+        let mut sorted = vec![0; starts.last().map_or(0, |n| *n as usize)];
+        for (number, call) in mine() {
+            let slot = &mut next[call.id as usize];
+            sorted[*slot as usize] = number as u32;
+            *slot += 1;
+        }
+        Ok(Self {
+            starts,
+            calls: sorted,
+        })
+    }
+
+    fn at(&self, id: usize) -> &[u32] {
+        self.between(id..id + 1)
+    }
+
+    fn between(&self, ids: Range<usize>) -> &[u32] {
+        match self.starts.get(ids.end) {
+            Some(end) => &self.calls[self.starts[ids.start] as usize..*end as usize],
+            None => &[],
+        }
+    }
+}
+
+/// The calls by point.
+pub struct Points<'a> {
+    cfg: &'a Cfg,
+    calls: &'a Calls,
+    proc: [Index; 2],
+    block: [Index; 2],
+    inst: [Index; 2],
+}
+
+/// The calls around one instruction, as numbers of calls.
+#[derive(Default, Debug)]
+pub struct Around {
+    /// When control enters the procedure here from outside.
+    pub entry: Vec<u32>,
+    /// Before it.
+    pub before: Vec<u32>,
+    /// After it, but made before it since it transfers control.
+    pub before_transfer: Vec<u32>,
+    /// The same, but only if the branch is taken.
+    pub if_taken: Vec<u32>,
+    /// On the way to the next instruction.
+    pub after: Vec<u32>,
+}
+
+impl Around {
+    /// Empties it.
+    fn clear(&mut self) {
+        for list in [
+            &mut self.entry,
+            &mut self.before,
+            &mut self.before_transfer,
+            &mut self.if_taken,
+            &mut self.after,
+        ] {
+            list.clear();
+        }
+    }
+}
+
+impl<'a> Points<'a> {
+    /// Sorts the calls.
+    pub fn build(cfg: &'a Cfg, calls: &'a Calls) -> Result<Self> {
+        let index = |scope, count| -> Result<[Index; 2]> {
+            Ok([
+                Index::build(calls, scope, Place::Before, count)?,
+                Index::build(calls, scope, Place::After, count)?,
+            ])
+        };
+        Ok(Self {
+            cfg,
+            calls,
+            proc: index(Scope::Proc, cfg.procs.len())?,
+            block: index(Scope::Block, cfg.blocks.len())?,
+            inst: index(Scope::Inst, cfg.insts.len())?,
+        })
+    }
+
+    /// The call of this number.
+    pub fn call(&self, number: u32) -> &'a Call {
+        &self.calls.calls[number as usize]
+    }
+
+    /// The procedure whose entry and exit calls hold in `id`: for a part of a
+    /// procedure that lies elsewhere, the whole that it belongs to.
+    fn whole(&self, id: ProcId) -> ProcId {
+        match self.cfg.proc(id).kind {
+            ProcKind::Fragment(Some(parent)) => parent,
+            _ => id,
+        }
+    }
+
+    /// Calls at the exits of this procedure or part of a procedure. A part
+    /// whose whole is not known has none: it is never entered for itself.
+    fn at_exits(&self, id: ProcId) -> &[u32] {
+        if self.cfg.proc(id).kind == ProcKind::Fragment(None) {
+            return &[];
+        }
+        self.proc[1].at(self.whole(id).index())
+    }
+
+    /// True if there is any call in the procedure.
+    pub fn any_in_proc(&self, id: ProcId) -> bool {
+        let proc = self.cfg.proc(id);
+        if !proc.is_moved() {
+            return false;
+        }
+        let first = proc.first_block.index();
+        let blocks = first..first + proc.block_count as usize;
+        let insts = self.cfg.proc_insts(id);
+        !self.proc[0].at(id.index()).is_empty()
+            || !self.at_exits(id).is_empty()
+            || self
+                .block
+                .iter()
+                .any(|x| !x.between(blocks.clone()).is_empty())
+            || self
+                .inst
+                .iter()
+                .any(|x| !x.between(insts.clone()).is_empty())
+    }
+
+    /// True if there may be any call in the block.
+    pub fn any_in_block(&self, id: BlockId) -> bool {
+        let block = self.cfg.block(id);
+        let first = block.first.index();
+        let insts = first..first + block.count as usize;
+        self.block.iter().any(|x| !x.at(id.index()).is_empty())
+            || self
+                .inst
+                .iter()
+                .any(|x| !x.between(insts.clone()).is_empty())
+            || (self.is_entry(id) && !self.proc[0].at(block.proc.index()).is_empty())
+            || !self.at_exits(block.proc).is_empty()
+    }
+
+    fn is_entry(&self, id: BlockId) -> bool {
+        let block = self.cfg.block(id);
+        let proc = self.cfg.proc(block.proc);
+        !matches!(proc.kind, ProcKind::Fragment(_)) && (block.is_entry || proc.first_block == id)
+    }
+
+    /// True if a jump from a procedure to this address leaves it, as a tail call does.
+    fn leaves(&self, from: ProcId, target: u64) -> bool {
+        let Some(to) = self.cfg.proc_at(target) else {
+            return true;
+        };
+        self.whole(from) != self.whole(to) && self.cfg.proc(to).kind != ProcKind::Fragment(None)
+    }
+
+    /// How control may leave the procedure at the end of a block.
+    fn exit(&self, id: BlockId) -> Exit {
+        let block = self.cfg.block(id);
+        let last = block.last();
+        let end = self.cfg.inst_end(last);
+        let tails = || {
+            self.cfg.succs(id).iter().filter_map(|s| match s {
+                Succ::Tail(target) if self.leaves(block.proc, *target) => Some(*target),
+                _ => None,
+            })
+        };
+        match self.cfg.inst(last).flow {
+            Flow::Return => Exit::Always,
+            Flow::Jump if tails().next().is_some() => Exit::Always,
+            Flow::CondJump => {
+                let by_branch = tails().any(|t| t != end);
+                let by_falling = tails().any(|t| t == end);
+                match (by_branch, by_falling) {
+                    (true, true) => Exit::Always,
+                    (true, false) => Exit::IfTaken,
+                    (false, true) => Exit::Falling,
+                    (false, false) => Exit::Never,
+                }
+            }
+            Flow::IndirectJump => {
+                let table = self.cfg.jump_tables.binary_search_by_key(&last, |t| t.jump);
+                if table.is_err() && self.cfg.succs(id).contains(&Succ::Unknown) {
+                    Exit::Always
+                } else {
+                    Exit::Never
+                }
+            }
+            Flow::Next | Flow::Syscall | Flow::Call | Flow::IndirectCall
+                if tails().next().is_some() =>
+            {
+                Exit::Falling
+            }
+            _ => Exit::Never,
+        }
+    }
+
+    /// The calls around an instruction of a block.
+    pub fn around(&self, id: BlockId, inst: InstId, around: &mut Around) {
+        around.clear();
+        let block = self.cfg.block(id);
+        if inst == block.first {
+            if self.is_entry(id) {
+                around.entry.extend(self.proc[0].at(block.proc.index()));
+            }
+            around.before.extend(self.block[0].at(id.index()));
+        }
+        around.before.extend(self.inst[0].at(inst.index()));
+        let flow = self.cfg.inst(inst).flow;
+        if flow == Flow::Halt {
+            return;
+        }
+        let transfers = matches!(
+            flow,
+            Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+        );
+        let list = if transfers {
+            &mut around.before_transfer
+        } else {
+            &mut around.after
+        };
+        list.extend(self.inst[1].at(inst.index()));
+        if inst != block.last() {
+            return;
+        }
+        list.extend(self.block[1].at(id.index()));
+        let at_exits = self.at_exits(block.proc);
+        if at_exits.is_empty() {
+            return;
+        }
+        match self.exit(id) {
+            Exit::Never => {}
+            Exit::Always => list.extend(at_exits),
+            Exit::IfTaken => around.if_taken.extend(at_exits),
+            Exit::Falling => around.after.extend(at_exits),
+        }
+    }
+}
+
+/// When a block's end leaves the procedure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Exit {
+    Never,
+    Always,
+    IfTaken,
+    Falling,
+}

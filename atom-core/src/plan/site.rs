@@ -1,0 +1,571 @@
+//! The code at one point: saves, arguments, calls, restores.
+//!
+//! A point may lie anywhere in the program, so nothing is assumed there: the
+//! 128 bytes below rsp may hold data (the red zone of the System V ABI), the
+//! stack may be misaligned, every register and flag that is live must come
+//! back. The order on the stack, downwards: red zone; with the direction flag
+//! in doubt, the flags word; saved registers; saved flags; values computed
+//! beforehand; stack arguments.
+//!
+//! Which registers must be saved depends on the order in which arguments can
+//! be filled, so the code is emitted optimistically: what turns out to be
+//! missing is noted, and the point is emitted again until nothing is.
+//!
+//! A call is made in one of two ways. *Directly*: the point saves what the
+//! routine clobbers. *Through a wrapper*, shared by all points with the same
+//! routine and the same registers to save: when the routine wants an aligned
+//! stack or vector state saved, or when there is much to save. Routines made
+//! part of the point, without a call, come in as a third way in
+//! [`Site::make_call`].
+
+use super::Clobbers;
+use super::args::{Address, Segment, Taken, Value};
+use super::asm::{Asm, Cond, Gpr, Mem, Patch};
+use super::code::Target;
+use super::wrapper::{Wrapper, Wrappers};
+use crate::live::RegSet;
+
+/// Size of the red zone.
+pub const RED_ZONE: i32 = 128;
+
+/// Registers that carry the first six integer arguments by the System V ABI.
+pub const ARGUMENT_REGISTERS: [Gpr; 6] = [Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8, Gpr::R9];
+
+/// More registers than this are saved by a wrapper.
+const MOST_SAVED_IN_LINE: u32 = 4;
+
+/// One call to make.
+#[derive(Clone, Debug)]
+pub struct SiteCall {
+    /// The routine's address in the tool's file.
+    pub routine: u64,
+    /// What it may change.
+    pub clobbers: Clobbers,
+    /// Its arguments.
+    pub values: Vec<Value>,
+}
+
+/// What holds at a point.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// What is live there.
+    pub live: RegSet,
+    /// The direction flag may be set.
+    pub may_set_df: bool,
+}
+
+/// What the emission found that it must save. Only grows.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Needs {
+    gprs: u16,
+    flags: bool,
+}
+
+/// Emits the calls of one point.
+pub fn emit(asm: &mut Asm, calls: &[SiteCall], point: Point, wrappers: &mut Wrappers) {
+    let start = (asm.code.len(), asm.fixups.len(), wrappers.list.len());
+    let mut needs = Needs::default();
+    loop {
+        let mut site = Site {
+            asm,
+            wrappers,
+            point,
+            needs,
+            found: needs,
+            intact: !0,
+            flags_intact: true,
+            depth: 0,
+            slots: [0; 16],
+            flags_slot: 0,
+        };
+        site.run(calls);
+        if site.found == needs {
+            return;
+        }
+        needs = site.found;
+        asm.code.truncate(start.0);
+        asm.fixups.truncate(start.1);
+        wrappers.truncate(start.2);
+    }
+}
+
+/// Emits a call inside a function by the C ABI that keeps nothing on its stack.
+pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
+    let place = |asm: &mut Asm, to: Gpr, value: &Value| match *value {
+        Value::Const(constant) => asm.mov_imm(to, constant),
+        Value::Data(offset) => asm.lea_target(to, Target::Data(offset)),
+        _ => unreachable!("only constants and data are passed outside the program's code"),
+    };
+    let split = values.len().min(ARGUMENT_REGISTERS.len());
+    let words = (values.len() - split) as i32;
+    // The return address and an odd number of words make an even one.
+    let padding = if words % 2 == 0 { 8 } else { 0 };
+    asm.move_stack(-padding);
+    for value in values[split..].iter().rev() {
+        place(asm, Gpr::RAX, value);
+        asm.push(Gpr::RAX);
+    }
+    for (value, to) in values.iter().zip(ARGUMENT_REGISTERS) {
+        place(asm, to, value);
+    }
+    asm.call(Target::Analysis(routine));
+    asm.move_stack(padding + 8 * words);
+}
+
+/// Emits a test around the code that follows it, so that this runs only if
+/// the branch will be taken. Neither registers nor flags change.
+pub fn only_if_taken(asm: &mut Asm, taken: Taken) -> Vec<Patch> {
+    match taken {
+        Taken::Flags(cond) => vec![asm.jump_if(cond.inverted())],
+        Taken::CountZero { narrow } => {
+            let zero = asm.jump_if_rcx_zero(narrow);
+            let skip = asm.jump();
+            asm.land(zero);
+            vec![skip]
+        }
+        Taken::Loop { narrow, zero } => {
+            let mut skips = Vec::new();
+            match zero {
+                Some(true) => skips.push(asm.jump_if(Cond::NE)),
+                Some(false) => skips.push(asm.jump_if(Cond::E)),
+                None => {}
+            }
+            asm.lea(Gpr::RCX, Mem::at(Gpr::RCX, -1));
+            let ends = asm.jump_if_rcx_zero(narrow);
+            asm.lea(Gpr::RCX, Mem::at(Gpr::RCX, 1));
+            let goes_on = asm.jump();
+            asm.land(ends);
+            asm.lea(Gpr::RCX, Mem::at(Gpr::RCX, 1));
+            skips.push(asm.jump());
+            asm.land(goes_on);
+            skips
+        }
+    }
+}
+
+struct Site<'a> {
+    asm: &'a mut Asm,
+    wrappers: &'a mut Wrappers,
+    point: Point,
+    /// Saved in this attempt.
+    needs: Needs,
+    /// Needed, as far as known.
+    found: Needs,
+    /// General registers that still hold the program's values. One that does
+    /// not and is live is in `found.gprs`.
+    intact: u16,
+    /// The arithmetic flags are still the program's.
+    flags_intact: bool,
+    /// Bytes from the program's rsp down to the present rsp.
+    depth: i32,
+    /// Depth of each saved register.
+    slots: [i32; 16],
+    /// Depth of the saved flags.
+    flags_slot: i32,
+}
+
+impl Site<'_> {
+    fn run(&mut self, calls: &[SiteCall]) {
+        self.open();
+        for (k, call) in calls.iter().enumerate() {
+            let later = &calls[k + 1..];
+            let sources = later
+                .iter()
+                .flat_map(|c| &c.values)
+                .fold(0, |set, value| set | value.sources());
+            let flags_later = later.iter().flat_map(|c| &c.values).any(Value::needs_flags);
+            self.call(call, sources, flags_later);
+        }
+        self.close();
+    }
+
+    fn move_stack(&mut self, bytes: i32) {
+        self.asm.move_stack(-bytes);
+        self.depth += bytes;
+    }
+
+    fn push(&mut self, reg: Gpr) {
+        self.asm.push(reg);
+        self.depth += 8;
+    }
+
+    /// The word that was stored when the stack had this depth.
+    fn slot(&self, depth: i32) -> Mem {
+        Mem::at(Gpr::RSP, self.depth - depth)
+    }
+
+    fn open(&mut self) {
+        self.move_stack(RED_ZONE);
+        if self.point.may_set_df {
+            self.asm.push_flags();
+            self.asm.clear_direction();
+            self.depth += 8;
+            self.flags_slot = self.depth;
+        }
+        for number in 0..16 {
+            if self.needs.gprs >> number & 1 != 0 {
+                self.push(Gpr(number));
+                self.slots[usize::from(number)] = self.depth;
+            }
+        }
+        if self.needs.flags && !self.point.may_set_df {
+            self.overwrite(Gpr::RAX);
+            self.asm.flags_to_ax();
+            self.push(Gpr::RAX);
+            self.flags_slot = self.depth;
+        }
+    }
+
+    fn close(&mut self) {
+        if self.needs.flags && !self.point.may_set_df {
+            if self.point.live.intersects(RegSet::FLAGS) && !self.flags_intact {
+                self.asm.pop(Gpr::RAX);
+                self.asm.flags_from_ax();
+            } else {
+                self.asm.move_stack(8);
+            }
+        }
+        for number in (0..16).rev() {
+            if self.needs.gprs >> number & 1 != 0 {
+                self.asm.pop(Gpr(number));
+            }
+        }
+        if self.point.may_set_df {
+            self.asm.pop_flags();
+        }
+        self.asm.move_stack(RED_ZONE);
+    }
+
+    /// Notes that a register's value at the point must be saved.
+    fn want(&mut self, gprs: u16) {
+        self.found.gprs |= gprs;
+    }
+
+    /// Notes that a register gets another value now.
+    fn overwrite(&mut self, reg: Gpr) {
+        self.intact &= !reg.bit();
+        self.want(self.point.live.gpr_mask() & reg.bit());
+    }
+
+    fn is_intact(&self, reg: Gpr) -> bool {
+        self.intact & reg.bit() != 0
+    }
+
+    /// Where the program's value of a register lies now, if not in the register.
+    fn moved_to(&mut self, reg: Gpr) -> Option<Mem> {
+        if self.is_intact(reg) {
+            return None;
+        }
+        self.want(reg.bit());
+        Some(self.slot(self.slots[usize::from(reg.0)]))
+    }
+
+    /// A register other than `to` that carries no argument.
+    fn scratch(&mut self, to: Gpr) -> Gpr {
+        let scratch = if to == Gpr::RAX { Gpr(11) } else { Gpr::RAX };
+        self.overwrite(scratch);
+        scratch
+    }
+
+    /// Makes the arithmetic flags the program's again.
+    fn restore_flags(&mut self) {
+        if self.flags_intact {
+            return;
+        }
+        if self.point.may_set_df {
+            self.asm.push_mem(self.slot(self.flags_slot));
+            self.asm.pop_flags();
+            self.asm.clear_direction();
+        } else {
+            self.found.flags = true;
+            self.overwrite(Gpr::RAX);
+            self.asm.load(Gpr::RAX, self.slot(self.flags_slot));
+            self.asm.flags_from_ax();
+        }
+        self.flags_intact = true;
+    }
+
+    fn call(&mut self, call: &SiteCall, sources_later: u16, flags_later: bool) {
+        let outer = self.depth;
+        let early = self.compute_first(&call.values);
+        let split = call.values.len().min(ARGUMENT_REGISTERS.len());
+        for i in (split..call.values.len()).rev() {
+            self.push_value(&call.values[i], early[i]);
+        }
+        let keep_flags = flags_later || self.point.live.intersects(RegSet::FLAGS);
+        self.fill_registers(&call.values[..split], &early, keep_flags);
+        let stack_words = (call.values.len() - split) as u8;
+        self.make_call(call, stack_words, sources_later, keep_flags);
+        let used = self.depth - outer;
+        self.move_stack(-used);
+    }
+
+    /// Computes what needs fixed registers; yields the depths of the results.
+    fn compute_first(&mut self, values: &[Value]) -> Vec<i32> {
+        let mut early = vec![0; values.len()];
+        for (i, value) in values
+            .iter()
+            .enumerate()
+            .filter(|v| v.1.is_computed_first())
+        {
+            self.move_stack(8);
+            early[i] = self.depth;
+            let slot = Mem::at(Gpr::RSP, 0);
+            match value {
+                Value::Cycles => {
+                    self.overwrite(Gpr::RAX);
+                    self.overwrite(Gpr::RDX);
+                    self.asm.read_cycles();
+                    self.asm.store32(slot, Gpr::RAX);
+                    self.asm.store32(Mem::at(Gpr::RSP, 4), Gpr::RDX);
+                }
+                Value::Taken(taken) => {
+                    self.count_taken(*taken);
+                    self.asm.store(slot, Gpr::RAX);
+                }
+                _ => {}
+            }
+        }
+        early
+    }
+
+    /// Whether a branch on rcx will be taken, into rax.
+    fn count_taken(&mut self, taken: Taken) {
+        if let Taken::Loop { zero: Some(_), .. } = taken {
+            self.restore_flags();
+        }
+        if let Some(slot) = self.moved_to(Gpr::RCX) {
+            self.overwrite(Gpr::RCX);
+            self.asm.load(Gpr::RCX, slot);
+        }
+        self.overwrite(Gpr::RAX);
+        match taken {
+            Taken::CountZero { narrow } => {
+                self.asm.mov_imm(Gpr::RAX, 1);
+                let zero = self.asm.jump_if_rcx_zero(narrow);
+                self.asm.mov_imm(Gpr::RAX, 0);
+                self.asm.land(zero);
+            }
+            Taken::Loop { narrow, zero } => {
+                self.asm.lea(Gpr::RCX, Mem::at(Gpr::RCX, -1));
+                self.asm.mov_imm(Gpr::RAX, 0);
+                let ends = self.asm.jump_if_rcx_zero(narrow);
+                match zero {
+                    None => self.asm.mov_imm(Gpr::RAX, 1),
+                    Some(wanted) => {
+                        self.asm
+                            .set(if wanted { Cond::E } else { Cond::NE }, Gpr::RAX);
+                        self.asm.zero_extend8(Gpr::RAX, Gpr::RAX);
+                    }
+                }
+                self.asm.land(ends);
+                self.asm.lea(Gpr::RCX, Mem::at(Gpr::RCX, 1));
+            }
+            Taken::Flags(_) => {}
+        }
+    }
+
+    /// Pushes a stack argument.
+    fn push_value(&mut self, value: &Value, early: i32) {
+        match *value {
+            _ if value.is_computed_first() => self.asm.push_mem(self.slot(early)),
+            Value::Const(constant) if i32::try_from(constant as i64).is_ok() => {
+                self.asm.push_imm(constant as i32);
+            }
+            Value::Reg(reg) => match self.moved_to(reg) {
+                None => self.asm.push(reg),
+                Some(slot) => self.asm.push_mem(slot),
+            },
+            _ => {
+                self.compute(Gpr::RAX, value, early, false);
+                self.asm.push(Gpr::RAX);
+            }
+        }
+        self.depth += 8;
+    }
+
+    /// Fills the argument registers. A register is filled when no argument
+    /// still waits for its old value, as far as there is such an order; where
+    /// there is none, the values come from saved copies. Constants come last.
+    fn fill_registers(&mut self, values: &[Value], early: &[i32], keep_flags: bool) {
+        let is_constant = |value: &Value| matches!(value, Value::Const(_));
+        let mut waiting: Vec<usize> = (0..values.len())
+            .filter(|i| !is_constant(&values[*i]))
+            .collect();
+        while !waiting.is_empty() {
+            let wanted_elsewhere = |i: usize| {
+                let to = ARGUMENT_REGISTERS[i].bit() & self.intact;
+                waiting
+                    .iter()
+                    .any(|j| *j != i && values[*j].sources() & to != 0)
+            };
+            let next = waiting
+                .iter()
+                .position(|i| !wanted_elsewhere(*i))
+                .unwrap_or(0);
+            let i = waiting.remove(next);
+            self.compute(ARGUMENT_REGISTERS[i], &values[i], early[i], false);
+        }
+        let may_zero = !keep_flags || self.needs.flags || self.point.may_set_df;
+        for (i, value) in values.iter().enumerate().filter(|v| is_constant(v.1)) {
+            self.compute(ARGUMENT_REGISTERS[i], value, early[i], may_zero);
+        }
+    }
+
+    /// Computes a value into a register.
+    fn compute(&mut self, to: Gpr, value: &Value, early: i32, may_change_flags: bool) {
+        match *value {
+            Value::Cycles | Value::Taken(Taken::CountZero { .. } | Taken::Loop { .. }) => {
+                self.asm.load(to, self.slot(early));
+            }
+            Value::Const(0) if may_change_flags => {
+                self.asm.zero(to);
+                self.flags_intact = false;
+            }
+            Value::Const(constant) => self.asm.mov_imm(to, constant),
+            Value::Data(offset) => self.asm.lea_target(to, Target::Data(offset)),
+            Value::Original(address) => self.asm.lea_target(to, Target::Original(address)),
+            Value::Reg(reg) => match self.moved_to(reg) {
+                None if reg == to => return,
+                None => self.asm.mov(to, reg),
+                Some(slot) => self.asm.load(to, slot),
+            },
+            Value::Stack(change) => {
+                self.asm.lea(to, Mem::at(Gpr::RSP, self.depth + change));
+            }
+            Value::Flags if self.point.may_set_df => {
+                self.asm.load(to, self.slot(self.flags_slot));
+            }
+            Value::Flags => {
+                self.restore_flags();
+                self.asm.push_flags();
+                self.asm.pop(to);
+            }
+            Value::Taken(Taken::Flags(cond)) => {
+                self.restore_flags();
+                self.asm.set(cond, to);
+                self.asm.zero_extend8(to, to);
+            }
+            Value::Address(address) => self.address(to, &address),
+        }
+        self.overwrite(to);
+    }
+
+    /// Computes an effective address.
+    fn address(&mut self, to: Gpr, address: &Address) {
+        let index_source = address.index.map(|i| i.0);
+        let base_slot = match address.base {
+            Some(base) if base != Gpr::RSP => self.moved_to(base),
+            _ => None,
+        };
+        let index_slot = index_source.and_then(|i| self.moved_to(i));
+        let mut base = address.base;
+        if let Some(slot) = base_slot {
+            let holder = if index_slot.is_none() && index_source == Some(to) {
+                self.scratch(to)
+            } else {
+                to
+            };
+            self.asm.load(holder, slot);
+            base = Some(holder);
+        }
+        let mut index = address.index;
+        if let Some((source, scale)) = address.index
+            && (index_slot.is_some() || address.index_is_byte)
+        {
+            let holder = if base == Some(to) {
+                self.scratch(to)
+            } else {
+                to
+            };
+            match (index_slot, address.index_is_byte) {
+                (Some(slot), true) => self.asm.load8(holder, slot),
+                (Some(slot), false) => self.asm.load(holder, slot),
+                (None, _) => self.asm.zero_extend8(holder, source),
+            }
+            index = Some((holder, scale));
+        }
+        let mut disp = address.disp;
+        if base == Some(Gpr::RSP) {
+            disp += i64::from(self.depth);
+        }
+        // Only a displacement near the limit, corrected for the stack, is too wide for one step.
+        let step = disp.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+        let mem = Mem {
+            base,
+            index,
+            disp: step as i32,
+        };
+        match (base, index) {
+            (None, None) => self.asm.mov_imm(to, disp as u64),
+            _ if address.narrow => self.asm.lea32(to, mem),
+            _ => self.asm.lea(to, mem),
+        }
+        if (base, index) != (None, None) && step != disp {
+            let rest = Mem::at(to, (disp - step) as i32);
+            if address.narrow {
+                self.asm.lea32(to, rest)
+            } else {
+                self.asm.lea(to, rest)
+            }
+        }
+        if address.segment != Segment::Flat {
+            let holder = self.scratch(to);
+            match address.segment {
+                Segment::Fs => self.asm.load_self_pointer(holder),
+                _ => self.asm.read_base(holder, true),
+            }
+            self.asm.lea(
+                to,
+                Mem {
+                    base: Some(to),
+                    index: Some((holder, 1)),
+                    disp: 0,
+                },
+            );
+        }
+    }
+
+    /// Calls the routine, whose arguments are in place.
+    fn make_call(&mut self, call: &SiteCall, stack_words: u8, sources: u16, keep_flags: bool) {
+        let clobbers = &call.clobbers;
+        let gprs = clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask();
+        let keep = (self.point.live.gpr_mask() | sources) & self.intact;
+        let unsaved = gprs & keep & !self.needs.gprs;
+        let xmms = clobbers.xmms & self.point.live.xmm_mask();
+        let flags_saved = self.needs.flags || self.point.may_set_df;
+        let flags_lost = clobbers.flags || clobbers.needs_alignment;
+        let in_line = (gprs & keep).count_ones() <= MOST_SAVED_IN_LINE;
+        if in_line && xmms == 0 && !clobbers.mxcsr && !clobbers.needs_alignment {
+            self.want(unsaved);
+            if clobbers.flags && keep_flags && !self.point.may_set_df {
+                self.found.flags = true;
+            }
+            self.asm.call(Target::Analysis(call.routine));
+            self.intact &= !gprs;
+            self.flags_intact &= !clobbers.flags;
+            return;
+        }
+        let flags = flags_lost && keep_flags && self.flags_intact && !flags_saved;
+        // The wrapper saves flags by way of rax.
+        let rax = if flags {
+            Gpr::RAX.bit() & keep & !self.needs.gprs
+        } else {
+            0
+        };
+        let wrapper = Wrapper {
+            routine: call.routine,
+            gprs: unsaved | rax,
+            xmms,
+            flags,
+            mxcsr: clobbers.mxcsr,
+            align: clobbers.needs_alignment,
+            stack_words,
+        };
+        let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };
+        self.intact &= wrapper.gprs | !changed;
+        self.asm
+            .call(Target::Shared(self.wrappers.index(wrapper)));
+        self.flags_intact &= flags || !flags_lost;
+    }
+}

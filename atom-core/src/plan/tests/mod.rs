@@ -1,0 +1,6 @@
+//! Inserted code is run on the processor and everything compared.
+
+mod encoder;
+mod machine;
+mod random;
+mod whole;

@@ -1,0 +1,398 @@
+//! Random points: live sets, clobbers and arguments against a model.
+
+use super::machine::{Machine, State};
+use crate::live::RegSet;
+use crate::plan::Clobbers;
+use crate::plan::args::{Address, Segment, Taken, Value};
+use crate::plan::asm::{Asm, Cond, Gpr};
+use crate::plan::code::Target;
+use crate::plan::site::{self, Point, SiteCall};
+use crate::plan::wrapper::Wrappers;
+
+/// A small generator, so that a failure can be repeated from its number.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 11) % limit
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+}
+
+const ARITHMETIC: u64 = 0x8d5;
+const DIRECTION: u64 = 0x400;
+/// Distance between the records of two routines in the data.
+const RECORD: u64 = 512;
+const STACK_SLOTS: usize = 8;
+
+fn fs_base() -> u64 {
+    let base: u64;
+    // SAFETY: by the thread-local storage ABI fs:[0] holds the base of fs.
+    unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) base) };
+    base
+}
+
+fn random_address(r: &mut Random) -> Address {
+    let base = (!r.chance(6)).then(|| Gpr(r.below(16) as u8));
+    let mut index = r.chance(2).then(|| (Gpr(r.below(16) as u8), 1 << r.below(4)));
+    if index.is_some_and(|i| i.0 == Gpr::RSP) || (base.is_none() && r.chance(2)) {
+        index = None;
+    }
+    let index_is_byte = r.chance(10) && base.is_some_and(|b| b != Gpr::RSP);
+    if index_is_byte {
+        index = Some((Gpr::RAX, 1));
+    }
+    let disp = match r.below(4) {
+        0 => 0,
+        1 => r.below(256) as i64 - 128,
+        2 => i64::from(r.next() as i32),
+        _ => i64::from(i32::MAX) - r.below(200) as i64,
+    };
+    let narrow = r.chance(5) && (base.is_some() || index.is_some());
+    let segment = if r.chance(8) { Segment::Fs } else { Segment::Flat };
+    Address { base, index, index_is_byte, disp, narrow, segment }
+}
+
+fn random_value(r: &mut Random) -> Value {
+    let any_but_rsp = |r: &mut Random| match Gpr(r.below(16) as u8) {
+        Gpr::RSP => Gpr::RDI,
+        reg => reg,
+    };
+    match r.below(14) {
+        0 => Value::Const(0),
+        1 => Value::Const(r.below(1 << 20)),
+        2 => Value::Const(r.next()),
+        3 => Value::Const(-(r.below(1 << 30) as i64) as u64),
+        4 => Value::Data(r.below(1000) as u32),
+        5 => Value::Original(r.below(1 << 20)),
+        6 | 7 => Value::Reg(any_but_rsp(r)),
+        8 => Value::Stack(r.below(64) as i32 - 32),
+        9 => Value::Flags,
+        10 if r.chance(2) => Value::Cycles,
+        10 => match r.below(2) {
+            0 => Value::Taken(Taken::CountZero { narrow: r.chance(2) }),
+            _ => Value::Taken(Taken::Loop {
+                narrow: r.chance(2),
+                zero: [None, Some(true), Some(false)][r.below(3) as usize],
+            }),
+        },
+        11 => Value::Taken(Taken::Flags(Cond(r.below(16) as u8))),
+        _ => Value::Address(random_address(r)),
+    }
+}
+
+fn holds(cond: Cond, flags: u64) -> bool {
+    let (cf, pf, zf) = (flags & 1 != 0, flags & 4 != 0, flags & 0x40 != 0);
+    let (sf, of) = (flags & 0x80 != 0, flags & 0x800 != 0);
+    let value = match cond.0 >> 1 {
+        0 => of,
+        1 => cf,
+        2 => zf,
+        3 => cf || zf,
+        4 => sf,
+        5 => pf,
+        6 => sf != of,
+        _ => zf || sf != of,
+    };
+    value != (cond.0 & 1 != 0)
+}
+
+fn is_taken(taken: Taken, state: &State) -> bool {
+    let count = |narrow: bool| {
+        if narrow { state.gprs[1] & 0xffff_ffff } else { state.gprs[1] }
+    };
+    match taken {
+        Taken::Flags(cond) => holds(cond, state.flags),
+        Taken::CountZero { narrow } => count(narrow) == 0,
+        Taken::Loop { narrow, zero } => {
+            count(narrow) != 1 && zero.is_none_or(|z| z == (state.flags & 0x40 != 0))
+        }
+    }
+}
+
+/// What an argument must be; `None` if it cannot be told.
+fn expected(value: &Value, state: &State, machine: &Machine) -> Option<u64> {
+    let g = &state.gprs;
+    Some(match *value {
+        Value::Const(constant) => constant,
+        Value::Data(offset) => machine.data_at() + u64::from(offset),
+        Value::Original(address) => machine.code_at() + address,
+        Value::Reg(reg) => g[usize::from(reg.0)],
+        Value::Stack(change) => g[4].wrapping_add_signed(i64::from(change)),
+        Value::Flags => state.flags & ARITHMETIC,
+        Value::Cycles => return None,
+        Value::Taken(taken) => u64::from(is_taken(taken, state)),
+        Value::Address(a) => {
+            let base = a.base.map_or(0, |b| g[usize::from(b.0)]);
+            let index = a.index.map_or(0, |(i, scale)| {
+                let value = g[usize::from(i.0)];
+                let value = if a.index_is_byte { value & 0xff } else { value };
+                value.wrapping_mul(u64::from(scale))
+            });
+            let mut sum = base.wrapping_add(index).wrapping_add_signed(a.disp);
+            if a.narrow {
+                sum &= 0xffff_ffff;
+            }
+            if a.segment == Segment::Fs { sum.wrapping_add(fs_base()) } else { sum }
+        }
+    })
+}
+
+/// A routine that stores what it sees and then clobbers all that it may.
+struct Routine {
+    code: Vec<u8>,
+    at: u64,
+}
+
+impl Routine {
+    /// `op` with a ModRM of `reg` and a rip-relative address.
+    fn at_rip(&mut self, op: &[u8], reg: u8, address: u64) {
+        self.code.extend_from_slice(op);
+        self.code.push((reg & 7) << 3 | 5);
+        let next = self.at + self.code.len() as u64 + 4;
+        self.code.extend_from_slice(&(address.wrapping_sub(next) as u32).to_le_bytes());
+    }
+
+    fn build(at: u64, record: u64, clobbers: &Clobbers, r: &mut Random) -> Vec<u8> {
+        let mut routine = Self { code: Vec::new(), at };
+        for (i, reg) in site::ARGUMENT_REGISTERS.iter().enumerate() {
+            let rex = 0x48 | (reg.0 >> 3) << 2;
+            routine.at_rip(&[rex, 0x89], reg.0, record + 8 * i as u64);
+        }
+        routine.at_rip(&[0x48, 0x89], 4, record + 48);
+        routine.code.push(0x9c);
+        routine.at_rip(&[0x8f], 0, record + 56);
+        routine.at_rip(&[0x0f, 0xae], 3, record + 64);
+        for i in 0..STACK_SLOTS {
+            // push [rsp + 8 + 8 i]; pop [record]
+            routine.code.extend_from_slice(&[0xff, 0x74, 0x24, 8 + 8 * i as u8]);
+            routine.at_rip(&[0x8f], 0, record + 72 + 8 * i as u64);
+        }
+        if clobbers.mxcsr {
+            routine.at_rip(&[0x0f, 0xae], 2, record + 72 + 8 * STACK_SLOTS as u64);
+        }
+        for xmm in (0..16).filter(|x| clobbers.xmms >> x & 1 != 0) {
+            // pcmpeqb xmm, xmm
+            let rex = 0x40 | (xmm >> 3) << 2 | xmm >> 3;
+            routine
+                .code
+                .extend_from_slice(&[0x66, rex, 0x0f, 0x74, 0xc0 | (xmm & 7) << 3 | xmm & 7]);
+        }
+        let mut asm = Asm::default();
+        if clobbers.flags {
+            asm.push_imm((r.next() & ARITHMETIC) as i32 | 2);
+            asm.pop_flags();
+        }
+        for reg in (0..16).filter(|g| clobbers.gprs >> g & 1 != 0) {
+            asm.mov_imm(Gpr(reg), r.next());
+        }
+        asm.ret();
+        routine.code.extend(asm.code);
+        routine.code
+    }
+}
+
+fn random_clobbers(r: &mut Random) -> Clobbers {
+    let needs_alignment = r.chance(3);
+    let gprs = match r.below(3) {
+        0 => 0xffff,
+        1 => r.next() as u16 & r.next() as u16,
+        _ => r.next() as u16,
+    };
+    Clobbers {
+        gprs: gprs & RegSet::CALLER_SAVED.gpr_mask(),
+        xmms: if r.chance(3) { r.next() as u16 } else { 0 },
+        flags: r.chance(2),
+        mxcsr: r.chance(4),
+        is_leaf: !needs_alignment,
+        needs_alignment,
+    }
+}
+
+fn random_state(r: &mut Random, machine: &Machine, df: bool) -> State {
+    let mut state = State { mxcsr: 0x1f80 | (r.below(4) as u32) << 13, ..State::default() };
+    for gpr in &mut state.gprs {
+        *gpr = r.next();
+    }
+    state.gprs[1] = [0, 1, 1 << 32, 1 << 32 | 1, r.next()][r.below(5) as usize];
+    let misaligned = if r.chance(4) { r.below(16) } else { 8 * r.below(2) };
+    state.gprs[4] = machine.stack_at() - misaligned;
+    state.flags = 0x202 | r.next() & ARITHMETIC | if df { r.next() & DIRECTION } else { 0 };
+    for xmm in &mut state.xmms {
+        *xmm = [r.next(), r.next()];
+    }
+    state
+}
+
+fn resolve(asm: &Asm, at: u64, target: impl Fn(Target) -> u64) -> Vec<u8> {
+    let mut code = asm.code.clone();
+    for fixup in &asm.fixups {
+        let field = fixup.at as usize;
+        let value = target(fixup.target).wrapping_sub(at + field as u64 + 4);
+        let value = value.wrapping_add_signed(i64::from(fixup.addend));
+        code[field..field + 4].copy_from_slice(&(value as u32).to_le_bytes());
+    }
+    code
+}
+
+fn random_live(r: &mut Random) -> RegSet {
+    let mut live = RegSet(r.next() & RegSet::ALL.0);
+    match r.below(4) {
+        0 => live = live & RegSet(r.next()),
+        1 => live = RegSet::ALL,
+        _ => {}
+    }
+    if r.chance(2) {
+        live = live.without(RegSet::FLAGS);
+    }
+    live | RegSet::CALLEE_SAVED
+}
+
+/// One random point; `Err` says what went wrong.
+fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
+    let r = &mut Random::new(seed);
+    let count = if r.chance(3) { 1 + r.below(3) as usize } else { 1 };
+    let calls: Vec<SiteCall> = (0..count)
+        .map(|k| SiteCall {
+            routine: k as u64,
+            clobbers: random_clobbers(r),
+            values: (0..r.below(9)).map(|_| random_value(r)).collect(),
+        })
+        .collect();
+    let point = Point { live: random_live(r), may_set_df: r.chance(5) };
+    let guard = r.chance(4).then(|| match random_value(r) {
+        Value::Taken(taken) => taken,
+        _ => Taken::Flags(Cond(r.below(16) as u8)),
+    });
+    let mut wrappers = Wrappers::default();
+    let mut asm = Asm::default();
+    let patches = guard.map(|g| site::only_if_taken(&mut asm, g));
+    site::emit(&mut asm, &calls, point, &mut wrappers);
+    for patch in patches.into_iter().flatten() {
+        asm.land(patch);
+    }
+    asm.code.extend(Machine::way_back());
+
+    // Layout: the point, wrappers, routines, each in a place of its own.
+    let place = |n: usize| machine.code_at() + 0x1000 * n as u64;
+    let wrapper_at = |i: u32| place(1) + 0x400 * u64::from(i);
+    let routine_at = |k: u64| place(6) + 0x800 * k;
+    let record = |k: u64| machine.data_at() + 0x2000 + RECORD * k;
+    let target = |t: Target| match t {
+        Target::Analysis(k) => routine_at(k),
+        Target::Shared(i) => wrapper_at(i),
+        Target::Data(offset) => machine.data_at() + u64::from(offset),
+        Target::Original(address) => machine.code_at() + address,
+    };
+    let mut memory = vec![(place(0), resolve(&asm, place(0), target))];
+    for (i, wrapper) in wrappers.list.iter().enumerate() {
+        let mut asm = Asm::default();
+        wrapper.emit(&mut asm);
+        let at = wrapper_at(i as u32);
+        memory.push((at, resolve(&asm, at, target)));
+    }
+    for call in &calls {
+        let (k, clobbers) = (call.routine, &call.clobbers);
+        memory.push((routine_at(k), Routine::build(routine_at(k), record(k), clobbers, r)));
+        let mut blank = vec![0; RECORD as usize];
+        let mxcsr = 72 + 8 * STACK_SLOTS;
+        blank[mxcsr..mxcsr + 4].copy_from_slice(&0x7fbf_u32.to_le_bytes());
+        memory.push((record(k), blank));
+    }
+    let state = random_state(r, machine, point.may_set_df);
+    let window = machine.stack_at() - 256;
+    let stack: Vec<u8> = (0..512).map(|_| r.next() as u8).collect();
+    memory.push((window, stack.clone()));
+    let records: Vec<u64> = calls.iter().map(|c| record(c.routine)).collect();
+    let start = place(0);
+    for (at, bytes) in memory {
+        machine.write(at, &bytes);
+    }
+    let after = machine.run(start, &state);
+
+    let rsp = state.gprs[4];
+    let low = (rsp - 128 - window) as usize;
+    if machine.read(window + low as u64, 512 - low) != stack[low..] {
+        return Err("red zone or stack changed".into());
+    }
+    for gpr in 0..16 {
+        if point.live.contains(RegSet::gpr(gpr)) && state.gprs[gpr] != after.gprs[gpr] {
+            return Err(format!("gpr {gpr}: {:x} became {:x}", state.gprs[gpr], after.gprs[gpr]));
+        }
+    }
+    for xmm in 0..16 {
+        if point.live.contains(RegSet::xmm(xmm)) && state.xmms[xmm] != after.xmms[xmm] {
+            return Err(format!("xmm{xmm} changed"));
+        }
+    }
+    let changed = state.flags ^ after.flags;
+    let bits = [(0, 0), (1, 2), (2, 4), (3, 6), (4, 7), (5, 11)];
+    for (live, flag) in bits {
+        if point.live.contains(RegSet(1 << (32 + live))) && changed >> flag & 1 != 0 {
+            return Err(format!("flag {flag} changed"));
+        }
+    }
+    if changed & DIRECTION != 0 || state.mxcsr != after.mxcsr {
+        return Err("direction flag or MXCSR changed".into());
+    }
+    let called = guard.is_none_or(|g| is_taken(g, &state));
+    for (call, record) in calls.iter().zip(records) {
+        let entry_rsp = machine.read_u64(record + 48);
+        if (entry_rsp != 0) != called {
+            return Err(format!("called: {}, expected: {called}", entry_rsp != 0));
+        }
+        if !called {
+            continue;
+        }
+        if call.clobbers.needs_alignment && entry_rsp % 16 != 8 {
+            return Err(format!("rsp {entry_rsp:x} at the routine's entry"));
+        }
+        if machine.read_u64(record + 56) & DIRECTION != 0 {
+            return Err("direction flag set in the routine".into());
+        }
+        if call.clobbers.mxcsr && machine.read_u64(record + 64) as u32 != 0x1f80 {
+            return Err("MXCSR not the default in the routine".into());
+        }
+        for (i, value) in call.values.iter().enumerate() {
+            let slot = if i < 6 { record + 8 * i as u64 } else { record + 72 + 8 * (i as u64 - 6) };
+            let mut seen = machine.read_u64(slot);
+            if *value == Value::Flags {
+                seen &= ARITHMETIC;
+            }
+            match expected(value, &state, machine) {
+                Some(wanted) if wanted != seen => {
+                    return Err(format!("argument {i} {value:?}: {seen:x}, expected {wanted:x}"));
+                }
+                None if seen == 0 || seen == u64::MAX => {
+                    return Err(format!("argument {i}: no cycle count"));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn random_points_keep_the_program_and_pass_the_arguments() {
+    let mut machine = Machine::new();
+    for seed in 1..300_000 {
+        if let Err(what) = try_case(&mut machine, seed) {
+            panic!("case {seed}: {what}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Shared code around the call of a routine: saves, alignment, restores.
+//!
+//! A wrapper is called with the routine's arguments in place. By the System V
+//! ABI the stack is aligned to 16 bytes at a call; the program's may not be,
+//! so a wrapper aligns it and copies the stack arguments below.
+
+use std::collections::HashMap;
+
+use super::asm::{Asm, Gpr, Mem};
+use super::code::Target;
+
+/// The default control word of SSE: all exceptions masked, round to nearest.
+const DEFAULT_MXCSR: i32 = 0x1f80;
+
+/// What a wrapper does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Wrapper {
+    /// The routine's address in the tool's file.
+    pub routine: u64,
+    /// General registers to save.
+    pub gprs: u16,
+    /// Vector registers to save.
+    pub xmms: u16,
+    /// Save the arithmetic flags; changes rax, which is in `gprs` if it is live.
+    pub flags: bool,
+    /// Run the routine with the default SSE control word, and restore the program's.
+    pub mxcsr: bool,
+    /// Align the stack.
+    pub align: bool,
+    /// Number of arguments on the stack.
+    pub stack_words: u8,
+}
+
+/// The wrappers asked for, numbered from 0.
+#[derive(Default, Debug)]
+pub struct Wrappers {
+    numbers: HashMap<Wrapper, u32>,
+    /// In order of number.
+    pub list: Vec<Wrapper>,
+}
+
+impl Wrappers {
+    /// The number of this wrapper.
+    pub fn index(&mut self, wrapper: Wrapper) -> u32 {
+        *self.numbers.entry(wrapper).or_insert_with(|| {
+            self.list.push(wrapper);
+            self.list.len() as u32 - 1
+        })
+    }
+
+    /// Forgets all but the first `count`.
+    pub fn truncate(&mut self, count: usize) {
+        for wrapper in self.list.drain(count..) {
+            self.numbers.remove(&wrapper);
+        }
+    }
+}
+
+fn bits(mask: u16) -> impl DoubleEndedIterator<Item = u8> {
+    (0..16).filter(move |n| mask >> n & 1 != 0)
+}
+
+impl Wrapper {
+    /// Emits it.
+    pub fn emit(&self, asm: &mut Asm) {
+        asm.push(Gpr::RBP);
+        asm.mov(Gpr::RBP, Gpr::RSP);
+        bits(self.gprs).for_each(|n| asm.push(Gpr(n)));
+        let mut saved = 8 * self.gprs.count_ones() as i32;
+        if self.flags {
+            asm.flags_to_ax();
+            asm.push(Gpr::RAX);
+            saved += 8;
+        }
+        let xmm_bytes = 16 * self.xmms.count_ones() as i32;
+        let area = xmm_bytes + if self.mxcsr { 8 } else { 0 };
+        asm.move_stack(-area);
+        saved += area;
+        for (i, n) in bits(self.xmms).enumerate() {
+            asm.store_xmm(Mem::at(Gpr::RSP, 16 * i as i32), n);
+        }
+        if self.mxcsr {
+            asm.store_mxcsr(Mem::at(Gpr::RSP, xmm_bytes));
+            asm.store32_imm(Mem::at(Gpr::RSP, xmm_bytes + 4), DEFAULT_MXCSR);
+            asm.load_mxcsr(Mem::at(Gpr::RSP, xmm_bytes + 4));
+        }
+        if self.align {
+            asm.align_stack();
+            if self.stack_words % 2 != 0 {
+                asm.move_stack(-8);
+            }
+        }
+        // Above rbp: the saved rbp, our return address, then the arguments.
+        for word in (0..i32::from(self.stack_words)).rev() {
+            asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
+        }
+        asm.call(Target::Analysis(self.routine));
+        asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -saved));
+        if self.mxcsr {
+            asm.load_mxcsr(Mem::at(Gpr::RSP, xmm_bytes));
+        }
+        for (i, n) in bits(self.xmms).enumerate() {
+            asm.load_xmm(n, Mem::at(Gpr::RSP, 16 * i as i32));
+        }
+        asm.move_stack(area);
+        if self.flags {
+            asm.pop(Gpr::RAX);
+            asm.flags_from_ax();
+        }
+        bits(self.gprs).rev().for_each(|n| asm.pop(Gpr(n)));
+        asm.pop(Gpr::RBP);
+        asm.ret();
+    }
+}

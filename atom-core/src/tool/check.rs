@@ -1,0 +1,235 @@
+//! Checking a call before it is added.
+
+use atom_abi::host::{Arg, ArgKind, InstType, Place, Reg, Scope};
+
+use super::calls::{Argument, Call, Calls};
+use super::session::Session;
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::{Error, Result};
+
+/// More than any routine of the typed interface has.
+const MAX_ARGS: usize = 32;
+/// All data that calls carry must be in reach of a 32-bit displacement.
+const MAX_DATA: usize = 1 << 30;
+
+/// A call as the tool asks for it.
+pub(super) struct Request<'r> {
+    pub(super) scope: Scope,
+    pub(super) id: u32,
+    pub(super) place: Place,
+    pub(super) routine: *const (),
+    pub(super) args: &'r [Arg],
+}
+
+/// Adds the call to the session's, if it is sound.
+pub(super) fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()> {
+    let Some(routine) = session.tool.code_in_file(request.routine) else {
+        let reason = "a call was added of something that is not a routine of the tool";
+        return Err(session
+            .error(reason)
+            .advice("mark the routine with #[analysis]"));
+    };
+    let refuse = |reason: &str| refusal(session, request, routine, reason);
+    check_point(session, request).map_err(|reason| refuse(&reason))?;
+    if request.args.len() > MAX_ARGS {
+        return Err(refuse(&format!("it has more than {MAX_ARGS} arguments")));
+    }
+
+    let calls = &mut *session.calls.borrow_mut();
+    let (first, data) = (calls.args.len(), calls.data.len());
+    for (i, arg) in request.args.iter().enumerate() {
+        match argument(session, request, arg, calls) {
+            Ok(arg) => calls.args.push(arg),
+            Err(reason) => {
+                calls.args.truncate(first);
+                calls.data.truncate(data);
+                return Err(refuse(&format!("argument {}: {reason}", i + 1)));
+            }
+        }
+    }
+    calls.calls.push(Call {
+        scope: request.scope,
+        id: if request.scope == Scope::Program {
+            0
+        } else {
+            request.id
+        },
+        place: request.place,
+        routine,
+        args: first as u32..calls.args.len() as u32,
+    });
+    Ok(())
+}
+
+/// An error that names the call and the point.
+fn refusal(session: &Session<'_>, request: &Request<'_>, routine: u64, reason: &str) -> Error {
+    let cfg = session.cfg;
+    let place = match request.place {
+        Place::Before => "before",
+        Place::After => "after",
+    };
+    let index = request.id as usize;
+    let (what, address) = match request.scope {
+        Scope::Program => ("the program".to_owned(), None),
+        Scope::Proc if index < cfg.procs.len() => {
+            let id = ProcId(request.id);
+            (
+                format!("the procedure `{}`", session.proc_name(id)),
+                Some(cfg.proc(id).start),
+            )
+        }
+        Scope::Block if index < cfg.blocks.len() => (
+            "a block".to_owned(),
+            Some(cfg.block_pc(BlockId(request.id))),
+        ),
+        Scope::Inst if index < cfg.insts.len() => {
+            let id = InstId(request.id);
+            (
+                format!("`{}`", session.inst_text(id)),
+                Some(cfg.inst_pc(id)),
+            )
+        }
+        _ => ("what does not exist".to_owned(), None),
+    };
+    let routine = session.tool.routine_name(routine);
+    let error = session.error(format!("the call of `{routine}` {place} {what}: {reason}"));
+    match address {
+        Some(address) => error.address(address),
+        None => error,
+    }
+}
+
+fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), String> {
+    let (kind, count) = match request.scope {
+        Scope::Program => return Ok(()),
+        Scope::Proc => ("procedure", session.cfg.procs.len()),
+        Scope::Block => ("block", session.cfg.blocks.len()),
+        Scope::Inst => ("instruction", session.cfg.insts.len()),
+    };
+    if request.id as usize >= count {
+        return Err(format!(
+            "there is no {kind} {}, there are {count}",
+            request.id
+        ));
+    }
+    if request.scope == Scope::Proc
+        && let Some(reason) = session.opaque_reason(ProcId(request.id))
+    {
+        return Err(format!(
+            "the procedure is opaque and takes no calls ({reason}); ask for its status first"
+        ));
+    }
+    Ok(())
+}
+
+/// One argument; contents of strings and arrays go to the end of `calls.data`.
+fn argument(
+    session: &Session<'_>,
+    request: &Request<'_>,
+    arg: &Arg,
+    calls: &mut Calls,
+) -> Result<Argument, String> {
+    let before_inst = request.scope == Scope::Inst && request.place == Place::Before;
+    let inst = InstId(request.id);
+    Ok(match arg.kind {
+        ArgKind::Const => Argument::Const(arg.value),
+        ArgKind::Str => {
+            let (start, end) = copy(arg, 1, calls)?;
+            Argument::Str(start, end)
+        }
+        ArgKind::CStr => {
+            let (start, end) = copy(arg, 1, calls)?;
+            if calls.data[start as usize..end as usize].contains(&0) {
+                return Err("a null-terminated string cannot have a null inside".to_owned());
+            }
+            Argument::CStr(start, end)
+        }
+        ArgKind::Array => {
+            let (start, end) = copy(arg, arg.elem_size, calls)?;
+            Argument::Array(start, end, arg.elem_size)
+        }
+        ArgKind::CArray => {
+            let (start, end) = copy(arg, arg.elem_size, calls)?;
+            Argument::CArray(start, end, arg.elem_size)
+        }
+        ArgKind::Data => {
+            if arg.value >= calls.placed.len() as u64 {
+                return Err(format!(
+                    "offset {} lies outside the data that the tool placed",
+                    arg.value
+                ));
+            }
+            Argument::Data(arg.value as u32)
+        }
+        ArgKind::Regv => {
+            if request.scope == Scope::Program {
+                return Err("a register has no value before or after the program".to_owned());
+            }
+            if arg.value > Reg::CycleCounter as u64 {
+                return Err(format!("there is no register {}", arg.value));
+            }
+            Argument::Regv(arg.value as u8)
+        }
+        ArgKind::BrCondValue => {
+            if !before_inst || session.inst_types(inst) & InstType::CondBr as u32 == 0 {
+                return Err("BrCondValue is known only before a conditional branch".to_owned());
+            }
+            Argument::BrCondValue
+        }
+        ArgKind::EffAddrValue => {
+            let accesses = InstType::Load as u32 | InstType::Store as u32;
+            if !before_inst || session.inst_types(inst) & accesses == 0 {
+                return Err(
+                    "EffAddrValue is known only before an instruction that accesses memory"
+                        .to_owned(),
+                );
+            }
+            Argument::EffAddrValue
+        }
+    })
+}
+
+/// Copies a string or an array; its range.
+fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), String> {
+    let start = calls.data.len();
+    let size = usize::try_from(arg.value)
+        .ok()
+        .and_then(|n| n.checked_mul(elem_size as usize));
+    let Some(size) = size.filter(|size| size + start + calls.placed.len() <= MAX_DATA) else {
+        return Err(format!("all data together would exceed {MAX_DATA} bytes"));
+    };
+    if size != 0 {
+        if arg.ptr.is_null() {
+            return Err("its data is null".to_owned());
+        }
+        // SAFETY: by the interface, `value` elements of this size lie there.
+        calls
+            .data
+            .extend_from_slice(unsafe { std::slice::from_raw_parts(arg.ptr, size) });
+    }
+    Ok((start as u32, (start + size) as u32))
+}
+
+/// Places data for the tool; its offset.
+pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Result<u64> {
+    let calls = &mut *session.calls.borrow_mut();
+    let start = calls.placed.len().next_multiple_of(16);
+    let end = start
+        .checked_add(len)
+        .filter(|end| end + calls.data.len() <= MAX_DATA);
+    let Some(end) = end else {
+        return Err(session.error(format!(
+            "all data that it places would exceed {MAX_DATA} bytes"
+        )));
+    };
+    calls.placed.resize(start, 0);
+    if bytes.is_null() {
+        calls.placed.resize(end, 0);
+    } else {
+        // SAFETY: by the interface, `len` bytes lie there.
+        calls
+            .placed
+            .extend_from_slice(unsafe { std::slice::from_raw_parts(bytes, len) });
+    }
+    Ok(start as u64)
+}

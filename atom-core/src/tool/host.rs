@@ -1,0 +1,382 @@
+//! The table of functions that the tool calls, over a [`Session`].
+//!
+//! ABI: each function gets back the context pointer that the table carries. A
+//! number out of range is answered with "none" and noted as the tool's error,
+//! because a panic here would have to unwind through the tool.
+
+use atom_abi::host::{Arg, Context, Host, NONE, Place, ProgramInfo, Scope};
+use atom_abi::{INTERFACE_VERSION, StrRef};
+
+use super::check::{self, Request};
+use super::session::Session;
+use crate::cfg::{Block, Proc, Status};
+use crate::decode::{Inst, direct_target};
+use crate::ids::{BlockId, InstId, ProcId};
+
+/// The table for a session; valid as long as that is.
+pub(super) fn table(session: &Session<'_>) -> Host {
+    Host {
+        version: INTERFACE_VERSION,
+        size: size_of::<Host>() as u32,
+        context: std::ptr::from_ref(session).cast_mut().cast(),
+        error,
+        panicked,
+        program_name,
+        program_path,
+        program_info,
+        named_proc,
+        proc_at,
+        proc_name,
+        proc_file,
+        proc_pc,
+        proc_size,
+        proc_status,
+        proc_first_block,
+        proc_block_count,
+        block_proc,
+        block_pc,
+        block_first_inst,
+        block_inst_count,
+        inst_block,
+        inst_pc,
+        inst_len,
+        inst_bytes,
+        inst_types,
+        inst_class,
+        inst_target,
+        inst_at,
+        inst_line,
+        inst_text,
+        add_call,
+        named_routine,
+        add_data,
+    }
+}
+
+/// The session behind a context.
+///
+/// Every function below is called only through [`table`], with its context.
+fn session<'c>(context: *mut Context) -> &'c Session<'c> {
+    // SAFETY: the context is what `table` put in, and the table does not outlive
+    // the session; all changes are behind cells.
+    unsafe { &*context.cast::<Session<'c>>() }
+}
+
+/// A string that the tool passed.
+fn text<'c>(text: StrRef) -> &'c str {
+    // SAFETY: by the interface, UTF-8 that lives during the call.
+    unsafe { text.as_str() }
+}
+
+impl Session<'_> {
+    fn known_proc(&self, id: u32) -> Option<&Proc> {
+        let found = self.cfg.procs.get(id as usize);
+        self.expect(found, "procedure", id)
+    }
+
+    fn known_block(&self, id: u32) -> Option<&Block> {
+        let found = self.cfg.blocks.get(id as usize);
+        self.expect(found, "block", id)
+    }
+
+    fn known_inst(&self, id: u32) -> Option<&Inst> {
+        let found = self.cfg.insts.get(id as usize);
+        self.expect(found, "instruction", id)
+    }
+
+    fn expect<T>(&self, found: Option<T>, kind: &str, id: u32) -> Option<T> {
+        if found.is_none() {
+            self.note(self.error(format!("it asked for {kind} {id}, which does not exist")));
+        }
+        found
+    }
+}
+
+extern "C" fn error(context: *mut Context, message: StrRef) {
+    let session = session(context);
+    session.note(session.error(text(message)));
+}
+
+extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef) -> ! {
+    let session = session(context);
+    let (message, location) = (text(message), text(location));
+    let reason = match location {
+        "" => format!("it panicked: {message}"),
+        _ => format!("it panicked at {location}: {message}"),
+    };
+    match (session.panicked)(&session.error(reason)) {}
+}
+
+extern "C" fn program_name(context: *mut Context) -> StrRef {
+    let session = session(context);
+    let name = session.image.path.file_stem().unwrap_or_default();
+    StrRef::new(session.keep(name.to_string_lossy().into_owned()))
+}
+
+extern "C" fn program_path(context: *mut Context) -> StrRef {
+    let session = session(context);
+    StrRef::new(session.keep(session.image.path.display().to_string()))
+}
+
+extern "C" fn program_info(context: *mut Context, what: u32) -> u64 {
+    use ProgramInfo::*;
+    let session = session(context);
+    let (image, cfg) = (session.image, session.cfg);
+    let text = || image.segments.iter().filter(|s| s.is_executable());
+    let data = || {
+        image
+            .segments
+            .iter()
+            .filter(|s| s.is_writable() && !s.is_executable())
+    };
+    let text_start = text().map(|s| s.address).min().unwrap_or(0);
+    let data_start = data().map(|s| s.address).min().unwrap_or(0);
+    let file_end = data()
+        .map(|s| s.address + s.file_size)
+        .max()
+        .unwrap_or(data_start);
+    let data_end = data()
+        .map(|s| s.address + s.mem_size)
+        .max()
+        .unwrap_or(data_start);
+    let known = |item: ProgramInfo| what == item as u32;
+    if known(TextStartAddress) {
+        text_start
+    } else if known(TextSize) {
+        text()
+            .map(|s| s.address + s.file_size)
+            .max()
+            .unwrap_or(text_start)
+            - text_start
+    } else if known(InitDataStartAddress) {
+        data_start
+    } else if known(InitDataSize) {
+        file_end - data_start
+    } else if known(UninitDataStartAddress) {
+        file_end
+    } else if known(UninitDataSize) {
+        data_end.saturating_sub(file_end)
+    } else if known(MayHaveThreads) {
+        session.may_have_threads().into()
+    } else if known(ProcCount) {
+        cfg.procs.len() as u64
+    } else if known(BlockCount) {
+        cfg.blocks.len() as u64
+    } else if known(InstCount) {
+        cfg.insts.len() as u64
+    } else {
+        session.note(session.error(format!(
+            "it asked for number {what} about the program, which does not exist"
+        )));
+        0
+    }
+}
+
+extern "C" fn named_proc(context: *mut Context, name: StrRef) -> u32 {
+    session(context)
+        .named_proc(text(name))
+        .map_or(NONE, |id| id.0)
+}
+
+extern "C" fn proc_at(context: *mut Context, address: u64) -> u32 {
+    session(context)
+        .cfg
+        .proc_at(address)
+        .map_or(NONE, |id| id.0)
+}
+
+extern "C" fn proc_name(context: *mut Context, proc: u32, demangle: bool) -> StrRef {
+    let session = session(context);
+    StrRef::new(match session.known_proc(proc) {
+        None => "",
+        Some(_) if demangle => session.proc_name(ProcId(proc)),
+        Some(_) => session.proc_symbol(ProcId(proc)),
+    })
+}
+
+extern "C" fn proc_file(context: *mut Context, proc: u32) -> StrRef {
+    let session = session(context);
+    let line = session
+        .known_proc(proc)
+        .and_then(|p| session.lines.line_at(p.start));
+    StrRef::new(line.map_or("", |(file, _)| file))
+}
+
+extern "C" fn proc_pc(context: *mut Context, proc: u32) -> u64 {
+    session(context).known_proc(proc).map_or(0, |p| p.start)
+}
+
+extern "C" fn proc_size(context: *mut Context, proc: u32) -> u64 {
+    session(context)
+        .known_proc(proc)
+        .map_or(0, |p| p.end - p.start)
+}
+
+extern "C" fn proc_status(context: *mut Context, proc: u32) -> u32 {
+    session(context)
+        .known_proc(proc)
+        .map_or(2, |p| match p.status {
+            Status::Full => 0,
+            Status::Partial(_) => 1,
+            Status::Opaque(_) => 2,
+        })
+}
+
+extern "C" fn proc_first_block(context: *mut Context, proc: u32) -> u32 {
+    let proc = session(context).known_proc(proc).filter(|p| p.is_moved());
+    proc.map_or(NONE, |p| p.first_block.0)
+}
+
+extern "C" fn proc_block_count(context: *mut Context, proc: u32) -> u32 {
+    session(context)
+        .known_proc(proc)
+        .map_or(0, |p| p.block_count)
+}
+
+extern "C" fn block_proc(context: *mut Context, block: u32) -> u32 {
+    session(context)
+        .known_block(block)
+        .map_or(NONE, |b| b.proc.0)
+}
+
+extern "C" fn block_pc(context: *mut Context, block: u32) -> u64 {
+    let session = session(context);
+    session
+        .known_block(block)
+        .map_or(0, |_| session.cfg.block_pc(BlockId(block)))
+}
+
+extern "C" fn block_first_inst(context: *mut Context, block: u32) -> u32 {
+    session(context)
+        .known_block(block)
+        .map_or(NONE, |b| b.first.0)
+}
+
+extern "C" fn block_inst_count(context: *mut Context, block: u32) -> u32 {
+    session(context).known_block(block).map_or(0, |b| b.count)
+}
+
+extern "C" fn inst_block(context: *mut Context, inst: u32) -> u32 {
+    let session = session(context);
+    session
+        .known_inst(inst)
+        .map_or(NONE, |_| session.cfg.block_of(InstId(inst)).0)
+}
+
+extern "C" fn inst_pc(context: *mut Context, inst: u32) -> u64 {
+    let session = session(context);
+    session
+        .known_inst(inst)
+        .map_or(0, |_| session.cfg.inst_pc(InstId(inst)))
+}
+
+extern "C" fn inst_len(context: *mut Context, inst: u32) -> u32 {
+    session(context)
+        .known_inst(inst)
+        .map_or(0, |i| i.len.into())
+}
+
+extern "C" fn inst_bytes(context: *mut Context, inst: u32) -> StrRef {
+    let session = session(context);
+    let bytes = session
+        .known_inst(inst)
+        .map_or(&[][..], |_| session.inst_bytes(InstId(inst)));
+    StrRef {
+        ptr: bytes.as_ptr(),
+        len: bytes.len(),
+    }
+}
+
+extern "C" fn inst_types(context: *mut Context, inst: u32) -> u32 {
+    let session = session(context);
+    session
+        .known_inst(inst)
+        .map_or(0, |_| session.inst_types(InstId(inst)))
+}
+
+extern "C" fn inst_class(context: *mut Context, inst: u32) -> u32 {
+    let session = session(context);
+    session.known_inst(inst).map_or(0, |_| {
+        session
+            .classifier
+            .borrow_mut()
+            .class(&session.decode(InstId(inst))) as u32
+    })
+}
+
+extern "C" fn inst_target(context: *mut Context, inst: u32) -> u64 {
+    let session = session(context);
+    match session.known_inst(inst) {
+        Some(i) if i.flow.is_direct() => direct_target(&session.decode(InstId(inst))).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+extern "C" fn inst_at(context: *mut Context, address: u64) -> u32 {
+    session(context)
+        .cfg
+        .inst_at(address)
+        .map_or(NONE, |id| id.0)
+}
+
+extern "C" fn inst_line(context: *mut Context, inst: u32, file: *mut StrRef) -> u32 {
+    let session = session(context);
+    let line = session
+        .known_inst(inst)
+        .and_then(|_| session.lines.line_at(session.cfg.inst_pc(InstId(inst))));
+    let (name, line) = line.unwrap_or(("", 0));
+    if !file.is_null() {
+        // SAFETY: by the interface, null or a place for the result.
+        unsafe { file.write(StrRef::new(name)) };
+    }
+    line
+}
+
+extern "C" fn inst_text(context: *mut Context, inst: u32) -> StrRef {
+    let session = session(context);
+    StrRef::new(
+        session
+            .known_inst(inst)
+            .map_or("", |_| session.keep(session.inst_text(InstId(inst)))),
+    )
+}
+
+extern "C" fn add_call(
+    context: *mut Context,
+    scope: Scope,
+    id: u32,
+    place: Place,
+    routine: *const (),
+    args: *const Arg,
+    arg_count: usize,
+) -> i32 {
+    // SAFETY: by the interface, `arg_count` arguments lie there.
+    let args = if arg_count == 0 {
+        &[]
+    } else {
+        unsafe { std::slice::from_raw_parts(args, arg_count) }
+    };
+    let added = session(context).add_call(&Request {
+        scope,
+        id,
+        place,
+        routine,
+        args,
+    });
+    i32::from(!added)
+}
+
+extern "C" fn named_routine(context: *mut Context, name: StrRef) -> *const () {
+    session(context)
+        .tool
+        .named(text(name))
+        .unwrap_or(std::ptr::null())
+}
+
+extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u64 {
+    let session = session(context);
+    check::place(session, bytes, len).unwrap_or_else(|error| {
+        session.note(error);
+        u64::MAX
+    })
+}

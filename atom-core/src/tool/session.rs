@@ -1,0 +1,201 @@
+//! What lives as long as an instrument routine runs.
+//!
+//! The routine calls back through plain functions with a context pointer, so
+//! the state is behind cells; all of it is used by one thread.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use iced_x86::{Formatter, Instruction, NasmFormatter};
+
+use super::calls::Calls;
+use super::load::Tool;
+use super::names::demangle;
+use super::{LineInfo, check, threads};
+use crate::cfg::{Cfg, Status};
+use crate::decode::class::{Classifier, types_of_flow};
+use crate::ids::{InstId, ProcId};
+use crate::image::Image;
+use crate::{Error, Result};
+
+const DOING: &str = "running the tool's instrument routine of";
+
+/// State of one run of an instrument routine.
+pub(super) struct Session<'a> {
+    pub(super) tool: &'a Tool,
+    pub(super) image: &'a Image,
+    pub(super) cfg: &'a Cfg,
+    pub(super) lines: &'a dyn LineInfo,
+    pub(super) panicked: &'a dyn Fn(&Error) -> Infallible,
+    pub(super) classifier: RefCell<Classifier>,
+    formatter: RefCell<NasmFormatter>,
+    pub(super) calls: RefCell<Calls>,
+    /// The first error and how many there were.
+    errors: RefCell<(Option<Error>, usize)>,
+    /// Strings that were handed out; boxes, so that they stay where they are.
+    texts: RefCell<Vec<Box<str>>>,
+    proc_names: Vec<OnceCell<Box<str>>>,
+    by_name: OnceCell<HashMap<String, ProcId>>,
+    may_have_threads: OnceCell<bool>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        tool: &'a Tool,
+        image: &'a Image,
+        cfg: &'a Cfg,
+        lines: &'a dyn LineInfo,
+        panicked: &'a dyn Fn(&Error) -> Infallible,
+    ) -> Self {
+        Self {
+            tool,
+            image,
+            cfg,
+            lines,
+            panicked,
+            classifier: RefCell::default(),
+            formatter: RefCell::new(NasmFormatter::new()),
+            calls: RefCell::default(),
+            errors: RefCell::default(),
+            texts: RefCell::default(),
+            proc_names: cfg.procs.iter().map(|_| OnceCell::new()).collect(),
+            by_name: OnceCell::new(),
+            may_have_threads: OnceCell::new(),
+        }
+    }
+
+    /// The calls, unless there was an error. `code` is what the routine returned.
+    pub(super) fn finish(self, code: i32) -> Result<Calls> {
+        let (first, count) = self.errors.into_inner();
+        match first {
+            Some(mut error) => {
+                if count > 1 {
+                    error
+                        .reason
+                        .push_str(&format!(" (and {} more errors)", count - 1));
+                }
+                Err(error)
+            }
+            None if code != 0 => Err(Error::new(
+                DOING,
+                format!("it failed with code {code} and no message"),
+            )
+            .file(self.tool.path())),
+            None => Ok(self.calls.into_inner()),
+        }
+    }
+
+    /// An error of the tool.
+    pub(super) fn error(&self, reason: impl Into<String>) -> Error {
+        Error::new(DOING, reason).file(self.tool.path())
+    }
+
+    /// Remembers an error; the routine goes on, and its result is refused later.
+    pub(super) fn note(&self, error: Error) {
+        let mut errors = self.errors.borrow_mut();
+        errors.1 += 1;
+        errors.0.get_or_insert(error);
+    }
+
+    /// Keeps a string for the tool.
+    pub(super) fn keep(&self, text: String) -> &str {
+        let text = text.into_boxed_str();
+        let kept: *const str = &*text;
+        self.texts.borrow_mut().push(text);
+        // SAFETY: a box's contents do not move, and `texts` only grows.
+        unsafe { &*kept }
+    }
+
+    /// The name for people.
+    pub(super) fn proc_name(&self, id: ProcId) -> &str {
+        self.proc_names[id.index()]
+            .get_or_init(|| demangle(&self.cfg.proc(id).display_name()).into())
+    }
+
+    /// The name as it stands in the symbol table.
+    pub(super) fn proc_symbol(&self, id: ProcId) -> &str {
+        match &self.cfg.proc(id).name {
+            Some(name) => name,
+            None => self.keep(self.cfg.proc(id).display_name()),
+        }
+    }
+
+    /// The procedure of that name: the cfg's own, an alias, or demangled.
+    pub(super) fn named_proc(&self, name: &str) -> Option<ProcId> {
+        let by_name = self.by_name.get_or_init(|| {
+            let mut map = HashMap::new();
+            for i in 0..self.cfg.procs.len() {
+                let id = ProcId::from_index(i);
+                map.entry(self.cfg.proc(id).display_name()).or_insert(id);
+            }
+            for symbol in self.image.symbols.iter().chain(&self.image.dynamic_symbols) {
+                let proc = self.cfg.proc_at(symbol.address);
+                if let Some(id) = proc.filter(|id| self.cfg.proc(*id).start == symbol.address)
+                    && symbol.is_func
+                    && !symbol.is_undefined
+                {
+                    map.entry(symbol.name.clone()).or_insert(id);
+                }
+            }
+            for i in 0..self.cfg.procs.len() {
+                let id = ProcId::from_index(i);
+                map.entry(self.proc_name(id).to_owned()).or_insert(id);
+            }
+            map
+        });
+        by_name.get(name).copied()
+    }
+
+    pub(super) fn may_have_threads(&self) -> bool {
+        *self
+            .may_have_threads
+            .get_or_init(|| threads::may_have_threads(self.image, self.cfg))
+    }
+
+    pub(super) fn decode(&self, id: InstId) -> Instruction {
+        self.cfg.decode(self.image, id)
+    }
+
+    /// The instruction in words.
+    pub(super) fn inst_text(&self, id: InstId) -> String {
+        let mut text = String::new();
+        self.formatter
+            .borrow_mut()
+            .format(&self.decode(id), &mut text);
+        text
+    }
+
+    pub(super) fn inst_bytes(&self, id: InstId) -> &'a [u8] {
+        let len = usize::from(self.cfg.inst(id).len);
+        self.image
+            .bytes_at(self.cfg.inst_pc(id), len)
+            .unwrap_or(&[])
+    }
+
+    /// Bits of `InstType`.
+    pub(super) fn inst_types(&self, id: InstId) -> u32 {
+        types_of_flow(self.cfg.inst(id).flow, self.inst_bytes(id))
+            .unwrap_or_else(|| self.classifier.borrow_mut().types(&self.decode(id)))
+    }
+
+    /// Why a procedure takes no calls.
+    pub(super) fn opaque_reason(&self, id: ProcId) -> Option<&str> {
+        let proc = self.cfg.proc(id);
+        match &proc.status {
+            Status::Opaque(reason) => Some(reason),
+            _ if proc.block_count == 0 => Some("it has no code that is understood"),
+            _ => None,
+        }
+    }
+
+    pub(super) fn add_call(&self, request: &check::Request<'_>) -> bool {
+        match check::checked(self, request) {
+            Ok(()) => true,
+            Err(error) => {
+                self.note(error);
+                false
+            }
+        }
+    }
+}

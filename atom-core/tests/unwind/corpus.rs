@@ -1,0 +1,85 @@
+//! Real programs to test with: this test itself, and what the system has.
+
+use std::path::PathBuf;
+
+use atom_core::image::unwind::{self, Memory, UnwindInput, UnwindTable};
+use object::{Object, ObjectSection, ObjectSegment};
+
+/// A program or library as read from its file.
+pub struct Program {
+    pub path: PathBuf,
+    pub segments: Vec<(u64, Vec<u8>)>,
+    pub eh_frame: Vec<u8>,
+    pub vaddr: u64,
+    /// Address of `.eh_frame_hdr`.
+    pub header: Option<u64>,
+    /// Address behind the highest byte.
+    pub end: u64,
+}
+
+impl Program {
+    pub fn open(path: PathBuf) -> Option<Program> {
+        let data = std::fs::read(&path).ok()?;
+        let file = object::File::parse(&*data).ok()?;
+        if file.architecture() != object::Architecture::X86_64
+            || file.kind() == object::ObjectKind::Relocatable
+        {
+            return None;
+        }
+        let section = file.section_by_name(".eh_frame")?;
+        let segments: Vec<_> = file
+            .segments()
+            .map(|s| (s.address(), s.data().unwrap_or_default().to_vec()))
+            .collect();
+        let end = file.segments().map(|s| s.address() + s.size()).max()?;
+        Some(Program {
+            path,
+            segments,
+            eh_frame: section.data().ok()?.to_vec(),
+            vaddr: section.address(),
+            header: file.section_by_name(".eh_frame_hdr").map(|s| s.address()),
+            end,
+        })
+    }
+
+    pub fn memory(&self) -> Memory<'_> {
+        Memory::new(self.segments.iter().map(|(a, b)| (*a, &b[..])))
+    }
+
+    pub fn table(&self) -> UnwindTable<'_> {
+        let input = UnwindInput::from_section(&self.eh_frame, self.vaddr, self.memory());
+        unwind::parse(&input).expect("a system program parses")
+    }
+}
+
+/// Every `step`-th file of the system with exception tables, and this test.
+pub fn programs(step: usize) -> impl Iterator<Item = Program> {
+    let mut paths = Vec::new();
+    for dir in ["/usr/bin", "/usr/sbin", "/usr/lib/x86_64-linux-gnu"] {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|t| t.is_file()) {
+                paths.push(entry.path());
+            }
+        }
+    }
+    paths.sort();
+    std::iter::once(std::env::current_exe().expect("a test has a path"))
+        .chain(paths.into_iter().step_by(step))
+        .filter_map(Program::open)
+}
+
+/// A small generator of repeatable numbers.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 11) % limit
+    }
+}

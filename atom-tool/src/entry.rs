@@ -1,0 +1,111 @@
+//! From `atom` into the tool: the header, the instrument routine, its panics.
+
+use std::panic::PanicHookInfo;
+
+use analysis_rt::EXPORTS;
+use atom_abi::host::Host;
+use atom_abi::{INTERFACE_VERSION, StartInfo, StrRef, TOOL_MAGIC, ToolHeader};
+
+use crate::options::Args;
+use crate::program::{Program, Session};
+use crate::{Error, Result};
+
+/// What [`tool!`](crate::tool) exports.
+pub const fn header(
+    instrument: extern "C" fn(*const Host, usize, *const StrRef) -> i32,
+) -> ToolHeader {
+    ToolHeader {
+        magic: TOOL_MAGIC,
+        version: INTERFACE_VERSION,
+        size: size_of::<ToolHeader>() as u32,
+        instrument,
+        exports: EXPORTS.as_ptr(),
+        export_count: EXPORTS.len(),
+        start,
+        finish: analysis_rt::finish,
+    }
+}
+
+/// Starts the runtime in the instrumented program.
+///
+/// # Safety
+/// As [`ToolHeader::start`].
+pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
+    analysis_rt::set_flush_hook(flush);
+    // SAFETY: the caller's promise.
+    unsafe { analysis_rt::start(info, stack) }
+}
+
+/// Nothing else flushes what `print!` has buffered: the runtime never returns from `main`.
+fn flush() {
+    use std::io::Write;
+    // Where it cannot be written there is nobody left to tell.
+    let _ = std::io::stdout().flush();
+}
+
+/// Runs an instrument routine. Returns 0, or 1 after having reported its error.
+///
+/// # Safety
+/// `host` is the table of an `atom` of this interface version, valid for the
+/// call; `args` points to `count` strings that live as long.
+pub unsafe fn run(
+    instrument: fn(&Program<'_>, &Args<'_>) -> Result,
+    host: *const Host,
+    count: usize,
+    args: *const StrRef,
+) -> i32 {
+    // SAFETY: the caller's promise.
+    let host = unsafe { &*host };
+    let args: Vec<&str> = (0..count)
+        // SAFETY: the caller's promise.
+        .map(|i| unsafe { (*args.add(i)).as_str() })
+        .collect();
+
+    // A panic must not unwind into `atom`, whose std is another one, and with
+    // panic=abort could not; the hook runs either way and does not return.
+    let table = host as *const Host as usize;
+    std::panic::set_hook(Box::new(move |info| panicked(table as *const Host, info)));
+    let session = Session::new(host);
+    let result = instrument(&Program { session: &session }, &Args::new(&args));
+    let _ = std::panic::take_hook();
+
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            (host.error)(host.context, StrRef::new(&chain(&error)));
+            1
+        }
+    }
+}
+
+fn panicked(host: *const Host, info: &PanicHookInfo<'_>) {
+    let payload = info.payload();
+    let message = match (
+        payload.downcast_ref::<&str>(),
+        payload.downcast_ref::<String>(),
+    ) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text.as_str(),
+        _ => "(a panic without a message)",
+    };
+    let location = info.location().map_or(String::new(), |at| at.to_string());
+    // SAFETY: the hook is removed before the table's life ends.
+    let host = unsafe { &*host };
+    (host.panicked)(host.context, StrRef::new(message), StrRef::new(&location))
+}
+
+/// An error and its causes on one line.
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Many errors repeat their cause in their own text.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,144 @@
+//! What a tool for `atom` is written with.
+//!
+//! A tool is one `cdylib` crate with two halves. Its *instrument routine* runs
+//! once, inside `atom`: it walks over the [`Program`] and adds calls. Its
+//! *analysis routines*, marked with [`#[analysis]`](analysis), run inside the
+//! instrumented program, on a copy of the tool that shares nothing with the
+//! program or with the instrument half: what the instrument routine leaves in a
+//! `static` is not there when an analysis routine looks. What the analysis is
+//! to know, it gets as arguments.
+//!
+//! ```
+//! use atom_tool::prelude::*;
+//!
+//! #[analysis]
+//! fn call(counter: Counter) {
+//!     counter.increment();
+//! }
+//!
+//! #[analysis]
+//! fn report(counters: Counters, names: Strings) {
+//!     for ([calls], name) in counters.rows().zip(names.iter()) {
+//!         println!("{calls:12} {name}");
+//!     }
+//! }
+//!
+//! fn instrument(program: &Program, _args: &Args) -> Result {
+//!     let counters = program.counters(program.procs().len());
+//!     let mut names = StringList::new();
+//!     for (proc, counter) in program.procs().zip(counters.rows()) {
+//!         proc.add_call(Before, call, (counter,));
+//!         names.push(proc.name());
+//!     }
+//!     program.add_call(After, report, (counters, &names));
+//!     Ok(())
+//! }
+//!
+//! atom_tool::tool!(instrument);
+//! # fn main() {}
+//! ```
+//!
+//! A call whose number or types of arguments do not fit the routine does not compile:
+//!
+//! ```compile_fail,E0277
+//! use atom_tool::prelude::*;
+//! #[analysis]
+//! fn branch(n: u64, taken: Value) { let _ = (n, taken); }
+//! fn instrument(inst: Inst) {
+//!     inst.add_call(Before, branch, (1, EffAddrValue, 2));
+//! }
+//! ```
+//! ```compile_fail,E0277
+//! use atom_tool::prelude::*;
+//! #[analysis]
+//! fn branch(n: u64, taken: Value) { let _ = (n, taken); }
+//! fn instrument(inst: Inst) {
+//!     inst.add_call(Before, branch, ("one", BrCondValue));
+//! }
+//! ```
+//! ```compile_fail,E0277
+//! use atom_tool::prelude::*;
+//! fn not_marked(n: u64) { let _ = n; }
+//! fn instrument(inst: Inst) {
+//!     inst.add_call(Before, not_marked, (1,));
+//! }
+//! ```
+//! Nor does a parameter that no call can pass:
+//!
+//! ```compile_fail,E0277
+//! use atom_tool::prelude::*;
+//! #[analysis]
+//! fn routine(text: String) { drop(text); }
+//! ```
+#![deny(missing_docs)]
+
+extern crate self as atom_tool;
+
+mod call;
+mod counters;
+mod entry;
+mod handle;
+mod options;
+pub mod output;
+mod params;
+mod program;
+mod proto;
+mod strings;
+
+pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
+pub use atom_tool_macros::analysis;
+pub use call::{Arg, ArgList, AsRoutine, BrCondValue, EffAddrValue, Routine};
+pub use counters::{Counter, CounterAt, CounterTable, Counters};
+pub use handle::{Block, Handles, Inst, Proc, Status};
+pub use options::{Args, Options};
+pub use params::{Array, Element, Param, RegV, Str, Value};
+pub use program::Program;
+pub use proto::NamedArg;
+pub use strings::{StringList, Strings};
+
+/// What an instrument routine may fail with: any error, or a message made by `.into()`.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Result of an instrument routine.
+pub type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+/// Everything that a tool usually needs.
+pub mod prelude {
+    pub use crate::Place::{After, Before};
+    pub use crate::{
+        Args, Array, Block, BrCondValue, Class, Counter, CounterTable, Counters, EffAddrValue,
+        Inst, InstType, Proc, Program, Reg, RegV, Result, Routine, Str, StringList, Strings, Value,
+        analysis, output,
+    };
+}
+
+/// What the macros expand to; not for use by hand.
+#[doc(hidden)]
+pub mod private {
+    pub use crate::call::routine;
+    pub use crate::entry::{header, run, start};
+    pub use crate::params::ParamList;
+    pub use atom_abi::{StrRef, ToolHeader, host::Host};
+}
+
+/// Makes a crate a tool with this instrument routine:
+/// `fn(&Program, &Args) -> Result`.
+#[macro_export]
+macro_rules! tool {
+    ($instrument:path) => {
+        /// By this symbol `atom` knows a tool.
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals)]
+        pub static atom_tool_header: $crate::private::ToolHeader = {
+            extern "C" fn run(
+                host: *const $crate::private::Host,
+                count: usize,
+                args: *const $crate::private::StrRef,
+            ) -> i32 {
+                // SAFETY: `atom` calls this with its table and its arguments.
+                unsafe { $crate::private::run($instrument, host, count, args) }
+            }
+            $crate::private::header(run)
+        };
+    };
+}

@@ -1,0 +1,162 @@
+//! The options of a tool: what stands after `--` on the command line of `atom`.
+
+use std::cell::RefCell;
+
+use crate::Result;
+
+/// The arguments of a tool.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    all: &'a [&'a str],
+}
+
+impl<'a> Args<'a> {
+    pub(crate) fn new(all: &'a [&'a str]) -> Self {
+        Self { all }
+    }
+
+    /// The arguments as they were given.
+    pub fn as_slice(&self) -> &'a [&'a str] {
+        self.all
+    }
+
+    /// Starts reading them as options.
+    pub fn options(&self) -> Options<'a> {
+        Options {
+            rest: RefCell::new(self.all.to_vec()),
+            known: RefCell::default(),
+        }
+    }
+}
+
+/// Reads options one by one: `--name VALUE` or `--name=VALUE`, or `--name` alone.
+///
+/// Ask for each option that the tool knows, then call [`Options::finish`].
+#[derive(Debug)]
+pub struct Options<'a> {
+    rest: RefCell<Vec<&'a str>>,
+    known: RefCell<Vec<String>>,
+}
+
+impl<'a> Options<'a> {
+    /// The value of an option, if it was given.
+    pub fn value(&self, name: &str) -> Result<Option<&'a str>> {
+        self.known.borrow_mut().push(format!("{name} VALUE"));
+        let mut rest = self.rest.borrow_mut();
+        let mut found = None;
+        let mut i = 0;
+        while i < rest.len() {
+            let value = if rest[i] == name {
+                if i + 1 == rest.len() {
+                    return Err(format!("the option {name} needs a value").into());
+                }
+                rest.remove(i);
+                rest.remove(i)
+            } else if let Some(value) = rest[i].strip_prefix(name).and_then(|v| v.strip_prefix('='))
+            {
+                rest.remove(i);
+                value
+            } else {
+                i += 1;
+                continue;
+            };
+            if found.replace(value).is_some() {
+                return Err(format!("the option {name} was given twice").into());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The value of an option that is one of a few words; the first is the default.
+    pub fn choice<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T> {
+        let list = words
+            .iter()
+            .map(|(word, _)| *word)
+            .collect::<Vec<_>>()
+            .join("|");
+        let given = self.value(name)?;
+        if let Some(known) = self.known.borrow_mut().last_mut() {
+            *known = format!("{name} {list}");
+        }
+        match given {
+            None => words.first().map(|(_, value)| *value),
+            Some(given) => words
+                .iter()
+                .find(|(word, _)| *word == given)
+                .map(|(_, value)| *value),
+        }
+        .ok_or_else(|| {
+            format!(
+                "the option {name} takes {list}, not `{}`",
+                given.unwrap_or("")
+            )
+            .into()
+        })
+    }
+
+    /// True if an option without a value was given.
+    pub fn flag(&self, name: &str) -> bool {
+        self.known.borrow_mut().push(name.to_owned());
+        let mut rest = self.rest.borrow_mut();
+        let before = rest.len();
+        rest.retain(|arg| *arg != name);
+        rest.len() != before
+    }
+
+    /// Refuses what is left, naming the options that were asked for.
+    pub fn finish(self) -> Result {
+        let rest = self.rest.into_inner();
+        let Some(first) = rest.first() else {
+            return Ok(());
+        };
+        let known = self.known.into_inner();
+        Err(match known.as_slice() {
+            [] => format!("unknown option `{first}`: this tool takes none").into(),
+            known => format!(
+                "unknown option `{first}`: this tool takes {}",
+                known.join(", ")
+            )
+            .into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options<'a>(args: &'a [&'a str]) -> Options<'a> {
+        Args::new(args).options()
+    }
+
+    #[test]
+    fn values_flags_and_choices() {
+        let o = options(&["--output", "x.out", "--per=block", "--quiet"]);
+        assert_eq!(o.value("--output").unwrap(), Some("x.out"));
+        assert_eq!(
+            o.choice("--per", &[("program", 1), ("block", 2)]).unwrap(),
+            2
+        );
+        assert_eq!(o.choice("--depth", &[("all", 7)]).unwrap(), 7);
+        assert!(o.flag("--quiet"));
+        assert!(!o.flag("--loud"));
+        o.finish().unwrap();
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let text = |r: Result| r.unwrap_err().to_string();
+        assert!(text(options(&["--output"]).value("--output").map(drop)).contains("needs a value"));
+        let twice = ["--n", "1", "--n=2"];
+        assert!(text(options(&twice).value("--n").map(drop)).contains("twice"));
+        let wrong = options(&["--per", "line"]).choice("--per", &[("program", ()), ("block", ())]);
+        assert!(text(wrong).contains("program|block, not `line`"));
+        let o = options(&["--ouput", "x"]);
+        o.value("--output").unwrap();
+        assert_eq!(
+            text(o.finish()),
+            "unknown option `--ouput`: this tool takes --output VALUE"
+        );
+        assert!(text(options(&["x"]).finish()).contains("takes none"));
+    }
+}

@@ -1,0 +1,45 @@
+//! Where an analysis routine writes its results.
+
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::PathBuf;
+
+/// The path that a template stands for in this process.
+///
+/// `%p` becomes the process id. Without it a forked child gets `.` and its
+/// process id appended, so that it does not overwrite its parent's file.
+pub fn path(template: &str) -> PathBuf {
+    expand(template, analysis_rt::pid(), analysis_rt::start_pid()).into()
+}
+
+/// Creates the file of [`path`].
+pub fn create(template: &str) -> io::Result<BufWriter<File>> {
+    let path = path(template);
+    match File::create(&path) {
+        Ok(file) => Ok(BufWriter::new(file)),
+        Err(e) => Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
+    }
+}
+
+fn expand(template: &str, pid: u32, start_pid: u32) -> String {
+    if template.contains("%p") {
+        template.replace("%p", &pid.to_string())
+    } else if pid != start_pid {
+        format!("{template}.{pid}")
+    } else {
+        template.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expand;
+
+    #[test]
+    fn a_child_gets_a_file_of_its_own() {
+        assert_eq!(expand("btaken.out", 7, 7), "btaken.out");
+        assert_eq!(expand("btaken.out", 8, 7), "btaken.out.8");
+        assert_eq!(expand("b.%p.out", 7, 7), "b.7.out");
+        assert_eq!(expand("b.%p.out", 8, 7), "b.8.out");
+    }
+}

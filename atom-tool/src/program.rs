@@ -1,0 +1,224 @@
+//! The program as the instrument routine sees it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use atom_abi::StrRef;
+use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
+
+use crate::call::{ArgList, AsRoutine};
+use crate::counters::CounterTable;
+use crate::handle::{Handles, Inst, Proc};
+use crate::params::Params;
+use crate::proto::{self, NamedArg, Prototype};
+use crate::{Error, Result};
+
+/// The table of `atom`, and what the interface itself remembers.
+pub(crate) struct Session<'h> {
+    pub(crate) host: &'h Host,
+    prototypes: RefCell<HashMap<String, Prototype>>,
+}
+
+impl<'h> Session<'h> {
+    pub(crate) fn new(host: &'h Host) -> Self {
+        Self {
+            host,
+            prototypes: RefCell::default(),
+        }
+    }
+
+    /// A string of the host, which lives as long as the instrument routine runs.
+    pub(crate) fn text(&self, text: StrRef) -> &'h str {
+        // SAFETY: the host promises UTF-8 that lives as long as the routine runs,
+        // and no session outlives that.
+        unsafe { text.as_str() }
+    }
+
+    pub(crate) fn add_call(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        routine: *const (),
+        args: &[host::Arg],
+    ) -> bool {
+        let host = self.host;
+        (host.add_call)(
+            host.context,
+            scope,
+            id,
+            place,
+            routine,
+            args.as_ptr(),
+            args.len(),
+        ) == 0
+    }
+
+    pub(crate) fn add_typed<P: Params>(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        routine: impl AsRoutine<P>,
+        args: impl ArgList<P>,
+    ) {
+        // A refused call is noted by the host, which ends with it.
+        args.with_host(|args| {
+            self.add_call(scope, id, place, routine.as_routine().address(), args)
+        });
+    }
+
+    pub(crate) fn add_named(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        name: &str,
+        args: &[NamedArg<'_>],
+    ) -> Result {
+        let prototypes = self.prototypes.borrow();
+        let prototype = prototypes.get(name).ok_or_else(|| {
+            Error::from(format!(
+                "no prototype of `{name}` was added; call add_call_proto first"
+            ))
+        })?;
+        let args = prototype.check(args)?;
+        self.add_call(scope, id, place, prototype.address, &args);
+        Ok(())
+    }
+}
+
+/// The program that is being instrumented.
+#[derive(Clone, Copy)]
+pub struct Program<'a> {
+    pub(crate) session: &'a Session<'a>,
+}
+
+impl<'a> Program<'a> {
+    fn host(&self) -> &'a Host {
+        self.session.host
+    }
+
+    /// The file's name without directories and without its last extension.
+    pub fn name(&self) -> &'a str {
+        let host = self.host();
+        self.session.text((host.program_name)(host.context))
+    }
+
+    /// The path that was given to `atom`.
+    pub fn path(&self) -> &'a str {
+        let host = self.host();
+        self.session.text((host.program_path)(host.context))
+    }
+
+    /// A number about the whole program.
+    pub fn info(&self, what: ProgramInfo) -> u64 {
+        let host = self.host();
+        (host.program_info)(host.context, what as u32)
+    }
+
+    /// True unless it is certain that the program runs one thread only.
+    ///
+    /// Then counters need no atomic operations.
+    pub fn may_have_threads(&self) -> bool {
+        self.info(ProgramInfo::MayHaveThreads) != 0
+    }
+
+    /// Number of basic blocks in all procedures.
+    pub fn block_count(&self) -> usize {
+        self.info(ProgramInfo::BlockCount) as usize
+    }
+
+    /// Number of instructions in all procedures.
+    pub fn inst_count(&self) -> usize {
+        self.info(ProgramInfo::InstCount) as usize
+    }
+
+    /// All procedures in address order.
+    pub fn procs(&self) -> Handles<'a, Proc<'a>> {
+        Handles::new(self.session, 0, self.info(ProgramInfo::ProcCount) as u32)
+    }
+
+    /// The first procedure.
+    pub fn first_proc(&self) -> Option<Proc<'a>> {
+        self.procs().next()
+    }
+
+    /// The last procedure.
+    pub fn last_proc(&self) -> Option<Proc<'a>> {
+        self.procs().next_back()
+    }
+
+    /// The procedure of that name, as in the symbol table or demangled.
+    pub fn named_proc(&self, name: &str) -> Option<Proc<'a>> {
+        let host = self.host();
+        let id = (host.named_proc)(host.context, StrRef::new(name));
+        (id != NONE).then_some(Proc {
+            session: self.session,
+            id,
+        })
+    }
+
+    /// The procedure that contains an address.
+    pub fn proc_at(&self, address: u64) -> Option<Proc<'a>> {
+        let host = self.host();
+        let id = (host.proc_at)(host.context, address);
+        (id != NONE).then_some(Proc {
+            session: self.session,
+            id,
+        })
+    }
+
+    /// The instruction that starts at an address.
+    pub fn inst_at(&self, address: u64) -> Option<Inst<'a>> {
+        let host = self.host();
+        let id = (host.inst_at)(host.context, address);
+        (id != NONE).then_some(Inst {
+            session: self.session,
+            id,
+        })
+    }
+
+    /// Adds a call before the program starts or after it has ended.
+    pub fn add_call<P: Params>(
+        &self,
+        place: Place,
+        routine: impl AsRoutine<P>,
+        args: impl ArgList<P>,
+    ) {
+        self.session
+            .add_typed(Scope::Program, 0, place, routine, args);
+    }
+
+    /// Adds a call of a routine by name; see [`Program::add_call_proto`].
+    pub fn add_call_named(&self, place: Place, name: &str, args: &[NamedArg<'_>]) -> Result {
+        self.session.add_named(Scope::Program, 0, place, name, args)
+    }
+
+    /// Declares an analysis routine by a C prototype, as in ATOM:
+    /// `"CondBranch(int, VALUE)"`. Parameter types are `char`, `int`, `long`,
+    /// `char*`, `char[n]`, `int[n]`, `long[n]`, `REGV` and `VALUE`.
+    pub fn add_call_proto(&self, prototype: &str) -> Result {
+        let host = self.host();
+        let find = |name: &str| (host.named_routine)(host.context, StrRef::new(name));
+        let (name, prototype) = proto::resolve(prototype, find)?;
+        self.session.prototypes.borrow_mut().insert(name, prototype);
+        Ok(())
+    }
+
+    /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
+    pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
+        CounterTable::new(self, rows)
+    }
+
+    /// Places data; a failure is noted by the host and ends `atom` later.
+    pub(crate) fn place(&self, what: &str, bytes: &[u8], size: usize) -> u64 {
+        let host = self.host();
+        if bytes.len() != size {
+            let message = format!("no memory for {size} bytes of {what}");
+            (host.error)(host.context, StrRef::new(&message));
+            return 0;
+        }
+        (host.add_data)(host.context, bytes.as_ptr(), size)
+    }
+}

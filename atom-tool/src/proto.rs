@@ -1,0 +1,300 @@
+//! Calls by name, declared by C prototypes as in ATOM.
+//!
+//! Nothing of this is checked by the compiler, so all of it is checked when the
+//! call is added: the arguments against the prototype, and the prototype against
+//! the parameter list that `#[analysis]` exports beside the routine.
+
+use std::ffi::c_char;
+
+use atom_abi::host::{self, ArgKind, Reg};
+
+use crate::call::{BrCondValue, EffAddrValue, array, computed, constant, string};
+use crate::params::{ParamList, code};
+use crate::{Error, Result};
+
+/// An argument of a call by name.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum NamedArg<'a> {
+    /// For `char`, `int` and `long`.
+    Int(i128),
+    /// For `char*`.
+    Str(&'a str),
+    /// For `char[n]`.
+    Chars(&'a [u8]),
+    /// For `int[n]`.
+    Ints(&'a [i32]),
+    /// For `long[n]`.
+    Longs(&'a [i64]),
+    /// For `REGV`.
+    Reg(Reg),
+    /// For `VALUE`.
+    BrCondValue,
+    /// For `VALUE`.
+    EffAddrValue,
+}
+
+macro_rules! from {
+    ($($type:ty: $value:ident => $arg:expr;)*) => {$(
+        impl<'a> From<$type> for NamedArg<'a> {
+            fn from($value: $type) -> Self {
+                $arg
+            }
+        }
+    )*};
+}
+from! {
+    i8: n => Self::Int(n.into());
+    i16: n => Self::Int(n.into());
+    i32: n => Self::Int(n.into());
+    i64: n => Self::Int(n.into());
+    isize: n => Self::Int(n as i128);
+    u8: n => Self::Int(n.into());
+    u16: n => Self::Int(n.into());
+    u32: n => Self::Int(n.into());
+    u64: n => Self::Int(n.into());
+    usize: n => Self::Int(n as i128);
+    &'a str: s => Self::Str(s);
+    &'a [u8]: a => Self::Chars(a);
+    &'a [i32]: a => Self::Ints(a);
+    &'a [i64]: a => Self::Longs(a);
+    Reg: r => Self::Reg(r);
+    BrCondValue: _v => Self::BrCondValue;
+    EffAddrValue: _v => Self::EffAddrValue;
+}
+
+/// A type of a prototype.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Type {
+    /// `char`, `int`, `long`: size in bytes.
+    Int(u8),
+    /// `char*`.
+    Str,
+    /// `char[n]`, `int[n]`, `long[n]`: size of an element, number of elements.
+    Array(u8, u64),
+    Regv,
+    Value,
+}
+
+/// A declared routine.
+pub(crate) struct Prototype {
+    text: String,
+    pub(crate) address: *const (),
+    /// For each parameter, its type and how a string or an array is passed.
+    params: Vec<(Type, ArgKind)>,
+}
+
+/// Parses a prototype and finds its routine by `find`.
+pub(crate) fn resolve(text: &str, find: impl Fn(&str) -> *const ()) -> Result<(String, Prototype)> {
+    let (name, types) =
+        parse(text).map_err(|reason| Error::from(format!("the prototype `{text}`: {reason}")))?;
+    let address = find(&name);
+    if address.is_null() {
+        return Err(format!(
+            "the prototype `{text}`: this tool has no analysis routine `{name}`; mark the function with #[analysis]"
+        )
+        .into());
+    }
+    let list = find(&format!("atom_params_{name}")).cast::<ParamList>();
+    // SAFETY: null, or what `#[analysis]` exports under this name, a static.
+    let list = unsafe { list.as_ref() };
+    let kinds = match list {
+        Some(list) => match_list(&types, list)
+            .map_err(|reason| Error::from(format!("the prototype `{text}`: {reason}")))?,
+        // A routine exported by hand: C's own representation.
+        None => types.iter().map(|t| c_kind(*t)).collect(),
+    };
+    let params = types.into_iter().zip(kinds).collect();
+    Ok((
+        name,
+        Prototype {
+            text: text.to_owned(),
+            address,
+            params,
+        },
+    ))
+}
+
+fn c_kind(of: Type) -> ArgKind {
+    match of {
+        Type::Int(_) => ArgKind::Const,
+        Type::Str => ArgKind::CStr,
+        Type::Array(..) => ArgKind::CArray,
+        Type::Regv => ArgKind::Regv,
+        Type::Value => ArgKind::EffAddrValue,
+    }
+}
+
+/// Checks the types of a prototype against the routine's own; how each is passed.
+fn match_list(types: &[Type], list: &ParamList) -> Result<Vec<ArgKind>, String> {
+    if types.len() != list.count as usize {
+        return Err(format!(
+            "it has {} parameters, the routine has {}",
+            types.len(),
+            list.count
+        ));
+    }
+    let mut kinds = Vec::new();
+    for (i, (&of, &code)) in types.iter().zip(&list.codes).enumerate() {
+        let size = 1u8 << (code >> 4);
+        kinds.push(match (of, code & 15) {
+            (Type::Int(n), code::INT) if n <= size => ArgKind::Const,
+            (Type::Str, code::STR) => ArgKind::Str,
+            (Type::Str, code::C_POINTER) if size == 1 => ArgKind::CStr,
+            (Type::Array(n, _), code::ARRAY) if n == size => ArgKind::Array,
+            (Type::Array(n, _), code::C_POINTER) if n == size => ArgKind::CArray,
+            (Type::Regv, code::REGV) => ArgKind::Regv,
+            (Type::Value, code::VALUE) => ArgKind::EffAddrValue,
+            (Type::Regv, code::INT) if size == 8 => ArgKind::Regv,
+            (Type::Value, code::INT) if size == 8 => ArgKind::EffAddrValue,
+            _ => {
+                return Err(format!(
+                    "its parameter {} is `{}`, which the routine does not take there",
+                    i + 1,
+                    of.name()
+                ));
+            }
+        });
+    }
+    Ok(kinds)
+}
+
+fn parse(text: &str) -> Result<(String, Vec<Type>), String> {
+    let text = text.trim().trim_end_matches(';').trim_end();
+    let text = text.strip_prefix("void ").unwrap_or(text);
+    let (name, rest) = text.split_once('(').ok_or("it has no parameter list")?;
+    let list = rest
+        .strip_suffix(')')
+        .ok_or("its parameter list has no end")?
+        .trim();
+    let name = name.trim();
+    let is_word = |w: &str| {
+        !w.is_empty()
+            && !w.starts_with(|c: char| c.is_ascii_digit())
+            && w.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    if !is_word(name) {
+        return Err(format!("`{name}` is not a name"));
+    }
+    if list.is_empty() || list == "void" {
+        return Ok((name.to_owned(), Vec::new()));
+    }
+    let types = list
+        .split(',')
+        .map(|p| Type::parse(p.trim(), is_word))
+        .collect::<Result<_, _>>()?;
+    Ok((name.to_owned(), types))
+}
+
+impl Type {
+    /// One parameter: a type, perhaps a name, perhaps the length of an array.
+    fn parse(text: &str, is_word: impl Fn(&str) -> bool) -> Result<Self, String> {
+        let unknown = || {
+            format!(
+                "`{text}` is not a parameter type; there are char, int, long, char*, char[n], int[n], long[n], REGV and VALUE"
+            )
+        };
+        let (front, length) = match text.split_once('[') {
+            Some((front, length)) => {
+                let length = length.strip_suffix(']').ok_or_else(unknown)?.trim();
+                (front, Some(length.parse::<u64>().map_err(|_| unknown())?))
+            }
+            None => (text, None),
+        };
+        let end = front
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .unwrap_or(front.len());
+        let (word, rest) = front.split_at(end);
+        let rest = rest.trim();
+        let (stars, name) = match rest.strip_prefix('*') {
+            Some(name) => (true, name.trim()),
+            None => (false, rest),
+        };
+        if !name.is_empty() && !is_word(name) {
+            return Err(unknown());
+        }
+        let size = match word {
+            "char" => 1,
+            "int" => 4,
+            "long" => 8,
+            "REGV" if length.is_none() && !stars => return Ok(Self::Regv),
+            "VALUE" if length.is_none() && !stars => return Ok(Self::Value),
+            _ => return Err(unknown()),
+        };
+        match (stars, length) {
+            (false, None) => Ok(Self::Int(size)),
+            (false, Some(length)) => Ok(Self::Array(size, length)),
+            (true, None) if size == 1 => Ok(Self::Str),
+            _ => Err(unknown()),
+        }
+    }
+
+    fn name(self) -> String {
+        let int = |size| match size {
+            1 => "char",
+            4 => "int",
+            _ => "long",
+        };
+        match self {
+            Self::Int(size) => int(size).to_owned(),
+            Self::Str => "char*".to_owned(),
+            Self::Array(size, n) => format!("{}[{n}]", int(size)),
+            Self::Regv => "REGV".to_owned(),
+            Self::Value => "VALUE".to_owned(),
+        }
+    }
+}
+
+impl Prototype {
+    /// The arguments as they cross the border, if they fit.
+    pub(crate) fn check(&self, args: &[NamedArg<'_>]) -> Result<Vec<host::Arg>> {
+        let name = &self.text;
+        if args.len() != self.params.len() {
+            return Err(format!(
+                "`{name}` takes {} arguments, but the call has {}",
+                self.params.len(),
+                args.len()
+            )
+            .into());
+        }
+        let mut checked = Vec::new();
+        for (i, (&(of, kind), arg)) in self.params.iter().zip(args).enumerate() {
+            let arg = fit(of, kind, arg).map_err(|reason| {
+                Error::from(format!(
+                    "argument {} of `{name}` is `{}`: {reason}",
+                    i + 1,
+                    of.name()
+                ))
+            })?;
+            checked.push(arg);
+        }
+        Ok(checked)
+    }
+}
+
+fn fit(of: Type, kind: ArgKind, arg: &NamedArg<'_>) -> Result<host::Arg, String> {
+    Ok(match (of, *arg) {
+        (Type::Int(size), NamedArg::Int(n)) => {
+            let bits = u32::from(size) * 8;
+            // Either reading of the bits is welcome: `char` may be 200 or -56.
+            if n < -(1i128 << (bits - 1)) || n >= 1i128 << bits {
+                return Err(format!("{n} does not fit"));
+            }
+            constant(n as u64)
+        }
+        (Type::Str, NamedArg::Str(text)) => string(kind, text),
+        (Type::Array(1, n), NamedArg::Chars(a)) if a.len() as u64 == n => array(kind, a),
+        (Type::Array(4, n), NamedArg::Ints(a)) if a.len() as u64 == n => array(kind, a),
+        (Type::Array(8, n), NamedArg::Longs(a)) if a.len() as u64 == n => array(kind, a),
+        (Type::Array(..), NamedArg::Chars(_) | NamedArg::Ints(_) | NamedArg::Longs(_)) => {
+            return Err("the array has another type or length".to_owned());
+        }
+        (Type::Regv, NamedArg::Reg(reg)) => computed(ArgKind::Regv, reg as u64),
+        (Type::Value, NamedArg::BrCondValue) => computed(ArgKind::BrCondValue, 0),
+        (Type::Value, NamedArg::EffAddrValue) => computed(ArgKind::EffAddrValue, 0),
+        (_, given) => return Err(format!("{given:?} was given")),
+    })
+}
+
+// `char*` of C is this type, so that a routine may take one as such.
+const _: () = assert!(size_of::<c_char>() == 1);
