@@ -13,7 +13,10 @@ fn the_tool_is_the_example() {
     let readme = read("README.md");
     let start = readme.find("```rust\n").expect("a block of Rust") + "```rust\n".len();
     let length = readme[start..].find("```").expect("the block's end");
-    assert_eq!(&readme[start..start + length], read("examples/hello-tool/src/lib.rs"));
+    assert_eq!(
+        &readme[start..start + length],
+        read("examples/hello-tool/src/lib.rs")
+    );
 }
 
 /// Links to files of the repository lead somewhere.
@@ -23,7 +26,11 @@ fn links_lead_somewhere() {
     let mut files = vec![root.join("README.md")];
     for folder in ["docs", "docs/tools"] {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder");
-        files.extend(entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_file()));
+        files.extend(
+            entries
+                .map(|e| e.expect("an entry").path())
+                .filter(|p| p.is_file()),
+        );
     }
     let mut links = 0;
     for file in files {
