@@ -23,11 +23,12 @@ impl Folder {
         std::fs::write(&file, source).unwrap();
         let program = self.0.join("program");
         let compiler = if extension == "cc" { "g++" } else { "gcc" };
+        // Libraries are looked for in what stands before them.
         let status = Command::new(compiler)
-            .args(flags)
+            .arg(&file)
             .arg("-o")
             .arg(&program)
-            .arg(&file)
+            .args(flags)
             .status();
         assert!(status.expect("the compiler runs").success());
         program
@@ -117,9 +118,7 @@ fn values_kept_over_local_calls() {
         ("o1", &["-O1", "-fipa-ra", "-lm"]),
     ] {
         let folder = Folder::new(name);
-        let mut flags = flags.to_vec();
-        flags.push("-Wl,--no-as-needed");
-        let program = folder.compile(LOCAL_CALLS, "c", &flags);
+        let program = folder.compile(LOCAL_CALLS, "c", flags);
         check(&folder, &program, &[]);
     }
 }

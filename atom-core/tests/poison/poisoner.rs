@@ -36,7 +36,7 @@ impl Poison {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
-        (self.state >> 20) % self.choice.one_in == 0
+        (self.state >> 20).is_multiple_of(self.choice.one_in)
     }
 
     fn insert(&mut self, inst: atom_core::InstId, position: Position, live: RegSet) {
