@@ -41,8 +41,11 @@ impl Drop for Folder {
     }
 }
 
+/// A wrong register can make a loop endless: a minute is enough.
 fn run(program: &Path, args: &[&str]) -> Output {
-    Command::new(program)
+    Command::new("timeout")
+        .arg("60")
+        .arg(program)
         .args(args)
         .output()
         .expect("the program starts")
