@@ -110,8 +110,9 @@ fn navigation_goes_both_ways() {
         let calls = instrument(&program, &[args]).unwrap();
         assert!(calls.calls.is_empty());
     }
-    let sh = load(Path::new("/bin/sh"));
-    instrument(&sh, &["walk"]).unwrap();
+    // A C library has code of every kind.
+    let whole = load(&compile("trial-static", PROGRAM, &["-static"]));
+    instrument(&whole, &["walk"]).unwrap();
 }
 
 #[test]
