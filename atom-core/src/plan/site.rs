@@ -564,8 +564,7 @@ impl Site<'_> {
         };
         let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };
         self.intact &= wrapper.gprs | !changed;
-        self.asm
-            .call(Target::Shared(self.wrappers.index(wrapper)));
+        self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
         self.flags_intact &= flags || !flags_lost;
     }
 }

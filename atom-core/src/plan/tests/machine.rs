@@ -161,7 +161,10 @@ impl Machine {
             )
         };
         assert_ne!(base, libc::MAP_FAILED);
-        Self { base: base.cast(), _guard: guard }
+        Self {
+            base: base.cast(),
+            _guard: guard,
+        }
     }
 
     pub fn code_at(&self) -> u64 {

@@ -48,7 +48,9 @@ fn fs_base() -> u64 {
 
 fn random_address(r: &mut Random) -> Address {
     let base = (!r.chance(6)).then(|| Gpr(r.below(16) as u8));
-    let mut index = r.chance(2).then(|| (Gpr(r.below(16) as u8), 1 << r.below(4)));
+    let mut index = r
+        .chance(2)
+        .then(|| (Gpr(r.below(16) as u8), 1 << r.below(4)));
     if index.is_some_and(|i| i.0 == Gpr::RSP) || (base.is_none() && r.chance(2)) {
         index = None;
     }
@@ -63,8 +65,19 @@ fn random_address(r: &mut Random) -> Address {
         _ => i64::from(i32::MAX) - r.below(200) as i64,
     };
     let narrow = r.chance(5) && (base.is_some() || index.is_some());
-    let segment = if r.chance(8) { Segment::Fs } else { Segment::Flat };
-    Address { base, index, index_is_byte, disp, narrow, segment }
+    let segment = if r.chance(8) {
+        Segment::Fs
+    } else {
+        Segment::Flat
+    };
+    Address {
+        base,
+        index,
+        index_is_byte,
+        disp,
+        narrow,
+        segment,
+    }
 }
 
 fn random_value(r: &mut Random) -> Value {
@@ -84,7 +97,9 @@ fn random_value(r: &mut Random) -> Value {
         9 => Value::Flags,
         10 if r.chance(2) => Value::Cycles,
         10 => match r.below(2) {
-            0 => Value::Taken(Taken::CountZero { narrow: r.chance(2) }),
+            0 => Value::Taken(Taken::CountZero {
+                narrow: r.chance(2),
+            }),
             _ => Value::Taken(Taken::Loop {
                 narrow: r.chance(2),
                 zero: [None, Some(true), Some(false)][r.below(3) as usize],
@@ -113,7 +128,11 @@ fn holds(cond: Cond, flags: u64) -> bool {
 
 fn is_taken(taken: Taken, state: &State) -> bool {
     let count = |narrow: bool| {
-        if narrow { state.gprs[1] & 0xffff_ffff } else { state.gprs[1] }
+        if narrow {
+            state.gprs[1] & 0xffff_ffff
+        } else {
+            state.gprs[1]
+        }
     };
     match taken {
         Taken::Flags(cond) => holds(cond, state.flags),
@@ -147,7 +166,11 @@ fn expected(value: &Value, state: &State, machine: &Machine) -> Option<u64> {
             if a.narrow {
                 sum &= 0xffff_ffff;
             }
-            if a.segment == Segment::Fs { sum.wrapping_add(fs_base()) } else { sum }
+            if a.segment == Segment::Fs {
+                sum.wrapping_add(fs_base())
+            } else {
+                sum
+            }
         }
     })
 }
@@ -164,11 +187,15 @@ impl Routine {
         self.code.extend_from_slice(op);
         self.code.push((reg & 7) << 3 | 5);
         let next = self.at + self.code.len() as u64 + 4;
-        self.code.extend_from_slice(&(address.wrapping_sub(next) as u32).to_le_bytes());
+        self.code
+            .extend_from_slice(&(address.wrapping_sub(next) as u32).to_le_bytes());
     }
 
     fn build(at: u64, record: u64, clobbers: &Clobbers, r: &mut Random) -> Vec<u8> {
-        let mut routine = Self { code: Vec::new(), at };
+        let mut routine = Self {
+            code: Vec::new(),
+            at,
+        };
         for (i, reg) in site::ARGUMENT_REGISTERS.iter().enumerate() {
             let rex = 0x48 | (reg.0 >> 3) << 2;
             routine.at_rip(&[rex, 0x89], reg.0, record + 8 * i as u64);
@@ -179,7 +206,9 @@ impl Routine {
         routine.at_rip(&[0x0f, 0xae], 3, record + 64);
         for i in 0..STACK_SLOTS {
             // push [rsp + 8 + 8 i]; pop [record]
-            routine.code.extend_from_slice(&[0xff, 0x74, 0x24, 8 + 8 * i as u8]);
+            routine
+                .code
+                .extend_from_slice(&[0xff, 0x74, 0x24, 8 + 8 * i as u8]);
             routine.at_rip(&[0x8f], 0, record + 72 + 8 * i as u64);
         }
         if clobbers.mxcsr {
@@ -188,9 +217,13 @@ impl Routine {
         for xmm in (0..16).filter(|x| clobbers.xmms >> x & 1 != 0) {
             // pcmpeqb xmm, xmm
             let rex = 0x40 | (xmm >> 3) << 2 | xmm >> 3;
-            routine
-                .code
-                .extend_from_slice(&[0x66, rex, 0x0f, 0x74, 0xc0 | (xmm & 7) << 3 | xmm & 7]);
+            routine.code.extend_from_slice(&[
+                0x66,
+                rex,
+                0x0f,
+                0x74,
+                0xc0 | (xmm & 7) << 3 | xmm & 7,
+            ]);
         }
         let mut asm = Asm::default();
         if clobbers.flags {
@@ -224,12 +257,19 @@ fn random_clobbers(r: &mut Random) -> Clobbers {
 }
 
 fn random_state(r: &mut Random, machine: &Machine, df: bool) -> State {
-    let mut state = State { mxcsr: 0x1f80 | (r.below(4) as u32) << 13, ..State::default() };
+    let mut state = State {
+        mxcsr: 0x1f80 | (r.below(4) as u32) << 13,
+        ..State::default()
+    };
     for gpr in &mut state.gprs {
         *gpr = r.next();
     }
     state.gprs[1] = [0, 1, 1 << 32, 1 << 32 | 1, r.next()][r.below(5) as usize];
-    let misaligned = if r.chance(4) { r.below(16) } else { 8 * r.below(2) };
+    let misaligned = if r.chance(4) {
+        r.below(16)
+    } else {
+        8 * r.below(2)
+    };
     state.gprs[4] = machine.stack_at() - misaligned;
     state.flags = 0x202 | r.next() & ARITHMETIC | if df { r.next() & DIRECTION } else { 0 };
     for xmm in &mut state.xmms {
@@ -265,7 +305,11 @@ fn random_live(r: &mut Random) -> RegSet {
 /// One random point; `Err` says what went wrong.
 fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     let r = &mut Random::new(seed);
-    let count = if r.chance(3) { 1 + r.below(3) as usize } else { 1 };
+    let count = if r.chance(3) {
+        1 + r.below(3) as usize
+    } else {
+        1
+    };
     let calls: Vec<SiteCall> = (0..count)
         .map(|k| SiteCall {
             routine: k as u64,
@@ -273,7 +317,10 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
             values: (0..r.below(9)).map(|_| random_value(r)).collect(),
         })
         .collect();
-    let point = Point { live: random_live(r), may_set_df: r.chance(5) };
+    let point = Point {
+        live: random_live(r),
+        may_set_df: r.chance(5),
+    };
     let guard = r.chance(4).then(|| match random_value(r) {
         Value::Taken(taken) => taken,
         _ => Taken::Flags(Cond(r.below(16) as u8)),
@@ -307,7 +354,10 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     }
     for call in &calls {
         let (k, clobbers) = (call.routine, &call.clobbers);
-        memory.push((routine_at(k), Routine::build(routine_at(k), record(k), clobbers, r)));
+        memory.push((
+            routine_at(k),
+            Routine::build(routine_at(k), record(k), clobbers, r),
+        ));
         let mut blank = vec![0; RECORD as usize];
         let mxcsr = 72 + 8 * STACK_SLOTS;
         blank[mxcsr..mxcsr + 4].copy_from_slice(&0x7fbf_u32.to_le_bytes());
@@ -331,7 +381,10 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     }
     for gpr in 0..16 {
         if point.live.contains(RegSet::gpr(gpr)) && state.gprs[gpr] != after.gprs[gpr] {
-            return Err(format!("gpr {gpr}: {:x} became {:x}", state.gprs[gpr], after.gprs[gpr]));
+            return Err(format!(
+                "gpr {gpr}: {:x} became {:x}",
+                state.gprs[gpr], after.gprs[gpr]
+            ));
         }
     }
     for xmm in 0..16 {
@@ -368,14 +421,20 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
             return Err("MXCSR not the default in the routine".into());
         }
         for (i, value) in call.values.iter().enumerate() {
-            let slot = if i < 6 { record + 8 * i as u64 } else { record + 72 + 8 * (i as u64 - 6) };
+            let slot = if i < 6 {
+                record + 8 * i as u64
+            } else {
+                record + 72 + 8 * (i as u64 - 6)
+            };
             let mut seen = machine.read_u64(slot);
             if *value == Value::Flags {
                 seen &= ARITHMETIC;
             }
             match expected(value, &state, machine) {
                 Some(wanted) if wanted != seen => {
-                    return Err(format!("argument {i} {value:?}: {seen:x}, expected {wanted:x}"));
+                    return Err(format!(
+                        "argument {i} {value:?}: {seen:x}, expected {wanted:x}"
+                    ));
                 }
                 None if seen == 0 || seen == u64::MAX => {
                     return Err(format!("argument {i}: no cycle count"));
