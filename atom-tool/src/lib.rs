@@ -56,7 +56,7 @@
 //!     inst.add_call(Before, branch, ("one", BrCondValue));
 //! }
 //! ```
-//! ```compile_fail,E0277
+//! ```compile_fail,E0593
 //! use atom_tool::prelude::*;
 //! fn not_marked(n: u64) { let _ = n; }
 //! fn instrument(inst: Inst) {
