@@ -3,7 +3,9 @@
 mod common;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use common::{Folder, stderr};
 use object::{Object, ObjectSegment};
@@ -194,4 +196,36 @@ fn an_old_output_is_replaced_whole() {
     let before = folder.read("out");
     folder.fails(&["none", "-o", "out"], &["no such file"]);
     assert!(before == folder.read("out"));
+}
+
+/// Asked to stop while the output is written but not in place yet, the command
+/// leaves nothing behind. It waits there for a reader of its report.
+#[test]
+fn stopped_by_a_signal() {
+    for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+        let folder = Folder::with_app();
+        let made = Command::new("mkfifo").arg(folder.join("report")).status();
+        assert!(made.expect("mkfifo runs").success());
+        let entries = || {
+            let entries = std::fs::read_dir(folder.path()).expect("the folder");
+            let mut names: Vec<_> = entries.map(|e| e.expect("an entry").file_name()).collect();
+            names.sort();
+            names
+        };
+        let mut atom = Command::new(env!("CARGO_BIN_EXE_atom"))
+            .current_dir(folder.path())
+            .args(["app", "-o", "out", "--report", "report"])
+            .spawn()
+            .expect("the command runs");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while entries().len() < 3 {
+            assert!(Instant::now() < deadline, "no temporary file appeared");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let killed = Command::new("kill").args([signal, &atom.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+        let status = atom.wait().expect("the command ends");
+        assert_eq!(status.signal(), Some(number));
+        assert_eq!(entries(), ["app", "report"]);
+    }
 }
