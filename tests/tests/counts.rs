@@ -32,6 +32,7 @@ programs! {
     exceptions_cc: "exceptions.cc",
     flags_s: "flags.S",
     ifunc_c: "ifunc.c",
+    inlinedata_s: "inlinedata.S",
     ipa_ra_c: "ipa_ra.c",
     jumps_c: "jumps.c",
     jumptables_c: "jumptables.c",

@@ -31,6 +31,9 @@ struct Args {
     /// Keep rewritten files here instead of in a temporary folder.
     #[arg(long)]
     keep: Option<PathBuf>,
+    /// Print what the original programs say.
+    #[arg(long)]
+    show: bool,
     /// List the table.
     #[arg(long)]
     list: bool,
@@ -144,6 +147,9 @@ fn each_job(
 fn table_row(args: &Args, bench: &Bench, entry: &Entry, file: &Path) -> Result<Row> {
     bench.clear_out()?;
     let original = bench.original(entry, file)?;
+    if args.show {
+        println!("--- {}\n{}", entry.name, original.says());
+    }
     let note = if original.unstable.is_empty() {
         String::new()
     } else {

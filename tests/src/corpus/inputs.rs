@@ -151,6 +151,7 @@ pub fn make(folder: &Path) -> Result<()> {
     }
     write("image.png", &png(&mut n))?;
     let shell = "cd \"$1\" && sha256sum parts/* > sums && as start.s -o start.o \
+        && gcc -E -P work.c -o work.i && g++ -E -P work.cc -o work.ii \
         && if command -v zip > /dev/null; then rm -f archive.zip && touch -d 2020-01-01 text small data \
         && zip -q -X archive.zip text small data; fi && find . -exec touch -h -d 2020-01-01T00:00:00Z {} +";
     let status = Command::new("sh")

@@ -164,6 +164,19 @@ impl Bench {
 }
 
 impl Verdict {
+    /// Output, error output, end and files of the original, for a look at them.
+    pub fn says(&self) -> String {
+        let o = &self.first.outcome;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        format!(
+            "{}{}{:?} {:?}\n",
+            text(&o.stdout),
+            text(&o.stderr),
+            o.end,
+            self.first.files
+        )
+    }
+
     fn compare(&self, trace: &Trace) -> Option<String> {
         let (a, b, got) = (&self.first.outcome, &self.second.outcome, &trace.outcome);
         if got.timed_out {
