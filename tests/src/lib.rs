@@ -6,6 +6,7 @@
 
 pub mod atom;
 pub mod check;
+pub mod corpus;
 pub mod counts;
 pub mod error;
 pub mod lock;

@@ -12,7 +12,7 @@ use crate::rewrite::pads::OldText;
 
 use super::placement::Placement;
 use super::start::{self, StartCode, StartFacts};
-use super::{program_headers, sections};
+use super::{libc_view, program_headers, sections};
 
 const PAGE: u64 = 0x1000;
 const DOING: &str = "writing the output";
@@ -175,6 +175,7 @@ impl Writer<'_> {
         let last = image.segments.last().expect("an image has segments");
         let facts = StartFacts {
             address: self.layout.start,
+            moves_heap: self.moves_heap(),
             image_end: image.end.next_multiple_of(PAGE),
             new_end: self.placement.end.next_multiple_of(PAGE),
             code: range(true),
@@ -191,6 +192,9 @@ impl Writer<'_> {
             tool_finish: self
                 .analysis
                 .map_or(0, |a| self.placement.analysis + a.facts.finish),
+            libc_headers: self.placement.libc_headers,
+            libc_header_count: self.libc_headers(0).map_or(0, |t| t.len() as u32),
+            original_entry: image.entry,
             entry: self.moved(image.entry),
             fini: image.dynamic_value(13).map_or(0, |f| self.moved(f)),
         };
@@ -343,10 +347,13 @@ impl Writer<'_> {
         self.patch(address, &bytes)
     }
 
-    fn finish(mut self, start: &StartCode) -> Result<Vec<u8>> {
-        let place = self.placement;
-        let rx_offset = (self.out.len() as u64).next_multiple_of(PAGE);
-        let rw_offset = (rx_offset + self.rx.len() as u64).next_multiple_of(PAGE);
+    /// File offset of an address in the read-execute segment.
+    fn rx_offset(&self, address: u64) -> u64 {
+        self.layout.region.file_offset + (address - self.layout.start)
+    }
+
+    /// The entries for the new segments.
+    fn new_headers(&self, rw_offset: u64) -> Vec<ProgramHeader> {
         let load = |flags, offset, address, size| ProgramHeader {
             kind: elf::PT_LOAD,
             flags,
@@ -358,28 +365,55 @@ impl Writer<'_> {
         };
         let mut new = vec![load(
             elf::PF_R | elf::PF_X,
-            rx_offset,
+            self.rx_offset(self.layout.start),
             self.layout.start,
             self.rx.len() as u64,
         )];
-        if place.has_rw() {
+        if self.placement.has_rw() {
+            let size = self.rw.len() as u64;
             new.push(load(
                 elf::PF_R | elf::PF_W,
                 rw_offset,
-                place.rw,
-                self.rw.len() as u64,
+                self.placement.rw,
+                size,
             ));
         }
-        let eh_frame_hdr = place.unwind.as_ref().map(|u| ProgramHeader {
+        new
+    }
+
+    fn eh_frame_hdr(&self) -> Option<ProgramHeader> {
+        let blob = &self.placement.unwind.as_ref()?.eh_frame_hdr;
+        Some(ProgramHeader {
             kind: elf::PT_GNU_EH_FRAME,
             flags: elf::PF_R,
-            offset: rx_offset + (u.eh_frame_hdr.address - self.layout.start),
-            address: u.eh_frame_hdr.address,
-            file_size: u.eh_frame_hdr.bytes.len() as u64,
-            mem_size: u.eh_frame_hdr.bytes.len() as u64,
+            offset: self.rx_offset(blob.address),
+            address: blob.address,
+            file_size: blob.bytes.len() as u64,
+            mem_size: blob.bytes.len() as u64,
             align: 4,
-        });
-        let mut table = program_headers::build(self.image, &new, eh_frame_hdr)?;
+        })
+    }
+
+    /// What libc is to see in a static program.
+    fn libc_headers(&self, rw_offset: u64) -> Option<Vec<ProgramHeader>> {
+        let place = self.placement.libc_headers;
+        (place != 0).then(|| {
+            let text = self.new_headers(rw_offset)[0];
+            let offset = self.rx_offset(place);
+            libc_view::build(self.image, text, self.eh_frame_hdr(), place, offset)
+        })
+    }
+
+    fn finish(mut self, start: &StartCode) -> Result<Vec<u8>> {
+        let place = self.placement;
+        let region = self.layout.region;
+        let rx_offset = region.file_offset;
+        let rw_offset = (rx_offset + self.rx.len() as u64).next_multiple_of(PAGE);
+        if let Some(view) = self.libc_headers(rw_offset) {
+            self.put_rx(place.libc_headers, &program_headers::to_bytes(&view));
+        }
+        let new = self.new_headers(rw_offset);
+        let mut table = program_headers::build(self.image, &new, self.eh_frame_hdr())?;
         let mut table_offset = self.image.program_header_offset;
         if table.moves {
             table_offset = rx_offset + (place.headers - self.layout.start);
@@ -396,6 +430,7 @@ impl Writer<'_> {
             p.offset = rw_offset + (place.dynamic - place.rw);
             (p.file_size, p.mem_size) = (place.dynamic_size, place.dynamic_size);
         }
+        program_headers::shift(&mut table.entries, region.shift);
         let bytes = program_headers::to_bytes(&table.entries);
         if table.moves {
             self.put_rx(place.headers, &bytes);
@@ -413,6 +448,7 @@ impl Writer<'_> {
         } else {
             self.image.entry
         };
+        let entry = entry.wrapping_add(region.shift);
         self.out[24..32].copy_from_slice(&entry.to_le_bytes());
         self.out[32..40].copy_from_slice(&table_offset.to_le_bytes());
         self.out[56..58].copy_from_slice(&(table.entries.len() as u16).to_le_bytes());
@@ -429,12 +465,26 @@ impl Writer<'_> {
         Ok(self.out)
     }
 
+    /// True if the kernel's place for the heap depends on the new segments and
+    /// nobody can have used the heap before the start-up code runs. musl's
+    /// loader allocates from it; its later requests go to the kernel by the
+    /// address where it left off, which would be refused after a move. What
+    /// musl's `malloc` returns does not lie there, so only `sbrk(0)` shows it.
+    fn moves_heap(&self) -> bool {
+        let loader_uses_heap = matches!(&self.image.interpreter, Some(path) if !is_glibc(path));
+        self.layout.region.shift == 0 && !loader_uses_heap
+    }
+
     /// glibc's loader runs the preinit array; for any other, and in a static
     /// program, the entry point is the hook.
     fn hooks_entry(&self) -> bool {
         match &self.image.interpreter {
             None => true,
-            Some(path) => !path.contains("ld-linux") && self.analysis.is_some(),
+            Some(path) => !is_glibc(path) && self.analysis.is_some(),
         }
     }
+}
+
+fn is_glibc(interpreter: &str) -> bool {
+    interpreter.contains("ld-linux")
 }

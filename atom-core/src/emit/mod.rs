@@ -1,4 +1,4 @@
-//! The output file: the original with pads, and new segments far above it.
+//! The output file: the original with pads, and new segments far from it.
 //!
 //! [`Placement`] fixes where everything behind the new text lies; then the
 //! text is encoded; then [`write()`] puts the file together:
@@ -10,8 +10,10 @@
 //!
 //! Nothing of the original file moves. Its program header table keeps its
 //! place if entries can be spared, its dynamic section if it has spare tags.
+//! Where the new segments lie is the business of [`crate::rewrite::Region`].
 
 mod elf;
+mod libc_view;
 mod placement;
 mod program_headers;
 mod sections;

@@ -5,7 +5,7 @@ use atom_abi::StartInfo;
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
 use crate::emit::unwind::{self, UnwindBlobs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::image::unwind::UnwindTable;
 use crate::plan::Plan;
@@ -29,6 +29,9 @@ pub struct Placement {
     pub relocs: u64,
     /// Room for a moved program header table.
     pub headers: u64,
+    /// The program headers that a static program's libc sees; 0 if it sees
+    /// those of the file.
+    pub libc_headers: u64,
     /// The tool's address 0.
     pub analysis: u64,
     /// End of the read-execute segment.
@@ -85,6 +88,9 @@ impl Placement {
             p.unwind = Some(blobs);
         }
         p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
+        if image.is_static() {
+            p.libc_headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 2));
+        }
         let hook_preinit = !image.is_static();
         if hook_preinit && image.is_pie {
             let size = image.dynamic_value(DT_RELASZ).unwrap_or(0);
@@ -123,7 +129,17 @@ impl Placement {
             p.dynamic_size = 16 * (image.dynamic.len() as u64 + 6);
             p.dynamic = cursor.take(16, p.dynamic_size);
         }
-        p.end = cursor.0;
+        // To the end of the page: musl's loader gives what is left over of a
+        // writable segment's pages to malloc, which would change its results.
+        p.end = cursor.0.next_multiple_of(PAGE);
+        if p.end.wrapping_sub(layout.start) > layout.region.size {
+            return Err(Error::new(
+                "placing the new segments",
+                "they do not fit within 2 GiB of the program",
+            )
+            .file(&image.path)
+            .advice("instrument fewer procedures"));
+        }
         Ok(p)
     }
 

@@ -1,4 +1,6 @@
-//! The program header table of the output.
+//! The program header table of the output: what the kernel maps, and what a
+//! dynamic loader gets to see. A static program's libc sees another one
+//! (`libc_view`).
 
 use object::elf;
 
@@ -18,7 +20,7 @@ pub struct Table {
 /// property note only says that the program could run under CET; the moved
 /// text keeps `endbr64` and the balance of calls and returns, but the new
 /// segments make no such promise.
-fn spare_rank(image: &Image, p: &ProgramHeader) -> Option<u32> {
+pub fn spare_rank(image: &Image, p: &ProgramHeader) -> Option<u32> {
     let property = image
         .program_headers
         .iter()
@@ -64,12 +66,7 @@ pub fn build(
     }
     entries.extend(added);
     // PT_PHDR and PT_INTERP precede the loadable ones, which ascend.
-    entries.sort_by_key(|p| match p.kind {
-        elf::PT_PHDR => (0, 0),
-        elf::PT_INTERP => (1, 0),
-        elf::PT_LOAD => (2, p.address),
-        _ => (3, 0),
-    });
+    entries.sort_by_key(sort_key);
     if !moves && entries.len() != capacity {
         return Err(Error::new(
             "writing the program headers",
@@ -77,6 +74,24 @@ pub fn build(
         ));
     }
     Ok(Table { entries, moves })
+}
+
+/// Adds `shift` to every address of an entry that has one.
+pub fn shift(entries: &mut [ProgramHeader], shift: u64) {
+    for p in entries.iter_mut().filter(|p| p.mem_size > 0) {
+        p.address = p.address.wrapping_add(shift);
+    }
+    // Those that wrapped around come first now.
+    entries.sort_by_key(sort_key);
+}
+
+fn sort_key(p: &ProgramHeader) -> (u32, u64) {
+    match p.kind {
+        elf::PT_PHDR => (0, 0),
+        elf::PT_INTERP => (1, 0),
+        elf::PT_LOAD => (2, p.address),
+        _ => (3, 0),
+    }
 }
 
 /// The entries as bytes.

@@ -1,5 +1,8 @@
 //! The start-up code: what runs before the program's first instruction.
 //!
+//! In a static program it also lets libc see the program headers that are meant
+//! for it and the original entry point, by the auxiliary vector.
+//!
 //! It moves the heap's start back to where it would be without the new
 //! segments, relocates the writable part of the new segments and starts the
 //! runtime. The kernel places the heap behind the highest segment, with a
@@ -26,6 +29,8 @@ pub const HEAD: u64 = 1024;
 pub struct StartFacts {
     /// Where the start-up code lies.
     pub address: u64,
+    /// False if the heap is where it should be, or must stay where it is.
+    pub moves_heap: bool,
     /// Page-aligned end of the original image.
     pub image_end: u64,
     /// Page-aligned end of the image with the new segments.
@@ -48,6 +53,12 @@ pub struct StartFacts {
     pub tool_info: u64,
     /// `ToolHeader::finish`, 0 if there is no tool.
     pub tool_finish: u64,
+    /// The program headers for libc; 0 to leave it those of the file.
+    pub libc_headers: u64,
+    /// Their number.
+    pub libc_header_count: u32,
+    /// The original entry point.
+    pub original_entry: u64,
     /// Where the original entry point leads now.
     pub entry: u64,
     /// Where the original `DT_FINI` leads now; 0 if there was none.
@@ -109,7 +120,7 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
         a.push(r)?;
     }
     a.lea(rdi, rsp + 8 * saved.len() as i32)?;
-    a.mov(esi, 1)?;
+    correct_vector(&mut a, facts)?;
     a.call(init)?;
     for r in saved.iter().rev() {
         a.pop(*r)?;
@@ -119,7 +130,6 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     // (argc, argv, envp): argv stands behind argc on the process stack.
     a.set_label(&mut preinit)?;
     a.lea(rdi, rsi - 8)?;
-    a.mov(esi, 1)?;
     a.jmp(init)?;
 
     a.set_label(&mut fini)?;
@@ -148,7 +158,9 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
         a.jne(done)?;
         a.mov(byte_ptr(rcx), 1)?;
     }
-    a.call(heap)?;
+    if facts.moves_heap {
+        a.call(heap)?;
+    }
     if facts.reloc_count != 0 {
         relocate(&mut a, facts)?;
     }
@@ -169,8 +181,10 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     a.set_label(&mut nothing)?;
     a.ret()?;
 
-    a.set_label(&mut heap)?;
-    restore_heap(&mut a, facts)?;
+    if facts.moves_heap {
+        a.set_label(&mut heap)?;
+        restore_heap(&mut a, facts)?;
+    }
 
     let result = a.assemble_options(
         facts.address,
@@ -184,6 +198,48 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
         code: result.inner.code_buffer,
     };
     Ok(start)
+}
+
+/// rdi: the process stack at argc. The auxiliary vector stands behind the
+/// environment: pairs of a tag and a value, the last with tag 0.
+fn correct_vector(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
+    const AT_PHDR: i32 = 3;
+    const AT_PHNUM: i32 = 5;
+    const AT_ENTRY: i32 = 9;
+    let mut environment = a.create_label();
+    let mut pairs = a.create_label();
+    let mut end = a.create_label();
+    a.mov(rax, qword_ptr(rdi))?;
+    a.lea(rsi, qword_ptr(rdi + rax * 8 + 16))?;
+    a.set_label(&mut environment)?;
+    a.add(rsi, 8)?;
+    a.cmp(qword_ptr(rsi - 8), 0)?;
+    a.jne(environment)?;
+    a.set_label(&mut pairs)?;
+    a.mov(rax, qword_ptr(rsi))?;
+    a.add(rsi, 16)?;
+    a.test(rax, rax)?;
+    a.je(end)?;
+    let mut corrections = vec![(AT_ENTRY, facts.original_entry)];
+    if facts.libc_headers != 0 {
+        corrections.push((AT_PHDR, facts.libc_headers));
+    }
+    for (tag, address) in corrections {
+        let mut other = a.create_label();
+        a.cmp(rax, tag)?;
+        a.jne(other)?;
+        address_of(a, Register::RCX, address)?;
+        a.mov(qword_ptr(rsi - 8), rcx)?;
+        a.set_label(&mut other)?;
+    }
+    if facts.libc_headers != 0 {
+        a.cmp(rax, AT_PHNUM)?;
+        a.jne(pairs)?;
+        a.mov(qword_ptr(rsi - 8), facts.libc_header_count as i32)?;
+    }
+    a.jmp(pairs)?;
+    a.set_label(&mut end)?;
+    Ok(())
 }
 
 /// `lea register, [rip + ...]`: the run-time address of `target`.

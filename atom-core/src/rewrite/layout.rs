@@ -10,7 +10,7 @@ use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::GAP;
+use super::Region;
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +63,8 @@ pub(super) struct ProcLayout {
 pub struct Layout {
     /// First address of the new segments.
     pub start: u64,
+    /// Where the new segments may lie.
+    pub region: Region,
     /// Offsets from `start` of the shared snippets.
     pub shared: Vec<u32>,
     /// One past the last address of the new text.
@@ -82,7 +84,8 @@ impl Layout {
     /// Lays out the new text: `head` bytes for the start-up code, the plan's
     /// shared snippets, then the procedures in their original order.
     pub fn new(image: &Image, cfg: &Cfg, plan: &Plan, head: u64) -> Result<Self> {
-        let start = (image.end + GAP).next_multiple_of(0x1000);
+        let region = Region::of(image);
+        let start = region.start;
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
             .map(|p| ProcBuilder::new(image, cfg, plan, ProcId::from_index(p)).build())
@@ -106,9 +109,9 @@ impl Layout {
             let line = proc.start.wrapping_sub(cursor) & 63;
             cursor += if line < 16 { line } else { line & 15 };
             starts.push(cursor);
-            cursor += u64::from(layout.size);
+            cursor = cursor.wrapping_add(u64::from(layout.size));
         }
-        if cursor - image.base > 0x7fff_0000 {
+        if cursor.wrapping_sub(start) > region.size {
             return Err(Error::new(
                 "laying out the new text",
                 "the new text does not fit within 2 GiB of the program",
@@ -118,6 +121,7 @@ impl Layout {
         }
         Ok(Self {
             start,
+            region,
             shared,
             end: cursor,
             first_insts: (0..cfg.procs.len())

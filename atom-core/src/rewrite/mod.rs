@@ -12,13 +12,15 @@
 mod encode;
 mod layout;
 pub mod pads;
+mod region;
 
 pub use encode::{Anchors, encode};
 pub use layout::Layout;
+pub use region::Region;
 
 /// Distance between the image and the new segments: room for the randomised
 /// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
-/// operand reaches.
+/// operand reaches. Below an image, it is the distance between the starts.
 pub const GAP: u64 = 0x6000_0000;
 
 /// How the rewriter is to work.

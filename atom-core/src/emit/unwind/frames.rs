@@ -97,7 +97,10 @@ impl<'a> FrameWriter<'a> {
     /// The table, and its index by start address.
     pub fn finish(mut self) -> (Vec<u8>, Index) {
         self.bytes.extend([0; 4]);
-        self.index.sort_by_key(|entry| entry.0);
+        // As they will be at run time: what lies below the image wraps around here.
+        let base = self.base;
+        self.index
+            .sort_by_key(|entry| entry.0.wrapping_sub(base) as i64);
         (self.bytes, self.index)
     }
 

@@ -31,9 +31,11 @@ pub(super) fn write(
     let start = piece.range.new_start;
     let pads = || sites.iter().filter_map(|site| site.pad);
     let mut pad_base = start;
-    match pads().min() {
-        Some(lowest) if lowest <= start => {
-            pad_base = lowest.saturating_sub(1);
+    // Addresses below the image wrap around, so nearness is what counts.
+    let from_start = |pad: &u64| pad.wrapping_sub(start) as i64;
+    match pads().min_by_key(from_start) {
+        Some(lowest) if from_start(&lowest) <= 0 => {
+            pad_base = lowest.wrapping_sub(1);
             out.push(PCREL_SDATA4);
             pcrel(out, base, pad_base)?;
         }
@@ -43,7 +45,10 @@ pub(super) fn write(
     for site in &sites {
         uleb(&mut table, site.start - start);
         uleb(&mut table, site.end - site.start);
-        uleb(&mut table, site.pad.map_or(0, |pad| pad - pad_base));
+        uleb(
+            &mut table,
+            site.pad.map_or(0, |pad| pad.wrapping_sub(pad_base)),
+        );
         uleb(&mut table, site.action);
     }
     let mut sites_header = vec![ULEB128];

@@ -1,0 +1,93 @@
+//! Which addresses the new segments get.
+//!
+//! Nothing of the original may move because of them, and that depends on who
+//! chooses the addresses:
+//!
+//! - A program at fixed addresses, and a position-independent one with a
+//!   program interpreter, is placed by its lowest segment. The new segments
+//!   lie above it, behind a gap in which the heap keeps its place.
+//! - A static position-independent program is placed by the kernel like a
+//!   `mmap` of all of its segments: as high as possible, so that the *end* of
+//!   the highest one is what stays. The new segments lie below it, behind a gap
+//!   in which the program's own maps and the vDSO keep their places; the
+//!   heap is elsewhere (the kernel keeps it out of the way of such maps).
+//!
+//! Addresses below a position-independent image are negative, that is, they
+//! wrap around. All arithmetic that mixes them with the image's own addresses
+//! wraps too. The kernel refuses such addresses in a program header, so in the
+//! file's program headers every address is shifted up by [`Region::shift`];
+//! relocations, the dynamic section and the headers that libc gets to see
+//! (`emit::libc_view`) are not: startup code computes the load address from
+//! them, so it finds the image's own.
+
+use crate::image::Image;
+
+use super::GAP;
+
+const PAGE: u64 = 0x1000;
+
+/// Large maps of files are aligned to huge pages by some file systems: the
+/// address is then congruent to the file offset modulo this.
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// Where maps start to grow down without randomisation (the stack's usual
+/// limit given). With randomisation no two runs are alike anyway.
+const MAPS_TOP: u64 = 0x7fff_f7ff_f000;
+
+/// The addresses and the file offset for the new segments.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    /// First address, link-time.
+    pub start: u64,
+    /// Most bytes that fit.
+    pub size: u64,
+    /// What is added to every address in the file's program headers.
+    pub shift: u64,
+    /// Offset in the file of the first new segment.
+    pub file_offset: u64,
+}
+
+impl Region {
+    /// Chooses the region for a program.
+    pub fn of(image: &Image) -> Self {
+        let align = image
+            .program_headers
+            .iter()
+            .filter(|p| p.kind == object::elf::PT_LOAD && p.align.is_power_of_two())
+            .map(|p| p.align)
+            .fold(PAGE, u64::max);
+        let length = image.file.len() as u64;
+        let fits = align <= HUGE_PAGE && image.base < GAP && image.base % align == 0;
+        if image.is_pie && image.is_static() && fits {
+            return Self::below(image, align, length.next_multiple_of(align));
+        }
+        let start = (image.end + GAP).next_multiple_of(PAGE);
+        Self {
+            start,
+            size: (image.base + 0x7fff_0000).saturating_sub(start),
+            shift: 0,
+            file_offset: length.next_multiple_of(PAGE),
+        }
+    }
+
+    /// The region such that the kernel, whether or not it aligns to huge pages,
+    /// puts the image where the original is.
+    fn below(image: &Image, align: u64, file_offset: u64) -> Self {
+        let span = image.end.next_multiple_of(PAGE) - image.base;
+        let mut home = MAPS_TOP - span;
+        if span >= HUGE_PAGE {
+            let first = image.segments[0].offset & !(PAGE - 1);
+            // If the file system aligns at all; if not, any distance does.
+            home -= home.wrapping_sub(first) & (HUGE_PAGE - 1);
+        }
+        home -= home % align;
+        let distance = GAP + (home.wrapping_sub(file_offset) & (HUGE_PAGE - 1));
+        let start = image.base.wrapping_sub(distance);
+        Self {
+            start,
+            size: GAP,
+            shift: start.wrapping_neg(),
+            file_offset,
+        }
+    }
+}
