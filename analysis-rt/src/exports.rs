@@ -6,7 +6,9 @@
 
 use atom_abi::{Export, StrRef};
 
-use crate::{dir, env, heap, io, math, path, process, start, string, thread, time, tls, unwind};
+use crate::{
+    dir, env, heap, io, keys, math, path, process, start, string, thread, time, tls, unwind,
+};
 
 macro_rules! exports {
     ($($name:literal => $function:expr,)*) => {
@@ -50,10 +52,10 @@ exports! {
     // Threads and what each has of its own.
     "__tls_get_addr" => tls::tls_get_addr,
     "__errno_location" => tls::errno_location,
-    "pthread_key_create" => tls::key_create,
-    "pthread_key_delete" => tls::key_delete,
-    "pthread_getspecific" => tls::getspecific,
-    "pthread_setspecific" => tls::setspecific,
+    "pthread_key_create" => keys::key_create,
+    "pthread_key_delete" => keys::key_delete,
+    "pthread_getspecific" => keys::getspecific,
+    "pthread_setspecific" => keys::setspecific,
     "__cxa_thread_atexit_impl" => tls::thread_atexit,
     "pthread_self" => tls::pthread_self,
     "pthread_create" => thread::create,

@@ -18,7 +18,7 @@
 //!   mappings and descriptors away from where the kernel would place the
 //!   application's next ones.
 //! - It may itself contain calls to `memcpy` and its kin, as the compiler
-//!   pleases; they go through the tool's imports and come back to [`mod@string`],
+//!   pleases; they go through the tool's imports and come back to the module `string`,
 //!   which therefore must not contain any.
 //!
 //! What a tool's code cannot do here: start threads (`pthread_create` answers
@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), no_std)]
 #![deny(missing_docs)]
 
+mod arena;
 mod dir;
 mod entry;
 mod env;
@@ -34,12 +35,14 @@ mod exports;
 mod futex;
 mod heap;
 mod io;
+mod keys;
 mod math;
 mod path;
 mod process;
 mod start;
 mod string;
 mod sys;
+mod table;
 mod thread;
 mod time;
 mod tls;

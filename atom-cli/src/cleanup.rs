@@ -26,7 +26,8 @@ pub fn forget(path: &Path) {
     files().retain(|p| p != path);
 }
 
-fn remove_all() {
+/// Removes what is there now: call it before ending the process.
+pub fn remove_all() {
     for path in files().drain(..) {
         // It may not exist yet; and there is nobody left to tell.
         let _ = std::fs::remove_file(path);

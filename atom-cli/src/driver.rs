@@ -3,31 +3,34 @@
 //! Each value is frozen once its step is done: later steps borrow it and make
 //! a new one.
 
+use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use atom_core::analysis::AnalysisImage;
+use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
-use atom_core::plan::Plan;
+use atom_core::image::debug::DebugLines;
+use atom_core::live::Live;
+use atom_core::plan::{self, Plan};
 use atom_core::rewrite::{self, Layout};
-use atom_core::tool::Calls;
+use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
-use crate::find;
-use crate::message::{count, note, number};
+use crate::message::{self, count, note, number};
 use crate::output::PendingFile;
 use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
 use crate::request::Request;
 use crate::steps::Steps;
+use crate::{cleanup, find};
 
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     let request = Request::new(args)?;
-    let mut steps = Steps::new(request.verbose, 9);
+    let mut steps = Steps::new(request.verbose, 11);
 
     // The program as it is in its file.
     let image = steps.run(
@@ -52,17 +55,16 @@ pub fn run(args: &Run) -> Result<()> {
         describe_cfg,
     )?;
 
-    // INTERIM: the tool's half comes with its merge.
-    let analysis: Option<&AnalysisImage> = None;
-    let calls = Calls::default();
-    if request.tool.is_some() {
-        return Err(Error::new("loading the tool", "this build lacks the step"));
-    }
-
+    // The tool's calls, and its code as it will lie in the program.
+    let tool = match &request.tool {
+        None => None,
+        Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
+    };
+    let analysis = tool.as_ref().map(|tool| &tool.analysis);
     // The calls as code with symbolic targets.
-    let plan = match analysis {
+    let plan = match &tool {
         None => Plan::default(),
-        Some(_) => unreachable!(),
+        Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
     };
     // Where everything will be; no address changes from here on.
     let (layout, placement) = steps.run(
@@ -127,6 +129,93 @@ pub fn run(args: &Run) -> Result<()> {
     report.map_or(Ok(()), PendingFile::commit)?;
     eprintln!("{}", summary(&request, &cfg, &plan, &steps));
     Ok(())
+}
+
+/// What a tool wants of this program.
+struct Prepared {
+    calls: Calls,
+    analysis: AnalysisImage,
+}
+
+/// Runs the tool's instrument routine and reads its code.
+fn prepare_tool(
+    file: &Path,
+    request: &Request,
+    image: &Image,
+    cfg: &Cfg,
+    steps: &mut Steps,
+) -> Result<Prepared> {
+    let tool = steps.run(
+        "load",
+        "loading the tool",
+        || Tool::load(file),
+        |tool| tool.path().display().to_string(),
+    )?;
+    let lines = DebugLines::new(image);
+    let calls = steps.run(
+        "tool",
+        "running the instrument routine",
+        || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
+        |calls| count(calls.calls.len(), "call"),
+    )?;
+    let analysis = steps.run(
+        "analysis",
+        "reading the analysis routines",
+        || {
+            let analysis = AnalysisImage::read(file, tool.facts())?;
+            analysis.check_reachable(&routines(&calls))?;
+            Ok(analysis)
+        },
+        |analysis| {
+            format!(
+                "{} bytes of code and tables",
+                number(analysis.text.len() as u64)
+            )
+        },
+    )?;
+    Ok(Prepared { calls, analysis })
+}
+
+/// Turns the calls into code: needs to know what is live and what routines change.
+fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+    let live = steps.run(
+        "live",
+        "finding live registers",
+        || Ok(Live::compute(image, cfg)),
+        |_| String::new(),
+    )?;
+    steps.run(
+        "plan",
+        "planning the calls",
+        || {
+            let summaries = Summaries::new(&tool.analysis, &routines(&tool.calls));
+            let options = plan::Options {
+                finish: Some(tool.analysis.facts.finish),
+                may_have_threads: may_have_threads(image, cfg),
+            };
+            let clobbers = |routine| summaries.of(routine).into();
+            Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
+        },
+        |plan| {
+            let points = count(plan.insertions.len(), "insertion");
+            format!("{points}, {}", count(plan.shared.len(), "shared piece"))
+        },
+    )
+}
+
+/// The analysis routines that are called, each once.
+fn routines(calls: &Calls) -> Vec<u64> {
+    let mut routines: Vec<_> = calls.calls.iter().map(|call| call.routine).collect();
+    routines.sort_unstable();
+    routines.dedup();
+    routines
+}
+
+/// A panic of the tool cannot be unwound through its own standard library.
+fn end_after_panic(error: &Error) -> Infallible {
+    message::error(error);
+    cleanup::remove_all();
+    std::process::exit(1)
 }
 
 /// The program's own mode bits; but a changed program gets no privileges.

@@ -8,7 +8,6 @@ mod cleanup;
 mod driver;
 mod find;
 mod message;
-mod names;
 mod output;
 mod report;
 mod request;

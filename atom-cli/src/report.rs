@@ -4,9 +4,9 @@ use std::path::Path;
 
 use atom_core::cfg::{Cfg, Status};
 use atom_core::plan::Plan;
+use atom_core::tool::demangle;
 use serde::Serialize;
 
-use crate::names::demangle;
 use crate::steps::Steps;
 
 /// How many procedures there are of each status.

@@ -3,14 +3,19 @@
 mod common;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use common::{Folder, stderr};
 use object::{Object, ObjectSegment};
 use serde_json::Value;
 
 fn run(folder: &Folder, program: &str, args: &[&str]) -> Output {
-    Command::new(folder.join(program)).args(args).output().expect("the program runs")
+    Command::new(folder.join(program))
+        .args(args)
+        .output()
+        .expect("the program runs")
 }
 
 #[test]
@@ -22,7 +27,13 @@ fn empty_rewrite_behaves_the_same() {
     assert!(output.stdout.is_empty());
     // One line, and the default name in the working directory.
     assert_eq!(text.lines().count(), 1, "{text}");
-    for part in ["app: ", " procedures (", " full", " blocks, 0 calls -> app.atom in ", " s\n"] {
+    for part in [
+        "app: ",
+        " procedures (",
+        " full",
+        " blocks, 0 calls -> app.atom in ",
+        " s\n",
+    ] {
         assert!(text.contains(part), "{part:?}: {text}");
     }
     for args in [&[][..], &["a", "b", "c"]] {
@@ -34,22 +45,33 @@ fn empty_rewrite_behaves_the_same() {
     // The text did move: far above the image there is code now.
     let bytes = folder.read("app.atom");
     let file = object::File::parse(&bytes[..]).expect("an ELF file");
-    assert!(file.segments().any(|s| s.address() > 1 << 30 && s.size() > 100));
+    assert!(
+        file.segments()
+            .any(|s| s.address() > 1 << 30 && s.size() > 100)
+    );
 }
 
 #[test]
 fn strict_behaves_the_same() {
     let folder = Folder::with_app();
     folder.atom_ok(&["app", "--strict", "-o", "out"]);
-    assert_eq!(run(&folder, "app", &["x"]).stdout, run(&folder, "out", &["x"]).stdout);
+    assert_eq!(
+        run(&folder, "app", &["x"]).stdout,
+        run(&folder, "out", &["x"]).stdout
+    );
 }
 
 #[test]
 fn verbose_tells_each_step() {
     let folder = Folder::with_app();
     let text = stderr(&folder.atom(&["app", "-v"]));
-    let steps: Vec<_> = text.lines().filter_map(|l| l.split_whitespace().next()).collect();
-    let wanted = ["image", "unwind", "cfg", "layout", "rewrite", "emit", "app:"];
+    let steps: Vec<_> = text
+        .lines()
+        .filter_map(|l| l.split_whitespace().next())
+        .collect();
+    let wanted = [
+        "image", "unwind", "cfg", "layout", "rewrite", "emit", "app:",
+    ];
     assert_eq!(steps, wanted, "{text}");
 }
 
@@ -65,7 +87,9 @@ fn report_says_what_was_done() {
     }
     let names = |list: &Value| {
         let list = list.as_array().expect("a list");
-        list.iter().map(|p| p["name"].as_str().expect("a name").to_string()).collect::<Vec<_>>()
+        list.iter()
+            .map(|p| p["name"].as_str().expect("a name").to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names(&procedures["list"]), names(&shown["procedures"]));
     assert!(names(&procedures["list"]).contains(&"twice".to_string()));
@@ -78,7 +102,10 @@ fn report_says_what_was_done() {
         assert!(report["text_bytes"][size].as_u64().expect("a size") > 100);
     }
     let steps = report["steps"].as_array().expect("steps");
-    let seconds: f64 = steps.iter().map(|s| s["seconds"].as_f64().expect("seconds")).sum();
+    let seconds: f64 = steps
+        .iter()
+        .map(|s| s["seconds"].as_f64().expect("seconds"))
+        .sum();
     assert!(seconds > 0.0 && seconds <= report["seconds"].as_f64().expect("seconds"));
     assert!(report["peak_memory_bytes"].as_u64().expect("bytes") > 1 << 20);
 }
@@ -97,7 +124,10 @@ fn mode_bits() {
     set(0o6755);
     let text = stderr(&folder.atom(&["app", "-o", "out"]));
     assert_eq!(mode("out"), 0o755);
-    assert!(text.contains("note: ") && text.contains("set-user-ID"), "{text}");
+    assert!(
+        text.contains("note: ") && text.contains("set-user-ID"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -109,22 +139,46 @@ fn output_is_the_program() {
         folder.fails(&["app", "-o", out], &["same file as the program", "help:"]);
     }
     folder.fails(&["link", "-o", "twin"], &["same file as the program"]);
-    folder.fails(&["app", "-o", "out", "--report", "twin"], &["same file as the program"]);
-    folder.fails(&["app", "-o", "out", "--report", "out"], &["instrumented program too"]);
+    folder.fails(
+        &["app", "-o", "out", "--report", "twin"],
+        &["same file as the program"],
+    );
+    folder.fails(
+        &["app", "-o", "out", "--report", "out"],
+        &["instrumented program too"],
+    );
 }
 
 #[test]
 fn output_cannot_be_written() {
     let folder = Folder::with_app();
     std::fs::create_dir(folder.join("folder")).unwrap();
-    folder.fails(&["app", "-o", "folder"], &["writing folder", "it is a directory"]);
-    folder.fails(&["app", "-o", "none/out"], &["writing none/out", "no directory none"]);
+    folder.fails(
+        &["app", "-o", "folder"],
+        &["writing folder", "it is a directory"],
+    );
+    folder.fails(
+        &["app", "-o", "none/out"],
+        &["writing none/out", "no directory none"],
+    );
     folder.fails(&["app", "-o", "app/out"], &["writing app/out", "directory"]);
-    folder.fails(&["app", "-o", "/proc/atom-out"], &["writing /proc/atom-out"]);
-    folder.fails(&["app", "-o", "/dev/full"], &["writing /dev/full", "no space"]);
+    folder.fails(
+        &["app", "-o", "/proc/atom-out"],
+        &["writing /proc/atom-out"],
+    );
+    folder.fails(
+        &["app", "-o", "/dev/full"],
+        &["writing /dev/full", "no space"],
+    );
     // A report that cannot be written leaves no output either.
-    folder.fails(&["app", "-o", "out", "--report", "/dev/full"], &["writing /dev/full"]);
-    folder.fails(&["app", "-o", "out", "--report", "none/r"], &["no directory none"]);
+    folder.fails(
+        &["app", "-o", "out", "--report", "/dev/full"],
+        &["writing /dev/full"],
+    );
+    folder.fails(
+        &["app", "-o", "out", "--report", "none/r"],
+        &["no directory none"],
+    );
     let long = "x".repeat(300);
     folder.fails(&["app", "-o", &long], &["writing xxx"]);
 }
@@ -134,9 +188,44 @@ fn an_old_output_is_replaced_whole() {
     let folder = Folder::with_app();
     folder.write("out", vec![7; 1 << 20]);
     folder.atom_ok(&["app", "-o", "out"]);
-    assert_eq!(run(&folder, "out", &[]).stdout, run(&folder, "app", &[]).stdout);
+    assert_eq!(
+        run(&folder, "out", &[]).stdout,
+        run(&folder, "app", &[]).stdout
+    );
     // An output in use is no obstacle, and a failure leaves the old one.
     let before = folder.read("out");
     folder.fails(&["none", "-o", "out"], &["no such file"]);
     assert!(before == folder.read("out"));
+}
+
+/// Asked to stop while the output is written but not in place yet, the command
+/// leaves nothing behind. It waits there for a reader of its report.
+#[test]
+fn stopped_by_a_signal() {
+    for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
+        let folder = Folder::with_app();
+        let made = Command::new("mkfifo").arg(folder.join("report")).status();
+        assert!(made.expect("mkfifo runs").success());
+        let entries = || {
+            let entries = std::fs::read_dir(folder.path()).expect("the folder");
+            let mut names: Vec<_> = entries.map(|e| e.expect("an entry").file_name()).collect();
+            names.sort();
+            names
+        };
+        let mut atom = Command::new(env!("CARGO_BIN_EXE_atom"))
+            .current_dir(folder.path())
+            .args(["app", "-o", "out", "--report", "report"])
+            .spawn()
+            .expect("the command runs");
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while entries().len() < 3 {
+            assert!(Instant::now() < deadline, "no temporary file appeared");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let killed = Command::new("kill").args([signal, &atom.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+        let status = atom.wait().expect("the command ends");
+        assert_eq!(status.signal(), Some(number));
+        assert_eq!(entries(), ["app", "report"]);
+    }
 }

@@ -7,13 +7,22 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The tool in the README is the one in the examples, line for line.
+/// The first block of Rust of a document.
+fn rust_of(name: &str) -> String {
+    let text = read(name);
+    let start = text.find("```rust\n").expect("a block of Rust") + "```rust\n".len();
+    let length = text[start..].find("```").expect("the block's end");
+    text[start..start + length].to_string()
+}
+
+/// The tools in the documents are those that are built and run, line for line.
 #[test]
-fn the_tool_is_the_example() {
-    let readme = read("README.md");
-    let start = readme.find("```rust\n").expect("a block of Rust") + "```rust\n".len();
-    let length = readme[start..].find("```").expect("the block's end");
-    assert_eq!(&readme[start..start + length], read("examples/hello-tool/src/lib.rs"));
+fn tools_are_the_examples() {
+    assert_eq!(rust_of("README.md"), read("examples/hello-tool/src/lib.rs"));
+    assert_eq!(
+        rust_of("docs/writing-a-tool.md"),
+        read("atom-cli/tests/tools/guide.rs")
+    );
 }
 
 /// Links to files of the repository lead somewhere.
@@ -23,7 +32,11 @@ fn links_lead_somewhere() {
     let mut files = vec![root.join("README.md")];
     for folder in ["docs", "docs/tools"] {
         let entries = std::fs::read_dir(root.join(folder)).expect("the folder");
-        files.extend(entries.map(|e| e.expect("an entry").path()).filter(|p| p.is_file()));
+        files.extend(
+            entries
+                .map(|e| e.expect("an entry").path())
+                .filter(|p| p.is_file()),
+        );
     }
     let mut links = 0;
     for file in files {

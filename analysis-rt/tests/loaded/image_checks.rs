@@ -85,10 +85,17 @@ pub fn missing_import_is_found(loaded: &Loaded) {
         .check_reachable(&[of("fx_count"), of("fx_missing")])
         .expect_err("reaches getlogin");
     assert_eq!(error.symbol.as_deref(), Some("getlogin"));
-    assert!(
-        error.reason.contains("fx_missing") && error.reason.contains("asks_for_login"),
-        "{error}"
-    );
+    // Without symbols the function between has no name, but it is still there.
+    let named = image
+        .symbols
+        .iter()
+        .any(|s| s.name.contains("asks_for_login"));
+    let path = if named {
+        "fx_missing -> fixture::asks_for_login"
+    } else {
+        "fx_missing -> code at 0x"
+    };
+    assert!(error.reason.contains(path), "{error}");
 }
 
 /// Registers and flags after a call, with every register set to a known value before.

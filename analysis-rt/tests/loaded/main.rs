@@ -31,16 +31,16 @@ fn main() {
         .cloned()
         .unwrap_or_default();
     let (mut ran, mut failed) = (0, Vec::new());
-    for panic in ["abort", "unwind"] {
-        let tool = build(panic);
+    for build in BUILDS {
+        let tool = make(&build);
         for name in scenarios::NAMES {
-            let title = format!("{name} (panic={panic})");
+            let title = format!("{name} ({})", build.name);
             if !title.contains(&filter) {
                 continue;
             }
             ran += 1;
             let start = Instant::now();
-            match run(&tool, name, panic) {
+            match run(&tool, name, build.name) {
                 Ok(()) => println!("test {title} ... ok in {:.1?}", start.elapsed()),
                 Err(why) => {
                     println!("test {title} ... FAILED\n{why}");
@@ -53,26 +53,62 @@ fn main() {
     assert!(failed.is_empty() && (ran > 0 || !filter.is_empty()));
 }
 
+/// A way in which the author of a tool may build it.
+struct Build {
+    name: &'static str,
+    profile: &'static [&'static str],
+    flags: &'static str,
+}
+
+const BUILDS: [Build; 3] = [
+    Build {
+        name: "abort",
+        profile: &["panic='abort'"],
+        flags: "",
+    },
+    Build {
+        name: "unwind",
+        profile: &["panic='unwind'"],
+        flags: "",
+    },
+    Build {
+        name: "lto-stripped-bfd",
+        profile: &[
+            "panic='abort'",
+            "lto='fat'",
+            "codegen-units=1",
+            "strip=true",
+        ],
+        flags: "-Clinker-features=-lld",
+    },
+];
+
 /// Builds the fixture and answers its path.
-fn build(panic: &str) -> PathBuf {
+fn make(build: &Build) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixture");
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fixture-{panic}"));
-    let status = Command::new(env!("CARGO"))
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fixture-{}", build.name));
+    let mut command = Command::new(env!("CARGO"));
+    command
         .args(["build", "--quiet", "--release", "--manifest-path"])
-        .arg(here.join("Cargo.toml"))
-        .arg("--config")
-        .arg(format!("profile.release.panic={panic:?}"))
-        .arg("--target-dir")
-        .arg(&target)
+        .arg(here.join("Cargo.toml"));
+    for setting in build.profile {
+        command
+            .arg("--config")
+            .arg(format!("profile.release.{setting}"));
+    }
+    command.arg("--target-dir").arg(&target);
+    command
         .env_remove("CARGO_TARGET_DIR")
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "the fixture does not build");
+        .env("RUSTFLAGS", build.flags);
+    assert!(
+        command.status().expect("cargo runs").success(),
+        "the fixture does not build"
+    );
     target.join("release/libfixture.so")
 }
 
-fn run(tool: &Path, name: &str, panic: &str) -> Result<(), String> {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{panic}"));
+fn run(tool: &Path, name: &str, build: &str) -> Result<(), String> {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{build}"));
     std::fs::remove_dir_all(&dir).ok();
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
     let files = ["out", "err"].map(|f| std::fs::File::create(dir.join(f)).expect("a file"));

@@ -12,11 +12,11 @@ use atom_core::cfg::seeds::FrameFacts;
 use atom_core::cfg::{Cfg, Proc};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
+use atom_core::tool::demangle;
 use atom_core::{BlockId, Error, ProcId, Result};
 
 use crate::args::Show;
 use crate::find;
-use crate::names::demangle;
 
 /// Runs the command.
 pub fn run(args: &Show) -> Result<()> {

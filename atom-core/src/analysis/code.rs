@@ -97,6 +97,7 @@ impl Function {
             }
         }
         function.link_tables();
+        function.resolve_registers(image);
         function
     }
 
@@ -136,17 +137,16 @@ impl Function {
                 && (a == range.start || range.end != u64::MAX || image.function_at(a).is_none())
         };
         let target = raw.near_branch_target();
-        match raw.flow_control() {
+        let goes_on = matches!(
+            raw.flow_control(),
             FlowControl::Next
-            | FlowControl::ConditionalBranch
-            | FlowControl::Call
-            | FlowControl::IndirectCall
-            | FlowControl::XbeginXabortXend => {
-                if inside(raw.next_ip()) {
-                    inst.next.push(raw.next_ip());
-                }
-            }
-            _ => {}
+                | FlowControl::ConditionalBranch
+                | FlowControl::Call
+                | FlowControl::IndirectCall
+                | FlowControl::XbeginXabortXend
+        );
+        if goes_on && inside(raw.next_ip()) {
+            inst.next.push(raw.next_ip());
         }
         inst.exit = match raw.flow_control() {
             FlowControl::Next | FlowControl::XbeginXabortXend => Exit::Flow,
@@ -204,6 +204,57 @@ impl Function {
                 && i.raw.op0_kind() == OpKind::Register
                 && i.raw.op0_register() == register
         })
+    }
+
+    /// Resolves calls through a callee-saved register that this function only
+    /// ever loads from one relocated slot: compilers keep the address of a
+    /// function there that they call more than once.
+    fn resolve_registers(&mut self, image: &AnalysisImage) {
+        const KEPT: [Register; 6] = [
+            Register::RBX,
+            Register::RBP,
+            Register::R12,
+            Register::R13,
+            Register::R14,
+            Register::R15,
+        ];
+        let through = |i: &Inst| {
+            let indirect = matches!(i.exit, Exit::Call(Callee::Unknown));
+            (indirect && i.raw.op0_kind() == OpKind::Register).then(|| i.raw.op0_register())
+        };
+        for register in KEPT {
+            if !self.insts.values().any(|i| through(i) == Some(register)) {
+                continue;
+            }
+            let mut loads = Vec::new();
+            for inst in self.insts.values() {
+                let raw = &inst.raw;
+                let names = (0..raw.op_count()).any(|o| {
+                    raw.op_kind(o) == OpKind::Register
+                        && raw.op_register(o).full_register() == register
+                });
+                let saves = matches!(raw.mnemonic(), Mnemonic::Push | Mnemonic::Pop);
+                if names && !saves && through(inst) != Some(register) {
+                    let slot = raw.mnemonic() == Mnemonic::Mov
+                        && raw.op0_register() == register
+                        && raw.is_ip_rel_memory_operand();
+                    loads.push(slot.then(|| Self::indirect(image, raw)));
+                }
+            }
+            let Some(Some(callee)) = loads.first().cloned() else {
+                continue;
+            };
+            if callee == Callee::Unknown || loads.iter().any(|l| l.as_ref() != Some(&callee)) {
+                continue;
+            }
+            for inst in self
+                .insts
+                .values_mut()
+                .filter(|i| through(i) == Some(register))
+            {
+                inst.exit = Exit::Call(callee.clone());
+            }
+        }
     }
 
     /// Successors of table jumps: what nothing else in the function leads to.

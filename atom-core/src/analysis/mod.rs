@@ -9,14 +9,17 @@
 //! file's own virtual addresses, which start at 0; whoever places the image
 //! adds the place.
 //!
-//! - [`image`] reads the ELF file, lays out and relocates.
+//! - [`image`] is what comes out; its parts are read in `load` and `relocate`.
 //! - [`code`] decodes functions of the image.
 //! - [`reach`] finds missing imports that a routine can reach.
 //! - [`summary`] says what a routine may change in the processor.
 
 pub mod code;
+mod effect;
 pub mod image;
+mod load;
 pub mod reach;
+mod relocate;
 pub mod summary;
 mod unwind_ranges;
 

@@ -221,23 +221,58 @@ impl<'a> Discovery<'a> {
                 changed
             })
             .reduce(|| false, |a, b| a | b);
-        new_seeds.sort_unstable();
-        new_seeds.dedup();
-        for start in new_seeds {
-            fresh = true;
-            let at = self.seeds.partition_point(|s| s.start < start);
-            self.seeds.insert(at, Seed::bare(start));
-            let mut body = self.empty_body(at);
-            body.explore(image, start);
-            body.finish();
-            // What it does not reach stays free for procedures found later.
-            let end = body.code_end().max(start + 1);
-            body.marks.truncate((end - start) as usize);
-            body.end = end;
-            self.bodies.insert(at, body);
-            self.seen_refs.insert(at, 0);
+        self.add_procs(new_seeds) | fresh
+    }
+
+    /// Adds procedures that start at these addresses, which lie in none;
+    /// true if there were any.
+    fn add_procs(&mut self, mut starts: Vec<u64>) -> bool {
+        starts.sort_unstable();
+        starts.dedup();
+        if starts.is_empty() {
+            return false;
         }
-        fresh
+        let mut old = std::mem::take(&mut self.seeds)
+            .into_iter()
+            .zip(std::mem::take(&mut self.bodies))
+            .zip(std::mem::take(&mut self.seen_refs))
+            .map(|((seed, body), seen)| (seed, Some(body), seen))
+            .peekable();
+        // All starts first: each procedure ends where the next one starts.
+        let mut bodies = Vec::new();
+        let mut push = |this: &mut Self, (seed, body, seen): (Seed, Option<Body>, usize)| {
+            this.seeds.push(seed);
+            this.seen_refs.push(seen);
+            bodies.push(body);
+        };
+        for start in starts {
+            while let Some(item) = old.next_if(|o| o.0.start < start) {
+                push(self, item);
+            }
+            push(self, (Seed::bare(start), None, 0));
+        }
+        for item in old {
+            push(self, item);
+        }
+        let image = self.image;
+        let bodies = bodies
+            .into_par_iter()
+            .enumerate()
+            .map(|(i, body)| {
+                body.unwrap_or_else(|| {
+                    let mut body = self.empty_body(i);
+                    body.explore(image, body.start);
+                    body.finish();
+                    // What it does not reach stays free for procedures found later.
+                    let end = body.code_end().max(body.start + 1);
+                    body.marks.truncate((end - body.start) as usize);
+                    body.end = end;
+                    body
+                })
+            })
+            .collect();
+        self.bodies = bodies;
+        true
     }
 
     /// Behind the jump of a PLT entry stands code only if it is bound lazily.

@@ -136,8 +136,9 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
         let seed = seeds
             .entry(symbol.address)
             .or_insert_with(|| Seed::bare(symbol.address));
-        if seed.end.is_none() && symbol.size > 0 {
-            seed.end = symbol.address.checked_add(symbol.size);
+        if symbol.size > 0 {
+            // Hand-written code may have several frame descriptions in one function.
+            seed.end = seed.end.max(symbol.address.checked_add(symbol.size));
         }
         seed.is_exported |= symbol.is_exported;
         if better_name(seed.name.as_deref(), &symbol.name) {
@@ -174,6 +175,14 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     }
     let mut seeds: Vec<_> = seeds.into_values().collect();
     seeds.sort_unstable_by_key(|s| s.start);
+    // A frame description that starts inside a named function is not another one.
+    let mut named_end = 0;
+    seeds.retain(|s| {
+        if s.name.is_some() {
+            named_end = s.end.unwrap_or(0);
+        }
+        s.name.is_some() || s.is_exported || s.kind != ProcKind::Normal || s.start >= named_end
+    });
     seeds
 }
 

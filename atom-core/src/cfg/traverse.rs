@@ -58,6 +58,17 @@ pub struct Body {
     pub obstacle: Option<(u64, String)>,
 }
 
+/// Code refers to its own program: an operand relative to the instruction
+/// pointer that leads far away shows that these bytes are no code.
+fn reaches_image(image: &Image, instruction: &iced_x86::Instruction) -> bool {
+    const SLACK: u64 = 0x1_0000;
+    if !is_rip_relative(instruction) {
+        return true;
+    }
+    let target = instruction.memory_displacement64();
+    target.wrapping_sub(image.base.wrapping_sub(SLACK)) < image.end - image.base + 2 * SLACK
+}
+
 impl Body {
     /// An empty body over a range.
     pub fn new(start: u64, end: u64) -> Self {
@@ -109,6 +120,12 @@ impl Body {
                     }
                     break;
                 };
+                if !reaches_image(image, &instruction) {
+                    if !after_call && self.obstacle.is_none() {
+                        self.obstacle = Some((pc, "bytes that are hardly an instruction".into()));
+                    }
+                    break;
+                }
                 let flow = flow_of(&instruction);
                 let len = instruction.len();
                 self.add_mark(pc, mark::START);

@@ -83,6 +83,8 @@ pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
 /// The flow of a decoded instruction.
 pub fn flow_of(instruction: &Instruction) -> Flow {
     match instruction.flow_control() {
+        // A program may not halt the processor: it faults there.
+        FlowControl::Next if instruction.code() == Code::Hlt => Flow::Halt,
         FlowControl::Next => Flow::Next,
         FlowControl::UnconditionalBranch => Flow::Jump,
         FlowControl::ConditionalBranch => Flow::CondJump,

@@ -70,6 +70,12 @@ impl<'i> DebugLines<'i> {
     }
 }
 
+impl crate::tool::LineInfo for DebugLines<'_> {
+    fn line_at(&self, address: u64) -> Option<(&str, u32)> {
+        self.line_of(address)
+    }
+}
+
 /// From `offset` on (counted from the image's base) the code belongs to `line`.
 #[derive(Clone, Copy)]
 struct Row {

@@ -82,6 +82,18 @@ fn keeps_part_of_xmm(instruction: &Instruction) -> bool {
     }
 }
 
+/// Instructions that, on some processors or for some operands, leave their
+/// destination as it was: `rdssp` does nothing without shadow stacks, the bit
+/// scans nothing for a source of 0 (`tzcnt` and `lzcnt` run as such scans on
+/// processors that do not know them), `lar` and `lsl` nothing for a bad selector.
+fn may_keep_destination(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(
+        instruction.mnemonic(),
+        Rdsspd | Rdsspq | Bsf | Bsr | Tzcnt | Lzcnt | Lar | Lsl
+    )
+}
+
 /// True if the flags stay as they are for some operands that are not known here.
 fn may_leave_flags(instruction: &Instruction) -> bool {
     use Mnemonic::*;
@@ -144,7 +156,7 @@ impl EffectsOf {
                 continue;
             };
             let whole = if register.is_gpr() {
-                register.size() >= 4
+                register.size() >= 4 && !may_keep_destination(instruction)
             } else {
                 !keeps_part_of_xmm(instruction)
             };

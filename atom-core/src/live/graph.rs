@@ -10,7 +10,7 @@
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
-use super::RegSet;
+use super::{RegSet, unknown_code};
 use super::effects::{Effects, EffectsOf};
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::{Flow, direct_target};
@@ -35,11 +35,15 @@ pub enum End {
     Plain,
     /// A call.
     Call(Callee),
+    /// A call through a pointer.
+    CallPointer,
     /// A call through a pointer whose callee may keep every register: the
     /// sequence that asks for a thread-local address by descriptor.
     CallKeeping,
     /// A return to a caller.
     Return,
+    /// A jump through a pointer to a function.
+    TailCall,
     /// Nothing runs after it.
     Dead,
     /// Anything may run after it.
@@ -64,6 +68,8 @@ pub struct ProcInfo {
     pub writes: RegSet,
     /// May be read before being written there.
     pub reads: RegSet,
+    /// Code that is not understood may call or jump to it directly.
+    pub has_unknown_callers: bool,
     /// The direction flag may be set in it.
     pub may_set_df: bool,
 }
@@ -118,6 +124,11 @@ impl Graph {
             graph.procs.push(info);
         }
         graph.close_over_calls(cfg);
+        for target in unknown_code::targets(image, cfg) {
+            if let Some(proc) = cfg.proc_at(target) {
+                graph.procs[proc.index()].has_unknown_callers = true;
+            }
+        }
         graph.spread_direction_flag(cfg);
         graph
     }
@@ -203,12 +214,19 @@ fn read_proc(
                 stack_top = stack_top.after(&last);
             }
         }
-        let end = end_of(cfg, b, &last, stack_top, is_go);
+        let jump = match cfg.inst(block.last()).flow {
+            Flow::IndirectJump => {
+                let before = block.insts().take(block.count as usize - 1);
+                Pointer::of(&last, before.map(|i| cfg.decode(image, i)))
+            }
+            _ => Pointer::Other,
+        };
+        let end = end_of(cfg, b, &last, stack_top, jump, is_go);
         info.writes |= effects.writes;
         info.reads |= effects.uses;
         match end {
             End::Plain | End::Return | End::Dead | End::Call(Callee::Known(..)) => {}
-            End::Call(Callee::Abi) | End::CallKeeping => {
+            End::Call(Callee::Abi) | End::CallPointer | End::CallKeeping | End::TailCall => {
                 info.writes |= RegSet::CALLER_SAVED;
                 info.reads |= RegSet::ALL;
             }
@@ -232,10 +250,15 @@ fn read_proc(
                 }
                 info.tails.push((b, callee));
             }
-        } else if !matches!(end, End::Unknown | End::Dead | End::Return) {
-            // A call at the end of a procedure returns into the next one.
-            info.tails
-                .extend(tails_of(cfg, b).map(|callee| (b, callee)));
+        } else if !matches!(end, End::Unknown | End::Dead | End::Return | End::TailCall) {
+            // A call at the end of a procedure returns into the next one, or,
+            // if there is no code, not at all.
+            let returns = cfg.proc_at(cfg.inst_end(block.last())).is_some();
+            info.tails.extend(
+                tails_of(cfg, b)
+                    .filter(|_| returns)
+                    .map(|callee| (b, callee)),
+            );
         }
         blocks.push(BlockInfo { effects, end });
     }
@@ -274,7 +297,47 @@ impl StackTop {
     }
 }
 
-fn end_of(cfg: &Cfg, b: BlockId, last: &Instruction, top: StackTop, is_go: bool) -> End {
+/// Where the target of an indirect jump comes from.
+///
+/// A pointer that was loaded as it is, in a procedure none of whose inner
+/// addresses is used as data, is a function's: a tail call, with arguments
+/// live. What is computed or looked up by an index may lead anywhere, into
+/// the middle of unrolled assembly too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pointer {
+    Loaded,
+    Other,
+}
+
+impl Pointer {
+    /// Follows the register of the jump `last` through its block.
+    fn of(last: &Instruction, block: impl Iterator<Item = Instruction>) -> Self {
+        let plain = |i: &Instruction| i.memory_index() == Register::None;
+        if last.op0_kind() == OpKind::Memory {
+            return if plain(last) { Self::Loaded } else { Self::Other };
+        }
+        let mut origin = Self::Other;
+        for instruction in block {
+            let writes = instruction.op0_kind() == OpKind::Register
+                && instruction.op0_register().full_register() == last.op0_register();
+            if writes && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push) {
+                let load = instruction.code() == Code::Mov_r64_rm64
+                    && instruction.op1_kind() == OpKind::Memory;
+                origin = if load && plain(&instruction) { Self::Loaded } else { Self::Other };
+            }
+        }
+        origin
+    }
+}
+
+fn end_of(
+    cfg: &Cfg,
+    b: BlockId,
+    last: &Instruction,
+    top: StackTop,
+    jump: Pointer,
+    is_go: bool,
+) -> End {
     let inst = cfg.inst(cfg.block(b).last());
     let succs = cfg.succs(b);
     match inst.flow {
@@ -293,7 +356,7 @@ fn end_of(cfg: &Cfg, b: BlockId, last: &Instruction, top: StackTop, is_go: bool)
         {
             End::CallKeeping
         }
-        Flow::IndirectCall => End::Call(Callee::Abi),
+        Flow::IndirectCall => End::CallPointer,
         Flow::Return if is_go || top == StackTop::Computed => End::Unknown,
         Flow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
         Flow::Return => End::Return,
@@ -304,8 +367,12 @@ fn end_of(cfg: &Cfg, b: BlockId, last: &Instruction, top: StackTop, is_go: bool)
                 .jump_tables
                 .binary_search_by_key(&cfg.block(b).last(), |t| t.jump)
                 .is_ok();
-            let known = bounded && succs.iter().any(|s| matches!(s, Succ::Branch(_)));
-            if known { End::Plain } else { End::Unknown }
+            let inner = succs.iter().any(|s| matches!(s, Succ::Branch(_)));
+            match (bounded && inner, jump) {
+                (true, _) => End::Plain,
+                (false, Pointer::Loaded) if !inner && !is_go => End::TailCall,
+                _ => End::Unknown,
+            }
         }
         Flow::Next | Flow::Syscall | Flow::CondJump | Flow::Jump => {
             // xbegin's abort handler runs with the registers of the beginning.

@@ -16,6 +16,7 @@ mod regset;
 mod solve;
 #[cfg(test)]
 mod tests;
+mod unknown_code;
 
 pub use effects::{Effects, EffectsOf, reg_bit};
 pub use regset::RegSet;

@@ -39,10 +39,11 @@ impl RegSet {
     pub const CALLEE_SAVED: Self = Self(0xf038);
     /// What a callee may change by the System V ABI.
     pub const CALLER_SAVED: Self = Self(Self::ALL.0 & !Self::CALLEE_SAVED.0);
-    /// What may carry arguments into a procedure that is not known: the six
-    /// integer registers, rax (number of vector arguments), r10 (static
-    /// chain), r11 (split stacks) and all vector registers.
-    pub const ARGUMENTS: Self = Self(0x0fc7 | Self::XMMS.0);
+    /// What carries arguments into another object's function: the six integer
+    /// registers, rax (number of vector arguments) and xmm0 to xmm7.
+    pub const ARGUMENTS: Self = Self(0x03c7 | 0xff << 16);
+    /// What may carry arguments through a pointer: r10 (static chain) and r11 too.
+    pub const POINTER_ARGUMENTS: Self = Self(0x0c00 | Self::ARGUMENTS.0);
     /// What may carry results out of a procedure with unknown callers: rax,
     /// rdx, xmm0 and xmm1 by the ABI, and what LLVM adds for larger values.
     pub const RESULTS: Self = Self(0b111 | 0b1111 << 16);

@@ -6,8 +6,10 @@
 //!   or writes it at all; what is live after the call and P does not write;
 //!   and what the ABI makes P keep (an exception may bring it to a handler);
 //! - before a return of P is live: results by the ABI, callee-saved
-//!   registers, all that P does not write (a caller may know that), and all
-//!   that is live after any known call of P.
+//!   registers, and all that is live after any known call of P. If code that
+//!   is not understood may call P directly, its compiler may have known what
+//!   P leaves alone, so all that P does not write is live too. (A caller
+//!   through a pointer knows nothing but the ABI.)
 //!
 //! Values only grow, so the order of work does not matter and procedures are
 //! solved in parallel, again and again while something that they read has
@@ -30,7 +32,7 @@ struct Solver<'a> {
     graph: &'a Graph,
     /// Live at the start of each block.
     live_in: Vec<AtomicU64>,
-    /// Live after known calls of each procedure, as far as it may write it.
+    /// Live after known calls of each procedure.
     ret_live: Vec<AtomicU64>,
     dirty: Vec<AtomicBool>,
 }
@@ -87,7 +89,9 @@ impl Solver<'_> {
 
     fn at_return(&self, p: ProcId) -> RegSet {
         let known = RegSet(self.ret_live[p.index()].load(Relaxed));
-        RegSet::CALLEE_SAVED | RegSet::RESULTS | !self.graph.procs[p.index()].writes | known
+        let info = &self.graph.procs[p.index()];
+        let unknown = if info.has_unknown_callers { !info.writes } else { RegSet::EMPTY };
+        RegSet::CALLEE_SAVED | RegSet::RESULTS | known | unknown
     }
 
     /// Index in the procedure's tails of the first one at or after the block.
@@ -103,7 +107,8 @@ impl Solver<'_> {
             End::Return => return self.at_return(p),
             End::Unknown => return RegSet::ALL,
             End::Dead => return RegSet::EMPTY,
-            End::Plain | End::Call(_) | End::CallKeeping => {}
+            End::TailCall => return RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
+            End::Plain | End::Call(_) | End::CallPointer | End::CallKeeping => {}
         }
         let mut live = RegSet::EMPTY;
         for succ in self.cfg.succs(b) {
@@ -139,14 +144,14 @@ impl Solver<'_> {
             }
             End::Call(Callee::Abi) => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
             End::Call(Callee::Unknown) => RegSet::ALL,
-            End::CallKeeping => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED | after,
+            End::CallPointer => RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
+            End::CallKeeping => RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED | after,
             _ => after,
         }
     }
 
     /// Makes what is live at the returns of `q` grow.
     fn grow_return(&self, q: ProcId, live: RegSet) {
-        let live = live & self.graph.procs[q.index()].writes;
         let old = self.ret_live[q.index()].fetch_or(live.0, Relaxed);
         if live.0 & !old != 0 {
             self.dirty[q.index()].store(true, Relaxed);
@@ -183,7 +188,7 @@ impl Solver<'_> {
                 break;
             }
         }
-        let returns = RegSet(self.ret_live[p.index()].load(Relaxed));
+        let returns = self.at_return(p);
         for (_, callee) in &info.tails {
             if let Callee::Known(_, q) = callee {
                 self.grow_return(*q, returns);

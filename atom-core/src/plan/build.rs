@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet};
-use crate::tool::calls::{Place, Scope};
 use crate::tool::{Argument, Call, Calls};
+use crate::tool::{Place, Scope};
 
 /// Procedures that one piece of parallel work takes.
 const CHUNK: usize = 64;

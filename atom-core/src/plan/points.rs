@@ -13,8 +13,8 @@ use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::Flow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
-use crate::tool::calls::{Place, Scope};
 use crate::tool::{Call, Calls};
+use crate::tool::{Place, Scope};
 
 /// Numbers of the calls of one scope and place, by what they are added to.
 #[derive(Default)]

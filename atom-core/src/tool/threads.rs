@@ -225,7 +225,12 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
     false
 }
 
-/// The constant that a register holds before an instruction, if the block tells.
+/// The constant that a register holds before an instruction.
+///
+/// Where the block does not tell, the compiler may have kept the number in
+/// another register since an earlier block: going back over the procedure and
+/// its copies must then lead to some constant, and no constant of the procedure
+/// may be one that makes a thread.
 fn constant_before(
     image: &Image,
     cfg: &Cfg,
@@ -235,8 +240,21 @@ fn constant_before(
     factory: &mut InstructionInfoFactory,
 ) -> Option<u64> {
     let first = cfg.block(block).first;
-    for id in (first.0..before.0).rev().map(InstId) {
+    let whole = cfg.proc_insts(cfg.block(block).proc);
+    let mut register = register;
+    let mut in_block = true;
+    for id in (whole.start as u32..before.0).rev().map(InstId) {
         let instruction = cfg.decode(image, id);
+        if id < first && in_block {
+            in_block = false;
+            let makes_threads = whole.clone().any(|i| {
+                constant_of(&cfg.decode(image, InstId(i as u32)))
+                    .is_some_and(|n| n == SYS_CLONE || n == SYS_CLONE3)
+            });
+            if makes_threads {
+                return None;
+            }
+        }
         let info = factory.info(&instruction);
         let written = info.used_registers().iter().any(|used| {
             used.register().full_register() == register
@@ -246,7 +264,14 @@ fn constant_before(
                 )
         });
         if written {
-            return constant_of(&instruction);
+            let is_copy = instruction.mnemonic() == Mnemonic::Mov
+                && instruction.op0_kind() == OpKind::Register
+                && instruction.op1_kind() == OpKind::Register
+                && instruction.op0_register().size() >= 4;
+            if !is_copy {
+                return constant_of(&instruction);
+            }
+            register = instruction.op1_register().full_register();
         }
     }
     None

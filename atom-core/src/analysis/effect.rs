@@ -1,0 +1,224 @@
+//! The effect of single instructions on registers, flags and stack.
+
+use std::collections::{HashMap, HashSet};
+
+use iced_x86::{
+    EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
+
+use super::code::Function;
+use super::summary::Summary;
+
+/// How far below rsp the instruction reaches: pushes, and the red zone.
+pub(super) fn below_rsp(i: &Instruction) -> u32 {
+    if i.memory_base() == Register::RSP && (i.memory_displacement64() as i64) < 0 {
+        return (i.memory_displacement64() as i64).unsigned_abs().min(4096) as u32;
+    }
+    i.stack_pointer_increment().min(0).unsigned_abs()
+}
+
+/// How far rsp is below its value at the entry, before each instruction where that is known.
+pub(super) fn depths(function: &Function) -> HashMap<u64, u32> {
+    let mut known = HashMap::new();
+    let mut conflict = HashSet::new();
+    let mut frame = None;
+    let mut work = vec![(function.entry, 0i64)];
+    while let Some((at, depth)) = work.pop() {
+        match known.get(&at) {
+            Some(d) if *d == depth => continue,
+            Some(_) => {
+                conflict.insert(at);
+                continue;
+            }
+            None => known.insert(at, depth),
+        };
+        let Some(inst) = function.insts.get(&at) else {
+            continue;
+        };
+        let raw = &inst.raw;
+        if raw.mnemonic() == Mnemonic::Mov
+            && raw.op0_register() == Register::RBP
+            && raw.op1_register() == Register::RSP
+        {
+            frame = Some(depth);
+        }
+        if let Some(after) = depth_after(raw, depth, frame) {
+            work.extend(inst.next.iter().map(|n| (*n, after)));
+        }
+    }
+    known
+        .into_iter()
+        .filter(|(at, _)| !conflict.contains(at))
+        .filter_map(|(at, d)| Some((at, u32::try_from(d).ok()?)))
+        .collect()
+}
+
+fn depth_after(raw: &Instruction, depth: i64, frame: Option<i64>) -> Option<i64> {
+    let to_rsp = raw.op_count() > 0
+        && raw.op0_kind() == OpKind::Register
+        && raw.op0_register() == Register::RSP;
+    let immediate = || match raw.op1_kind() {
+        OpKind::Immediate8to64 | OpKind::Immediate32to64 => Some(raw.immediate(1) as i64),
+        _ => None,
+    };
+    match raw.mnemonic() {
+        Mnemonic::Call => Some(depth),
+        Mnemonic::Leave => Some(frame? - 8),
+        Mnemonic::Sub if to_rsp => Some(depth + immediate()?),
+        Mnemonic::Add if to_rsp => Some(depth - immediate()?),
+        // Rounds down by less than the alignment.
+        Mnemonic::And if to_rsp => Some(depth + immediate()?.checked_neg()?),
+        Mnemonic::Lea if to_rsp && raw.memory_index() == Register::None => {
+            let displacement = raw.memory_displacement64() as i64;
+            match raw.memory_base() {
+                Register::RSP => Some(depth - displacement),
+                Register::RBP => Some(frame? - displacement),
+                _ => None,
+            }
+        }
+        Mnemonic::Mov if to_rsp => (raw.op1_register() == Register::RBP).then_some(frame?),
+        Mnemonic::Cmp | Mnemonic::Test => Some(depth),
+        _ if to_rsp && !raw.is_stack_instruction() => None,
+        _ => Some(depth - i64::from(raw.stack_pointer_increment())),
+    }
+}
+
+/// The bit of a general register, whatever part of it is named; 0 for others.
+pub(super) fn gpr_bit(register: Register) -> u16 {
+    let full = register.full_register();
+    if full.is_gpr64() {
+        1 << full.number()
+    } else {
+        0
+    }
+}
+
+/// The effect of one instruction.
+pub(super) fn effect(raw: &Instruction, info: &mut InstructionInfoFactory) -> Summary {
+    let mut sum = Summary::NOTHING;
+    if raw.is_invalid() {
+        return sum;
+    }
+    let used = info.info(raw);
+    for r in used.used_registers() {
+        let register = r.register();
+        sum.avx |= register.is_ymm() || register.is_zmm() || register.is_k();
+        sum.x87 |= register.is_st() || register.is_mm();
+        let writes = matches!(
+            r.access(),
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        );
+        if writes {
+            sum.gprs |= gpr_bit(register);
+            if register.is_vector_register() && register.number() < 16 {
+                sum.xmms |= 1 << register.number();
+            }
+        }
+    }
+    if raw.mnemonic() == Mnemonic::Syscall {
+        sum.gprs |= 1; // the kernel's answer
+    }
+    sum.flags = raw.rflags_modified() != 0;
+    sum.avx |= !matches!(raw.encoding(), EncodingKind::Legacy);
+    sum.x87 |= raw.fpu_stack_increment_info().writes_top();
+    sum.fp = is_floating_point(raw.mnemonic());
+    let on_stack = matches!(raw.memory_base(), Register::RSP | Register::RBP);
+    let vector = used.used_registers().iter().any(|r| r.register().is_xmm());
+    sum.aligned_stack = on_stack && vector && !is_unaligned_access(raw);
+    sum
+}
+
+/// Memory accesses by vector instructions that need no alignment: the moves
+/// that say so, and those of less than 16 bytes.
+fn is_unaligned_access(raw: &Instruction) -> bool {
+    raw.memory_size().size() < 16
+        || matches!(
+            raw.mnemonic(),
+            Mnemonic::Movups | Mnemonic::Movupd | Mnemonic::Movdqu | Mnemonic::Lddqu
+        )
+}
+
+/// Instructions that round, or can raise a floating-point exception flag, or set MXCSR.
+fn is_floating_point(m: Mnemonic) -> bool {
+    use Mnemonic::*;
+    matches!(
+        m,
+        Addss
+            | Addsd
+            | Addps
+            | Addpd
+            | Subss
+            | Subsd
+            | Subps
+            | Subpd
+            | Mulss
+            | Mulsd
+            | Mulps
+            | Mulpd
+            | Divss
+            | Divsd
+            | Divps
+            | Divpd
+            | Sqrtss
+            | Sqrtsd
+            | Sqrtps
+            | Sqrtpd
+            | Minss
+            | Minsd
+            | Minps
+            | Minpd
+            | Maxss
+            | Maxsd
+            | Maxps
+            | Maxpd
+            | Cmpss
+            | Cmpsd
+            | Cmpps
+            | Cmppd
+            | Comiss
+            | Comisd
+            | Ucomiss
+            | Ucomisd
+            | Cvtsi2ss
+            | Cvtsi2sd
+            | Cvtss2si
+            | Cvtsd2si
+            | Cvttss2si
+            | Cvttsd2si
+            | Cvtss2sd
+            | Cvtsd2ss
+            | Cvtps2pd
+            | Cvtpd2ps
+            | Cvtdq2ps
+            | Cvtdq2pd
+            | Cvtps2dq
+            | Cvtpd2dq
+            | Cvttps2dq
+            | Cvttpd2dq
+            | Cvtpi2ps
+            | Cvtpi2pd
+            | Cvtps2pi
+            | Cvtpd2pi
+            | Cvttps2pi
+            | Cvttpd2pi
+            | Addsubps
+            | Addsubpd
+            | Haddps
+            | Haddpd
+            | Hsubps
+            | Hsubpd
+            | Roundss
+            | Roundsd
+            | Roundps
+            | Roundpd
+            | Dpps
+            | Dppd
+            | Rcpss
+            | Rcpps
+            | Rsqrtss
+            | Rsqrtps
+            | Ldmxcsr
+            | Fxrstor
+            | Fxrstor64
+    )
+}

@@ -1,0 +1,57 @@
+//! Direct calls that may hide in bytes which nobody has decoded.
+
+use rayon::prelude::*;
+
+use crate::cfg::Cfg;
+use crate::image::Image;
+
+/// Addresses to which calls and jumps in executable bytes outside all known
+/// instructions may lead: at every byte that could be such an instruction.
+pub fn targets(image: &Image, cfg: &Cfg) -> Vec<u64> {
+    gaps(image, cfg)
+        .into_par_iter()
+        .with_min_len(256)
+        .flat_map_iter(|(start, end)| {
+            // The field may reach over the gap's end where code overlaps.
+            let bytes = image.rest_at(start).unwrap_or(&[]);
+            let size = ((end - start) as usize).min(bytes.len());
+            (0..size).filter_map(move |i| target_at(&bytes[i..], start + i as u64))
+        })
+        .collect()
+}
+
+/// The target of a call or jump with a 32-bit offset that starts here.
+fn target_at(bytes: &[u8], address: u64) -> Option<u64> {
+    let field = match bytes {
+        [0xe8 | 0xe9, ..] => 1,
+        [0x0f, 0x80..=0x8f, ..] => 2,
+        _ => return None,
+    };
+    let offset = i32::from_le_bytes(bytes.get(field..field + 4)?.try_into().ok()?);
+    Some((address + field as u64 + 4).wrapping_add_signed(offset.into()))
+}
+
+/// Ranges of executable bytes that no instruction of the cfg covers.
+fn gaps(image: &Image, cfg: &Cfg) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    for segment in image.segments.iter().filter(|s| s.is_executable()) {
+        let end = segment.address + segment.file_size;
+        let mut at = segment.address;
+        let offset = at.saturating_sub(cfg.base);
+        let first = cfg.insts.partition_point(|i| u64::from(i.offset) < offset);
+        for inst in &cfg.insts[first..] {
+            let pc = cfg.base + u64::from(inst.offset);
+            if pc >= end {
+                break;
+            }
+            if pc > at {
+                gaps.push((at, pc));
+            }
+            at = at.max(pc + u64::from(inst.len));
+        }
+        if at < end {
+            gaps.push((at, end));
+        }
+    }
+    gaps
+}

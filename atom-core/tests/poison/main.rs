@@ -1,0 +1,1 @@
+//! Liveness, judged by running programs.

@@ -1,0 +1,419 @@
+//! The host side of tools, with a real tool and real programs.
+
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use atom_core::cfg::Cfg;
+use atom_core::cfg::seeds::FrameFacts;
+use atom_core::image::Image;
+use atom_core::tool::{Argument, Calls, Place, Scope, Tool, may_have_threads};
+use atom_core::{Error, Result};
+
+const PROGRAM: &str = r#"
+    #include <stdio.h>
+    __attribute__((noinline)) int square(int n) { __asm__ volatile(""); return n * n; }
+    int main(int argc, char **argv) {
+        if (argc > 2) puts("many");
+        for (int i = 0; i < argc; i++) printf("%d %s\n", square(i), argv[i]);
+        return 0;
+    }
+"#;
+
+fn temp(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn run(command: &mut Command) {
+    let output = command
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Compiles C; the file is renamed into place, so that tests may run in parallel.
+fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (file, partial) = (
+        temp(name),
+        temp(&format!("{name}.{}.part", std::process::id())),
+    );
+    let c = partial.with_extension("c");
+    std::fs::write(&c, source).unwrap();
+    run(Command::new("gcc")
+        .arg("-O1")
+        .args(flags)
+        .arg("-o")
+        .arg(&partial)
+        .arg(&c)
+        .args(
+            // Libraries follow what needs them.
+            flags.iter().filter(|f| f.starts_with("-l")),
+        ));
+    std::fs::rename(&partial, &file).unwrap();
+    file
+}
+
+fn tool_file() -> &'static Path {
+    static FILE: OnceLock<PathBuf> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let target = temp("trial-tool");
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/Cargo.toml");
+        run(Command::new(env!("CARGO"))
+            .args(["build", "--release", "--manifest-path"])
+            .arg(manifest)
+            .arg("--target-dir")
+            .arg(&target));
+        target.join("release/libtrial_tool.so")
+    })
+}
+
+struct Loaded {
+    image: Image,
+    cfg: Cfg,
+}
+
+fn load(path: &Path) -> Loaded {
+    let image = Image::open(path).unwrap();
+    let frames = image.unwind_table().unwrap();
+    let cfg = Cfg::build(&image, &FrameFacts::new(&frames)).unwrap();
+    Loaded { image, cfg }
+}
+
+fn trial() -> Loaded {
+    load(&compile("trial.bin", PROGRAM, &[]))
+}
+
+fn instrument(program: &Loaded, args: &[&str]) -> Result<Calls> {
+    let tool = Tool::load(tool_file())?;
+    let args: Vec<String> = args.iter().map(|a| a.to_string()).collect();
+    tool.instrument(
+        &program.image,
+        &program.cfg,
+        &(),
+        &args,
+        &|error: &Error| -> Infallible {
+            eprintln!("{error}");
+            std::process::exit(42)
+        },
+    )
+}
+
+#[test]
+fn navigation_goes_both_ways() {
+    let program = trial();
+    for args in ["walk", "look"] {
+        let calls = instrument(&program, &[args]).unwrap();
+        assert!(calls.calls.is_empty());
+    }
+    let sh = load(Path::new("/bin/sh"));
+    instrument(&sh, &["walk"]).unwrap();
+}
+
+#[test]
+fn calls_arrive_as_they_were_added() {
+    let program = trial();
+    let calls = instrument(&program, &["calls"]).unwrap();
+    let tool = Tool::load(tool_file()).unwrap();
+    let facts = tool.facts();
+    let name = |routine: u64| {
+        let found = facts.routines.iter().find(|r| r.1 == routine);
+        found.map_or("", |r| r.0.as_str())
+    };
+    let points: Vec<_> = calls
+        .calls
+        .iter()
+        .map(|c| (c.scope, c.place, name(c.routine)))
+        .collect();
+    use Place::{After, Before};
+    assert_eq!(
+        points,
+        [
+            (Scope::Program, Before, "ten"),
+            (Scope::Inst, Before, "cond_branch"),
+            (Scope::Block, After, "nothing"),
+            (Scope::Proc, Before, "nothing"),
+            (Scope::Inst, Before, "access"),
+            (Scope::Program, After, "table"),
+            (Scope::Inst, Before, "by_name"),
+            (Scope::Inst, After, "nothing"),
+        ]
+    );
+    let args = |i: usize| {
+        let range = &calls.calls[i].args;
+        &calls.args[range.start as usize..range.end as usize]
+    };
+    let bytes = |start: u32, end: u32| &calls.data[start as usize..end as usize];
+
+    let constant = |n: i64| Argument::Const(n as u64);
+    let ten = args(0);
+    let constants = [200, -1, 60000, -2, -1, -3, 1].map(constant);
+    assert_eq!(ten[..7], constants);
+    assert!(matches!(ten[7], Argument::Str(s, e) if bytes(s, e) == b"text"));
+    let ints = [1i32, -2, 3].map(i32::to_le_bytes).concat();
+    assert!(matches!(ten[8], Argument::Array(s, e, 4) if bytes(s, e) == ints));
+    assert_eq!(ten[9], constant(9));
+
+    assert_eq!(args(1), [constant(7), Argument::BrCondValue]);
+    // The table: a header of 16 bytes, then rows of three cells.
+    assert_eq!(
+        args(4),
+        [
+            Argument::Data(16 + 4 * 24),
+            Argument::EffAddrValue,
+            Argument::Regv(4)
+        ]
+    );
+    assert_eq!(calls.placed.len(), 16 + 5 * 24);
+    assert_eq!(calls.placed[..16], [5u64, 3].map(u64::to_le_bytes).concat());
+    assert!(calls.placed[16..].iter().all(|b| *b == 0));
+    assert_eq!(args(5)[0], Argument::Data(0));
+    assert!(
+        matches!(args(5)[1], Argument::Array(s, e, 1) if bytes(s, e).ends_with("größe".as_bytes()))
+    );
+
+    let by_name = args(6);
+    assert_eq!(by_name[0], constant(200));
+    assert!(matches!(by_name[1], Argument::Str(s, e) if bytes(s, e) == b"s"));
+    assert!(matches!(by_name[2], Argument::CStr(s, e) if bytes(s, e) == b"z"));
+    assert!(matches!(by_name[3], Argument::Array(s, e, 8) if e - s == 16));
+    assert!(matches!(by_name[4], Argument::CArray(s, e, 4) if bytes(s, e) == [255; 4]));
+    assert_eq!(by_name[5..], [Argument::Regv(16), Argument::EffAddrValue]);
+
+    // The point is the one that was meant.
+    let branch = atom_core::InstId(calls.calls[1].id);
+    assert!(
+        program
+            .cfg
+            .decode(&program.image, branch)
+            .is_jcc_short_or_near()
+    );
+}
+
+#[test]
+fn facts_are_addresses_in_the_file() {
+    let facts = Tool::load(tool_file()).unwrap().facts();
+    let bytes = std::fs::read(tool_file()).unwrap();
+    let atom = atom_core::analysis::AnalysisImage::parse(tool_file(), &bytes, facts.clone());
+    let end = atom.unwrap().end();
+    let all = facts.exports.iter().chain(&facts.routines).map(|e| e.1);
+    assert!(
+        all.chain([facts.start, facts.finish])
+            .all(|address| address > 0 && address < end)
+    );
+    assert!(facts.exports.iter().any(|e| e.0 == "malloc"));
+    assert!(facts.routines.iter().any(|r| r.0 == "cond_branch"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let program = trial();
+    let refused = |what: &str, expected: &[&str]| {
+        let error = instrument(&program, &["refused", what])
+            .expect_err(what)
+            .to_string();
+        for part in expected {
+            assert!(error.contains(part), "{what}: {error}");
+        }
+    };
+    let main = program
+        .cfg
+        .procs
+        .iter()
+        .find(|p| p.name.as_deref() == Some("main"))
+        .unwrap();
+    let at_main = format!(" at {:#x}", main.start);
+    refused(
+        "not-a-branch",
+        &[
+            "`cond_branch` before `",
+            "argument 2",
+            "BrCondValue",
+            &at_main,
+        ],
+    );
+    refused("after-a-branch", &["after `j", "BrCondValue"]);
+    refused("branch-of-block", &["before a block", "BrCondValue"]);
+    refused("no-memory", &["EffAddrValue", "accesses memory"]);
+    refused(
+        "register-of-program",
+        &["`access` before the program", "register"],
+    );
+    refused("null-inside", &["`by_name`", "argument 3", "null"]);
+    refused("two-errors", &["(and 1 more error"]);
+    refused("too-much-data", &["counters"]);
+    refused("unknown-routine", &["`missing(int)`", "#[analysis]"]);
+    refused("no-prototype", &["`nothing`", "add_call_proto"]);
+    refused("prototype-count", &["1 parameters", "has 2"]);
+    refused("prototype-type", &["parameter 1", "`long`"]);
+    refused("bad-type", &["`double`", "VALUE"]);
+    refused("no-list", &["no parameter list"]);
+    refused("argument-count", &["2 arguments", "has 1"]);
+    refused("argument-range", &["argument 1", "4294967296 does not fit"]);
+    refused("argument-type", &["argument 1", "`int`"]);
+    refused("chain", &["reading the limit: invalid digit"]);
+    refused("nonsense", &["does not know `nonsense`"]);
+}
+
+#[test]
+fn options_are_read_and_mistakes_named() {
+    let program = trial();
+    instrument(&program, &["options", "--output", "x"]).unwrap();
+    instrument(&program, &["options", "--output=x"]).unwrap();
+    let error = instrument(&program, &["options", "--per", "x"])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("unknown option `--per`") && error.contains("--output"),
+        "{error}"
+    );
+}
+
+/// A panic ends the process, so it happens in one of its own.
+#[test]
+fn a_panic_is_a_message() {
+    const CHILD: &str = "ATOM_TEST_PANIC";
+    if let Ok(how) = std::env::var(CHILD) {
+        let _ = instrument(&trial(), &[&how]);
+        std::process::exit(1);
+    }
+    for (how, text) in [
+        ("panic", "out of luck"),
+        ("overflow", "row 1 of a table of 1 counters"),
+    ] {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_panic_is_a_message", "--nocapture"])
+            .env(CHILD, how)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(42), "{stderr}");
+        assert!(
+            stderr.contains("panicked at ") && stderr.contains(text),
+            "{stderr}"
+        );
+        assert!(stderr.contains(".rs:"), "{stderr}");
+    }
+}
+
+#[test]
+fn what_is_no_tool_is_refused() {
+    let good = std::fs::read(tool_file()).unwrap();
+    let header = good.windows(8).position(|w| w == b"ATOMTOOL").unwrap();
+    let patched = |name: &str, at: usize, bytes: &[u8]| {
+        let mut file = good.clone();
+        file[at..at + bytes.len()].copy_from_slice(bytes);
+        let path = temp(name);
+        std::fs::write(&path, file).unwrap();
+        path
+    };
+    let truncated = temp("truncated.so");
+    std::fs::write(&truncated, &good[..good.len() / 2]).unwrap();
+    let text = temp("text.so");
+    std::fs::write(&text, "not a tool").unwrap();
+    let libm = compile(
+        "other.so",
+        "int f(void) { return 1; }",
+        &["-shared", "-fPIC"],
+    );
+    let program = compile("trial.bin", PROGRAM, &[]);
+
+    let refused = |path: &Path, expected: &str| {
+        let error = Tool::load(path)
+            .err()
+            .unwrap_or_else(|| panic!("{} is a tool", path.display()));
+        let line = error.to_string();
+        assert!(line.contains(expected), "{}: {line}", path.display());
+        assert!(line.contains(&path.display().to_string()), "{line}");
+    };
+    refused(&temp("missing.so"), "no such file");
+    refused(Path::new("/tmp"), "directory");
+    refused(&text, "not a shared object");
+    refused(&libm, "not a tool");
+    refused(&program, "not a tool");
+    refused(&patched("arm.so", 18, &[0xb7, 0]), "not for x86-64");
+    refused(&patched("class.so", 4, &[1]), "not a 64-bit");
+    refused(
+        &patched("magic.so", header, b"X"),
+        "header is not that of a tool",
+    );
+    refused(
+        &patched("version.so", header + 8, &[9, 0, 0, 0]),
+        "version 9 of the tool interface",
+    );
+    refused(
+        &patched("size.so", header + 12, &[9, 0, 0, 0]),
+        "a header of 9 bytes",
+    );
+    // Without its section headers or its tables it is damaged, or simply no tool.
+    assert!(Tool::load(&truncated).is_err());
+}
+
+#[test]
+fn threads_are_suspected_but_not_everywhere() {
+    let threaded = r#"
+        #include <pthread.h>
+        static void *run(void *p) { return p; }
+        int main(void) { pthread_t t; return pthread_create(&t, 0, run, 0); }
+    "#;
+    let raw = |number: &str| {
+        format!(
+            "#include <unistd.h>\n#include <sys/syscall.h>\nint main(int c, char **v) {{ return syscall({number}, 0); }}"
+        )
+    };
+    let cloned = r#"
+        #define _GNU_SOURCE
+        #include <sched.h>
+        static int run(void *p) { return 0; }
+        static char stack[65536];
+        int main(void) { return clone(run, stack + 65536, CLONE_VM, 0); }
+    "#;
+    let pointer = r#"
+        #define _GNU_SOURCE
+        #include <sched.h>
+        int (*volatile f)(int (*)(void *), void *, int, void *, ...) = clone;
+        int main(void) { return f == 0; }
+    "#;
+    let cases: &[(&str, &str, &[&str], bool)] = &[
+        ("one", PROGRAM, &[], false),
+        ("one-static", PROGRAM, &["-static"], false),
+        ("one-static-stripped", PROGRAM, &["-static", "-s"], true),
+        ("one-stripped", PROGRAM, &["-s"], false),
+        (
+            "spawns",
+            "#include <stdlib.h>\nint main(void) { return system(\"true\"); }",
+            &["-static"],
+            false,
+        ),
+        ("many", threaded, &["-pthread"], true),
+        ("many-static", threaded, &["-static", "-pthread"], true),
+        ("clone", cloned, &[], true),
+        ("clone-static", cloned, &["-static"], true),
+        ("pointer-static", pointer, &["-static"], true),
+        ("getpid", &raw("SYS_getpid"), &[], false),
+        ("getpid-static", &raw("SYS_getpid"), &["-static"], false),
+        ("raw", &raw("SYS_clone"), &[], true),
+        ("raw-static", &raw("SYS_clone"), &["-static"], true),
+        ("unknown", &raw("c"), &[], true),
+        ("unknown-static", &raw("c"), &["-static"], true),
+        (
+            "dlopen",
+            "#include <dlfcn.h>\nint main(int c, char **v) { return !dlopen(v[0], 1); }",
+            &[],
+            true,
+        ),
+    ];
+    let wrong: Vec<_> = cases
+        .iter()
+        .filter(|(name, source, flags, expected)| {
+            let program = load(&compile(&format!("threads-{name}"), source, flags));
+            may_have_threads(&program.image, &program.cfg) != *expected
+        })
+        .map(|case| (case.0, case.3))
+        .collect();
+    assert!(wrong.is_empty(), "not as expected: {wrong:?}");
+}

@@ -1,0 +1,133 @@
+//! Finding, building and running the `atom` command under test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+use crate::outcome::{Setting, run};
+use crate::source::End;
+
+/// What to make of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// No tool: the empty rewrite.
+    Empty,
+    /// The tool `icount`, per instruction, with its output file.
+    Icount(PathBuf),
+    /// The tool `branch`, with its output file.
+    Branch(PathBuf),
+    /// Any shipped tool with its options.
+    Tool(String, Vec<String>),
+}
+
+/// What an instrumentation cost.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// Wall time.
+    pub seconds: f64,
+    /// The report of `--report`, if it could be read.
+    pub report: serde_json::Value,
+}
+
+/// The folder that cargo builds into, found from the running executable.
+pub fn target_folder() -> Result<PathBuf> {
+    let exe = std::env::current_exe().map_err(|e| Error::new("finding the build folder", e))?;
+    let profile = exe
+        .ancestors()
+        .find(|p| p.ends_with("release") || p.ends_with("debug"));
+    let parent = profile.and_then(Path::parent);
+    parent
+        .map(Path::to_path_buf)
+        .ok_or_else(|| Error::new("finding the build folder", "not run by cargo").file(&exe))
+}
+
+/// The `atom` command: `$ATOM` if that is set, else the release build of this
+/// workspace, which is brought up to date once for each test process.
+pub fn command() -> Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(build).clone()
+}
+
+fn build() -> Result<PathBuf> {
+    if let Some(given) = std::env::var_os("ATOM") {
+        return Ok(given.into());
+    }
+    let target = target_folder()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "build",
+            "--release",
+            "--workspace",
+            "--exclude",
+            "atom-tests",
+            "--quiet",
+        ])
+        .current_dir(root)
+        .env("CARGO_TARGET_DIR", &target)
+        .output()
+        .map_err(|e| Error::new("building atom and its tools", e))?;
+    if !output.status.success() {
+        return Err(Error::new(
+            "building atom and its tools",
+            String::from_utf8_lossy(&output.stderr),
+        ));
+    }
+    Ok(target.join("release/atom"))
+}
+
+/// Rewrites `program` as `out`. The error holds what `atom` printed.
+pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result<Made> {
+    let report = out.with_extension("report.json");
+    let mut command = Command::new(self::command()?);
+    command
+        .arg(program)
+        .arg("-o")
+        .arg(out)
+        .arg("--report")
+        .arg(&report);
+    if strict {
+        command.arg("--strict");
+    }
+    match job {
+        Job::Empty => {}
+        Job::Icount(file) => {
+            command
+                .args(["--tool", "icount", "--", "--per", "instruction", "--output"])
+                .arg(file);
+        }
+        Job::Branch(file) => {
+            command
+                .args(["--tool", "branch", "--", "--output"])
+                .arg(file);
+        }
+        Job::Tool(name, options) => {
+            command.args(["--tool", name, "--"]).args(options);
+        }
+    }
+    let start = Instant::now();
+    let outcome = run(
+        &mut command,
+        &Setting {
+            timeout: Duration::from_secs(300),
+            ..Setting::default()
+        },
+    )?;
+    let seconds = start.elapsed().as_secs_f64();
+    if outcome.end != End::Exit(0) {
+        let text = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        return Err(Error::new(
+            "instrumenting",
+            format!("{:?}: {}", outcome.end, text.trim()),
+        )
+        .file(program));
+    }
+    let text = std::fs::read(&report).unwrap_or_default();
+    Ok(Made {
+        seconds,
+        report: serde_json::from_slice(&text).unwrap_or_default(),
+    })
+}

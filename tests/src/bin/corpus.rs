@@ -1,0 +1,314 @@
+//! Runs real programs as they are and rewritten, and prints a table.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use atom_tests::atom::{self, Job};
+use atom_tests::corpus::{Bench, Entry, read_table};
+use atom_tests::counts::{read_branch, read_icount};
+use atom_tests::error::{Error, Result};
+use atom_tests::outcome::{Setting, run};
+use clap::Parser;
+
+/// Runs programs as they are, rewritten without a tool, with icount and with
+/// branch; compares output, error output, exit code and files.
+#[derive(Parser)]
+struct Args {
+    /// Only the quick part, for every change.
+    #[arg(long)]
+    quick: bool,
+    /// Only this program of the table (repeatable).
+    #[arg(long)]
+    only: Vec<String>,
+    /// Only these rewrites: empty, icount, branch (repeatable).
+    #[arg(long)]
+    job: Vec<String>,
+    /// Do not fill dead text with traps.
+    #[arg(long)]
+    lenient: bool,
+    /// Keep rewritten files here instead of in a temporary folder.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// List the table.
+    #[arg(long)]
+    list: bool,
+    /// Any program with its arguments, instead of the table.
+    #[arg(last = true)]
+    command: Vec<String>,
+}
+
+/// The rewrites in the order of the table's columns.
+const JOBS: [&str; 3] = ["empty", "icount", "branch"];
+
+struct Row {
+    name: String,
+    size: u64,
+    procedures: String,
+    seconds: Option<f64>,
+    cells: Vec<String>,
+    failures: Vec<String>,
+    note: String,
+}
+
+fn job(kind: &str, output: &Path) -> Job {
+    match kind {
+        "icount" => Job::Icount(output.into()),
+        "branch" => Job::Branch(output.into()),
+        _ => Job::Empty,
+    }
+}
+
+/// The tool must have left figures: at least one file, with at least one count.
+fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with("figures-") {
+            continue;
+        }
+        let counted = match kind {
+            "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
+            _ => {
+                read_branch(&entry.path()).map(|c| c.values().map(|n| n.taken + n.not_taken).sum())
+            }
+        };
+        match counted {
+            Ok(n) => sum += n,
+            Err(e) => return Some(e.to_string()),
+        }
+        // A leftover would only be read again by the next rewrite.
+        let _ = std::fs::remove_file(entry.path());
+    }
+    (sum == 0).then(|| "the tool left no figures".to_string())
+}
+
+fn procedures(report: &serde_json::Value) -> String {
+    let n = |key: &str| {
+        report["procedures"][key]
+            .as_u64()
+            .map_or("?".into(), |n| n.to_string())
+    };
+    format!("{}/{}/{}", n("full"), n("partial"), n("opaque"))
+}
+
+/// Rewrites `file` for each job and lets `compare` judge the result.
+fn each_job(
+    args: &Args,
+    file: &Path,
+    out: &Path,
+    row: &mut Row,
+    mut compare: impl FnMut(&Path) -> Result<(Option<String>, Option<f64>)>,
+) -> Result<()> {
+    for kind in JOBS {
+        if !args.job.is_empty() && !args.job.iter().any(|j| j == kind) {
+            row.cells.push("-".into());
+            continue;
+        }
+        let rewritten = out.join(kind);
+        let verdict = match atom::instrument(
+            file,
+            &rewritten,
+            &job(kind, &out.join("figures-%p")),
+            !args.lenient,
+        ) {
+            Ok(made) => {
+                if kind == "empty" || row.seconds.is_none() {
+                    row.procedures = procedures(&made.report);
+                    row.seconds = Some(made.seconds);
+                }
+                let (text, slowdown) = compare(&rewritten)?;
+                let text = text.or_else(|| {
+                    if kind == "empty" {
+                        None
+                    } else {
+                        tool_wrote(kind, out)
+                    }
+                });
+                (text, slowdown)
+            }
+            Err(e) => (Some(e.to_string()), None),
+        };
+        row.cells.push(match verdict {
+            (None, Some(slowdown)) => format!("ok {slowdown:.2}"),
+            (None, None) => "ok".into(),
+            (Some(text), _) => {
+                row.failures.push(format!("{kind}: {text}"));
+                "FAILED".into()
+            }
+        });
+    }
+    Ok(())
+}
+
+fn table_row(args: &Args, bench: &Bench, entry: &Entry, file: &Path) -> Result<Row> {
+    bench.clear_out()?;
+    let original = bench.original(entry, file)?;
+    let note = if original.unstable.is_empty() {
+        String::new()
+    } else {
+        format!("differs by itself: {}", original.unstable.join(", "))
+    };
+    let mut row = new_row(&entry.name, file, note);
+    each_job(args, file, &bench.out(), &mut row, |rewritten| {
+        let difference = bench.rewritten(entry, rewritten, &original)?;
+        Ok((difference.text, difference.slowdown))
+    })?;
+    Ok(row)
+}
+
+fn new_row(name: &str, file: &Path, note: String) -> Row {
+    let size = std::fs::metadata(file).map(|m| m.len()).unwrap_or(0);
+    let name = name.to_string();
+    Row {
+        name,
+        size,
+        procedures: "?".into(),
+        seconds: None,
+        cells: Vec::new(),
+        failures: Vec::new(),
+        note,
+    }
+}
+
+/// A program given on the command line: the caller's folder and environment.
+fn given_row(args: &Args, out: &Path) -> Result<Row> {
+    let program = &args.command[0];
+    let file = atom_tests::source::find_program(program)
+        .and_then(|f| std::fs::canonicalize(f).ok())
+        .ok_or_else(|| Error::new("finding the program", "there is no such file").file(program))?;
+    let setting = Setting {
+        timeout: Duration::from_secs(600),
+        ..Setting::default()
+    };
+    let start = |file: &Path| {
+        use std::os::unix::process::CommandExt;
+        run(
+            Command::new(file).arg0(program).args(&args.command[1..]),
+            &setting,
+        )
+    };
+    let first = start(&file)?;
+    let second = start(&file)?;
+    let note = second
+        .differs_from(&first)
+        .map(|d| format!("differs by itself: {d}"))
+        .unwrap_or_default();
+    let mut row = new_row(program, &file, note.clone());
+    each_job(args, &file, out, &mut row, |rewritten| {
+        let got = start(rewritten)?;
+        let base = first.user.as_secs_f64();
+        let slowdown = (base > 0.05).then(|| got.user.as_secs_f64() / base);
+        let text = if note.is_empty() {
+            got.differs_from(&first)
+        } else {
+            (got.end != first.end)
+                .then(|| format!("ended with {:?} instead of {:?}", got.end, first.end))
+        };
+        Ok((text, slowdown))
+    })?;
+    Ok(row)
+}
+
+fn print(row: &Row) {
+    let seconds = row.seconds.map_or("?".into(), |s| format!("{s:.2}"));
+    let size = format!("{:.2}", row.size as f64 / 1e6);
+    let cells: Vec<String> = row.cells.iter().map(|c| format!("{c:<8}")).collect();
+    println!(
+        "{:<16} {size:>7} {:>16} {seconds:>7}  {} {}",
+        row.name,
+        row.procedures,
+        cells.join(" "),
+        row.note
+    );
+    for failure in &row.failures {
+        println!("    {failure}");
+    }
+    // Lines should appear as they come; a closed pipe shows at the next one.
+    let _ = std::io::stdout().flush();
+}
+
+fn main_result(args: &Args) -> Result<bool> {
+    let root = match &args.keep {
+        Some(folder) => std::path::absolute(folder)
+            .map_err(|e| Error::new("finding the folder", e).file(folder))?,
+        None => std::env::temp_dir().join(format!("atom-corpus-{}", std::process::id())),
+    };
+    let bench = Bench::new(&root)?;
+    println!(
+        "{:<16} {:>7} {:>16} {:>7}  {:<8} {:<8} {:<8}",
+        "program", "MB", "full/part/opaque", "s", JOBS[0], JOBS[1], JOBS[2]
+    );
+    let mut rows = Vec::new();
+    let mut skipped = Vec::new();
+    if !args.command.is_empty() {
+        rows.push(given_row(args, &bench.out())?);
+        print(&rows[0]);
+    } else {
+        let table = read_table()?;
+        if let Some(unknown) = args
+            .only
+            .iter()
+            .find(|o| !table.iter().any(|e| &e.name == *o))
+        {
+            return Err(Error::new(
+                "choosing programs",
+                format!("the table has no \"{unknown}\""),
+            ));
+        }
+        for entry in &table {
+            let chosen = if args.only.is_empty() {
+                entry.quick || !args.quick
+            } else {
+                args.only.contains(&entry.name)
+            };
+            if !chosen {
+                continue;
+            }
+            let Some(file) = entry.file() else {
+                skipped.push(format!("{} ({})", entry.name, entry.package));
+                continue;
+            };
+            let row = table_row(args, &bench, entry, &file).unwrap_or_else(|e| {
+                let mut row = new_row(&entry.name, &file, String::new());
+                row.failures.push(e.to_string());
+                row
+            });
+            print(&row);
+            rows.push(row);
+        }
+    }
+    if args.keep.is_none() {
+        // Nothing depends on it; a leftover is in the system's temporary folder.
+        let _ = std::fs::remove_dir_all(&root);
+    }
+    let failed = rows.iter().filter(|r| !r.failures.is_empty()).count();
+    println!("{} programs, {failed} failed", rows.len());
+    if !skipped.is_empty() {
+        println!("not installed: {}", skipped.join(", "));
+    }
+    Ok(failed == 0 && !rows.is_empty())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.list {
+        for entry in read_table().unwrap_or_default() {
+            println!(
+                "{}\t{}\t{}",
+                entry.name,
+                entry.package,
+                if entry.quick { "quick" } else { "" }
+            );
+        }
+        return ExitCode::SUCCESS;
+    }
+    match main_result(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("corpus: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The checks that tests make of one test program in all of its builds.
+//!
+//! Each returns a list of failures in words, so that one test reports all
+//! variants that fail and not only the first.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::atom::{self, Job};
+use crate::counts::{Symbols, compare_branch, compare_icount, read_branch, read_icount};
+use crate::error::{Error, Result};
+use crate::outcome::{Outcome, Setting, plain_environment, run};
+use crate::source::{Run, Source, Variant};
+use crate::stepper::{self, Options, Process};
+
+/// Folders of the original and its rewrites. All have the same length: the
+/// length of the path moves the stack, and start-up code loops over it.
+const ORIGINAL: &str = "orig0";
+const JOBS: [&str; 3] = ["empty", "icnt0", "brnch"];
+
+/// One build of a test program.
+pub struct Case<'a> {
+    source: &'a Source,
+    variant: &'a Variant,
+    folder: PathBuf,
+}
+
+impl<'a> Case<'a> {
+    /// Builds a variant; none where a compiler or linker is not installed.
+    pub fn build(source: &'a Source, variant: &'a Variant) -> Result<Option<Case<'a>>> {
+        let name = format!("{}-{}", source.name(), variant.0);
+        let folder = atom::target_folder()?.join("test-programs").join(name);
+        for part in [ORIGINAL].iter().chain(&JOBS) {
+            let part = folder.join(part);
+            std::fs::create_dir_all(&part)
+                .map_err(|e| Error::new("making a folder", e).file(&part))?;
+        }
+        let case = Case {
+            source,
+            variant,
+            folder,
+        };
+        // Tests run in parallel; two of them may need the same build.
+        let _lock = crate::lock::exclusive(&case.folder.join("lock"))?;
+        Ok(source.build(variant, &case.original())?.then_some(case))
+    }
+
+    fn original(&self) -> PathBuf {
+        self.folder.join(ORIGINAL).join("prog")
+    }
+
+    fn label(&self, what: &str) -> String {
+        format!("{} {} {what}", self.source.name(), self.variant.0)
+    }
+
+    fn run(&self, program: &Path, run_: &Run, fixed: bool) -> Result<Outcome> {
+        let mut command = Command::new(program);
+        plain_environment(&mut command);
+        // The job's folder, not the program's: tools may write into it.
+        command.args(&run_.args).current_dir(&self.folder);
+        run(
+            &mut command,
+            &Setting {
+                fixed_addresses: fixed,
+                ..Setting::default()
+            },
+        )
+    }
+
+    /// The empty rewrite and both tools behave as the original, which behaves as promised.
+    fn behaviour(&self, failures: &mut Vec<String>) -> Result<()> {
+        let fixed = self.source.pristine;
+        let mut originals = Vec::new();
+        for r in &self.source.runs {
+            let original = self.run(&self.original(), r, fixed)?;
+            if let Some(promise) = &r.stdout {
+                let said = String::from_utf8_lossy(&original.stdout)
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ");
+                let promise = promise.split_whitespace().collect::<Vec<_>>().join(" ");
+                if said != promise {
+                    failures.push(format!(
+                        "{}: promised \"{promise}\", says \"{said}\"",
+                        self.label("original")
+                    ));
+                }
+            }
+            if original.end != r.end {
+                failures.push(format!(
+                    "{}: promised {:?}, ends {:?}",
+                    self.label("original"),
+                    r.end,
+                    original.end
+                ));
+            }
+            originals.push(original);
+        }
+        for (folder, index) in JOBS.iter().zip(0..) {
+            let out = self.folder.join(folder).join("prog");
+            let output = self.folder.join("output-%p");
+            let job = match index {
+                0 => Job::Empty,
+                1 => Job::Icount(output),
+                _ => Job::Branch(output),
+            };
+            let _lock = crate::lock::exclusive(&self.folder.join(folder).join("lock"))?;
+            if let Err(e) = atom::instrument(&self.original(), &out, &job, true) {
+                failures.push(format!("{}: {e}", self.label(folder)));
+                continue;
+            }
+            for (r, original) in self.source.runs.iter().zip(&originals) {
+                let outcome = self.run(&out, r, fixed)?;
+                if let Some(d) = outcome.differs_from(original) {
+                    failures.push(format!("{} {:?}: {d}", self.label(folder), r.args));
+                }
+                self.clean_outputs();
+            }
+        }
+        Ok(())
+    }
+
+    fn clean_outputs(&self) {
+        for entry in std::fs::read_dir(&self.folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if entry.file_name().to_string_lossy().starts_with("output-") {
+                // What cannot be removed is overwritten next time.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Steps through the original, unless that has been done since it was built.
+    fn truth(&self) -> Result<Process> {
+        let _lock = crate::lock::exclusive(&self.folder.join("truth.lock"))?;
+        let kept = self.folder.join("truth");
+        let modified = |p: &Path| std::fs::metadata(p).and_then(|m| m.modified()).ok();
+        let exe = std::env::current_exe().map_err(|e| Error::new("finding this test", e))?;
+        if modified(&kept) > modified(&self.original()).max(modified(&exe))
+            && let Some(truth) = std::fs::read_to_string(&kept)
+                .ok()
+                .and_then(|t| Process::from_text(&t))
+        {
+            return Ok(truth);
+        }
+        let truth = self.step()?;
+        std::fs::write(&kept, truth.to_text())
+            .map_err(|e| Error::new("keeping counts", e).file(&kept))?;
+        Ok(truth)
+    }
+
+    fn step(&self) -> Result<Process> {
+        let program = self.original();
+        let mut command = Command::new(&program);
+        plain_environment(&mut command);
+        command
+            .args(&self.source.runs[0].args)
+            .current_dir(&self.folder)
+            .stderr(std::process::Stdio::null());
+        let options = Options {
+            skip_libraries: true,
+            capture: true,
+            ..Options::default()
+        };
+        let profile = stepper::run(&program, &mut command, options)?;
+        Ok(profile.processes.into_iter().next().unwrap_or_default())
+    }
+
+    /// The figures of both tools equal the stepper's.
+    fn counts(&self, failures: &mut Vec<String>) -> Result<()> {
+        self.stated_counts(failures)?;
+        let truth = self.truth()?;
+        let symbols = Symbols::read(&self.original());
+        let output = |pid: u32| self.folder.join(format!("counts-{pid}"));
+        let pattern = self.folder.join("counts-%p");
+        for folder in &JOBS[1..] {
+            let out = self.folder.join(folder).join("prog");
+            let icount = *folder == JOBS[1];
+            let job = if icount {
+                Job::Icount(pattern.clone())
+            } else {
+                Job::Branch(pattern.clone())
+            };
+            let _lock = crate::lock::exclusive(&self.folder.join(folder).join("lock"))?;
+            if let Err(e) = atom::instrument(&self.original(), &out, &job, true) {
+                failures.push(format!("{}: {e}", self.label(folder)));
+                continue;
+            }
+            let outcome = self.run(&out, &self.source.runs[0], true)?;
+            let file = output(outcome.pid);
+            let wrong = if icount {
+                read_icount(&file).map(|c| compare_icount(&truth, &c, &symbols))
+            } else {
+                read_branch(&file).map(|c| compare_branch(&truth, &c, &symbols))
+            };
+            // One that cannot be removed has a process id of its own anyway.
+            let _ = std::fs::remove_file(&file);
+            match wrong {
+                Ok(None) => {}
+                Ok(Some(text)) => failures.push(format!("{}: {text}", self.label(folder))),
+                Err(e) => failures.push(format!("{}: {e}", self.label(folder))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The stepper's figures equal those that the source states.
+    fn stated_counts(&self, failures: &mut Vec<String>) -> Result<()> {
+        let symbols = Symbols::read(&self.original());
+        let truth = self.truth()?;
+        for (name, expected, unoptimised) in &self.source.counts {
+            if *unoptimised && !self.variant.0.contains("-O0") {
+                continue;
+            }
+            let Some(address) = symbols.address(name) else {
+                continue;
+            };
+            let got = truth.counts.get(&address).copied().unwrap_or(0);
+            if got != *expected {
+                failures.push(format!(
+                    "{}: {name} ran {got} times, not {expected}",
+                    self.label("stepper")
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Output, error output, exit code, signal.
+    Behaviour,
+    /// The stepper's figures against the source's own, and both tools' against the stepper's.
+    Counts,
+    /// The stepper's figures against the source's own, for its first variant.
+    StatedCounts,
+}
+
+/// Makes one check of all variants of the test program `name`.
+///
+/// # Panics
+/// With all failures in words, as tests do.
+pub fn check(name: &str, what: Check) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("sources")
+        .join(name);
+    let mut failures = Vec::new();
+    let mut checked = 0;
+    let result = (|| -> Result<()> {
+        let source = Source::read(&path)?;
+        if !source.runs_here() {
+            println!("{name}: skipped, this processor lacks {:?}", source.needs);
+            checked = 1;
+            return Ok(());
+        }
+        let variants = if what == Check::StatedCounts {
+            1
+        } else {
+            source.variants.len()
+        };
+        for variant in &source.variants[..variants] {
+            let Some(case) = Case::build(&source, variant)? else {
+                println!(
+                    "{name} {}: skipped, its compiler or linker is not installed",
+                    variant.0
+                );
+                continue;
+            };
+            checked += 1;
+            match what {
+                Check::Behaviour => case.behaviour(&mut failures)?,
+                Check::Counts => case.counts(&mut failures)?,
+                Check::StatedCounts => case.stated_counts(&mut failures)?,
+            }
+        }
+        Ok(())
+    })();
+    if let Err(e) = result {
+        failures.push(e.to_string());
+    }
+    assert!(
+        failures.is_empty(),
+        "{} failures:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    assert!(
+        checked > 0,
+        "{name}: none of its variants can be built here"
+    );
+}

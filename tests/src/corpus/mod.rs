@@ -1,0 +1,15 @@
+//! The corpus: real programs, run as they are and rewritten, and compared.
+//!
+//! The table is `programs.txt` beside this crate. Each program runs in a fresh
+//! working directory, always the same path, with the file under test first in
+//! PATH under its own name, so that nothing but the file differs. What differs
+//! between two runs of the original itself (times, process ids) is not
+//! compared, and said so.
+
+mod inputs;
+mod runs;
+mod table;
+
+pub use inputs::make as make_inputs;
+pub use runs::{Bench, Difference, Verdict};
+pub use table::{Entry, read as read_table};

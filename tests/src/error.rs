@@ -1,0 +1,49 @@
+//! The error type of the test crate: what was tried, with which file, and why not.
+//!
+//! The crates under test have their own; sharing it would tie the judge to them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Shorthand for a result with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure of the test machinery itself (not of a program under test).
+#[derive(Debug, Clone)]
+pub struct Error {
+    /// What was tried, as a gerund phrase.
+    pub doing: &'static str,
+    /// The file concerned.
+    pub file: Option<PathBuf>,
+    /// Why it failed.
+    pub reason: String,
+}
+
+impl Error {
+    /// An error without a file.
+    pub fn new(doing: &'static str, reason: impl fmt::Display) -> Self {
+        Self {
+            doing,
+            file: None,
+            reason: reason.to_string(),
+        }
+    }
+
+    /// Adds the file.
+    pub fn file(mut self, file: impl AsRef<Path>) -> Self {
+        self.file = Some(file.as_ref().to_path_buf());
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.doing)?;
+        if let Some(file) = &self.file {
+            write!(f, " {}", file.display())?;
+        }
+        write!(f, ": {}", self.reason)
+    }
+}
+
+impl std::error::Error for Error {}

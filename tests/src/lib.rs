@@ -1,0 +1,15 @@
+//! Everything that judges `atom`: ground truth, test programs, corpus, benchmarks.
+//!
+//! Nothing here is used by the rewriter, and nothing here uses its code: a
+//! mistake in one is not repeated in the other.
+#![deny(missing_docs)]
+
+pub mod atom;
+pub mod check;
+pub mod corpus;
+pub mod counts;
+pub mod error;
+pub mod lock;
+pub mod outcome;
+pub mod source;
+pub mod stepper;

@@ -1,0 +1,302 @@
+//! Test programs: what their header comments promise, and how to build them.
+//!
+//! A source under `sources/` starts with `//` comments. Lines of the form
+//! `key: value` are read here:
+//!
+//! - `variants:` names of builds, see [`Variant`];
+//! - `cflags:` further options of the compiler;
+//! - `stdout:` one line of the expected output (repeatable), `exit:` its code;
+//! - `run: ARGS -> exit N stdout WORDS` or `-> signal N stdout WORDS`: a run
+//!   with arguments; line breaks of the output are compared as spaces;
+//! - `count: NAME N`: the instruction at the symbol NAME is executed N times;
+//!   `count-O0:` says so for unoptimised builds only;
+//! - `counts: no`: instruction counts differ from run to run, or procedures are
+//!   left by faults: not compared;
+//! - `counts: overlap`: two decodings of the same bytes run;
+//! - `pristine: yes`: prints addresses; runs without address randomisation;
+//! - `needs: FEATURE`: skipped on processors without it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::{Error, Result};
+
+/// How a run must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By `exit` with this code.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// One run of a program.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Arguments.
+    pub args: Vec<String>,
+    /// How it ends.
+    pub end: End,
+    /// Output with line breaks as spaces; none where only equality counts.
+    pub stdout: Option<String>,
+}
+
+/// A test program.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// Its builds.
+    pub variants: Vec<Variant>,
+    /// Further options of the compiler.
+    pub cflags: Vec<String>,
+    /// Its runs; at least one.
+    pub runs: Vec<Run>,
+    /// Symbols with their expected executions, and whether for `-O0` only.
+    pub counts: Vec<(String, u64, bool)>,
+    /// Whether instruction counts can be compared.
+    pub countable: bool,
+    /// Whether it prints addresses.
+    pub pristine: bool,
+    /// Processor features that it needs.
+    pub needs: Vec<String>,
+}
+
+/// A way to build: compiler, optimisation, and modifiers, joined by `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant(pub String);
+
+impl Source {
+    /// Reads the header of a source.
+    pub fn read(path: &Path) -> Result<Source> {
+        let fail = |reason: String| Error::new("reading the test program", reason).file(path);
+        let text = std::fs::read_to_string(path).map_err(|e| fail(e.to_string()))?;
+        let mut source = Source {
+            path: path.to_path_buf(),
+            variants: Vec::new(),
+            cflags: Vec::new(),
+            runs: Vec::new(),
+            counts: Vec::new(),
+            countable: true,
+            pristine: false,
+            needs: Vec::new(),
+        };
+        let (mut lines, mut exit) = (Vec::new(), 0);
+        for line in text.lines().map_while(|l| l.strip_prefix("//")) {
+            let Some((key, value)) = line.trim().split_once(':') else {
+                continue;
+            };
+            let value = value.trim();
+            let words = || value.split_whitespace().map(str::to_string);
+            let number = |s: &str| {
+                s.parse()
+                    .map_err(|_| fail(format!("no number in \"{line}\"")))
+            };
+            match key {
+                "variants" => source.variants.extend(words().map(Variant)),
+                "cflags" => source.cflags.extend(words()),
+                "needs" => source.needs.extend(words()),
+                "stdout" => lines.push(value.to_string()),
+                "exit" => exit = number(value)?,
+                "run" => source
+                    .runs
+                    .push(parse_run(value).ok_or_else(|| fail(format!("bad run \"{value}\"")))?),
+                "count" | "count-O0" => {
+                    let (name, n) = value
+                        .split_once(' ')
+                        .ok_or_else(|| fail(format!("no number in \"{line}\"")))?;
+                    source
+                        .counts
+                        .push((name.to_string(), number(n)? as u64, key == "count-O0"));
+                }
+                "counts" => source.countable = value != "no",
+                "pristine" => source.pristine = value == "yes",
+                _ => {}
+            }
+        }
+        if source.runs.is_empty() {
+            let stdout = (!lines.is_empty()).then(|| lines.join(" "));
+            source.runs.push(Run {
+                args: Vec::new(),
+                end: End::Exit(exit),
+                stdout,
+            });
+        }
+        if source.variants.is_empty() {
+            return Err(fail("it names no variants".into()));
+        }
+        Ok(source)
+    }
+
+    /// The file's name.
+    pub fn name(&self) -> String {
+        self.path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    /// Whether this processor can run it.
+    pub fn runs_here(&self) -> bool {
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let flags = info.lines().find(|l| l.starts_with("flags")).unwrap_or("");
+        self.needs
+            .iter()
+            .all(|n| flags.split_whitespace().any(|f| f == n))
+    }
+
+    /// Builds one variant as `out`, unless that is newer than the source.
+    /// `Ok(false)`: a compiler or linker is not installed here.
+    pub fn build(&self, variant: &Variant, out: &Path) -> Result<bool> {
+        let modified = |p: &Path| std::fs::metadata(p).and_then(|m| m.modified()).ok();
+        if modified(out).is_some_and(|t| Some(t) > modified(&self.path)) {
+            return Ok(true);
+        }
+        let fail = |reason: String| {
+            let reason = format!("{reason} (variant {})", variant.0);
+            Error::new("building the test program", reason).file(&self.path)
+        };
+        let mut command = self.command(variant).map_err(fail)?;
+        let Some(mut command) = command.take() else {
+            return Ok(false);
+        };
+        // Built under another name first: an interrupted build must not look finished.
+        let partial = out.with_extension("partial");
+        let output = command
+            .arg("-o")
+            .arg(&partial)
+            .output()
+            .map_err(|e| fail(e.to_string()))?;
+        if !output.status.success() {
+            return Err(fail(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        std::fs::rename(&partial, out).map_err(|e| fail(e.to_string()))?;
+        Ok(true)
+    }
+
+    fn command(&self, variant: &Variant) -> Result<Option<Command>, String> {
+        let mut parts = variant.0.split('-');
+        let family = parts.next().unwrap_or_default();
+        let extension = self.path.extension().unwrap_or_default();
+        let compiler = match (family, extension.to_str()) {
+            ("gcc", Some("cc")) => "g++",
+            ("clang", Some("cc")) => "clang++",
+            ("gcc" | "clang" | "rustc", _) => family,
+            _ => return Err(format!("no compiler for \"{family}\"")),
+        };
+        if !installed(compiler) {
+            return Ok(None);
+        }
+        let mut command = Command::new(compiler);
+        let (mut early, mut late): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for part in parts {
+            let options: &[&str] = match part {
+                _ if family == "rustc" => match part {
+                    "O0" => &["-Copt-level=0"],
+                    "O2" => &["-Copt-level=2"],
+                    "O3" => &["-Copt-level=3"],
+                    "strip" => &["-Cstrip=symbols"],
+                    "nopie" => &["-Crelocation-model=static"],
+                    "static" => &["-Ctarget-feature=+crt-static", "-Crelocation-model=static"],
+                    "staticpie" => &["-Ctarget-feature=+crt-static"],
+                    _ => return Err(format!("no modifier \"{part}\"")),
+                },
+                "O0" => &["-O0"],
+                "O1" => &["-O1"],
+                "O2" => &["-O2"],
+                "O3" => &["-O3"],
+                "Os" => &["-Os"],
+                "Oz" => &["-Oz"],
+                "nopie" => &["-fno-pie", "-no-pie"],
+                "static" => &["-static"],
+                "staticpie" => &["-fPIE", "-static-pie"],
+                "bare" => &["-nostdlib", "-static"],
+                "barepie" => &["-nostdlib", "-fPIE", "-static-pie"],
+                "strip" => &["-s"],
+                "fp" => &["-fno-omit-frame-pointer"],
+                "nofp" => &["-fomit-frame-pointer"],
+                "lto" => &["-flto"],
+                "cet" => &["-fcf-protection=full"],
+                "bindnow" => &["-Wl,-z,now"],
+                "lazy" => &["-Wl,-z,lazy"],
+                "noplt" => &["-fno-plt"],
+                "gold" => &["-fuse-ld=gold"],
+                "lld" => &["-fuse-ld=lld"],
+                "sections" => &[
+                    "-ffunction-sections",
+                    "-fdata-sections",
+                    "-Wl,--gc-sections",
+                ],
+                "align1" => &["-falign-functions=1"],
+                "cold" => &["-freorder-blocks-and-partition", "-freorder-functions"],
+                _ => return Err(format!("no modifier \"{part}\"")),
+            };
+            let linker = match part {
+                "gold" => "ld.gold",
+                "lld" => "ld.lld",
+                _ => compiler,
+            };
+            if !installed(linker) {
+                return Ok(None);
+            }
+            early.extend(options.iter().map(|s| s.to_string()));
+        }
+        for flag in &self.cflags {
+            // Libraries must follow the source.
+            if flag.starts_with("-l") {
+                late.push(flag.clone())
+            } else {
+                early.push(flag.clone())
+            }
+        }
+        command.args(early).arg(&self.path).args(late);
+        Ok(Some(command))
+    }
+}
+
+fn parse_run(text: &str) -> Option<Run> {
+    let (args, rest) = text.split_once("->")?;
+    let (end, stdout) = rest.split_once("stdout")?;
+    let (kind, number) = end.trim().split_once(' ')?;
+    let number = number.trim().parse().ok()?;
+    let end = match kind {
+        "exit" => End::Exit(number),
+        "signal" => End::Signal(number),
+        _ => return None,
+    };
+    let args = args.split_whitespace().map(str::to_string).collect();
+    Some(Run {
+        args,
+        end,
+        stdout: Some(stdout.trim().to_string()),
+    })
+}
+
+/// Whether a program is found in PATH.
+pub fn installed(program: &str) -> bool {
+    find_program(program).is_some()
+}
+
+/// The file that PATH gives for a program.
+pub fn find_program(program: &str) -> Option<PathBuf> {
+    if program.contains('/') {
+        return Path::new(program).is_file().then(|| program.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|d| d.join(program))
+        .find(|p| p.is_file())
+}
+
+/// All test programs, in order of their names.
+pub fn all() -> Result<Vec<Source>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sources");
+    let fail = |e: std::io::Error| Error::new("listing the test programs", e).file(&folder);
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(fail)? {
+        paths.push(entry.map_err(fail)?.path());
+    }
+    paths.sort();
+    paths.iter().map(|p| Source::read(p)).collect()
+}

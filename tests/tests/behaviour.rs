@@ -1,0 +1,55 @@
+//! Rewritten programs behave as their originals: the empty rewrite and both
+//! tools, with everything dead filled by traps, for each test program.
+
+use atom_tests::check::{Check, check};
+
+macro_rules! programs {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($file, Check::Behaviour);
+        })*
+
+        #[test]
+        fn every_source_is_listed() {
+            let listed = [$($file),*];
+            for source in atom_tests::source::all().unwrap() {
+                assert!(listed.contains(&source.name().as_str()), "{} has no test", source.name());
+            }
+        }
+    };
+}
+
+programs! {
+    asmpush_c: "asmpush.c",
+    avx512_s: "avx512.S",
+    callpop_s: "callpop.S",
+    constructors_cc: "constructors.cc",
+    datatext_s: "datatext.S",
+    deep_c: "deep.c",
+    ends_c: "ends.c",
+    exceptions_cc: "exceptions.cc",
+    flags_s: "flags.S",
+    ifunc_c: "ifunc.c",
+    ipa_ra_c: "ipa_ra.c",
+    jumps_c: "jumps.c",
+    jumptables_c: "jumptables.c",
+    midinsn_s: "midinsn.S",
+    nested_c: "nested.c",
+    plt_c: "plt.c",
+    pristine_c: "pristine.c",
+    pristine_cc: "pristine.cc",
+    procs_c: "procs.c",
+    recompute_c: "recompute.c",
+    redzone_s: "redzone.S",
+    rust_rs: "rust.rs",
+    shared_s: "shared.S",
+    signals_c: "signals.c",
+    small_c: "small.c",
+    startup_s: "startup.S",
+    strings_c: "strings.c",
+    threads_c: "threads.c",
+    unwind_c: "unwind.c",
+    vectors_c: "vectors.c",
+    virtual_cc: "virtual.cc",
+}

@@ -1,0 +1,49 @@
+//! The tools' figures equal the stepper's, address by address, over the whole
+//! text of each test program whose run is the same every time.
+
+use atom_tests::check::{Check, check};
+
+macro_rules! programs {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($file, Check::Counts);
+        })*
+
+        #[test]
+        fn every_countable_source_is_listed() {
+            let listed = [$($file),*];
+            for source in atom_tests::source::all().unwrap() {
+                let name = source.name();
+                assert_eq!(listed.contains(&name.as_str()), source.countable, "{name}");
+            }
+        }
+    };
+}
+
+programs! {
+    asmpush_c: "asmpush.c",
+    avx512_s: "avx512.S",
+    callpop_s: "callpop.S",
+    constructors_cc: "constructors.cc",
+    datatext_s: "datatext.S",
+    deep_c: "deep.c",
+    ends_c: "ends.c",
+    exceptions_cc: "exceptions.cc",
+    flags_s: "flags.S",
+    ifunc_c: "ifunc.c",
+    ipa_ra_c: "ipa_ra.c",
+    jumps_c: "jumps.c",
+    jumptables_c: "jumptables.c",
+    midinsn_s: "midinsn.S",
+    plt_c: "plt.c",
+    recompute_c: "recompute.c",
+    redzone_s: "redzone.S",
+    shared_s: "shared.S",
+    small_c: "small.c",
+    startup_s: "startup.S",
+    strings_c: "strings.c",
+    threads_c: "threads.c",
+    vectors_c: "vectors.c",
+    virtual_cc: "virtual.cc",
+}
