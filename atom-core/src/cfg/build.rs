@@ -91,10 +91,24 @@ impl<'a> Discovery<'a> {
             .iter()
             .map(|(_, pad)| (*pad, mark::LANDING))
             .collect();
-        for address in data_pointers(self.image) {
-            self.pointers.insert(address);
-            pending.push((address, mark::INDIRECT));
-        }
+        let pointers = data_pointers(self.image);
+        self.pointers
+            .extend(pointers.iter().map(|(address, _)| *address));
+        // A lone word may be any number: it counts where code is known to be.
+        let (certain, doubtful): (Vec<_>, Vec<_>) =
+            pointers.into_iter().partition(|(_, certain)| *certain);
+        pending.extend(certain.iter().map(|(a, _)| (*a, mark::INDIRECT)));
+        self.settle(pending);
+        let doubtful = doubtful.into_iter().filter(|(address, _)| {
+            self.body_at(*address)
+                .is_some_and(|i| self.bodies[i].mark_at(*address) & mark::START != 0)
+        });
+        let doubtful = doubtful.map(|(a, _)| (a, mark::INDIRECT)).collect();
+        self.settle(doubtful);
+    }
+
+    /// Follows control from new targets until nothing new is found.
+    fn settle(&mut self, mut pending: Vec<(u64, u8)>) {
         for _ in 0..MAX_ROUNDS {
             pending.extend(self.new_refs());
             let tables = self.find_tables();
@@ -408,9 +422,9 @@ impl<'a> Discovery<'a> {
                 Some(JumpTable {
                     jump: cfg.inst_at(t.jump?)?,
                     table: t.table,
-                    entry_size: 4,
+                    entry_size: t.entry_size,
                     entries: t.targets.len() as u32,
-                    relative_to: Some(t.table),
+                    relative_to: (t.entry_size == 4).then_some(t.table),
                     load: t.load.and_then(|l| cfg.inst_at(l)),
                     targets,
                 })
@@ -601,9 +615,10 @@ fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {
 }
 
 /// Code addresses that stand in data: in relocations of a position-independent
-/// program; in another, in every aligned word of its data.
-fn data_pointers(image: &Image) -> Vec<u64> {
-    let mut pointers: Vec<u64> = image
+/// program; in another, in every aligned word of its data, where they are
+/// certain only beside another one, as in a table of labels.
+fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
+    let mut pointers: Vec<(u64, bool)> = image
         .relocs
         .iter()
         .filter_map(|r| match r.kind {
@@ -614,34 +629,44 @@ fn data_pointers(image: &Image) -> Vec<u64> {
             }
             _ => None,
         })
+        .map(|address| (address, true))
         .collect();
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
     // A slot of the PLT holds the address of its entry's second half until it is bound.
     let slots = image
         .relocs
         .iter()
         .filter(|r| r.kind == elf::R_X86_64_JUMP_SLOT);
-    pointers.extend(slots.filter_map(|r| {
-        let bytes = image.bytes_at(r.address, 8)?;
-        Some(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
-    }));
+    pointers.extend(slots.filter_map(|r| Some((word(image.bytes_at(r.address, 8)?), true))));
     if !image.is_pie {
         for segment in image.segments.iter().filter(|s| !s.is_executable()) {
             let bytes = image
                 .bytes_at(segment.address, segment.file_size as usize)
                 .unwrap_or_default();
             let skip = (segment.address.wrapping_neg() & 7) as usize;
-            pointers.extend(
-                bytes
-                    .get(skip..)
-                    .unwrap_or_default()
-                    .chunks_exact(8)
-                    .map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes"))),
-            );
+            let words: Vec<u64> = bytes
+                .get(skip..)
+                .unwrap_or_default()
+                .chunks_exact(8)
+                .map(word)
+                .collect();
+            for (i, address) in words.iter().enumerate() {
+                if !image.is_code(*address) {
+                    continue;
+                }
+                let beside = [i.checked_sub(1), i.checked_add(1)];
+                let certain = beside
+                    .into_iter()
+                    .flatten()
+                    .any(|j| words.get(j).is_some_and(|w| image.is_code(*w)));
+                pointers.push((*address, certain));
+            }
         }
     }
-    pointers.retain(|p| image.is_code(*p));
-    pointers.sort_unstable();
-    pointers.dedup();
+    pointers.retain(|(p, _)| image.is_code(*p));
+    // Certain ones first among equals.
+    pointers.sort_unstable_by_key(|(p, certain)| (*p, !certain));
+    pointers.dedup_by_key(|(p, _)| *p);
     pointers
 }
 

@@ -6,7 +6,8 @@
 //! and the comparison before it the number of entries. Where the bound is not
 //! found, entries are taken while they lead to plausible code and until the
 //! next place that any code refers to: perhaps too many (an extra leader does
-//! no harm), never too few. Where the table is not found either, each address
+//! no harm), never too few. A program that is not position independent has
+//! tables of addresses instead: `jmp [table+index*8]`. Where the table is not found either, each address
 //! that the procedure computes is tried: data does not lead into the procedure
 //! by chance.
 
@@ -25,6 +26,8 @@ pub struct Found {
     pub load: Option<u64>,
     /// Address of the first entry.
     pub table: u64,
+    /// 8: entries are addresses; 4: they are relative to the table.
+    pub entry_size: u8,
     /// Targets in order.
     pub targets: Vec<u64>,
 }
@@ -47,9 +50,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             continue;
         };
         let table = use_.table.and_then(|table| {
-            let mut targets = entries(image, body, around, table, use_.bound, true);
+            let size = use_.entry_size;
+            let mut targets = entries(image, body, around, table, size, use_.bound, true);
             if targets.is_empty() {
-                targets = entries(image, body, around, table, None, true);
+                targets = entries(image, body, around, table, size, None, true);
             }
             (!targets.is_empty()).then_some((table, targets))
         });
@@ -59,6 +63,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
                     jump: Some(*jump),
                     load: Some(use_.load),
                     table,
+                    entry_size: use_.entry_size,
                     targets,
                 });
             }
@@ -80,12 +85,13 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     bases.sort_unstable();
     bases.dedup();
     for table in bases {
-        let targets = entries(image, body, around, table, None, false);
+        let targets = entries(image, body, around, table, 4, None, false);
         if !targets.is_empty() {
             found.push(Found {
                 jump: None,
                 load: None,
                 table,
+                entry_size: 4,
                 targets,
             });
         }
@@ -100,26 +106,30 @@ fn entries(
     body: &Body,
     around: &Surroundings,
     table: u64,
+    size: u8,
     bound: Option<u32>,
     is_known: bool,
 ) -> Vec<u64> {
+    let size = usize::from(size);
     let next = around.data_refs.partition_point(|r| *r <= table);
     let limit = match bound {
-        Some(count) => table + 4 * u64::from(count),
+        Some(count) => table.saturating_add(size as u64 * u64::from(count)),
         None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
     };
     let mut targets = Vec::new();
     for (i, entry) in image
         .rest_at(table)
         .unwrap_or_default()
-        .chunks_exact(4)
+        .chunks_exact(size)
         .enumerate()
     {
-        if table + 4 * i as u64 + 4 > limit {
+        if table + (size * (i + 1)) as u64 > limit {
             break;
         }
-        let offset = i32::from_le_bytes(entry.try_into().expect("four bytes"));
-        let target = table.wrapping_add_signed(i64::from(offset));
+        let target = match entry.try_into() {
+            Ok(offset) => table.wrapping_add_signed(i64::from(i32::from_le_bytes(offset))),
+            Err(_) => u64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
+        };
         let plausible = if body.contains(target) {
             is_plausible(image, body, target)
         } else {
@@ -144,6 +154,7 @@ fn entries(
 struct TableUse {
     load: u64,
     table: Option<u64>,
+    entry_size: u8,
     bound: Option<u32>,
 }
 
@@ -178,6 +189,14 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
 fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let at = index_of(image, body, jump)?;
     let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;
+    if is_absolute_entry(&instruction) {
+        return Some(TableUse {
+            load: jump,
+            table: Some(instruction.memory_displacement64()),
+            entry_size: 8,
+            bound: bound_before(image, body, at, &instruction),
+        });
+    }
     if instruction.op0_kind() != OpKind::Register {
         return None;
     }
@@ -192,6 +211,15 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
         match terms {
             None => {
                 if writes(&i, target) {
+                    if i.mnemonic() == Mnemonic::Mov && is_absolute_entry(&i) {
+                        let load_at = index_of(image, body, i.ip())?;
+                        return Some(TableUse {
+                            load: i.ip(),
+                            table: Some(i.memory_displacement64()),
+                            entry_size: 8,
+                            bound: bound_before(image, body, load_at, &i),
+                        });
+                    }
                     terms = Some(sum_terms(&i)?);
                 }
             }
@@ -233,8 +261,21 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     Some(TableUse {
         load: load.ip(),
         table,
+        entry_size: 4,
         bound: bound_before(image, body, load_at, &load),
     })
+}
+
+/// True for an operand `[table + index*8]`, as in a program that is not
+/// position independent.
+fn is_absolute_entry(i: &Instruction) -> bool {
+    let op = i.op_count().saturating_sub(1);
+    i.op_count() > 0
+        && i.op_kind(op) == OpKind::Memory
+        && i.memory_base() == Register::None
+        && i.memory_index() != Register::None
+        && i.memory_index_scale() == 8
+        && i.segment_prefix() == Register::None
 }
 
 /// The two registers that an instruction adds: `add a, b` or `lea r, [a+b]`.

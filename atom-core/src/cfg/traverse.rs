@@ -194,7 +194,9 @@ impl Body {
             self.refs
                 .push(Ref::Memory(instruction.memory_displacement64()));
         }
-        if !image.is_pie && !flow.is_direct() {
+        // Only what hands an address on; other constants are numbers.
+        let hands_on = matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push);
+        if !image.is_pie && !flow.is_direct() && hands_on {
             for i in 0..instruction.op_count() {
                 if matches!(
                     instruction.op_kind(i),
