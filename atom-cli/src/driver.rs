@@ -182,7 +182,7 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
         "live",
         "finding live registers",
         || Ok(Live::compute(image, cfg)),
-        |_| String::new(),
+        |_| count(cfg.blocks.len(), "block"),
     )?;
     steps.run(
         "plan",

@@ -222,7 +222,9 @@ fn stopped_by_a_signal() {
             assert!(Instant::now() < deadline, "no temporary file appeared");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let killed = Command::new("kill").args([signal, &atom.id().to_string()]).status();
+        let killed = Command::new("kill")
+            .args([signal, &atom.id().to_string()])
+            .status();
         assert!(killed.expect("kill runs").success());
         let status = atom.wait().expect("the command ends");
         assert_eq!(status.signal(), Some(number));

@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
+use atom_core::cfg::{Cfg, Status};
 use atom_core::image::Image;
 use atom_core::tool::{Argument, Calls, Place, Scope, Tool, may_have_threads};
 use atom_core::{Error, Result};
@@ -38,9 +39,11 @@ fn run(command: &mut Command) {
 
 /// Compiles C; the file is renamed into place, so that tests may run in parallel.
 fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let unique = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let (file, partial) = (
         temp(name),
-        temp(&format!("{name}.{}.part", std::process::id())),
+        temp(&format!("{name}.{}.{}.part", unique.0, unique.1)),
     );
     let c = partial.with_extension("c");
     std::fs::write(&c, source).unwrap();
@@ -110,8 +113,9 @@ fn navigation_goes_both_ways() {
         let calls = instrument(&program, &[args]).unwrap();
         assert!(calls.calls.is_empty());
     }
-    let sh = load(Path::new("/bin/sh"));
-    instrument(&sh, &["walk"]).unwrap();
+    // A C library has code of every kind.
+    let whole = load(&compile("trial-static", PROGRAM, &["-static"]));
+    instrument(&whole, &["walk"]).unwrap();
 }
 
 #[test]
@@ -256,7 +260,31 @@ fn what_does_not_fit_is_refused() {
     refused("argument-range", &["argument 1", "4294967296 does not fit"]);
     refused("argument-type", &["argument 1", "`int`"]);
     refused("chain", &["reading the limit: invalid digit"]);
-    refused("nonsense", &["does not know `nonsense`"]);
+    // What the cfg would say of code that it cannot follow.
+    let mut program = trial();
+    let square = program
+        .cfg
+        .procs
+        .iter_mut()
+        .find(|p| p.name.as_deref() == Some("square"));
+    let square = square.unwrap();
+    (square.status, square.block_count) = (Status::Opaque("data in code".to_owned()), 0);
+    let error = instrument(&program, &["refused", "opaque"])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`square`") && error.contains("opaque") && error.contains("data in code"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unknown_wish_is_an_error() {
+    let program = trial();
+    let error = instrument(&program, &["refused", "nonsense"])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("does not know `nonsense`"), "{error}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use atom_abi::host::Host;
 use atom_abi::{INTERFACE_VERSION, StartInfo, StrRef, TOOL_MAGIC, ToolHeader};
 
 use crate::options::Args;
+use crate::output;
 use crate::program::{Program, Session};
 use crate::{Error, Result};
 
@@ -34,6 +35,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
     analysis_rt::set_flush_hook(flush);
     // SAFETY: the caller's promise.
     unsafe { analysis_rt::start(info, stack) }
+    output::remember_directory();
 }
 
 /// Nothing else flushes what `print!` has buffered: the runtime never returns from `main`.

@@ -56,7 +56,7 @@
 //!     inst.add_call(Before, branch, ("one", BrCondValue));
 //! }
 //! ```
-//! ```compile_fail,E0277
+//! ```compile_fail,E0593
 //! use atom_tool::prelude::*;
 //! fn not_marked(n: u64) { let _ = n; }
 //! fn instrument(inst: Inst) {
@@ -91,7 +91,7 @@ pub use call::{Arg, ArgList, AsRoutine, BrCondValue, EffAddrValue, Routine};
 pub use counters::{Counter, CounterAt, CounterTable, Counters};
 pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use options::{Args, Options};
-pub use params::{Array, Element, Param, RegV, Str, Value};
+pub use params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use program::Program;
 pub use proto::NamedArg;
 pub use strings::{StringList, Strings};

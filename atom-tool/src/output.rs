@@ -1,15 +1,35 @@
 //! Where an analysis routine writes its results.
+//!
+//! Results are usually written when the program ends, and by then it may have
+//! changed its directory. People look for them where they started it.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The working directory in which the program was started.
+static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+
+/// Called before any code of the application.
+pub(crate) fn remember_directory() {
+    // In a directory that has no name any more, paths stay relative.
+    if let Ok(directory) = std::env::current_dir() {
+        let _ = DIRECTORY.set(directory);
+    }
+}
 
 /// The path that a template stands for in this process.
 ///
 /// `%p` becomes the process id. Without it a forked child gets `.` and its
-/// process id appended, so that it does not overwrite its parent's file.
+/// process id appended, so that it does not overwrite its parent's file. A
+/// relative path counts from the directory in which the program was started.
 pub fn path(template: &str) -> PathBuf {
-    expand(template, analysis_rt::pid(), analysis_rt::start_pid()).into()
+    let path = expand(template, analysis_rt::pid(), analysis_rt::start_pid());
+    // Before it is remembered, it is the working directory.
+    DIRECTORY
+        .get()
+        .map_or_else(|| PathBuf::from(&path), |directory| directory.join(&path))
 }
 
 /// Creates the file of [`path`].

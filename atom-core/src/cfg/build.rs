@@ -680,11 +680,21 @@ fn blocks_of(image: &Image, body: &Body) -> (Vec<Inst>, Vec<(u32, u32)>) {
             let pc = image.base + u64::from(inst.offset);
             let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
             let target = decode_at(bytes, pc).and_then(|d| direct_target(&d));
-            // `call next`: its return address is read as data.
-            inst.special = target == Some(pc + u64::from(inst.len));
+            // `call next`, or a call over data: its return address is read as data.
+            inst.special = target.is_some_and(|t| {
+                t == pc + u64::from(inst.len)
+                    || t != body.start && body.contains(t) && pops_first(image, t)
+            });
         }
     }
     (insts, blocks)
+}
+
+/// True if the code at an address begins with `pop`.
+fn pops_first(image: &Image, address: u64) -> bool {
+    let bytes = image.rest_at(address).unwrap_or_default();
+    let opcode = bytes.iter().take(2).find(|b| **b != 0x41);
+    opcode.is_some_and(|b| (0x58..0x60).contains(b))
 }
 
 /// Fills in the successors of all blocks.

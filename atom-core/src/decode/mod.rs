@@ -45,9 +45,9 @@ impl Flow {
     ///
     /// Calls end blocks, as in ATOM's BlockAfter, which speaks of a block that
     /// "ends with a jsr": the call may not return, so what follows has a count
-    /// of its own.
+    /// of its own. The same is true of a system call.
     pub const fn ends_block(self) -> bool {
-        !matches!(self, Self::Next | Self::Syscall)
+        !matches!(self, Self::Next)
     }
 
     /// True if the instruction has a direct target ([`direct_target`]).

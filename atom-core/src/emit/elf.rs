@@ -10,9 +10,10 @@ use crate::plan::Plan;
 use crate::rewrite::Layout;
 use crate::rewrite::pads::OldText;
 
+use super::libc_view::{self, View};
 use super::placement::Placement;
 use super::start::{self, StartCode, StartFacts};
-use super::{libc_view, program_headers, sections};
+use super::{program_headers, sections};
 
 const PAGE: u64 = 0x1000;
 const DOING: &str = "writing the output";
@@ -193,7 +194,7 @@ impl Writer<'_> {
                 .analysis
                 .map_or(0, |a| self.placement.analysis + a.facts.finish),
             libc_headers: self.placement.libc_headers,
-            libc_header_count: self.libc_headers(0).map_or(0, |t| t.len() as u32),
+            libc_header_count: self.libc_headers(0).map_or(0, |v| v.entries.len() as u32),
             original_entry: image.entry,
             entry: self.moved(image.entry),
             fini: image.dynamic_value(13).map_or(0, |f| self.moved(f)),
@@ -395,12 +396,20 @@ impl Writer<'_> {
     }
 
     /// What libc is to see in a static program.
-    fn libc_headers(&self, rw_offset: u64) -> Option<Vec<ProgramHeader>> {
+    fn libc_headers(&self, rw_offset: u64) -> Option<View> {
         let place = self.placement.libc_headers;
         (place != 0).then(|| {
             let text = self.new_headers(rw_offset)[0];
             let offset = self.rx_offset(place);
-            libc_view::build(self.image, text, self.eh_frame_hdr(), place, offset)
+            let file_size = text.offset + text.file_size;
+            libc_view::build(
+                self.image,
+                text,
+                self.eh_frame_hdr(),
+                place,
+                offset,
+                file_size,
+            )
         })
     }
 
@@ -409,9 +418,7 @@ impl Writer<'_> {
         let region = self.layout.region;
         let rx_offset = region.file_offset;
         let rw_offset = (rx_offset + self.rx.len() as u64).next_multiple_of(PAGE);
-        if let Some(view) = self.libc_headers(rw_offset) {
-            self.put_rx(place.libc_headers, &program_headers::to_bytes(&view));
-        }
+        let view = self.libc_headers(rw_offset);
         let new = self.new_headers(rw_offset);
         let mut table = program_headers::build(self.image, &new, self.eh_frame_hdr())?;
         let mut table_offset = self.image.program_header_offset;
@@ -430,6 +437,11 @@ impl Writer<'_> {
             p.offset = rw_offset + (place.dynamic - place.rw);
             (p.file_size, p.mem_size) = (place.dynamic_size, place.dynamic_size);
         }
+        if let Some(view) = view {
+            let bytes = program_headers::to_bytes(&view.entries);
+            self.put_rx(place.libc_headers, &bytes);
+            program_headers::extend(&mut table.entries, view.extended);
+        }
         program_headers::shift(&mut table.entries, region.shift);
         let bytes = program_headers::to_bytes(&table.entries);
         if table.moves {
@@ -443,6 +455,10 @@ impl Writer<'_> {
             self.out.resize(rw_offset as usize, 0);
             self.out.append(&mut self.rw);
         }
+        let loads = table.entries.iter().filter(|p| p.kind == elf::PT_LOAD);
+        let mapped = loads.map(|p| p.offset + p.file_size).max();
+        self.out
+            .resize(self.out.len().max(mapped.unwrap_or(0) as usize), 0);
         let entry = if self.hooks_entry() {
             start.entry
         } else {

@@ -12,7 +12,10 @@
 //! - it has as many loadable entries as the original. glibc allocates 32 bytes
 //!   for each (`_dl_find_object`) before the program's first allocation, and
 //!   another size would move the heap's contents. Two neighbours are therefore
-//!   told as one; only look-ups by address care.
+//!   told as one; only look-ups by address care. If there is a hole between
+//!   them and one is writable, the first is made to reach the second in the file's
+//!   headers too, because garbage collectors read what is writable from end to
+//!   end.
 //!
 //! The writable segment for analysis data is not in it: a garbage collector
 //! that scans the program's writable segments would take it for the program's.
@@ -23,14 +26,31 @@ use crate::image::{Image, ProgramHeader};
 
 use super::program_headers::spare_rank;
 
-/// The entries. `place` is the table's own address, `file_offset` its offset.
+const PAGE: u64 = 0x1000;
+
+/// Most bytes by which the file may grow to fill a hole: the largest usual
+/// page size of linkers.
+const MAX_PADDING: u64 = 2 << 20;
+
+/// The table.
+pub struct View {
+    /// Its entries.
+    pub entries: Vec<ProgramHeader>,
+    /// A loadable segment of the original that must reach further in the file's
+    /// headers: its address and its new size.
+    pub extended: Option<(u64, u64)>,
+}
+
+/// Makes the table. `place` is its own address, `file_offset` its offset; the
+/// output has at least `file_size` bytes so far.
 pub fn build(
     image: &Image,
     text: ProgramHeader,
     eh_frame_hdr: Option<ProgramHeader>,
     place: u64,
     file_offset: u64,
-) -> Vec<ProgramHeader> {
+    file_size: u64,
+) -> View {
     let mut entries = image.program_headers.clone();
     if let Some(header) = eh_frame_hdr {
         let place = (0..entries.len())
@@ -46,7 +66,7 @@ pub fn build(
             None => entries.push(header),
         }
     }
-    merge_two(&mut entries);
+    let extended = merge_two(&mut entries, file_size);
     let last = entries.iter().rposition(|p| p.kind == elf::PT_LOAD);
     entries.insert(last.map_or(0, |i| i + 1), text);
     let size = 56 * entries.len() as u64;
@@ -54,49 +74,67 @@ pub fn build(
         (own.address, own.offset) = (place, file_offset);
         (own.file_size, own.mem_size) = (size, size);
     }
-    entries
+    View { entries, extended }
 }
 
 /// Makes one loadable entry of two neighbours, if there are any two that can
-/// be told as one.
-fn merge_two(entries: &mut Vec<ProgramHeader>) {
+/// be told as one. Returns [`View::extended`].
+fn merge_two(entries: &mut Vec<ProgramHeader>, file_size: u64) -> Option<(u64, u64)> {
     let loads: Vec<usize> = (0..entries.len())
         .filter(|i| entries[*i].kind == elf::PT_LOAD && entries[*i].mem_size > 0)
         .collect();
-    let pair = loads
+    let (cost, a, b) = loads
         .windows(2)
         .map(|w| (w[0], w[1]))
-        .filter_map(|(a, b)| Some((cost(&entries[a], &entries[b])?, a, b)))
-        .min();
-    let Some((_, a, b)) = pair else {
-        return;
-    };
+        .filter_map(|(a, b)| Some((cost(&entries[a], &entries[b], file_size)?, a, b)))
+        .min()?;
     let second = entries.remove(b);
     let first = &mut entries[a];
     let distance = second.address - first.address;
+    let reach = second.address & !(PAGE - 1);
+    let extended = (cost == Cost::Extend).then_some((first.address, reach - first.address));
     if second.offset.checked_sub(first.offset) == Some(distance) {
         first.file_size = distance + second.file_size;
     }
     first.mem_size = distance + second.mem_size;
     first.flags |= second.flags;
     first.align = first.align.max(second.align);
+    extended
 }
 
-/// What is wrong with telling two entries as one; `None` if it cannot be done.
-/// Garbage collectors read writable segments from end to end, so a writable
-/// one must not grow over a hole.
-fn cost(first: &ProgramHeader, second: &ProgramHeader) -> Option<u32> {
-    const PAGE: u64 = 0x1000;
+/// What is wrong with telling two entries as one, the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Cost {
+    /// Nothing.
+    None,
+    /// There is a hole between two read-only segments.
+    Hole,
+    /// Both are writable.
+    Writable,
+    /// One is writable.
+    Mixed,
+    /// One is writable and there is a hole, to be filled.
+    Extend,
+}
+
+fn cost(first: &ProgramHeader, second: &ProgramHeader, file_size: u64) -> Option<Cost> {
     let writable = |p: &ProgramHeader| p.flags & elf::PF_W != 0;
     let end = first.address.checked_add(first.mem_size)?;
+    let reach = second.address & !(PAGE - 1);
     if second.address < end {
         return None;
     }
-    let hole = end.checked_next_multiple_of(PAGE)? < second.address & !(PAGE - 1);
+    let hole = end.checked_next_multiple_of(PAGE)? < reach;
     match (writable(first), writable(second)) {
-        (false, false) => Some(u32::from(hole)),
-        _ if hole => None,
-        (true, true) => Some(2),
-        _ => Some(3),
+        (false, false) if hole => Some(Cost::Hole),
+        (false, false) => Some(Cost::None),
+        (true, true) if !hole => Some(Cost::Writable),
+        _ if !hole => Some(Cost::Mixed),
+        // Maps of the file must not reach beyond its end; it grows if need be.
+        (false, true) if first.mem_size == first.file_size => {
+            let last = first.offset.checked_add(reach - first.address)?;
+            (last <= file_size + MAX_PADDING).then_some(Cost::Extend)
+        }
+        _ => None,
     }
 }

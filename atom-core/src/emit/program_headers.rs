@@ -76,6 +76,17 @@ pub fn build(
     Ok(Table { entries, moves })
 }
 
+/// Lets the loadable segment at an address have another size.
+pub fn extend(entries: &mut [ProgramHeader], extended: Option<(u64, u64)>) {
+    let Some((address, size)) = extended else {
+        return;
+    };
+    let mut loads = entries.iter_mut().filter(|p| p.kind == elf::PT_LOAD);
+    if let Some(p) = loads.find(|p| p.address == address) {
+        (p.file_size, p.mem_size) = (size, size);
+    }
+}
+
 /// Adds `shift` to every address of an entry that has one.
 pub fn shift(entries: &mut [ProgramHeader], shift: u64) {
     for p in entries.iter_mut().filter(|p| p.mem_size > 0) {

@@ -86,7 +86,7 @@ impl Wrapper {
         }
         if self.align {
             asm.align_stack();
-            if self.stack_words % 2 != 0 {
+            if !self.stack_words.is_multiple_of(2) {
                 asm.move_stack(-8);
             }
         }

@@ -7,6 +7,7 @@
 
 pub mod calls;
 mod check;
+mod constants;
 mod host;
 mod load;
 mod names;

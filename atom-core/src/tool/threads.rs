@@ -12,11 +12,11 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
+use iced_x86::Register;
 
-use crate::cfg::Cfg;
+use super::constants::Constants;
+use crate::cfg::{Cfg, Proc};
 use crate::decode::{Flow, direct_target};
-use crate::ids::{BlockId, InstId};
 use crate::image::Image;
 
 /// Functions that start threads, run callbacks on threads of their own, or load
@@ -98,7 +98,6 @@ const PROCESS_MAKERS: &[&str] = &[
     "__clone",
     "__clone3",
     "clone3",
-    "do_system",
 ];
 
 const SYS_CLONE: u64 = 56;
@@ -176,128 +175,64 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
     };
     let syscall = named(&["syscall"]);
     let starters = named(STATIC_ONLY_IF_CALLED);
-    let process_makers = named(PROCESS_MAKERS);
+    // By range: unwind information may cut one of them in two.
+    let process_makers: Vec<_> = image
+        .symbols
+        .iter()
+        .filter(|s| s.is_func && PROCESS_MAKERS.contains(&bare(&s.name)))
+        .map(|s| s.address..s.address.saturating_add(s.size.max(1)))
+        .collect();
+    let makes_processes = |p: &Proc| process_makers.iter().any(|range| range.contains(&p.start));
     let is_local = |address: &u64| cfg.proc_at(*address).is_none_or(|p| cfg.proc(p).is_local);
     if image.is_static() && !starters.iter().all(is_local) {
         // Called through a pointer, from who knows where.
         return true;
     }
-    let mut factory = InstructionInfoFactory::new();
-    for (i, block) in cfg.blocks.iter().enumerate() {
-        let proc = cfg.proc(block.proc);
-        if process_makers.contains(&proc.start) || syscall.contains(&proc.start) {
-            continue;
-        }
-        for inst in block.insts() {
-            let number = match cfg.inst(inst).flow {
-                Flow::Syscall => constant_before(
-                    image,
-                    cfg,
-                    BlockId::from_index(i),
-                    inst,
-                    Register::RAX,
-                    &mut factory,
-                ),
+    let calls_clone = |proc: &Proc| {
+        let mut numbers = None;
+        let mut number_of = |inst, register| {
+            let numbers = numbers.get_or_insert_with(|| Constants::new(image, cfg, proc));
+            numbers.may_be(inst, register, &[SYS_CLONE, SYS_CLONE3])
+        };
+        proc.blocks()
+            .flat_map(|block| cfg.block(block).insts())
+            .any(|inst| match cfg.inst(inst).flow {
+                Flow::Syscall => number_of(inst, Register::RAX),
                 Flow::Call | Flow::Jump => {
                     let target = direct_target(&cfg.decode(image, inst)).unwrap_or(0);
-                    if starters.contains(&target) {
-                        return true;
-                    }
-                    if !syscall.contains(&target) {
-                        continue;
-                    }
-                    constant_before(
-                        image,
-                        cfg,
-                        BlockId::from_index(i),
-                        inst,
-                        Register::RDI,
-                        &mut factory,
-                    )
+                    starters.contains(&target)
+                        || (syscall.contains(&target) && number_of(inst, Register::RDI))
                 }
-                _ => continue,
+                _ => false,
+            })
+    };
+    let reaches = |target: u64| starters.contains(&target) || syscall.contains(&target);
+    cfg.procs
+        .iter()
+        .filter(|p| !makes_processes(p) && !syscall.contains(&p.start))
+        .any(|p| {
+            if p.is_moved() {
+                calls_clone(p)
+            } else {
+                bytes_may_call(image, p, reaches)
+            }
+        })
+}
+
+/// What can be said of code that is not understood: true if a system call, or a
+/// direct call or jump that `reaches` accepts, stands anywhere in its bytes.
+fn bytes_may_call(image: &Image, proc: &Proc, reaches: impl Fn(u64) -> bool) -> bool {
+    let rest = image.rest_at(proc.start).unwrap_or(&[]);
+    let size = usize::try_from(proc.end - proc.start).unwrap_or(usize::MAX);
+    let bytes = &rest[..size.min(rest.len())];
+    bytes.windows(2).any(|pair| pair == [0x0f, 0x05])
+        || bytes.windows(5).enumerate().any(|(i, window)| {
+            let [0xe8 | 0xe9, displacement @ ..] = window else {
+                return false;
             };
-            if number.is_none_or(|n| n == SYS_CLONE || n == SYS_CLONE3) {
-                return true;
-            }
-        }
-    }
-    false
-}
-
-/// The constant that a register holds before an instruction.
-///
-/// Where the block does not tell, the compiler may have kept the number in
-/// another register since an earlier block: going back over the procedure and
-/// its copies must then lead to some constant, and no constant of the procedure
-/// may be one that makes a thread.
-fn constant_before(
-    image: &Image,
-    cfg: &Cfg,
-    block: BlockId,
-    before: InstId,
-    register: Register,
-    factory: &mut InstructionInfoFactory,
-) -> Option<u64> {
-    let first = cfg.block(block).first;
-    let whole = cfg.proc_insts(cfg.block(block).proc);
-    let mut register = register;
-    let mut in_block = true;
-    for id in (whole.start as u32..before.0).rev().map(InstId) {
-        let instruction = cfg.decode(image, id);
-        if id < first && in_block {
-            in_block = false;
-            let makes_threads = whole.clone().any(|i| {
-                constant_of(&cfg.decode(image, InstId(i as u32)))
-                    .is_some_and(|n| n == SYS_CLONE || n == SYS_CLONE3)
-            });
-            if makes_threads {
-                return None;
-            }
-        }
-        let info = factory.info(&instruction);
-        let written = info.used_registers().iter().any(|used| {
-            used.register().full_register() == register
-                && !matches!(
-                    used.access(),
-                    iced_x86::OpAccess::Read | iced_x86::OpAccess::CondRead
-                )
-        });
-        if written {
-            let is_copy = instruction.mnemonic() == Mnemonic::Mov
-                && instruction.op0_kind() == OpKind::Register
-                && instruction.op1_kind() == OpKind::Register
-                && instruction.op0_register().size() >= 4;
-            if !is_copy {
-                return constant_of(&instruction);
-            }
-            register = instruction.op1_register().full_register();
-        }
-    }
-    None
-}
-
-/// The constant that `mov r, imm` or `xor r, r` gives a register of 32 or 64 bits.
-fn constant_of(instruction: &Instruction) -> Option<u64> {
-    if instruction.op_count() != 2
-        || instruction.op0_kind() != OpKind::Register
-        || instruction.op0_register().size() < 4
-    {
-        return None;
-    }
-    match instruction.mnemonic() {
-        Mnemonic::Mov
-            if instruction.op1_kind() != OpKind::Register
-                && instruction.op1_kind() != OpKind::Memory =>
-        {
-            Some(instruction.immediate(1))
-        }
-        Mnemonic::Xor
-            if instruction.op1_kind() == OpKind::Register
-                && instruction.op0_register() == instruction.op1_register() =>
-        {
-            Some(0)
-        }
-        _ => None,
-    }
+            let displacement = displacement
+                .first_chunk()
+                .map_or(0, |d| i32::from_le_bytes(*d));
+            reaches((proc.start + i as u64 + 5).wrapping_add_signed(displacement.into()))
+        })
 }
