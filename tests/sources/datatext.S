@@ -1,5 +1,6 @@
 // Data between procedures of the text: tables that code reads, a string,
 // bytes that decode as nonsense, a jump table in the text section.
+// missed: pick
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0 gcc-O0-strip gcc-O0-static-strip
 // stdout: sum 1028 word text in text case 30 case 10 case 99
 // count: pick 3

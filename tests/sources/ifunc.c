@@ -1,6 +1,7 @@
 // An IFUNC in the program itself, whose resolver runs before initialisation;
 // called directly, through a pointer, and from a constructor.
 // variants: gcc-O0 gcc-O2 gcc-O2-static gcc-O2-staticpie gcc-O2-nopie gcc-O2-bindnow clang-O2 gcc-O2-strip
+// missed: has_cpu_feature.part.0.constprop.0 get_available_features.constprop.0 __cpu_indicator_init triple resolve set_cpu_feature.constprop.0
 // stdout: constructor 30 direct 30 pointer 30 same 1
 // count: chosen 3
 #include <stdio.h>

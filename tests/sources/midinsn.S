@@ -1,8 +1,8 @@
 // A jump into the middle of an instruction: over a lock prefix (as libc does)
 // and into the immediate of a move, so that two decodings overlap.
+// missed: overlap
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie-strip clang-O0
 // stdout: locked 3 plain 4 hidden 42 outer 1
-// counts: overlap
         .text
         .globl main, add_maybe_lock, overlap
         .type main, @function

@@ -1,5 +1,6 @@
 // Pointers to code in all shapes: tables, structures, unions with integers,
 // differences of labels, pointers built by arithmetic, comparisons of them.
+// missed: by_label
 // variants: gcc-O0 gcc-O2 gcc-O2-static gcc-O2-nopie clang-O2 gcc-O2-strip clang-O2-nopie-strip
 // stdout: table 10 struct 21 integer 32 packed 43 xor 54 order 1 label 65 distance 1
 #include <stdint.h>

@@ -1,7 +1,8 @@
 // Threads: shared atomic counters, thread-local variables, a mutex and a
 // condition, pthread_cancel with clean-up handlers, pthread_exit, thread keys.
+// counts-not: gcc-O2-static
 // variants: gcc-O0 gcc-O2 gcc-O2-static clang-O2 gcc-O2-nopie gcc-O2-strip
-// cflags: -pthread
+// cflags: -pthread -Wl,-z,now
 // count: work 4
 // count: bump 400
 // stdout: atomic 400 mutex 400 tls 100 100 100 100 cancel 1 exit 77 key 4

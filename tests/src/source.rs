@@ -12,7 +12,9 @@
 //!   `count-O0:` says so for unoptimised builds only;
 //! - `counts: no`: instruction counts differ from run to run, or procedures are
 //!   left by faults: not compared;
-//! - `counts: overlap`: two decodings of the same bytes run;
+//! - `counts-not: VARIANTS`: the same for these builds only (locks, dlopen);
+//! - `missed: NAMES`: procedures that may be left in place, not understood, as
+//!   long as that is reported;
 //! - `pristine: yes`: prints addresses; runs without address randomisation;
 //! - `needs: FEATURE`: skipped on processors without it.
 
@@ -56,6 +58,10 @@ pub struct Source {
     pub counts: Vec<(String, u64, bool)>,
     /// Whether instruction counts can be compared.
     pub countable: bool,
+    /// Builds whose counts cannot be compared.
+    pub uncountable: Vec<String>,
+    /// Procedures that may be left in place.
+    pub missed: Vec<String>,
     /// Whether it prints addresses.
     pub pristine: bool,
     /// Processor features that it needs.
@@ -78,6 +84,8 @@ impl Source {
             runs: Vec::new(),
             counts: Vec::new(),
             countable: true,
+            uncountable: Vec::new(),
+            missed: Vec::new(),
             pristine: false,
             needs: Vec::new(),
         };
@@ -95,6 +103,8 @@ impl Source {
             match key {
                 "variants" => source.variants.extend(words().map(Variant)),
                 "cflags" => source.cflags.extend(words()),
+                "counts-not" => source.uncountable.extend(words()),
+                "missed" => source.missed.extend(words()),
                 "needs" => source.needs.extend(words()),
                 "stdout" => lines.push(value.to_string()),
                 "exit" => exit = number(value)?,

@@ -1,0 +1,1 @@
+//! Empty: the manifest beside it names the crates whose sources are measured.
