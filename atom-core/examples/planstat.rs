@@ -19,11 +19,20 @@ fn main() {
         let start = Instant::now();
         let live = Live::compute(&image, &cfg);
         let computed = start.elapsed();
-        let mut calls = Calls { args: vec![Argument::Const(0)], ..Calls::default() };
+        let mut calls = Calls {
+            args: vec![Argument::Const(0)],
+            ..Calls::default()
+        };
         for id in 0..cfg.blocks.len() as u32 {
             calls.args.push(Argument::Const(u64::from(id)));
             let args = id + 1..id + 2;
-            calls.calls.push(Call { scope: Scope::Block, id, place: Place::Before, routine: 0, args });
+            calls.calls.push(Call {
+                scope: Scope::Block,
+                id,
+                place: Place::Before,
+                routine: 0,
+                args,
+            });
         }
         let clobbers = |_| Clobbers {
             gprs: 1 << 0 | 1 << 7,

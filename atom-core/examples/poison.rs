@@ -10,7 +10,10 @@ fn main() {
     let choice = number(3).map(|one_in| poisoner::Choice {
         one_in,
         seed: number(4).unwrap_or(1),
-        blocks: (number(5).unwrap_or(0) as u32, number(6).unwrap_or(u32::MAX.into()) as u32),
+        blocks: (
+            number(5).unwrap_or(0) as u32,
+            number(6).unwrap_or(u32::MAX.into()) as u32,
+        ),
     });
     match poisoner::poison(args[1].as_ref(), args[2].as_ref(), choice) {
         Ok(count) => println!("{count} insertions"),

@@ -10,8 +10,8 @@
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
-use super::{RegSet, unknown_code};
 use super::effects::{Effects, EffectsOf};
+use super::{RegSet, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::{Flow, direct_target};
 use crate::ids::{BlockId, ProcId};
@@ -314,16 +314,29 @@ impl Pointer {
     fn of(last: &Instruction, block: impl Iterator<Item = Instruction>) -> Self {
         let plain = |i: &Instruction| i.memory_index() == Register::None;
         if last.op0_kind() == OpKind::Memory {
-            return if plain(last) { Self::Loaded } else { Self::Other };
+            return if plain(last) {
+                Self::Loaded
+            } else {
+                Self::Other
+            };
         }
         let mut origin = Self::Other;
         for instruction in block {
             let writes = instruction.op0_kind() == OpKind::Register
                 && instruction.op0_register().full_register() == last.op0_register();
-            if writes && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push) {
+            if writes
+                && !matches!(
+                    instruction.mnemonic(),
+                    Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
+                )
+            {
                 let load = instruction.code() == Code::Mov_r64_rm64
                     && instruction.op1_kind() == OpKind::Memory;
-                origin = if load && plain(&instruction) { Self::Loaded } else { Self::Other };
+                origin = if load && plain(&instruction) {
+                    Self::Loaded
+                } else {
+                    Self::Other
+                };
             }
         }
         origin

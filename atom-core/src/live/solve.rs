@@ -90,7 +90,11 @@ impl Solver<'_> {
     fn at_return(&self, p: ProcId) -> RegSet {
         let known = RegSet(self.ret_live[p.index()].load(Relaxed));
         let info = &self.graph.procs[p.index()];
-        let unknown = if info.has_unknown_callers { !info.writes } else { RegSet::EMPTY };
+        let unknown = if info.has_unknown_callers {
+            !info.writes
+        } else {
+            RegSet::EMPTY
+        };
         RegSet::CALLEE_SAVED | RegSet::RESULTS | known | unknown
     }
 

@@ -57,7 +57,7 @@ impl Region {
             .map(|p| p.align)
             .fold(PAGE, u64::max);
         let length = image.file.len() as u64;
-        let fits = align <= HUGE_PAGE && image.base < GAP && image.base % align == 0;
+        let fits = align <= HUGE_PAGE && image.base < GAP && image.base.is_multiple_of(align);
         if image.is_pie && image.is_static() && fits {
             return Self::below(image, align, length.next_multiple_of(align));
         }

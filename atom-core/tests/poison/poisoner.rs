@@ -48,12 +48,16 @@ impl Poison {
         for n in 0..16u8 {
             if dead.contains(RegSet::gpr(n.into())) && self.chosen() {
                 // mov r64, sign-extended imm32
-                self.plan.code.extend([0x48 | n >> 3, 0xc7, 0xc0 | n & 7, n, 0xf0, 0xad, 0x8b]);
+                self.plan
+                    .code
+                    .extend([0x48 | n >> 3, 0xc7, 0xc0 | n & 7, n, 0xf0, 0xad, 0x8b]);
             }
             if dead.contains(RegSet::xmm(n.into())) && self.chosen() {
                 // pcmpeqd xmm, xmm
                 let rex = 0x40 | (n >> 3) << 2 | n >> 3;
-                self.plan.code.extend([0x66, rex, 0x0f, 0x76, 0xc0 | (n & 7) << 3 | n & 7]);
+                self.plan
+                    .code
+                    .extend([0x66, rex, 0x0f, 0x76, 0xc0 | (n & 7) << 3 | n & 7]);
             }
         }
         if dead.contains(RegSet::FLAGS) {
@@ -69,8 +73,15 @@ impl Poison {
         let end = self.plan.code.len() as u32;
         if start != end {
             let snippet = self.plan.snippets.len() as u32;
-            self.plan.snippets.push(Snippet { code: start..end, fixups: 0..0 });
-            self.plan.insertions.push(Insertion { inst, position, snippet });
+            self.plan.snippets.push(Snippet {
+                code: start..end,
+                fixups: 0..0,
+            });
+            self.plan.insertions.push(Insertion {
+                inst,
+                position,
+                snippet,
+            });
         }
     }
 }
@@ -83,7 +94,11 @@ pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let mut plan = Plan::default();
     if let Some(choice) = choice {
         let live = Live::compute(&image, &cfg);
-        let mut poison = Poison { plan, choice, state: 1 };
+        let mut poison = Poison {
+            plan,
+            choice,
+            state: 1,
+        };
         for b in (0..cfg.blocks.len()).map(BlockId::from_index) {
             let block = cfg.block(b);
             let chosen = (choice.blocks.0..choice.blocks.1).contains(&b.0);
