@@ -172,6 +172,45 @@ fn fixed_static() {
     check_cpp("static", &STATIC);
 }
 
+#[test]
+fn fixed_static_at_a_high_address() {
+    let high = "-Wl,-Ttext-segment=0x60000000";
+    check_c("static-high", "gcc", &and(&STATIC, &[high]));
+    check_cpp("static-high", &and(&STATIC, &[high]));
+}
+
+/// lld leaves neither spare dynamic tags nor enough program headers that can
+/// be spared, so both tables move.
+#[test]
+fn tables_move_where_nothing_is_spare() {
+    if !can_build("gcc", &["-fuse-ld=lld"]) {
+        return;
+    }
+    let folder = Folder::new("moves");
+    let (old, new) = (folder.0.join("old/program"), folder.0.join("new/program"));
+    compile("gcc", "addresses.c", &["-fuse-ld=lld"], &old);
+    rewrite(&old, &new, &plan(false)).expect("it can be rewritten");
+    let image = Image::open(&old).expect("a program");
+    let out = std::fs::read(&new).expect("the output");
+    let field = |at: usize| u64::from_le_bytes(out[at..at + 8].try_into().expect("eight bytes"));
+    let table = field(32) as usize;
+    assert!(table >= image.file.len(), "{table:#x}");
+    let count = u16::from_le_bytes([out[56], out[57]]);
+    let mut entries = (0..usize::from(count)).map(|i| table + 56 * i);
+    let dynamic = entries
+        .find(|at| out[*at..at + 4] == [2, 0, 0, 0])
+        .expect("PT_DYNAMIC");
+    assert!(field(dynamic + 16) > image.end);
+    assert_eq!(text(&run(&new)), text(&run(&old)));
+}
+
+#[test]
+fn packed_relative_relocations() {
+    let packed = "-Wl,-z,pack-relative-relocs";
+    check_c("packed", "gcc", &[packed]);
+    check_c("packed-static-pie", "gcc", &and(&STATIC_PIE, &[packed]));
+}
+
 /// Two loadable segments, with and without a hole between them.
 #[test]
 fn fixed_static_with_code_and_constants_in_one_segment() {
@@ -229,6 +268,8 @@ fn musl() {
             &["-DHEAP_USED_BY_LOADER", "-no-pie", "-fno-pie"],
         ),
         ("musl-static", &STATIC),
+        ("musl-lld", &["-DHEAP_USED_BY_LOADER", "-fuse-ld=lld"]),
+        ("musl-gold", &["-DHEAP_USED_BY_LOADER", "-fuse-ld=gold"]),
     ] {
         check_c(name, "musl-gcc", options);
     }
