@@ -7,13 +7,31 @@
 //! long (the kernel puts the program's path on the stack).
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::RwLock;
 
 use atom_core::cfg::{Cfg, seeds::FrameFacts};
 use atom_core::image::Image;
 use atom_core::plan::Plan;
 use atom_core::rewrite::{self, Layout};
 use atom_core::{Result, emit};
+
+/// Held for writing while a program is written, for reading while a process is
+/// started: a new process that for a moment has the file open for writing, too,
+/// would keep others from running it.
+static WRITING: RwLock<()> = RwLock::new(());
+
+/// Runs a command to its end.
+fn finish(command: &mut Command) -> Output {
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = {
+        let _guard = WRITING.read();
+        command.spawn()
+    };
+    let child = child.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    child.wait_with_output().expect("its output")
+}
 
 /// A folder that is removed in the end.
 struct Folder(PathBuf);
@@ -48,6 +66,7 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     let moved = layout.moved_ranges().len();
     assert!(moved > cfg.procs.len() / 2, "{moved} procedures moved");
     let out = emit::write(&image, &cfg, plan, &layout, text, &old, &place, None)?;
+    let _guard = WRITING.write();
     std::fs::write(to, out).expect("the output can be written");
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("permissions");
     Ok(())
@@ -60,8 +79,8 @@ fn source(name: &str) -> PathBuf {
 }
 
 fn exists(command: &str) -> bool {
-    let found = Command::new(command).arg("--version").output();
-    found.is_ok_and(|o| o.status.success())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(command).exists())
 }
 
 /// Whether what a list of options needs is installed.
@@ -78,7 +97,7 @@ fn can_build(compiler: &str, options: &[&str]) -> bool {
 fn compile(compiler: &str, file: &str, options: &[&str], out: &Path) {
     let mut command = Command::new(compiler);
     command.arg("-O2").arg(source(file)).arg("-o").arg(out);
-    let done = command.args(options).output().expect("a compiler");
+    let done = finish(command.args(options));
     let messages = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{options:?}: {messages}");
 }
@@ -86,8 +105,7 @@ fn compile(compiler: &str, file: &str, options: &[&str], out: &Path) {
 /// Runs it without randomisation and with nothing that differs on its stack.
 fn run(program: &Path) -> Output {
     let mut command = Command::new("setarch");
-    command.arg("-R").arg(program).env_clear();
-    command.output().expect("setarch (util-linux) runs")
+    finish(command.arg("-R").arg(program).env_clear())
 }
 
 fn text(output: &Output) -> String {
@@ -172,6 +190,45 @@ fn fixed_static() {
     check_cpp("static", &STATIC);
 }
 
+#[test]
+fn fixed_static_at_a_high_address() {
+    let high = "-Wl,-Ttext-segment=0x60000000";
+    check_c("static-high", "gcc", &and(&STATIC, &[high]));
+    check_cpp("static-high", &and(&STATIC, &[high]));
+}
+
+/// lld leaves neither spare dynamic tags nor enough program headers that can
+/// be spared, so both tables move.
+#[test]
+fn tables_move_where_nothing_is_spare() {
+    if !can_build("gcc", &["-fuse-ld=lld"]) {
+        return;
+    }
+    let folder = Folder::new("moves");
+    let (old, new) = (folder.0.join("old/program"), folder.0.join("new/program"));
+    compile("gcc", "addresses.c", &["-fuse-ld=lld"], &old);
+    rewrite(&old, &new, &plan(false)).expect("it can be rewritten");
+    let image = Image::open(&old).expect("a program");
+    let out = std::fs::read(&new).expect("the output");
+    let field = |at: usize| u64::from_le_bytes(out[at..at + 8].try_into().expect("eight bytes"));
+    let table = field(32) as usize;
+    assert!(table >= image.file.len(), "{table:#x}");
+    let count = u16::from_le_bytes([out[56], out[57]]);
+    let mut entries = (0..usize::from(count)).map(|i| table + 56 * i);
+    let dynamic = entries
+        .find(|at| out[*at..at + 4] == [2, 0, 0, 0])
+        .expect("PT_DYNAMIC");
+    assert!(field(dynamic + 16) > image.end);
+    assert_eq!(text(&run(&new)), text(&run(&old)));
+}
+
+#[test]
+fn packed_relative_relocations() {
+    let packed = "-Wl,-z,pack-relative-relocs";
+    check_c("packed", "gcc", &[packed]);
+    check_c("packed-static-pie", "gcc", &and(&STATIC_PIE, &[packed]));
+}
+
 /// Two loadable segments, with and without a hole between them.
 #[test]
 fn fixed_static_with_code_and_constants_in_one_segment() {
@@ -229,6 +286,8 @@ fn musl() {
             &["-DHEAP_USED_BY_LOADER", "-no-pie", "-fno-pie"],
         ),
         ("musl-static", &STATIC),
+        ("musl-lld", &["-DHEAP_USED_BY_LOADER", "-fuse-ld=lld"]),
+        ("musl-gold", &["-DHEAP_USED_BY_LOADER", "-fuse-ld=gold"]),
     ] {
         check_c(name, "musl-gcc", options);
     }
@@ -275,7 +334,7 @@ fn randomised() {
         compile("gcc", "addresses.c", options, &old);
         rewrite(&old, &new, &plan(true)).unwrap_or_else(|e| panic!("{name}: {e}"));
         for i in 0..40 {
-            let run = Command::new(&new).arg("x").output().expect("it runs");
+            let run = finish(Command::new(&new).arg("x"));
             let out = text(&run);
             assert!(out.contains("heap"), "{name}, run {i}: {out}");
             let is_near = out.contains("near");

@@ -488,7 +488,7 @@ impl Writer<'_> {
     /// musl's `malloc` returns does not lie there, so only `sbrk(0)` shows it.
     fn moves_heap(&self) -> bool {
         let loader_uses_heap = matches!(&self.image.interpreter, Some(path) if !is_glibc(path));
-        self.layout.region.shift == 0 && !loader_uses_heap
+        !self.layout.region.is_below && !loader_uses_heap
     }
 
     /// glibc's loader runs the preinit array; for any other, and in a static

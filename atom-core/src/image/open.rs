@@ -357,6 +357,9 @@ fn read_dynsym(image: &Image) -> Vec<Symbol> {
 fn read_relocs(image: &Image) -> Result<Vec<Reloc>> {
     let mut relocs = Vec::new();
     let mut table = |address: u64, size: u64| {
+        if size == 0 {
+            return Ok(());
+        }
         let bytes = image.bytes_at(address, size as usize).ok_or_else(|| {
             malformed("a relocation table lies outside the file").address(address)
         })?;

@@ -12,6 +12,9 @@
 //!   in which the program's own maps and the vDSO keep their places; the
 //!   heap is elsewhere (the kernel keeps it out of the way of such maps).
 //!
+//! A static program at unusually high fixed addresses has them below, too: code
+//! above it could not reach address 0, to which undefined weak symbols resolve.
+//!
 //! Addresses below a position-independent image are negative, that is, they
 //! wrap around. All arithmetic that mixes them with the image's own addresses
 //! wraps too. The kernel refuses such addresses in a program header, so in the
@@ -25,6 +28,16 @@ use crate::image::Image;
 use super::GAP;
 
 const PAGE: u64 = 0x1000;
+
+/// Nearly all of the distance that a relative operand reaches.
+const REACH: u64 = 0x7fff_0000;
+
+/// From here on an image is high: above it, behind the gap, little is left of
+/// what reaches address 0.
+const HIGH: u64 = 0x1000_0000;
+
+/// Nothing is placed below, where the kernel lets nobody map.
+const LOWEST: u64 = 0x10_0000;
 
 /// Large maps of files are aligned to huge pages by some file systems: the
 /// address is then congruent to the file offset modulo this.
@@ -41,6 +54,8 @@ pub struct Region {
     pub start: u64,
     /// Most bytes that fit.
     pub size: u64,
+    /// True if it lies below the image.
+    pub is_below: bool,
     /// What is added to every address in the file's program headers.
     pub shift: u64,
     /// Offset in the file of the first new segment.
@@ -57,16 +72,28 @@ impl Region {
             .map(|p| p.align)
             .fold(PAGE, u64::max);
         let length = image.file.len() as u64;
-        let fits = align <= HUGE_PAGE && image.base < GAP && image.base % align == 0;
+        let fits = align <= HUGE_PAGE && image.base < GAP && image.base.is_multiple_of(align);
         if image.is_pie && image.is_static() && fits {
             return Self::below(image, align, length.next_multiple_of(align));
+        }
+        let file_offset = length.next_multiple_of(PAGE);
+        if !image.is_pie && image.is_static() && image.base >= HIGH {
+            let distance = (image.base - LOWEST).min(GAP);
+            return Self {
+                start: image.base - distance,
+                size: distance,
+                is_below: true,
+                shift: 0,
+                file_offset,
+            };
         }
         let start = (image.end + GAP).next_multiple_of(PAGE);
         Self {
             start,
-            size: (image.base + 0x7fff_0000).saturating_sub(start),
+            size: (image.base + REACH).saturating_sub(start),
+            is_below: false,
             shift: 0,
-            file_offset: length.next_multiple_of(PAGE),
+            file_offset,
         }
     }
 
@@ -86,6 +113,7 @@ impl Region {
         Self {
             start,
             size: GAP,
+            is_below: true,
             shift: start.wrapping_neg(),
             file_offset,
         }
