@@ -471,6 +471,23 @@ impl<'a> Discovery<'a> {
                 });
             }
         }
+        let readers: HashSet<u64> = self
+            .bodies
+            .par_iter()
+            .filter(|b| reads_return_address(image, b))
+            .map(|b| b.start)
+            .collect();
+        for (body, reason) in self.bodies.iter().zip(&mut reasons) {
+            let call = body.refs.iter().find_map(|r| match r {
+                Ref::Call(t) if readers.contains(t) => Some(*t),
+                _ => None,
+            });
+            if let Some(t) = call {
+                reason.get_or_insert_with(|| {
+                    format!("it calls {t:#x}, which takes its return address as data")
+                });
+            }
+        }
         for i in self.before_start() {
             reasons[i].get_or_insert_with(|| {
                 "an IFUNC resolver calls it before the program is initialised".into()
@@ -713,6 +730,35 @@ fn blocks_of(image: &Image, body: &Body) -> (Vec<Inst>, Vec<(u32, u32)>) {
         }
     }
     (insts, blocks)
+}
+
+/// True if a procedure takes its return address off the stack for good, or
+/// returns it: what follows the call is then data, or the address is computed
+/// with. (`vfork` pops it too, but pushes it again.)
+fn reads_return_address(image: &Image, body: &Body) -> bool {
+    use iced_x86::{Mnemonic, OpKind, Register};
+    let decode = |inst: &Inst| {
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
+    };
+    let mut own = body.insts.iter().filter_map(decode);
+    let Some(first) = own.find(|i| i.mnemonic() != Mnemonic::Endbr64) else {
+        return false;
+    };
+    match first.mnemonic() {
+        Mnemonic::Pop if first.op0_kind() == OpKind::Register => {
+            let register = first.op0_register();
+            !own.any(|i| i.mnemonic() == Mnemonic::Push && i.op0_register() == register)
+        }
+        Mnemonic::Mov => {
+            first.op1_kind() == OpKind::Memory
+                && first.memory_base() == Register::RSP
+                && first.memory_index() == Register::None
+                && first.memory_displacement64() == 0
+                && own.next().is_some_and(|i| i.mnemonic() == Mnemonic::Ret)
+        }
+        _ => false,
+    }
 }
 
 /// True if the code at an address begins with `pop`.
