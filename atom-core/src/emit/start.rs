@@ -1,8 +1,5 @@
 //! The start-up code: what runs before the program's first instruction.
 //!
-//! In a static program it also lets libc see the program headers that are meant
-//! for it and the original entry point, by the auxiliary vector.
-//!
 //! It moves the heap's start back to where it would be without the new
 //! segments, relocates the writable part of the new segments and starts the
 //! runtime. The kernel places the heap behind the highest segment, with a
@@ -10,7 +7,13 @@
 //! it back. All fields of that call but the heap's are what the kernel set for
 //! the original image; they are known from the program headers and from the
 //! strings on the process stack, so no file of /proc is needed. Where the call
-//! is refused, the program runs all the same.
+//! is refused, the program runs all the same. The heap is not touched where the
+//! new segments lie below the image, as they do not displace it then, nor where
+//! a loader other than glibc's may have used it already.
+//!
+//! The hook at the entry point also corrects the auxiliary vector: `AT_ENTRY`
+//! names the original entry point, and in a static program `AT_PHDR` and
+//! `AT_PHNUM` the program headers meant for libc (`libc_view`).
 //!
 //! Rules of the ABI: at the entry point `rsp` points at argc and `rdx` may hold
 //! a function for atexit, so every register is preserved; a preinit function is
