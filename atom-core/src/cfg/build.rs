@@ -474,13 +474,17 @@ impl<'a> Discovery<'a> {
         let readers: HashSet<u64> = self
             .bodies
             .par_iter()
-            .filter(|b| reads_return_address(image, b))
+            .filter(|b| reads_return_address(image, b, b.start))
             .map(|b| b.start)
             .collect();
         for (body, reason) in self.bodies.iter().zip(&mut reasons) {
-            let call = body.refs.iter().find_map(|r| match r {
+            let outside = body.refs.iter().find_map(|r| match r {
                 Ref::Call(t) if readers.contains(t) => Some(*t),
                 _ => None,
+            });
+            let call = outside.or_else(|| {
+                let mut local = body.local_calls.iter().copied();
+                local.find(|t| reads_return_address(image, body, *t))
             });
             if let Some(t) = call {
                 reason.get_or_insert_with(|| {
@@ -722,11 +726,8 @@ fn blocks_of(image: &Image, body: &Body) -> (Vec<Inst>, Vec<(u32, u32)>) {
             let pc = image.base + u64::from(inst.offset);
             let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
             let target = decode_at(bytes, pc).and_then(|d| direct_target(&d));
-            // `call next`, or a call over data: its return address is read as data.
-            inst.special = target.is_some_and(|t| {
-                t == pc + u64::from(inst.len)
-                    || t != body.start && body.contains(t) && pops_first(image, t)
-            });
+            // `call next`: its return address is read as data.
+            inst.special = target == Some(pc + u64::from(inst.len));
         }
     }
     (insts, blocks)
@@ -735,13 +736,17 @@ fn blocks_of(image: &Image, body: &Body) -> (Vec<Inst>, Vec<(u32, u32)>) {
 /// True if a procedure takes its return address off the stack for good, or
 /// returns it: what follows the call is then data, or the address is computed
 /// with. (`vfork` pops it too, but pushes it again.)
-fn reads_return_address(image: &Image, body: &Body) -> bool {
+///
+/// `start` is the procedure's first address, or that of a local subroutine.
+fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
     use iced_x86::{Mnemonic, OpKind, Register};
     let decode = |inst: &Inst| {
         let pc = image.base + u64::from(inst.offset);
         decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
     };
-    let mut own = body.insts.iter().filter_map(decode);
+    let from = (start - image.base) as u32;
+    let insts = &body.insts[body.insts.partition_point(|i| i.offset < from)..];
+    let mut own = insts.iter().filter_map(decode);
     let Some(first) = own.find(|i| i.mnemonic() != Mnemonic::Endbr64) else {
         return false;
     };
@@ -759,13 +764,6 @@ fn reads_return_address(image: &Image, body: &Body) -> bool {
         }
         _ => false,
     }
-}
-
-/// True if the code at an address begins with `pop`.
-fn pops_first(image: &Image, address: u64) -> bool {
-    let bytes = image.rest_at(address).unwrap_or_default();
-    let opcode = bytes.iter().take(2).find(|b| **b != 0x41);
-    opcode.is_some_and(|b| (0x58..0x60).contains(b))
 }
 
 /// Fills in the successors of all blocks.

@@ -51,6 +51,9 @@ pub struct Body {
     pub insts: Vec<Inst>,
     /// References to elsewhere.
     pub refs: Vec<Ref>,
+    /// Targets of calls of places inside the procedure, but for its start and
+    /// the next instruction.
+    pub local_calls: Vec<u64>,
     /// Addresses of indirect jumps.
     pub indirect_jumps: Vec<u64>,
     /// Contains an instruction that moves no control but cannot be decoded or
@@ -156,6 +159,9 @@ impl Body {
                         // A call into itself: position-independent tricks, local subroutines.
                         self.add_mark(target, mark::LEADER);
                         work.push(target);
+                        if target != next {
+                            self.local_calls.push(target);
+                        }
                     } else {
                         self.refs.push(Ref::Call(target));
                     }

@@ -217,15 +217,11 @@ impl Encoder<'_> {
             }
             return Ok(());
         }
-        if form == Form::PushReturn || form == Form::PushJump {
+        if form == Form::PushReturn {
             // push rax; lea rax, [rip + original return address]; xchg rax, [rsp]
             out.extend([0x50, 0x48, 0x8d, 0x05]);
             out.extend(rel32(pc + u64::from(inst.len), address + 8)?);
             out.extend([0x48, 0x87, 0x04, 0x24]);
-            if form == Form::PushJump {
-                let target = self.cfg.decode(self.image, id).near_branch_target();
-                self.jump(proc, target, start, out)?;
-            }
             return Ok(());
         }
         let decoded = self.cfg.decode(self.image, id);

@@ -25,8 +25,6 @@ pub(super) enum Form {
     LongCounted,
     /// `call next`: pushes the original return address.
     PushReturn,
-    /// A call over data: pushes the original return address and jumps.
-    PushJump,
 }
 
 impl Form {
@@ -39,7 +37,6 @@ impl Form {
             Self::Long => 5,
             Self::LongCounted => 9,
             Self::PushReturn => 12,
-            Self::PushJump => 17,
         }
     }
 }
@@ -315,15 +312,7 @@ impl<'a> ProcBuilder<'a> {
         self.targets = vec![None; self.insts.len()];
         for (i, inst) in cfg.insts[self.insts.clone()].iter().enumerate() {
             let form = match inst.flow {
-                Flow::Call if inst.special => {
-                    let id = InstId::from_index(self.insts.start + i);
-                    let target = cfg.decode(self.image, id).near_branch_target();
-                    if target == cfg.inst_end(id) {
-                        Form::PushReturn
-                    } else {
-                        Form::PushJump
-                    }
-                }
+                Flow::Call if inst.special => Form::PushReturn,
                 Flow::Call => Form::Long,
                 Flow::Jump | Flow::CondJump => {
                     let decoded = cfg.decode(self.image, InstId::from_index(self.insts.start + i));
