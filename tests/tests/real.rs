@@ -1,5 +1,9 @@
 //! Exact counts on programs as the distribution ships them, stripped: every
 //! instruction and every conditional branch of their own text, on small inputs.
+//!
+//! Not every program can be here: grep and diff look for their stack in
+//! /proc/self/maps, which has more lines after a rewrite; lua seeds its hashes
+//! with the time.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -153,13 +157,9 @@ fn bc() {
 }
 
 #[test]
-fn grep() {
-    exact(
-        "grep",
-        &["-nE", "(fox|hen).*(cat|dog)?[a-z]{3,} the|^e", "input"],
-        &[("input", TEXT)],
-        100.0,
-    );
+fn mawk() {
+    let script = "{ for (i = 1; i <= NF; i++) n[$i]++ } END { for (w in n) if (n[w] > 1) s += n[w] * length(w); printf \"%d %.3f %s\\n\", s, sqrt(s), toupper(substr($0, 3, 5)) }";
+    exact("mawk", &[script, "input"], &[("input", TEXT)], 100.0);
 }
 
 #[test]
