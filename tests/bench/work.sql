@@ -1,5 +1,5 @@
 create table t(a integer primary key, b int, c text);
-with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000) insert into t select i, (i * 7919) % 10007, 'row ' || i from n;
+with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000) insert into t select i, (i * 7919) % 10007, 'row ' || i from n;
 create index tb on t(b);
 select b % 10, count(*), avg(a), max(c) from t group by 1;
 select count(*) from t x join t y on x.b = y.a where y.c like '%77%';
@@ -8,5 +8,5 @@ update t set c = upper(c) || b where b % 3 = 0;
 select a, c from t where b between 50 and 300 order by c desc limit 5;
 delete from t where a % 7 = 0;
 select count(distinct c), sum(a * 1.5), group_concat(distinct b % 4) from t;
-with recursive p(x, y) as (select 1, 1 union all select x + 1, (x * y) % 1000003 from p where x < 150000) select sum(y) from p;
+with recursive p(x, y) as (select 1, 1 union all select x + 1, (x * y) % 1000003 from p where x < 600000) select sum(y) from p;
 select rank() over (partition by b % 5 order by c), a from t order by 1 desc, 2 limit 3;

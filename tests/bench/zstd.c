@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 4; i++) {
         size_t size = ZSTD_compress(packed, bound, in, n, levels[i]);
         if (ZSTD_isError(size)) return 3;
-        for (int k = 0; k < 5; k++)
+        for (int k = 0; k < 15; k++)
             if (ZSTD_decompress(out, limit, packed, size) != n || memcmp(in, out, n)) return 4;
         printf("level %d: %zu\n", levels[i], size);
     }

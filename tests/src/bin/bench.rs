@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
-use atom_tests::corpus::make_inputs;
+use atom_tests::corpus::sample;
 use atom_tests::error::{Error, Result};
 use atom_tests::outcome::{Outcome, Setting, plain_environment, run};
 use clap::Parser;
@@ -220,14 +220,9 @@ fn main_result(args: &Args) -> Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench");
     let folder = atom::target_folder()?.join("bench-programs");
     let inputs = folder.join("inputs");
-    make_inputs(&inputs)?;
+    std::fs::create_dir_all(&inputs).map_err(|e| Error::new("making a folder", e).file(&inputs))?;
     let fail = |e: std::io::Error| Error::new("making the inputs", e).file(&inputs);
-    let mut large = Vec::new();
-    for name in ["text", "data", "work.s", "work.c", "text"] {
-        large.extend(std::fs::read(inputs.join(name)).map_err(fail)?);
-    }
-    let large = large.repeat(4);
-    std::fs::write(inputs.join("large"), &large).map_err(fail)?;
+    std::fs::write(inputs.join("large"), sample(4_000_000)).map_err(fail)?;
     let sources = sources(&here)?;
     let heads: String = args
         .tool

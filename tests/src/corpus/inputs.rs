@@ -90,6 +90,18 @@ const FILES: [(&str, &str); 20] = [
     ("work.trf", include_str!("../../inputs/work.trf")),
 ];
 
+/// Text and binary data in turns, of about this size, for longer runs.
+pub fn sample(size: usize) -> Vec<u8> {
+    let mut n = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut sample = Vec::new();
+    while sample.len() < size {
+        sample.extend(text(&mut n, 60_000).into_bytes());
+        sample.extend(data(&mut n, 20_000));
+    }
+    sample.truncate(size);
+    sample
+}
+
 /// Writes all inputs to `folder`.
 pub fn make(folder: &Path) -> Result<()> {
     let fail = |e: std::io::Error| Error::new("making the inputs", e).file(folder);

@@ -10,6 +10,6 @@ mod inputs;
 mod runs;
 mod table;
 
-pub use inputs::make as make_inputs;
+pub use inputs::{make as make_inputs, sample};
 pub use runs::{Bench, Difference, Verdict};
 pub use table::{Entry, read as read_table};
