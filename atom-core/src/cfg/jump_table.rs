@@ -39,6 +39,8 @@ pub struct Surroundings<'a> {
     /// Whether an address can be code of another part of the same procedure;
     /// the flag says that there is certainly some code.
     pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
+    /// Only tables whose size the code tells.
+    pub only_bounded: bool,
 }
 
 /// Tables of 32-bit entries relative to the table, for one procedure.
@@ -51,8 +53,11 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
         };
         let table = use_.table.and_then(|table| {
             let size = use_.entry_size;
-            let mut targets = entries(image, body, around, table, size, use_.bound, true);
-            if targets.is_empty() {
+            let mut targets = Vec::new();
+            if use_.bound.is_some() {
+                targets = entries(image, body, around, table, size, use_.bound, true);
+            }
+            if targets.is_empty() && !around.only_bounded {
                 targets = entries(image, body, around, table, size, None, true);
             }
             (!targets.is_empty()).then_some((table, targets))
@@ -70,7 +75,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             None => complete = false,
         }
     }
-    if complete {
+    if complete || around.only_bounded {
         return found;
     }
     let mut bases: Vec<u64> = body
@@ -322,6 +327,13 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                 return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
             }
             _ if flow_of(&i).ends_block() => return None,
+            // and index, 2^k - 1
+            Mnemonic::And if writes(&i, index) => {
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                let mask = is_immediate.then(|| i.immediate(1))?;
+                let count = u32::try_from(mask.checked_add(1)?).ok()?;
+                return (count.is_power_of_two() && count <= 256).then_some(count);
+            }
             _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
                 (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {
                     OpKind::Register => index = i.op1_register().full_register(),
