@@ -442,29 +442,38 @@ impl<'a> Discovery<'a> {
     /// Why a procedure stays in place, for each body.
     fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
         let image = self.image;
+        let tables = self.find_tables(false);
+        let with_table: HashSet<u64> = tables.iter().filter_map(|t| t.jump).collect();
+        // Where a jump's own table is not known, all of the body's were looked for.
+        let with_some: HashSet<usize> = tables
+            .iter()
+            .filter_map(|t| self.body_at(*t.targets.first()?))
+            .collect();
         let mut reasons: Vec<Option<String>> =
             self.bodies
                 .par_iter()
-                .map(|body| {
+                .enumerate()
+                .map(|(i, body)| {
                     if body.insts.is_empty() {
                         return Some("no instruction could be decoded".to_string());
                     }
                     if let Some((pc, reason)) = &body.obstacle {
                         return Some(format!("{reason} at {pc:#x}"));
                     }
-                    let has_targets = body.marks.iter().any(|m| m & mark::INDIRECT != 0);
                     let own_labels = body.refs.iter().any(
                         |r| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start),
                     );
                     body.indirect_jumps.iter().find_map(|jump| {
                         match jump_table::form_of(image, body, *jump) {
-                            JumpForm::RelativeTable if !has_targets || own_labels => Some(format!(
+                            _ if with_table.contains(jump) => None,
+                            JumpForm::Pointer => None,
+                            _ if with_some.contains(&i) && !own_labels => None,
+                            JumpForm::RelativeTable => Some(format!(
                                 "the jump table of the indirect jump at {jump:#x} was not found"
                             )),
                             JumpForm::Computed => Some(format!(
                                 "the indirect jump at {jump:#x} goes to a computed address"
                             )),
-                            _ => None,
                         }
                     })
                 })

@@ -49,6 +49,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     let mut complete = true;
     for jump in &body.indirect_jumps {
         let Some(use_) = dissect(image, body, *jump) else {
+            complete &= form_of(image, body, *jump) == JumpForm::Pointer;
             continue;
         };
         let table = use_.table.and_then(|table| {
@@ -229,14 +230,22 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
                 }
             }
             Some(pair) => {
+                if !pair.iter().any(|r| writes(&i, *r)) {
+                    continue;
+                }
                 let narrow = match i.mnemonic() {
                     Mnemonic::Movsxd => true,
                     Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
                     _ => false,
                 };
-                if narrow && i.op1_kind() == OpKind::Memory && pair.iter().any(|r| writes(&i, *r)) {
+                if narrow && i.op1_kind() == OpKind::Memory {
                     load = Some(i);
                     break;
+                }
+                // The table's address, or an extension of the entry in place.
+                let is_base = i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP;
+                if !is_base && i.mnemonic() != Mnemonic::Cdqe {
+                    return None;
                 }
             }
         }
