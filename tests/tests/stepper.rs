@@ -241,7 +241,12 @@ fn callgrind_agrees() {
     let program = build("steps-judged.c", include_str!("../sources/deep.c"));
     let output = program.with_extension("callgrind");
     let status = Command::new("valgrind")
-        .args(["--tool=callgrind", "--dump-instr=yes", "--quiet"])
+        .args([
+            "--tool=callgrind",
+            "--dump-instr=yes",
+            "--skip-plt=no",
+            "--quiet",
+        ])
         .arg(format!("--callgrind-out-file={}", output.display()))
         .arg(&program)
         .stdout(std::process::Stdio::null())
