@@ -51,7 +51,11 @@ pub fn run(args: &Run) -> Result<()> {
     let cfg = steps.run(
         "cfg",
         "finding procedures",
-        || Cfg::build(&image, &frames),
+        || {
+            let mut cfg = Cfg::build(&image, &frames)?;
+            rewrite::note_gaps(&image, &mut cfg);
+            Ok(cfg)
+        },
         describe_cfg,
     )?;
 

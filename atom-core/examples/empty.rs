@@ -26,7 +26,7 @@ fn main() {
         },
     )
     .unwrap();
-    println!("pads {} left {:?}", old.patches.len(), old.left);
+    println!("pads {}", old.patches.len());
     let out = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None).unwrap();
     std::fs::write(&a[2], out).unwrap();
     use std::os::unix::fs::PermissionsExt;

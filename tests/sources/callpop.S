@@ -2,6 +2,7 @@
 // its own return address.
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0-strip
 // stdout: here 1 return 1
+// missed: main
 // count: getpc 1
         .text
         .globl main, getpc

@@ -21,7 +21,8 @@ use crate::find;
 /// Runs the command.
 pub fn run(args: &Show) -> Result<()> {
     let image = Image::open(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
-    let cfg = Cfg::build(&image, &FrameFacts::new(&image.unwind_table()?))?;
+    let mut cfg = Cfg::build(&image, &FrameFacts::new(&image.unwind_table()?))?;
+    atom_core::rewrite::note_gaps(&image, &mut cfg);
     let lines = DebugLines::new(&image);
     let program = Program {
         image: &image,

@@ -148,6 +148,9 @@ impl Summaries {
     }
 }
 
+/// One step of a solution: what is live inside a function, and its answer.
+type Round = fn(&Graph, usize) -> (Vec<bool>, Summary);
+
 /// All functions reached, numbered in the order of their discovery.
 #[derive(Default)]
 struct Graph {
@@ -185,7 +188,7 @@ impl Graph {
         for (i, facts) in self.all.iter().enumerate() {
             facts.callees.iter().for_each(|c| callers[*c].push(i));
         }
-        let rounds: [fn(&Graph, usize) -> (Vec<bool>, Summary); 2] = [
+        let rounds: [Round; 2] = [
             |graph, i| {
                 let live = graph.live(i);
                 let returns = live[graph.all[i].entry];

@@ -98,20 +98,22 @@ impl<'a> Discovery<'a> {
         let (certain, doubtful): (Vec<_>, Vec<_>) =
             pointers.into_iter().partition(|(_, certain)| *certain);
         pending.extend(certain.iter().map(|(a, _)| (*a, mark::INDIRECT)));
-        self.settle(pending);
+        // What is certain first: a wrong target would hide right ones.
+        self.settle(pending, true);
+        self.settle(Vec::new(), false);
         let doubtful = doubtful.into_iter().filter(|(address, _)| {
             self.body_at(*address)
                 .is_some_and(|i| self.bodies[i].mark_at(*address) & mark::START != 0)
         });
         let doubtful = doubtful.map(|(a, _)| (a, mark::INDIRECT)).collect();
-        self.settle(doubtful);
+        self.settle(doubtful, false);
     }
 
     /// Follows control from new targets until nothing new is found.
-    fn settle(&mut self, mut pending: Vec<(u64, u8)>) {
+    fn settle(&mut self, mut pending: Vec<(u64, u8)>, only_bounded: bool) {
         for _ in 0..MAX_ROUNDS {
             pending.extend(self.new_refs());
-            let tables = self.find_tables();
+            let tables = self.find_tables(only_bounded);
             pending.extend(
                 tables
                     .iter()
@@ -152,7 +154,7 @@ impl<'a> Discovery<'a> {
         targets
     }
 
-    fn find_tables(&self) -> Vec<jump_table::Found> {
+    fn find_tables(&self, only_bounded: bool) -> Vec<jump_table::Found> {
         let other_part = |body: &Body, address: u64, certain: bool| {
             let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
             let Some(i) = self.body_at(address) else {
@@ -167,6 +169,7 @@ impl<'a> Discovery<'a> {
         let around = Surroundings {
             data_refs: &self.data_refs,
             other_part: &other_part,
+            only_bounded,
         };
         self.bodies
             .par_iter()
@@ -197,10 +200,10 @@ impl<'a> Discovery<'a> {
                     }
                     work[i].push((target, bits));
                 }
-                None if bits & mark::ENTRY != 0 || self.looks_like_code(target) => {
-                    if region_end(&self.regions, target).is_some() {
-                        new_seeds.push(target);
-                    }
+                None if region_end(&self.regions, target).is_some()
+                    && (bits & mark::ENTRY != 0 || self.looks_like_code(target)) =>
+                {
+                    new_seeds.push(target);
                 }
                 None => {}
             }
@@ -220,7 +223,9 @@ impl<'a> Discovery<'a> {
                         // Only data says that this is code: believe it if it looks so throughout.
                         let mut trial = body.clone();
                         trial.explore(image, target);
-                        if trial.obstacle.is_some() && body.obstacle.is_none() {
+                        if trial.obstacle.is_some() && body.obstacle.is_none()
+                            || trial.disagrees_with(body, image.base)
+                        {
                             continue;
                         }
                         *body = trial;
@@ -317,7 +322,7 @@ impl<'a> Discovery<'a> {
             let i = self.data_refs.partition_point(|r| *r < address);
             self.data_refs.get(i).is_some_and(|r| *r < end)
         };
-        if address % 16 != 0 || read_as_data {
+        if !address.is_multiple_of(16) || read_as_data {
             return false;
         }
         let mut body = Body::new(address, end);
@@ -413,7 +418,7 @@ impl<'a> Discovery<'a> {
     /// The tables whose jumps are known, in terms of the finished instructions.
     fn jump_tables(&self, cfg: &Cfg) -> Vec<JumpTable> {
         let mut tables: Vec<JumpTable> = self
-            .find_tables()
+            .find_tables(false)
             .into_iter()
             .filter_map(|t| {
                 let mut targets = t.targets.clone();
@@ -437,29 +442,38 @@ impl<'a> Discovery<'a> {
     /// Why a procedure stays in place, for each body.
     fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
         let image = self.image;
+        let tables = self.find_tables(false);
+        let with_table: HashSet<u64> = tables.iter().filter_map(|t| t.jump).collect();
+        // Where a jump's own table is not known, all of the body's were looked for.
+        let with_some: HashSet<usize> = tables
+            .iter()
+            .filter_map(|t| self.body_at(*t.targets.first()?))
+            .collect();
         let mut reasons: Vec<Option<String>> =
             self.bodies
                 .par_iter()
-                .map(|body| {
+                .enumerate()
+                .map(|(i, body)| {
                     if body.insts.is_empty() {
                         return Some("no instruction could be decoded".to_string());
                     }
                     if let Some((pc, reason)) = &body.obstacle {
                         return Some(format!("{reason} at {pc:#x}"));
                     }
-                    let has_targets = body.marks.iter().any(|m| m & mark::INDIRECT != 0);
                     let own_labels = body.refs.iter().any(
                         |r| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start),
                     );
                     body.indirect_jumps.iter().find_map(|jump| {
                         match jump_table::form_of(image, body, *jump) {
-                            JumpForm::RelativeTable if !has_targets || own_labels => Some(format!(
+                            _ if with_table.contains(jump) => None,
+                            JumpForm::Pointer => None,
+                            _ if with_some.contains(&i) && !own_labels => None,
+                            JumpForm::RelativeTable => Some(format!(
                                 "the jump table of the indirect jump at {jump:#x} was not found"
                             )),
                             JumpForm::Computed => Some(format!(
                                 "the indirect jump at {jump:#x} goes to a computed address"
                             )),
-                            _ => None,
                         }
                     })
                 })

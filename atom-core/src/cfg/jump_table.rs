@@ -39,6 +39,8 @@ pub struct Surroundings<'a> {
     /// Whether an address can be code of another part of the same procedure;
     /// the flag says that there is certainly some code.
     pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
+    /// Only tables whose size the code tells.
+    pub only_bounded: bool,
 }
 
 /// Tables of 32-bit entries relative to the table, for one procedure.
@@ -47,12 +49,16 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
     let mut complete = true;
     for jump in &body.indirect_jumps {
         let Some(use_) = dissect(image, body, *jump) else {
+            complete &= form_of(image, body, *jump) == JumpForm::Pointer;
             continue;
         };
         let table = use_.table.and_then(|table| {
             let size = use_.entry_size;
-            let mut targets = entries(image, body, around, table, size, use_.bound, true);
-            if targets.is_empty() {
+            let mut targets = Vec::new();
+            if use_.bound.is_some() {
+                targets = entries(image, body, around, table, size, use_.bound, true);
+            }
+            if targets.is_empty() && !around.only_bounded {
                 targets = entries(image, body, around, table, size, None, true);
             }
             (!targets.is_empty()).then_some((table, targets))
@@ -70,7 +76,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             None => complete = false,
         }
     }
-    if complete {
+    if complete || around.only_bounded {
         return found;
     }
     let mut bases: Vec<u64> = body
@@ -224,14 +230,22 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
                 }
             }
             Some(pair) => {
+                if !pair.iter().any(|r| writes(&i, *r)) {
+                    continue;
+                }
                 let narrow = match i.mnemonic() {
                     Mnemonic::Movsxd => true,
                     Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
                     _ => false,
                 };
-                if narrow && i.op1_kind() == OpKind::Memory && pair.iter().any(|r| writes(&i, *r)) {
+                if narrow && i.op1_kind() == OpKind::Memory {
                     load = Some(i);
                     break;
+                }
+                // The table's address, or an extension of the entry in place.
+                let is_base = i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP;
+                if !is_base && i.mnemonic() != Mnemonic::Cdqe {
+                    return None;
                 }
             }
         }
@@ -322,6 +336,13 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                 return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
             }
             _ if flow_of(&i).ends_block() => return None,
+            // and index, 2^k - 1
+            Mnemonic::And if writes(&i, index) => {
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                let mask = is_immediate.then(|| i.immediate(1))?;
+                let count = u32::try_from(mask.checked_add(1)?).ok()?;
+                return (count.is_power_of_two() && count <= 256).then_some(count);
+            }
             _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
                 (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {
                     OpKind::Register => index = i.op1_register().full_register(),

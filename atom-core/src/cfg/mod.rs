@@ -167,6 +167,14 @@ pub struct Cfg {
 }
 
 impl Cfg {
+    /// Notes that some code of a procedure is not instrumented after all.
+    pub fn set_partial(&mut self, id: ProcId, reason: String) {
+        let status = &mut self.procs[id.index()].status;
+        if *status == Status::Full {
+            *status = Status::Partial(reason);
+        }
+    }
+
     /// The procedure.
     pub fn proc(&self, id: ProcId) -> &Proc {
         &self.procs[id.index()]

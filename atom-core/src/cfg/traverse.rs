@@ -217,6 +217,16 @@ impl Body {
         }
     }
 
+    /// True if instructions that this body has beyond `other` overlap those of
+    /// `other`, which it extends.
+    pub fn disagrees_with(&self, other: &Self, base: u64) -> bool {
+        self.insts[other.insts.len()..].iter().any(|i| {
+            let at = (base + u64::from(i.offset) - self.start) as usize;
+            let covers = &other.marks[at..at + usize::from(i.len)];
+            covers[0] & mark::INSIDE != 0 || covers[1..].iter().any(|m| m & mark::START != 0)
+        })
+    }
+
     /// Sorts the instructions and drops what was found twice.
     pub fn finish(&mut self) {
         self.insts.sort_unstable_by_key(|i| i.offset);

@@ -383,7 +383,7 @@ impl<'a> ProcBuilder<'a> {
         for b in cfg.proc(self.id).blocks() {
             let block = cfg.block(b);
             let pc = cfg.block_pc(b);
-            if old_end.is_some_and(|e| e < pc) && pc % 16 == 0 {
+            if old_end.is_some_and(|e| e < pc) && pc.is_multiple_of(16) {
                 // Padding that control does not pass through was dropped; keep what it was for.
                 offset += ((pc - start_pc) as u32).wrapping_sub(offset) & 15;
             }

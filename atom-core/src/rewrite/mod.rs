@@ -9,6 +9,9 @@
 //! An original address that control can reach indirectly keeps a *pad*, a jump
 //! to the new text ([`pads`]), so that code pointers keep their values.
 
+use crate::cfg::Cfg;
+use crate::image::Image;
+
 mod encode;
 mod layout;
 pub mod pads;
@@ -22,6 +25,17 @@ pub use region::Region;
 /// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
 /// operand reaches. Below an image, it is the distance between the starts.
 pub const GAP: u64 = 0x6000_0000;
+
+/// Notes in the graph which procedures will have a gap: some instruction of
+/// theirs has to stay where it is, and runs there without its calls.
+pub fn note_gaps(image: &Image, cfg: &mut Cfg) {
+    for (proc, address) in pads::without_room(image, cfg) {
+        cfg.set_partial(
+            proc,
+            format!("there is no room for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
+        );
+    }
+}
 
 /// How the rewriter is to work.
 #[derive(Clone, Copy, Debug, Default)]

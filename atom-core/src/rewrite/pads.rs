@@ -23,84 +23,197 @@ pub struct OldText {
     pub patches: Vec<(u64, [u8; 5], u8)>,
     /// Ranges to fill with `int3` before the patches are written.
     pub dead: Vec<(u64, u64)>,
-    /// Procedures in which an original instruction still runs: procedure, address.
-    pub left: Vec<(ProcId, u64)>,
 }
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
+/// One address that control can reach indirectly.
+#[derive(Clone, Copy)]
+struct Landing {
+    address: u64,
+    proc: ProcId,
+    block: BlockId,
+}
+
+/// What is written at an address of the old text.
+enum Jump {
+    /// Five bytes, to the new place of the landing with this index.
+    New(usize),
+    /// Two bytes, to another address of the old text.
+    Short(u64),
+    /// One byte, the opcode of a two-byte jump to that address; its distance
+    /// is the first byte of the jump that follows.
+    Opcode,
+}
+
+/// Which jumps go where in the old text; new addresses play no part in it.
+struct Sites {
+    landings: Vec<Landing>,
+    jumps: Vec<(u64, Jump)>,
+    left: Vec<(ProcId, u64)>,
+    free: Free,
+}
+
+impl Sites {
+    fn new(image: &Image, cfg: &Cfg) -> Self {
+        let landings: Vec<Landing> = cfg
+            .blocks
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| b.is_indirect_target)
+            .map(|(i, b)| Landing {
+                address: cfg.inst_pc(b.first),
+                proc: b.proc,
+                block: BlockId::from_index(i),
+            })
+            .collect();
+        let mut sites = Self {
+            landings,
+            jumps: Vec::new(),
+            left: Vec::new(),
+            free: Free::new(image, cfg),
+        };
+        let tight = sites.roomy(image);
+        let tiny = sites.short(tight);
+        sites.punned(tiny);
+        sites
+    }
+
+    fn next(&self, i: usize) -> u64 {
+        self.landings.get(i + 1).map_or(u64::MAX, |l| l.address)
+    }
+
+    /// First the pads with room for themselves, so that islands take what is left.
+    fn roomy(&mut self, image: &Image) -> Vec<usize> {
+        let mut tight = Vec::new();
+        for i in 0..self.landings.len() {
+            let address = self.landings[i].address;
+            let next = self.next(i);
+            let has_endbr = image.bytes_at(address, 4) == Some(&ENDBR64);
+            let candidates = [address + 4 * u64::from(has_endbr), address];
+            let place = candidates
+                .into_iter()
+                .find(|p| p + 5 <= next && self.free.is_free(*p, 5));
+            match place {
+                Some(p) => {
+                    self.free.take(address, (p + 5 - address) as usize);
+                    self.jumps.push((p, Jump::New(i)));
+                }
+                None => tight.push(i),
+            }
+        }
+        tight
+    }
+
+    /// Two-byte jumps to islands; yields what has not even room for those.
+    fn short(&mut self, tight: Vec<usize>) -> Vec<usize> {
+        let (short, tiny): (Vec<_>, Vec<_>) = tight.into_iter().partition(|i| {
+            let address = self.landings[*i].address;
+            address + 2 <= self.next(*i) && self.free.is_free(address, 2)
+        });
+        for i in &short {
+            self.free.take(self.landings[*i].address, 2);
+        }
+        for i in &tiny {
+            self.free.take(self.landings[*i].address, 1);
+        }
+        for i in short {
+            let address = self.landings[i].address;
+            match self.free.island(address) {
+                Some(island) => {
+                    self.free.take(island, 5);
+                    self.jumps.push((address, Jump::Short(island)));
+                    self.jumps.push((island, Jump::New(i)));
+                }
+                None => self.leave(i),
+            }
+        }
+        tiny
+    }
+
+    /// One byte before another pad: the opcode of a two-byte jump whose
+    /// distance is the first byte of that pad.
+    fn punned(&mut self, tiny: Vec<usize>) {
+        // From the back, so that the jump that follows is there already.
+        for i in tiny.into_iter().rev() {
+            let address = self.landings[i].address;
+            let following = self.jumps.iter().rev().find(|j| j.0 == address + 1);
+            let first = match following {
+                Some((_, Jump::New(_))) => 0xe9u8,
+                Some((_, Jump::Short(_) | Jump::Opcode)) => 0xeb,
+                None => {
+                    self.leave(i);
+                    continue;
+                }
+            };
+            let landing = (address + 2).wrapping_add_signed(i64::from(first as i8));
+            if self.free.is_free(landing, 5) {
+                self.free.take(landing, 5);
+                self.jumps.push((landing, Jump::New(i)));
+            } else if self.free.is_free(landing, 2)
+                && let Some(island) = {
+                    self.free.take(landing, 2);
+                    self.free.island(landing)
+                }
+            {
+                self.free.take(island, 5);
+                self.jumps.push((landing, Jump::Short(island)));
+                self.jumps.push((island, Jump::New(i)));
+            } else {
+                self.leave(i);
+                continue;
+            }
+            self.jumps.push((address, Jump::Opcode));
+        }
+    }
+
+    /// The original instructions up to the next pad run in place.
+    fn leave(&mut self, i: usize) {
+        let Landing { address, proc, .. } = self.landings[i];
+        let len = (self.next(i) - address).min(15) as usize;
+        self.free.take(address, len);
+        self.left.push((proc, address));
+    }
+}
+
+/// Procedures that move, but in which an original instruction has to stay for
+/// want of room: (procedure, address of the instruction).
+pub fn without_room(image: &Image, cfg: &Cfg) -> Vec<(ProcId, u64)> {
+    Sites::new(image, cfg).left
+}
+
 /// Plans the pads for all moved procedures.
 pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Result<OldText> {
-    let mut old = OldText::default();
-    let mut free = Free::new(image, cfg);
-    let targets: Vec<(u64, ProcId, BlockId)> = cfg
-        .blocks
-        .iter()
-        .enumerate()
-        .filter(|(_, b)| b.is_indirect_target)
-        .map(|(i, b)| (cfg.inst_pc(b.first), b.proc, BlockId::from_index(i)))
-        .collect();
-    let new_address = |(address, proc, block): (u64, ProcId, BlockId)| {
-        if address == cfg.proc(proc).start {
+    let sites = Sites::new(image, cfg);
+    let new_address = |landing: &Landing| {
+        if landing.address == cfg.proc(landing.proc).start {
             layout
-                .entry(proc)
+                .entry(landing.proc)
                 .expect("blocks belong to moved procedures")
         } else {
-            layout.label(proc, cfg.block(block).first)
+            layout.label(landing.proc, cfg.block(landing.block).first)
         }
     };
-    // First the pads with room for themselves, so that islands take what is left.
-    let mut tight = Vec::new();
-    for (i, target) in targets.iter().enumerate() {
-        let next = targets.get(i + 1).map_or(u64::MAX, |t| t.0);
-        let has_endbr = image.bytes_at(target.0, 4) == Some(&ENDBR64);
-        let candidates = [target.0 + 4 * u64::from(has_endbr), target.0];
-        let place = candidates
-            .into_iter()
-            .find(|p| p + 5 <= next && free.is_free(*p, 5));
-        match place {
-            Some(p) => {
-                free.take(target.0, (p + 5 - target.0) as usize);
-                old.patches.push((p, jump(p, new_address(*target)), 5));
+    let patches = sites
+        .jumps
+        .iter()
+        .map(|(at, to)| match to {
+            Jump::New(i) => (*at, jump(*at, new_address(&sites.landings[*i])), 5),
+            Jump::Short(target) => {
+                let distance = target.wrapping_sub(at + 2) as u8;
+                (*at, [0xeb, distance, 0, 0, 0], 2)
             }
-            None => tight.push((*target, next)),
-        }
-    }
-    let mut short = Vec::new();
-    for (target, next) in tight {
-        let has_room = target.0 + 2 <= next && free.is_free(target.0, 2);
-        if has_room {
-            free.take(target.0, 2);
-            short.push(target);
+            Jump::Opcode => (*at, [0xeb, 0, 0, 0, 0], 1),
+        })
+        .collect();
+    Ok(OldText {
+        patches,
+        dead: if options.strict {
+            sites.free.ranges()
         } else {
-            let len = (next - target.0).min(15) as usize;
-            free.take(target.0, len);
-            old.left.push((target.1, target.0));
-        }
-    }
-    for target in short {
-        match free.island(target.0) {
-            Some(island) => {
-                free.take(island, 5);
-                let distance = island.wrapping_sub(target.0 + 2) as i8;
-                old.patches
-                    .push((target.0, [0xeb, distance as u8, 0, 0, 0], 2));
-                old.patches
-                    .push((island, jump(island, new_address(target)), 5));
-            }
-            None => {
-                // The original instructions up to the next pad run in place.
-                let next = targets.partition_point(|t| t.0 <= target.0);
-                let next = targets.get(next).map_or(target.0 + 15, |t| t.0);
-                free.take(target.0, (next - target.0).min(15) as usize);
-                old.left.push((target.1, target.0));
-            }
-        }
-    }
-    if options.strict {
-        old.dead = free.ranges();
-    }
-    Ok(old)
+            Vec::new()
+        },
+    })
 }
 
 fn jump(from: u64, to: u64) -> [u8; 5] {
