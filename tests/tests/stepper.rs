@@ -1,6 +1,7 @@
 //! The stepper itself is judged first: against counts that were worked out by
 //! hand and stand in the sources, and against each other's modes.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use atom_tests::check::{Check, check};
 use atom_tests::counts::Symbols;
 use atom_tests::source::{Source, Variant};
 use atom_tests::stepper::{self, BranchCount, Options, Process};
+use object::{Object, ObjectSection};
 
 #[test]
 fn counts_stated_in_the_sources() {
@@ -191,4 +193,94 @@ int main(void)
     );
     assert_eq!(alone.len(), 1);
     assert_eq!(alone[0].counts, slow[0].counts);
+}
+
+/// Instructions by address in the object `name`, from callgrind's output file.
+/// Only lines of a function's own cost count; the line after `calls=` is that of a callee.
+fn read_callgrind(text: &str, name: &str) -> BTreeMap<u64, u64> {
+    let (mut objects, mut counts) = (BTreeMap::new(), BTreeMap::new());
+    let (mut current, mut address, mut callee) = (String::new(), 0u64, false);
+    for line in text.lines() {
+        if let Some((key @ ("ob" | "cob"), value)) = line.split_once('=') {
+            let (id, path) = value.split_once(' ').unwrap_or((value, ""));
+            if !path.is_empty() {
+                objects.insert(id.to_string(), path.to_string());
+            }
+            if key == "ob" {
+                current = objects.get(id).cloned().unwrap_or_default();
+            }
+        } else if line.starts_with("calls=") {
+            callee = true;
+        } else if let [position, _, cost] = line.split(' ').collect::<Vec<_>>()[..]
+            && let Ok(cost) = cost.parse::<u64>()
+        {
+            address = match position.as_bytes()[0] {
+                b'+' => address + position[1..].parse::<u64>().unwrap(),
+                b'-' => address - position[1..].parse::<u64>().unwrap(),
+                b'*' => address,
+                _ => match position.strip_prefix("0x") {
+                    Some(hex) => u64::from_str_radix(hex, 16).unwrap(),
+                    None => continue,
+                },
+            };
+            if !std::mem::take(&mut callee) && current.ends_with(name) {
+                *counts.entry(address).or_default() += cost;
+            }
+        }
+    }
+    counts
+}
+
+/// Another judge, which emulates instead of stepping, comes to the same figures.
+#[test]
+fn callgrind_agrees() {
+    if !atom_tests::source::installed("valgrind") {
+        println!("skipped: valgrind is not installed");
+        return;
+    }
+    let program = build("steps-judged.c", include_str!("../sources/deep.c"));
+    let output = program.with_extension("callgrind");
+    let status = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--dump-instr=yes",
+            "--skip-plt=no",
+            "--quiet",
+        ])
+        .arg(format!("--callgrind-out-file={}", output.display()))
+        .arg(&program)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let stepped = step(
+        &program,
+        Options {
+            skip_libraries: true,
+            ..Options::default()
+        },
+    );
+    let judged = read_callgrind(&std::fs::read_to_string(&output).unwrap(), "steps-judged");
+    let data = std::fs::read(&program).unwrap();
+    let file = object::File::parse(&*data).unwrap();
+    let text = file.section_by_name(".text").unwrap();
+    // Callgrind books start-up code and the PLT elsewhere.
+    let text = text.address()..text.address() + text.size();
+    let of_text = |counts: &BTreeMap<u64, u64>| {
+        counts
+            .range(text.clone())
+            .map(|(a, n)| (*a, *n))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let (stepped, judged) = (of_text(&stepped[0].counts), of_text(&judged));
+    assert!(stepped.values().sum::<u64>() > 50_000);
+    let addresses = stepped.keys().chain(judged.keys());
+    // It counts the iterations of string instructions.
+    let code = stepper::Text::read(&program).unwrap();
+    let addresses = addresses.filter(|a| !code.decode(**a).has_rep_prefix());
+    let differing: Vec<_> = addresses
+        .filter(|a| stepped.get(a) != judged.get(a))
+        .map(|a| (a, stepped.get(a), judged.get(a)))
+        .collect();
+    assert!(differing.is_empty(), "{differing:?}");
 }

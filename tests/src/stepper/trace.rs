@@ -535,6 +535,7 @@ impl Tracer {
             .gate
             .ok_or_else(|| io::Error::other("no system call instruction in the vDSO"))?;
         let saved = ptrace::regs(tid)?;
+        let mut early = Vec::new();
         let prot = libc::PROT_READ | if executable { libc::PROT_EXEC } else { 0 };
         for (address, size) in self.text.ranges() {
             let start = address.wrapping_add(space.bias) & !0xfff;
@@ -555,9 +556,8 @@ impl Tracer {
                 if ptrace::pc(tid)? == gate + 2 {
                     break;
                 }
-                // Another signal came first: send it again, to be seen after the call.
-                // SAFETY: tgkill with ids of a thread of ours.
-                unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
+                // Another signal came first; it is sent again after the call.
+                early.push(signal);
             }
             let result = ptrace::regs(tid)?.rax as i64;
             if result != 0 {
@@ -565,6 +565,10 @@ impl Tracer {
             }
         }
         ptrace::set_regs(tid, &saved)?;
+        for signal in early {
+            // SAFETY: tkill takes numbers only; the thread is stopped by us.
+            unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
+        }
         self.spaces[index].closed = !executable;
         Ok(())
     }
