@@ -511,6 +511,11 @@ impl<'a> Discovery<'a> {
                 "an IFUNC resolver calls it before the program is initialised".into()
             });
         }
+        for i in self.self_examining() {
+            reasons[i].get_or_insert_with(|| {
+                "V8 looks the return addresses of its built-in code up in a table".into()
+            });
+        }
         for i in self.restartable() {
             reasons[i].get_or_insert_with(|| "it contains a restartable sequence (rseq)".into());
         }
@@ -549,6 +554,20 @@ impl<'a> Discovery<'a> {
             }
         }
         seen.into_iter().collect()
+    }
+
+    /// The code that V8 (node, Chromium) carries ready-made in the program: it
+    /// walks the stack by its own tables of return addresses, like Go.
+    fn self_examining(&self) -> Vec<usize> {
+        let has_v8 = self
+            .image
+            .symbols
+            .iter()
+            .any(|s| s.name.contains("embedded_blob_code"));
+        let is_builtin = |s: &Seed| s.name.as_ref().is_some_and(|n| n.starts_with("Builtins_"));
+        (0..self.seeds.len())
+            .filter(|i| has_v8 && is_builtin(&self.seeds[*i]))
+            .collect()
     }
 
     /// Procedures with restartable sequences: the kernel compares their
