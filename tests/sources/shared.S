@@ -1,5 +1,6 @@
 // Procedures that share a tail, have two entries, fall through into the next
 // one, or call each other's middle; a procedure of one byte.
+// missed: tiny
 // variants: gcc-O0 gcc-O0-static gcc-O0-nopie clang-O0 gcc-O0-strip
 // stdout: 11 12 105 5 1006 6 77
 // count: tiny 3

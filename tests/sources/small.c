@@ -1,5 +1,6 @@
 // Procedures of one to three bytes side by side, reached through pointers
 // only: no room for a pad, and their neighbours are entries too.
+// missed: f0 f1 f4 f6 f7
 // variants: gcc-Os-align1 gcc-O2-align1 clang-Oz gcc-Os-align1-static gcc-Os-align1-nopie-strip gcc-O2-cet
 // stdout: 24 600 0
 #include <stdio.h>
