@@ -443,10 +443,16 @@ impl<'a> Discovery<'a> {
     fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
         let image = self.image;
         let tables = self.find_tables(false);
-        let with_table: HashSet<u64> = tables.iter().filter_map(|t| t.jump).collect();
+        // A table in the text might be taken for code and get a pad.
+        let with_table: HashSet<u64> = tables
+            .iter()
+            .filter(|t| !image.is_code(t.table))
+            .filter_map(|t| t.jump)
+            .collect();
         // Where a jump's own table is not known, all of the body's were looked for.
         let with_some: HashSet<usize> = tables
             .iter()
+            .filter(|t| !image.is_code(t.table))
             .filter_map(|t| self.body_at(*t.targets.first()?))
             .collect();
         let mut reasons: Vec<Option<String>> =

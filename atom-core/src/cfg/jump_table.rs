@@ -263,21 +263,31 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let table = candidates
         .iter()
         .filter(|r| **r != Register::None)
-        .find_map(|r| {
-            before(image, body, load_at)
-                .find(|i| {
-                    i.mnemonic() == Mnemonic::Lea
-                        && i.memory_base() == Register::RIP
-                        && writes(i, r.full_register())
-                })
-                .map(|i| i.memory_displacement64())
-        });
+        .find_map(|r| lea_of(image, body, load_at, r.full_register()));
+    // What is added must be the table's address too, not a label's.
+    let loaded = load.op0_register().full_register();
+    let base = terms?.into_iter().find(|r| *r != loaded)?;
+    let table = table.filter(|table| {
+        base == load.memory_base()
+            || lea_of(image, body, at, base) == Some(*table)
+    });
     Some(TableUse {
         load: load.ip(),
         table,
         entry_size: 4,
         bound: bound_before(image, body, load_at, &load),
     })
+}
+
+/// The address that the nearest `lea register, [rip + ...]` before `at` gives.
+fn lea_of(image: &Image, body: &Body, at: usize, register: Register) -> Option<u64> {
+    before(image, body, at)
+        .find(|i| {
+            i.mnemonic() == Mnemonic::Lea
+                && i.memory_base() == Register::RIP
+                && writes(i, register)
+        })
+        .map(|i| i.memory_displacement64())
 }
 
 /// True for an operand `[table + index*8]`, as in a program that is not
