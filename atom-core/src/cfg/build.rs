@@ -18,6 +18,10 @@ use crate::image::Image;
 /// Rounds of discovery; real programs need about five.
 const MAX_ROUNDS: usize = 40;
 
+/// Entries taken of tables of unknown size, step by step: the code that they
+/// lead to may tell where the next table starts.
+const UNBOUNDED_LIMITS: [usize; 4] = [2, 16, 128, usize::MAX];
+
 struct Discovery<'a> {
     image: &'a Image,
     regions: Vec<(u64, u64)>,
@@ -99,21 +103,23 @@ impl<'a> Discovery<'a> {
             pointers.into_iter().partition(|(_, certain)| *certain);
         pending.extend(certain.iter().map(|(a, _)| (*a, mark::INDIRECT)));
         // What is certain first: a wrong target would hide right ones.
-        self.settle(pending, true);
-        self.settle(Vec::new(), false);
+        self.settle(pending, 0);
+        for limit in UNBOUNDED_LIMITS {
+            self.settle(Vec::new(), limit);
+        }
         let doubtful = doubtful.into_iter().filter(|(address, _)| {
             self.body_at(*address)
                 .is_some_and(|i| self.bodies[i].mark_at(*address) & mark::START != 0)
         });
         let doubtful = doubtful.map(|(a, _)| (a, mark::INDIRECT)).collect();
-        self.settle(doubtful, false);
+        self.settle(doubtful, usize::MAX);
     }
 
     /// Follows control from new targets until nothing new is found.
-    fn settle(&mut self, mut pending: Vec<(u64, u8)>, only_bounded: bool) {
+    fn settle(&mut self, mut pending: Vec<(u64, u8)>, unbounded_limit: usize) {
         for _ in 0..MAX_ROUNDS {
             pending.extend(self.new_refs());
-            let tables = self.find_tables(only_bounded);
+            let tables = self.find_tables(unbounded_limit);
             pending.extend(
                 tables
                     .iter()
@@ -154,7 +160,7 @@ impl<'a> Discovery<'a> {
         targets
     }
 
-    fn find_tables(&self, only_bounded: bool) -> Vec<jump_table::Found> {
+    fn find_tables(&self, unbounded_limit: usize) -> Vec<jump_table::Found> {
         let other_part = |body: &Body, address: u64, certain: bool| {
             let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
             let Some(i) = self.body_at(address) else {
@@ -169,7 +175,7 @@ impl<'a> Discovery<'a> {
         let around = Surroundings {
             data_refs: &self.data_refs,
             other_part: &other_part,
-            only_bounded,
+            unbounded_limit,
         };
         self.bodies
             .par_iter()
@@ -418,7 +424,7 @@ impl<'a> Discovery<'a> {
     /// The tables whose jumps are known, in terms of the finished instructions.
     fn jump_tables(&self, cfg: &Cfg) -> Vec<JumpTable> {
         let mut tables: Vec<JumpTable> = self
-            .find_tables(false)
+            .find_tables(usize::MAX)
             .into_iter()
             .filter_map(|t| {
                 let mut targets = t.targets.clone();
@@ -442,7 +448,7 @@ impl<'a> Discovery<'a> {
     /// Why a procedure stays in place, for each body.
     fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
         let image = self.image;
-        let tables = self.find_tables(false);
+        let tables = self.find_tables(usize::MAX);
         // A table in the text might be taken for code and get a pad.
         let with_table: HashSet<u64> = tables
             .iter()

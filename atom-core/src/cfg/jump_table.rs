@@ -39,8 +39,9 @@ pub struct Surroundings<'a> {
     /// Whether an address can be code of another part of the same procedure;
     /// the flag says that there is certainly some code.
     pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
-    /// Only tables whose size the code tells.
-    pub only_bounded: bool,
+    /// Of a table whose size the code does not tell, take at most so many
+    /// entries: the next table may not be known yet.
+    pub unbounded_limit: usize,
 }
 
 /// Tables of 32-bit entries relative to the table, for one procedure.
@@ -58,7 +59,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             if use_.bound.is_some() {
                 targets = entries(image, body, around, table, size, use_.bound, true);
             }
-            if targets.is_empty() && !around.only_bounded {
+            if targets.is_empty() && around.unbounded_limit > 0 {
                 targets = entries(image, body, around, table, size, None, true);
             }
             (!targets.is_empty()).then_some((table, targets))
@@ -76,7 +77,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             None => complete = false,
         }
     }
-    if complete || around.only_bounded {
+    if complete || around.unbounded_limit == 0 {
         return found;
     }
     let mut bases: Vec<u64> = body
@@ -129,7 +130,8 @@ fn entries(
         .chunks_exact(size)
         .enumerate()
     {
-        if table + (size * (i + 1)) as u64 > limit {
+        if table + (size * (i + 1)) as u64 > limit || bound.is_none() && i >= around.unbounded_limit
+        {
             break;
         }
         let target = match entry.try_into() {
@@ -268,8 +270,7 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let loaded = load.op0_register().full_register();
     let base = terms?.into_iter().find(|r| *r != loaded)?;
     let table = table.filter(|table| {
-        base == load.memory_base()
-            || lea_of(image, body, at, base) == Some(*table)
+        base == load.memory_base() || lea_of(image, body, at, base) == Some(*table)
     });
     Some(TableUse {
         load: load.ip(),
@@ -283,9 +284,7 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
 fn lea_of(image: &Image, body: &Body, at: usize, register: Register) -> Option<u64> {
     before(image, body, at)
         .find(|i| {
-            i.mnemonic() == Mnemonic::Lea
-                && i.memory_base() == Register::RIP
-                && writes(i, register)
+            i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP && writes(i, register)
         })
         .map(|i| i.memory_displacement64())
 }
@@ -330,6 +329,7 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
     let mut index = load.memory_index().full_register();
     let mut memory = None;
     let mut above = None;
+    let mut compared = None;
     for i in before(image, body, at).take(16) {
         match i.mnemonic() {
             Mnemonic::Ja => above = Some(1),
@@ -344,6 +344,20 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                 let n = (is_index && is_immediate).then(|| i.immediate(1))?;
                 let count = n.checked_add(above?)?;
                 return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
+            }
+            // A copy of the index is stored, then what is left of it compared.
+            Mnemonic::Sub if above.is_some() && compared.is_none() => {
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                if i.op0_kind() == OpKind::Register && is_immediate {
+                    compared = Some((i.op0_register().full_register(), i.immediate(1)));
+                }
+            }
+            Mnemonic::Mov if i.op0_kind() == OpKind::Memory && compared.is_some() => {
+                let (register, n) = compared?;
+                if memory == Some(place(&i)) && i.op1_register().full_register() == register {
+                    let count = n.checked_add(above?)?;
+                    return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
+                }
             }
             _ if flow_of(&i).ends_block() => return None,
             // and index, 2^k - 1
