@@ -11,6 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
 use super::layout::{Form, Layout, insertions_of, take_at};
+use super::tables;
 
 /// Addresses of what inserted code points to outside the new text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +63,17 @@ pub fn encode(
     places
         .into_par_iter()
         .try_for_each(|(id, place)| encoder.proc(id, place))?;
+    for clone in &layout.clones {
+        let t = &cfg.jump_tables[clone.table];
+        let target = |old: u64| {
+            let proc = cfg.proc_at(old)?;
+            let inst = cfg.inst_at(old)?;
+            cfg.proc(proc).is_moved().then(|| layout.label(proc, inst))
+        };
+        let bytes = tables::contents(image, t, clone, &target);
+        let at = clone.address.wrapping_sub(layout.start) as usize;
+        text[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
     Ok(text)
 }
 
@@ -215,6 +227,19 @@ impl Encoder<'_> {
                 )?;
                 out[at + offsets.displacement_offset()..][..4].copy_from_slice(&field);
             }
+            return Ok(());
+        }
+        if let Form::TableLoad(size) = form {
+            let decoded = self.cfg.decode(self.image, id);
+            let clone = tables::at(&self.layout.clones, id).ok_or_else(|| self.mismatch(id))?;
+            let table = self.cfg.jump_tables[clone.table].table;
+            let delta = clone.address.wrapping_sub(table);
+            // Where the copy is out of reach, the original table serves.
+            let bytes = tables::with_displacement(&decoded, delta, address)
+                .filter(|b| b.len() == usize::from(size))
+                .or_else(|| tables::with_displacement(&decoded, 0, address))
+                .ok_or_else(|| self.mismatch(id))?;
+            out.extend(bytes);
             return Ok(());
         }
         if form == Form::PushReturn {

@@ -10,7 +10,7 @@ use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::Region;
+use super::{Region, tables};
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub(super) enum Form {
     LongCounted,
     /// `call next`: pushes the original return address.
     PushReturn,
+    /// The load of a jump table's entry, from the table's copy; of this size.
+    TableLoad(u8),
 }
 
 impl Form {
@@ -37,6 +39,7 @@ impl Form {
             Self::Long => 5,
             Self::LongCounted => 9,
             Self::PushReturn => 12,
+            Self::TableLoad(size) => u32::from(size),
         }
     }
 }
@@ -72,6 +75,8 @@ pub struct Layout {
     pub(super) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
     pub(super) starts: Vec<u64>,
+    /// Copies of jump tables, by their loads.
+    pub(super) clones: Vec<tables::Clone>,
     /// First instruction index of each procedure.
     pub(super) first_insts: Vec<usize>,
     /// For each procedure, (original start, original end), for the map.
@@ -86,9 +91,10 @@ impl Layout {
     pub fn new(image: &Image, cfg: &Cfg, plan: &Plan, head: u64) -> Result<Self> {
         let region = Region::of(image);
         let start = region.start;
+        let mut clones = tables::select(image, cfg, plan);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
-            .map(|p| ProcBuilder::new(image, cfg, plan, ProcId::from_index(p)).build())
+            .map(|p| ProcBuilder::new(image, cfg, plan, &clones, ProcId::from_index(p)).build())
             .collect();
         let mut cursor = start + head;
         let mut shared = Vec::with_capacity(plan.shared.len());
@@ -111,6 +117,10 @@ impl Layout {
             starts.push(cursor);
             cursor = cursor.wrapping_add(u64::from(layout.size));
         }
+        for clone in &mut clones {
+            clone.address = cursor.next_multiple_of(8);
+            cursor = clone.address.wrapping_add(clone.size);
+        }
         if cursor.wrapping_sub(start) > region.size {
             return Err(Error::new(
                 "laying out the new text",
@@ -132,6 +142,7 @@ impl Layout {
             base: cfg.base,
             procs,
             starts,
+            clones,
         })
     }
 
@@ -268,6 +279,7 @@ struct ProcBuilder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
     plan: &'a Plan,
+    clones: &'a [tables::Clone],
     id: ProcId,
     insts: std::ops::Range<usize>,
     /// For each direct branch inside the procedure, its target's index.
@@ -275,11 +287,18 @@ struct ProcBuilder<'a> {
 }
 
 impl<'a> ProcBuilder<'a> {
-    fn new(image: &'a Image, cfg: &'a Cfg, plan: &'a Plan, id: ProcId) -> Self {
+    fn new(
+        image: &'a Image,
+        cfg: &'a Cfg,
+        plan: &'a Plan,
+        clones: &'a [tables::Clone],
+        id: ProcId,
+    ) -> Self {
         Self {
             image,
             cfg,
             plan,
+            clones,
             id,
             insts: cfg.proc_insts(id),
             targets: Vec::new(),
@@ -336,7 +355,10 @@ impl<'a> ProcBuilder<'a> {
                         (false, false) => Form::Long,
                     }
                 }
-                _ => Form::Copy,
+                _ => match tables::at(self.clones, InstId::from_index(self.insts.start + i)) {
+                    Some(clone) => Form::TableLoad(clone.load_size),
+                    None => Form::Copy,
+                },
             };
             layout.forms.push(form);
         }

@@ -16,6 +16,7 @@ mod encode;
 mod layout;
 pub mod pads;
 mod region;
+mod tables;
 
 pub use encode::{Anchors, encode};
 pub use layout::Layout;
