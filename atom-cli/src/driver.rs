@@ -39,6 +39,14 @@ pub fn run(args: &Run) -> Result<()> {
         || Image::open(request.app).map_err(|e| find::advise_program(request.app, e)),
         describe_image,
     )?;
+    if image.is_go() {
+        return Err(Error::new(
+            "reading the program",
+            "it is a Go program, whose runtime looks its return addresses up in tables of its own",
+        )
+        .file(request.app)
+        .advice("Go programs are not supported yet"));
+    }
     // What the exception tables tell about code.
     let unwind = steps.run(
         "unwind",

@@ -399,6 +399,9 @@ impl<'a> Discovery<'a> {
             cfg.insts.extend(insts);
             let end = if seed.end.is_some() || ends.binary_search(&body.end).is_ok() {
                 body.end
+            } else if reasons[i].is_some() {
+                // What was not understood may go on up to the next procedure.
+                self.empty_body(i).end
             } else {
                 body.code_end().max(body.start + 1)
             };

@@ -192,6 +192,15 @@ impl Image {
         self.interpreter.is_none()
     }
 
+    /// True for a program that the Go tool chain linked: its runtime walks the
+    /// stack by its own tables of return addresses.
+    pub fn is_go(&self) -> bool {
+        let names = [".gopclntab", ".go.buildinfo", ".note.go.buildid"];
+        self.sections
+            .iter()
+            .any(|s| names.iter().any(|n| s.name.ends_with(n)))
+    }
+
     /// The exception tables; empty if the program has none.
     pub fn unwind_table(&self) -> crate::Result<unwind::UnwindTable<'_>> {
         let memory =

@@ -89,10 +89,7 @@ pub struct Graph {
 impl Graph {
     /// Reads the whole program once.
     pub fn build(image: &Image, cfg: &Cfg) -> Self {
-        let is_go = image
-            .sections
-            .iter()
-            .any(|s| s.name.ends_with(".gopclntab"));
+        let is_go = image.is_go();
         let parts: Vec<(Vec<BlockInfo>, ProcInfo)> = (0..cfg.procs.len())
             .into_par_iter()
             .with_min_len(16)
