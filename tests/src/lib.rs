@@ -12,4 +12,5 @@ pub mod error;
 pub mod lock;
 pub mod outcome;
 pub mod source;
+pub mod start;
 pub mod stepper;

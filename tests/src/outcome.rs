@@ -86,7 +86,7 @@ pub fn run(command: &mut Command, setting: &Setting) -> Result<Outcome> {
             Ok(())
         });
     }
-    let mut child = command.spawn().map_err(fail)?;
+    let mut child = crate::start::spawn(command).map_err(fail)?;
     let pid = child.id();
     let writer = child.stdin.take().map(|mut pipe| {
         let bytes = setting.stdin.clone();

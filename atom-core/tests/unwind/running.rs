@@ -84,7 +84,16 @@ fn compile(compiler: &str, arguments: &[&str], source: &Path, out: &Path) {
 }
 
 fn run(program: &Path) -> Output {
-    Command::new(program).output().expect("it can be started")
+    // Another test may be starting a process that has the file open for writing.
+    for _ in 0..200 {
+        match Command::new(program).output() {
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            done => return done.expect("it can be started"),
+        }
+    }
+    panic!("{} stays busy", program.display());
 }
 
 /// Moves a program's code and compares what it does with the original.

@@ -133,7 +133,7 @@ pub fn run(program: &Path, command: &mut Command, options: Options) -> Result<Pr
             Ok(())
         });
     }
-    let mut child = command.spawn().map_err(fail)?;
+    let mut child = crate::start::spawn(command).map_err(fail)?;
     let reader = child.stdout.take().map(|mut pipe| {
         std::thread::spawn(move || {
             let mut out = Vec::new();
