@@ -7,7 +7,11 @@
 //! is, working and not instrumented.
 
 mod build;
+mod flatten;
 mod jump_table;
+mod obstacles;
+mod parts;
+mod pointers;
 pub mod seeds;
 mod traverse;
 

@@ -1,0 +1,213 @@
+//! Why a procedure stays where it is.
+//!
+//! It works there, and is reported; what is moved must be understood in full.
+
+use std::collections::HashSet;
+
+use object::elf;
+use rayon::prelude::*;
+
+use super::build::Discovery;
+use super::jump_table::{self, JumpForm};
+use super::seeds::{FrameFacts, Seed};
+use super::traverse::{Body, Ref};
+use crate::decode::{Inst, decode_at};
+use crate::image::Image;
+
+impl Discovery<'_> {
+    /// Why a procedure stays in place, for each body.
+    pub(super) fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
+        let image = self.image;
+        let tables = self.find_tables(usize::MAX);
+        // A table in the text might be taken for code and get a pad.
+        let with_table: HashSet<u64> = tables
+            .iter()
+            .filter(|t| !image.is_code(t.table))
+            .filter_map(|t| t.jump)
+            .collect();
+        // Where a jump's own table is not known, all of the body's were looked for.
+        let with_some: HashSet<usize> = tables
+            .iter()
+            .filter(|t| !image.is_code(t.table))
+            .filter_map(|t| self.body_at(*t.targets.first()?))
+            .collect();
+        let mut reasons: Vec<Option<String>> =
+            self.bodies
+                .par_iter()
+                .enumerate()
+                .map(|(i, body)| {
+                    if body.insts.is_empty() {
+                        return Some("no instruction could be decoded".to_string());
+                    }
+                    if let Some((pc, reason)) = &body.obstacle {
+                        return Some(format!("{reason} at {pc:#x}"));
+                    }
+                    let own_labels = body.refs.iter().any(
+                        |r| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start),
+                    );
+                    body.indirect_jumps.iter().find_map(|jump| {
+                        match jump_table::form_of(image, body, *jump) {
+                            _ if with_table.contains(jump) => None,
+                            JumpForm::Pointer => None,
+                            _ if with_some.contains(&i) && !own_labels => None,
+                            JumpForm::RelativeTable => Some(format!(
+                                "the jump table of the indirect jump at {jump:#x} was not found"
+                            )),
+                            JumpForm::Computed => Some(format!(
+                                "the indirect jump at {jump:#x} goes to a computed address"
+                            )),
+                        }
+                    })
+                })
+                .collect();
+        for range in &frames.ranges {
+            if let (Some(reason), Some(i)) = (&range.obstacle, self.body_at(range.start)) {
+                reasons[i].get_or_insert_with(|| {
+                    format!("its exception tables cannot be moved: {reason}")
+                });
+            }
+        }
+        let readers: HashSet<u64> = self
+            .bodies
+            .par_iter()
+            .filter(|b| reads_return_address(image, b, b.start))
+            .map(|b| b.start)
+            .collect();
+        for (body, reason) in self.bodies.iter().zip(&mut reasons) {
+            let outside = body.refs.iter().find_map(|r| match r {
+                Ref::Call(t) if readers.contains(t) => Some(*t),
+                _ => None,
+            });
+            let call = outside.or_else(|| {
+                let mut local = body.local_calls.iter().copied();
+                local.find(|t| reads_return_address(image, body, *t))
+            });
+            if let Some(t) = call {
+                reason.get_or_insert_with(|| {
+                    format!("it calls {t:#x}, which takes its return address as data")
+                });
+            }
+        }
+        for i in self.before_start() {
+            reasons[i].get_or_insert_with(|| {
+                "an IFUNC resolver calls it before the program is initialised".into()
+            });
+        }
+        for i in self.self_examining() {
+            reasons[i].get_or_insert_with(|| {
+                "V8 looks the return addresses of its built-in code up in a table".into()
+            });
+        }
+        for i in self.restartable() {
+            reasons[i].get_or_insert_with(|| "it contains a restartable sequence (rseq)".into());
+        }
+        reasons
+    }
+
+    /// IFUNC resolvers of a dynamically linked program, and what they call:
+    /// the dynamic loader runs them before anything of ours.
+    fn before_start(&self) -> Vec<usize> {
+        if self.image.is_static() {
+            return Vec::new();
+        }
+        let resolvers = self
+            .image
+            .relocs
+            .iter()
+            .filter(|r| r.kind == elf::R_X86_64_IRELATIVE)
+            .map(|r| r.addend as u64);
+        let exported = self
+            .image
+            .dynamic_symbols
+            .iter()
+            .filter(|s| s.is_ifunc && !s.is_undefined)
+            .map(|s| s.address);
+        let mut work: Vec<usize> = resolvers
+            .chain(exported)
+            .filter_map(|a| self.body_at(a))
+            .collect();
+        let mut seen = HashSet::new();
+        while let Some(i) = work.pop() {
+            if seen.insert(i) {
+                work.extend(self.bodies[i].refs.iter().filter_map(|r| match r {
+                    Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => self.body_at(*t),
+                    _ => None,
+                }));
+            }
+        }
+        seen.into_iter().collect()
+    }
+
+    /// The code that V8 (node, Chromium) carries ready-made in the program: it
+    /// walks the stack by its own tables of return addresses, like Go.
+    fn self_examining(&self) -> Vec<usize> {
+        let has_v8 = self
+            .image
+            .symbols
+            .iter()
+            .any(|s| s.name.contains("embedded_blob_code"));
+        let is_builtin = |s: &Seed| s.name.as_ref().is_some_and(|n| n.starts_with("Builtins_"));
+        (0..self.seeds.len())
+            .filter(|i| has_v8 && is_builtin(&self.seeds[*i]))
+            .collect()
+    }
+
+    /// Procedures with restartable sequences: the kernel compares their
+    /// program counter with the descriptors in `__rseq_cs`.
+    fn restartable(&self) -> Vec<usize> {
+        let Some(section) = self.image.section("__rseq_cs") else {
+            return Vec::new();
+        };
+        let Some(bytes) = self.image.bytes_at(section.address, section.size as usize) else {
+            return Vec::new();
+        };
+        let in_file = bytes
+            .chunks_exact(8)
+            .map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")));
+        let range = section.address..section.address + section.size;
+        let relocated = self
+            .image
+            .relocs
+            .iter()
+            .filter(|r| range.contains(&r.address))
+            .map(|r| r.addend as u64);
+        in_file
+            .chain(relocated)
+            .filter(|a| self.image.is_code(*a))
+            .filter_map(|a| self.body_at(a))
+            .collect()
+    }
+}
+
+/// True if a procedure takes its return address off the stack for good, or
+/// returns it: what follows the call is then data, or the address is computed
+/// with. (`vfork` pops it too, but pushes it again.)
+///
+/// `start` is the procedure's first address, or that of a local subroutine.
+fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
+    use iced_x86::{Mnemonic, OpKind, Register};
+    let decode = |inst: &Inst| {
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
+    };
+    let from = (start - image.base) as u32;
+    let insts = &body.insts[body.insts.partition_point(|i| i.offset < from)..];
+    let mut own = insts.iter().filter_map(decode);
+    let Some(first) = own.find(|i| i.mnemonic() != Mnemonic::Endbr64) else {
+        return false;
+    };
+    match first.mnemonic() {
+        Mnemonic::Pop if first.op0_kind() == OpKind::Register => {
+            let register = first.op0_register();
+            !own.any(|i| i.mnemonic() == Mnemonic::Push && i.op0_register() == register)
+        }
+        Mnemonic::Mov => {
+            first.op1_kind() == OpKind::Memory
+                && first.memory_base() == Register::RSP
+                && first.memory_index() == Register::None
+                && first.memory_displacement64() == 0
+                && own.next().is_some_and(|i| i.mnemonic() == Mnemonic::Ret)
+        }
+        _ => false,
+    }
+}

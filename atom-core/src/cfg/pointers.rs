@@ -1,0 +1,61 @@
+//! Code addresses in the program's data.
+
+use object::elf;
+
+use crate::image::Image;
+
+/// Code addresses that stand in data: in relocations of a position-independent
+/// program; in another, in every aligned word of its data, where they are
+/// certain only beside another one, as in a table of labels.
+pub(super) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
+    let mut pointers: Vec<(u64, bool)> = image
+        .relocs
+        .iter()
+        .filter_map(|r| match r.kind {
+            elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE => Some(r.addend as u64),
+            elf::R_X86_64_64 | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT => {
+                let symbol = image.dynamic_symbols.get(r.symbol as usize)?;
+                Some(symbol.address.wrapping_add_signed(r.addend))
+            }
+            _ => None,
+        })
+        .map(|address| (address, true))
+        .collect();
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    // A slot of the PLT holds the address of its entry's second half until it is bound.
+    let slots = image
+        .relocs
+        .iter()
+        .filter(|r| r.kind == elf::R_X86_64_JUMP_SLOT);
+    pointers.extend(slots.filter_map(|r| Some((word(image.bytes_at(r.address, 8)?), true))));
+    if !image.is_pie {
+        for segment in image.segments.iter().filter(|s| !s.is_executable()) {
+            let bytes = image
+                .bytes_at(segment.address, segment.file_size as usize)
+                .unwrap_or_default();
+            let skip = (segment.address.wrapping_neg() & 7) as usize;
+            let words: Vec<u64> = bytes
+                .get(skip..)
+                .unwrap_or_default()
+                .chunks_exact(8)
+                .map(word)
+                .collect();
+            for (i, address) in words.iter().enumerate() {
+                if !image.is_code(*address) {
+                    continue;
+                }
+                let beside = [i.checked_sub(1), i.checked_add(1)];
+                let certain = beside
+                    .into_iter()
+                    .flatten()
+                    .any(|j| words.get(j).is_some_and(|w| image.is_code(*w)));
+                pointers.push((*address, certain));
+            }
+        }
+    }
+    pointers.retain(|(p, _)| image.is_code(*p));
+    // Certain ones first among equals.
+    pointers.sort_unstable_by_key(|(p, certain)| (*p, !certain));
+    pointers.dedup_by_key(|(p, _)| *p);
+    pointers
+}
