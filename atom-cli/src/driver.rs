@@ -200,7 +200,9 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
         "plan",
         "planning the calls",
         || {
-            let summaries = Summaries::new(&tool.analysis, &routines(&tool.calls));
+            let routines = routines(&tool.calls);
+            let summaries = Summaries::new(&tool.analysis, &routines);
+            refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
             let options = plan::Options {
                 finish: Some(tool.analysis.facts.finish),
                 may_have_threads: may_have_threads(image, cfg),
@@ -213,6 +215,29 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
             format!("{points}, {}", count(plan.shared.len(), "shared piece"))
         },
     )
+}
+
+/// Calls keep the application's general, xmm and flag registers; what else an
+/// analysis routine would change could not be put back.
+fn refuse_wide_registers(
+    analysis: &AnalysisImage,
+    summaries: &Summaries,
+    routines: &[u64],
+) -> Result<()> {
+    for &routine in routines {
+        let summary = summaries.of(routine);
+        if summary.avx || summary.x87 {
+            let registers = if summary.avx { "AVX" } else { "x87" };
+            return Err(Error::new(
+                "planning the calls",
+                format!("the analysis routine uses {registers} registers, which calls do not save"),
+            )
+            .file(&analysis.file)
+            .symbol(analysis.name_at(routine))
+            .advice("build the tool for baseline x86-64, without target-cpu or target-feature"));
+        }
+    }
+    Ok(())
 }
 
 /// The analysis routines that are called, each once.
