@@ -59,7 +59,7 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     let table = image.unwind_table()?;
     let cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
     let layout = Layout::new(&image, &cfg, plan, emit::start::HEAD)?;
-    let place = emit::Placement::new(&image, &cfg, &layout, &table, plan, None)?;
+    let place = emit::Placement::new(&image, &layout, &table, plan, None)?;
     let text = rewrite::encode(&image, &cfg, plan, &layout, &place.anchors())?;
     let options = rewrite::Options { strict: true };
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;

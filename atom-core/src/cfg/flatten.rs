@@ -3,6 +3,7 @@
 use rayon::prelude::*;
 
 use super::build::Discovery;
+use super::jump_table::Found;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
 use super::{Block, Cfg, JumpTable, Proc, ProcKind, Status, Succ};
@@ -14,7 +15,8 @@ impl Discovery<'_> {
     pub(super) fn finish(mut self, frames: &FrameFacts) -> Cfg {
         let image = self.image;
         self.bodies.par_iter_mut().for_each(Body::finish);
-        let reasons = self.obstacles(frames);
+        let tables = self.find_tables(usize::MAX);
+        let reasons = self.obstacles(frames, &tables);
         // A procedure that stays keeps its exception table, with original addresses.
         for (range, pad) in &frames.landing_pads {
             let owner = self.body_at(frames.ranges[*range].start);
@@ -88,34 +90,33 @@ impl Discovery<'_> {
                 is_local: !seed.is_exported && !pointers.contains(&body.start),
             });
         }
-        cfg.jump_tables = self.jump_tables(&cfg);
+        cfg.jump_tables = jump_tables(&cfg, tables);
         link_blocks(image, &mut cfg);
         cfg
     }
+}
 
-    /// The tables whose jumps are known, in terms of the finished instructions.
-    fn jump_tables(&self, cfg: &Cfg) -> Vec<JumpTable> {
-        let mut tables: Vec<JumpTable> = self
-            .find_tables(usize::MAX)
-            .into_iter()
-            .filter_map(|t| {
-                let mut targets = t.targets.clone();
-                targets.sort_unstable();
-                targets.dedup();
-                Some(JumpTable {
-                    jump: cfg.inst_at(t.jump?)?,
-                    table: t.table,
-                    entry_size: t.entry_size,
-                    entries: t.targets.len() as u32,
-                    relative_to: (t.entry_size == 4).then_some(t.table),
-                    load: t.load.and_then(|l| cfg.inst_at(l)),
-                    targets,
-                })
+/// The tables whose jumps are known, in terms of the finished instructions.
+fn jump_tables(cfg: &Cfg, found: Vec<Found>) -> Vec<JumpTable> {
+    let mut tables: Vec<JumpTable> = found
+        .into_iter()
+        .filter_map(|t| {
+            let mut targets = t.targets.clone();
+            targets.sort_unstable();
+            targets.dedup();
+            Some(JumpTable {
+                jump: cfg.inst_at(t.jump?)?,
+                table: t.table,
+                entry_size: t.entry_size,
+                entries: t.targets.len() as u32,
+                relative_to: (t.entry_size == 4).then_some(t.table),
+                load: t.load.and_then(|l| cfg.inst_at(l)),
+                targets,
             })
-            .collect();
-        tables.sort_unstable_by_key(|t| t.jump);
-        tables
-    }
+        })
+        .collect();
+    tables.sort_unstable_by_key(|t| t.jump);
+    tables
 }
 
 /// Instructions in order, and blocks as (first, count).

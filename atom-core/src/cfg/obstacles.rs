@@ -8,7 +8,7 @@ use object::elf;
 use rayon::prelude::*;
 
 use super::build::Discovery;
-use super::jump_table::{self, JumpForm};
+use super::jump_table::{self, Found, JumpForm};
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref};
 use crate::decode::{Inst, decode_at};
@@ -16,9 +16,8 @@ use crate::image::Image;
 
 impl Discovery<'_> {
     /// Why a procedure stays in place, for each body.
-    pub(super) fn obstacles(&self, frames: &FrameFacts) -> Vec<Option<String>> {
+    pub(super) fn obstacles(&self, frames: &FrameFacts, tables: &[Found]) -> Vec<Option<String>> {
         let image = self.image;
-        let tables = self.find_tables(usize::MAX);
         // A table in the text might be taken for code and get a pad.
         let with_table: HashSet<u64> = tables
             .iter()

@@ -3,7 +3,6 @@
 use atom_abi::StartInfo;
 
 use crate::analysis::AnalysisImage;
-use crate::cfg::Cfg;
 use crate::emit::unwind::{self, UnwindBlobs};
 use crate::error::{Error, Result};
 use crate::image::Image;
@@ -73,13 +72,11 @@ impl Placement {
     /// Places everything behind the text of `layout`.
     pub fn new(
         image: &Image,
-        cfg: &Cfg,
         layout: &Layout,
         table: &UnwindTable<'_>,
         plan: &Plan,
         analysis: Option<&AnalysisImage>,
     ) -> Result<Self> {
-        let _ = cfg;
         let mut p = Self::default();
         let mut cursor = Cursor(layout.end);
         if !table.fdes.is_empty() {
