@@ -11,14 +11,16 @@
 //! - [`StartInfo`], which `atom` writes into the instrumented program and the
 //!   runtime reads when it starts.
 //!
-//! The table of functions that an instrument routine calls is in [`host`].
+//! The table of functions that an instrument routine calls is in [`host`]; what
+//! its queries answer with is in [`query`].
 #![no_std]
 #![deny(missing_docs)]
 
 pub mod host;
+pub mod query;
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 1;
+pub const INTERFACE_VERSION: u32 = 2;
 
 /// First field of a [`ToolHeader`]: tells a tool from any other shared object.
 pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");

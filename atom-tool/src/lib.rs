@@ -77,23 +77,30 @@ extern crate self as atom_tool;
 mod call;
 mod counters;
 mod entry;
+mod flow;
 mod handle;
+mod operands;
 mod options;
 pub mod output;
 mod params;
 mod program;
 mod proto;
+mod registers;
 mod strings;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
+pub use atom_abi::query::{EdgeKind, InstInfo};
 pub use atom_tool_macros::analysis;
 pub use call::{Arg, ArgList, AsRoutine, BrCondValue, EffAddrValue, Routine};
 pub use counters::{Counter, CounterAt, CounterTable, Counters};
+pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
+pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use program::Program;
 pub use proto::NamedArg;
+pub use registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use strings::{StringList, Strings};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.

@@ -5,6 +5,8 @@
 //! image's bytes where they are needed.
 
 pub mod class;
+pub mod operands;
+pub mod registers;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
