@@ -9,8 +9,8 @@ use std::path::Path;
 
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Cfg;
-use atom_core::check;
 use atom_core::cfg::seeds::FrameFacts;
+use atom_core::check;
 use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;

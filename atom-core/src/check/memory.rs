@@ -23,9 +23,9 @@ impl<'a> Memory<'a> {
             if segment.p_type(endian) != PT_LOAD {
                 continue;
             }
-            let contents = segment
-                .data(endian, file)
-                .map_err(|()| Error::new("checking the output", "a segment lies outside the file"))?;
+            let contents = segment.data(endian, file).map_err(|()| {
+                Error::new("checking the output", "a segment lies outside the file")
+            })?;
             parts.push((segment.p_vaddr(endian).wrapping_sub(shift), contents));
         }
         Ok(Self { parts })

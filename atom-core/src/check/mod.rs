@@ -15,8 +15,6 @@ mod memory;
 mod same;
 mod state;
 mod step;
-#[cfg(test)]
-mod tests;
 mod walk;
 
 use iced_x86::InstructionInfoFactory;
@@ -146,10 +144,7 @@ impl Checker<'_> {
     fn demand(&self, live: RegSet) -> Demand {
         Demand {
             live,
-            direction: self
-                .subject
-                .live
-                .may_set_df(self.id),
+            direction: self.subject.live.may_set_df(self.id),
         }
     }
 
@@ -167,10 +162,15 @@ impl Checker<'_> {
         let mut at = self.subject.layout.label(self.id, block.first);
         for (i, inst) in block.insts().enumerate() {
             let pc = cfg.inst_pc(inst);
-            let copy = self.subject.layout.copy_of(self.subject.plan, self.id, inst);
+            let copy = self
+                .subject
+                .layout
+                .copy_of(self.subject.plan, self.id, inst);
             self.walk(at, copy, live[i])
                 .map_err(|c| self.fail(pc, format!("the code inserted before it {c}")))?;
-            at = self.instruction(inst, copy, live[i + 1]).map_err(|c| self.fail(pc, c))?;
+            at = self
+                .instruction(inst, copy, live[i + 1])
+                .map_err(|c| self.fail(pc, c))?;
             self.checked.instructions += 1;
         }
         let last = block.last();
@@ -275,7 +275,9 @@ impl Checker<'_> {
             .jump_tables
             .iter()
             .find(|t| t.load == Some(load))
-            .ok_or("the copy reads another address, and the original is not the load of a jump table")?;
+            .ok_or(
+                "the copy reads another address, and the original is not the load of a jump table",
+            )?;
         let size = usize::from(table.entry_size);
         let bytes = size * table.entries as usize;
         let entry = |bytes: &[u8]| match table.relative_to {
@@ -286,7 +288,11 @@ impl Checker<'_> {
             None => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
         };
         let address = table.table.wrapping_add(delta);
-        let copy = self.walker.memory.rest_at(address).and_then(|b| b.get(..bytes));
+        let copy = self
+            .walker
+            .memory
+            .rest_at(address)
+            .and_then(|b| b.get(..bytes));
         let old = subject.image.bytes_at(table.table, bytes);
         let (Some(copy), Some(old)) = (copy, old) else {
             return Err(format!("there is no jump table at {address:#x}"));
@@ -297,8 +303,9 @@ impl Checker<'_> {
                 continue;
             }
             let (goal, live) = self.place_of(old);
-            self.walk(new, goal, live)
-                .map_err(|c| format!("the jump table's entry for {old:#x} leads to {new:#x}, which {c}"))?;
+            self.walk(new, goal, live).map_err(|c| {
+                format!("the jump table's entry for {old:#x} leads to {new:#x}, which {c}")
+            })?;
         }
         Ok(())
     }
@@ -313,7 +320,9 @@ impl Checker<'_> {
         let now = self.walker.memory.rest_at(old);
         if original.mnemonic() != iced_x86::Mnemonic::Endbr64
             && original.mnemonic() != iced_x86::Mnemonic::Nop
-            && now.zip(bytes).is_some_and(|(now, then)| now.starts_with(then))
+            && now
+                .zip(bytes)
+                .is_some_and(|(now, then)| now.starts_with(then))
         {
             // Left in place for want of room; reported as such.
             return Ok(());

@@ -52,8 +52,10 @@ pub fn is_same(a: &Instruction, b: &Instruction) -> bool {
 
 /// The difference of the displacements, if that is the only difference.
 pub fn differs_in_displacement(a: &Instruction, b: &Instruction) -> Option<u64> {
-    (same_but_displacement(a, b) && !a.is_ip_rel_memory_operand())
-        .then(|| b.memory_displacement64().wrapping_sub(a.memory_displacement64()))
+    (same_but_displacement(a, b) && !a.is_ip_rel_memory_operand()).then(|| {
+        b.memory_displacement64()
+            .wrapping_sub(a.memory_displacement64())
+    })
 }
 
 fn is_counted(i: &Instruction) -> bool {

@@ -89,10 +89,11 @@ pub fn step(
             state.gprs[to] = value;
             Ok(())
         }
-        M::And if is_gpr64(0)
-            && number(instruction.op0_register()) == RSP
-            && instruction.op1_kind() == OpKind::Immediate8to64
-            && instruction.immediate8to64() == -16 =>
+        M::And
+            if is_gpr64(0)
+                && number(instruction.op0_register()) == RSP
+                && instruction.op1_kind() == OpKind::Immediate8to64
+                && instruction.immediate8to64() == -16 =>
         {
             match state.stack_pointer() {
                 Some((Base::Point, _)) => {
@@ -109,14 +110,15 @@ pub fn step(
         }
         M::Seto if instruction.op0_register() == Register::AL => {
             if let Value::Ax(flags) = &mut state.gprs[0] {
-                *flags = *flags | (state.flags & RegSet::OF);
+                *flags |= state.flags & RegSet::OF;
             }
             Ok(())
         }
         // al is 0 or 1, so this overflows if it is 1.
-        M::Add if instruction.op0_register() == Register::AL
-            && instruction.op1_kind() == OpKind::Immediate8
-            && instruction.immediate8() == 127 =>
+        M::Add
+            if instruction.op0_register() == Register::AL
+                && instruction.op1_kind() == OpKind::Immediate8
+                && instruction.immediate8() == 127 =>
         {
             state.flags = match state.gprs[0] {
                 Value::Ax(flags) => flags & RegSet::OF,
@@ -133,7 +135,8 @@ pub fn step(
             Ok(())
         }
         M::Movaps | M::Movups | M::Movdqu | M::Movdqa
-            if instruction.op0_kind() == OpKind::Memory && address(state, instruction).is_some() =>
+            if instruction.op0_kind() == OpKind::Memory
+                && address(state, instruction).is_some() =>
         {
             let (base, at) = address(state, instruction).unwrap_or((Base::Point, 0));
             let register = number(instruction.op1_register());
@@ -146,7 +149,8 @@ pub fn step(
             store(state, base, at, slot, borders)
         }
         M::Movaps | M::Movups | M::Movdqu | M::Movdqa
-            if instruction.op1_kind() == OpKind::Memory && address(state, instruction).is_some() =>
+            if instruction.op1_kind() == OpKind::Memory
+                && address(state, instruction).is_some() =>
         {
             let (base, at) = address(state, instruction).unwrap_or((Base::Point, 0));
             let register = number(instruction.op0_register());

@@ -114,7 +114,7 @@ impl Walker<'_> {
                 FlowControl::Call => {
                     let to = instruction.near_branch_target();
                     if self.is_analysis(to) {
-                        self.call_routine(&mut state, to).map_err(at)?;
+                        self.call_routine(&mut state, to, demand).map_err(at)?;
                         go((next, context), &state);
                     } else if to >= self.text.0 && to < self.text.1 && context.is_none() {
                         step::push(&mut state, Value::Return(next), &self.borders).map_err(at)?;
@@ -144,7 +144,7 @@ impl Walker<'_> {
     }
 
     /// The effect of a call by the C ABI.
-    fn call_routine(&self, state: &mut State, to: u64) -> Result<(), Complaint> {
+    fn call_routine(&self, state: &mut State, to: u64, demand: Demand) -> Result<(), Complaint> {
         let clobbers = (self.clobbers)(to);
         let Some((base, at)) = state.stack_pointer() else {
             return Err("calls without a known stack pointer".into());
@@ -152,8 +152,8 @@ impl Walker<'_> {
         if clobbers.needs_alignment && (base != super::state::Base::Aligned || at % 16 != 0) {
             return Err("calls with a stack that is not aligned".into());
         }
-        if !state.direction && clobbers.flags {
-            // The direction flag is clear, as the ABI wants it: cld was executed.
+        if demand.direction && state.direction {
+            return Err("calls with the direction flag in doubt".into());
         }
         for n in (0..16).filter(|n| *n != RSP && clobbers.gprs >> n & 1 != 0) {
             state.gprs[n] = Value::Unknown;
