@@ -86,6 +86,7 @@ mod proto;
 pub mod report;
 mod sites;
 mod strings;
+mod targets;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_tool_macros::analysis;
@@ -99,6 +100,7 @@ pub use proto::NamedArg;
 pub use report::{Cell, Files, Report, ReportFiles};
 pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
+pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -110,9 +112,10 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        Args, Array, Block, BrCondValue, Cell, Class, Counter, CounterTable, Counters,
+        AllTargets, Args, Array, Block, BrCondValue, Cell, Class, Counter, CounterTable, Counters,
         EffAddrValue, Files, Inst, InstType, Proc, Program, Reg, RegV, Report, ReportFiles, Result,
-        Routine, Site, SiteList, Sites, Str, StringList, Strings, Value, analysis, output,
+        Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets, Value,
+        analysis, output,
     };
 }
 
