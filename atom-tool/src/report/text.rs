@@ -93,7 +93,7 @@ fn digits(n: u64) -> String {
     let plain = n.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 3);
     for (i, digit) in plain.chars().enumerate() {
-        if i != 0 && (plain.len() - i) % 3 == 0 {
+        if i != 0 && (plain.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
