@@ -63,6 +63,9 @@ pub struct Run {
     /// Fill the text that is no longer used with traps, so that a jump to it fails at once
     #[arg(long)]
     pub strict: bool,
+    /// Move every procedure that can be moved, also those that get no calls
+    #[arg(long)]
+    pub move_all: bool,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,

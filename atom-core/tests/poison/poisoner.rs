@@ -90,7 +90,8 @@ impl Poison {
 pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+    let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+    let pads = rewrite::find_pads(&image, &mut cfg);
     let mut plan = Plan::default();
     if let Some(choice) = choice {
         let live = Live::compute(&image, &cfg);
@@ -116,8 +117,11 @@ pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
         }
         plan = poison.plan;
     }
-    let options = rewrite::Options::default();
-    let layout = rewrite::Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+    let options = rewrite::Options {
+        move_all: true,
+        ..Default::default()
+    };
+    let layout = rewrite::Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
     let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
     let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
