@@ -66,6 +66,9 @@ pub struct Run {
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]
     pub move_all: bool,
+    /// Move half of the procedures that get no calls, chosen by this number: for tests
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub move_half: Option<u64>,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,

@@ -80,7 +80,7 @@ pub fn run(args: &Run) -> Result<()> {
     };
     let options = rewrite::Options {
         strict: request.strict,
-        move_all: request.move_all,
+        extra: request.extra,
         ..rewrite::Options::default()
     };
     // Where everything will be; no address changes from here on.

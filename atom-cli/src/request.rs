@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use atom_core::rewrite::Extra;
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -21,8 +22,8 @@ pub struct Request<'a> {
     pub report: Option<&'a Path>,
     /// Fill unused text with traps.
     pub strict: bool,
-    /// Move all that can move, needed or not.
-    pub move_all: bool,
+    /// What moves without need.
+    pub extra: Extra,
     /// Tell each step.
     pub verbose: bool,
 }
@@ -39,7 +40,11 @@ impl<'a> Request<'a> {
             output: args.output.clone().unwrap_or_else(|| default_output(app)),
             report: args.report.as_deref(),
             strict: args.strict,
-            move_all: args.move_all,
+            extra: match args.move_half {
+                _ if args.move_all => Extra::All,
+                Some(seed) => Extra::Half(seed),
+                None => Extra::None,
+            },
             verbose: args.verbose,
         };
         if request.tool.is_none() && !args.tool_options.is_empty() {

@@ -61,7 +61,7 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     let pads = rewrite::find_pads(&image, &mut cfg);
     let options = rewrite::Options {
         strict: true,
-        move_all: true,
+        extra: rewrite::Extra::All,
         ..Default::default()
     };
     let layout = Layout::new(&image, &cfg, plan, pads, &options, emit::start::HEAD)?;

@@ -1,5 +1,6 @@
-//! Rewritten programs behave as their originals: the empty rewrite and both
-//! tools, with everything dead filled by traps, for each test program.
+//! Rewritten programs behave as their originals: with nothing moved, with
+//! everything moved, with half of it moved, and with both tools, with everything
+//! dead filled by traps, for each test program.
 
 use atom_tests::check::{Check, check};
 

@@ -56,13 +56,26 @@ fn rel32(target: u64, next: u64) -> Result<[u8; 4]> {
     })
 }
 
+/// Procedures that move although they get no inserted code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Extra {
+    /// None.
+    #[default]
+    None,
+    /// About half of them, chosen by a seed: tests that code works wherever
+    /// its neighbours are.
+    Half(u64),
+    /// All that can.
+    All,
+}
+
 /// How the rewriter is to work.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Fill dead original text with `int3`, so that a missed pad fails loudly.
     pub strict: bool,
-    /// Move everything that can move, also what gets no inserted code.
-    pub move_all: bool,
+    /// What moves beside the procedures that get inserted code.
+    pub extra: Extra,
     /// Code that stays in place enters moved procedures by their pads only, not
     /// by patched calls and jumps: for pads that do something on the way.
     pub enter_by_pads: bool,

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 
 use super::layout::insertions_of;
 use super::pads::Sites;
-use super::{Layout, Options};
+use super::{Extra, Layout, Options};
 
 /// Code that is within reach of a two-byte jump.
 const ISLAND_REACH: u64 = 160;
@@ -42,12 +42,13 @@ impl MovedSet {
         all: Sites,
         options: &Options,
     ) -> (Self, Sites) {
-        if options.move_all {
-            return (Self::all(cfg), all);
-        }
         let mut moved = Self {
             flags: (0..cfg.procs.len())
-                .map(|p| gets_code(cfg, plan, ProcId::from_index(p)))
+                .map(ProcId::from_index)
+                .map(|p| {
+                    let wanted = options.extra.takes(cfg.proc(p).start) || gets_code(cfg, plan, p);
+                    wanted && cfg.proc(p).is_movable()
+                })
                 .collect(),
         };
         loop {
@@ -121,7 +122,21 @@ impl MovedSet {
 
 /// True if the plan inserts code into the procedure.
 fn gets_code(cfg: &Cfg, plan: &Plan, id: ProcId) -> bool {
-    cfg.proc(id).is_movable() && !insertions_of(plan, &cfg.proc_insts(id)).is_empty()
+    !insertions_of(plan, &cfg.proc_insts(id)).is_empty()
+}
+
+impl Extra {
+    /// Whether the procedure at an address moves without need.
+    fn takes(self, start: u64) -> bool {
+        match self {
+            Self::None => false,
+            Self::Half(seed) => {
+                let mixed = (start ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 63 == 0
+            }
+            Self::All => true,
+        }
+    }
 }
 
 /// The direct calls and jumps of procedures that stay, to the starts of

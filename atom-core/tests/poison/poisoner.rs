@@ -118,7 +118,7 @@ pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
         plan = poison.plan;
     }
     let options = rewrite::Options {
-        move_all: true,
+        extra: rewrite::Extra::All,
         ..Default::default()
     };
     let layout = rewrite::Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
