@@ -70,10 +70,14 @@ impl Discovery<'_> {
         frames: &FrameFacts,
         reasons: &[Option<String>],
     ) -> Vec<(ProcId, ProcId)> {
-        let parts = self.seeds.iter().enumerate().filter_map(|(i, s)| match s.kind {
-            ProcKind::Fragment(Some(parent)) => Some((i, parent.index())),
-            _ => None,
-        });
+        let parts = self
+            .seeds
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| match s.kind {
+                ProcKind::Fragment(Some(parent)) => Some((i, parent.index())),
+                _ => None,
+            });
         let pads = frames.landing_pads.iter().filter_map(|(range, pad)| {
             let owner = self.body_at(frames.ranges[*range].start)?;
             Some((owner, self.body_at(*pad)?))

@@ -174,9 +174,7 @@ impl Layout {
 
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
     pub fn entry(&self, proc: ProcId) -> Option<u64> {
-        self.moved
-            .contains(proc)
-            .then(|| self.starts[proc.index()])
+        self.moved.contains(proc).then(|| self.starts[proc.index()])
     }
 
     /// The moved ranges, for the exception tables.
