@@ -38,6 +38,7 @@ programs! {
     jumptables_c: "jumptables.c",
     midinsn_s: "midinsn.S",
     nested_c: "nested.c",
+    opaque_s: "opaque.S",
     plt_c: "plt.c",
     pristine_c: "pristine.c",
     pristine_cc: "pristine.cc",
