@@ -58,15 +58,15 @@ pub fn run(args: &Run) -> Result<()> {
     )?;
     let frames = FrameFacts::new(&unwind);
     // The program as procedures, blocks and instructions.
-    let cfg = steps.run(
+    let (cfg, pads) = steps.run(
         "cfg",
         "finding procedures",
         || {
             let mut cfg = Cfg::build(&image, &frames)?;
-            rewrite::note_gaps(&image, &mut cfg);
-            Ok(cfg)
+            let pads = rewrite::find_pads(&image, &mut cfg);
+            Ok((cfg, pads))
         },
-        describe_cfg,
+        |(cfg, _)| describe_cfg(cfg),
     )?;
 
     // The tool's calls, and its code as it will lie in the program.
@@ -83,29 +83,34 @@ pub fn run(args: &Run) -> Result<()> {
         None => Plan::default(),
         Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
     };
+    let options = rewrite::Options {
+        strict: request.strict,
+        extra: request.extra,
+        ..rewrite::Options::default()
+    };
     // Where everything will be; no address changes from here on.
     let (layout, placement) = steps.run(
         "layout",
         "laying out the new text",
         || {
-            let layout = Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+            let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
             let placement = Placement::new(&image, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
-        |(layout, _)| format!("{} bytes of new text", number(layout.end - layout.start)),
+        |(layout, _)| describe_layout(layout),
     )?;
     let (text, old_text) = steps.run(
         "rewrite",
         "moving the text",
         || {
             let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
-            let options = rewrite::Options {
-                strict: request.strict,
-            };
             let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
             Ok((text, old_text))
         },
-        |(_, old)| count(old.patches.len(), "landing pad"),
+        |(_, old)| {
+            let pads = count(old.patches.len(), "landing pad");
+            format!("{pads}, {}", count(old.branches.len(), "patched call"))
+        },
     )?;
     let bytes = steps.run(
         "emit",
@@ -157,7 +162,7 @@ pub fn run(args: &Run) -> Result<()> {
                 program: FileFacts::new(request.app, image.file.len() as u64),
                 tool: request.tool.as_deref().map(|t| t.display().to_string()),
                 output: FileFacts::new(&request.output, bytes.len() as u64),
-                procedures: Procedures::of(&cfg),
+                procedures: Procedures::of(&cfg, &layout.moved),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
                 calls: report::Calls::of(&plan),
@@ -340,6 +345,14 @@ fn describe_cfg(cfg: &Cfg) -> String {
         count(cfg.blocks.len(), "block"),
         count(cfg.insts.len(), "instruction"),
         count(cfg.jump_tables.len(), "jump table"),
+    )
+}
+
+fn describe_layout(layout: &Layout) -> String {
+    format!(
+        "{} bytes of new text, {}",
+        number(layout.end - layout.start),
+        count(layout.moved.count(), "moved procedure"),
     )
 }
 

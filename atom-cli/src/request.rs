@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use atom_core::rewrite::Extra;
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -23,6 +24,8 @@ pub struct Request<'a> {
     pub strict: bool,
     /// Check the output against the original.
     pub check: bool,
+    /// What moves without need.
+    pub extra: Extra,
     /// Tell each step.
     pub verbose: bool,
 }
@@ -40,6 +43,11 @@ impl<'a> Request<'a> {
             report: args.report.as_deref(),
             strict: args.strict,
             check: args.check,
+            extra: match args.move_half {
+                _ if args.move_all => Extra::All,
+                Some(seed) => Extra::Half(seed),
+                None => Extra::None,
+            },
             verbose: args.verbose,
         };
         if request.tool.is_none() && !args.tool_options.is_empty() {

@@ -20,7 +20,8 @@ const DT_FINI: i64 = 13;
 /// Addresses of the parts of the new segments, all link-time.
 #[derive(Debug, Default)]
 pub struct Placement {
-    /// Exception tables for old and new text; `None` if the program has none.
+    /// Exception tables for old and new text; `None` if the program has none
+    /// or nothing moved.
     pub unwind: Option<UnwindBlobs>,
     /// Copy of the relative relocations with ours in front; 0 if not needed.
     pub rela: u64,
@@ -79,8 +80,9 @@ impl Placement {
     ) -> Result<Self> {
         let mut p = Self::default();
         let mut cursor = Cursor(layout.end);
-        if !table.fdes.is_empty() {
-            let blobs = unwind::build(table, &layout.moved_ranges(), layout, layout.end)?;
+        let moved = layout.moved_ranges();
+        if !table.fdes.is_empty() && !moved.is_empty() {
+            let blobs = unwind::build(table, &moved, layout, layout.end)?;
             cursor.0 = blobs.eh_frame_hdr.end();
             p.unwind = Some(blobs);
         }
