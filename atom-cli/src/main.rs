@@ -12,6 +12,7 @@ mod output;
 mod report;
 mod request;
 mod show;
+mod spelling;
 mod steps;
 
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     cleanup::on_panic();
-    let args = args::Args::parse();
+    let args = args::Args::parse_from(spelling::modern(std::env::args_os()));
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),

@@ -89,7 +89,17 @@ impl Layout {
     /// Lays out the new text: `head` bytes for the start-up code, the plan's
     /// shared snippets, then the procedures in their original order.
     pub fn new(image: &Image, cfg: &Cfg, plan: &Plan, head: u64) -> Result<Self> {
-        let region = Region::of(image);
+        Self::in_region(image, cfg, plan, head, Region::of(image))
+    }
+
+    /// The same at given addresses.
+    pub fn in_region(
+        image: &Image,
+        cfg: &Cfg,
+        plan: &Plan,
+        head: u64,
+        region: Region,
+    ) -> Result<Self> {
         let start = region.start;
         let mut clones = tables::select(image, cfg, plan);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())

@@ -20,7 +20,7 @@ mod tables;
 
 pub use encode::{Anchors, encode};
 pub use layout::Layout;
-pub use region::Region;
+pub use region::{Region, Wishes};
 
 /// Distance between the image and the new segments: room for the randomised
 /// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
