@@ -346,13 +346,7 @@ fn describe_cfg(cfg: &Cfg) -> String {
 }
 
 /// The one line that says what happened.
-fn summary(
-    request: &Request,
-    cfg: &Cfg,
-    plan: &Plan,
-    unselected: usize,
-    steps: &Steps,
-) -> String {
+fn summary(request: &Request, cfg: &Cfg, plan: &Plan, unselected: usize, steps: &Steps) -> String {
     let left_out = match unselected {
         0 => String::new(),
         n => format!(" ({} not selected)", number(n as u64)),

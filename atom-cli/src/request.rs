@@ -27,8 +27,6 @@ pub struct Request<'a> {
     pub selection: Selection,
     /// Where new segments should lie.
     pub wishes: Wishes,
-    /// Debug information in the output.
-    pub debug_info: bool,
     /// Fill unused text with traps.
     pub strict: bool,
     /// Tell each step.
@@ -56,7 +54,6 @@ impl<'a> Request<'a> {
                 data: args.data_address,
                 low: args.low_addresses,
             },
-            debug_info: args.debug_info,
             strict: args.strict,
             verbose: args.verbose,
         };
@@ -91,9 +88,11 @@ impl<'a> Request<'a> {
             let Some(file) = file else { continue };
             output::check_target(file, &inputs)?;
             if let Some((_, other)) = outputs.iter().find(|o| o.0 == file) {
-                return Err(Error::new("writing", format!("it is the name of {other} too"))
-                    .file(file)
-                    .advice(format!("choose another name for {what}")));
+                return Err(
+                    Error::new("writing", format!("it is the name of {other} too"))
+                        .file(file)
+                        .advice(format!("choose another name for {what}")),
+                );
             }
             outputs.push((file, what));
             inputs.push((file, what));

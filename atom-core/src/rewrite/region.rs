@@ -140,15 +140,21 @@ impl Region {
             if !text.is_multiple_of(PAGE) {
                 return refuse(
                     &format!("{text:#x} is not the start of a page"),
-                    format!("the nearest pages start at {:#x} and {:#x}",
-                        text / PAGE * PAGE, text.saturating_add(PAGE) / PAGE * PAGE),
+                    format!(
+                        "the nearest pages start at {:#x} and {:#x}",
+                        text / PAGE * PAGE,
+                        text.saturating_add(PAGE) / PAGE * PAGE
+                    ),
                 );
             }
             if region.is_below {
                 if !(LOWEST..image.base).contains(&text) {
                     return refuse(
                         &format!("{text:#x} is outside of what this program's code reaches"),
-                        format!("it may be from {LOWEST:#x} up to the image at {:#x}", image.base),
+                        format!(
+                            "it may be from {LOWEST:#x} up to the image at {:#x}",
+                            image.base
+                        ),
                     );
                 }
                 region.size = image.base - text;
@@ -167,11 +173,17 @@ impl Region {
             region.size = region.size.min((1 << 32) - region.start.min(1 << 32));
         }
         if let Some(data) = wishes.data {
-            if !data.is_multiple_of(PAGE) || data <= region.start || data - region.start >= region.size {
+            if !data.is_multiple_of(PAGE)
+                || data <= region.start
+                || data - region.start >= region.size
+            {
                 let last = region.start + region.size;
                 return refuse(
                     &format!("new data cannot start at {data:#x}"),
-                    format!("it may be the start of a page behind the new text, which starts at {:#x}, up to {last:#x}", region.start),
+                    format!(
+                        "it may be the start of a page behind the new text, which starts at {:#x}, up to {last:#x}",
+                        region.start
+                    ),
                 );
             }
             region.data = Some(data);

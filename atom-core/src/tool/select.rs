@@ -300,7 +300,9 @@ fn matches(glob: &str, text: &str) -> bool {
             },
         }
     }
-    glob[g..].iter().all(|token| std::matches!(token, Token::Any))
+    glob[g..]
+        .iter()
+        .all(|token| std::matches!(token, Token::Any))
 }
 
 enum Token {
@@ -332,8 +334,8 @@ fn near(wanted: &str, candidates: &[String]) -> Vec<String> {
         .map(|name| {
             let last = plain(name);
             let last = last.rsplit(['/', ':']).next().unwrap_or(&last);
-            let score = strsim::jaro_winkler(&wanted, name)
-                .max(strsim::jaro_winkler(&wanted, last));
+            let score =
+                strsim::jaro_winkler(&wanted, name).max(strsim::jaro_winkler(&wanted, last));
             (score, name)
         })
         .filter(|(score, _)| *score >= MIN_SIMILARITY)
@@ -379,7 +381,10 @@ mod tests {
     fn patterns() {
         let range = Pattern::parse("0x10-0x20").unwrap();
         assert_eq!(range, Pattern::Addresses(0x10..0x20));
-        assert_eq!(Pattern::parse("main").unwrap(), Pattern::Proc("main".into()));
+        assert_eq!(
+            Pattern::parse("main").unwrap(),
+            Pattern::Proc("main".into())
+        );
         let file = Pattern::parse("file:a.c").unwrap();
         assert_eq!(file, Pattern::File("a.c".into()));
         for wrong in ["", "file:", "0x10", "0x20-0x10", "0x10-20", "0x10-0xg"] {
