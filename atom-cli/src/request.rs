@@ -29,6 +29,8 @@ pub struct Request<'a> {
     pub wishes: Wishes,
     /// Fill unused text with traps.
     pub strict: bool,
+    /// Check the output against the original.
+    pub check: bool,
     /// Tell each step.
     pub verbose: bool,
 }
@@ -55,6 +57,7 @@ impl<'a> Request<'a> {
                 low: args.low_addresses,
             },
             strict: args.strict,
+            check: args.check,
             verbose: args.verbose,
         };
         if request.tool.is_none() {
