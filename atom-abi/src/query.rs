@@ -196,6 +196,11 @@ pub struct MemoryRecord {
     pub displacement: i64,
     /// The address, where [`memory::FIXED`] says that it is known.
     pub address: u64,
+    /// Bytes of one index of a gather or scatter; else 0.
+    pub index_size: u32,
+    /// Register whose bits above the operand's size count further operands
+    /// (`bt` and its like), or [`NO_REG`].
+    pub bit_offset: u32,
 }
 
 /// Bits of [`MemoryRecord::flags`].

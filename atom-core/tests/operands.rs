@@ -5,13 +5,15 @@
 //! the old value is left; flags read, written, of these undefined; memory.
 //! Memory: `R`, `W` or both, `?` if it may not happen, size, `x` number of
 //! elements, address, then `i` implicit, `s` string, `r` repeated, `b` broadcast,
-//! `a` 32-bit address, `8` index of one byte. A final `*` stands for the rest.
+//! `a` 32-bit address, `8` index of one byte,
+//! `^` bit offset. A final `*` stands for the rest.
 
 use std::path::Path;
 use std::process::Command;
 
 use atom_abi::host::Reg;
 use atom_abi::query::{InstInfo, MemoryRecord, NO_REG, OperandKind, access, memory};
+use atom_core::decode::memory::MemoryOperands;
 use atom_core::decode::{decode_at, operands, registers};
 use iced_x86::{Instruction, InstructionInfoFactory};
 use object::{Object, ObjectSection};
@@ -43,7 +45,7 @@ const CASES: &str = "
     cmovb rax, rbx                  ; Rbx Flags       ; Rax             ; C/-/-   ;
     cmovb eax, [rdi]                ; Rax Rdi Flags   ; Rax!            ; C/-/-   ; R4[Rdi]
     xchg rax, [rdi]                 ; Rax Rdi         ; Rax!            ;         ; RW8[Rdi]
-    lock cmpxchg [rdi], ecx         ; Rax Rcx Rdi     ; Rax Flags       ; -/CPAZSO/- ; RW?4[Rdi]
+    lock cmpxchg [rdi], ecx         ; Rax Rcx Rdi     ; Rax Flags       ; -/CPAZSO/- ; RW4[Rdi]
     push rbx                        ; Rbx Rsp         ; Rsp!            ;         ; W8[Rsp-8]i
     push qword ptr [rdi+8]          ; Rsp Rdi         ; Rsp!            ;         ; R8[Rdi+8] W8[Rsp-8]i
     pop rbx                         ; Rsp             ; Rbx! Rsp!       ;         ; R8[Rsp]i
@@ -70,9 +72,10 @@ const CASES: &str = "
     repne scasb                     ; Rax Rcx Rdi Flags ; Rcx Rdi Flags ; D/CPAZSO/- ; R?1[Rdi]isr
     lodsw                           ; Rsi Flags       ; Rax Rsi!        ; D/-/-   ; R2[Rsi]is
     cmpsq                           ; Rsi Rdi Flags   ; Rsi! Rdi! Flags ; D/CPAZSO/- ; R8[Rsi]is R8[Rdi]is
-    xlatb                           ; Rax Rbx         ; Rax             ;         ; R1[Rbx+Rax*1]i8
+    xlatb                           ; Rax Rbx         ; Rax             ;         ; R1[Rbx+Rax*1]8
     cld                             ;                 ; Flags           ; -/D/-   ;
     bt eax, ebx                     ; Rax Rbx         ; Flags           ; -/CPASO/PASO ;
+    bt [rdi], eax                   ; Rax Rdi         ; Flags           ; -/CPASO/PASO ; R4[Rdi]^Rax
     bswap r9                        ; R9              ; R9!             ;         ;
     mulx rax, rbx, rcx              ; Rcx Rdx         ; Rax! Rbx!       ;         ;
     wrfsbase rax                    ; Rax             ; FsBase!         ;         ;
@@ -208,6 +211,9 @@ fn memory_text(m: &MemoryRecord) -> String {
         }
     }
     text += "]";
+    if m.bit_offset != NO_REG {
+        text += &format!("^{}", name(m.bit_offset));
+    }
     let flags = [
         (memory::IMPLICIT, "i"),
         (memory::STRING, "s"),
@@ -234,6 +240,7 @@ fn registers_flags_and_memory() {
     let all = assemble("operands", &text.join("\n"));
     let mut bytes = &all[..];
     let mut factory = InstructionInfoFactory::new();
+    let mut memory_operands = MemoryOperands::default();
     let mut wrong = Vec::new();
     for case in &cases {
         let instruction = decode_at(bytes, 0x1000).unwrap();
@@ -245,7 +252,7 @@ fn registers_flags_and_memory() {
             name + mark
         });
         let flags = [usage.flags_read, usage.flags_written, usage.flags_undefined].map(flag_names);
-        let memory: Vec<String> = operands::memory_accesses(&mut factory, &instruction)
+        let memory: Vec<String> = operands::memory_accesses(&mut memory_operands, &instruction)
             .iter()
             .map(memory_text)
             .collect();

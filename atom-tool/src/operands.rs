@@ -63,6 +63,11 @@ pub struct MemoryAccess {
     pub displacement: i64,
     /// The address, if it depends on no register but a segment base.
     pub address: Option<u64>,
+    /// Bytes of one index of a gather or scatter; else 0.
+    pub index_size: u32,
+    /// Of `bt` and its like: the register whose bits above the operand's size
+    /// count further operands up or down from the address.
+    pub bit_offset: Option<Reg>,
     flags: u32,
 }
 
@@ -225,7 +230,8 @@ impl<'a> Inst<'a> {
         }
     }
 
-    /// The places in memory that it accesses, the one written as an operand first.
+    /// The places in memory that it accesses: operands as Intel syntax writes
+    /// them, then what it accesses without writing it, such as the stack.
     pub fn memory(&self) -> Vec<MemoryAccess> {
         let host = self.session.host;
         let mut list = Vec::new();
@@ -242,6 +248,8 @@ impl<'a> Inst<'a> {
                     scale: m.scale,
                     displacement: m.displacement,
                     address: (m.flags & memory::FIXED != 0).then_some(m.address),
+                    index_size: m.index_size,
+                    bit_offset: Reg::from_number(m.bit_offset),
                     flags: m.flags,
                 });
             },

@@ -53,7 +53,7 @@ pub fn frame(
     if let Some(fde) = fde {
         frame.from_tables = read_rows(unwind, fde.offset, &mut frame).is_some();
     }
-    if !frame.from_tables && !proc.is_moved() {
+    if !frame.from_tables && !proc.is_movable() {
         return None;
     }
     let at_start = match (proc.kind, fde) {

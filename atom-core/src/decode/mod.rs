@@ -5,6 +5,7 @@
 //! image's bytes where they are needed.
 
 pub mod class;
+pub mod memory;
 pub mod operands;
 pub mod registers;
 

@@ -4,118 +4,85 @@
 //! instruction: `pop [rsp]` stores above the stack pointer's old value, and
 //! that is what its record says.
 
+use atom_abi::host::Reg;
 use atom_abi::query::{InstInfo, MemoryRecord, NO_REG, OperandKind, OperandRecord, access, memory};
 use iced_x86::{
-    CodeSize, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic,
-    OpCodeTableKind, OpKind, Register, UsedMemory,
+    Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, OpCodeTableKind,
+    OpKind, Register,
 };
 
+use super::direct_target;
+use super::memory::{MemoryOperand, MemoryOperands, Segment};
 use super::registers::{access_bits, reg_of};
-use super::{direct_target, is_rip_relative};
 
 fn number(register: Register) -> u32 {
     reg_of(register).map_or(NO_REG, |(reg, _)| reg as u32)
 }
 
-/// The places in memory that an instruction accesses, an explicit one first.
+/// The places in memory that an instruction accesses, in the order in which
+/// arguments of calls count them.
 pub fn memory_accesses(
-    factory: &mut InstructionInfoFactory,
+    operands: &mut MemoryOperands,
     instruction: &Instruction,
 ) -> Vec<MemoryRecord> {
-    let info = factory.info(instruction);
-    let explicit = (0..instruction.op_count())
-        .find(|i| instruction.op_kind(*i) == OpKind::Memory && !is_xlat(instruction))
-        .is_some_and(|i| access_bits(info.op_access(i)) != 0);
-    info.used_memory()
-        .iter()
-        .filter(|used| access_bits(used.access()) != 0)
-        .enumerate()
-        .map(|(i, used)| record(instruction, used, explicit && i == 0))
-        .collect()
+    let list = operands.of(instruction).iter();
+    list.map(|operand| record(instruction, operand)).collect()
 }
 
-fn record(instruction: &Instruction, used: &UsedMemory, explicit: bool) -> MemoryRecord {
-    let mut flags = 0;
-    let mut set = |condition: bool, flag| flags |= if condition { flag } else { 0 };
-    let string = instruction.is_string_instruction();
-    let repeated = string && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
-    // The decoder gives a repeated string no size.
-    let memory_size = match repeated {
-        true => instruction.memory_size(),
-        false => used.memory_size(),
+fn record(instruction: &Instruction, operand: &MemoryOperand) -> MemoryRecord {
+    let is_broadcast = !operand.is_implicit && instruction.is_broadcast();
+    let has_registers = operand.base != Register::None || operand.index != Register::None;
+    let flags = [
+        (operand.is_implicit, memory::IMPLICIT),
+        (instruction.is_string_instruction(), memory::STRING),
+        (operand.is_repeated, memory::REPEATED),
+        (is_broadcast, memory::BROADCAST),
+        (operand.is_narrow, memory::ADDRESS_32),
+        (!has_registers, memory::FIXED),
+        (operand.index.is_gpr8(), memory::INDEX_8),
+    ];
+    let access = [
+        (operand.reads, access::READ),
+        (operand.writes, access::WRITE),
+        (operand.is_conditional, access::CONDITIONAL),
+    ];
+    let bits = |list: &[(bool, u32)]| {
+        let set = list.iter().filter(|item| item.0);
+        set.fold(0, |all, item| all | item.1)
     };
-    let broadcast = explicit && instruction.is_broadcast();
-    let size = match broadcast {
-        true => memory_size.element_size(),
-        false => memory_size.size(),
+    let displacement = match operand.is_relative {
+        true => operand
+            .displacement
+            .wrapping_sub(instruction.next_ip() as i64),
+        false => operand.displacement,
     };
-    set(!explicit, memory::IMPLICIT);
-    set(string, memory::STRING);
-    set(repeated, memory::REPEATED);
-    set(broadcast, memory::BROADCAST);
-    set(used.address_size() == CodeSize::Code32, memory::ADDRESS_32);
-    let rip_relative = explicit && is_rip_relative(instruction);
-    let has_registers = used.base() != Register::None || used.index() != Register::None;
-    set(!has_registers, memory::FIXED);
-    let mut bits = access_bits(used.access());
-    set(is_xlat(instruction), memory::INDEX_8);
-    let masked = instruction.has_op_mask() || instruction.vsib().is_some();
-    if explicit && masked || has_mask_operand(instruction) {
-        bits |= access::CONDITIONAL;
-    }
     MemoryRecord {
-        access: bits,
-        size: size as u32,
-        count: elements(instruction, used, size),
-        flags,
-        segment: match used.segment() {
-            segment @ (Register::FS | Register::GS) => number(segment),
-            _ => NO_REG,
+        access: bits(&access),
+        size: match is_broadcast {
+            true => instruction.memory_size().element_size() as u32,
+            false => operand.size,
         },
-        base: match rip_relative {
-            true => number(Register::RIP),
-            false => number(used.base()),
+        count: operand.elements.into(),
+        flags: bits(&flags),
+        segment: match operand.segment {
+            Segment::Flat => NO_REG,
+            Segment::Fs => Reg::FsBase as u32,
+            Segment::Gs => Reg::GsBase as u32,
         },
-        index: number(used.index()),
-        scale: used.scale(),
-        displacement: match rip_relative {
-            true => used.displacement().wrapping_sub(instruction.next_ip()) as i64,
-            false => used.displacement() as i64,
+        base: match operand.is_relative {
+            true => Reg::Pc as u32,
+            false => number(operand.base),
         },
-        address: if has_registers {
-            0
-        } else {
-            used.displacement()
+        index: number(operand.index),
+        scale: operand.scale.into(),
+        displacement,
+        address: match has_registers {
+            true => 0,
+            false => operand.displacement as u64,
         },
+        index_size: operand.index_size.into(),
+        bit_offset: number(operand.bit_offset),
     }
-}
-
-/// `xlatb` has no operands; its index is al alone.
-fn is_xlat(instruction: &Instruction) -> bool {
-    instruction.mnemonic() == Mnemonic::Xlatb
-}
-
-/// True if a vector register says which elements are accessed.
-fn has_mask_operand(instruction: &Instruction) -> bool {
-    use Mnemonic::*;
-    matches!(
-        instruction.mnemonic(),
-        Maskmovq | Maskmovdqu | Vmaskmovdqu | Vmaskmovps | Vmaskmovpd | Vpmaskmovd | Vpmaskmovq
-    )
-}
-
-/// Of a gather or scatter: as many as both the indices and the data have.
-fn elements(instruction: &Instruction, used: &UsedMemory, size: usize) -> u32 {
-    if used.vsib_size() == 0 || size == 0 {
-        return 1;
-    }
-    let indices = used.index().size() / used.vsib_size() as usize;
-    let data = (0..instruction.op_count())
-        .filter(|i| instruction.op_kind(*i) == OpKind::Register)
-        .map(|i| instruction.op_register(i))
-        .find(|r| r.is_vector_register())
-        .map_or(indices, |r| r.size() / size);
-    indices.min(data).max(1) as u32
 }
 
 /// The operands as written.

@@ -12,6 +12,7 @@ mod host;
 mod load;
 mod names;
 mod query;
+pub mod select;
 mod session;
 mod threads;
 

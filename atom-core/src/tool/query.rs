@@ -23,6 +23,7 @@ use super::names::demangle;
 use super::session::Session;
 use crate::cfg::flow::{self, EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::frame;
+use crate::decode::memory::MemoryOperands;
 use crate::decode::{Flow, direct_target, operands, registers};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::imports::Imports;
@@ -38,6 +39,7 @@ pub(super) struct Cache<'a> {
     graphs: RefCell<(HashMap<ProcId, Rc<FlowGraph>>, usize)>,
     imports: OnceCell<Imports<'a>>,
     factory: RefCell<InstructionInfoFactory>,
+    memory: RefCell<MemoryOperands>,
     /// Strings that were handed out, each once.
     strings: RefCell<HashSet<Box<str>>>,
     by_name: OnceCell<HashMap<&'a str, Vec<ProcId>>>,
@@ -51,6 +53,7 @@ impl Default for Cache<'_> {
             graphs: RefCell::default(),
             imports: OnceCell::new(),
             factory: RefCell::new(InstructionInfoFactory::new()),
+            memory: RefCell::default(),
             strings: RefCell::default(),
             by_name: OnceCell::new(),
         }
@@ -219,9 +222,9 @@ pub(super) extern "C" fn inst_memory(
 ) {
     let session = session(context);
     if session.known_inst(inst).is_some() {
-        let mut factory = session.cache.factory.borrow_mut();
-        let list = operands::memory_accesses(&mut factory, &session.decode(InstId(inst)));
-        drop(factory);
+        let mut memory = session.cache.memory.borrow_mut();
+        let list = operands::memory_accesses(&mut memory, &session.decode(InstId(inst)));
+        drop(memory);
         list.iter().for_each(|item| sink(arg, item));
     }
 }
