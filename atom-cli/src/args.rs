@@ -69,6 +69,9 @@ pub struct Run {
     /// Move half of the procedures that get no calls, chosen by this number: for tests
     #[arg(long, value_name = "SEED", hide = true)]
     pub move_half: Option<u64>,
+    /// Compare the output with the original, block by block, before it is written
+    #[arg(long)]
+    pub check: bool,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,

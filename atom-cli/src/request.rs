@@ -24,6 +24,8 @@ pub struct Request<'a> {
     pub strict: bool,
     /// What moves without need.
     pub extra: Extra,
+    /// Check the output against the original.
+    pub check: bool,
     /// Tell each step.
     pub verbose: bool,
 }
@@ -45,6 +47,7 @@ impl<'a> Request<'a> {
                 Some(seed) => Extra::Half(seed),
                 None => Extra::None,
             },
+            check: args.check,
             verbose: args.verbose,
         };
         if request.tool.is_none() && !args.tool_options.is_empty() {

@@ -94,7 +94,7 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
         .arg("--report")
         .arg(&report);
     if strict {
-        command.arg("--strict");
+        command.args(["--strict", "--check"]);
     }
     match job {
         Job::Empty => {}
@@ -106,12 +106,13 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
         }
         Job::Icount(file) => {
             command
-                .args(["--tool", "icount", "--", "--per", "instruction", "--output"])
+                .args(["--tool", "icount", "--", "--format", "tsv"])
+                .args(["--per", "instruction", "--output"])
                 .arg(file);
         }
         Job::Branch(file) => {
             command
-                .args(["--tool", "branch", "--", "--output"])
+                .args(["--tool", "branch", "--", "--format", "atom", "--output"])
                 .arg(file);
         }
         Job::Tool(name, options) => {
