@@ -25,12 +25,17 @@ pub fn open(contents: &[u8]) -> Result<Image> {
 pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     let table = image.unwind_table()?;
     let mut cfg = Cfg::build(image, &FrameFacts::new(&table))?;
-    rewrite::note_gaps(image, &mut cfg);
+    let pads = rewrite::find_pads(image, &mut cfg);
     let plan = Plan::default();
-    let layout = Layout::new(image, &cfg, &plan, emit::start::HEAD)?;
+    let options = rewrite::Options {
+        strict: true,
+        extra: rewrite::Extra::All,
+        ..rewrite::Options::default()
+    };
+    let layout = Layout::new(image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
     let place = emit::Placement::new(image, &layout, &table, &plan, None)?;
     let text = rewrite::encode(image, &cfg, &plan, &layout, &place.anchors())?;
-    let old = rewrite::pads::place(image, &cfg, &layout, &rewrite::Options { strict: true })?;
+    let old = rewrite::pads::place(image, &cfg, &layout, &options)?;
     emit::write(image, &cfg, &plan, &layout, text, &old, &place, None)
 }
 
