@@ -151,7 +151,7 @@ const CASES: &str = "
     fxsave [rdi]                    ; Null        ; Store
     xrstor [rdi]                    ; Null        ; Load
     ldmxcsr [rdi]                   ; Null        ; Load
-    clflush [rdi]                   ; Null        ;
+    clflush [rdi]                   ; Null        ; Load
     pause                           ; Null        ;
     cvttsd2si rax, [rdi]            ; Fpop        ; Load
     cvttsd2si rax, xmm0             ; Fpop        ;
