@@ -203,10 +203,11 @@ fn facts_are_addresses_in_the_file() {
     let facts = Tool::load(tool_file()).unwrap().facts();
     let bytes = std::fs::read(tool_file()).unwrap();
     let atom = atom_core::analysis::AnalysisImage::parse(tool_file(), &bytes, facts.clone());
-    let end = atom.unwrap().end();
+    let atom = atom.unwrap();
+    let end = atom.end();
     let all = facts.exports.iter().chain(&facts.routines).map(|e| e.1);
     assert!(
-        all.chain([facts.start, facts.finish])
+        all.chain(atom.header_functions())
             .all(|address| address > 0 && address < end)
     );
     assert!(facts.exports.iter().any(|e| e.0 == "malloc"));

@@ -14,9 +14,11 @@ mod points;
 mod site;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod wrapper;
 
-pub use code::{Fixup, Insertion, Plan, Position, Snippet, Target};
+pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
+pub use threads::{ThreadAccess, ThreadOptions};
 
 /// What an analysis routine, with all that it calls, may change.
 ///
@@ -73,4 +75,6 @@ pub struct Options {
     /// The program can have more than one thread: the end of a thread is not
     /// the end of the process.
     pub may_have_threads: bool,
+    /// How per-thread data is found.
+    pub threads: ThreadOptions,
 }

@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
 use super::layout::{Form, Layout, insertions_of, take_at};
-use super::tables;
+use super::{guards, tables};
 
 /// Addresses of what inserted code points to outside the new text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +44,14 @@ pub fn encode(
         let mut out = Vec::new();
         encoder.snippet(snippet, address, &mut out)?;
         text[*offset as usize..][..out.len()].copy_from_slice(&out);
+    }
+    if let Some(guards) = &plan.guards {
+        for place in &layout.guards {
+            let next = layout.behind_guard(cfg, place.block);
+            let bytes = guards::encode(place, guards, layout, anchors, next)?;
+            let at = (place.address - layout.start) as usize;
+            text[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
     }
     // Procedures lie in order, so their places are disjoint slices.
     let mut places = Vec::new();
@@ -87,7 +95,7 @@ struct Encoder<'a> {
 
 const DOING: &str = "writing the new text";
 
-fn rel32(target: u64, next: u64) -> Result<[u8; 4]> {
+pub(super) fn rel32(target: u64, next: u64) -> Result<[u8; 4]> {
     let distance = target.wrapping_sub(next) as i64;
     i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| {
         Error::new(DOING, format!("{target:#x} is more than 2 GiB away")).address(next)

@@ -10,7 +10,7 @@ use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::{Region, tables};
+use super::{Region, guards, pads, tables};
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,8 @@ pub struct Layout {
     pub shared: Vec<u32>,
     /// One past the last address of the new text.
     pub end: u64,
+    /// Guards of pads, by block.
+    pub(super) guards: Vec<guards::Place>,
     pub(super) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
     pub(super) starts: Vec<u64>,
@@ -103,6 +105,7 @@ impl Layout {
             shared.push((cursor - start) as u32);
             cursor += u64::from(snippet.code.end - snippet.code.start);
         }
+        let guards = guards::place(plan, pads::landings(cfg), &mut cursor);
         cursor = cursor.next_multiple_of(64);
         let mut starts = Vec::with_capacity(procs.len());
         for (proc, layout) in cfg.procs.iter().zip(&procs) {
@@ -133,6 +136,7 @@ impl Layout {
             start,
             region,
             shared,
+            guards,
             end: cursor,
             first_insts: (0..cfg.procs.len())
                 .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)

@@ -13,6 +13,7 @@ use crate::cfg::Cfg;
 use crate::image::Image;
 
 mod encode;
+mod guards;
 mod layout;
 pub mod pads;
 mod region;

@@ -35,6 +35,13 @@ struct Landing {
     block: BlockId,
 }
 
+/// The blocks that pads lead to.
+pub(super) fn landings(cfg: &Cfg) -> impl Iterator<Item = BlockId> {
+    (0..cfg.blocks.len())
+        .map(BlockId::from_index)
+        .filter(|b| cfg.block(*b).is_indirect_target)
+}
+
 /// What is written at an address of the old text.
 enum Jump {
     /// Five bytes, to the new place of the landing with this index.
@@ -185,15 +192,7 @@ pub fn without_room(image: &Image, cfg: &Cfg) -> Vec<(ProcId, u64)> {
 /// Plans the pads for all moved procedures.
 pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Result<OldText> {
     let sites = Sites::new(image, cfg);
-    let new_address = |landing: &Landing| {
-        if landing.address == cfg.proc(landing.proc).start {
-            layout
-                .entry(landing.proc)
-                .expect("blocks belong to moved procedures")
-        } else {
-            layout.label(landing.proc, cfg.block(landing.block).first)
-        }
-    };
+    let new_address = |landing: &Landing| layout.landing(cfg, landing.block);
     let patches = sites
         .jumps
         .iter()

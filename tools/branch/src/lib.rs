@@ -16,11 +16,6 @@ fn branch(counter: Counter<2>, taken: Value) {
     counter.add_to(usize::from(taken.is_true()), 1);
 }
 
-#[analysis]
-fn branch_atomic(counter: Counter<2>, taken: Value) {
-    counter.add_to_atomic(usize::from(taken.is_true()), 1);
-}
-
 /// `places` has four numbers for each branch: address, line, and the keys of its
 /// procedure and its file among the `names`.
 #[analysis]
@@ -61,16 +56,11 @@ fn instrument(program: &Program, args: &Args) -> Result {
         .map(|block| block.last_inst())
         .filter(|inst| inst.is_type(InstType::CondBr))
         .collect();
-    let count = if program.may_have_threads() {
-        branch_atomic
-    } else {
-        branch
-    };
     let counters = program.counters(branches.len());
     let mut names = StringList::new();
     let mut places = Vec::new();
     for (inst, counter) in branches.iter().zip(counters.rows()) {
-        inst.add_call(Before, count, (counter, BrCondValue));
+        inst.add_call(Before, branch, (counter, BrCondValue));
         let (file, line) = inst.line().unwrap_or(("", 0));
         let proc = names.intern(inst.proc().name());
         places.push([

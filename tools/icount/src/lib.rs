@@ -29,11 +29,6 @@ fn block(counter: Counter) {
     counter.increment();
 }
 
-#[analysis]
-fn block_atomic(counter: Counter) {
-    counter.increment_atomic();
-}
-
 /// What the report knows of a block; all of them are u64.
 type BlockFacts = [u64; 4];
 /// Its address.
@@ -128,11 +123,6 @@ fn instrument(program: &Program, args: &Args) -> Result {
     )?;
     options.finish()?;
 
-    let count = if program.may_have_threads() {
-        block_atomic
-    } else {
-        block
-    };
     let counters = program.counters(program.block_count());
     let mut names = StringList::new();
     let mut blocks: Vec<BlockFacts> = Vec::new();
@@ -140,7 +130,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     for proc in program.procs() {
         let name = names.intern(proc.name());
         for block in proc.blocks() {
-            block.add_call(Before, count, (counters.at(block.index()),));
+            block.add_call(Before, self::block, (counters.at(block.index()),));
             let insts = block.insts();
             blocks.push([block.pc(), proc.pc(), name.into(), insts.len() as u64]);
             if per == Per::Instruction {
