@@ -167,15 +167,17 @@ fn calls_arrive_as_they_were_added() {
     assert_eq!(
         args(4),
         [
-            Argument::Data(16 + 4 * 24),
+            Argument::ThreadData(16 + 4 * 24),
             Argument::EffAddrValue,
             Argument::Regv(4)
         ]
     );
-    assert_eq!(calls.placed.len(), 16 + 5 * 24);
-    assert_eq!(calls.placed[..16], [5u64, 3].map(u64::to_le_bytes).concat());
-    assert!(calls.placed[16..].iter().all(|b| *b == 0));
-    assert_eq!(args(5)[0], Argument::Data(0));
+    let threads = &calls.thread_data;
+    assert_eq!(threads.len, 16 + 5 * 24);
+    assert_eq!(threads.initial, [(0, 0..16)]);
+    assert_eq!(threads.contents, [5u64, 3].map(u64::to_le_bytes).concat());
+    assert_eq!(threads.sums, [16..16 + 5 * 24]);
+    assert_eq!(args(5)[0], Argument::ThreadData(0));
     assert!(
         matches!(args(5)[1], Argument::Array(s, e, 1) if bytes(s, e).ends_with("größe".as_bytes()))
     );
@@ -250,7 +252,7 @@ fn what_does_not_fit_is_refused() {
     );
     refused("null-inside", &["`by_name`", "argument 3", "null"]);
     refused("two-errors", &["(and 1 more error"]);
-    refused("too-much-data", &["counters"]);
+    refused("too-much-data", &["all data", "exceed"]);
     refused("unknown-routine", &["`missing(int)`", "#[analysis]"]);
     refused("no-prototype", &["`nothing`", "add_call_proto"]);
     refused("prototype-count", &["1 parameters", "has 2"]);
