@@ -83,7 +83,10 @@ pub mod output;
 mod params;
 mod program;
 mod proto;
+pub mod report;
+mod sites;
 mod strings;
+mod targets;
 mod thread_data;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
@@ -98,7 +101,10 @@ pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use program::Program;
 pub use proto::NamedArg;
+pub use report::{Cell, Files, Report, ReportFiles};
+pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
+pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
 pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
@@ -111,9 +117,10 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue, Class, Counter,
-        CounterTable, Counters, EffAddrValue, Inst, InstType, PerThread, PlainCounter,
-        PlainCounters, Proc, Program, Reg, RegV, Result, Routine, Str, StringList, Strings,
+        AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
+        Cell, Class, Counter, CounterTable, Counters, EffAddrValue, Files, Inst, InstType,
+        PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report, ReportFiles,
+        Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets,
         ThreadCell, Value, analysis, output, thread_state,
     };
 }

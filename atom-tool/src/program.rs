@@ -11,6 +11,7 @@ use crate::counters::{Atomic, CounterTable, Plain};
 use crate::handle::{Handles, Inst, Proc};
 use crate::params::Params;
 use crate::proto::{self, NamedArg, Prototype};
+use crate::targets::TargetTable;
 use crate::thread_data::{ThreadData, ThreadState};
 use crate::{Error, Result};
 
@@ -215,7 +216,12 @@ impl<'a> Program<'a> {
         CounterTable::new(self, rows)
     }
 
-    /// The same, once for all threads, which count atomically.
+    /// A table that counts where indirect calls and jumps go; `sites` are their addresses.
+    pub fn targets(&self, sites: &[u64]) -> TargetTable {
+        TargetTable::new(self, sites)
+    }
+
+    /// The same as [`Program::counters`], once for all threads, which count atomically.
     pub fn atomic_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Atomic> {
         CounterTable::new(self, rows)
     }

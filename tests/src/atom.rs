@@ -90,18 +90,19 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
         .arg("--report")
         .arg(&report);
     if strict {
-        command.arg("--strict");
+        command.args(["--strict", "--check"]);
     }
     match job {
         Job::Empty => {}
         Job::Icount(file) => {
             command
-                .args(["--tool", "icount", "--", "--per", "instruction", "--output"])
+                .args(["--tool", "icount", "--", "--format", "tsv"])
+                .args(["--per", "instruction", "--output"])
                 .arg(file);
         }
         Job::Branch(file) => {
             command
-                .args(["--tool", "branch", "--", "--output"])
+                .args(["--tool", "branch", "--", "--format", "atom", "--output"])
                 .arg(file);
         }
         Job::Tool(name, options) => {

@@ -10,12 +10,16 @@ mod build;
 pub mod code;
 mod data;
 mod exits;
+#[allow(dead_code)] // what counts by flow asks next
+mod inline;
 mod points;
 mod site;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod wrapper;
+
+use crate::analysis::specialise::Specialiser;
 
 pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
 pub use threads::{ThreadAccess, ThreadOptions};
@@ -67,8 +71,8 @@ impl From<crate::analysis::Summary> for Clobbers {
 }
 
 /// What planning does beside the tool's calls.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Options {
+#[derive(Clone, Copy, Default)]
+pub struct Options<'a> {
     /// Address of the runtime's `finish` in the tool's file; hooks are set
     /// where a process may end. `None`: no hooks.
     pub finish: Option<u64>,
@@ -77,4 +81,6 @@ pub struct Options {
     pub may_have_threads: bool,
     /// How per-thread data is found.
     pub threads: ThreadOptions,
+    /// Makes what can be of calls part of their points. `None`: all are called.
+    pub bodies: Option<&'a Specialiser<'a>>,
 }
