@@ -217,19 +217,21 @@ impl Threads {
         self.starts.contains(&inst)
     }
 
-    /// What stands behind such a system call. The kernel destroys rcx.
+    /// What stands behind such a system call.
     pub fn emit_start(&self, asm: &mut Asm, wrappers: &mut Wrappers) {
+        asm.move_stack(-RED_ZONE);
+        asm.push(Gpr::RCX);
         asm.mov(Gpr::RCX, Gpr::RAX);
         let zero = asm.jump_if_rcx_zero(false);
         let skip = asm.jump();
         asm.land(zero);
-        asm.move_stack(-RED_ZONE);
         asm.push_flags();
         asm.clear_direction();
         asm.call(Target::Shared(wrappers.index(whole(self.options.started))));
         asm.pop_flags();
-        asm.move_stack(RED_ZONE);
         asm.land(skip);
+        asm.pop(Gpr::RCX);
+        asm.move_stack(RED_ZONE);
     }
 
     /// The shared piece that guards call; all registers and flags come back.
