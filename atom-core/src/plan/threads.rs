@@ -290,7 +290,7 @@ pub fn guards(image: &Image, cfg: &Cfg, live: &Live, block: u32, enter: u32) -> 
     let parts: Vec<(Option<BlockId>, Vec<BlockId>)> = (0..cfg.procs.len())
         .into_par_iter()
         .map(ProcId::from_index)
-        .filter(|id| cfg.proc(*id).is_moved())
+        .filter(|id| cfg.proc(*id).is_movable())
         .map(|id| guards_of_proc(cfg, live, id))
         .collect();
     for (light, bare) in parts {

@@ -12,8 +12,7 @@ use crate::error::{Error, Result};
 use crate::ids::BlockId;
 use crate::plan::{Guard, Guards, Plan};
 
-use super::encode::rel32;
-use super::{Anchors, Layout};
+use super::{Anchors, DOING, Layout, rel32};
 
 use atom_abi::{THREAD_MINUS_OWNER, THREAD_OWNER};
 
@@ -102,7 +101,7 @@ pub(super) fn encode(
     if code.bytes.len() as u64 != size(place.guard) {
         let reason =
             "a guard has another size than was reserved (a defect of atom, please report it)";
-        return Err(Error::new("writing the new text", reason).address(place.address));
+        return Err(Error::new(DOING, reason).address(place.address));
     }
     Ok(code.bytes)
 }

@@ -213,7 +213,7 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
         .iter()
         .filter(|p| !makes_processes(p) && !syscall.contains(&p.start))
         .any(|p| {
-            if p.is_moved() {
+            if p.is_movable() {
                 calls_clone(p)
             } else {
                 bytes_may_call(image, p, reaches)
@@ -286,31 +286,36 @@ pub fn uses_gs(image: &Image, cfg: &Cfg) -> bool {
                         .is_some_and(|bytes| touches_gs(bytes, pc))
                 })
         })
-        || cfg.procs.par_iter().filter(|p| !p.is_moved()).any(|proc| {
-            let rest = image.rest_at(proc.start).unwrap_or(&[]);
-            let size = usize::try_from(proc.end - proc.start).unwrap_or(usize::MAX);
-            let bytes = &rest[..size.min(rest.len())];
-            let mut at = 0;
-            while at < bytes.len() {
-                let pc = proc.start + at as u64;
-                let Some(instruction) = decode_at(&bytes[at..bytes.len().min(at + 15)], pc) else {
-                    at += 1;
-                    continue;
-                };
-                let len = instruction.len();
-                if touches_gs(&bytes[at..at + len], pc)
-                    || (image.is_static() && bytes[at..at + len] == [0x0f, 0x05])
-                {
-                    return true;
+        || cfg
+            .procs
+            .par_iter()
+            .filter(|p| !p.is_movable())
+            .any(|proc| {
+                let rest = image.rest_at(proc.start).unwrap_or(&[]);
+                let size = usize::try_from(proc.end - proc.start).unwrap_or(usize::MAX);
+                let bytes = &rest[..size.min(rest.len())];
+                let mut at = 0;
+                while at < bytes.len() {
+                    let pc = proc.start + at as u64;
+                    let Some(instruction) = decode_at(&bytes[at..bytes.len().min(at + 15)], pc)
+                    else {
+                        at += 1;
+                        continue;
+                    };
+                    let len = instruction.len();
+                    if touches_gs(&bytes[at..at + len], pc)
+                        || (image.is_static() && bytes[at..at + len] == [0x0f, 0x05])
+                    {
+                        return true;
+                    }
+                    at += len;
                 }
-                at += len;
-            }
-            false
-        })
+                false
+            })
 }
 
 fn moved(cfg: &Cfg) -> impl ParallelIterator<Item = &Proc> {
-    cfg.procs.par_iter().filter(|p| p.is_moved())
+    cfg.procs.par_iter().filter(|p| p.is_movable())
 }
 
 /// True if the system call certainly is `arch_prctl` and may set the gs base. Of
