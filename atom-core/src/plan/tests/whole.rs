@@ -247,6 +247,8 @@ fn ends_of_the_process_are_hooked() {
     let options = Options {
         finish,
         may_have_threads: false,
+        bodies: None,
+        threads: crate::plan::ThreadOptions::default(),
     };
     let program = Program::compile("ends", &[]);
     with_plan(
