@@ -47,6 +47,8 @@ pub enum Position {
     Before,
     /// After the instruction, when it falls through or returns to the next.
     After,
+    /// On the way to the target of a direct conditional branch, only if it is taken.
+    Taken,
 }
 
 /// One insertion.
