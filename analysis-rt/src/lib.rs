@@ -46,6 +46,7 @@ mod table;
 mod thread;
 mod time;
 mod tls;
+mod totals;
 mod unwind;
 
 pub use entry::{Entered, enter, refused_entries};

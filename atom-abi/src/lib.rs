@@ -18,7 +18,7 @@
 pub mod host;
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 1;
+pub const INTERFACE_VERSION: u32 = 2;
 
 /// First field of a [`ToolHeader`]: tells a tool from any other shared object.
 pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");
@@ -124,6 +124,37 @@ pub struct StartInfo {
     pub program_before: unsafe extern "C" fn(),
     /// Makes the calls that the tool added at ProgramAfter.
     pub program_after: unsafe extern "C" fn(),
+    /// What must be added to the tool's cells before that.
+    pub totals: Totals,
+}
+
+/// How totals follow from the counters of control flow.
+///
+/// The table has one record for each group of procedures, each of unsigned
+/// LEB128 numbers. A record computes *values*, numbered from 0: first those of
+/// its counters, which follow those of the record before; then sums of earlier
+/// values; last it adds values to cells. A value is named by its distance back
+/// from the next one. Signed numbers are folded: 0, -1, 1, -2 stand as 0, 1, 2, 3.
+///
+/// - the number of counters;
+/// - the number of sums, and for each the number of its terms, and for each
+///   term its distance times 2, plus 1 if it is subtracted;
+/// - the number of cells, and for each: its 8-byte word in `data` as a signed
+///   distance from the one before, the first from `data`; the value's distance
+///   times 2, plus 1 if an amount follows; the amount (signed) that each unit
+///   of the value adds, else 1.
+#[repr(C)]
+pub struct Totals {
+    /// The table; null if there is none.
+    pub table: *const u8,
+    /// Its size in bytes.
+    pub table_size: usize,
+    /// The counters.
+    pub counters: *mut u64,
+    /// Room for the values of the largest record.
+    pub scratch: *mut i64,
+    /// From here cells are numbered.
+    pub data: *mut u64,
 }
 
 // SAFETY: written by `atom`, only read afterwards.

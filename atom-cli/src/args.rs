@@ -66,6 +66,10 @@ pub struct Run {
     /// Compare the output with the original, block by block, before it is written
     #[arg(long)]
     pub check: bool,
+    /// Make each call that only counts at its own point, so that counts are exact even if a signal
+    /// handler jumps out of the code that it interrupts
+    #[arg(long)]
+    pub precise_signals: bool,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,

@@ -21,6 +21,8 @@ pub struct Request<'a> {
     pub report: Option<&'a Path>,
     /// Fill unused text with traps.
     pub strict: bool,
+    /// Make each call that only counts at its own point.
+    pub precise_signals: bool,
     /// Check the output against the original.
     pub check: bool,
     /// Tell each step.
@@ -39,6 +41,7 @@ impl<'a> Request<'a> {
             output: args.output.clone().unwrap_or_else(|| default_output(app)),
             report: args.report.as_deref(),
             strict: args.strict,
+            precise_signals: args.precise_signals,
             check: args.check,
             verbose: args.verbose,
         };

@@ -109,6 +109,13 @@ impl Loaded {
             init_count: image.init_functions.len(),
             program_before: before,
             program_after: after,
+            totals: atom_abi::Totals {
+                table: std::ptr::null(),
+                table_size: 0,
+                counters: std::ptr::null_mut(),
+                scratch: std::ptr::null_mut(),
+                data: std::ptr::null_mut(),
+            },
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::flow::Totals;
 use crate::ids::InstId;
 
 /// Where a four-byte relative field of inserted code points to.
@@ -84,6 +85,10 @@ pub struct Plan {
     pub program_before: Option<u32>,
     /// Shared snippet that makes the ProgramAfter calls: a function by the C ABI.
     pub program_after: Option<u32>,
+    /// How the tool's cells follow from the flow's counters.
+    pub totals: Option<Totals>,
+    /// Calls that are not made because control flow is counted instead.
+    pub calls_by_flow: u64,
     /// Calls added, for the report.
     pub calls_added: u64,
     /// Of these, made by code in line.

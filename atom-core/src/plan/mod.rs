@@ -10,7 +10,7 @@ mod build;
 pub mod code;
 mod data;
 mod exits;
-#[allow(dead_code)] // what counts by flow asks next
+mod flow;
 mod inline;
 mod points;
 mod site;
@@ -20,6 +20,7 @@ mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
+pub use flow::Totals;
 pub use code::{Fixup, Insertion, Plan, Position, Snippet, Target};
 
 /// What an analysis routine, with all that it calls, may change.
@@ -79,4 +80,7 @@ pub struct Options<'a> {
     pub may_have_threads: bool,
     /// Makes what can be of calls part of their points. `None`: all are called.
     pub bodies: Option<&'a Specialiser<'a>>,
+    /// Makes each call that only counts at its own point, though totals could
+    /// be had from fewer counters.
+    pub every_point: bool,
 }
