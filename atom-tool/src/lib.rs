@@ -83,7 +83,10 @@ pub mod output;
 mod params;
 mod program;
 mod proto;
+pub mod report;
+mod sites;
 mod strings;
+mod targets;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_tool_macros::analysis;
@@ -94,7 +97,10 @@ pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use program::Program;
 pub use proto::NamedArg;
+pub use report::{Cell, Files, Report, ReportFiles};
+pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
+pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -106,8 +112,9 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        Args, Array, Block, BrCondValue, Class, Counter, CounterTable, Counters, EffAddrValue,
-        Inst, InstType, Proc, Program, Reg, RegV, Result, Routine, Str, StringList, Strings, Value,
+        AllTargets, Args, Array, Block, BrCondValue, Cell, Class, Counter, CounterTable, Counters,
+        EffAddrValue, Files, Inst, InstType, Proc, Program, Reg, RegV, Report, ReportFiles, Result,
+        Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets, Value,
         analysis, output,
     };
 }

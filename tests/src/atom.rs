@@ -96,12 +96,13 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
         Job::Empty => {}
         Job::Icount(file) => {
             command
-                .args(["--tool", "icount", "--", "--per", "instruction", "--output"])
+                .args(["--tool", "icount", "--", "--format", "tsv"])
+                .args(["--per", "instruction", "--output"])
                 .arg(file);
         }
         Job::Branch(file) => {
             command
-                .args(["--tool", "branch", "--", "--output"])
+                .args(["--tool", "branch", "--", "--format", "atom", "--output"])
                 .arg(file);
         }
         Job::Tool(name, options) => {
