@@ -436,10 +436,7 @@ impl Planner<'_> {
         let flow = self.cfg.inst(inst).flow;
         let hook = if at_plt {
             Some(Hook::Always)
-        } else if matches!(
-            flow,
-            How::Syscall | How::IndirectCall | How::IndirectJump
-        ) {
+        } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {
             None

@@ -20,8 +20,8 @@ mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
-pub use flow::Totals;
 pub use code::{Fixup, Insertion, Plan, Position, Snippet, Target};
+pub use flow::Totals;
 
 /// What an analysis routine, with all that it calls, may change.
 ///

@@ -40,13 +40,7 @@ fn is_rare(cfg: &Cfg, procs: &[ProcId], to: Option<BlockId>) -> bool {
 }
 
 /// The ways out of a block that ends in a conditional branch.
-pub fn ways(
-    world: &World<'_>,
-    procs: &[ProcId],
-    b: BlockId,
-    taken: &Succ,
-    falling: &Succ,
-) -> Ways {
+pub fn ways(world: &World<'_>, procs: &[ProcId], b: BlockId, taken: &Succ, falling: &Succ) -> Ways {
     let cfg = world.cfg;
     let here = cfg.block(b).proc;
     let (taken, falling) = (place(cfg, procs, taken), place(cfg, procs, falling));

@@ -141,7 +141,8 @@ impl Group {
     /// something in them is not known well enough.
     pub fn new(world: &World<'_>, procs: &[ProcId], scratch: &mut Scratch) -> Option<Self> {
         let cfg = world.cfg;
-        let understood = |p: &ProcId| cfg.proc(*p).is_moved() && cfg.proc(*p).status == Status::Full;
+        let understood =
+            |p: &ProcId| cfg.proc(*p).is_moved() && cfg.proc(*p).status == Status::Full;
         if !procs.iter().all(understood) {
             return None;
         }
@@ -154,11 +155,15 @@ impl Group {
         };
         let mut live_in = Vec::with_capacity(group.blocks.len());
         for (i, &b) in group.blocks.iter().enumerate() {
-            world.live.block_into(b, &mut scratch.effects_of, &mut scratch.sets);
+            world
+                .live
+                .block_into(b, &mut scratch.effects_of, &mut scratch.sets);
             live_in.push(scratch.sets[0]);
             let spot = inside(cfg.block(b), &scratch.sets);
             let frequency = group.frequency[i];
-            group.edges.push(edge(start(i), end(i), Some(cost(&spot, frequency))));
+            group
+                .edges
+                .push(edge(start(i), end(i), Some(cost(&spot, frequency))));
             group.spots.push(Some(spot));
         }
         let mut enters: Vec<bool> = group

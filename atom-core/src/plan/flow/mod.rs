@@ -259,14 +259,11 @@ fn count(
         .iter()
         .map(|e| graph.spots[*e as usize])
         .collect::<Option<Vec<Spot>>>()?;
-    let cells = wants
-        .iter()
-        .zip(edges)
-        .map(|(want, edge)| table::CellOf {
-            edge,
-            cell: want.cell,
-            amount: want.amount,
-        });
+    let cells = wants.iter().zip(edges).map(|(want, edge)| table::CellOf {
+        edge,
+        cell: want.cell,
+        amount: want.amount,
+    });
     let mut bytes = Vec::new();
     table::write(&mut bytes, graph.edges.len(), &solution, cells)?;
     let mut calls: Vec<u32> = wants.iter().map(|w| w.call).collect();

@@ -23,7 +23,96 @@ use crate::image::Image;
 
 /// Library functions that come back, whatever they are given: by the C
 /// standard and POSIX they call nothing of the program's and throw nothing.
-const LIBRARY: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "memchr", "memrchr", "mempcpy", "rawmemchr", "bcmp", "strlen", "strnlen", "strcmp", "strncmp", "strcpy", "strncpy", "strcat", "strncat", "strchr", "strchrnul", "strrchr", "strstr", "strspn", "strcspn", "strpbrk", "stpcpy", "stpncpy", "strcasecmp", "strncasecmp", "strcoll", "strtok_r", "strdup", "strndup", "memmem", "wcslen", "wmemset", "wmemcpy", "wmemcmp", "wcscmp", "wcschr", "toupper", "tolower", "isalpha", "isalnum", "isdigit", "isspace", "isupper", "islower", "isprint", "ispunct", "isxdigit", "abs", "labs", "sin", "cos", "tan", "exp", "exp2", "log", "log2", "log10", "pow", "sqrt", "floor", "ceil", "fmod", "floorf", "ceilf", "sqrtf", "ldexp", "frexp", "rint", "round", "trunc", "atan", "atan2", "strtol", "strtoul", "strtod", "malloc", "calloc", "realloc", "free", "_ZdlPv", "_ZdlPvm", "__ctype_b_loc", "__ctype_tolower_loc", "__ctype_toupper_loc", "__errno_location"];
+const LIBRARY: &[&str] = &[
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "memchr",
+    "memrchr",
+    "mempcpy",
+    "rawmemchr",
+    "bcmp",
+    "strlen",
+    "strnlen",
+    "strcmp",
+    "strncmp",
+    "strcpy",
+    "strncpy",
+    "strcat",
+    "strncat",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strstr",
+    "strspn",
+    "strcspn",
+    "strpbrk",
+    "stpcpy",
+    "stpncpy",
+    "strcasecmp",
+    "strncasecmp",
+    "strcoll",
+    "strtok_r",
+    "strdup",
+    "strndup",
+    "memmem",
+    "wcslen",
+    "wmemset",
+    "wmemcpy",
+    "wmemcmp",
+    "wcscmp",
+    "wcschr",
+    "toupper",
+    "tolower",
+    "isalpha",
+    "isalnum",
+    "isdigit",
+    "isspace",
+    "isupper",
+    "islower",
+    "isprint",
+    "ispunct",
+    "isxdigit",
+    "abs",
+    "labs",
+    "sin",
+    "cos",
+    "tan",
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "log10",
+    "pow",
+    "sqrt",
+    "floor",
+    "ceil",
+    "fmod",
+    "floorf",
+    "ceilf",
+    "sqrtf",
+    "ldexp",
+    "frexp",
+    "rint",
+    "round",
+    "trunc",
+    "atan",
+    "atan2",
+    "strtol",
+    "strtoul",
+    "strtod",
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "_ZdlPv",
+    "_ZdlPvm",
+    "__ctype_b_loc",
+    "__ctype_tolower_loc",
+    "__ctype_toupper_loc",
+    "__errno_location",
+];
 
 /// System calls that come back to the same place with memory of the same
 /// process: all but those that end, replace, duplicate or resume something.
@@ -135,7 +224,12 @@ impl Follower<'_> {
         Some(())
     }
 
-    fn block(&mut self, b: BlockId, mut stack: Stack, work: &mut Vec<(BlockId, Stack)>) -> Option<()> {
+    fn block(
+        &mut self,
+        b: BlockId,
+        mut stack: Stack,
+        work: &mut Vec<(BlockId, Stack)>,
+    ) -> Option<()> {
         let cfg = self.cfg;
         let block = cfg.block(b);
         for inst in block.insts() {
@@ -158,7 +252,8 @@ impl Follower<'_> {
                     let owner = cfg.block(to).proc;
                     if self.procs.contains(&owner) {
                         work.push((to, stack));
-                    } else if stack.depth == 0 && cfg.proc(owner).start == pc && flow != Flow::Call {
+                    } else if stack.depth == 0 && cfg.proc(owner).start == pc && flow != Flow::Call
+                    {
                         self.callees.push(owner.0);
                     } else {
                         return None;
@@ -187,9 +282,7 @@ impl Follower<'_> {
                 self.callees.push(callee.0);
                 cfg.proc(callee).start == target
             }
-            Flow::Return => {
-                matches!(instruction.code(), Code::Retnq) && stack.depth == 0
-            }
+            Flow::Return => matches!(instruction.code(), Code::Retnq) && stack.depth == 0,
             Flow::Jump => true,
             Flow::CondJump => {
                 instruction.is_jcc_short_or_near()
@@ -218,7 +311,12 @@ impl Follower<'_> {
             let sets = instruction.op_count() > 0
                 && instruction.op0_kind() == OpKind::Register
                 && instruction.op0_register().full_register() == Register::RAX;
-            if !sets && !matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Lea | Mnemonic::Xor) {
+            if !sets
+                && !matches!(
+                    instruction.mnemonic(),
+                    Mnemonic::Mov | Mnemonic::Lea | Mnemonic::Xor
+                )
+            {
                 return false;
             }
             if !sets {
@@ -229,8 +327,9 @@ impl Follower<'_> {
                 Mnemonic::Mov if instruction.op1_kind() == OpKind::Immediate32 => {
                     Some(u64::from(instruction.immediate32()))
                 }
-                Mnemonic::Xor if instruction.op1_kind() == OpKind::Register
-                    && instruction.op1_register() == instruction.op0_register() =>
+                Mnemonic::Xor
+                    if instruction.op1_kind() == OpKind::Register
+                        && instruction.op1_register() == instruction.op0_register() =>
                 {
                     Some(0)
                 }
@@ -333,7 +432,11 @@ fn step(instruction: &Instruction, stack: Stack) -> Option<Stack> {
         },
         // Compares; nothing else that names rsp first leaves it as it is.
         Mnemonic::Cmp | Mnemonic::Test => stack,
-        Mnemonic::Rdsspq | Mnemonic::Rdsspd | Mnemonic::Incsspq | Mnemonic::Int | Mnemonic::Enter => {
+        Mnemonic::Rdsspq
+        | Mnemonic::Rdsspd
+        | Mnemonic::Incsspq
+        | Mnemonic::Int
+        | Mnemonic::Enter => {
             return None;
         }
         _ if instruction.stack_pointer_increment() != 0 || to_stack => return None,

@@ -236,7 +236,7 @@ mod tests {
             if b == 0 || random.below(5) == 0 {
                 add(random, 0, enter, false);
             }
-            let mut to = |random: &mut Random| 1 + 2 * random.below(blocks.into()) as u32;
+            let to = |random: &mut Random| 1 + 2 * random.below(blocks.into()) as u32;
             match random.below(5) {
                 0 => add(random, leave, 0, false),
                 1 => {
