@@ -142,7 +142,7 @@ impl Group {
     pub fn new(world: &World<'_>, procs: &[ProcId], scratch: &mut Scratch) -> Option<Self> {
         let cfg = world.cfg;
         let understood =
-            |p: &ProcId| cfg.proc(*p).is_moved() && cfg.proc(*p).status == Status::Full;
+            |p: &ProcId| cfg.proc(*p).is_movable() && cfg.proc(*p).status == Status::Full;
         if !procs.iter().all(understood) {
             return None;
         }

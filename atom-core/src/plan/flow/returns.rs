@@ -198,7 +198,7 @@ impl Follower<'_> {
         if is_library(proc) {
             return Some(());
         }
-        let fine = |p: &ProcId| cfg.proc(*p).is_moved() && cfg.proc(*p).status == Status::Full;
+        let fine = |p: &ProcId| cfg.proc(*p).is_movable() && cfg.proc(*p).status == Status::Full;
         if proc.kind != ProcKind::Normal || !self.procs.iter().all(fine) {
             return None;
         }
