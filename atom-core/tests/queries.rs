@@ -315,3 +315,56 @@ fn what_holds_in_every_program() {
     }
     ask(&compile("any-static", &["gcc", "-O2", "-static"]), &["any"]);
 }
+
+/// A program whose debug information nests so many inlined calls in `main`.
+fn nested(depth: usize) -> PathBuf {
+    let text = format!(
+        r#"
+        .text
+        .globl main
+    main:
+        xor %eax, %eax
+        ret
+        .section .debug_abbrev, "", @progbits
+        .byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0
+        .byte 2, 0x2e, 1, 3, 8, 0x11, 1, 0x12, 7, 0, 0
+        .byte 3, 0x1d, 1, 0, 0
+        .byte 0
+        .section .debug_info, "", @progbits
+        .long 2f - 1f
+    1:  .short 4
+        .long 0
+        .byte 8
+        .byte 1
+        .quad main, 3
+        .byte 2
+        .string "main"
+        .quad main, 3
+        .fill {depth}, 1, 3
+        .fill {depth}, 1, 0
+        .byte 0, 0
+    2:
+    "#
+    );
+    let (source, out) = (
+        temp(&format!("nested-{depth}.s")),
+        temp(&format!("nested-{depth}")),
+    );
+    std::fs::write(&source, text).unwrap();
+    run(Command::new("gcc")
+        .args(["-no-pie", "-o"])
+        .arg(&out)
+        .arg(&source));
+    out
+}
+
+#[test]
+fn nesting_without_end_does_no_harm() {
+    for (depth, known) in [(20, true), (2_000_000, false)] {
+        let image = Image::open(&nested(depth)).unwrap();
+        let main = image.symbols.iter().find(|s| s.name == "main").unwrap();
+        let frames = DebugLines::new(&image).functions_at(main.address);
+        let names: Vec<&str> = frames.iter().map(|f| f.function.as_str()).collect();
+        assert_eq!(names, if known { vec!["main"] } else { vec![] });
+    }
+}

@@ -14,10 +14,14 @@ use addr2line::Context;
 use gimli::{CloneStableDeref, Dwarf, EndianReader, LittleEndian, SectionId, StableDeref};
 use memmap2::Mmap;
 use object::Object;
+use rayon::prelude::*;
 
 use super::Image;
 use super::debug::{DEBUG_ROOT, map, section, separate_file};
 use crate::tool::SourceFrame;
+
+/// Deepest nesting of entries; real ones stay below 100.
+const MAX_DEPTH: isize = 1000;
 
 type Reader = EndianReader<LittleEndian, Bytes>;
 
@@ -57,6 +61,9 @@ impl Functions {
             Some(own) => own,
             None => dwarf(&Arc::new(separate_file(image)?))?,
         };
+        if !is_shallow(&dwarf) {
+            return None;
+        }
         let context = Context::from_dwarf(dwarf).ok()?;
         Some(Self { context })
     }
@@ -79,6 +86,34 @@ impl Functions {
         }
         list
     }
+}
+
+/// True if entries are nested as deep as compilers do it. Inlined calls are
+/// read by recursion, which a hostile file must not drive without end.
+fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
+    let mut headers = dwarf.units();
+    let units = std::iter::from_fn(|| headers.next().ok().flatten());
+    let units: Vec<_> = units.collect();
+    units.par_iter().all(|unit| {
+        let Ok(abbreviations) = unit.abbreviations(&dwarf.debug_abbrev) else {
+            return true;
+        };
+        let Ok(mut entries) = unit.entries_raw(&abbreviations, None) else {
+            return true;
+        };
+        while !entries.is_empty() {
+            if entries.next_depth() > MAX_DEPTH {
+                return false;
+            }
+            // What cannot be read ends the unit for every reader.
+            match entries.read_abbreviation() {
+                Ok(Some(entry)) if entries.skip_attributes(entry.attributes()).is_ok() => {}
+                Ok(None) => {}
+                _ => return true,
+            }
+        }
+        true
+    })
 }
 
 /// The debug information in a file, with the file of common parts that it may refer to.
