@@ -88,6 +88,8 @@ pub fn look(program: &Program) {
         .into_iter()
         .find(|i| i.called_proc() == Some(outer))
         .expect("call");
+    let (file, line) = call.line().expect("a line");
+    assert!(file.ends_with("queries.c") && line == 37, "{file}:{line}");
     let target = call.branch_target().expect("a branch").expect("known");
     assert_eq!(target.pc(), outer.pc());
     assert_eq!(
