@@ -16,6 +16,9 @@
 #![deny(missing_docs)]
 
 pub mod host;
+mod threads;
+
+pub use threads::*;
 
 /// Changes whenever a type of this crate changes its meaning or shape.
 pub const INTERFACE_VERSION: u32 = 2;
@@ -53,6 +56,13 @@ pub struct ToolHeader {
     /// Runs the ProgramAfter calls and flushes; once for each process.
     /// Takes no arguments, preserves nothing but what the C ABI preserves.
     pub finish: unsafe extern "C" fn(),
+    /// A thread enters instrumented code whose block, by the gs base, is not its own.
+    /// These three functions preserve nothing but what the C ABI preserves.
+    pub thread_enter: unsafe extern "C" fn(),
+    /// A system call that may be `clone` has answered 0: perhaps in a new thread.
+    pub thread_started: unsafe extern "C" fn(),
+    /// The calling thread's block, found without the gs base, which is left alone.
+    pub thread_block: unsafe extern "C" fn() -> *mut ThreadBlock,
 }
 
 // SAFETY: the raw pointers point to immutable statics of the tool.
@@ -127,6 +137,8 @@ pub struct StartInfo {
     pub program_before: unsafe extern "C" fn(),
     /// Makes the calls that the tool added at ProgramAfter.
     pub program_after: unsafe extern "C" fn(),
+    /// Null if the program has one thread only or the tool no per-thread data.
+    pub threads: *const ThreadInfo,
     /// What must be added to the tool's cells before that.
     pub totals: Totals,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
 
 use super::args::{self, Value};
@@ -11,6 +12,7 @@ use super::exits::{Exits, Hook};
 use super::flow::{self, Flow};
 use super::points::{Around, Points};
 use super::site::{self, Point, SiteCall};
+use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
 use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
 use crate::cfg::Cfg;
@@ -69,6 +71,7 @@ impl Plan {
             live,
             calls,
             points: Points::build(cfg, calls, &|call| !flow.handles(call))?,
+            threads: Threads::new(image, cfg, data.threads, options.threads),
             data,
             flow,
             routines,
@@ -89,11 +92,21 @@ impl Plan {
         for part in parts {
             plan.append(part, &mut wrappers)?;
         }
+        let threads = &planner.threads;
+        let enter = threads
+            .by_gs()
+            .map(|_| wrappers.index(threads.enter_wrapper()));
         plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
         for wrapper in &wrappers.list {
             let mut asm = Asm::default();
             wrapper.emit(&mut asm);
             plan.add_shared(asm);
+        }
+        plan.thread_info = threads.info();
+        if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
+            let enter = plan.add_shared(threads.emit_enter(wrapper));
+            plan.early_reloc = Some(place.block + THREAD_THIS as u32);
+            plan.guards = Some(threads::guards(image, cfg, live, place.block, enter));
         }
         plan.program_before = planner.program(&mut plan, Place::Before)?;
         plan.program_after = planner.program(&mut plan, Place::After)?;
@@ -194,6 +207,7 @@ struct Planner<'a> {
     live: &'a Live<'a>,
     calls: &'a Calls,
     points: Points<'a>,
+    threads: Threads,
     data: Data,
     flow: Flow,
     routines: HashMap<u64, Clobbers>,
@@ -383,8 +397,13 @@ impl Planner<'_> {
         }
         range
             .map(|i| {
-                let value = at_point(&self.calls.args[i])?;
-                Ok(value.unwrap_or(Value::Data(self.data.offsets[i])))
+                let argument = &self.calls.args[i];
+                let offset = self.data.offsets[i];
+                Ok(match (at_point(argument)?, argument) {
+                    (Some(value), _) => value,
+                    (None, Argument::ThreadData(_)) => self.threads.value(offset),
+                    (None, _) => Value::Data(offset),
+                })
             })
             .collect()
     }
@@ -427,8 +446,17 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Calls the runtime where the process may end.
+    /// Calls the runtime where the process may end and where a thread may start.
     fn exit_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
+        self.end_hook(part, b, inst);
+        if self.threads.may_start(inst) {
+            let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+            self.threads.emit_start(&mut part.asm, &mut part.wrappers);
+            part.close(code, fixups, inst, Position::After);
+        }
+    }
+
+    fn end_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
         let Some(exits) = &self.exits else { return };
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
@@ -464,7 +492,7 @@ impl Planner<'_> {
         }
         let mut asm = Asm::default();
         for call in mine {
-            let values = self.values(call, |argument| match argument {
+            let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
                 Argument::Regv(_) | Argument::BrCondValue | Argument::EffAddrValue => {
                     Err(Error::new(
@@ -474,6 +502,15 @@ impl Planner<'_> {
                 }
                 _ => Ok(None),
             })?;
+            let offsets = &self.data.offsets[call.args.start as usize..];
+            for (value, &offset) in values.iter_mut().zip(offsets) {
+                if let Value::Thread { .. } | Value::ThreadLookup { .. } = value {
+                    *value = match place {
+                        Place::Before => Value::Data(offset),
+                        Place::After => self.threads.total(offset),
+                    };
+                }
+            }
             site::emit_plain(&mut asm, call.routine, &values);
         }
         asm.ret();

@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
 use super::layout::{Form, Layout, insertions_of, take_at};
-use super::{DOING, rel32, tables};
+use super::{DOING, guards, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +44,14 @@ pub fn encode(
         let mut out = Vec::new();
         encoder.snippet(snippet, address, &mut out)?;
         text[*offset as usize..][..out.len()].copy_from_slice(&out);
+    }
+    if let Some(guards) = &plan.guards {
+        for place in &layout.guards {
+            let next = layout.behind_guard(cfg, place.block);
+            let bytes = guards::encode(place, guards, layout, anchors, next)?;
+            let at = (place.address - layout.start) as usize;
+            text[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
     }
     // Procedures lie in order, so their places are disjoint slices.
     let mut places = Vec::new();

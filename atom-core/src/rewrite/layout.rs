@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
 use super::pads::Sites;
-use super::{MovedSet, Options, Region, tables};
+use super::{MovedSet, Options, Region, guards, tables};
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,8 @@ pub struct Layout {
     pub moved: MovedSet,
     /// The places of their pads.
     pub(super) sites: Sites,
+    /// Guards of pads, by block.
+    pub(super) guards: Vec<guards::Place>,
     pub(super) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
     pub(super) starts: Vec<u64>,
@@ -130,6 +132,7 @@ impl Layout {
             shared.push((cursor - start) as u32);
             cursor += u64::from(snippet.code.end - snippet.code.start);
         }
+        let guards = guards::place(plan, sites.blocks(), &mut cursor);
         cursor = cursor.next_multiple_of(64);
         let mut starts = Vec::with_capacity(procs.len());
         for (i, (proc, layout)) in cfg.procs.iter().zip(&procs).enumerate() {
@@ -160,6 +163,7 @@ impl Layout {
             start,
             region,
             shared,
+            guards,
             end: cursor,
             moved,
             sites,
