@@ -48,6 +48,7 @@ mod table;
 mod thread;
 mod time;
 mod tls;
+mod totals;
 mod unwind;
 
 pub use data::{thread_block, thread_enter, thread_started};

@@ -113,6 +113,13 @@ impl Loaded {
             program_before: before,
             program_after: after,
             threads: std::ptr::null(),
+            totals: atom_abi::Totals {
+                table: std::ptr::null(),
+                table_size: 0,
+                counters: std::ptr::null_mut(),
+                scratch: std::ptr::null_mut(),
+                data: std::ptr::null_mut(),
+            },
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

@@ -250,7 +250,18 @@ impl Writer<'_> {
                 None => (next(), 0, false),
             },
         ];
-        for (slot, value, is_pointer) in fields {
+        let totals = self.plan.totals.iter().flat_map(|t| {
+            let data = self.placement.data;
+            [
+                (data + u64::from(t.table), true),
+                (u64::from(t.table_size), false),
+                (data + u64::from(t.counters), true),
+                (data + u64::from(t.scratch), true),
+                (data, true),
+            ]
+        });
+        let totals: Vec<_> = totals.map(|(value, is)| (next(), value, is)).collect();
+        for (slot, value, is_pointer) in fields.into_iter().chain(totals) {
             if is_pointer {
                 self.put_pointer(slot, value);
             } else {
@@ -479,7 +490,10 @@ impl Writer<'_> {
             self.out.resize(rw_offset as usize, 0);
             self.out.append(&mut self.rw);
         }
-        let loads = table.entries.iter().filter(|p| p.kind == elf::PT_LOAD);
+        let loads = table
+            .entries
+            .iter()
+            .filter(|p| p.kind == elf::PT_LOAD && p.file_size > 0);
         let mapped = loads.map(|p| p.offset + p.file_size).max();
         self.out
             .resize(self.out.len().max(mapped.unwrap_or(0) as usize), 0);

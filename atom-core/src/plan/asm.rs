@@ -294,6 +294,15 @@ impl Asm {
         self.fixup(target, 0);
     }
 
+    /// `inc qword [target]`. Changes the flags but CF.
+    pub fn increment(&mut self, target: Target, locked: bool) {
+        if locked {
+            self.byte(0xf0);
+        }
+        self.bytes(&[0x48, 0xff, 0x05]);
+        self.fixup(target, 0);
+    }
+
     /// `ret`
     pub fn ret(&mut self) {
         self.byte(0xc3);

@@ -9,13 +9,14 @@ use super::args::{self, Value};
 use super::asm::Asm;
 use super::data::Data;
 use super::exits::{Exits, Hook};
+use super::flow::{self, Flow};
 use super::points::{Around, Points};
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
 use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
 use crate::cfg::Cfg;
-use crate::decode::Flow;
+use crate::decode::Flow as How;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
@@ -58,15 +59,21 @@ impl Plan {
         let exits = options
             .finish
             .map(|f| Exits::new(image, f, !options.may_have_threads));
-        let data = Data::build(calls)?;
+        let mut data = Data::build(calls)?;
+        let flow = match options.bodies.filter(|_| !options.every_point) {
+            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &mut data),
+            None => Flow::default(),
+        };
+        data.check_size()?;
         let planner = Planner {
             image,
             cfg,
             live,
             calls,
-            points: Points::build(cfg, calls)?,
+            points: Points::build(cfg, calls, &|call| !flow.handles(call))?,
             threads: Threads::new(image, cfg, data.threads, options.threads),
             data,
+            flow,
             routines,
             exits,
         };
@@ -77,6 +84,8 @@ impl Plan {
             .collect::<Result<_>>()?;
         let mut plan = Self {
             calls_added: calls.calls.len() as u64,
+            calls_by_flow: planner.flow.handled() as u64,
+            totals: planner.flow.totals,
             ..Self::default()
         };
         let mut wrappers = Wrappers::default();
@@ -200,6 +209,7 @@ struct Planner<'a> {
     points: Points<'a>,
     threads: Threads,
     data: Data,
+    flow: Flow,
     routines: HashMap<u64, Clobbers>,
     exits: Option<Exits>,
 }
@@ -219,15 +229,18 @@ impl Planner<'_> {
         for &id in procs {
             let proc = self.cfg.proc(id);
             let any = self.points.any_in_proc(id);
-            if !any && self.exits.is_none() {
+            let insts = self.cfg.proc_insts(id);
+            let range = InstId::from_index(insts.start)..InstId::from_index(insts.end);
+            let mut counters = self.flow.between(range.start, range.end);
+            if !any && self.exits.is_none() && counters.is_empty() {
                 continue;
             }
             for b in proc.blocks() {
                 if any && self.points.any_in_block(b) {
-                    self.block(&mut part, &mut scratch, b)?;
-                } else if self.exits.is_some() {
+                    self.block(&mut part, &mut scratch, b, &mut counters)?;
+                } else if self.exits.is_some() || !counters.is_empty() {
                     for inst in self.cfg.block(b).insts() {
-                        self.exit_hook(&mut part, b, inst);
+                        self.quiet(&mut part, b, inst, &mut counters);
                     }
                 }
             }
@@ -236,7 +249,13 @@ impl Planner<'_> {
     }
 
     /// Plans the calls of one block.
-    fn block(&self, part: &mut Part, scratch: &mut Scratch, b: BlockId) -> Result<()> {
+    fn block(
+        &self,
+        part: &mut Part,
+        scratch: &mut Scratch,
+        b: BlockId,
+        counters: &mut &[flow::Counter],
+    ) -> Result<()> {
         let block = self.cfg.block(b);
         let Scratch {
             effects_of,
@@ -254,7 +273,7 @@ impl Planner<'_> {
                 &around.after,
             ];
             if lists.iter().all(|l| l.is_empty()) {
-                self.exit_hook(part, b, inst);
+                self.quiet(part, b, inst, counters);
                 continue;
             }
             if live.is_empty() {
@@ -271,6 +290,7 @@ impl Planner<'_> {
                 may_set_df: here.may_set_df,
             };
             self.calls_at(part, &here, &around.entry, Position::Entry, point, pc, None)?;
+            self.counter(part, b, inst, Position::Before, counters);
             let mut site = Vec::with_capacity(around.before.len() + around.before_transfer.len());
             self.resolve(&mut site, &around.before, &here, pc, false)?;
             self.resolve(&mut site, &around.before_transfer, &here, pc, true)?;
@@ -295,6 +315,7 @@ impl Planner<'_> {
                 ..point
             };
             let end = self.cfg.inst_end(inst);
+            self.counter(part, b, inst, Position::After, counters);
             self.calls_at(
                 part,
                 &here,
@@ -304,8 +325,39 @@ impl Planner<'_> {
                 end,
                 None,
             )?;
+            self.counter(part, b, inst, Position::Taken, counters);
         }
         Ok(())
+    }
+
+    /// An instruction without calls.
+    fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
+        self.counter(part, b, inst, Position::Before, counters);
+        self.exit_hook(part, b, inst);
+        self.counter(part, b, inst, Position::After, counters);
+        self.counter(part, b, inst, Position::Taken, counters);
+    }
+
+    /// The flow's counter at a place, if the next one stands there.
+    fn counter(
+        &self,
+        part: &mut Part,
+        b: BlockId,
+        inst: InstId,
+        position: Position,
+        counters: &mut &[flow::Counter],
+    ) {
+        let Some((counter, rest)) = counters.split_first() else {
+            return;
+        };
+        if !flow::is_at(counter, inst, position) {
+            return;
+        }
+        *counters = rest;
+        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+        let may_set_df = self.live.may_set_df(self.cfg.block(b).proc);
+        self.flow.emit(&mut part.asm, counter, may_set_df);
+        part.close(code, fixups, inst, position);
     }
 
     /// The calls of these numbers with their arguments as values.
@@ -412,10 +464,7 @@ impl Planner<'_> {
         let flow = self.cfg.inst(inst).flow;
         let hook = if at_plt {
             Some(Hook::Always)
-        } else if matches!(
-            flow,
-            Flow::Syscall | Flow::IndirectCall | Flow::IndirectJump
-        ) {
+        } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {
             None

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::flow::Totals;
 use crate::ids::{BlockId, InstId};
 
 /// Where a four-byte relative field of inserted code points to.
@@ -47,6 +48,8 @@ pub enum Position {
     Before,
     /// After the instruction, when it falls through or returns to the next.
     After,
+    /// On the way to the target of a direct conditional branch, only if it is taken.
+    Taken,
 }
 
 /// One insertion.
@@ -127,6 +130,10 @@ pub struct Plan {
     pub early_reloc: Option<u32>,
     /// Guards of pads, if the running thread's data is found through gs.
     pub guards: Option<Guards>,
+    /// How the tool's cells follow from the flow's counters.
+    pub totals: Option<Totals>,
+    /// Calls that are not made because control flow is counted instead.
+    pub calls_by_flow: u64,
     /// Calls added, for the report.
     pub calls_added: u64,
     /// Of these, made by code in line.

@@ -67,10 +67,23 @@ impl Data {
             };
             data.offsets.push(offset);
         }
-        if u32::try_from(data.bytes.len()).is_err() {
-            return Err(bad("the tool's strings and arrays exceed 4 GB"));
-        }
+        data.check_size()?;
         Ok(data)
+    }
+
+    /// Adds so many zero bytes, from the start of a cache line; their offset.
+    pub fn reserve(&mut self, size: usize) -> u32 {
+        let start = self.bytes.len().next_multiple_of(64);
+        self.bytes.resize(start + size, 0);
+        start as u32
+    }
+
+    /// Whether offsets can tell all of it apart.
+    pub fn check_size(&self) -> Result<()> {
+        match u32::try_from(self.bytes.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(bad("the tool's strings and arrays exceed 4 GB")),
+        }
     }
 
     fn align(&mut self) -> u32 {

@@ -10,7 +10,7 @@ mod build;
 pub mod code;
 mod data;
 mod exits;
-#[allow(dead_code)] // what counts by flow asks next
+mod flow;
 mod inline;
 mod points;
 mod site;
@@ -22,6 +22,7 @@ mod wrapper;
 use crate::analysis::specialise::Specialiser;
 
 pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
+pub use flow::Totals;
 pub use threads::{ThreadAccess, ThreadOptions};
 
 /// What an analysis routine, with all that it calls, may change.
@@ -83,4 +84,7 @@ pub struct Options<'a> {
     pub threads: ThreadOptions,
     /// Makes what can be of calls part of their points. `None`: all are called.
     pub bodies: Option<&'a Specialiser<'a>>,
+    /// Makes each call that only counts at its own point, though totals could
+    /// be had from fewer counters.
+    pub every_point: bool,
 }

@@ -57,6 +57,8 @@ pub struct Calls {
     /// Data that the tool placed: writable in the instrumented program, once
     /// and as a whole, aligned to 16 bytes. [`Argument::Data`] points into it.
     pub placed: Vec<u8>,
+    /// Where in it each piece starts that was placed by itself, ascending.
+    pub regions: Vec<u32>,
     /// Data that each thread has a copy of.
     pub thread_data: ThreadData,
 }

@@ -234,6 +234,7 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
         )));
     };
     calls.placed.resize(start, 0);
+    calls.regions.push(start as u32);
     if bytes.is_null() {
         calls.placed.resize(end, 0);
     } else {
