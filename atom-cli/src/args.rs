@@ -63,6 +63,9 @@ pub struct Run {
     /// Fill the text that is no longer used with traps, so that a jump to it fails at once
     #[arg(long)]
     pub strict: bool,
+    /// Compare the output with the original, block by block, before it is written
+    #[arg(long)]
+    pub check: bool,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,

@@ -10,11 +10,12 @@ use std::path::Path;
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
+use atom_core::check;
 use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
-use atom_core::plan::{self, Plan};
+use atom_core::plan::{self, Clobbers, Plan};
 use atom_core::rewrite::{self, Layout};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
@@ -30,7 +31,7 @@ use crate::{cleanup, find};
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     let request = Request::new(args)?;
-    let mut steps = Steps::new(request.verbose, 11);
+    let mut steps = Steps::new(request.verbose, 11 + u64::from(request.check));
 
     // The program as it is in its file.
     let image = steps.run(
@@ -73,6 +74,9 @@ pub fn run(args: &Run) -> Result<()> {
         Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
     };
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
+    let summaries = tool
+        .as_ref()
+        .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
     // The calls as code with symbolic targets.
     let plan = match &tool {
         None => Plan::default(),
@@ -112,6 +116,36 @@ pub fn run(args: &Run) -> Result<()> {
         },
         |bytes| format!("{} bytes", number(bytes.len() as u64)),
     )?;
+
+    if request.check {
+        let clobbers = |routine| match &summaries {
+            Some(summaries) => Clobbers::from(summaries.of(routine)),
+            None => Clobbers::EVERYTHING,
+        };
+        let subject = check::Subject {
+            image: &image,
+            cfg: &cfg,
+            live: &Live::compute(&image, &cfg),
+            plan: &plan,
+            layout: &layout,
+            analysis: (placement.analysis, placement.rw),
+            end: placement.end,
+            clobbers: &clobbers,
+            output: &bytes,
+        };
+        steps.run(
+            "check",
+            "comparing the output with the original",
+            || check::check(&subject),
+            |done| {
+                format!(
+                    "{} and {} inserted ones are right",
+                    count(done.instructions as usize, "instruction"),
+                    number(done.inserted)
+                )
+            },
+        )?;
+    }
 
     let mode = output_mode(request.app)?;
     let output = PendingFile::write(&request.output, &bytes, mode)?;

@@ -21,6 +21,8 @@ pub struct Request<'a> {
     pub report: Option<&'a Path>,
     /// Fill unused text with traps.
     pub strict: bool,
+    /// Check the output against the original.
+    pub check: bool,
     /// Tell each step.
     pub verbose: bool,
 }
@@ -37,6 +39,7 @@ impl<'a> Request<'a> {
             output: args.output.clone().unwrap_or_else(|| default_output(app)),
             report: args.report.as_deref(),
             strict: args.strict,
+            check: args.check,
             verbose: args.verbose,
         };
         if request.tool.is_none() && !args.tool_options.is_empty() {

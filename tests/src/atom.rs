@@ -90,7 +90,7 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
         .arg("--report")
         .arg(&report);
     if strict {
-        command.arg("--strict");
+        command.args(["--strict", "--check"]);
     }
     match job {
         Job::Empty => {}

@@ -5,6 +5,7 @@
 //! image's bytes where they are needed.
 
 pub mod class;
+pub mod memory;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 

@@ -152,6 +152,13 @@ impl Layout {
         self.starts[i] + u64::from(self.procs[i].labels[inst.index() - self.first_insts[i]])
     }
 
+    /// New address of the instruction itself, behind what is inserted before it.
+    pub fn copy_of(&self, plan: &Plan, proc: ProcId, inst: InstId) -> u64 {
+        let here = insertions_of(plan, &(inst.index()..inst.index() + 1));
+        let before = here.iter().filter(|i| i.position == Position::Before);
+        self.label(proc, inst) + u64::from(before.map(|i| snippet_size(plan, i)).sum::<u32>())
+    }
+
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
     pub fn entry(&self, proc: ProcId) -> Option<u64> {
         let start = self.starts[proc.index()];
@@ -251,13 +258,12 @@ pub(super) fn insertions_of<'p>(plan: &'p Plan, insts: &std::ops::Range<usize>) 
 
 /// Total size of the snippets at one place.
 pub(super) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
-    insertions
-        .iter()
-        .map(|i| {
-            let code = &plan.snippets[i.snippet as usize].code;
-            code.end - code.start
-        })
-        .sum()
+    insertions.iter().map(|i| snippet_size(plan, i)).sum()
+}
+
+fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
+    let code = &plan.snippets[insertion.snippet as usize].code;
+    code.end - code.start
 }
 
 /// Splits off the insertions at `inst` with `position`.
