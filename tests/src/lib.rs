@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 
 pub mod atom;
+pub mod bench;
 pub mod check;
 pub mod corpus;
 pub mod counts;
