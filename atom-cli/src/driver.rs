@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
@@ -237,9 +238,11 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
             let routines = routines(&tool.calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
                 finish: Some(tool.analysis.facts.finish),
                 may_have_threads: may_have_threads(image, cfg),
+                bodies: Some(&bodies),
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)

@@ -8,6 +8,7 @@
 
 mod build;
 mod flatten;
+pub mod flow;
 mod jump_table;
 mod obstacles;
 mod parts;

@@ -35,7 +35,7 @@ impl Plan {
         live: &Live,
         calls: &Calls,
         clobbers: &dyn Fn(u64) -> Clobbers,
-        options: &Options,
+        options: &Options<'_>,
     ) -> Result<Self> {
         let mut routines: HashMap<u64, Clobbers> = HashMap::new();
         for call in &calls.calls {

@@ -69,7 +69,7 @@ const LEAF: Clobbers = Clobbers {
 fn with_plan(
     program: &Program,
     calls: impl FnOnce(&Cfg) -> Calls,
-    options: Options,
+    options: Options<'_>,
     check: impl FnOnce(&Image, &Cfg, &Plan),
 ) {
     let image = Image::open(program.path()).unwrap();
