@@ -10,7 +10,9 @@ mod build;
 pub mod code;
 mod data;
 mod exits;
-mod points;
+pub(crate) mod operand;
+pub(crate) mod points;
+pub(crate) mod returns;
 mod site;
 #[cfg(test)]
 mod tests;
