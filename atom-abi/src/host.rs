@@ -65,7 +65,29 @@ pub enum ArgKind {
     /// The run-time address of the byte at offset `value` of the data that the
     /// tool placed with [`Host::add_data`].
     Data = 8,
+    /// The effective address of the instruction's memory operand number
+    /// `value` ([`ANY_OPERAND`]: as [`ArgKind::EffAddrValue`]).
+    EffAddr = 10,
+    /// The bytes that memory operand number `value` accesses.
+    AccessSize = 11,
+    /// What is read from memory operand number `value`
+    /// ([`ANY_OPERAND`]: the first that is read).
+    LoadedValue = 12,
+    /// What is written to memory operand number `value`
+    /// ([`ANY_OPERAND`]: the first that is written).
+    StoredValue = 13,
+    /// How often a string instruction is repeated; 1 without a repeat prefix.
+    RepCount = 14,
+    /// Where a jump, call or return goes.
+    BranchTarget = 15,
+    /// What a procedure returns in `rax`.
+    ReturnValue = 16,
+    /// The second 64 bits of the vector register with number `value`.
+    RegvHigh = 17,
 }
+
+/// The number of no operand in particular.
+pub const ANY_OPERAND: u64 = u64::MAX;
 
 /// One argument of an added call. Data at `ptr` is copied during the call.
 #[repr(C)]
@@ -108,6 +130,38 @@ pub enum Reg {
     Flags = 17,
     /// The processor's cycle counter (`rdtsc`).
     CycleCounter = 18,
+    Xmm0 = 32,
+    Xmm1 = 33,
+    Xmm2 = 34,
+    Xmm3 = 35,
+    Xmm4 = 36,
+    Xmm5 = 37,
+    Xmm6 = 38,
+    Xmm7 = 39,
+    Xmm8 = 40,
+    Xmm9 = 41,
+    Xmm10 = 42,
+    Xmm11 = 43,
+    Xmm12 = 44,
+    Xmm13 = 45,
+    Xmm14 = 46,
+    Xmm15 = 47,
+    Xmm16 = 48,
+    Xmm17 = 49,
+    Xmm18 = 50,
+    Xmm19 = 51,
+    Xmm20 = 52,
+    Xmm21 = 53,
+    Xmm22 = 54,
+    Xmm23 = 55,
+    Xmm24 = 56,
+    Xmm25 = 57,
+    Xmm26 = 58,
+    Xmm27 = 59,
+    Xmm28 = 60,
+    Xmm29 = 61,
+    Xmm30 = 62,
+    Xmm31 = 63,
 }
 
 /// Class of an instruction (ATOM's `IClassType`); mutually exclusive.
@@ -288,4 +342,8 @@ pub struct Host {
     /// ProgramBefore. Returns its offset, for [`ArgKind::Data`], or
     /// [`u64::MAX`] after having noted the error.
     pub add_data: extern "C" fn(*mut Context, bytes: *const u8, len: usize) -> u64,
+    /// Whether a call at this point could pass this argument. Where this says
+    /// no, adding the call is an error.
+    pub offers:
+        extern "C" fn(*mut Context, scope: Scope, id: u32, place: Place, arg: *const Arg) -> bool,
 }

@@ -18,7 +18,7 @@
 pub mod host;
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 1;
+pub const INTERFACE_VERSION: u32 = 2;
 
 /// First field of a [`ToolHeader`]: tells a tool from any other shared object.
 pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");

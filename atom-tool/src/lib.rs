@@ -90,7 +90,11 @@ mod targets;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_tool_macros::analysis;
-pub use call::{Arg, ArgList, AsRoutine, BrCondValue, EffAddrValue, Routine};
+pub use call::{
+    AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
+    EffAddrOf, EffAddrValue, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue, Routine,
+    StoredValue, StoredValueOf,
+};
 pub use counters::{Counter, CounterAt, CounterTable, Counters};
 pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use options::{Args, Options};
@@ -111,6 +115,10 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// Everything that a tool usually needs.
 pub mod prelude {
     pub use crate::Place::{After, Before};
+    pub use crate::{
+        AccessSize, AccessSizeOf, BranchTarget, EffAddrOf, HighHalf, LoadedValue, LoadedValueOf,
+        RepCount, ReturnValue, StoredValue, StoredValueOf,
+    };
     pub use crate::{
         AllTargets, Args, Array, Block, BrCondValue, Cell, Class, Counter, CounterTable, Counters,
         EffAddrValue, Files, Inst, InstType, Proc, Program, Reg, RegV, Report, ReportFiles, Result,

@@ -15,6 +15,10 @@ pub enum Target {
     Data(u32),
     /// A shared snippet: index into [`Plan::shared`].
     Shared(u32),
+    /// The shared snippet [`Plan::original_return`].
+    OriginalReturn,
+    /// The table of return addresses that the rewriter makes for it.
+    ReturnMap,
 }
 
 /// A four-byte field: `target + addend - (address of the field + 4)`.
@@ -82,6 +86,8 @@ pub struct Plan {
     pub program_before: Option<u32>,
     /// Shared snippet that makes the ProgramAfter calls: a function by the C ABI.
     pub program_after: Option<u32>,
+    /// Shared snippet that turns a return address into the original's, if one is used.
+    pub original_return: Option<u32>,
     /// Calls added, for the report.
     pub calls_added: u64,
     /// Of these, made by code in line.

@@ -12,7 +12,9 @@ mod data;
 mod exits;
 #[allow(dead_code)] // what counts by flow asks next
 mod inline;
-mod points;
+pub(crate) mod operand;
+pub(crate) mod points;
+pub(crate) mod returns;
 mod site;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ mod encode;
 mod layout;
 pub mod pads;
 mod region;
+mod returns;
 mod tables;
 
 pub use encode::{Anchors, encode};

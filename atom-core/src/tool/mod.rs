@@ -14,7 +14,7 @@ mod names;
 mod session;
 mod threads;
 
-pub use calls::{Argument, Call, Calls, Place, Scope};
+pub use calls::{ANY_OPERAND, Argument, Call, Calls, Place, Scope};
 pub use load::Tool;
 pub use names::demangle;
 pub use threads::may_have_threads;
