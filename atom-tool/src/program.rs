@@ -230,6 +230,11 @@ impl<'a> Program<'a> {
         TargetTable::new(self, sites)
     }
 
+    /// State that each thread has a copy of, at first this value.
+    pub fn thread_data<T: crate::ThreadState>(&self, value: T) -> crate::ThreadData<T> {
+        crate::ThreadData::new(self, &value)
+    }
+
     /// Places data; a failure is noted by the host and ends `atom` later.
     pub(crate) fn place(&self, what: &str, bytes: &[u8], size: usize) -> u64 {
         let host = self.host();

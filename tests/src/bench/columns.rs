@@ -14,6 +14,8 @@ use crate::source::installed;
 pub enum Column {
     /// The rewrite without a tool.
     Empty,
+    /// The same with every procedure moved.
+    Moved,
     /// A shipped tool, perhaps with options.
     Tool(String, Vec<String>),
     /// Valgrind with a tool of its own.
@@ -33,6 +35,7 @@ impl FromStr for Column {
             .ok_or_else(|| Error::new("reading a column", "it has no name"))?;
         Ok(match name.split_once(':') {
             None if name == "empty" => Self::Empty,
+            None if name == "moved" => Self::Moved,
             None => Self::Tool(name, words.collect()),
             Some(("valgrind", tool)) => Self::Valgrind(tool.into()),
             Some(("gcc", "profile-arcs")) => Self::ProfileArcs,
@@ -72,6 +75,7 @@ impl Column {
     pub fn name(&self) -> String {
         match self {
             Self::Empty => "empty".into(),
+            Self::Moved => "moved".into(),
             Self::Tool(name, options) if options.is_empty() => name.clone(),
             Self::Tool(name, options) => format!("{name} {}", options.join(" ")),
             Self::Valgrind(tool) => format!("Valgrind {tool}"),
@@ -81,7 +85,7 @@ impl Column {
 
     /// Whether it is made by `atom`.
     pub fn is_ours(&self) -> bool {
-        matches!(self, Self::Empty | Self::Tool(..))
+        matches!(self, Self::Empty | Self::Moved | Self::Tool(..))
     }
 
     /// So slow that few turns must do.
@@ -104,6 +108,7 @@ impl Column {
         let figures = bench.folder.join("figures").display().to_string();
         let job = match self {
             Self::Empty => Job::Empty,
+            Self::Moved => Job::Moved,
             Self::Tool(tool, options) => {
                 let mut options = options.clone();
                 options.extend(["--output".into(), figures]);

@@ -12,9 +12,10 @@ struct Args {
     /// Turns for each program; slow columns take part in three.
     #[arg(long, default_value_t = 7)]
     runs: usize,
-    /// What to measure (repeatable): `empty` is the rewrite without a tool, a tool by its name,
+    /// What to measure (repeatable): `empty` is the rewrite without a tool, `moved` the
+    /// same with every procedure moved; a tool by its name,
     /// perhaps with options in the same word; valgrind:TOOL; gcc:profile-arcs.
-    #[arg(long, default_values_t = ["empty", "icount", "branch", "cache", "dtb", "prof", "inline"].map(String::from))]
+    #[arg(long, default_values_t = ["empty", "moved", "icount", "branch", "cache", "dtb", "prof", "inline"].map(String::from))]
     tool: Vec<String>,
     /// Measure others too: Valgrind's none and cachegrind, gcc -fprofile-arcs.
     #[arg(long)]
