@@ -85,6 +85,7 @@ mod program;
 mod proto;
 mod references;
 pub mod report;
+pub mod simulate;
 mod sites;
 mod strings;
 mod targets;

@@ -6,8 +6,8 @@ use crate::ids::ProcId;
 use crate::plan::returns::{ENTRY, HEAD};
 use crate::plan::{Plan, Position};
 
-use super::{Layout, MovedSet};
 use super::layout::{insertions_of, snippets_size, take_at};
+use super::{Layout, MovedSet};
 
 /// True if it pushes a return address of the new text.
 fn is_call(inst: &Inst) -> bool {

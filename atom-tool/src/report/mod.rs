@@ -166,6 +166,7 @@ impl Report {
     /// second. Sites without any have no row.
     pub fn places(
         &mut self,
+        prefix: &str,
         columns: [&'static str; 3],
         sites: Sites,
         of: impl Fn(usize) -> [u64; 2],
@@ -176,7 +177,7 @@ impl Report {
         let add = |entry: &mut (Site, [u64; 2]), n: [u64; 2]| {
             entry.1 = [entry.1[0] + n[0], entry.1[1] + n[1]];
         };
-        let table = self.table("instructions", [all, some, "pc"]);
+        let table = self.table(format!("{prefix}instructions"), [all, some, "pc"]);
         table.readers(Readers::Programs);
         for (i, site) in sites.iter().enumerate() {
             let n = of(i);
@@ -196,7 +197,7 @@ impl Report {
         }
         let total: u64 = procs.values().map(|(_, n)| n[1]).sum();
         let columns = [some, "%", all, ratio, "pc", "procedure"];
-        let table = self.table("procedures", columns);
+        let table = self.table(format!("{prefix}procedures"), columns);
         for (pc, (site, n)) in procs {
             let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
             let [share, ratio] = share;
@@ -207,7 +208,10 @@ impl Report {
         if lines.is_empty() {
             return;
         }
-        let table = self.table("lines", [some, "%", all, ratio, "line", "procedure"]);
+        let table = self.table(
+            format!("{prefix}lines"),
+            [some, "%", all, ratio, "line", "procedure"],
+        );
         for (site, n) in lines.into_values() {
             let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
             let [share, ratio] = share;
