@@ -110,12 +110,12 @@ fn truth(
     Ok(all)
 }
 
-/// The table `instructions` of a tool's JSON.
-fn read(path: &Path) -> Result<BTreeMap<u64, Figures>> {
+/// A table of a tool's JSON.
+fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
     let fail = |reason: String| Error::new("reading the tool's output", reason).file(path);
     let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
     let json: serde_json::Value = serde_json::from_slice(&text).map_err(|e| fail(e.to_string()))?;
-    let rows = json["instructions"]
+    let rows = json[table]
         .as_array()
         .ok_or_else(|| fail("it has no table of instructions".into()))?;
     let row = |row: &serde_json::Value| {
@@ -200,7 +200,12 @@ fn differences(case: &Case<'_>, source: &Source, question: &Question) -> Result<
         .stderr(Stdio::null());
     let truth = truth(&original, &mut command, question, &missed)?;
     case.run(&out, run, true)?;
-    let tool = read(&json)?;
+    let table = if question.fetches {
+        "fetch_instructions"
+    } else {
+        "instructions"
+    };
+    let tool = read(&json, table)?;
     // What cannot be removed is overwritten next time.
     let _ = std::fs::remove_file(&json);
 

@@ -5,21 +5,32 @@ use atom_tests::models::{Model, Question, check};
 
 /// Geometries that differ in all that there is: lines, sets, ways.
 fn questions() -> Vec<Question> {
-    let data = |options, model| Question {
-        tool: "cache",
+    let question = |tool, options, model, fetches| Question {
+        tool,
         options,
         model,
-        fetches: false,
+        fetches,
     };
     vec![
-        data(&[], Model::new(256, 1, 32)),
-        data(
+        question("cache", &[], Model::new(256, 1, 32), false),
+        question(
+            "cache",
             &["--size", "2k", "--line", "64", "--ways", "4"],
             Model::new(8, 4, 64),
+            false,
         ),
-        data(
-            &["--size=192", "--line=16", "--ways=12"],
+        question(
+            "cache",
+            &["--size=192", "--line=16", "--ways=12", "--icache"],
             Model::new(1, 12, 16),
+            true,
+        ),
+        question("dtb", &[], Model::new(1, 32, 4096), false),
+        question(
+            "dtb",
+            &["--entries", "3", "--page", "1k"],
+            Model::new(1, 3, 1024),
+            false,
         ),
     ]
 }
