@@ -16,7 +16,7 @@ use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
-use atom_core::plan::{self, Clobbers, Plan};
+use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
@@ -95,7 +95,7 @@ pub fn run(args: &Run) -> Result<()> {
     // The calls as code with symbolic targets.
     let plan = match &tool {
         None => Plan::default(),
-        Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
+        Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
     };
     let options = rewrite::Options {
         strict: request.strict,
@@ -262,7 +262,13 @@ fn prepare_tool(
 }
 
 /// Turns the calls into code: needs to know what is live and what routines change.
-fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+fn plan_calls(
+    tool: &Prepared,
+    request: &Request,
+    image: &Image,
+    cfg: &Cfg,
+    steps: &mut Steps,
+) -> Result<Plan> {
     let live = steps.run(
         "live",
         "finding live registers",
@@ -276,18 +282,24 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
             let routines = routines(&tool.calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            let may_have_threads = may_have_threads(image, cfg);
+            let facts = &tool.analysis.facts;
             let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
-                finish: Some(tool.analysis.facts.finish),
-                may_have_threads: may_have_threads(image, cfg),
+                finish: Some(facts.finish),
+                may_have_threads,
                 bodies: Some(&bodies),
+                threads: ThreadOptions::new(image, cfg, &tool.calls, may_have_threads, facts),
+                every_point: request.precise_signals,
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
-            format!("{points}, {}", count(plan.shared.len(), "shared piece"))
+            let flow = number(plan.calls_by_flow);
+            let shared = count(plan.shared.len(), "shared piece");
+            format!("{points}, {shared}, {flow} counted by flow")
         },
     )
 }

@@ -98,7 +98,10 @@ pub use call::{
     EffAddrOf, EffAddrValue, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue, Routine,
     StoredValue, StoredValueOf,
 };
-pub use counters::{Counter, CounterAt, CounterTable, Counters};
+pub use counters::{
+    Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
+    PlainCounter, PlainCounters, Sharing,
+};
 pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
@@ -109,7 +112,7 @@ pub use report::{Cell, Files, Report, ReportFiles};
 pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
 pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
-pub use thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
+pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -125,10 +128,11 @@ pub mod prelude {
         RepCount, ReturnValue, StoredValue, StoredValueOf,
     };
     pub use crate::{
-        AllTargets, Args, Array, Block, BrCondValue, Cell, Class, Counter, CounterTable, Counters,
-        EffAddrValue, Files, Inst, InstType, PerThread, Proc, Program, Reg, RegV, Report,
-        ReportFiles, Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable,
-        Targets, Value, analysis, output,
+        AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
+        Cell, Class, Counter, CounterTable, Counters, EffAddrValue, Files, Inst, InstType,
+        PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report, ReportFiles,
+        Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets,
+        ThreadCell, Value, analysis, output, thread_state,
     };
 }
 

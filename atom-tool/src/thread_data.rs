@@ -9,9 +9,10 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use atom_abi::host::{self, ArgKind};
+use atom_abi::{THREAD_HEADER, ThreadBlock};
 
 use crate::call::{Arg, computed};
 use crate::params::{Param, code};
@@ -174,8 +175,12 @@ impl<T: ThreadState> ThreadData<T> {
         // SAFETY: `size` bytes of a value of atomics, which `program.place` only copies;
         // padding is copied as what it happens to be.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr().add(HEAD), size) };
+        let offset = program.place_for_threads(&[], 0, 0);
+        let distance = (THREAD_HEADER as u64).wrapping_add(offset);
+        bytes[..8].copy_from_slice(&distance.to_le_bytes());
+        let length = bytes.len();
         Self {
-            offset: program.place("state", &bytes, bytes.len()),
+            offset: program.place_for_threads(&bytes, length, length & !7),
             state: PhantomData,
         }
     }
@@ -183,7 +188,13 @@ impl<T: ThreadState> ThreadData<T> {
 
 impl<T: ThreadState> Arg<PerThread<T>> for ThreadData<T> {
     fn to_host(&self) -> host::Arg {
-        computed(ArgKind::Data, self.offset.wrapping_add(HEAD as u64))
+        computed(ArgKind::ThreadData, self.offset.wrapping_add(HEAD as u64))
+    }
+}
+
+impl<T: ThreadState> Arg<AllThreads<T>> for ThreadData<T> {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::ThreadData, self.offset)
     }
 }
 
@@ -217,5 +228,51 @@ impl<T: ThreadState> Deref for PerThread<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         self.state
+    }
+}
+
+/// Analysis side, at ProgramAfter: the copies of all threads, the first thread's first.
+#[repr(transparent)]
+pub struct AllThreads<T: 'static> {
+    /// The distance of this word from the start of its block.
+    distance: *const u64,
+    state: PhantomData<&'static T>,
+}
+
+impl<T> Clone for AllThreads<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for AllThreads<T> {}
+
+// SAFETY: transparent over a pointer.
+unsafe impl<T: ThreadState> Param for AllThreads<T> {
+    const CODE: u8 = code::OTHER;
+}
+
+impl<T: ThreadState> AllThreads<T> {
+    /// All copies.
+    pub fn iter(self) -> impl Iterator<Item = &'static T> {
+        // SAFETY: values of this type are made only by `atom`, which points them to
+        // what `ThreadData::new` laid out, in a block; blocks live for ever, and
+        // what is in them is atomic.
+        unsafe {
+            let distance = *self.distance as usize;
+            let block = self.distance.byte_sub(distance).cast::<ThreadBlock>();
+            let first = if (*block).is_total != 0 {
+                (*block).next.load(Acquire).cast_const()
+            } else {
+                block
+            };
+            std::iter::successors(first.as_ref(), |b| b.next.load(Acquire).as_ref()).map(
+                move |block| {
+                    &*std::ptr::from_ref(block)
+                        .byte_add(distance + HEAD)
+                        .cast::<T>()
+                },
+            )
+        }
     }
 }

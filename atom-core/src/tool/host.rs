@@ -51,6 +51,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         named_routine,
         add_data,
         offers,
+        add_thread_data,
     }
 }
 
@@ -399,4 +400,24 @@ extern "C" fn offers(
         args,
     };
     check::offers(session(context), &request)
+}
+
+extern "C" fn add_thread_data(
+    context: *mut Context,
+    initial: *const u8,
+    initial_len: usize,
+    len: usize,
+    sum_from: usize,
+) -> u64 {
+    let session = session(context);
+    let initial = if initial.is_null() || initial_len == 0 {
+        &[]
+    } else {
+        // SAFETY: by the interface, `initial_len` bytes lie there.
+        unsafe { std::slice::from_raw_parts(initial, initial_len) }
+    };
+    check::place_thread_data(session, initial, len, sum_from).unwrap_or_else(|error| {
+        session.note(error);
+        u64::MAX
+    })
 }

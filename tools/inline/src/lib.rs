@@ -12,8 +12,8 @@ fn count(counter: Counter) {
 }
 
 #[analysis]
-fn count_atomic(counter: Counter) {
-    counter.increment_atomic();
+fn indirect(targets: Targets, target: u64, pc: RegV) {
+    targets.count(target, pc);
 }
 
 /// What is known of a procedure: instructions, `push`es, calls that it makes, call
@@ -43,13 +43,33 @@ fn report(
     calls: Counters,
     sites: Sites,
     callees: Array<u32>,
+    indirect: AllTargets,
+    indirect_sites: Sites,
     procs: Sites,
     facts: Array<Facts>,
 ) {
     let numbers: HashMap<u64, usize> = procs.iter().map(|p| p.pc).zip(0..).collect();
+    let number = |pc: u64| numbers.get(&pc).copied();
     let mut made = Vec::new();
+    let mut outside = 0;
+    for transfer in indirect.transfers() {
+        let Some(site) = indirect_sites.get(transfer.site) else {
+            continue;
+        };
+        let (Some(caller), Some(callee)) = (number(site.proc_pc), number(transfer.target)) else {
+            outside += transfer.count;
+            continue;
+        };
+        made.push(Call {
+            site,
+            caller,
+            callee,
+            indirect: true,
+            count: transfer.count,
+        });
+    }
     for (([count], site), callee) in calls.rows().zip(sites.iter()).zip(callees.iter()) {
-        let caller = numbers.get(&site.proc_pc).copied().unwrap_or(usize::MAX);
+        let caller = number(site.proc_pc).unwrap_or(usize::MAX);
         let callee = *callee as usize;
         made.push(Call {
             site,
@@ -60,7 +80,7 @@ fn report(
         });
     }
     made.retain(|call| call.count != 0);
-    let total: u64 = made.iter().map(|call| call.count).sum();
+    let total = made.iter().map(|call| call.count).sum::<u64>() + outside;
 
     let mut candidates = Vec::new();
     for call in &made {
@@ -82,8 +102,9 @@ fn report(
     let mut report = Report::new("inline", &program);
     report
         .fact("calls", total)
-        .fact("call sites", calls.len() as u64)
-        .fact("call sites reached", made.len() as u64)
+        .fact("calls to unknown places", outside)
+        .fact("call sites", (calls.len() + indirect_sites.len()) as u64)
+        .fact("pairs of call site and callee", made.len() as u64)
         .fact("candidates", candidates.len() as u64)
         .fact("calls by candidates %", Cell::percent(covered, total))
         .fact("instructions saved by all", saved);
@@ -139,19 +160,21 @@ fn instrument(program: &Program, args: &Args) -> Result {
         .parse()
         .map_err(|_| format!("--max-size takes a number of instructions, not `{max_size}`"))?;
 
-    let count = if program.may_have_threads() {
-        count_atomic
-    } else {
-        count
-    };
     let mut procs = SiteList::new();
     let mut all_facts: Vec<Facts> = Vec::new();
     let mut places: Vec<(Inst, Proc)> = Vec::new();
+    let mut pointers: Vec<Inst> = Vec::new();
     for proc in program.procs() {
         procs.push_proc(proc);
         all_facts.push(facts(proc));
         let ends = proc.blocks().map(|block| block.last_inst());
-        places.extend(ends.filter_map(|inst| Some((inst, inst.called_proc()?))));
+        for inst in ends.filter(|inst| inst.is_type(InstType::Call)) {
+            match inst.called_proc() {
+                Some(callee) => places.push((inst, callee)),
+                None if inst.offers(Before, BranchTarget) => pointers.push(inst),
+                None => {}
+            }
+        }
     }
     let calls = program.counters(places.len());
     let mut sites = SiteList::new();
@@ -162,12 +185,28 @@ fn instrument(program: &Program, args: &Args) -> Result {
         callees.push(callee.index() as u32);
         all_facts[callee.index()][SITES] += 1;
     }
+    let pcs: Vec<u64> = pointers.iter().map(|inst| inst.pc()).collect();
+    let targets = program.targets(&pcs);
+    let mut pointer_sites = SiteList::new();
+    for (inst, row) in pointers.iter().zip(targets.rows()) {
+        inst.add_call(Before, indirect, (row, BranchTarget, Reg::Pc));
+        pointer_sites.push(*inst);
+    }
     let name = program.name();
     program.add_call(
         After,
         report,
         (
-            &files, name, max_size, calls, &sites, &callees, &procs, &all_facts,
+            &files,
+            name,
+            max_size,
+            calls,
+            &sites,
+            &callees,
+            targets,
+            &pointer_sites,
+            &procs,
+            &all_facts,
         ),
     );
     Ok(())
