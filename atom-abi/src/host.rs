@@ -75,7 +75,29 @@ pub enum ArgKind {
     /// thread's copy of the data placed with [`Host::add_thread_data`]. Before
     /// the program it is the first thread's; after the program, that of the sums.
     ThreadData = 9,
+    /// The effective address of the instruction's memory operand number
+    /// `value` ([`ANY_OPERAND`]: as [`ArgKind::EffAddrValue`]).
+    EffAddr = 10,
+    /// The bytes that memory operand number `value` accesses.
+    AccessSize = 11,
+    /// What is read from memory operand number `value`
+    /// ([`ANY_OPERAND`]: the first that is read).
+    LoadedValue = 12,
+    /// What is written to memory operand number `value`
+    /// ([`ANY_OPERAND`]: the first that is written).
+    StoredValue = 13,
+    /// How often a string instruction is repeated; 1 without a repeat prefix.
+    RepCount = 14,
+    /// Where a jump, call or return goes.
+    BranchTarget = 15,
+    /// What a procedure returns in `rax`.
+    ReturnValue = 16,
+    /// The second 64 bits of the vector register with number `value`.
+    RegvHigh = 17,
 }
+
+/// The number of no operand in particular.
+pub const ANY_OPERAND: u64 = u64::MAX;
 
 /// One argument of an added call. Data at `ptr` is copied during the call.
 #[repr(C)]
@@ -511,4 +533,8 @@ pub struct Host {
     /// The functions that an address belongs to, innermost first.
     pub source_frames:
         extern "C" fn(*mut Context, address: u64, *mut c_void, Sink<SourceFrameRecord>),
+    /// Whether a call at this point could pass this argument. Where this says
+    /// no, adding the call is an error.
+    pub offers:
+        extern "C" fn(*mut Context, scope: Scope, id: u32, place: Place, arg: *const Arg) -> bool,
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use atom_abi::StrRef;
 use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
 
-use crate::call::{ArgList, AsRoutine};
+use crate::call::{ArgList, AsRoutine, Computed, computed};
 use crate::counters::{Atomic, CounterTable, Plain};
 use crate::flow::each;
 use crate::handle::{Handles, Inst, Proc};
@@ -55,6 +55,19 @@ impl<'h> Session<'h> {
             args.as_ptr(),
             args.len(),
         ) == 0
+    }
+
+    pub(crate) fn offers(
+        &self,
+        scope: Scope,
+        id: u32,
+        place: Place,
+        value: &impl Computed,
+    ) -> bool {
+        let (kind, number) = value.kind();
+        let arg = computed(kind, number);
+        let host = self.host;
+        (host.offers)(host.context, scope, id, place, &arg)
     }
 
     pub(crate) fn add_typed<P: Params>(

@@ -51,6 +51,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         add_call,
         named_routine,
         add_data,
+        offers,
         add_thread_data,
         named_procs: query::named_procs,
         bytes_at: query::bytes_at,
@@ -400,6 +401,25 @@ extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u
         session.note(error);
         u64::MAX
     })
+}
+
+extern "C" fn offers(
+    context: *mut Context,
+    scope: Scope,
+    id: u32,
+    place: Place,
+    arg: *const Arg,
+) -> bool {
+    // SAFETY: by the interface, an argument lies there.
+    let args = unsafe { std::slice::from_raw_parts(arg, 1) };
+    let request = Request {
+        scope,
+        id,
+        place,
+        routine: std::ptr::null(),
+        args,
+    };
+    check::offers(session(context), &request)
 }
 
 extern "C" fn add_thread_data(

@@ -16,7 +16,7 @@ pub mod select;
 mod session;
 mod threads;
 
-pub use calls::{Argument, Call, Calls, Place, Scope, ThreadData};
+pub use calls::{ANY_OPERAND, Argument, Call, Calls, Place, Scope, ThreadData};
 pub use load::Tool;
 pub use names::demangle;
 pub use threads::{may_have_threads, may_start_threads, uses_gs};

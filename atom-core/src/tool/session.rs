@@ -14,7 +14,7 @@ use super::load::Tool;
 use super::names::demangle;
 use super::query::Cache;
 use super::{LineInfo, check, threads};
-use crate::cfg::{Cfg, Status};
+use crate::cfg::{Cfg, ProcKind, Status};
 use crate::decode::class::{Classifier, types_of_flow};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
@@ -40,6 +40,8 @@ pub(super) struct Session<'a> {
     by_name: OnceCell<HashMap<String, ProcId>>,
     may_have_threads: OnceCell<bool>,
     pub(super) cache: Cache<'a>,
+    /// Parts of procedures that lie elsewhere, by the whole.
+    fragments: OnceCell<HashMap<ProcId, Vec<ProcId>>>,
 }
 
 impl<'a> Session<'a> {
@@ -65,6 +67,7 @@ impl<'a> Session<'a> {
             by_name: OnceCell::new(),
             may_have_threads: OnceCell::new(),
             cache: Cache::default(),
+            fragments: OnceCell::new(),
         }
     }
 
@@ -161,6 +164,20 @@ impl<'a> Session<'a> {
     }
 
     /// The instruction in words.
+    /// The parts of a procedure that lie elsewhere.
+    pub(super) fn fragments(&self, id: ProcId) -> impl Iterator<Item = ProcId> {
+        let all = self.fragments.get_or_init(|| {
+            let mut all: HashMap<ProcId, Vec<ProcId>> = HashMap::new();
+            for p in (0..self.cfg.procs.len()).map(ProcId::from_index) {
+                if let ProcKind::Fragment(Some(whole)) = self.cfg.proc(p).kind {
+                    all.entry(whole).or_default().push(p);
+                }
+            }
+            all
+        });
+        all.get(&id).into_iter().flatten().copied()
+    }
+
     pub(super) fn inst_text(&self, id: InstId) -> String {
         let mut text = String::new();
         self.formatter
