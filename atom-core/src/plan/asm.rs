@@ -6,6 +6,8 @@
 
 use super::code::{Fixup, Target};
 
+pub mod machine;
+
 /// A general register by its hardware number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gpr(pub u8);

@@ -1,6 +1,7 @@
 //! Putting the plan together: procedures in parallel, then one after the other.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -8,10 +9,12 @@ use super::args::{self, Value};
 use super::asm::Asm;
 use super::data::Data;
 use super::exits::{Exits, Hook};
+use super::inline;
 use super::points::{Around, Points};
 use super::site::{self, Point, SiteCall};
 use super::wrapper::Wrappers;
 use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
+use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
 use crate::decode::Flow;
 use crate::error::{Error, Result};
@@ -64,6 +67,7 @@ impl Plan {
             points: Points::build(cfg, calls)?,
             data: Data::build(calls)?,
             routines,
+            bodies: options.bodies,
             exits,
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
@@ -121,6 +125,7 @@ impl Plan {
                     .advice("instrument fewer points"),
             );
         }
+        self.calls_inlined += part.inlined;
         let code = code as u32;
         let numbers: Vec<u32> = part
             .wrappers
@@ -158,6 +163,8 @@ struct Part {
     snippets: Vec<Snippet>,
     insertions: Vec<Insertion>,
     wrappers: Wrappers,
+    /// Calls that became code in line.
+    inlined: u64,
 }
 
 impl Part {
@@ -186,6 +193,7 @@ struct Planner<'a> {
     points: Points<'a>,
     data: Data,
     routines: HashMap<u64, Clobbers>,
+    bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
 }
 
@@ -293,6 +301,12 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// What can stand in the place of a call.
+    fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
+        let bounds: Vec<_> = values.iter().map(inline::bound).collect();
+        self.bodies?.body(routine, &bounds)
+    }
+
     /// The calls of these numbers with their arguments as values.
     fn resolve(
         &self,
@@ -310,6 +324,7 @@ impl Planner<'_> {
             site.push(SiteCall {
                 routine: call.routine,
                 clobbers: self.routines[&call.routine],
+                body: self.body(call.routine, &values),
                 values,
             });
         }
@@ -366,7 +381,7 @@ impl Planner<'_> {
         }
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
         let patches = guard.map(|taken| site::only_if_taken(&mut part.asm, taken));
-        site::emit(&mut part.asm, site, point, &mut part.wrappers);
+        part.inlined += site::emit(&mut part.asm, site, point, &mut part.wrappers) as u64;
         for patch in patches.into_iter().flatten() {
             part.asm.land(patch);
         }

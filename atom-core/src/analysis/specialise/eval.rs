@@ -191,7 +191,7 @@ impl<'a> Evaluator<'a> {
                     let node = self.follow(&function, *callee, state)?;
                     let mut ops = std::mem::replace(&mut self.ops, outer);
                     ops.extend(node.ops);
-                    return Ok(Node { ops, end: node.end });
+                    return Ok(Node::new(ops, node.end));
                 }
                 Exit::Return if raw.op_count() == 0 && state.regs[4] == Val::Stack(0) => {
                     break End::Return;
@@ -200,7 +200,7 @@ impl<'a> Evaluator<'a> {
             }
         };
         let ops = std::mem::replace(&mut self.ops, outer);
-        Ok(Node { ops, end })
+        Ok(Node::new(ops, end))
     }
 
     /// Follows both sides of a branch.
@@ -225,12 +225,7 @@ impl<'a> Evaluator<'a> {
         if sides.iter().all(Option::is_none) {
             return Err(Fail::No);
         }
-        let sides = sides.map(|side| {
-            side.unwrap_or(Node {
-                ops: Vec::new(),
-                end: End::Call,
-            })
-        });
+        let sides = sides.map(|side| side.unwrap_or(Node::new(Vec::new(), End::Call)));
         Ok(End::Branch(code, Box::new(sides)))
     }
 

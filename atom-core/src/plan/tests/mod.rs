@@ -1,6 +1,8 @@
 //! Inserted code is run on the processor and everything compared.
 
 mod encoder;
+mod inlined;
 mod machine;
 mod random;
+mod routine;
 mod whole;
