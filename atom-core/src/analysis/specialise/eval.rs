@@ -711,7 +711,7 @@ impl<'a> Evaluator<'a> {
             return self.set(state, to, Val::Number(0));
         }
         // The carry alone decides, whatever the register holds.
-        let (a, b) = if same && op == 3 {
+        let (a, b) = if same && op == 3 && width >= 4 {
             (Val::Number(0), Operand::Val(Val::Number(0)))
         } else {
             (a, b)
@@ -753,11 +753,7 @@ impl<'a> Evaluator<'a> {
             (_, a, b) => (a, b),
         };
         let carry = self.needs_real_carry(state, op)?;
-        let old = if width < 4 && !(same && op == 3) {
-            state.regs[number(to)]
-        } else {
-            a
-        };
+        let old = if width < 4 { state.regs[number(to)] } else { a };
         let mut code = match b {
             Operand::Memory(mem) => {
                 let slot = self.modify(old, width)?;

@@ -224,17 +224,23 @@ impl Site<'_> {
                 }
                 continue;
             }
-            if let Value::Address(a) = value {
-                let moved = [a.base, a.index.map(|i| i.0)]
+            // An address of which a part is reloaded wants a register that it
+            // is not made of; with two such parts it wants more than one.
+            let own = value.sources() & self.intact;
+            let reloaded = match value {
+                Value::Address(a) => [a.base, a.index.map(|i| i.0)]
                     .into_iter()
                     .flatten()
-                    .filter(|r| *r != Gpr::RSP && !self.is_intact(*r));
-                if moved.count() > 1 {
-                    return Err(Refused);
-                }
-            }
-            let own = value.sources() & self.intact;
-            let to = self.pick(context, path.held | waiting, own)?;
+                    .filter(|r| *r != Gpr::RSP && !self.is_intact(*r))
+                    .count(),
+                _ => 0,
+            };
+            let avoided = match reloaded {
+                0 => 0,
+                1 => value.sources(),
+                _ => return Err(Refused),
+            };
+            let to = self.pick(context, path.held | waiting | avoided, own)?;
             self.compute(Gpr(to), value, 0, false);
             path.own(*v, to);
         }
@@ -507,7 +513,7 @@ impl Site<'_> {
         if m.changes & context.flags != 0 && !self.needs.flags && !self.flags_pushed {
             self.found.flags = true;
         }
-        self.flags_intact &= m.changes == 0;
+        self.flags_intact &= m.changes & context.flags == 0;
         self.asm.machine(&Encoding {
             opcode: m.opcode,
             width: m.width,

@@ -24,6 +24,7 @@ const ROUTINES: u64 = 0x1400;
 const EACH: u64 = 0x900;
 const STATICS: u64 = 0x3800;
 const IMAGE: u64 = 0x4800;
+const FAR: u64 = 60_000;
 /// Where in the machine's data the image lies.
 const IMAGE_AT: u64 = 0x8000;
 /// The memory that routines are given.
@@ -125,6 +126,18 @@ fn random_argument(r: &mut Random, pointer: bool) -> Value {
     }
 }
 
+/// The instructions of some code, for messages.
+fn listing(code: &[u8]) -> String {
+    use iced_x86::Formatter;
+    let mut text = String::new();
+    let mut formatter = iced_x86::NasmFormatter::new();
+    for instruction in &mut iced_x86::Decoder::new(64, code, 0) {
+        text += &format!("\n{:4x} ", instruction.ip());
+        formatter.format(&instruction, &mut text);
+    }
+    text
+}
+
 /// One random point; yields how many calls were made part of it.
 fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> {
     let r = &mut Random::new(seed);
@@ -177,29 +190,35 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
     }
     let (asm, wrappers, inlined) = emit(&calls);
     let seen = run(machine, &case, &asm, &wrappers);
+    let fail = |what: &str| {
+        let routines: String = codes.iter().skip(1).map(|c| listing(&c.1) + "\n").collect();
+        let arguments: Vec<_> = calls.iter().map(|c| &c.values).collect();
+        let code = listing(&asm.code);
+        Err(format!("{what}\n{point:?}\n{arguments:?}{routines}{code}"))
+    };
 
     if seen.memory != wanted.memory || seen.statics != wanted.statics {
-        return Err("other memory than with calls".into());
+        return fail("other memory than with calls");
     }
     if seen.stack != case.stack[512 - seen.stack.len()..] {
-        return Err("red zone or stack changed".into());
+        return fail("red zone or stack changed");
     }
     let before = &case.state;
     for gpr in (0..16).filter(|g| point.live.contains(RegSet::gpr(*g))) {
         if before.gprs[gpr] != seen.state.gprs[gpr] {
-            return Err(format!("gpr {gpr} changed"));
+            return fail(&format!("gpr {gpr} changed"));
         }
     }
     for xmm in (0..16).filter(|x| point.live.contains(RegSet::xmm(*x))) {
         if before.xmms[xmm] != seen.state.xmms[xmm] {
-            return Err(format!("xmm{xmm} changed"));
+            return fail(&format!("xmm{xmm} changed"));
         }
     }
     let changed = before.flags ^ seen.state.flags;
     for (live, flag) in [(0, 0), (1, 2), (2, 4), (3, 6), (4, 7), (5, 11), (6, 10)] {
         let is_live = live == 6 || point.live.contains(RegSet(1 << (32 + live)));
         if is_live && changed >> flag & 1 != 0 {
-            return Err(format!("flag {flag} changed"));
+            return fail(&format!("flag {flag} changed"));
         }
     }
     Ok((inlined, calls.len()))
@@ -209,7 +228,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
 fn random_routines_in_line_do_what_their_calls_do() {
     let mut machine = Machine::new();
     let (mut inlined, mut all) = (0, 0);
-    for seed in 1..100_000 {
+    for seed in 1..FAR {
         match try_case(&mut machine, seed) {
             Err(what) => panic!("case {seed}: {what}"),
             Ok((some, of)) => {
