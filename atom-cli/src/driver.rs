@@ -17,7 +17,7 @@ use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
 use atom_core::plan::{self, Clobbers, Plan};
-use atom_core::rewrite::{self, Layout};
+use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -32,6 +32,12 @@ use crate::{cleanup, find};
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     let request = Request::new(args)?;
+    if args.heap.is_some() {
+        note(
+            "-heap is not needed: the program and the tool have heaps of their own, \
+             and the program's addresses do not change",
+        );
+    }
     let mut steps = Steps::new(request.verbose, 11 + u64::from(request.check));
 
     // The program as it is in its file.
@@ -49,6 +55,13 @@ pub fn run(args: &Run) -> Result<()> {
         .file(request.app)
         .advice("Go programs are not supported yet"));
     }
+    let region = Region::wanted(&image, &request.wishes)?;
+    if region.is_near(&image) {
+        note(
+            "the new text lies close to the program: the heap may meet it, and then \
+             starts elsewhere or grows less far than the original's",
+        );
+    }
     // What the exception tables tell about code.
     let unwind = steps.run(
         "unwind",
@@ -58,15 +71,15 @@ pub fn run(args: &Run) -> Result<()> {
     )?;
     let frames = FrameFacts::new(&unwind);
     // The program as procedures, blocks and instructions.
-    let cfg = steps.run(
+    let (cfg, pads) = steps.run(
         "cfg",
         "finding procedures",
         || {
             let mut cfg = Cfg::build(&image, &frames)?;
-            rewrite::note_gaps(&image, &mut cfg);
-            Ok(cfg)
+            let pads = rewrite::find_pads(&image, &mut cfg);
+            Ok((cfg, pads))
         },
-        describe_cfg,
+        |(cfg, _)| describe_cfg(cfg),
     )?;
 
     // The tool's calls, and its code as it will lie in the program.
@@ -75,6 +88,7 @@ pub fn run(args: &Run) -> Result<()> {
         Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
     };
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
+    let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
     let summaries = tool
         .as_ref()
         .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
@@ -83,29 +97,35 @@ pub fn run(args: &Run) -> Result<()> {
         None => Plan::default(),
         Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
     };
+    let options = rewrite::Options {
+        strict: request.strict,
+        extra: request.extra,
+        region: Some(region),
+        ..rewrite::Options::default()
+    };
     // Where everything will be; no address changes from here on.
     let (layout, placement) = steps.run(
         "layout",
         "laying out the new text",
         || {
-            let layout = Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+            let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
             let placement = Placement::new(&image, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
-        |(layout, _)| format!("{} bytes of new text", number(layout.end - layout.start)),
+        |(layout, _)| describe_layout(layout),
     )?;
     let (text, old_text) = steps.run(
         "rewrite",
         "moving the text",
         || {
             let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
-            let options = rewrite::Options {
-                strict: request.strict,
-            };
             let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
             Ok((text, old_text))
         },
-        |(_, old)| count(old.patches.len(), "landing pad"),
+        |(_, old)| {
+            let pads = count(old.patches.len(), "landing pad");
+            format!("{pads}, {}", count(old.branches.len(), "patched call"))
+        },
     )?;
     let bytes = steps.run(
         "emit",
@@ -157,10 +177,10 @@ pub fn run(args: &Run) -> Result<()> {
                 program: FileFacts::new(request.app, image.file.len() as u64),
                 tool: request.tool.as_deref().map(|t| t.display().to_string()),
                 output: FileFacts::new(&request.output, bytes.len() as u64),
-                procedures: Procedures::of(&cfg),
+                procedures: Procedures::of(&cfg, &layout.moved),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
-                calls: report::Calls::of(&plan),
+                calls: report::Calls::of(&plan, unselected),
                 text_bytes: TextBytes {
                     r#in: text_size(&image),
                     out: layout.end - layout.start,
@@ -172,15 +192,23 @@ pub fn run(args: &Run) -> Result<()> {
             PendingFile::write(file, &report.to_json(), 0o644)
         })
         .transpose()?;
+    let kept = match (request.keep_tool, &request.tool) {
+        (Some(target), Some(tool)) => Some(keep(tool, target)?),
+        _ => None,
+    };
     output.commit()?;
-    report.map_or(Ok(()), PendingFile::commit)?;
-    eprintln!("{}", summary(&request, &cfg, &plan, &steps));
+    for file in [kept, report].into_iter().flatten() {
+        file.commit()?;
+    }
+    eprintln!("{}", summary(&request, &cfg, &plan, unselected, &steps));
     Ok(())
 }
 
 /// What a tool wants of this program.
 struct Prepared {
     calls: Calls,
+    /// Calls that were dropped because what they are on is not selected.
+    unselected: usize,
     analysis: AnalysisImage,
 }
 
@@ -199,12 +227,18 @@ fn prepare_tool(
         |tool| tool.path().display().to_string(),
     )?;
     let lines = DebugLines::new(image);
-    let calls = steps.run(
+    // Before the tool runs, as a wrong pattern is the user's mistake.
+    let selected = match request.selection.is_all() {
+        true => None,
+        false => Some(request.selection.resolve(cfg, &lines)?),
+    };
+    let mut calls = steps.run(
         "tool",
         "running the instrument routine",
         || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
         |calls| count(calls.calls.len(), "call"),
     )?;
+    let unselected = selected.map_or(0, |s| s.filter(cfg, &mut calls));
     let analysis = steps.run(
         "analysis",
         "reading the analysis routines",
@@ -220,7 +254,11 @@ fn prepare_tool(
             )
         },
     )?;
-    Ok(Prepared { calls, analysis })
+    Ok(Prepared {
+        calls,
+        unselected,
+        analysis,
+    })
 }
 
 /// Turns the calls into code: needs to know what is live and what routines change.
@@ -292,6 +330,13 @@ fn end_after_panic(error: &Error) -> Infallible {
     std::process::exit(1)
 }
 
+/// A copy of the tool that was used.
+fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
+    let bytes = std::fs::read(tool)
+        .map_err(|e| Error::new("keeping the tool", e.to_string()).file(tool))?;
+    PendingFile::write(target, &bytes, 0o755)
+}
+
 /// The program's own mode bits; but a changed program gets no privileges.
 fn output_mode(app: &Path) -> Result<u32> {
     let metadata = std::fs::metadata(app)
@@ -343,10 +388,22 @@ fn describe_cfg(cfg: &Cfg) -> String {
     )
 }
 
-/// The one line that says what happened.
-fn summary(request: &Request, cfg: &Cfg, plan: &Plan, steps: &Steps) -> String {
+fn describe_layout(layout: &Layout) -> String {
     format!(
-        "{}: {} ({}), {}, {} -> {} in {:.2} s",
+        "{} bytes of new text, {}",
+        number(layout.end - layout.start),
+        count(layout.moved.count(), "moved procedure"),
+    )
+}
+
+/// The one line that says what happened.
+fn summary(request: &Request, cfg: &Cfg, plan: &Plan, unselected: usize, steps: &Steps) -> String {
+    let left_out = match unselected {
+        0 => String::new(),
+        n => format!(" ({} not selected)", number(n as u64)),
+    };
+    format!(
+        "{}: {} ({}), {}, {}{left_out} -> {} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),

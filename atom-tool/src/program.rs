@@ -11,6 +11,7 @@ use crate::counters::CounterTable;
 use crate::handle::{Handles, Inst, Proc};
 use crate::params::Params;
 use crate::proto::{self, NamedArg, Prototype};
+use crate::targets::TargetTable;
 use crate::{Error, Result};
 
 /// The table of `atom`, and what the interface itself remembers.
@@ -209,6 +210,11 @@ impl<'a> Program<'a> {
     /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
     pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
         CounterTable::new(self, rows)
+    }
+
+    /// A table that counts where indirect calls and jumps go; `sites` are their addresses.
+    pub fn targets(&self, sites: &[u64]) -> TargetTable {
+        TargetTable::new(self, sites)
     }
 
     /// Places data; a failure is noted by the host and ends `atom` later.

@@ -93,6 +93,9 @@ impl Writer<'_> {
         for (address, bytes, len) in &old.patches {
             self.patch(*address, &bytes[..usize::from(*len)])?;
         }
+        for (address, displacement) in &old.branches {
+            self.patch(*address, displacement)?;
+        }
         Ok(())
     }
 

@@ -158,7 +158,7 @@ impl<'a> Points<'a> {
     /// True if there is any call in the procedure.
     pub fn any_in_proc(&self, id: ProcId) -> bool {
         let proc = self.cfg.proc(id);
-        if !proc.is_moved() {
+        if !proc.is_movable() {
             return false;
         }
         let first = proc.first_block.index();

@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
 use super::layout::{Form, Layout, insertions_of, take_at};
-use super::tables;
+use super::{DOING, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,10 +50,10 @@ pub fn encode(
     let mut rest = text.as_mut_slice();
     let mut at = layout.start;
     for p in 0..cfg.procs.len() {
-        let start = layout.starts[p];
-        if start == 0 {
+        if !layout.moved.contains(ProcId::from_index(p)) {
             continue;
         }
+        let start = layout.starts[p];
         let (_, tail) = std::mem::take(&mut rest).split_at_mut((start - at) as usize);
         let (place, tail) = tail.split_at_mut(layout.procs[p].size as usize);
         places.push((ProcId::from_index(p), place));
@@ -68,7 +68,10 @@ pub fn encode(
         let target = |old: u64| {
             let proc = cfg.proc_at(old)?;
             let inst = cfg.inst_at(old)?;
-            cfg.proc(proc).is_moved().then(|| layout.label(proc, inst))
+            layout
+                .moved
+                .contains(proc)
+                .then(|| layout.label(proc, inst))
         };
         let bytes = tables::contents(image, t, clone, &target);
         let at = clone.address.wrapping_sub(layout.start) as usize;
@@ -83,15 +86,6 @@ struct Encoder<'a> {
     plan: &'a Plan,
     layout: &'a Layout,
     anchors: &'a Anchors,
-}
-
-const DOING: &str = "writing the new text";
-
-fn rel32(target: u64, next: u64) -> Result<[u8; 4]> {
-    let distance = target.wrapping_sub(next) as i64;
-    i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| {
-        Error::new(DOING, format!("{target:#x} is more than 2 GiB away")).address(next)
-    })
 }
 
 impl Encoder<'_> {

@@ -10,7 +10,8 @@ use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::{Region, tables};
+use super::pads::Sites;
+use super::{MovedSet, Options, Region, tables};
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +73,10 @@ pub struct Layout {
     pub shared: Vec<u32>,
     /// One past the last address of the new text.
     pub end: u64,
+    /// The procedures that move.
+    pub moved: MovedSet,
+    /// The places of their pads.
+    pub(super) sites: Sites,
     pub(super) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
     pub(super) starts: Vec<u64>,
@@ -87,14 +92,27 @@ pub struct Layout {
 
 impl Layout {
     /// Lays out the new text: `head` bytes for the start-up code, the plan's
-    /// shared snippets, then the procedures in their original order.
-    pub fn new(image: &Image, cfg: &Cfg, plan: &Plan, head: u64) -> Result<Self> {
-        let region = Region::of(image);
+    /// shared snippets, then the procedures that move in their original order.
+    /// `pads` are the places of pads if everything moves.
+    pub fn new(
+        image: &Image,
+        cfg: &Cfg,
+        plan: &Plan,
+        pads: Sites,
+        options: &Options,
+        head: u64,
+    ) -> Result<Self> {
+        let region = options.region.unwrap_or_else(|| Region::of(image));
         let start = region.start;
-        let mut clones = tables::select(image, cfg, plan);
+        let (moved, sites) = MovedSet::choose(image, cfg, plan, pads, options);
+        let mut clones = tables::select(image, cfg, plan, &moved);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
-            .map(|p| ProcBuilder::new(image, cfg, plan, &clones, ProcId::from_index(p)).build())
+            .map(ProcId::from_index)
+            .map(|p| match moved.contains(p) {
+                true => ProcBuilder::new(image, cfg, plan, &clones, p).build(),
+                false => ProcLayout::default(),
+            })
             .collect();
         let mut cursor = start + head;
         let mut shared = Vec::with_capacity(plan.shared.len());
@@ -105,8 +123,8 @@ impl Layout {
         }
         cursor = cursor.next_multiple_of(64);
         let mut starts = Vec::with_capacity(procs.len());
-        for (proc, layout) in cfg.procs.iter().zip(&procs) {
-            if layout.size == 0 {
+        for (i, (proc, layout)) in cfg.procs.iter().zip(&procs).enumerate() {
+            if !moved.contains(ProcId::from_index(i)) {
                 starts.push(0);
                 continue;
             }
@@ -134,6 +152,8 @@ impl Layout {
             region,
             shared,
             end: cursor,
+            moved,
+            sites,
             first_insts: (0..cfg.procs.len())
                 .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)
                 .collect(),
@@ -161,8 +181,7 @@ impl Layout {
 
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
     pub fn entry(&self, proc: ProcId) -> Option<u64> {
-        let start = self.starts[proc.index()];
-        (start != 0).then_some(start)
+        self.moved.contains(proc).then(|| self.starts[proc.index()])
     }
 
     /// The moved ranges, for the exception tables.
@@ -171,8 +190,9 @@ impl Layout {
             .iter()
             .zip(&self.starts)
             .zip(&self.procs)
-            .filter(|((_, start), _)| **start != 0)
-            .map(|((range, start), layout)| MovedRange {
+            .enumerate()
+            .filter(|(i, _)| self.moved.contains(ProcId::from_index(*i)))
+            .map(|(_, ((range, start), layout))| MovedRange {
                 old_start: range.0,
                 old_end: range.1,
                 new_start: *start,
@@ -200,7 +220,7 @@ impl Layout {
     ) -> Option<u64> {
         let to = cfg.proc_at(address)?;
         let proc = cfg.proc(to);
-        if !proc.is_moved() {
+        if !self.moved.contains(to) {
             return None;
         }
         let inside = !is_call && whole(cfg, from) == whole(cfg, to);
@@ -228,7 +248,7 @@ impl AddressMap for Layout {
     fn new_address(&self, old: u64) -> Option<u64> {
         let i = self.ranges.partition_point(|r| r.0 <= old).checked_sub(1)?;
         let (_, end) = self.ranges[i];
-        if self.starts[i] == 0 || old > end {
+        if !self.moved.contains(ProcId::from_index(i)) || old > end {
             return None;
         }
         let first = self.first_insts[i];
@@ -312,9 +332,6 @@ impl<'a> ProcBuilder<'a> {
     }
 
     fn build(mut self) -> ProcLayout {
-        if !self.cfg.proc(self.id).is_moved() {
-            return ProcLayout::default();
-        }
         let mut layout = ProcLayout {
             labels: vec![0; self.insts.len()],
             forms: Vec::with_capacity(self.insts.len()),

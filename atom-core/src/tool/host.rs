@@ -223,7 +223,7 @@ extern "C" fn proc_status(context: *mut Context, proc: u32) -> u32 {
 }
 
 extern "C" fn proc_first_block(context: *mut Context, proc: u32) -> u32 {
-    let proc = session(context).known_proc(proc).filter(|p| p.is_moved());
+    let proc = session(context).known_proc(proc).filter(|p| p.is_movable());
     proc.map_or(NONE, |p| p.first_block.0)
 }
 

@@ -211,7 +211,7 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
         .iter()
         .filter(|p| !makes_processes(p) && !syscall.contains(&p.start))
         .any(|p| {
-            if p.is_moved() {
+            if p.is_movable() {
                 calls_clone(p)
             } else {
                 bytes_may_call(image, p, reaches)
