@@ -91,6 +91,9 @@ pub struct Run {
     /// Compare the output with the original, block by block, before it is written
     #[arg(long)]
     pub check: bool,
+    /// Call every analysis routine, instead of making small ones part of the program
+    #[arg(long)]
+    pub no_inline: bool,
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]
     pub move_all: bool,

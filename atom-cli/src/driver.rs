@@ -95,7 +95,7 @@ pub fn run(args: &Run) -> Result<()> {
     // The calls as code with symbolic targets.
     let plan = match &tool {
         None => Plan::default(),
-        Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
+        Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
     };
     let options = rewrite::Options {
         strict: request.strict,
@@ -262,7 +262,13 @@ fn prepare_tool(
 }
 
 /// Turns the calls into code: needs to know what is live and what routines change.
-fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+fn plan_calls(
+    tool: &Prepared,
+    request: &Request,
+    image: &Image,
+    cfg: &Cfg,
+    steps: &mut Steps,
+) -> Result<Plan> {
     let live = steps.run(
         "live",
         "finding live registers",
@@ -280,7 +286,7 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
             let options = plan::Options {
                 finish: Some(tool.analysis.facts.finish),
                 may_have_threads: may_have_threads(image, cfg),
-                bodies: Some(&bodies),
+                bodies: request.inline.then_some(&bodies),
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
@@ -402,8 +408,12 @@ fn summary(request: &Request, cfg: &Cfg, plan: &Plan, unselected: usize, steps: 
         0 => String::new(),
         n => format!(" ({} not selected)", number(n as u64)),
     };
+    let in_line = match plan.calls_inlined {
+        0 => String::new(),
+        n => format!(" ({} in line)", number(n)),
+    };
     format!(
-        "{}: {} ({}), {}, {}{left_out} -> {} in {:.2} s",
+        "{}: {} ({}), {}, {}{in_line}{left_out} -> {} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),

@@ -31,6 +31,8 @@ pub struct Request<'a> {
     pub strict: bool,
     /// Check the output against the original.
     pub check: bool,
+    /// Small routines become part of the program.
+    pub inline: bool,
     /// What moves without need.
     pub extra: Extra,
     /// Tell each step.
@@ -60,6 +62,7 @@ impl<'a> Request<'a> {
             },
             strict: args.strict,
             check: args.check,
+            inline: !args.no_inline,
             extra: match args.move_half {
                 _ if args.move_all => Extra::All,
                 Some(seed) => Extra::Half(seed),
