@@ -26,7 +26,7 @@ use crate::message::{self, count, note, number};
 use crate::output::PendingFile;
 use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
 use crate::request::Request;
-use crate::steps::Steps;
+use crate::steps::{self, Steps};
 use crate::{cleanup, find};
 
 /// Runs `atom APP ...`.
@@ -187,7 +187,7 @@ pub fn run(args: &Run) -> Result<()> {
                 },
                 steps: report::steps(&steps),
                 seconds: steps.elapsed().as_secs_f64(),
-                peak_memory_bytes: report::peak_memory(),
+                peak_memory_bytes: steps::memory("VmHWM:"),
             };
             PendingFile::write(file, &report.to_json(), 0o644)
         })

@@ -212,11 +212,3 @@ pub fn status(status: &Status) -> (&'static str, Option<&str>) {
         Status::Opaque(reason) => ("opaque", Some(reason)),
     }
 }
-
-/// The kernel's high-water mark of this process's resident memory.
-pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}

@@ -458,7 +458,10 @@ impl Writer<'_> {
             self.out.resize(rw_offset as usize, 0);
             self.out.append(&mut self.rw);
         }
-        let loads = table.entries.iter().filter(|p| p.kind == elf::PT_LOAD);
+        let loads = table
+            .entries
+            .iter()
+            .filter(|p| p.kind == elf::PT_LOAD && p.file_size > 0);
         let mapped = loads.map(|p| p.offset + p.file_size).max();
         self.out
             .resize(self.out.len().max(mapped.unwrap_or(0) as usize), 0);
