@@ -40,6 +40,9 @@ pub const ARGUMENT_REGISTERS: [Gpr; 6] = [Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX
 /// More registers than this are saved by a wrapper.
 const MOST_SAVED_IN_LINE: u32 = 4;
 
+/// What has a body only: it cannot be called.
+pub const NO_ROUTINE: u64 = u64::MAX;
+
 /// One call to make.
 #[derive(Clone, Debug)]
 pub struct SiteCall {
@@ -96,6 +99,8 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], point: Point, wrappers: &mut Wrap
             flags_slot: 0,
             flags_pushed: false,
             flags_in_ax: false,
+            overflow: point.live.contains(RegSet::OF)
+                || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
         };
         site.run(calls);
         if site.found == needs {
@@ -186,6 +191,8 @@ struct Site<'a> {
     flags_pushed: bool,
     /// The arithmetic flags are in ax.
     flags_in_ax: bool,
+    /// OF is among the flags that are kept in ax.
+    overflow: bool,
 }
 
 impl Site<'_> {
@@ -240,7 +247,7 @@ impl Site<'_> {
         }
         if self.needs.flags && !self.flags_pushed {
             self.overwrite(Gpr::RAX);
-            self.asm.flags_to_ax();
+            self.asm.flags_to_ax(self.overflow);
             self.flags_in_ax = !self.needs.calls;
             if !self.flags_in_ax {
                 self.push(Gpr::RAX);
@@ -253,12 +260,12 @@ impl Site<'_> {
         let restore = self.point.live.intersects(RegSet::FLAGS) && !self.flags_intact;
         if self.flags_in_ax {
             if restore {
-                self.asm.flags_from_ax();
+                self.asm.flags_from_ax(self.overflow);
             }
         } else if self.needs.flags && !self.flags_pushed {
             if restore {
                 self.asm.pop(Gpr::RAX);
-                self.asm.flags_from_ax();
+                self.asm.flags_from_ax(self.overflow);
             } else {
                 self.asm.move_stack(8);
             }
@@ -318,13 +325,13 @@ impl Site<'_> {
             self.asm.clear_direction();
         } else if self.flags_in_ax {
             // They stay in ax too: they may be needed again.
-            self.asm.flags_from_ax();
-            self.asm.flags_to_ax();
+            self.asm.flags_from_ax(self.overflow);
+            self.asm.flags_to_ax(self.overflow);
         } else {
             self.found.flags = true;
             self.overwrite(Gpr::RAX);
             self.asm.load(Gpr::RAX, self.slot(self.flags_slot));
-            self.asm.flags_from_ax();
+            self.asm.flags_from_ax(self.overflow);
         }
         self.flags_intact = true;
     }

@@ -311,7 +311,7 @@ impl<'a> Evaluator<'a> {
             (1 | 2, val, old) => {
                 let v = self.load_value(val)?;
                 let slot = self.modify(old, width)?;
-                let mut op = plain(if width == 1 { 0x8a } else { 0x8b }, width);
+                let mut op = Machine::plain(if width == 1 { 0x8a } else { 0x8b }, width);
                 (op.reg, op.rm) = (slot, Rm::Reg(Slot::Use(v)));
                 (op.byte_reg, op.byte_rm) = (width == 1, width == 1);
                 self.emit(Op::Machine(op))?;
@@ -522,7 +522,7 @@ impl<'a> Evaluator<'a> {
                 }
                 Operand::Memory(mem) => {
                     let slot = self.modify(state.regs[number(to)], width)?;
-                    let mut op = plain(if width == 1 { 0x8a } else { 0x8b }, width);
+                    let mut op = Machine::plain(if width == 1 { 0x8a } else { 0x8b }, width);
                     (op.reg, op.rm, op.byte_reg) = (slot, Rm::Mem(mem), width == 1);
                     self.emit(Op::Machine(op))?;
                     state.regs[number(to)] = written(slot);
@@ -537,7 +537,7 @@ impl<'a> Evaluator<'a> {
         match self.place(state, raw)? {
             Place::Frame(offset) => self.store_frame(state, offset, width, val),
             Place::Memory(mem) => {
-                let mut op = plain(0x89, width);
+                let mut op = Machine::plain(0x89, width);
                 op.rm = Rm::Mem(mem);
                 op.stores = true;
                 match val {
@@ -641,7 +641,7 @@ impl<'a> Evaluator<'a> {
             (true, 4) => 0x63,
             _ => return Err(Fail::No),
         };
-        let mut op = plain(opcode, wide);
+        let mut op = Machine::plain(opcode, wide);
         (op.reg, op.rm, op.byte_rm) = (slot, rm, width == 1);
         self.emit(Op::Machine(op))?;
         state.regs[number(to)] = Val::Value(v);
@@ -757,7 +757,7 @@ impl<'a> Evaluator<'a> {
         let mut code = match b {
             Operand::Memory(mem) => {
                 let slot = self.modify(old, width)?;
-                let mut code = plain(u16::from(op << 3 | 2 | u8::from(width > 1)), width);
+                let mut code = Machine::plain(u16::from(op << 3 | 2 | u8::from(width > 1)), width);
                 (code.reg, code.rm, code.byte_reg) = (slot, Rm::Mem(mem), width == 1);
                 code
             }
@@ -785,7 +785,7 @@ impl<'a> Evaluator<'a> {
 
     /// An operation of the group with a value or number as second operand.
     fn alu_machine(&mut self, op: u8, width: u8, rm: Rm, b: Val) -> Result<Machine> {
-        let mut code = plain(0, width);
+        let mut code = Machine::plain(0, width);
         code.rm = rm;
         code.changes = flags::ALL;
         code.byte_rm = width == 1;
@@ -835,7 +835,7 @@ impl<'a> Evaluator<'a> {
                 self.alu_machine(7, width, Rm::Mem(mem), b)?
             }
             (Operand::Val(a), Operand::Memory(mem)) => {
-                let mut code = plain(if width == 1 { 0x3a } else { 0x3b }, width);
+                let mut code = Machine::plain(if width == 1 { 0x3a } else { 0x3b }, width);
                 code.reg = Slot::Use(self.load_value(a)?);
                 code.byte_reg = width == 1;
                 code.rm = Rm::Mem(mem);
@@ -853,7 +853,7 @@ impl<'a> Evaluator<'a> {
         let width = Self::width(raw);
         let a = self.operand(state, raw, 0, width)?;
         let b = self.operand(state, raw, 1, width)?;
-        let mut code = plain(if width == 1 { 0x84 } else { 0x85 }, width);
+        let mut code = Machine::plain(if width == 1 { 0x84 } else { 0x85 }, width);
         code.changes = flags::ALL;
         match (a, b) {
             (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
@@ -884,7 +884,7 @@ impl<'a> Evaluator<'a> {
     fn unary(&mut self, state: &mut State, raw: &Instruction, op: u8) -> Result<()> {
         let width = Self::width(raw);
         let carry = state.flags[0];
-        let mut code = plain(
+        let mut code = Machine::plain(
             if op < 2 { 0xff } else { 0xf7 } - u16::from(width == 1),
             width,
         );
@@ -946,7 +946,7 @@ impl<'a> Evaluator<'a> {
             Operand::Val(val) => val,
             Operand::Memory(_) => return Err(Fail::No),
         };
-        let mut code = plain(0, width);
+        let mut code = Machine::plain(0, width);
         code.reg = Slot::Extension(op);
         code.byte_rm = width == 1;
         code.changes = if op < 4 {
@@ -1010,7 +1010,7 @@ impl<'a> Evaluator<'a> {
             _ => self.operand(state, raw, 1, width)?,
         };
         let b = self.operand(state, raw, last, width)?;
-        let mut code = plain(0x0faf, width);
+        let mut code = Machine::plain(0x0faf, width);
         code.changes = flags::ALL;
         let slot = match (a, b) {
             (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
@@ -1065,7 +1065,7 @@ impl<'a> Evaluator<'a> {
         };
         self.register(state, register)?;
         let slot = self.modify(state.regs[number(register)], width)?;
-        let mut code = plain(
+        let mut code = Machine::plain(
             if is_xchg { 0x87 } else { 0x0fc1 } - u16::from(width == 1),
             width,
         );
@@ -1090,7 +1090,7 @@ impl<'a> Evaluator<'a> {
             Ok(Some(holds)) => self.set(state, to, Val::Number(holds.into())),
             Ok(None) => {
                 let slot = self.modify(state.regs[number(to)], 1)?;
-                let mut op = plain(0x0f90 | u16::from(code), 1);
+                let mut op = Machine::plain(0x0f90 | u16::from(code), 1);
                 (op.reg, op.rm, op.byte_rm) = (Slot::Extension(0), Rm::Reg(slot), true);
                 op.reads = flags::of_condition(code);
                 self.emit(Op::Machine(op))?;
@@ -1126,7 +1126,7 @@ impl<'a> Evaluator<'a> {
                 let rm = self.source(other)?;
                 let val = self.register(state, to)?;
                 let slot = self.modify(val, width)?;
-                let mut op = plain(0x0f40 | u16::from(code), width);
+                let mut op = Machine::plain(0x0f40 | u16::from(code), width);
                 (op.reg, op.rm) = (slot, rm);
                 op.reads = flags::of_condition(code);
                 self.emit(Op::Machine(op))?;
@@ -1172,28 +1172,10 @@ fn immediate(n: u64, width: u8) -> Result<Imm> {
     })
 }
 
-fn plain(opcode: u16, width: u8) -> Machine {
-    Machine {
-        opcode,
-        width,
-        byte_reg: false,
-        byte_rm: false,
-        lock: false,
-        rep: false,
-        reg: Slot::Extension(0),
-        rm: Rm::None,
-        imm: Imm::None,
-        count: None,
-        reads: 0,
-        changes: 0,
-        stores: false,
-    }
-}
-
 fn machine(opcode: u16, width: u8, reg: Slot, rm: Rm) -> Op {
     Op::Machine(Machine {
         reg,
         rm,
-        ..plain(opcode, width)
+        ..Machine::plain(opcode, width)
     })
 }

@@ -177,6 +177,27 @@ pub struct Machine {
     pub stores: bool,
 }
 
+impl Machine {
+    /// An instruction of this opcode and width, without anything else.
+    pub const fn plain(opcode: u16, width: u8) -> Self {
+        Self {
+            opcode,
+            width,
+            byte_reg: false,
+            byte_rm: false,
+            lock: false,
+            rep: false,
+            reg: Slot::Extension(0),
+            rm: Rm::None,
+            imm: Imm::None,
+            count: None,
+            reads: 0,
+            changes: 0,
+            stores: false,
+        }
+    }
+}
+
 /// A piece of straight code and what comes after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {

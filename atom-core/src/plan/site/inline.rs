@@ -35,7 +35,20 @@ enum Where {
 /// What a symbol is at this point.
 enum Resolved {
     Number(u64),
-    Link { target: Target, offset: i32 },
+    /// An address; `gs` is to be added to it by each operand.
+    Link {
+        target: Target,
+        offset: i32,
+        gs: bool,
+    },
+}
+
+/// A memory operand of an instruction.
+struct Place {
+    operand: Operand,
+    gs: bool,
+    /// A register that it needs beside those of values.
+    held: u16,
 }
 
 /// Registers on a path through the body.
@@ -138,7 +151,8 @@ impl Site<'_> {
         flags_later: bool,
     ) -> bool {
         let Some(body) = &call.body else { return false };
-        if number >= 64 || self.needs.refused >> number & 1 != 0 {
+        let refused = number >= 64 || self.needs.refused >> number & 1 != 0;
+        if refused && call.routine != super::NO_ROUTINE {
             return false;
         }
         let inputs = || {
@@ -339,12 +353,17 @@ impl Site<'_> {
         let offset = symbol.offset;
         let link = |target| {
             let offset = i32::try_from(offset).map_err(|_| Refused)?;
-            Ok(Resolved::Link { target, offset })
+            Ok(Resolved::Link {
+                target,
+                offset,
+                gs: false,
+            })
         };
         match symbol.base {
             Base::Image => Ok(Resolved::Link {
                 target: Target::Analysis(offset as u64),
                 offset: 0,
+                gs: false,
             }),
             Base::Argument(i) => match context.call.values.get(usize::from(i)) {
                 Some(Value::Const(n)) => Ok(Resolved::Number(n.wrapping_add(offset as u64))),
@@ -373,7 +392,13 @@ impl Site<'_> {
         let to = self.write(to);
         match resolved {
             Resolved::Number(n) => self.asm.mov_imm(to, n),
-            Resolved::Link { target, offset } => self.asm.lea_link(to, target, offset),
+            Resolved::Link {
+                target,
+                offset,
+                gs: false,
+            } => self.asm.lea_link(to, target, offset),
+            // The address itself has to be asked for.
+            Resolved::Link { gs: true, .. } => return Err(Refused),
         }
         Ok(())
     }
@@ -392,37 +417,49 @@ impl Site<'_> {
         }
     }
 
-    /// The memory operand, whether it has a register more to hold for this
-    /// instruction.
-    fn memory(
-        &mut self,
-        context: &Context,
-        mem: &OpMem,
-        path: &mut Path,
-    ) -> Result<(Operand, u16)> {
+    /// The memory operand.
+    fn memory(&mut self, context: &Context, mem: &OpMem, path: &mut Path) -> Result<Place> {
         let index = match mem.index {
             Some((v, scale)) => Some((Gpr(self.use_of(context, v, path)?), scale)),
             None => None,
         };
-        let at = |base, disp| Operand::Mem(Mem { base, index, disp });
+        let at = |base, disp| Place {
+            operand: Operand::Mem(Mem { base, index, disp }),
+            gs: false,
+            held: 0,
+        };
         let symbol = match mem.start {
-            Start::Nothing => return Ok((at(None, mem.disp), 0)),
+            Start::Nothing => return Ok(at(None, mem.disp)),
             Start::Value(v) => {
                 let base = Gpr(self.use_of(context, v, path)?);
-                return Ok((at(Some(base), mem.disp), 0));
+                return Ok(at(Some(base), mem.disp));
             }
             Start::Symbol(symbol) => symbol,
         };
-        match self.resolve(context, symbol)? {
-            Resolved::Number(n) if i32::try_from(n as i64).is_ok() => Ok((at(None, n as i32), 0)),
-            Resolved::Link { target, offset } if index.is_none() => {
-                Ok((Operand::Link(target, offset), 0))
-            }
+        let resolved = self.resolve(context, symbol)?;
+        let gs = matches!(resolved, Resolved::Link { gs: true, .. });
+        match resolved {
+            Resolved::Number(n) if i32::try_from(n as i64).is_ok() => Ok(at(None, n as i32)),
+            Resolved::Link { target, offset, .. } if index.is_none() => Ok(Place {
+                operand: Operand::Link(target, offset),
+                gs,
+                held: 0,
+            }),
             _ => {
                 let base = self.pick(context, path.held, 0)?;
-                self.constant(context, base, Known::Symbol(symbol))?;
-                path.held |= 1 << base;
-                Ok((at(Some(Gpr(base)), 0), 1 << base))
+                let to = self.write(base);
+                match resolved {
+                    Resolved::Number(n) => self.asm.mov_imm(to, n),
+                    Resolved::Link { target, offset, .. } => {
+                        self.asm.lea_link(to, target, offset);
+                    }
+                }
+                path.held |= to.bit();
+                Ok(Place {
+                    gs,
+                    held: to.bit(),
+                    ..at(Some(to), 0)
+                })
             }
         }
     }
@@ -470,12 +507,10 @@ impl Site<'_> {
         if let Some(count) = m.count {
             self.place_count(context, count, path)?;
         }
-        let mut extra = 0;
-        let mut rm = None;
-        if let Rm::Mem(mem) = &m.rm {
-            let (operand, more) = self.memory(context, mem, path)?;
-            (rm, extra) = (Some(operand), more);
-        }
+        let place = match &m.rm {
+            Rm::Mem(mem) => Some(self.memory(context, mem, path)?),
+            _ => None,
+        };
         let mut slots = [m.reg, Slot::Extension(0)];
         if let Rm::Reg(slot) = m.rm {
             slots[1] = slot;
@@ -504,7 +539,8 @@ impl Site<'_> {
         path.release(live | written, kept);
         for (slot, register) in slots.iter().zip(&mut registers) {
             if let Slot::Define(v) = *slot {
-                *register = self.pick(context, path.held, extra)?;
+                let liked = place.as_ref().map_or(0, |p| p.held);
+                *register = self.pick(context, path.held, liked)?;
                 self.write(*register);
                 path.own(v, *register);
             }
@@ -522,8 +558,8 @@ impl Site<'_> {
             byte_rm: m.byte_rm,
             lock: m.lock,
             rep: m.rep,
-            gs: false,
-            rm: rm.unwrap_or(Operand::Reg(Gpr(registers[1]))),
+            gs: place.as_ref().is_some_and(|p| p.gs),
+            rm: place.map_or(Operand::Reg(Gpr(registers[1])), |p| p.operand),
             imm: m.imm,
         });
         Ok(())

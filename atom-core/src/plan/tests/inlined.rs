@@ -15,7 +15,7 @@ use crate::plan::Clobbers;
 use crate::plan::args::Value;
 use crate::plan::asm::Asm;
 use crate::plan::code::Target;
-use crate::plan::inline;
+use crate::plan::inline::{self, Cell, Increment};
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
 
@@ -27,6 +27,8 @@ const IMAGE: u64 = 0x4800;
 const FAR: u64 = 60_000;
 /// Where in the machine's data the image lies.
 const IMAGE_AT: u64 = 0x8000;
+/// Of this, what only counting uses.
+const COUNTERS: u32 = 0x2f00;
 /// The memory that routines are given.
 const MEMORY: usize = 0x3000;
 
@@ -188,6 +190,31 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
         let bounds: Vec<_> = call.values.iter().map(inline::bound).collect();
         call.body = bodies.body(call.routine, &bounds);
     }
+    // Counting stands between calls as if it were one.
+    let increments: Vec<Increment> = (0..r.below(4))
+        .map(|_| Increment {
+            cell: Cell::Data(COUNTERS + 8 * r.below(4) as u32),
+            amount: match r.below(5) {
+                0 => 1,
+                1 => -1,
+                2 => r.below(200) as i64,
+                3 => i64::from(r.next() as i32),
+                _ => r.next() as i64,
+            },
+            locked: r.below(3) == 0,
+        })
+        .collect();
+    let mut wanted = wanted;
+    for increment in &increments {
+        let Cell::Data(at) = increment.cell else {
+            continue;
+        };
+        let cell = &mut wanted.memory[at as usize..][..8];
+        let old = i64::from_le_bytes(cell.try_into().unwrap());
+        cell.copy_from_slice(&old.wrapping_add(increment.amount).to_le_bytes());
+    }
+    let at = r.below(calls.len() as u64 + 1) as usize;
+    calls.splice(at..at, inline::counting(&increments));
     let (asm, wrappers, inlined) = emit(&calls);
     let seen = run(machine, &case, &asm, &wrappers);
     let fail = |what: &str| {
