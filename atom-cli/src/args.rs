@@ -94,6 +94,10 @@ pub struct Run {
     /// Call every analysis routine, instead of making small ones part of the program
     #[arg(long)]
     pub no_inline: bool,
+    /// Make each call that only counts at its own point, so that counts are exact even if a signal
+    /// handler jumps out of the code that it interrupts
+    #[arg(long)]
+    pub precise_signals: bool,
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]
     pub move_all: bool,

@@ -16,7 +16,7 @@ use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
-use atom_core::plan::{self, Clobbers, Plan};
+use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
@@ -282,18 +282,24 @@ fn plan_calls(
             let routines = routines(&tool.calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            let may_have_threads = may_have_threads(image, cfg);
+            let facts = &tool.analysis.facts;
             let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
-                finish: Some(tool.analysis.facts.finish),
-                may_have_threads: may_have_threads(image, cfg),
+                finish: Some(facts.finish),
+                may_have_threads,
                 bodies: request.inline.then_some(&bodies),
+                threads: ThreadOptions::new(image, cfg, &tool.calls, may_have_threads, facts),
+                every_point: request.precise_signals,
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
-            format!("{points}, {}", count(plan.shared.len(), "shared piece"))
+            let flow = number(plan.calls_by_flow);
+            let shared = count(plan.shared.len(), "shared piece");
+            format!("{points}, {shared}, {flow} counted by flow")
         },
     )
 }

@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
 use super::layout::{Form, Layout, insertions_of, take_at};
-use super::{DOING, rel32, tables};
+use super::{DOING, guards, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +44,14 @@ pub fn encode(
         let mut out = Vec::new();
         encoder.snippet(snippet, address, &mut out)?;
         text[*offset as usize..][..out.len()].copy_from_slice(&out);
+    }
+    if let Some(guards) = &plan.guards {
+        for place in &layout.guards {
+            let next = layout.behind_guard(cfg, place.block);
+            let bytes = guards::encode(place, guards, layout, anchors, next)?;
+            let at = (place.address - layout.start) as usize;
+            text[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
     }
     // Procedures lie in order, so their places are disjoint slices.
     let mut places = Vec::new();
@@ -97,6 +105,7 @@ impl Encoder<'_> {
         let mut rest = insertions_of(self.plan, &insts);
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
+        let mut taken = Vec::new();
         let mut out = Vec::with_capacity(place.len());
         for b in cfg.proc(id).blocks() {
             for inst in cfg.block(b).insts() {
@@ -123,6 +132,10 @@ impl Encoder<'_> {
                     &mut out,
                 )?;
                 self.snippets(take_at(&mut rest, inst, Position::After), start, &mut out)?;
+                let on_the_way = take_at(&mut rest, inst, Position::Taken);
+                if !on_the_way.is_empty() {
+                    taken.push(on_the_way);
+                }
                 if let Some((_, target)) = bridges.next_if(|x| x.0 == inst) {
                     self.jump(id, *target, start, &mut out)?;
                 }
@@ -136,6 +149,14 @@ impl Encoder<'_> {
             let next = start + out.len() as u64 + 5;
             out.push(0xe9);
             out.extend(rel32(self.layout.label(id, inst), next)?);
+        }
+        for ((inst, offset), code) in layout.taken.iter().zip(taken) {
+            if out.len() != *offset as usize {
+                return Err(self.mismatch(*inst));
+            }
+            self.snippets(code, start, &mut out)?;
+            let target = cfg.decode(self.image, *inst).near_branch_target();
+            self.jump(id, target, start, &mut out)?;
         }
         if out.len() != place.len() {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
@@ -248,7 +269,8 @@ impl Encoder<'_> {
         let is_call = inst.flow == Flow::Call;
         let target = self
             .layout
-            .target(self.cfg, proc, is_call, old)
+            .taken(proc, id)
+            .or_else(|| self.layout.target(self.cfg, proc, is_call, old))
             .unwrap_or(old);
         let next = address + u64::from(form.size(inst));
         match form {

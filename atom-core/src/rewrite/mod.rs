@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 
 mod encode;
+mod guards;
 mod layout;
 mod moved;
 pub mod pads;

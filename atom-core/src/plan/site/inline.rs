@@ -151,8 +151,7 @@ impl Site<'_> {
         flags_later: bool,
     ) -> bool {
         let Some(body) = &call.body else { return false };
-        let refused = number >= 64 || self.needs.refused >> number & 1 != 0;
-        if refused && call.routine != super::NO_ROUTINE {
+        if number >= 64 || self.needs.refused >> number & 1 != 0 {
             return false;
         }
         let inputs = || {
@@ -351,13 +350,9 @@ impl Site<'_> {
 
     fn resolve(&self, context: &Context, symbol: Symbol) -> Result<Resolved> {
         let offset = symbol.offset;
-        let link = |target| {
+        let link = |target, gs| {
             let offset = i32::try_from(offset).map_err(|_| Refused)?;
-            Ok(Resolved::Link {
-                target,
-                offset,
-                gs: false,
-            })
+            Ok(Resolved::Link { target, offset, gs })
         };
         match symbol.base {
             Base::Image => Ok(Resolved::Link {
@@ -367,8 +362,9 @@ impl Site<'_> {
             }),
             Base::Argument(i) => match context.call.values.get(usize::from(i)) {
                 Some(Value::Const(n)) => Ok(Resolved::Number(n.wrapping_add(offset as u64))),
-                Some(Value::Data(at)) => link(Target::Data(*at)),
-                Some(Value::Original(at)) => link(Target::Original(*at)),
+                Some(Value::Data(at)) => link(Target::Data(*at), false),
+                Some(Value::Thread { at, .. }) => link(Target::Data(*at), true),
+                Some(Value::Original(at)) => link(Target::Original(*at), false),
                 _ => Err(Refused),
             },
         }
@@ -390,15 +386,21 @@ impl Site<'_> {
     fn constant(&mut self, context: &Context, to: u8, known: Known) -> Result<()> {
         let resolved = self.resolve_known(context, known)?;
         let to = self.write(to);
+        if let Known::Symbol(symbol) = known
+            && let Base::Argument(i) = symbol.base
+            && let value @ Value::Thread { .. } = context.call.values[usize::from(i)]
+        {
+            // The address itself has to be asked for.
+            self.compute(to, &value, 0, false);
+            let offset = i32::try_from(symbol.offset).map_err(|_| Refused)?;
+            if offset != 0 {
+                self.asm.lea(to, Mem::at(to, offset));
+            }
+            return Ok(());
+        }
         match resolved {
             Resolved::Number(n) => self.asm.mov_imm(to, n),
-            Resolved::Link {
-                target,
-                offset,
-                gs: false,
-            } => self.asm.lea_link(to, target, offset),
-            // The address itself has to be asked for.
-            Resolved::Link { gs: true, .. } => return Err(Refused),
+            Resolved::Link { target, offset, .. } => self.asm.lea_link(to, target, offset),
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use atom_abi::THREAD_THIS;
 use iced_x86::code_asm::*;
 
 use super::machine::{Machine, State};
@@ -15,7 +16,7 @@ use crate::plan::Clobbers;
 use crate::plan::args::Value;
 use crate::plan::asm::Asm;
 use crate::plan::code::Target;
-use crate::plan::inline::{self, Cell, Increment};
+use crate::plan::inline;
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
 
@@ -27,8 +28,8 @@ const IMAGE: u64 = 0x4800;
 const FAR: u64 = 60_000;
 /// Where in the machine's data the image lies.
 const IMAGE_AT: u64 = 0x8000;
-/// Of this, what only counting uses.
-const COUNTERS: u32 = 0x2f00;
+/// Where in it a thread's block starts, which knows its own address.
+const BLOCK: u32 = 0x2e00;
 /// The memory that routines are given.
 const MEMORY: usize = 0x3000;
 
@@ -117,12 +118,25 @@ fn run(machine: &mut Machine, case: &Case, asm: &Asm, wrappers: &Wrappers) -> Ou
 
 fn random_argument(r: &mut Random, pointer: bool) -> Value {
     if pointer {
-        return Value::Data(8 * r.below(0x300) as u32);
+        let at = 8 * r.below(0x300) as u32;
+        // The base of gs is 0 here, so this is the same address.
+        return match r.below(4) {
+            0 => Value::Thread { block: BLOCK, at },
+            _ => Value::Data(at),
+        };
     }
     loop {
         let value = random::random_value(r);
         // These have no number that is the same in both runs, or are tested elsewhere.
-        if !matches!(value, Value::Cycles | Value::Flags | Value::Data(_)) {
+        if !matches!(
+            value,
+            Value::Cycles
+                | Value::Flags
+                | Value::Data(_)
+                | Value::Thread { .. }
+                | Value::ThreadLookup { .. }
+                | Value::Pointed { .. }
+        ) {
             return value;
         }
     }
@@ -170,9 +184,12 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
     let mut state = random::random_state(r, machine, point.may_set_df);
     state.mxcsr = 0x1f80;
     let bytes = |r: &mut Random, n: usize| -> Vec<u8> { (0..n).map(|_| r.next() as u8).collect() };
+    let mut memory = bytes(r, MEMORY);
+    let this = machine.data_at() + u64::from(BLOCK);
+    memory[BLOCK as usize + THREAD_THIS..][..8].copy_from_slice(&this.to_le_bytes());
     let case = Case {
         text: image.text.clone(),
-        memory: bytes(r, MEMORY),
+        memory,
         statics: bytes(r, (IMAGE - STATICS) as usize),
         stack: bytes(r, 512),
         state,
@@ -190,31 +207,6 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
         let bounds: Vec<_> = call.values.iter().map(inline::bound).collect();
         call.body = bodies.body(call.routine, &bounds);
     }
-    // Counting stands between calls as if it were one.
-    let increments: Vec<Increment> = (0..r.below(4))
-        .map(|_| Increment {
-            cell: Cell::Data(COUNTERS + 8 * r.below(4) as u32),
-            amount: match r.below(5) {
-                0 => 1,
-                1 => -1,
-                2 => r.below(200) as i64,
-                3 => i64::from(r.next() as i32),
-                _ => r.next() as i64,
-            },
-            locked: r.below(3) == 0,
-        })
-        .collect();
-    let mut wanted = wanted;
-    for increment in &increments {
-        let Cell::Data(at) = increment.cell else {
-            continue;
-        };
-        let cell = &mut wanted.memory[at as usize..][..8];
-        let old = i64::from_le_bytes(cell.try_into().unwrap());
-        cell.copy_from_slice(&old.wrapping_add(increment.amount).to_le_bytes());
-    }
-    let at = r.below(calls.len() as u64 + 1) as usize;
-    calls.splice(at..at, inline::counting(&increments));
     let (asm, wrappers, inlined) = emit(&calls);
     let seen = run(machine, &case, &asm, &wrappers);
     let fail = |what: &str| {
