@@ -16,7 +16,8 @@ pub fn image(write: impl FnOnce(&mut CodeAssembler)) -> AnalysisImage {
     let end = ENTRY + code.len() as u64;
     let mut text = vec![0; ENTRY as usize];
     text.extend(code);
-    AnalysisImage::for_test(text, vec![ENTRY..end], DATA, 0x1000)
+    let functions = std::iter::once(ENTRY..end).collect();
+    AnalysisImage::for_test(text, functions, DATA, 0x1000)
 }
 
 fn count(argument: u8, offset: i64, amount: i64, locked: bool) -> Count {

@@ -489,12 +489,13 @@ impl<'a> Writer<'a> {
                 let slot = self.random.below(3) as i32;
                 let mem = rsp + slot * 8;
                 match from {
-                    Some(from) if self.slots >> slot & 1 == 0 || self.random.below(2) == 0 => {
-                        // Set on every path only if no branch is open.
-                        if self.pending.is_empty() {
-                            self.asm.mov(qword_ptr(mem), R64[from]).unwrap();
-                            self.slots |= 1 << slot;
-                        }
+                    // Set on every path only if no branch is open.
+                    Some(from)
+                        if self.pending.is_empty()
+                            && (self.slots >> slot & 1 == 0 || self.random.below(2) == 0) =>
+                    {
+                        self.asm.mov(qword_ptr(mem), R64[from]).unwrap();
+                        self.slots |= 1 << slot;
                     }
                     _ if self.slots >> slot & 1 != 0 => {
                         self.asm.mov(R64[to], qword_ptr(mem)).unwrap();
