@@ -91,6 +91,9 @@ pub struct Run {
     /// Compare the output with the original, block by block, before it is written
     #[arg(long)]
     pub check: bool,
+    /// Call every analysis routine, instead of making small ones part of the program
+    #[arg(long)]
+    pub no_inline: bool,
     /// Make each call that only counts at its own point, so that counts are exact even if a signal
     /// handler jumps out of the code that it interrupts
     #[arg(long)]

@@ -288,7 +288,7 @@ fn plan_calls(
             let options = plan::Options {
                 finish: Some(facts.finish),
                 may_have_threads,
-                bodies: Some(&bodies),
+                bodies: request.inline.then_some(&bodies),
                 threads: ThreadOptions::new(image, cfg, &tool.calls, may_have_threads, facts),
                 every_point: request.precise_signals,
             };
@@ -414,8 +414,12 @@ fn summary(request: &Request, cfg: &Cfg, plan: &Plan, unselected: usize, steps: 
         0 => String::new(),
         n => format!(" ({} not selected)", number(n as u64)),
     };
+    let in_line = match plan.calls_inlined {
+        0 => String::new(),
+        n => format!(" ({} in line)", number(n)),
+    };
     format!(
-        "{}: {} ({}), {}, {}{left_out} -> {} in {:.2} s",
+        "{}: {} ({}), {}, {}{in_line}{left_out} -> {} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),

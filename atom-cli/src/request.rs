@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub precise_signals: bool,
     /// Check the output against the original.
     pub check: bool,
+    /// Small routines become part of the program.
+    pub inline: bool,
     /// What moves without need.
     pub extra: Extra,
     /// Tell each step.
@@ -63,6 +65,7 @@ impl<'a> Request<'a> {
             strict: args.strict,
             precise_signals: args.precise_signals,
             check: args.check,
+            inline: !args.no_inline,
             extra: match args.move_half {
                 _ if args.move_all => Extra::All,
                 Some(seed) => Extra::Half(seed),
