@@ -108,6 +108,7 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
             flags_slot: 0,
             flags_pushed: false,
             flags_in_ax: false,
+            keeper: None,
             overflow: point.live.contains(RegSet::OF)
                 || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
         };
@@ -204,12 +205,21 @@ struct Site<'a> {
     flags_pushed: bool,
     /// The arithmetic flags are in ax.
     flags_in_ax: bool,
+    /// A dead register that keeps rax for the program while flags are in ax.
+    keeper: Option<Gpr>,
     /// OF is among the flags that are kept in ax.
     overflow: bool,
 }
 
 impl Site<'_> {
     fn run(&mut self, calls: &[SiteCall]) {
+        let moved;
+        let mut calls = calls;
+        self.keeper = self.find_keeper(calls);
+        if let Some(keeper) = self.keeper {
+            moved = inline::read_from(calls, Gpr::RAX, keeper);
+            calls = &moved;
+        }
         self.open();
         for (k, call) in calls.iter().enumerate() {
             let later = &calls[k + 1..];
@@ -259,7 +269,13 @@ impl Site<'_> {
             }
         }
         if self.needs.flags && !self.flags_pushed {
-            self.overwrite(Gpr::RAX);
+            match self.keeper {
+                Some(keeper) => {
+                    self.asm.mov(keeper, Gpr::RAX);
+                    self.intact &= !Gpr::RAX.bit();
+                }
+                None => self.overwrite(Gpr::RAX),
+            }
             self.asm.flags_to_ax(self.overflow);
             self.flags_in_ax = !self.needs.calls;
             if !self.flags_in_ax {
@@ -274,6 +290,9 @@ impl Site<'_> {
         if self.flags_in_ax {
             if restore {
                 self.asm.flags_from_ax(self.overflow);
+            }
+            if let Some(keeper) = self.keeper {
+                self.asm.mov(Gpr::RAX, keeper);
             }
         } else if self.needs.flags && !self.flags_pushed {
             if restore {

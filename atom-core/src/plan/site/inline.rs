@@ -141,7 +141,46 @@ fn is_simple(value: &Value) -> bool {
     }
 }
 
+/// The calls with what they read from one register read from another.
+pub(super) fn read_from(calls: &[SiteCall], old: Gpr, new: Gpr) -> Vec<SiteCall> {
+    let moved = |reg: Gpr| if reg == old { new } else { reg };
+    let mut calls = calls.to_vec();
+    for value in calls.iter_mut().flat_map(|c| &mut c.values) {
+        match value {
+            Value::Reg(reg) => *reg = moved(*reg),
+            Value::Address(a) => {
+                a.base = a.base.map(moved);
+                a.index = a.index.map(|(reg, scale)| (moved(reg), scale));
+            }
+            _ => {}
+        }
+    }
+    calls
+}
+
 impl Site<'_> {
+    /// A register to keep rax in, if flags are to be in ax and rax is not free.
+    pub(super) fn find_keeper(&self, calls: &[SiteCall]) -> Option<Gpr> {
+        if !self.needs.flags || self.needs.calls || self.needs.gprs & Gpr::RAX.bit() != 0 {
+            return None;
+        }
+        let values = || calls.iter().flat_map(|c| &c.values);
+        // Other values may be made from rax in ways that are not rewritten.
+        let simple = values().all(|v| is_simple(v) || v.sources() & Gpr::RAX.bit() == 0);
+        let used = values().fold(self.point.live.gpr_mask(), |set, v| set | v.sources());
+        if used & Gpr::RAX.bit() == 0 || !simple {
+            return None;
+        }
+        let free = !used & !self.needs.gprs & !Gpr::RSP.bit();
+        (0..16).find(|n| free >> n & 1 != 0).map(Gpr)
+    }
+
+    /// Registers that hold what the program needs, and no value of a body.
+    fn reserved(&self) -> u16 {
+        let flags = if self.flags_in_ax { Gpr::RAX.bit() } else { 0 };
+        Gpr::RSP.bit() | flags | self.keeper.map_or(0, Gpr::bit)
+    }
+
     /// Makes the call's body part of the point, if it has one that can be.
     pub(super) fn inline(
         &mut self,
@@ -183,7 +222,7 @@ impl Site<'_> {
             .values
             .iter()
             .fold(0, |set, value| set | value.sources());
-        let reserved = Gpr::RSP.bit() | if self.flags_in_ax { Gpr::RAX.bit() } else { 0 };
+        let reserved = self.reserved();
         let mut context = Context {
             call,
             keep: self.point.live.gpr_mask() | sources_later | if body.may_call { own } else { 0 },
@@ -228,7 +267,6 @@ impl Site<'_> {
             let value = value(*i);
             if let Some(reg) = plain_register(value)
                 && self.is_intact(reg)
-                && reg.bit() & context.reserved == 0
             {
                 let shared = (path.held | waiting | self.kept(context)) & reg.bit() != 0;
                 path.own(*v, reg.0);
@@ -662,9 +700,9 @@ impl Site<'_> {
             .fold(0, |set, r| set | r.bit());
         let scratch = Gpr::RAX.bit() | Gpr(11).bit();
         let clobbered = call.clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | scratch;
-        let flags_word = if self.flags_in_ax { Gpr::RAX.bit() } else { 0 };
+        let kept = self.reserved();
         let program = (self.point.live.gpr_mask() | context.sources_later) & intact;
-        let saved = clobbered & (program | flags_word);
+        let saved = clobbered & (program | kept);
         // The arguments may be made from registers that others overwrite.
         let sources = call.values.iter().fold(0, |set, v| set | v.sources());
         let saved = saved | clobbered & sources & intact;
