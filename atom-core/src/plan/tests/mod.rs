@@ -3,4 +3,5 @@
 mod encoder;
 mod machine;
 mod random;
+mod values;
 mod whole;
