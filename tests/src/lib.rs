@@ -14,3 +14,4 @@ pub mod outcome;
 pub mod source;
 pub mod start;
 pub mod stepper;
+pub mod values;

@@ -67,6 +67,7 @@ impl Plan {
             data: Data::build(calls)?,
             routines,
             exits,
+            seen: seen(&calls.args),
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
         let parts: Vec<Part> = procs
@@ -198,6 +199,24 @@ struct Planner<'a> {
     data: Data,
     routines: HashMap<u64, Clobbers>,
     exits: Option<Exits>,
+    /// Registers that some call takes as arguments. Analysis is to see what the
+    /// program would hold there, also in a register that the program does not
+    /// read again: no point may leave anything else in it.
+    seen: RegSet,
+}
+
+/// The registers that calls take as arguments.
+fn seen(args: &[Argument]) -> RegSet {
+    let of = |argument: &Argument| match *argument {
+        Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
+        Argument::Regv(17) => RegSet::FLAGS,
+        Argument::Regv(n @ 32..=47) | Argument::RegvHigh(n @ 32..=47) => {
+            RegSet::xmm(usize::from(n) - 32)
+        }
+        Argument::ReturnValue => RegSet::gpr(0),
+        _ => RegSet::EMPTY,
+    };
+    args.iter().map(of).fold(RegSet::EMPTY, RegSet::with)
 }
 
 /// Storage that is used again from block to block.
@@ -264,7 +283,7 @@ impl Planner<'_> {
             };
             let pc = self.cfg.inst_pc(inst);
             let point = Point {
-                live: live[i],
+                live: live[i] | self.seen,
                 may_set_df: here.may_set_df,
             };
             let lists = [(&around.entry[..], When::Before)];
@@ -284,7 +303,7 @@ impl Planner<'_> {
             }
             self.exit_hook(part, b, inst);
             let point = Point {
-                live: live[i + 1],
+                live: live[i + 1] | self.seen,
                 ..point
             };
             let end = self.cfg.inst_end(inst);

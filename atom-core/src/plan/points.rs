@@ -241,7 +241,10 @@ fn whole(cfg: &Cfg, id: ProcId) -> ProcId {
 /// An instruction by which control leaves a procedure, or a part of one, and
 /// that is no return: a jump to another procedure.
 pub(crate) fn exit_by_jump(cfg: &Cfg, id: ProcId) -> Option<InstId> {
-    let exits = cfg.proc(id).blocks().filter(|b| exit(cfg, *b) != Exit::Never);
+    let exits = cfg
+        .proc(id)
+        .blocks()
+        .filter(|b| exit(cfg, *b) != Exit::Never);
     exits
         .map(|b| cfg.block(b).last())
         .find(|i| cfg.inst(*i).flow != Flow::Return)

@@ -18,6 +18,7 @@
 mod ptrace;
 mod text;
 mod trace;
+pub mod values;
 
 pub use text::{Branch, Text};
 pub use trace::{Options, run};

@@ -124,11 +124,15 @@ fn the_rest() {
 fn parts_and_vectors() {
     let top = Mem::at(Gpr::RSP, 8);
     assert_eq!(
-        text(|a| [1, 2, 4, 8].iter().for_each(|n| a.load_sized(Gpr(9), top, *n))),
+        text(|a| [1, 2, 4, 8]
+            .iter()
+            .for_each(|n| a.load_sized(Gpr(9), top, *n))),
         "movzx r9d,byte [rsp+8]; movzx r9d,word [rsp+8]; mov r9d,[rsp+8]; mov r9,[rsp+8]"
     );
     assert_eq!(
-        text(|a| [1, 2, 4, 8].iter().for_each(|n| a.extend(Gpr::RDI, Gpr(12), *n))),
+        text(|a| [1, 2, 4, 8]
+            .iter()
+            .for_each(|n| a.extend(Gpr::RDI, Gpr(12), *n))),
         "movzx edi,r12b; movzx edi,r12w; mov edi,r12d; mov rdi,r12"
     );
     assert_eq!(
@@ -146,7 +150,10 @@ fn parts_and_vectors() {
     assert_eq!(text(|a| a.low_of_xmm(Gpr::RDI, 9, true)), "movq rdi,xmm9");
     assert_eq!(text(|a| a.low_of_xmm(Gpr(11), 3, false)), "movd r11d,xmm3");
     assert_eq!(text(|a| a.low_of_xmm(Gpr(11), 25, true)), "vmovq r11,xmm25");
-    assert_eq!(text(|a| a.low_of_xmm(Gpr::RDI, 16, false)), "vmovd edi,xmm16");
+    assert_eq!(
+        text(|a| a.low_of_xmm(Gpr::RDI, 16, false)),
+        "vmovd edi,xmm16"
+    );
     assert_eq!(text(|a| a.mask_to(Gpr(11), 5)), "kmovw r11d,k5");
     let store = |register, width, evex| {
         text(|a| {
