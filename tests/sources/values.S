@@ -1,7 +1,7 @@
 // Memory operands of every kind, so that what analysis is told of them can be
 // compared with the processor: implicit ones, segments, bit strings, string
 // instructions with and without repetition, gathers, masks, partial registers.
-// variants: gcc-O0 gcc-O0-nopie-static
+// variants: gcc-O0 gcc-O0-nopie gcc-O0-static
 // needs: avx2
 // stdout: done 42
         .text

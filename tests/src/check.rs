@@ -330,12 +330,16 @@ pub fn check(name: &str, what: Check) {
             checked = 1;
             return Ok(());
         }
-        let variants = match what {
+        let most = match what {
             Check::StatedCounts => 1,
-            Check::Values => 2.min(source.variants.len()),
-            _ => source.variants.len(),
+            Check::Values => 2,
+            _ => usize::MAX,
         };
-        for variant in &source.variants[..variants] {
+        // Start-up code of static programs reads their headers, which have changed.
+        // The tool leaves `_fini` out by name: atom's own frame lies above its.
+        let unfit = |v: &Variant| v.0.contains("static") || v.0.contains("strip");
+        let wanted = |v: &&Variant| what != Check::Values || !unfit(v);
+        for variant in source.variants.iter().filter(wanted).take(most) {
             let Some(case) = Case::build(&source, variant)? else {
                 println!(
                     "{name} {}: skipped, its compiler or linker is not installed",

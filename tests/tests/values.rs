@@ -15,7 +15,6 @@ macro_rules! programs {
 programs! {
     avx512_s: "avx512.S",
     flags_s: "flags.S",
-    jumps_c: "jumps.c",
     redzone_s: "redzone.S",
     strings_c: "strings.c",
     values_s: "values.S",

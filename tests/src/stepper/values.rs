@@ -288,7 +288,8 @@ impl Run<'_> {
                 break;
             }
             self.calls.pop();
-            if at == rsp && to == pc {
+            // `ret n` removes arguments too.
+            if rsp - at <= 64 && to == pc {
                 let record = Record {
                     kind: kind::NEXT,
                     pc,
@@ -462,6 +463,10 @@ impl Run<'_> {
 
     /// Registers that an instruction writes as a whole.
     fn learn(&mut self, i: &Instruction) {
+        // It clears only what is above the low halves.
+        if i.mnemonic() == Mnemonic::Vzeroupper {
+            return;
+        }
         for used in self.factory.info(i).used_registers() {
             let register = used.register();
             if used.access() != OpAccess::Write {
