@@ -7,15 +7,17 @@ use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
+use atom_core::check;
 use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
-use atom_core::plan::{self, Plan};
-use atom_core::rewrite::{self, Layout};
+use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
+use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -24,13 +26,19 @@ use crate::message::{self, count, note, number};
 use crate::output::PendingFile;
 use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
 use crate::request::Request;
-use crate::steps::Steps;
+use crate::steps::{self, Steps};
 use crate::{cleanup, find};
 
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     let request = Request::new(args)?;
-    let mut steps = Steps::new(request.verbose, 11);
+    if args.heap.is_some() {
+        note(
+            "-heap is not needed: the program and the tool have heaps of their own, \
+             and the program's addresses do not change",
+        );
+    }
+    let mut steps = Steps::new(request.verbose, 11 + u64::from(request.check));
 
     // The program as it is in its file.
     let image = steps.run(
@@ -47,6 +55,13 @@ pub fn run(args: &Run) -> Result<()> {
         .file(request.app)
         .advice("Go programs are not supported yet"));
     }
+    let region = Region::wanted(&image, &request.wishes)?;
+    if region.is_near(&image) {
+        note(
+            "the new text lies close to the program: the heap may meet it, and then \
+             starts elsewhere or grows less far than the original's",
+        );
+    }
     // What the exception tables tell about code.
     let unwind = steps.run(
         "unwind",
@@ -56,15 +71,15 @@ pub fn run(args: &Run) -> Result<()> {
     )?;
     let frames = FrameFacts::new(&unwind);
     // The program as procedures, blocks and instructions.
-    let cfg = steps.run(
+    let (cfg, pads) = steps.run(
         "cfg",
         "finding procedures",
         || {
             let mut cfg = Cfg::build(&image, &frames)?;
-            rewrite::note_gaps(&image, &mut cfg);
-            Ok(cfg)
+            let pads = rewrite::find_pads(&image, &mut cfg);
+            Ok((cfg, pads))
         },
-        describe_cfg,
+        |(cfg, _)| describe_cfg(cfg),
     )?;
 
     // The tool's calls, and its code as it will lie in the program.
@@ -73,34 +88,44 @@ pub fn run(args: &Run) -> Result<()> {
         Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
     };
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
+    let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
+    let summaries = tool
+        .as_ref()
+        .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
     // The calls as code with symbolic targets.
     let plan = match &tool {
         None => Plan::default(),
-        Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
+        Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
+    };
+    let options = rewrite::Options {
+        strict: request.strict,
+        extra: request.extra,
+        region: Some(region),
+        ..rewrite::Options::default()
     };
     // Where everything will be; no address changes from here on.
     let (layout, placement) = steps.run(
         "layout",
         "laying out the new text",
         || {
-            let layout = Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+            let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
             let placement = Placement::new(&image, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
-        |(layout, _)| format!("{} bytes of new text", number(layout.end - layout.start)),
+        |(layout, _)| describe_layout(layout),
     )?;
     let (text, old_text) = steps.run(
         "rewrite",
         "moving the text",
         || {
             let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
-            let options = rewrite::Options {
-                strict: request.strict,
-            };
             let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
             Ok((text, old_text))
         },
-        |(_, old)| count(old.patches.len(), "landing pad"),
+        |(_, old)| {
+            let pads = count(old.patches.len(), "landing pad");
+            format!("{pads}, {}", count(old.branches.len(), "patched call"))
+        },
     )?;
     let bytes = steps.run(
         "emit",
@@ -113,6 +138,36 @@ pub fn run(args: &Run) -> Result<()> {
         |bytes| format!("{} bytes", number(bytes.len() as u64)),
     )?;
 
+    if request.check {
+        let clobbers = |routine| match &summaries {
+            Some(summaries) => Clobbers::from(summaries.of(routine)),
+            None => Clobbers::EVERYTHING,
+        };
+        let subject = check::Subject {
+            image: &image,
+            cfg: &cfg,
+            live: &Live::compute(&image, &cfg),
+            plan: &plan,
+            layout: &layout,
+            analysis: (placement.analysis, placement.rw),
+            end: placement.end,
+            clobbers: &clobbers,
+            output: &bytes,
+        };
+        steps.run(
+            "check",
+            "comparing the output with the original",
+            || check::check(&subject),
+            |done| {
+                format!(
+                    "{} and {} inserted ones are right",
+                    count(done.instructions as usize, "instruction"),
+                    number(done.inserted)
+                )
+            },
+        )?;
+    }
+
     let mode = output_mode(request.app)?;
     let output = PendingFile::write(&request.output, &bytes, mode)?;
     let report = request
@@ -122,30 +177,38 @@ pub fn run(args: &Run) -> Result<()> {
                 program: FileFacts::new(request.app, image.file.len() as u64),
                 tool: request.tool.as_deref().map(|t| t.display().to_string()),
                 output: FileFacts::new(&request.output, bytes.len() as u64),
-                procedures: Procedures::of(&cfg),
+                procedures: Procedures::of(&cfg, &layout.moved),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
-                calls: report::Calls::of(&plan),
+                calls: report::Calls::of(&plan, unselected),
                 text_bytes: TextBytes {
                     r#in: text_size(&image),
                     out: layout.end - layout.start,
                 },
                 steps: report::steps(&steps),
                 seconds: steps.elapsed().as_secs_f64(),
-                peak_memory_bytes: report::peak_memory(),
+                peak_memory_bytes: steps::memory("VmHWM:"),
             };
             PendingFile::write(file, &report.to_json(), 0o644)
         })
         .transpose()?;
+    let kept = match (request.keep_tool, &request.tool) {
+        (Some(target), Some(tool)) => Some(keep(tool, target)?),
+        _ => None,
+    };
     output.commit()?;
-    report.map_or(Ok(()), PendingFile::commit)?;
-    eprintln!("{}", summary(&request, &cfg, &plan, &steps));
+    for file in [kept, report].into_iter().flatten() {
+        file.commit()?;
+    }
+    eprintln!("{}", summary(&request, &cfg, &plan, unselected, &steps));
     Ok(())
 }
 
 /// What a tool wants of this program.
 struct Prepared {
     calls: Calls,
+    /// Calls that were dropped because what they are on is not selected.
+    unselected: usize,
     analysis: AnalysisImage,
 }
 
@@ -164,12 +227,18 @@ fn prepare_tool(
         |tool| tool.path().display().to_string(),
     )?;
     let lines = DebugLines::new(image);
-    let calls = steps.run(
+    // Before the tool runs, as a wrong pattern is the user's mistake.
+    let selected = match request.selection.is_all() {
+        true => None,
+        false => Some(request.selection.resolve(cfg, &lines)?),
+    };
+    let mut calls = steps.run(
         "tool",
         "running the instrument routine",
         || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
         |calls| count(calls.calls.len(), "call"),
     )?;
+    let unselected = selected.map_or(0, |s| s.filter(cfg, &mut calls));
     let analysis = steps.run(
         "analysis",
         "reading the analysis routines",
@@ -185,11 +254,21 @@ fn prepare_tool(
             )
         },
     )?;
-    Ok(Prepared { calls, analysis })
+    Ok(Prepared {
+        calls,
+        unselected,
+        analysis,
+    })
 }
 
 /// Turns the calls into code: needs to know what is live and what routines change.
-fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+fn plan_calls(
+    tool: &Prepared,
+    request: &Request,
+    image: &Image,
+    cfg: &Cfg,
+    steps: &mut Steps,
+) -> Result<Plan> {
     let live = steps.run(
         "live",
         "finding live registers",
@@ -203,16 +282,24 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
             let routines = routines(&tool.calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            let may_have_threads = may_have_threads(image, cfg);
+            let facts = &tool.analysis.facts;
+            let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
-                finish: Some(tool.analysis.facts.finish),
-                may_have_threads: may_have_threads(image, cfg),
+                finish: Some(facts.finish),
+                may_have_threads,
+                bodies: Some(&bodies),
+                threads: ThreadOptions::new(image, cfg, &tool.calls, may_have_threads, facts),
+                every_point: request.precise_signals,
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
-            format!("{points}, {}", count(plan.shared.len(), "shared piece"))
+            let flow = number(plan.calls_by_flow);
+            let shared = count(plan.shared.len(), "shared piece");
+            format!("{points}, {shared}, {flow} counted by flow")
         },
     )
 }
@@ -253,6 +340,13 @@ fn end_after_panic(error: &Error) -> Infallible {
     message::error(error);
     cleanup::remove_all();
     std::process::exit(1)
+}
+
+/// A copy of the tool that was used.
+fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
+    let bytes = std::fs::read(tool)
+        .map_err(|e| Error::new("keeping the tool", e.to_string()).file(tool))?;
+    PendingFile::write(target, &bytes, 0o755)
 }
 
 /// The program's own mode bits; but a changed program gets no privileges.
@@ -306,10 +400,22 @@ fn describe_cfg(cfg: &Cfg) -> String {
     )
 }
 
-/// The one line that says what happened.
-fn summary(request: &Request, cfg: &Cfg, plan: &Plan, steps: &Steps) -> String {
+fn describe_layout(layout: &Layout) -> String {
     format!(
-        "{}: {} ({}), {}, {} -> {} in {:.2} s",
+        "{} bytes of new text, {}",
+        number(layout.end - layout.start),
+        count(layout.moved.count(), "moved procedure"),
+    )
+}
+
+/// The one line that says what happened.
+fn summary(request: &Request, cfg: &Cfg, plan: &Plan, unselected: usize, steps: &Steps) -> String {
+    let left_out = match unselected {
+        0 => String::new(),
+        n => format!(" ({} not selected)", number(n as u64)),
+    };
+    format!(
+        "{}: {} ({}), {}, {}{left_out} -> {} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),

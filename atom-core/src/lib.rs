@@ -8,6 +8,7 @@
 
 pub mod analysis;
 pub mod cfg;
+pub mod check;
 pub mod decode;
 pub mod emit;
 pub mod error;

@@ -83,7 +83,11 @@ pub mod output;
 mod params;
 mod program;
 mod proto;
+pub mod report;
+mod sites;
 mod strings;
+mod targets;
+mod thread_data;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_tool_macros::analysis;
@@ -92,13 +96,20 @@ pub use call::{
     EffAddrOf, EffAddrValue, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue, Routine,
     StoredValue, StoredValueOf,
 };
-pub use counters::{Counter, CounterAt, CounterTable, Counters};
+pub use counters::{
+    Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
+    PlainCounter, PlainCounters, Sharing,
+};
 pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use program::Program;
 pub use proto::NamedArg;
+pub use report::{Cell, Files, Report, ReportFiles};
+pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
+pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
+pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -114,9 +125,11 @@ pub mod prelude {
         RepCount, ReturnValue, StoredValue, StoredValueOf,
     };
     pub use crate::{
-        Args, Array, Block, BrCondValue, Class, Counter, CounterTable, Counters, EffAddrValue,
-        Inst, InstType, Proc, Program, Reg, RegV, Result, Routine, Str, StringList, Strings, Value,
-        analysis, output,
+        AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
+        Cell, Class, Counter, CounterTable, Counters, EffAddrValue, Files, Inst, InstType,
+        PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report, ReportFiles,
+        Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets,
+        ThreadCell, Value, analysis, output, thread_state,
     };
 }
 
@@ -124,7 +137,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod private {
     pub use crate::call::routine;
-    pub use crate::entry::{header, run, start};
+    pub use crate::entry::{Instrument, header, run, start};
     pub use crate::params::ParamList;
     pub use atom_abi::{StrRef, ToolHeader, host::Host};
 }
@@ -144,9 +157,14 @@ macro_rules! tool {
                 args: *const $crate::private::StrRef,
             ) -> i32 {
                 // SAFETY: `atom` calls this with its table and its arguments.
-                unsafe { $crate::private::run($instrument, host, count, args) }
+                unsafe { $crate::private::run(atom_tool_instrument, host, count, args) }
             }
             $crate::private::header(run)
         };
+
+        /// Where a debugger stops to debug the instrument routine.
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals)]
+        pub static atom_tool_instrument: $crate::private::Instrument = $instrument;
     };
 }

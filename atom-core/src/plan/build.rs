@@ -2,20 +2,23 @@
 
 use std::collections::HashMap;
 
+use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
 
 use super::args::{Selected, Taken, Value};
 use super::asm::Asm;
 use super::data::Data;
 use super::exits::{Exits, Hook};
+use super::flow::{self, Flow};
 use super::operand::{At, When};
 use super::points::{Around, Points};
 use super::returns;
 use super::site::{self, Point, SiteCall};
+use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
 use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
 use crate::cfg::Cfg;
-use crate::decode::Flow;
+use crate::decode::Flow as How;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
@@ -37,8 +40,16 @@ impl Plan {
         live: &Live,
         calls: &Calls,
         clobbers: &dyn Fn(u64) -> Clobbers,
-        options: &Options,
+        options: &Options<'_>,
     ) -> Result<Self> {
+        let kept;
+        let live = match seen(&calls.args) {
+            RegSet::EMPTY => live,
+            seen => {
+                kept = live.keeping(seen);
+                &kept
+            }
+        };
         let mut routines: HashMap<u64, Clobbers> = HashMap::new();
         for call in &calls.calls {
             routines
@@ -58,16 +69,23 @@ impl Plan {
         let exits = options
             .finish
             .map(|f| Exits::new(image, f, !options.may_have_threads));
+        let mut data = Data::build(calls)?;
+        let flow = match options.bodies.filter(|_| !options.every_point) {
+            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &mut data),
+            None => Flow::default(),
+        };
+        data.check_size()?;
         let planner = Planner {
             image,
             cfg,
             live,
             calls,
-            points: Points::build(cfg, calls)?,
-            data: Data::build(calls)?,
+            points: Points::build(cfg, calls, &|call| !flow.handles(call))?,
+            threads: Threads::new(image, cfg, data.threads, options.threads),
+            data,
+            flow,
             routines,
             exits,
-            seen: seen(&calls.args),
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
         let parts: Vec<Part> = procs
@@ -76,12 +94,18 @@ impl Plan {
             .collect::<Result<_>>()?;
         let mut plan = Self {
             calls_added: calls.calls.len() as u64,
+            calls_by_flow: planner.flow.handled() as u64,
+            totals: planner.flow.totals,
             ..Self::default()
         };
         let mut wrappers = Wrappers::default();
         for part in parts {
             plan.append(part, &mut wrappers)?;
         }
+        let threads = &planner.threads;
+        let enter = threads
+            .by_gs()
+            .map(|_| wrappers.index(threads.enter_wrapper()));
         plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
         for wrapper in &wrappers.list {
             let mut asm = Asm::default();
@@ -96,6 +120,12 @@ impl Plan {
             let mut asm = Asm::default();
             returns::emit(&mut asm, cfg.base);
             plan.original_return = Some(plan.add_shared(asm));
+        }
+        plan.thread_info = threads.info();
+        if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
+            let enter = plan.add_shared(threads.emit_enter(wrapper));
+            plan.early_reloc = Some(place.block + THREAD_THIS as u32);
+            plan.guards = Some(threads::guards(image, cfg, live, place.block, enter));
         }
         plan.program_before = planner.program(&mut plan, Place::Before)?;
         plan.program_after = planner.program(&mut plan, Place::After)?;
@@ -196,16 +226,16 @@ struct Planner<'a> {
     live: &'a Live<'a>,
     calls: &'a Calls,
     points: Points<'a>,
+    threads: Threads,
     data: Data,
+    flow: Flow,
     routines: HashMap<u64, Clobbers>,
     exits: Option<Exits>,
-    /// Registers that some call takes as arguments. Analysis is to see what the
-    /// program would hold there, also in a register that the program does not
-    /// read again: no point may leave anything else in it.
-    seen: RegSet,
 }
 
-/// The registers that calls take as arguments.
+/// The registers that calls take as arguments. Analysis is to see what the
+/// program would hold there, also in a register that the program does not read
+/// again: no point may leave anything else in it.
 fn seen(args: &[Argument]) -> RegSet {
     let of = |argument: &Argument| match *argument {
         Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
@@ -234,15 +264,18 @@ impl Planner<'_> {
         for &id in procs {
             let proc = self.cfg.proc(id);
             let any = self.points.any_in_proc(id);
-            if !any && self.exits.is_none() {
+            let insts = self.cfg.proc_insts(id);
+            let range = InstId::from_index(insts.start)..InstId::from_index(insts.end);
+            let mut counters = self.flow.between(range.start, range.end);
+            if !any && self.exits.is_none() && counters.is_empty() {
                 continue;
             }
             for b in proc.blocks() {
                 if any && self.points.any_in_block(b) {
-                    self.block(&mut part, &mut scratch, b)?;
-                } else if self.exits.is_some() {
+                    self.block(&mut part, &mut scratch, b, &mut counters)?;
+                } else if self.exits.is_some() || !counters.is_empty() {
                     for inst in self.cfg.block(b).insts() {
-                        self.exit_hook(&mut part, b, inst);
+                        self.quiet(&mut part, b, inst, &mut counters);
                     }
                 }
             }
@@ -251,7 +284,13 @@ impl Planner<'_> {
     }
 
     /// Plans the calls of one block.
-    fn block(&self, part: &mut Part, scratch: &mut Scratch, b: BlockId) -> Result<()> {
+    fn block(
+        &self,
+        part: &mut Part,
+        scratch: &mut Scratch,
+        b: BlockId,
+        counters: &mut &[flow::Counter],
+    ) -> Result<()> {
         let block = self.cfg.block(b);
         let Scratch {
             effects_of,
@@ -269,7 +308,7 @@ impl Planner<'_> {
                 &around.after,
             ];
             if lists.iter().all(|l| l.is_empty()) {
-                self.exit_hook(part, b, inst);
+                self.quiet(part, b, inst, counters);
                 continue;
             }
             if live.is_empty() {
@@ -283,11 +322,12 @@ impl Planner<'_> {
             };
             let pc = self.cfg.inst_pc(inst);
             let point = Point {
-                live: live[i] | self.seen,
+                live: live[i],
                 may_set_df: here.may_set_df,
             };
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
+            self.counter(part, b, inst, Position::Before, counters);
             let lists = [
                 (&around.before[..], When::Before),
                 (&around.before_transfer, When::Transfer),
@@ -303,14 +343,46 @@ impl Planner<'_> {
             }
             self.exit_hook(part, b, inst);
             let point = Point {
-                live: live[i + 1] | self.seen,
+                live: live[i + 1],
                 ..point
             };
             let end = self.cfg.inst_end(inst);
+            self.counter(part, b, inst, Position::After, counters);
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, Position::After, point, end)?;
+            self.counter(part, b, inst, Position::Taken, counters);
         }
         Ok(())
+    }
+
+    /// An instruction without calls.
+    fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
+        self.counter(part, b, inst, Position::Before, counters);
+        self.exit_hook(part, b, inst);
+        self.counter(part, b, inst, Position::After, counters);
+        self.counter(part, b, inst, Position::Taken, counters);
+    }
+
+    /// The flow's counter at a place, if the next one stands there.
+    fn counter(
+        &self,
+        part: &mut Part,
+        b: BlockId,
+        inst: InstId,
+        position: Position,
+        counters: &mut &[flow::Counter],
+    ) {
+        let Some((counter, rest)) = counters.split_first() else {
+            return;
+        };
+        if !flow::is_at(counter, inst, position) {
+            return;
+        }
+        *counters = rest;
+        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+        let may_set_df = self.live.may_set_df(self.cfg.block(b).proc);
+        self.flow.emit(&mut part.asm, counter, may_set_df);
+        part.close(code, fixups, inst, position);
     }
 
     /// A call with its arguments as values; `element` of a gather or scatter.
@@ -357,8 +429,13 @@ impl Planner<'_> {
         }
         range
             .map(|i| {
-                let value = at_point(&self.calls.args[i])?;
-                Ok(value.unwrap_or(Value::Data(self.data.offsets[i])))
+                let argument = &self.calls.args[i];
+                let offset = self.data.offsets[i];
+                Ok(match (at_point(argument)?, argument) {
+                    (Some(value), _) => value,
+                    (None, Argument::ThreadData(_)) => self.threads.value(offset),
+                    (None, _) => Value::Data(offset),
+                })
             })
             .collect()
     }
@@ -431,8 +508,17 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Calls the runtime where the process may end.
+    /// Calls the runtime where the process may end and where a thread may start.
     fn exit_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
+        self.end_hook(part, b, inst);
+        if self.threads.may_start(inst) {
+            let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+            self.threads.emit_start(&mut part.asm, &mut part.wrappers);
+            part.close(code, fixups, inst, Position::After);
+        }
+    }
+
+    fn end_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
         let Some(exits) = &self.exits else { return };
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
@@ -440,10 +526,7 @@ impl Planner<'_> {
         let flow = self.cfg.inst(inst).flow;
         let hook = if at_plt {
             Some(Hook::Always)
-        } else if matches!(
-            flow,
-            Flow::Syscall | Flow::IndirectCall | Flow::IndirectJump
-        ) {
+        } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {
             None
@@ -471,18 +554,28 @@ impl Planner<'_> {
         }
         let mut asm = Asm::default();
         for call in mine {
-            let values = self.values(call, |argument| match argument {
+            let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
                 Argument::Str(..)
                 | Argument::CStr(..)
                 | Argument::Array(..)
                 | Argument::CArray(..)
-                | Argument::Data(_) => Ok(None),
+                | Argument::Data(_)
+                | Argument::ThreadData(_) => Ok(None),
                 _ => Err(Error::new(
                     "planning the calls at the program's start and end",
                     "registers and computed values do not exist there",
                 )),
             })?;
+            let offsets = &self.data.offsets[call.args.start as usize..];
+            for (value, &offset) in values.iter_mut().zip(offsets) {
+                if let Value::Thread { .. } | Value::ThreadLookup { .. } = value {
+                    *value = match place {
+                        Place::Before => Value::Data(offset),
+                        Place::After => self.threads.total(offset),
+                    };
+                }
+            }
             site::emit_plain(&mut asm, call.routine, &values);
         }
         asm.ret();

@@ -511,7 +511,8 @@ impl At {
             | Argument::CStr(..)
             | Argument::Array(..)
             | Argument::CArray(..)
-            | Argument::Data(_) => return Ok(None),
+            | Argument::Data(_)
+            | Argument::ThreadData(_) => return Ok(None),
         }))
     }
 }

@@ -6,8 +6,8 @@ use crate::ids::ProcId;
 use crate::plan::returns::{ENTRY, HEAD};
 use crate::plan::{Plan, Position};
 
-use super::Layout;
 use super::layout::{insertions_of, snippets_size, take_at};
+use super::{Layout, MovedSet};
 
 /// True if it pushes a return address of the new text.
 fn is_call(inst: &Inst) -> bool {
@@ -15,10 +15,10 @@ fn is_call(inst: &Inst) -> bool {
 }
 
 /// Bytes of the table.
-pub(super) fn size(cfg: &Cfg) -> u64 {
+pub(super) fn size(cfg: &Cfg, moved: &MovedSet) -> u64 {
     let moved = (0..cfg.procs.len())
         .map(ProcId::from_index)
-        .filter(|p| cfg.proc(*p).is_moved());
+        .filter(|p| moved.contains(*p));
     let calls: usize = moved
         .map(|p| {
             cfg.insts[cfg.proc_insts(p)]

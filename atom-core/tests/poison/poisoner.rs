@@ -90,34 +90,14 @@ impl Poison {
 pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
-    let mut plan = Plan::default();
-    if let Some(choice) = choice {
-        let live = Live::compute(&image, &cfg);
-        let mut poison = Poison {
-            plan,
-            choice,
-            state: 1,
-        };
-        for b in (0..cfg.blocks.len()).map(BlockId::from_index) {
-            let block = cfg.block(b);
-            let chosen = (choice.blocks.0..choice.blocks.1).contains(&b.0);
-            if !chosen || cfg.proc(block.proc).kind == ProcKind::Plt {
-                continue;
-            }
-            let sets = live.block(b);
-            for (inst, set) in block.insts().zip(&sets) {
-                poison.insert(inst, Position::Before, *set);
-                let flow = cfg.inst(inst).flow;
-                if matches!(flow, Flow::Call | Flow::IndirectCall) && inst == block.last() {
-                    poison.insert(inst, Position::After, live.after(b));
-                }
-            }
-        }
-        plan = poison.plan;
-    }
-    let options = rewrite::Options::default();
-    let layout = rewrite::Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+    let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+    let pads = rewrite::find_pads(&image, &mut cfg);
+    let plan = choice.map_or_else(Plan::default, |choice| plan(&image, &cfg, choice));
+    let options = rewrite::Options {
+        extra: rewrite::Extra::All,
+        ..Default::default()
+    };
+    let layout = rewrite::Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
     let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
     let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
@@ -126,4 +106,30 @@ pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     Ok(plan.insertions.len())
+}
+
+/// Code that overwrites what is dead.
+pub fn plan(image: &Image, cfg: &Cfg, choice: Choice) -> Plan {
+    let live = Live::compute(image, cfg);
+    let mut poison = Poison {
+        plan: Plan::default(),
+        choice,
+        state: 1,
+    };
+    for b in (0..cfg.blocks.len()).map(BlockId::from_index) {
+        let block = cfg.block(b);
+        let chosen = (choice.blocks.0..choice.blocks.1).contains(&b.0);
+        if !chosen || cfg.proc(block.proc).kind == ProcKind::Plt {
+            continue;
+        }
+        let sets = live.block(b);
+        for (inst, set) in block.insts().zip(&sets) {
+            poison.insert(inst, Position::Before, *set);
+            let flow = cfg.inst(inst).flow;
+            if matches!(flow, Flow::Call | Flow::IndirectCall) && inst == block.last() {
+                poison.insert(inst, Position::After, live.after(b));
+            }
+        }
+    }
+    poison.plan
 }

@@ -135,10 +135,7 @@ fn parts_and_vectors() {
             .for_each(|n| a.extend(Gpr::RDI, Gpr(12), *n))),
         "movzx edi,r12b; movzx edi,r12w; mov edi,r12d; mov rdi,r12"
     );
-    assert_eq!(
-        text(|a| a.load32_signed(Gpr::R8, top)),
-        "movsxd r8,dword [rsp+8]"
-    );
+    assert_eq!(text(|a| a.load32_signed(Gpr::R8, top)), "movsxd r8,[rsp+8]");
     assert_eq!(text(|a| a.shift_left(Gpr(10), 32)), "shl r10,20h");
     assert_eq!(text(|a| a.shift_right_signed(Gpr::RAX, 37)), "sar rax,25h");
     assert_eq!(text(|a| a.test(Gpr(11))), "test r11,r11");

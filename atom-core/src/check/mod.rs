@@ -1,0 +1,372 @@
+//! An independent look at the finished program.
+//!
+//! Reads the output's bytes and compares every moved block with its original:
+//! each instruction must be there with the same operands, the same memory and
+//! the same targets, and whatever stands between them must leave registers,
+//! flags, stack and memory as the program knows them. Nothing of the code that
+//! planned and wrote them is used; its claims about where things are get
+//! checked, not trusted: a wrong one leads to instructions that do not match.
+//!
+//! Trusted are the control flow graph, liveness (a dead register may be
+//! changed) and the summaries of what analysis routines may change; each has
+//! tests of its own.
+
+mod memory;
+mod same;
+mod state;
+mod step;
+mod walk;
+
+use iced_x86::InstructionInfoFactory;
+use rayon::prelude::*;
+
+use crate::cfg::{Cfg, ProcKind};
+use crate::decode::Flow;
+use crate::error::{Error, Result};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+use crate::live::{EffectsOf, Live, RegSet};
+use crate::plan::{Clobbers, Plan};
+use crate::rewrite::Layout;
+
+use memory::Memory;
+use step::{Borders, Complaint};
+use walk::{Demand, Walker};
+
+/// What to check, and what is taken for granted.
+pub struct Subject<'a> {
+    /// The original.
+    pub image: &'a Image,
+    /// Its control flow.
+    pub cfg: &'a Cfg,
+    /// Its liveness.
+    pub live: &'a Live<'a>,
+    /// Which calls were planned: says where inserted code is.
+    pub plan: &'a Plan,
+    /// Where things are said to be.
+    pub layout: &'a Layout,
+    /// First address and end of the analysis image's code, and of all new segments.
+    pub analysis: (u64, u64),
+    /// End of the new segments.
+    pub end: u64,
+    /// What a routine may change, by its address in the tool's file.
+    pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
+    /// The output file's contents.
+    pub output: &'a [u8],
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Checked {
+    /// Moved instructions compared.
+    pub instructions: u64,
+    /// Instructions of inserted code followed.
+    pub inserted: u64,
+    /// Jumps from original addresses followed.
+    pub pads: u64,
+}
+
+impl std::ops::Add for Checked {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            instructions: self.instructions + other.instructions,
+            inserted: self.inserted + other.inserted,
+            pads: self.pads + other.pads,
+        }
+    }
+}
+
+/// Checks the whole program. The error tells the first difference.
+pub fn check(subject: &Subject<'_>) -> Result<Checked> {
+    let memory = Memory::new(subject.output, subject.layout.region.shift)?;
+    let clobbers = |address: u64| (subject.clobbers)(address.wrapping_sub(subject.analysis.0));
+    let walker = Walker {
+        memory: &memory,
+        borders: Borders {
+            start: subject.layout.start,
+            end: subject.end,
+            no_red_zone: false,
+        },
+        text: (subject.layout.start, subject.layout.end),
+        clobbers: &clobbers,
+        analysis: subject.analysis,
+    };
+    (0..subject.cfg.procs.len())
+        .into_par_iter()
+        .map(ProcId::from_index)
+        .map(|id| {
+            let mut checker = Checker {
+                subject,
+                walker: &walker,
+                id,
+                info: InstructionInfoFactory::new(),
+                checked: Checked::default(),
+            };
+            checker.proc().map(|()| checker.checked)
+        })
+        .try_reduce(Checked::default, |a, b| Ok(a + b))
+}
+
+/// Checks one procedure.
+struct Checker<'a> {
+    subject: &'a Subject<'a>,
+    walker: &'a Walker<'a>,
+    id: ProcId,
+    info: InstructionInfoFactory,
+    checked: Checked,
+}
+
+impl Checker<'_> {
+    fn fail(&self, pc: u64, complaint: Complaint) -> Error {
+        Error::new("checking the output", complaint)
+            .file(&self.subject.image.path)
+            .address(pc)
+            .symbol(self.subject.cfg.proc(self.id).display_name())
+            .advice("this is a defect of atom; please report it with the program")
+    }
+
+    fn proc(&mut self) -> Result<()> {
+        let (cfg, live) = (self.subject.cfg, self.subject.live);
+        let mut effects = EffectsOf::new();
+        let mut sets = Vec::new();
+        if self.subject.layout.entry(self.id).is_none() {
+            return self.in_place();
+        }
+        for b in cfg.proc(self.id).blocks() {
+            live.block_into(b, &mut effects, &mut sets);
+            self.block(b, &sets)?;
+            if cfg.block(b).is_indirect_target {
+                self.pad(b, sets[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A procedure that stays: only the targets of its branches may have changed.
+    fn in_place(&mut self) -> Result<()> {
+        let cfg = self.subject.cfg;
+        for b in cfg.proc(self.id).blocks() {
+            for inst in cfg.block(b).insts() {
+                let pc = cfg.inst_pc(inst);
+                let now = self.walker.memory.rest_at(pc);
+                let then = self
+                    .subject
+                    .image
+                    .bytes_at(pc, usize::from(cfg.inst(inst).len));
+                let is_direct = cfg.inst(inst).flow.is_direct() && !cfg.inst(inst).special;
+                if !is_direct
+                    && now
+                        .zip(then)
+                        .is_some_and(|(now, then)| now.starts_with(then))
+                {
+                    continue;
+                }
+                self.instruction(inst, pc).map_err(|c| self.fail(pc, c))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn demand(&self, live: RegSet) -> Demand {
+        Demand {
+            live,
+            direction: self.subject.live.may_set_df(self.id),
+        }
+    }
+
+    fn walk(&mut self, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
+        let demand = self.demand(live);
+        let steps = self.walker.walk(from, goal, demand, &mut self.info)?;
+        self.checked.inserted += steps as u64;
+        Ok(())
+    }
+
+    /// The block's instructions one by one, and what stands between them.
+    fn block(&mut self, b: BlockId, live: &[RegSet]) -> Result<()> {
+        let cfg = self.subject.cfg;
+        let block = cfg.block(b);
+        let mut at = self.subject.layout.label(self.id, block.first);
+        for (i, inst) in block.insts().enumerate() {
+            let pc = cfg.inst_pc(inst);
+            let copy = self
+                .subject
+                .layout
+                .copy_of(self.subject.plan, self.id, inst);
+            self.walk(at, copy, live[i])
+                .map_err(|c| self.fail(pc, format!("the code inserted before it {c}")))?;
+            at = self.instruction(inst, copy).map_err(|c| self.fail(pc, c))?;
+            self.checked.instructions += 1;
+        }
+        let last = block.last();
+        if !cfg.inst(last).flow.ends_flow() {
+            self.fall_through(b, at)?;
+        }
+        Ok(())
+    }
+
+    /// After the last instruction control comes to what followed it.
+    fn fall_through(&mut self, b: BlockId, at: u64) -> Result<()> {
+        let cfg = self.subject.cfg;
+        let next = cfg.inst_end(cfg.block(b).last());
+        let goes_on = cfg.succs(b).iter().any(|s| match s {
+            crate::cfg::Succ::Fall(_) => true,
+            crate::cfg::Succ::Tail(t) => *t == next && cfg.inst_at(next).is_some(),
+            _ => false,
+        });
+        if !goes_on {
+            return Ok(());
+        }
+        let (goal, live) = self.place_of(next);
+        self.walk(at, goal, live)
+            .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))
+    }
+
+    /// Where an original address is now, and what is live there.
+    fn place_of(&self, old: u64) -> (u64, RegSet) {
+        let (cfg, layout) = (self.subject.cfg, self.subject.layout);
+        let moved = cfg
+            .proc_at(old)
+            .filter(|proc| layout.entry(*proc).is_some())
+            .and_then(|proc| Some((proc, cfg.inst_at(old)?)));
+        match moved {
+            Some((proc, inst)) => (layout.label(proc, inst), self.subject.live.before(inst)),
+            None => (old, RegSet::ALL),
+        }
+    }
+
+    /// Compares an instruction with its copy; yields where the copy ends.
+    fn instruction(&mut self, inst: InstId, copy: u64) -> Result<u64, Complaint> {
+        let subject = self.subject;
+        let original = subject.cfg.decode(subject.image, inst);
+        let facts = *subject.cfg.inst(inst);
+        // In place it pushes that address by itself.
+        if facts.flow == Flow::Call && facts.special && copy != original.ip() {
+            return self.pushed_return(&original, copy);
+        }
+        let moved = self.walker.decode(copy)?;
+        if !facts.flow.is_direct() {
+            if same::is_same(&original, &moved) {
+                return Ok(moved.next_ip());
+            }
+            if let Some(delta) = same::differs_in_displacement(&original, &moved) {
+                self.table_copy(inst, delta)?;
+                return Ok(moved.next_ip());
+            }
+            return Err(format!("the copy at {copy:#x} is {moved}, not {original}"));
+        }
+        let (goal, live) = self.place_of(original.near_branch_target());
+        let target = moved.near_branch_target();
+        if same::is_same_branch(&original, &moved) {
+            self.walk(target, goal, live)
+                .map_err(|c| format!("the copy's branch to {target:#x} {c}"))?;
+            Ok(moved.next_ip())
+        } else if same::is_opposite_branch(&original, &moved) {
+            // Not taken where the original is taken: the two ways are exchanged.
+            self.walk(moved.next_ip(), goal, live)
+                .map_err(|c| format!("the copy's way to {goal:#x} {c}"))?;
+            Ok(target)
+        } else {
+            Err(format!("the copy at {copy:#x} is {moved}, not {original}"))
+        }
+    }
+
+    /// `call next` became a push of the original return address.
+    fn pushed_return(&self, original: &iced_x86::Instruction, copy: u64) -> Result<u64, Complaint> {
+        let push = self.walker.decode(copy)?;
+        let lea = self.walker.decode(push.next_ip())?;
+        let exchange = self.walker.decode(lea.next_ip())?;
+        let is_right = push.to_string() == "push rax"
+            && lea.mnemonic() == iced_x86::Mnemonic::Lea
+            && lea.op0_register() == iced_x86::Register::RAX
+            && lea.is_ip_rel_memory_operand()
+            && lea.ip_rel_memory_address() == original.next_ip()
+            && same::is_exchange_of_rax_with_top(&exchange);
+        if is_right {
+            Ok(exchange.next_ip())
+        } else {
+            Err(format!(
+                "the copy at {copy:#x} does not push the return address {:#x}",
+                original.next_ip()
+            ))
+        }
+    }
+
+    /// A load of a jump table reads a copy `delta` bytes from the table: its
+    /// entries must lead to where the original's lead.
+    fn table_copy(&mut self, load: InstId, delta: u64) -> Result<(), Complaint> {
+        let subject = self.subject;
+        let table = subject
+            .cfg
+            .jump_tables
+            .iter()
+            .find(|t| t.load == Some(load))
+            .ok_or(
+                "the copy reads another address, and the original is not the load of a jump table",
+            )?;
+        let size = usize::from(table.entry_size);
+        let bytes = size * table.entries as usize;
+        let entry = |bytes: &[u8]| match table.relative_to {
+            Some(base) => {
+                let offset = i32::from_le_bytes(bytes.try_into().unwrap_or_default());
+                base.wrapping_add_signed(i64::from(offset))
+            }
+            None => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+        };
+        let address = table.table.wrapping_add(delta);
+        let copy = self
+            .walker
+            .memory
+            .rest_at(address)
+            .and_then(|b| b.get(..bytes));
+        let old = subject.image.bytes_at(table.table, bytes);
+        let (Some(copy), Some(old)) = (copy, old) else {
+            return Err(format!("there is no jump table at {address:#x}"));
+        };
+        for (old, copy) in old.chunks_exact(size).zip(copy.chunks_exact(size)) {
+            let (old, new) = (entry(old), entry(copy));
+            if old == new {
+                continue;
+            }
+            let (goal, live) = self.place_of(old);
+            self.walk(new, goal, live).map_err(|c| {
+                format!("the jump table's entry for {old:#x} leads to {new:#x}, which {c}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// From the original address control comes to the moved block.
+    fn pad(&mut self, b: BlockId, live: RegSet) -> Result<()> {
+        let subject = self.subject;
+        let inst = subject.cfg.block(b).first;
+        let old = subject.cfg.inst_pc(inst);
+        let original = subject.cfg.decode(subject.image, inst);
+        let bytes = subject.image.bytes_at(old, original.len());
+        let now = self.walker.memory.rest_at(old);
+        if original.mnemonic() != iced_x86::Mnemonic::Endbr64
+            && original.mnemonic() != iced_x86::Mnemonic::Nop
+            && now
+                .zip(bytes)
+                .is_some_and(|(now, then)| now.starts_with(then))
+        {
+            // Left in place for want of room; reported as such.
+            return Ok(());
+        }
+        let goal = subject.layout.label(self.id, inst);
+        // A call has just pushed a return address, below which nothing lies.
+        let proc = subject.cfg.proc(self.id);
+        let walker = Walker {
+            borders: Borders {
+                no_red_zone: old == proc.start && !matches!(proc.kind, ProcKind::Fragment(_)),
+                ..self.walker.borders
+            },
+            ..*self.walker
+        };
+        let steps = walker.walk(old, goal, self.demand(live), &mut self.info);
+        self.checked.inserted += *steps.as_ref().unwrap_or(&0) as u64;
+        steps.map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;
+        self.checked.pads += 1;
+        Ok(())
+    }
+}

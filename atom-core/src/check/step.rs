@@ -1,0 +1,360 @@
+//! The effect of one inserted instruction on what is known.
+
+use iced_x86::{
+    Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
+    Register, RflagsBits,
+};
+
+use super::state::{Base, RSP, STATUS, Slot, State, Value, place};
+use crate::live::{RegSet, reg_bit};
+
+/// Bytes below rsp that belong to the program (the red zone of the System V ABI).
+const RED_ZONE: i64 = 128;
+
+/// What inserted code may touch.
+#[derive(Clone, Copy)]
+pub struct Borders {
+    /// First address of the new segments.
+    pub start: u64,
+    /// One past their last.
+    pub end: u64,
+    /// The program keeps nothing below rsp here.
+    pub no_red_zone: bool,
+}
+
+/// Why an instruction must not stand in inserted code.
+pub type Complaint = String;
+
+fn number(register: Register) -> usize {
+    register.full_register().number()
+}
+
+/// Runs an instruction that goes on to the next one.
+pub fn step(
+    state: &mut State,
+    instruction: &Instruction,
+    borders: &Borders,
+    info: &mut InstructionInfoFactory,
+) -> Result<(), Complaint> {
+    use Mnemonic as M;
+    let is_gpr64 = |operand: u32| {
+        instruction.op_kind(operand) == OpKind::Register
+            && instruction.op_register(operand).is_gpr64()
+    };
+    match instruction.mnemonic() {
+        M::Nop | M::Endbr64 => Ok(()),
+        M::Push => {
+            let value = if is_gpr64(0) {
+                state.gprs[number(instruction.op0_register())]
+            } else {
+                stack_word(state, instruction)
+            };
+            push(state, value, borders)
+        }
+        M::Pop if is_gpr64(0) => {
+            let value = pop(state)?;
+            state.gprs[number(instruction.op0_register())] = value;
+            Ok(())
+        }
+        M::Pushfq => {
+            let value = Value::Word(state.flags, state.direction);
+            push(state, value, borders)
+        }
+        M::Popfq => {
+            (state.flags, state.direction) = match pop(state)? {
+                Value::Word(flags, direction) => (flags, direction),
+                _ => (RegSet::EMPTY, false),
+            };
+            Ok(())
+        }
+        M::Mov if is_gpr64(0) && is_gpr64(1) => {
+            let value = state.gprs[number(instruction.op1_register())];
+            state.gprs[number(instruction.op0_register())] = value;
+            Ok(())
+        }
+        M::Mov if is_gpr64(0) && instruction.op1_kind() == OpKind::Memory => {
+            let value = stack_word(state, instruction);
+            state.gprs[number(instruction.op0_register())] = value;
+            Ok(())
+        }
+        M::Mov if is_gpr64(1) && instruction.op0_kind() == OpKind::Memory => {
+            let value = state.gprs[number(instruction.op1_register())];
+            match address(state, instruction) {
+                Some((base, at)) => store(state, base, at, Slot::Word(value), borders),
+                None => elsewhere(state, instruction, borders),
+            }
+        }
+        M::Lea if is_gpr64(0) => {
+            let value = sum(state, instruction).unwrap_or(Value::Unknown);
+            let to = number(instruction.op0_register());
+            state.gprs[to] = value;
+            Ok(())
+        }
+        M::And
+            if is_gpr64(0)
+                && number(instruction.op0_register()) == RSP
+                && instruction.op1_kind() == OpKind::Immediate8to64
+                && instruction.immediate8to64() == -16 =>
+        {
+            match state.stack_pointer() {
+                Some((Base::Point, _)) => {
+                    state.gprs[RSP] = Value::Aligned(0);
+                    state.flags = RegSet::EMPTY;
+                    Ok(())
+                }
+                _ => Err("aligns the stack twice".into()),
+            }
+        }
+        M::Lahf => {
+            state.gprs[0] = Value::Ax(state.flags & STATUS);
+            Ok(())
+        }
+        M::Seto if instruction.op0_register() == Register::AL => {
+            if let Value::Ax(flags) = &mut state.gprs[0] {
+                *flags |= state.flags & RegSet::OF;
+            }
+            Ok(())
+        }
+        // al is 0 or 1, so this overflows if it is 1.
+        M::Add
+            if instruction.op0_register() == Register::AL
+                && instruction.op1_kind() == OpKind::Immediate8
+                && instruction.immediate8() == 127 =>
+        {
+            state.flags = match state.gprs[0] {
+                Value::Ax(flags) => flags & RegSet::OF,
+                _ => RegSet::EMPTY,
+            };
+            Ok(())
+        }
+        M::Sahf => {
+            let restored = match state.gprs[0] {
+                Value::Ax(flags) => flags & STATUS,
+                _ => RegSet::EMPTY,
+            };
+            state.flags = restored | (state.flags & RegSet::OF);
+            Ok(())
+        }
+        M::Movaps | M::Movups | M::Movdqu | M::Movdqa
+            if instruction.op0_kind() == OpKind::Memory
+                && address(state, instruction).is_some() =>
+        {
+            let (base, at) = address(state, instruction).unwrap_or((Base::Point, 0));
+            let register = number(instruction.op1_register());
+            let slot = if state.xmms >> register & 1 != 0 {
+                Slot::Vector(register as u8)
+            } else {
+                state.forget(base, at, 16);
+                Slot::Word(Value::Unknown)
+            };
+            store(state, base, at, slot, borders)
+        }
+        M::Movaps | M::Movups | M::Movdqu | M::Movdqa
+            if instruction.op1_kind() == OpKind::Memory
+                && address(state, instruction).is_some() =>
+        {
+            let (base, at) = address(state, instruction).unwrap_or((Base::Point, 0));
+            let register = number(instruction.op0_register());
+            let back = state.load(base, at) == Some(Slot::Vector(register as u8));
+            state.xmms = state.xmms & !(1 << register) | u16::from(back) << register;
+            Ok(())
+        }
+        M::Cld => {
+            state.direction = false;
+            Ok(())
+        }
+        _ => other(state, instruction, borders, info),
+    }
+}
+
+/// Any other instruction: what it writes is unknown afterwards.
+fn other(
+    state: &mut State,
+    instruction: &Instruction,
+    borders: &Borders,
+    factory: &mut InstructionInfoFactory,
+) -> Result<(), Complaint> {
+    let info = factory.info_options(instruction, InstructionInfoOptions::NONE);
+    let writes = |access: OpAccess| {
+        !matches!(
+            access,
+            OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+        )
+    };
+    if info.used_memory().iter().any(|m| writes(m.access())) {
+        match address(state, instruction) {
+            Some((base, at)) => {
+                let size = instruction.memory_size().size().max(1) as i64;
+                may_store(state, base, at, borders)?;
+                state.forget(base, at, size);
+            }
+            None => elsewhere(state, instruction, borders)?,
+        }
+    }
+    for used in info.used_registers().iter().filter(|u| writes(u.access())) {
+        let register = used.register();
+        if register.is_segment_register() || register.is_st() || register.is_k() {
+            return Err(format!("changes {register:?}"));
+        }
+        if register.is_ymm() || register.is_zmm() {
+            return Err(format!("changes the upper half of {register:?}"));
+        }
+        let Some(bit) = reg_bit(register) else {
+            continue;
+        };
+        if bit.xmm_mask() != 0 {
+            state.xmms &= !bit.xmm_mask();
+        } else {
+            state.gprs[number(register)] = Value::Unknown;
+        }
+    }
+    let changed = instruction.rflags_modified();
+    for (bit, flag) in [
+        (RflagsBits::CF, RegSet::CF),
+        (RflagsBits::PF, RegSet::PF),
+        (RflagsBits::AF, RegSet::AF),
+        (RflagsBits::ZF, RegSet::ZF),
+        (RflagsBits::SF, RegSet::SF),
+        (RflagsBits::OF, RegSet::OF),
+    ] {
+        if changed & bit != 0 {
+            state.flags = state.flags.without(flag);
+        }
+    }
+    if changed & RflagsBits::DF != 0 {
+        state.direction = false;
+    }
+    if state.stack_pointer().is_none() {
+        return Err("loses the stack pointer".into());
+    }
+    Ok(())
+}
+
+/// The place on the stack that the memory operand names.
+fn address(state: &State, instruction: &Instruction) -> Option<(Base, i64)> {
+    let base = instruction.memory_base();
+    if !base.is_gpr64() || instruction.memory_index() != Register::None {
+        return None;
+    }
+    let (base, at) = place(state.gprs[number(base)])?;
+    Some((base, at + instruction.memory_displacement64() as i64))
+}
+
+/// The value of a `lea`, if it can be told.
+fn sum(state: &State, instruction: &Instruction) -> Option<Value> {
+    let base = instruction.memory_base();
+    if !base.is_gpr64() || instruction.memory_index() != Register::None {
+        return None;
+    }
+    let disp = instruction.memory_displacement64() as i64;
+    match state.gprs[number(base)] {
+        Value::Sum(register, offset) => Some(Value::Sum(register, offset + disp)),
+        Value::Aligned(offset) => Some(Value::Aligned(offset + disp)),
+        _ => None,
+    }
+}
+
+fn stack_word(state: &State, instruction: &Instruction) -> Value {
+    match address(state, instruction).and_then(|(base, at)| state.load(base, at)) {
+        Some(Slot::Word(value)) => value,
+        _ => Value::Unknown,
+    }
+}
+
+/// Whether a place on the stack is inserted code's to write.
+fn may_store(state: &State, base: Base, at: i64, borders: &Borders) -> Result<(), Complaint> {
+    let limit = if borders.no_red_zone { 0 } else { -RED_ZONE };
+    match base {
+        Base::Point if at >= limit => {
+            return Err(format!("writes to the program's stack at rsp{at:+}"));
+        }
+        Base::Aligned if at >= 0 => return Err("writes above its frame".into()),
+        _ => {}
+    }
+    if let Some((pointer_base, pointer)) = state.stack_pointer()
+        && pointer_base == base
+        && at < pointer - RED_ZONE
+    {
+        return Err("writes where a signal handler's frame may lie".into());
+    }
+    Ok(())
+}
+
+fn store(
+    state: &mut State,
+    base: Base,
+    at: i64,
+    slot: Slot,
+    borders: &Borders,
+) -> Result<(), Complaint> {
+    may_store(state, base, at, borders)?;
+    state.store(base, at, slot);
+    Ok(())
+}
+
+/// A write that is not to the stack must be to the analysis's own memory.
+fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Result<(), Complaint> {
+    let own = |address: u64| {
+        address.wrapping_sub(borders.start) < borders.end.wrapping_sub(borders.start)
+    };
+    match instruction.memory_segment() {
+        // The running thread's copy of what lies there.
+        Register::GS if instruction.is_ip_rel_memory_operand() => {}
+        Register::GS => return Err("writes through gs, but to no place of its own".into()),
+        Register::FS => return Err("writes to the program's thread-local memory".into()),
+        _ => {}
+    }
+    let base = instruction.memory_base();
+    if instruction.is_ip_rel_memory_operand() {
+        let address = instruction.ip_rel_memory_address();
+        return if own(address) {
+            Ok(())
+        } else {
+            Err(format!("writes to the program's memory at {address:#x}"))
+        };
+    }
+    let known = |register: Register| {
+        register.is_gpr() && !matches!(state.gprs[number(register)], Value::Unknown)
+    };
+    if base == Register::None && instruction.memory_index() == Register::None {
+        let address = instruction.memory_displacement64();
+        return if own(address) {
+            Ok(())
+        } else {
+            Err(format!("writes to the program's memory at {address:#x}"))
+        };
+    }
+    if known(base) {
+        return Err(format!("writes through the program's {base:?}"));
+    }
+    Ok(())
+}
+
+/// Pushes a word.
+pub fn push(state: &mut State, value: Value, borders: &Borders) -> Result<(), Complaint> {
+    let Some((base, at)) = state.stack_pointer() else {
+        return Err("pushes without a known stack pointer".into());
+    };
+    move_stack(state, -8);
+    store(state, base, at - 8, Slot::Word(value), borders)
+}
+
+/// Pops a word.
+pub fn pop(state: &mut State) -> Result<Value, Complaint> {
+    let Some((base, at)) = state.stack_pointer() else {
+        return Err("pops without a known stack pointer".into());
+    };
+    move_stack(state, 8);
+    match state.load(base, at) {
+        Some(Slot::Word(value)) => Ok(value),
+        _ => Ok(Value::Unknown),
+    }
+}
+
+fn move_stack(state: &mut State, by: i64) {
+    state.gprs[RSP] = match state.gprs[RSP] {
+        Value::Sum(4, offset) => Value::Sum(4, offset + by),
+        Value::Aligned(offset) => Value::Aligned(offset + by),
+        other => other,
+    };
+}

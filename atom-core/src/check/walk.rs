@@ -1,0 +1,198 @@
+//! Following inserted code on all its paths to where the program goes on.
+
+use std::collections::BTreeMap;
+
+use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory};
+
+use super::memory::Memory;
+use super::state::{RSP, State, Value};
+use super::step::{self, Borders, Complaint};
+use crate::decode::decode_at;
+use crate::live::RegSet;
+use crate::plan::Clobbers;
+
+/// More instructions than any point needs.
+const MOST_STEPS: usize = 20_000;
+
+/// What holds all over the program.
+#[derive(Clone, Copy)]
+pub struct Walker<'a> {
+    /// The output.
+    pub memory: &'a Memory<'a>,
+    /// Inserted code's own memory.
+    pub borders: Borders,
+    /// The moved and inserted code: calls into it are followed.
+    pub text: (u64, u64),
+    /// What an analysis routine may change, by its address in the output.
+    pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
+    /// First address and end of the analysis routines.
+    pub analysis: (u64, u64),
+}
+
+/// What must hold where the inserted code ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// What the program may still read.
+    pub live: RegSet,
+    /// The direction flag may be set, so it matters.
+    pub direction: bool,
+}
+
+/// Shared code calls other shared code at most this deep.
+const MOST_CALLS: usize = 2;
+
+/// A place in the walk: the address, and where the calls that it is in return to.
+type Place = (u64, Vec<u64>);
+
+impl Walker<'_> {
+    /// The instruction at an address of the output.
+    pub fn decode(&self, address: u64) -> Result<Instruction, Complaint> {
+        self.memory
+            .rest_at(address)
+            .and_then(|bytes| decode_at(&bytes[..bytes.len().min(15)], address))
+            .ok_or_else(|| format!("there is no instruction at {address:#x}"))
+    }
+
+    /// Checks that from `from` every path leads to `goal`, and that the
+    /// program's state is then as it was. Yields the number of instructions
+    /// in between.
+    pub fn walk(
+        &self,
+        from: u64,
+        goal: u64,
+        demand: Demand,
+        info: &mut InstructionInfoFactory,
+    ) -> Result<usize, Complaint> {
+        if from == goal {
+            return Ok(0);
+        }
+        let mut states: BTreeMap<Place, State> = BTreeMap::new();
+        let mut work: Vec<Place> = vec![(from, Vec::new())];
+        states.insert((from, Vec::new()), State::at_point());
+        let mut steps = 0;
+        let mut arrived = false;
+        while let Some(place) = work.pop() {
+            let (pc, mut context) = place.clone();
+            if pc == goal && context.is_empty() {
+                check_end(&states[&place], demand)?;
+                arrived = true;
+                continue;
+            }
+            steps += 1;
+            if steps > MOST_STEPS {
+                return Err(format!("does not come to {goal:#x}"));
+            }
+            let mut state = states[&place].clone();
+            let instruction = self.decode(pc)?;
+            let next = instruction.next_ip();
+            let at = |complaint: Complaint| format!("{pc:#x} {instruction}: {complaint}");
+            let mut go = |to: Place, state: &State| match states.get_mut(&to) {
+                Some(known) => {
+                    if known.join(state) {
+                        work.push(to);
+                    }
+                }
+                None => {
+                    states.insert(to.clone(), state.clone());
+                    work.push(to);
+                }
+            };
+            match instruction.flow_control() {
+                FlowControl::Next => {
+                    step::step(&mut state, &instruction, &self.borders, info).map_err(at)?;
+                    go((next, context), &state);
+                }
+                FlowControl::UnconditionalBranch => {
+                    go((instruction.near_branch_target(), context), &state);
+                }
+                FlowControl::ConditionalBranch => {
+                    if matches!(
+                        instruction.code(),
+                        Code::Loop_rel8_64_RCX | Code::Loop_rel8_64_ECX
+                    ) {
+                        return Err(at("changes rcx".into()));
+                    }
+                    go((instruction.near_branch_target(), context.clone()), &state);
+                    go((next, context), &state);
+                }
+                FlowControl::Call => {
+                    let to = instruction.near_branch_target();
+                    if self.is_analysis(to) {
+                        self.call_routine(&mut state, to, demand).map_err(at)?;
+                        go((next, context), &state);
+                    } else if to >= self.text.0 && to < self.text.1 && context.len() < MOST_CALLS {
+                        step::push(&mut state, Value::Return(next), &self.borders).map_err(at)?;
+                        context.push(next);
+                        go((to, context), &state);
+                    } else {
+                        return Err(at("calls what is not an analysis routine".into()));
+                    }
+                }
+                FlowControl::Return if !context.is_empty() => {
+                    let back = context.pop();
+                    match step::pop(&mut state).map_err(at)? {
+                        Value::Return(to) if Some(to) == back => go((to, context), &state),
+                        _ => return Err(at("returns without its return address".into())),
+                    }
+                }
+                _ => return Err(at("must not stand in inserted code".into())),
+            }
+        }
+        if arrived {
+            Ok(steps)
+        } else {
+            Err(format!("never comes to {goal:#x}"))
+        }
+    }
+
+    fn is_analysis(&self, address: u64) -> bool {
+        address >= self.analysis.0 && address < self.analysis.1
+    }
+
+    /// The effect of a call by the C ABI.
+    fn call_routine(&self, state: &mut State, to: u64, demand: Demand) -> Result<(), Complaint> {
+        let clobbers = (self.clobbers)(to);
+        let Some((base, at)) = state.stack_pointer() else {
+            return Err("calls without a known stack pointer".into());
+        };
+        if clobbers.needs_alignment && (base != super::state::Base::Aligned || at % 16 != 0) {
+            return Err("calls with a stack that is not aligned".into());
+        }
+        if demand.direction && state.direction {
+            return Err("calls with the direction flag in doubt".into());
+        }
+        for n in (0..16).filter(|n| *n != RSP && clobbers.gprs >> n & 1 != 0) {
+            state.gprs[n] = Value::Unknown;
+        }
+        state.xmms &= !clobbers.xmms;
+        if clobbers.flags {
+            state.flags = RegSet::EMPTY;
+        }
+        state.forget_below();
+        Ok(())
+    }
+}
+
+fn check_end(state: &State, demand: Demand) -> Result<(), Complaint> {
+    if state.gprs[RSP] != Value::Sum(RSP as u8, 0) {
+        return Err(format!("leaves rsp as {:?}", state.gprs[RSP]));
+    }
+    let mut lost = RegSet::EMPTY;
+    for n in 0..16 {
+        if state.gprs[n] != Value::Sum(n as u8, 0) {
+            lost |= RegSet::gpr(n);
+        }
+        if state.xmms >> n & 1 == 0 {
+            lost |= RegSet::xmm(n);
+        }
+    }
+    lost |= RegSet::FLAGS.without(state.flags);
+    let lost = lost & demand.live;
+    if !lost.is_empty() {
+        return Err(format!("does not restore {lost:?}"));
+    }
+    if demand.direction && !state.direction {
+        return Err("does not restore the direction flag".into());
+    }
+    Ok(())
+}

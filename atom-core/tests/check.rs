@@ -1,0 +1,273 @@
+//! The checker accepts what is right and finds what is not.
+
+#[path = "poison/poisoner.rs"]
+#[allow(dead_code)]
+mod poisoner;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use atom_core::cfg::{Cfg, seeds::FrameFacts};
+use atom_core::check::{Checked, Subject, check};
+use atom_core::image::Image;
+use atom_core::live::{Live, RegSet};
+use atom_core::plan::{Clobbers, Insertion, Plan, Position, Snippet};
+use atom_core::rewrite::Layout;
+use atom_core::{Result, emit, rewrite};
+
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+static int choose(int n, int m) {
+    switch (n % 9) {
+    case 0: return m + 1; case 1: return m * 5; case 2: return m - 7;
+    case 3: return m | 64; case 4: return m / 3; case 5: return m ^ 99;
+    case 6: return choose(n + 1, m - 1); case 7: return m << 2; default: return -m;
+    }
+}
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+int main(int argc, char **argv) {
+    int table[64], m = argc;
+    for (int i = 0; i < 64; i++) table[i] = m = choose(i, m) & 0xffff;
+    qsort(table, 64, sizeof *table, compare);
+    double sum = 0;
+    for (int i = 0; i < 64; i++) { sum += table[i] * 0.5; printf("%d ", table[i]); }
+    return sum > 1000;
+}
+"#;
+
+fn program(name: &str, flags: &[&str]) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (source, file) = (
+        folder.join(format!("check-{name}.c")),
+        folder.join(format!("check-{name}")),
+    );
+    std::fs::write(&source, PROGRAM).unwrap();
+    let status = Command::new("gcc")
+        .args(flags)
+        .arg("-o")
+        .arg(&file)
+        .arg(&source)
+        .status();
+    assert!(status.expect("gcc runs").success());
+    file
+}
+
+/// A rewritten program with all that the checker wants to know.
+struct Rewritten {
+    image: Image,
+    cfg: Cfg,
+    plan: Plan,
+    layout: Layout,
+    end: u64,
+    output: Vec<u8>,
+}
+
+impl Rewritten {
+    fn new(file: &std::path::Path, plan_of: &dyn Fn(&Image, &Cfg) -> Plan) -> Result<Self> {
+        let image = Image::open(file)?;
+        let table = image.unwind_table()?;
+        let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+        let pads = rewrite::find_pads(&image, &mut cfg);
+        let plan = plan_of(&image, &cfg);
+        let options = rewrite::Options {
+            strict: true,
+            extra: rewrite::Extra::All,
+            ..Default::default()
+        };
+        let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
+        let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
+        let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
+        let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
+        let output = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None)?;
+        drop(table);
+        Ok(Self {
+            end: place.end,
+            image,
+            cfg,
+            plan,
+            layout,
+            output,
+        })
+    }
+
+    fn check(&self, output: &[u8]) -> Result<Checked> {
+        check(&Subject {
+            image: &self.image,
+            cfg: &self.cfg,
+            live: &Live::compute(&self.image, &self.cfg),
+            plan: &self.plan,
+            layout: &self.layout,
+            analysis: (0, 0),
+            end: self.end,
+            clobbers: &|_| Clobbers::EVERYTHING,
+            output,
+        })
+    }
+
+    /// Offset in the file of an address in the new text.
+    fn offset(&self, address: u64) -> usize {
+        use object::read::elf::{FileHeader, ProgramHeader};
+        let header =
+            object::elf::FileHeader64::<object::LittleEndian>::parse(&*self.output).unwrap();
+        let endian = object::LittleEndian;
+        let segments = header.program_headers(endian, &*self.output).unwrap();
+        let address = address.wrapping_add(self.layout.region.shift);
+        let of = |s: &&object::elf::ProgramHeader64<_>| {
+            s.p_type(endian) == object::elf::PT_LOAD
+                && address.wrapping_sub(s.p_vaddr(endian)) < s.p_filesz(endian)
+        };
+        let segment = segments.iter().find(of).unwrap();
+        (address - segment.p_vaddr(endian) + segment.p_offset(endian)) as usize
+    }
+}
+
+fn nothing(_: &Image, _: &Cfg) -> Plan {
+    Plan::default()
+}
+
+/// Inserts this code before the instruction with this number in `main`.
+fn inserted(code: &'static [u8], live: RegSet) -> impl Fn(&Image, &Cfg) -> Plan {
+    move |image, cfg| {
+        let liveness = Live::compute(image, cfg);
+        let inst = (0..cfg.procs.len())
+            .map(atom_core::ProcId::from_index)
+            .filter(|p| cfg.proc(*p).name.as_deref() == Some("main"))
+            .flat_map(|p| cfg.proc(p).blocks())
+            .flat_map(|b| {
+                cfg.block(b)
+                    .insts()
+                    .zip(liveness.block(b))
+                    .collect::<Vec<_>>()
+            })
+            .find(|(_, set)| set.contains(live))
+            .expect("something is live somewhere")
+            .0;
+        Plan {
+            code: code.to_vec(),
+            snippets: vec![Snippet {
+                code: 0..code.len() as u32,
+                fixups: 0..0,
+            }],
+            insertions: vec![Insertion {
+                inst,
+                position: Position::Before,
+                snippet: 0,
+            }],
+            ..Plan::default()
+        }
+    }
+}
+
+#[test]
+fn accepts_right_programs() {
+    for (name, flags) in [
+        ("pie", &["-O2", "-g"][..]),
+        ("fixed", &["-O1", "-no-pie"]),
+        ("static", &["-O2", "-static"]),
+        ("static-pie", &["-O3", "-static-pie"]),
+    ] {
+        let file = program(name, flags);
+        let rewritten = Rewritten::new(&file, &nothing).unwrap();
+        let checked = rewritten.check(&rewritten.output).unwrap();
+        assert!(checked.instructions > 50 && checked.pads > 2, "{checked:?}");
+    }
+}
+
+/// Every changed bit of a moved instruction is another instruction.
+#[test]
+fn finds_changed_instructions() {
+    let file = program("changed", &["-O2"]);
+    let rewritten = Rewritten::new(&file, &nothing).unwrap();
+    let mut missed = Vec::new();
+    let mut tried = 0;
+    for range in rewritten.layout.moved_ranges() {
+        for address in (range.new_start..range.new_end).step_by(3) {
+            let at = rewritten.offset(address);
+            if rewritten.output[at] == 0xcc {
+                continue;
+            }
+            let mut output = rewritten.output.clone();
+            output[at] ^= 1 << (address % 8);
+            tried += 1;
+            if rewritten.check(&output).is_ok() {
+                missed.push(address);
+            }
+        }
+    }
+    assert!(tried > 100);
+    // Bits without a meaning: the upper ones of REX prefixes, hints, nops.
+    assert!(
+        missed.len() * 25 < tried,
+        "{} of {tried}: {missed:x?}",
+        missed.len()
+    );
+}
+
+#[test]
+fn finds_code_that_disturbs() {
+    let file = program("disturbed", &["-O2"]);
+    let rbx = RegSet::gpr(3);
+    let cases: &[(&[u8], RegSet, &str)] = &[
+        (&[0x48, 0xff, 0xc3], rbx, "does not restore {rbx"),
+        (&[0x31, 0xdb], rbx, "does not restore {rbx"),
+        (&[0x48, 0x85, 0xe4], RegSet::ZF, "does not restore {"),
+        (&[0x53], RegSet::EMPTY, "writes to the program's stack"),
+        (&[0x48, 0x83, 0xc4, 0x08], RegSet::EMPTY, "rsp"),
+        (
+            &[0x48, 0x89, 0x1c, 0x24],
+            RegSet::EMPTY,
+            "writes to the program's stack",
+        ),
+        (
+            &[0x48, 0x89, 0x1b],
+            RegSet::EMPTY,
+            "writes through the program's RBX",
+        ),
+        (&[0xfc], RegSet::EMPTY, ""),
+        (&[0x0f, 0x0b], RegSet::EMPTY, "must not stand"),
+        // lea rsp,[rsp-128]; push rbx; xor ebx,ebx; pop rbx; lea rsp,[rsp+128], with ebx for rbp
+        (
+            &[
+                0x48, 0x8d, 0x64, 0x24, 0x80, 0x53, 0x5d, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0,
+            ],
+            RegSet::gpr(5),
+            "does not restore {rbp",
+        ),
+        (
+            &[
+                0x48, 0x8d, 0x64, 0x24, 0x80, 0x53, 0x8d, 0x1b, 0x5b, 0x48, 0x8d, 0xa4, 0x24, 0x80,
+                0, 0, 0,
+            ],
+            RegSet::EMPTY,
+            "",
+        ),
+    ];
+    for (code, live, complaint) in cases {
+        let rewritten = Rewritten::new(&file, &inserted(code, *live)).unwrap();
+        match rewritten.check(&rewritten.output) {
+            Ok(_) => assert!(complaint.is_empty(), "{code:x?} is accepted"),
+            Err(e) => assert!(
+                !complaint.is_empty() && e.reason.contains(complaint),
+                "{code:x?}: {e}"
+            ),
+        }
+    }
+}
+
+/// What is dead may be overwritten.
+#[test]
+fn accepts_overwritten_dead_registers() {
+    let file = program("dead", &["-O2"]);
+    let plan = |image: &Image, cfg: &Cfg| {
+        let choice = poisoner::Choice {
+            one_in: 2,
+            seed: 7,
+            blocks: (0, u32::MAX),
+        };
+        poisoner::plan(image, cfg, choice)
+    };
+    let rewritten = Rewritten::new(&file, &plan).unwrap();
+    assert!(rewritten.plan.insertions.len() > 50);
+    rewritten.check(&rewritten.output).unwrap();
+}
