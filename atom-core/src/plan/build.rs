@@ -45,6 +45,14 @@ impl Plan {
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
     ) -> Result<Self> {
+        let kept;
+        let live = match seen(&calls.args) {
+            RegSet::EMPTY => live,
+            seen => {
+                kept = live.keeping(seen);
+                &kept
+            }
+        };
         let mut routines: HashMap<u64, Clobbers> = HashMap::new();
         for call in &calls.calls {
             routines
@@ -232,6 +240,22 @@ struct Planner<'a> {
     routines: HashMap<u64, Clobbers>,
     bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
+}
+
+/// The registers that calls take as arguments. Analysis is to see what the
+/// program would hold there, also in a register that the program does not read
+/// again: no point may leave anything else in it.
+fn seen(args: &[Argument]) -> RegSet {
+    let of = |argument: &Argument| match *argument {
+        Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
+        Argument::Regv(17) => RegSet::FLAGS,
+        Argument::Regv(n @ 32..=47) | Argument::RegvHigh(n @ 32..=47) => {
+            RegSet::xmm(usize::from(n) - 32)
+        }
+        Argument::ReturnValue => RegSet::gpr(0),
+        _ => RegSet::EMPTY,
+    };
+    args.iter().map(of).fold(RegSet::EMPTY, RegSet::with)
 }
 
 /// Storage that is used again from block to block.
