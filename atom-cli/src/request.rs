@@ -27,6 +27,8 @@ pub struct Request<'a> {
     pub selection: Selection,
     /// Where new segments should lie.
     pub wishes: Wishes,
+    /// Debug information in the output.
+    pub debug_info: bool,
     /// Fill unused text with traps.
     pub strict: bool,
     /// Check the output against the original.
@@ -56,6 +58,7 @@ impl<'a> Request<'a> {
                 data: args.data_address,
                 low: args.low_addresses,
             },
+            debug_info: args.debug_info,
             strict: args.strict,
             check: args.check,
             verbose: args.verbose,
