@@ -14,6 +14,7 @@ use crate::rewrite::Layout;
 
 use super::debug::{self, DebugSection};
 use super::placement::Placement;
+use super::unwind::MovedRange;
 
 /// What the tables describe.
 pub struct Facts<'a> {
@@ -82,7 +83,7 @@ pub fn append(facts: &Facts, out: &mut Vec<u8>) {
     }
     for (i, section) in facts.image.sections.iter().enumerate() {
         if debug::misleads(&section.name) {
-            table.rename(i, &format!("{}.original", section.name));
+            table.rename(i, &format!(".original{}", section.name));
             if section.kind == elf::SHT_NOTE {
                 table.headers[i][4..8].copy_from_slice(&elf::SHT_PROGBITS.to_le_bytes());
             }
@@ -205,6 +206,8 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
         _ => (vec![0; 24], vec![0], None),
     };
     let before = symbols.len();
+    let moved = facts.layout.moved_ranges();
+    rename_old(&mut symbols, &mut strings, &moved);
     let mut add = |name: &str, address: u64, size: u64, section: usize| {
         symbols.extend((strings.len() as u32).to_le_bytes());
         // A global function: local symbols would have to precede all others.
@@ -216,7 +219,6 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
         strings.extend(name.as_bytes());
         strings.push(0);
     };
-    let moved = facts.layout.moved_ranges();
     for range in &moved {
         let proc = facts
             .cfg
@@ -288,6 +290,38 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
             header[40..44].copy_from_slice(&(strings_section as u32).to_le_bytes());
             header[44..48].copy_from_slice(&1u32.to_le_bytes());
         }
+    }
+}
+
+/// The original's functions that moved get `original.` in front of their names: at
+/// their addresses are pads, and a breakpoint by name belongs in the new text.
+fn rename_old(symbols: &mut [u8], strings: &mut Vec<u8>, moved: &[MovedRange]) {
+    for symbol in symbols.chunks_exact_mut(24) {
+        let section = u16::from_le_bytes([symbol[6], symbol[7]]);
+        let is_code = matches!(symbol[4] & 15, elf::STT_FUNC | elf::STT_NOTYPE);
+        let address = field(symbol, 8);
+        let is_moved = || {
+            moved
+                .binary_search_by_key(&address, |range| range.old_start)
+                .is_ok()
+        };
+        if !is_code || section == elf::SHN_UNDEF || section >= elf::SHN_LORESERVE || !is_moved() {
+            continue;
+        }
+        let name = u32::from_le_bytes([symbol[0], symbol[1], symbol[2], symbol[3]]) as usize;
+        let Some(end) = strings
+            .get(name..)
+            .and_then(|s| s.iter().position(|b| *b == 0))
+        else {
+            continue;
+        };
+        if end == 0 {
+            continue;
+        }
+        let new = strings.len() as u32;
+        strings.extend(b"original.");
+        strings.extend_from_within(name..name + end + 1);
+        symbol[..4].copy_from_slice(&new.to_le_bytes());
     }
 }
 

@@ -62,7 +62,7 @@ impl CodeMap for Moved<'_> {
         let moved = self
             .cfg
             .proc_at(old)
-            .and_then(|p| self.layout.at_or_after(p, old));
+            .and_then(|p| self.layout.at_or_after(self.cfg, self.plan, p, old));
         match moved {
             Some(new) => self.shift(new),
             None => self.data(old),
@@ -101,21 +101,21 @@ impl CodeMap for Moved<'_> {
         };
         while at < to {
             let Some(proc) = procs.get(i).filter(|p| p.start < to) else {
-                add(still(at, to));
+                if to - at > PADDING {
+                    add(still(at, to));
+                }
                 return;
             };
             if at < proc.start {
-                if at == from || proc.start - at > PADDING {
+                if proc.start - at > PADDING {
                     add(still(at, proc.start));
                 }
                 at = proc.start;
             }
             let end = proc.end.min(to);
             let id = crate::ids::ProcId::from_index(i);
-            let moved = self
-                .layout
-                .at_or_after(id, at)
-                .zip(self.layout.at_or_after(id, end));
+            let new = |old| self.layout.at_or_after(self.cfg, self.plan, id, old);
+            let moved = new(at).zip(new(end));
             match moved {
                 Some((new_from, new_to)) => add(Piece {
                     old: at,
