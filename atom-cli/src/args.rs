@@ -95,6 +95,16 @@ pub struct Run {
     /// Compare the output with the original, block by block, before it is written
     #[arg(long)]
     pub check: bool,
+    /// Make each call that only counts at its own point, so that counts are exact even if a signal
+    /// handler jumps out of the code that it interrupts
+    #[arg(long)]
+    pub precise_signals: bool,
+    /// Move every procedure that can be moved, also those that get no calls
+    #[arg(long)]
+    pub move_all: bool,
+    /// Move half of the procedures that get no calls, chosen by this number: for tests
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub move_half: Option<u64>,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
@@ -15,7 +16,7 @@ use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
-use atom_core::plan::{self, Clobbers, Plan};
+use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
@@ -25,7 +26,7 @@ use crate::message::{self, count, note, number};
 use crate::output::PendingFile;
 use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
 use crate::request::Request;
-use crate::steps::Steps;
+use crate::steps::{self, Steps};
 use crate::{cleanup, find};
 
 /// Runs `atom APP ...`.
@@ -73,15 +74,15 @@ pub fn run(args: &Run) -> Result<()> {
     )?;
     let frames = FrameFacts::new(&unwind);
     // The program as procedures, blocks and instructions.
-    let cfg = steps.run(
+    let (cfg, pads) = steps.run(
         "cfg",
         "finding procedures",
         || {
             let mut cfg = Cfg::build(&image, &frames)?;
-            rewrite::note_gaps(&image, &mut cfg);
-            Ok(cfg)
+            let pads = rewrite::find_pads(&image, &mut cfg);
+            Ok((cfg, pads))
         },
-        describe_cfg,
+        |(cfg, _)| describe_cfg(cfg),
     )?;
 
     // The tool's calls, and its code as it will lie in the program.
@@ -97,31 +98,37 @@ pub fn run(args: &Run) -> Result<()> {
     // The calls as code with symbolic targets.
     let plan = match &tool {
         None => Plan::default(),
-        Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
+        Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
+    };
+    let options = rewrite::Options {
+        strict: request.strict,
+        extra: request.extra,
+        region: Some(region),
+        ..rewrite::Options::default()
     };
     // Where everything will be; no address changes from here on.
     let (layout, placement) = steps.run(
         "layout",
         "laying out the new text",
         || {
-            let layout = Layout::in_region(&image, &cfg, &plan, emit::start::HEAD, region)?;
+            let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
             let placement = Placement::new(&image, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
-        |(layout, _)| format!("{} bytes of new text", number(layout.end - layout.start)),
+        |(layout, _)| describe_layout(layout),
     )?;
     let (text, old_text) = steps.run(
         "rewrite",
         "moving the text",
         || {
             let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
-            let options = rewrite::Options {
-                strict: request.strict,
-            };
             let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
             Ok((text, old_text))
         },
-        |(_, old)| count(old.patches.len(), "landing pad"),
+        |(_, old)| {
+            let pads = count(old.patches.len(), "landing pad");
+            format!("{pads}, {}", count(old.branches.len(), "patched call"))
+        },
     )?;
     let debug = match request.debug_info {
         false => Vec::new(),
@@ -189,7 +196,7 @@ pub fn run(args: &Run) -> Result<()> {
                 program: FileFacts::new(request.app, image.file.len() as u64),
                 tool: request.tool.as_deref().map(|t| t.display().to_string()),
                 output: FileFacts::new(&request.output, bytes.len() as u64),
-                procedures: Procedures::of(&cfg),
+                procedures: Procedures::of(&cfg, &layout.moved),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
                 calls: report::Calls::of(&plan, unselected),
@@ -199,7 +206,7 @@ pub fn run(args: &Run) -> Result<()> {
                 },
                 steps: report::steps(&steps),
                 seconds: steps.elapsed().as_secs_f64(),
-                peak_memory_bytes: report::peak_memory(),
+                peak_memory_bytes: steps::memory("VmHWM:"),
             };
             PendingFile::write(file, &report.to_json(), 0o644)
         })
@@ -274,7 +281,13 @@ fn prepare_tool(
 }
 
 /// Turns the calls into code: needs to know what is live and what routines change.
-fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+fn plan_calls(
+    tool: &Prepared,
+    request: &Request,
+    image: &Image,
+    cfg: &Cfg,
+    steps: &mut Steps,
+) -> Result<Plan> {
     let live = steps.run(
         "live",
         "finding live registers",
@@ -288,16 +301,24 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
             let routines = routines(&tool.calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            let may_have_threads = may_have_threads(image, cfg);
+            let facts = &tool.analysis.facts;
+            let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
-                finish: Some(tool.analysis.facts.finish),
-                may_have_threads: may_have_threads(image, cfg),
+                finish: Some(facts.finish),
+                may_have_threads,
+                bodies: Some(&bodies),
+                threads: ThreadOptions::new(image, cfg, &tool.calls, may_have_threads, facts),
+                every_point: request.precise_signals,
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
-            format!("{points}, {}", count(plan.shared.len(), "shared piece"))
+            let flow = number(plan.calls_by_flow);
+            let shared = count(plan.shared.len(), "shared piece");
+            format!("{points}, {shared}, {flow} counted by flow")
         },
     )
 }
@@ -395,6 +416,14 @@ fn describe_cfg(cfg: &Cfg) -> String {
         count(cfg.blocks.len(), "block"),
         count(cfg.insts.len(), "instruction"),
         count(cfg.jump_tables.len(), "jump table"),
+    )
+}
+
+fn describe_layout(layout: &Layout) -> String {
+    format!(
+        "{} bytes of new text, {}",
+        number(layout.end - layout.start),
+        count(layout.moved.count(), "moved procedure"),
     )
 }
 

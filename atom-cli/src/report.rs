@@ -4,6 +4,7 @@ use std::path::Path;
 
 use atom_core::cfg::{Cfg, Status};
 use atom_core::plan::Plan;
+use atom_core::rewrite::MovedSet;
 use atom_core::tool::demangle;
 use serde::Serialize;
 
@@ -105,6 +106,8 @@ impl FileFacts {
 pub struct Procedures<'a> {
     #[serde(flatten)]
     totals: Totals,
+    /// How many of them moved; the others stay in place.
+    moved: usize,
     list: Vec<Procedure<'a>>,
 }
 
@@ -120,7 +123,7 @@ struct Procedure<'a> {
 
 impl<'a> Procedures<'a> {
     /// Those of `cfg`.
-    pub fn of(cfg: &'a Cfg) -> Self {
+    pub fn of(cfg: &'a Cfg, moved: &MovedSet) -> Self {
         let list = cfg
             .procs
             .iter()
@@ -139,6 +142,7 @@ impl<'a> Procedures<'a> {
             .collect();
         Self {
             totals: Totals::of(cfg),
+            moved: moved.count(),
             list,
         }
     }
@@ -207,12 +211,4 @@ pub fn status(status: &Status) -> (&'static str, Option<&str>) {
         Status::Partial(reason) => ("partial", Some(reason)),
         Status::Opaque(reason) => ("opaque", Some(reason)),
     }
-}
-
-/// The kernel's high-water mark of this process's resident memory.
-pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
 }

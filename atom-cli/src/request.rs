@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atom_core::rewrite::Wishes;
+use atom_core::rewrite::{Extra, Wishes};
 use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
@@ -31,8 +31,12 @@ pub struct Request<'a> {
     pub debug_info: bool,
     /// Fill unused text with traps.
     pub strict: bool,
+    /// Make each call that only counts at its own point.
+    pub precise_signals: bool,
     /// Check the output against the original.
     pub check: bool,
+    /// What moves without need.
+    pub extra: Extra,
     /// Tell each step.
     pub verbose: bool,
 }
@@ -60,7 +64,13 @@ impl<'a> Request<'a> {
             },
             debug_info: args.debug_info,
             strict: args.strict,
+            precise_signals: args.precise_signals,
             check: args.check,
+            extra: match args.move_half {
+                _ if args.move_all => Extra::All,
+                Some(seed) => Extra::Half(seed),
+                None => Extra::None,
+            },
             verbose: args.verbose,
         };
         if request.tool.is_none() {

@@ -55,7 +55,9 @@ impl Steps {
         self.done.push(Done { name, time });
         let value = result?;
         if self.verbose {
-            eprintln!("{name:>8}  {:8.3} s  {}", time.as_secs_f64(), found(&value));
+            let memory = memory("VmRSS:").unwrap_or(0) as f64 / 1e6;
+            let time = time.as_secs_f64();
+            eprintln!("{name:>8}  {time:8.3} s {memory:6.0} MB  {}", found(&value));
         }
         Ok(value)
     }
@@ -69,6 +71,14 @@ impl Steps {
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
+}
+
+/// A figure of this process's memory in bytes: `VmRSS:` or `VmHWM:`, the most of it.
+pub fn memory(figure: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix(figure))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
 }
 
 /// A progress bar that shows itself when its step takes long.

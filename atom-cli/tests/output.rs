@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use common::{Folder, stderr};
-use object::{Object, ObjectSegment};
+use object::{Object, ObjectSection, ObjectSegment};
 use serde_json::Value;
 
 fn run(folder: &Folder, program: &str, args: &[&str]) -> Output {
@@ -42,8 +42,30 @@ fn empty_rewrite_behaves_the_same() {
         assert_eq!(before.status.code(), after.status.code());
         assert!(!after.stdout.is_empty());
     }
-    // The text did move: far above the image there is code now.
-    let bytes = folder.read("app.atom");
+}
+
+/// The contents of a program's section `.text`.
+fn text_of(folder: &Folder, program: &str) -> Vec<u8> {
+    let bytes = folder.read(program);
+    let file = object::File::parse(&bytes[..]).expect("an ELF file");
+    let section = file.section_by_name(".text").expect("a text section");
+    section.data().expect("its contents").to_vec()
+}
+
+#[test]
+fn only_what_gets_calls_moves() {
+    let folder = Folder::with_app();
+    let moved = |name: &str| -> u64 {
+        let report: Value = serde_json::from_slice(&folder.read(name)).expect("JSON");
+        report["procedures"]["moved"].as_u64().expect("a number")
+    };
+    folder.atom_ok(&["app", "-o", "none", "--report", "none.json"]);
+    assert_eq!(text_of(&folder, "app"), text_of(&folder, "none"));
+    assert_eq!(moved("none.json"), 0);
+    folder.atom_ok(&["app", "--move-all", "-o", "all", "--report", "all.json"]);
+    assert_ne!(text_of(&folder, "app"), text_of(&folder, "all"));
+    assert!(moved("all.json") > 5);
+    let bytes = folder.read("all");
     let file = object::File::parse(&bytes[..]).expect("an ELF file");
     assert!(
         file.segments()

@@ -67,12 +67,18 @@ impl Rewritten {
     fn new(file: &std::path::Path, plan_of: &dyn Fn(&Image, &Cfg) -> Plan) -> Result<Self> {
         let image = Image::open(file)?;
         let table = image.unwind_table()?;
-        let cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+        let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+        let pads = rewrite::find_pads(&image, &mut cfg);
         let plan = plan_of(&image, &cfg);
-        let layout = Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+        let options = rewrite::Options {
+            strict: true,
+            extra: rewrite::Extra::All,
+            ..Default::default()
+        };
+        let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
         let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
         let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
-        let old = rewrite::pads::place(&image, &cfg, &layout, &rewrite::Options { strict: true })?;
+        let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
         let output = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?;
         drop(table);
         Ok(Self {

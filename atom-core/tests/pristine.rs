@@ -57,11 +57,16 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
-    let layout = Layout::new(&image, &cfg, plan, emit::start::HEAD)?;
+    let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+    let pads = rewrite::find_pads(&image, &mut cfg);
+    let options = rewrite::Options {
+        strict: true,
+        extra: rewrite::Extra::All,
+        ..Default::default()
+    };
+    let layout = Layout::new(&image, &cfg, plan, pads, &options, emit::start::HEAD)?;
     let place = emit::Placement::new(&image, &layout, &table, plan, None)?;
     let text = rewrite::encode(&image, &cfg, plan, &layout, &place.anchors())?;
-    let options = rewrite::Options { strict: true };
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
     let moved = layout.moved_ranges().len();
     assert!(moved > cfg.procs.len() / 2, "{moved} procedures moved");

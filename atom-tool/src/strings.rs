@@ -47,6 +47,10 @@ impl StringList {
         self.interned.insert(text.into(), key);
         key
     }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Arg<Strings> for &StringList {
@@ -84,7 +88,7 @@ impl Strings {
 }
 
 /// The string at a place, and the place after it.
-fn read(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
+pub(crate) fn read(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
     let (len, rest) = bytes.get(at..)?.split_first_chunk()?;
     let len = u32::from_le_bytes(*len) as usize;
     Some((std::str::from_utf8(rest.get(..len)?).ok()?, at + 4 + len))

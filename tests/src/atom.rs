@@ -14,6 +14,10 @@ use crate::source::End;
 pub enum Job {
     /// No tool: the empty rewrite.
     Empty,
+    /// No tool, but every procedure moves.
+    Moved,
+    /// No tool, but half of the procedures move, chosen by a seed.
+    Half(u64),
     /// The tool `icount`, per instruction, with its output file.
     Icount(PathBuf),
     /// The tool `branch`, with its output file.
@@ -94,14 +98,21 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
     }
     match job {
         Job::Empty => {}
+        Job::Moved => {
+            command.arg("--move-all");
+        }
+        Job::Half(seed) => {
+            command.args(["--move-half", &seed.to_string()]);
+        }
         Job::Icount(file) => {
             command
-                .args(["--tool", "icount", "--", "--per", "instruction", "--output"])
+                .args(["--tool", "icount", "--", "--format", "tsv"])
+                .args(["--per", "instruction", "--output"])
                 .arg(file);
         }
         Job::Branch(file) => {
             command
-                .args(["--tool", "branch", "--", "--output"])
+                .args(["--tool", "branch", "--", "--format", "atom", "--output"])
                 .arg(file);
         }
         Job::Tool(name, options) => {

@@ -16,7 +16,7 @@ use crate::stepper::{self, Options, Process};
 /// Folders of the original and its rewrites. All have the same length: the
 /// length of the path moves the stack, and start-up code loops over it.
 const ORIGINAL: &str = "orig0";
-const JOBS: [&str; 3] = ["empty", "icnt0", "brnch"];
+const JOBS: [&str; 6] = ["empty", "moved", "half1", "half2", "icnt0", "brnch"];
 
 /// One build of a test program.
 pub struct Case<'a> {
@@ -67,7 +67,7 @@ impl<'a> Case<'a> {
         )
     }
 
-    /// The empty rewrite and both tools behave as the original, which behaves as promised.
+    /// The rewrites without a tool and both tools behave as the original, which behaves as promised.
     fn behaviour(&self, failures: &mut Vec<String>) -> Result<()> {
         let fixed = self.source.pristine;
         let mut originals = Vec::new();
@@ -101,7 +101,9 @@ impl<'a> Case<'a> {
             let output = self.folder.join("output-%p");
             let job = match index {
                 0 => Job::Empty,
-                1 => Job::Icount(output),
+                1 => Job::Moved,
+                2 | 3 => Job::Half(index),
+                4 => Job::Icount(output),
                 _ => Job::Branch(output),
             };
             let _lock = crate::lock::exclusive(&self.folder.join(folder).join("lock"))?;
@@ -183,9 +185,9 @@ impl<'a> Case<'a> {
         let symbols = self.symbols()?;
         let output = |pid: u32| self.folder.join(format!("counts-{pid}"));
         let pattern = self.folder.join("counts-%p");
-        for folder in &JOBS[1..] {
+        for folder in &JOBS[4..] {
             let out = self.folder.join(folder).join("prog");
-            let icount = *folder == JOBS[1];
+            let icount = *folder == JOBS[4];
             let job = if icount {
                 Job::Icount(pattern.clone())
             } else {

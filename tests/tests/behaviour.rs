@@ -1,5 +1,6 @@
-//! Rewritten programs behave as their originals: the empty rewrite and both
-//! tools, with everything dead filled by traps, for each test program.
+//! Rewritten programs behave as their originals: with nothing moved, with
+//! everything moved, with half of it moved, and with both tools, with everything
+//! dead filled by traps, for each test program.
 
 use atom_tests::check::{Check, check};
 
@@ -37,6 +38,7 @@ programs! {
     jumptables_c: "jumptables.c",
     midinsn_s: "midinsn.S",
     nested_c: "nested.c",
+    opaque_s: "opaque.S",
     plt_c: "plt.c",
     pristine_c: "pristine.c",
     pristine_cc: "pristine.cc",

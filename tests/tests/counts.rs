@@ -37,6 +37,7 @@ programs! {
     jumps_c: "jumps.c",
     jumptables_c: "jumptables.c",
     midinsn_s: "midinsn.S",
+    opaque_s: "opaque.S",
     plt_c: "plt.c",
     recompute_c: "recompute.c",
     redzone_s: "redzone.S",

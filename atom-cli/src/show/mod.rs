@@ -22,7 +22,7 @@ use crate::find;
 pub fn run(args: &Show) -> Result<()> {
     let image = Image::open(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
     let mut cfg = Cfg::build(&image, &FrameFacts::new(&image.unwind_table()?))?;
-    atom_core::rewrite::note_gaps(&image, &mut cfg);
+    atom_core::rewrite::find_pads(&image, &mut cfg);
     let lines = DebugLines::new(&image);
     let program = Program {
         image: &image,

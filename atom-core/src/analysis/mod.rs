@@ -20,6 +20,7 @@ pub mod image;
 mod load;
 pub mod reach;
 mod relocate;
+pub mod specialise;
 pub mod summary;
 mod unwind_ranges;
 

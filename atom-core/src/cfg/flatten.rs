@@ -26,6 +26,7 @@ impl Discovery<'_> {
                 self.bodies[i].add_mark(*pad, mark::INDIRECT);
             }
         }
+        self.mark_entries_from_opaque(&reasons);
         self.set_fragments();
         self.clear_entries_between_parts();
         let pointers = &self.pointers;
@@ -90,6 +91,7 @@ impl Discovery<'_> {
                 is_local: !seed.is_exported && !pointers.contains(&body.start),
             });
         }
+        cfg.together = self.together(frames, &reasons);
         cfg.jump_tables = jump_tables(&cfg, tables);
         link_blocks(image, &mut cfg);
         cfg

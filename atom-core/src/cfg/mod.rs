@@ -2,12 +2,13 @@
 //!
 //! Everything lies in flat vectors in address order: the blocks of a
 //! procedure are consecutive, the instructions of a block too. A procedure is
-//! *full* if all of its code is understood and moves, *partial* if it moves
-//! but something in it is known only in part, *opaque* if it stays where it
+//! *full* if all of its code is understood and can move, *partial* if it can move
+//! but something in it is known only in part, *opaque* if it always stays where it
 //! is, working and not instrumented.
 
 mod build;
 mod flatten;
+pub mod flow;
 mod jump_table;
 mod obstacles;
 mod parts;
@@ -72,8 +73,9 @@ impl Proc {
         (self.first_block.0..self.first_block.0 + self.block_count).map(BlockId)
     }
 
-    /// True if it moves to the new text and can be instrumented.
-    pub fn is_moved(&self) -> bool {
+    /// True if it is understood, so that it can be instrumented and moved. Which
+    /// procedures do move is up to [`crate::rewrite::MovedSet`].
+    pub fn is_movable(&self) -> bool {
         self.block_count != 0
     }
 
@@ -168,6 +170,9 @@ pub struct Cfg {
     pub succs: Vec<Succ>,
     /// Jump tables, ordered by jump.
     pub jump_tables: Vec<JumpTable>,
+    /// Procedures that move together or not at all: one enters the other
+    /// elsewhere than at its start, by a jump, a call or an exception.
+    pub together: Vec<(ProcId, ProcId)>,
 }
 
 impl Cfg {

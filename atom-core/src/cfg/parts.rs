@@ -1,10 +1,12 @@
-//! Parts of procedures that the compiler put elsewhere (`foo.cold`).
+//! How procedures hang together: parts that the compiler put elsewhere
+//! (`foo.cold`), and entries elsewhere than at the start.
 
 use std::collections::HashSet;
 
 use super::ProcKind;
 use super::build::Discovery;
-use super::traverse::{Ref, mark};
+use super::seeds::FrameFacts;
+use super::traverse::{Body, Ref, mark};
 use crate::ids::ProcId;
 
 impl Discovery<'_> {
@@ -42,6 +44,70 @@ impl Discovery<'_> {
                 }
             }
         }
+    }
+
+    /// What stays in place for good goes to original addresses: where such an
+    /// address is not a procedure's start, it needs a pad.
+    pub(super) fn mark_entries_from_opaque(&mut self, reasons: &[Option<String>]) {
+        let mut entries = Vec::new();
+        for (i, body) in self.bodies.iter().enumerate() {
+            if reasons[i].is_some() {
+                entries.extend(self.middles(i, body).map(|(_, t)| t));
+            }
+        }
+        for t in entries {
+            if let Some(i) = self.body_at(t)
+                && self.bodies[i].mark_at(t) & mark::START != 0
+            {
+                self.bodies[i].add_mark(t, mark::INDIRECT);
+            }
+        }
+    }
+
+    /// Pairs of procedures that move together or not at all, see [`super::Cfg::together`].
+    pub(super) fn together(
+        &self,
+        frames: &FrameFacts,
+        reasons: &[Option<String>],
+    ) -> Vec<(ProcId, ProcId)> {
+        let parts = self
+            .seeds
+            .iter()
+            .enumerate()
+            .filter_map(|(i, s)| match s.kind {
+                ProcKind::Fragment(Some(parent)) => Some((i, parent.index())),
+                _ => None,
+            });
+        let pads = frames.landing_pads.iter().filter_map(|(range, pad)| {
+            let owner = self.body_at(frames.ranges[*range].start)?;
+            Some((owner, self.body_at(*pad)?))
+        });
+        let middles = self
+            .bodies
+            .iter()
+            .enumerate()
+            .flat_map(|(i, body)| self.middles(i, body).map(move |(j, _)| (i, j)));
+        let mut pairs: Vec<(ProcId, ProcId)> = parts
+            .chain(pads)
+            .chain(middles)
+            .filter(|(a, b)| a != b && reasons[*a].is_none() && reasons[*b].is_none())
+            .map(|(a, b)| (ProcId::from_index(a.min(b)), ProcId::from_index(a.max(b))))
+            .collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    }
+
+    /// Where a body's direct jumps and calls enter others elsewhere than at
+    /// their starts: the other body and the address.
+    fn middles<'s>(&'s self, i: usize, body: &'s Body) -> impl Iterator<Item = (usize, u64)> + 's {
+        body.refs.iter().filter_map(move |r| {
+            let (Ref::Jump(t) | Ref::CondJump(t) | Ref::Call(t)) = *r else {
+                return None;
+            };
+            let j = self.body_at(t)?;
+            (j != i && self.bodies[j].start != t).then_some((j, t))
+        })
     }
 
     /// A jump between the parts of one procedure is no entry.

@@ -3,6 +3,7 @@
 //! Everything is validated once, here; later stages may index freely.
 
 pub mod debug;
+pub mod imports;
 mod open;
 pub mod unwind;
 

@@ -50,7 +50,7 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> (Vec<RegSet>, Vec<RegSet>) {
             .collect(),
     };
     let mut work: Vec<u32> = (0..cfg.procs.len() as u32)
-        .filter(|p| cfg.procs[*p as usize].is_moved())
+        .filter(|p| cfg.procs[*p as usize].is_movable())
         .collect();
     let mut visits_left = VISITS_PER_PROC * cfg.procs.len().max(100);
     while !work.is_empty() {

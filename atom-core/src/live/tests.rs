@@ -45,7 +45,7 @@ fn before(cfg: &Cfg, live: &Live, name: &str, n: usize) -> RegSet {
         .iter()
         .position(|p| p.name.as_deref() == Some(name))
         .expect("it is there");
-    assert!(cfg.procs[p].is_moved());
+    assert!(cfg.procs[p].is_movable());
     let first = cfg.block(cfg.procs[p].first_block).first;
     live.before(crate::InstId(first.0 + n as u32))
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use atom_abi::THREAD_HEADER;
+
 use crate::error::{Error, Result};
 use crate::tool::{Argument, Calls};
 
@@ -14,6 +16,8 @@ pub struct Data {
     pub relocs: Vec<u32>,
     /// By argument of [`Calls::args`]: its offset, for those that lie here.
     pub offsets: Vec<u32>,
+    /// Where per-thread data lies, if there is any.
+    pub threads: Option<super::threads::Place>,
 }
 
 /// Alignment of contents: that of the widest element there can be.
@@ -27,6 +31,8 @@ impl Data {
             bytes: calls.placed.clone(),
             ..Self::default()
         };
+        data.place_threads(calls);
+        let thread_data = data.threads.map_or(0, |p| p.block + THREAD_HEADER as u32);
         let mut contents: HashMap<&[u8], u32> = HashMap::new();
         let mut records: HashMap<(u32, u64), u32> = HashMap::new();
         data.offsets.reserve(calls.args.len());
@@ -51,14 +57,33 @@ impl Data {
                 }
                 Argument::Data(offset) if (offset as usize) < calls.placed.len().max(1) => offset,
                 Argument::Data(_) => return Err(bad("an argument points outside the placed data")),
+                Argument::ThreadData(offset) if offset < calls.thread_data.len => {
+                    thread_data + offset
+                }
+                Argument::ThreadData(_) => {
+                    return Err(bad("an argument points outside the threads' data"));
+                }
                 _ => 0,
             };
             data.offsets.push(offset);
         }
-        if u32::try_from(data.bytes.len()).is_err() {
-            return Err(bad("the tool's strings and arrays exceed 4 GB"));
-        }
+        data.check_size()?;
         Ok(data)
+    }
+
+    /// Adds so many zero bytes, from the start of a cache line; their offset.
+    pub fn reserve(&mut self, size: usize) -> u32 {
+        let start = self.bytes.len().next_multiple_of(64);
+        self.bytes.resize(start + size, 0);
+        start as u32
+    }
+
+    /// Whether offsets can tell all of it apart.
+    pub fn check_size(&self) -> Result<()> {
+        match u32::try_from(self.bytes.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(bad("the tool's strings and arrays exceed 4 GB")),
+        }
     }
 
     fn align(&mut self) -> u32 {

@@ -10,13 +10,20 @@ mod build;
 pub mod code;
 mod data;
 mod exits;
+mod flow;
+mod inline;
 mod points;
 mod site;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod wrapper;
 
-pub use code::{Fixup, Insertion, Plan, Position, Snippet, Target};
+use crate::analysis::specialise::Specialiser;
+
+pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
+pub use flow::Totals;
+pub use threads::{ThreadAccess, ThreadOptions};
 
 /// What an analysis routine, with all that it calls, may change.
 ///
@@ -65,12 +72,19 @@ impl From<crate::analysis::Summary> for Clobbers {
 }
 
 /// What planning does beside the tool's calls.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Options {
+#[derive(Clone, Copy, Default)]
+pub struct Options<'a> {
     /// Address of the runtime's `finish` in the tool's file; hooks are set
     /// where a process may end. `None`: no hooks.
     pub finish: Option<u64>,
     /// The program can have more than one thread: the end of a thread is not
     /// the end of the process.
     pub may_have_threads: bool,
+    /// How per-thread data is found.
+    pub threads: ThreadOptions,
+    /// Makes what can be of calls part of their points. `None`: all are called.
+    pub bodies: Option<&'a Specialiser<'a>>,
+    /// Makes each call that only counts at its own point, though totals could
+    /// be had from fewer counters.
+    pub every_point: bool,
 }

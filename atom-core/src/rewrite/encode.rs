@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
 use super::layout::{Form, Layout, insertions_of, take_at};
-use super::tables;
+use super::{DOING, guards, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,15 +45,23 @@ pub fn encode(
         encoder.snippet(snippet, address, &mut out)?;
         text[*offset as usize..][..out.len()].copy_from_slice(&out);
     }
+    if let Some(guards) = &plan.guards {
+        for place in &layout.guards {
+            let next = layout.behind_guard(cfg, place.block);
+            let bytes = guards::encode(place, guards, layout, anchors, next)?;
+            let at = (place.address - layout.start) as usize;
+            text[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+    }
     // Procedures lie in order, so their places are disjoint slices.
     let mut places = Vec::new();
     let mut rest = text.as_mut_slice();
     let mut at = layout.start;
     for p in 0..cfg.procs.len() {
-        let start = layout.starts[p];
-        if start == 0 {
+        if !layout.moved.contains(ProcId::from_index(p)) {
             continue;
         }
+        let start = layout.starts[p];
         let (_, tail) = std::mem::take(&mut rest).split_at_mut((start - at) as usize);
         let (place, tail) = tail.split_at_mut(layout.procs[p].size as usize);
         places.push((ProcId::from_index(p), place));
@@ -68,7 +76,10 @@ pub fn encode(
         let target = |old: u64| {
             let proc = cfg.proc_at(old)?;
             let inst = cfg.inst_at(old)?;
-            cfg.proc(proc).is_moved().then(|| layout.label(proc, inst))
+            layout
+                .moved
+                .contains(proc)
+                .then(|| layout.label(proc, inst))
         };
         let bytes = tables::contents(image, t, clone, &target);
         let at = clone.address.wrapping_sub(layout.start) as usize;
@@ -85,15 +96,6 @@ struct Encoder<'a> {
     anchors: &'a Anchors,
 }
 
-const DOING: &str = "writing the new text";
-
-fn rel32(target: u64, next: u64) -> Result<[u8; 4]> {
-    let distance = target.wrapping_sub(next) as i64;
-    i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| {
-        Error::new(DOING, format!("{target:#x} is more than 2 GiB away")).address(next)
-    })
-}
-
 impl Encoder<'_> {
     fn proc(&self, id: ProcId, place: &mut [u8]) -> Result<()> {
         let cfg = self.cfg;
@@ -103,6 +105,7 @@ impl Encoder<'_> {
         let mut rest = insertions_of(self.plan, &insts);
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
+        let mut taken = Vec::new();
         let mut out = Vec::with_capacity(place.len());
         for b in cfg.proc(id).blocks() {
             for inst in cfg.block(b).insts() {
@@ -129,6 +132,10 @@ impl Encoder<'_> {
                     &mut out,
                 )?;
                 self.snippets(take_at(&mut rest, inst, Position::After), start, &mut out)?;
+                let on_the_way = take_at(&mut rest, inst, Position::Taken);
+                if !on_the_way.is_empty() {
+                    taken.push(on_the_way);
+                }
                 if let Some((_, target)) = bridges.next_if(|x| x.0 == inst) {
                     self.jump(id, *target, start, &mut out)?;
                 }
@@ -142,6 +149,14 @@ impl Encoder<'_> {
             let next = start + out.len() as u64 + 5;
             out.push(0xe9);
             out.extend(rel32(self.layout.label(id, inst), next)?);
+        }
+        for ((inst, offset), code) in layout.taken.iter().zip(taken) {
+            if out.len() != *offset as usize {
+                return Err(self.mismatch(*inst));
+            }
+            self.snippets(code, start, &mut out)?;
+            let target = cfg.decode(self.image, *inst).near_branch_target();
+            self.jump(id, target, start, &mut out)?;
         }
         if out.len() != place.len() {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
@@ -254,7 +269,8 @@ impl Encoder<'_> {
         let is_call = inst.flow == Flow::Call;
         let target = self
             .layout
-            .target(self.cfg, proc, is_call, old)
+            .taken(proc, id)
+            .or_else(|| self.layout.target(self.cfg, proc, is_call, old))
             .unwrap_or(old);
         let next = address + u64::from(form.size(inst));
         match form {

@@ -10,7 +10,8 @@ use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
-use super::{Region, tables};
+use super::pads::Sites;
+use super::{MovedSet, Options, Region, guards, tables};
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,8 +58,17 @@ pub(super) struct ProcLayout {
     pub bridges: Vec<(InstId, u64)>,
     /// Code for entries in the middle: the block and the offset.
     pub stubs: Vec<(BlockId, u32)>,
+    /// Code on the way to a branch's target: the branch and the offset.
+    pub taken: Vec<(InstId, u32)>,
     /// Total size.
     pub size: u32,
+}
+
+impl ProcLayout {
+    fn taken_offset(&self, branch: InstId) -> Option<u32> {
+        let at = self.taken.binary_search_by_key(&branch, |t| t.0).ok()?;
+        Some(self.taken[at].1)
+    }
 }
 
 /// Addresses of all moved code. The one map from old to new.
@@ -72,6 +82,12 @@ pub struct Layout {
     pub shared: Vec<u32>,
     /// One past the last address of the new text.
     pub end: u64,
+    /// The procedures that move.
+    pub moved: MovedSet,
+    /// The places of their pads.
+    pub(super) sites: Sites,
+    /// Guards of pads, by block.
+    pub(super) guards: Vec<guards::Place>,
     pub(super) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
     pub(super) starts: Vec<u64>,
@@ -87,24 +103,27 @@ pub struct Layout {
 
 impl Layout {
     /// Lays out the new text: `head` bytes for the start-up code, the plan's
-    /// shared snippets, then the procedures in their original order.
-    pub fn new(image: &Image, cfg: &Cfg, plan: &Plan, head: u64) -> Result<Self> {
-        Self::in_region(image, cfg, plan, head, Region::of(image))
-    }
-
-    /// The same at given addresses.
-    pub fn in_region(
+    /// shared snippets, then the procedures that move in their original order.
+    /// `pads` are the places of pads if everything moves.
+    pub fn new(
         image: &Image,
         cfg: &Cfg,
         plan: &Plan,
+        pads: Sites,
+        options: &Options,
         head: u64,
-        region: Region,
     ) -> Result<Self> {
+        let region = options.region.unwrap_or_else(|| Region::of(image));
         let start = region.start;
-        let mut clones = tables::select(image, cfg, plan);
+        let (moved, sites) = MovedSet::choose(image, cfg, plan, pads, options);
+        let mut clones = tables::select(image, cfg, plan, &moved);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
-            .map(|p| ProcBuilder::new(image, cfg, plan, &clones, ProcId::from_index(p)).build())
+            .map(ProcId::from_index)
+            .map(|p| match moved.contains(p) {
+                true => ProcBuilder::new(image, cfg, plan, &clones, p).build(),
+                false => ProcLayout::default(),
+            })
             .collect();
         let mut cursor = start + head;
         let mut shared = Vec::with_capacity(plan.shared.len());
@@ -113,10 +132,11 @@ impl Layout {
             shared.push((cursor - start) as u32);
             cursor += u64::from(snippet.code.end - snippet.code.start);
         }
+        let guards = guards::place(plan, sites.blocks(), &mut cursor);
         cursor = cursor.next_multiple_of(64);
         let mut starts = Vec::with_capacity(procs.len());
-        for (proc, layout) in cfg.procs.iter().zip(&procs) {
-            if layout.size == 0 {
+        for (i, (proc, layout)) in cfg.procs.iter().zip(&procs).enumerate() {
+            if !moved.contains(ProcId::from_index(i)) {
                 starts.push(0);
                 continue;
             }
@@ -143,7 +163,10 @@ impl Layout {
             start,
             region,
             shared,
+            guards,
             end: cursor,
+            moved,
+            sites,
             first_insts: (0..cfg.procs.len())
                 .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)
                 .collect(),
@@ -228,8 +251,7 @@ impl Layout {
 
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
     pub fn entry(&self, proc: ProcId) -> Option<u64> {
-        let start = self.starts[proc.index()];
-        (start != 0).then_some(start)
+        self.moved.contains(proc).then(|| self.starts[proc.index()])
     }
 
     /// The moved ranges, for the exception tables.
@@ -238,8 +260,9 @@ impl Layout {
             .iter()
             .zip(&self.starts)
             .zip(&self.procs)
-            .filter(|((_, start), _)| **start != 0)
-            .map(|((range, start), layout)| MovedRange {
+            .enumerate()
+            .filter(|(i, _)| self.moved.contains(ProcId::from_index(*i)))
+            .map(|(_, ((range, start), layout))| MovedRange {
                 old_start: range.0,
                 old_end: range.1,
                 new_start: *start,
@@ -256,6 +279,13 @@ impl Layout {
         Some(self.starts[i] + u64::from(stubs[at].1))
     }
 
+    /// Where a branch goes that has code on the way to its target.
+    pub(super) fn taken(&self, proc: ProcId, branch: InstId) -> Option<u64> {
+        let i = proc.index();
+        let offset = self.procs[i].taken_offset(branch)?;
+        Some(self.starts[i] + u64::from(offset))
+    }
+
     /// Where a transfer from procedure `from` to an original address goes:
     /// `None` if the target stays where it is.
     pub(super) fn target(
@@ -267,7 +297,7 @@ impl Layout {
     ) -> Option<u64> {
         let to = cfg.proc_at(address)?;
         let proc = cfg.proc(to);
-        if !proc.is_moved() {
+        if !self.moved.contains(to) {
             return None;
         }
         let inside = !is_call && whole(cfg, from) == whole(cfg, to);
@@ -295,7 +325,7 @@ impl AddressMap for Layout {
     fn new_address(&self, old: u64) -> Option<u64> {
         let i = self.ranges.partition_point(|r| r.0 <= old).checked_sub(1)?;
         let (_, end) = self.ranges[i];
-        if self.starts[i] == 0 || old > end {
+        if !self.moved.contains(ProcId::from_index(i)) || old > end {
             return None;
         }
         let first = self.first_insts[i];
@@ -379,9 +409,6 @@ impl<'a> ProcBuilder<'a> {
     }
 
     fn build(mut self) -> ProcLayout {
-        if !self.cfg.proc(self.id).is_moved() {
-            return ProcLayout::default();
-        }
         let mut layout = ProcLayout {
             labels: vec![0; self.insts.len()],
             forms: Vec::with_capacity(self.insts.len()),
@@ -401,6 +428,11 @@ impl<'a> ProcBuilder<'a> {
     fn choose_forms(&mut self, layout: &mut ProcLayout) {
         let cfg = self.cfg;
         let first_pc = cfg.proc(self.id).start;
+        let mut taken = insertions_of(self.plan, &self.insts)
+            .iter()
+            .filter(|i| i.position == Position::Taken)
+            .map(|i| i.inst.index())
+            .peekable();
         self.targets = vec![None; self.insts.len()];
         for (i, inst) in cfg.insts[self.insts.clone()].iter().enumerate() {
             let form = match inst.flow {
@@ -421,7 +453,10 @@ impl<'a> ProcBuilder<'a> {
                     let counted =
                         decoded.is_jcx_short() || decoded.is_loop() || decoded.is_loopcc();
                     let is_short = decoded.is_jcc_short() || decoded.is_jmp_short() || counted;
-                    match (inside.is_some() && is_short, counted) {
+                    let index = self.insts.start + i;
+                    while taken.next_if(|t| *t < index).is_some() {}
+                    let inside = inside.is_some() || taken.peek() == Some(&index);
+                    match (inside && is_short, counted) {
                         (true, true) => Form::Copy,
                         (true, false) => Form::Short,
                         (false, true) => Form::LongCounted,
@@ -475,6 +510,7 @@ impl<'a> ProcBuilder<'a> {
         let mut old_end = None;
         let start_pc = cfg.proc(self.id).start;
         let mut middle = Vec::new();
+        let mut taken = Vec::new();
         for b in cfg.proc(self.id).blocks() {
             let block = cfg.block(b);
             let pc = cfg.block_pc(b);
@@ -496,6 +532,10 @@ impl<'a> ProcBuilder<'a> {
                 offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
                 offset += layout.forms[i].size(cfg.inst(inst));
                 offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::After));
+                let on_the_way = take_at(&mut rest, inst, Position::Taken);
+                if !on_the_way.is_empty() {
+                    taken.push((inst, snippets_size(self.plan, on_the_way)));
+                }
                 if bridges.next_if(|x| x.0 == inst).is_some() {
                     offset += 5;
                 }
@@ -505,6 +545,11 @@ impl<'a> ProcBuilder<'a> {
         layout.stubs.clear();
         for (b, size) in middle {
             layout.stubs.push((b, offset));
+            offset += size + 5;
+        }
+        layout.taken.clear();
+        for (inst, size) in taken {
+            layout.taken.push((inst, offset));
             offset += size + 5;
         }
         layout.size = offset;
@@ -519,7 +564,10 @@ impl<'a> ProcBuilder<'a> {
             take_at(&mut rest, inst, Position::Entry);
             let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
             take_at(&mut rest, inst, Position::After);
-            let Some(target) = self.targets[i] else {
+            take_at(&mut rest, inst, Position::Taken);
+            let stub = layout.taken_offset(inst);
+            let label = self.targets[i].map(|t| layout.labels[t as usize]);
+            let Some(target) = stub.or(label) else {
                 continue;
             };
             let counted = layout.forms[i] == Form::Copy;
@@ -528,7 +576,7 @@ impl<'a> ProcBuilder<'a> {
             }
             let size = layout.forms[i].size(self.cfg.inst(inst));
             let from = i64::from(layout.labels[i] + before + size);
-            let distance = i64::from(layout.labels[target as usize]) - from;
+            let distance = i64::from(target) - from;
             if i8::try_from(distance).is_err() {
                 layout.forms[i] = if counted {
                     Form::LongCounted

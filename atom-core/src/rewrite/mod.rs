@@ -1,5 +1,8 @@
 //! Moving the text: where everything goes, and the moved code itself.
 //!
+//! A procedure that gets no inserted code stays in place ([`MovedSet`]); the
+//! others are written again at another address.
+//!
 //! Two steps, with a freeze point between them. [`Layout::new`] fixes the size
 //! and the address of every moved instruction; the exception tables and the
 //! analysis image are placed behind the new text with that knowledge, and
@@ -10,16 +13,20 @@
 //! to the new text ([`pads`]), so that code pointers keep their values.
 
 use crate::cfg::Cfg;
+use crate::error::{Error, Result};
 use crate::image::Image;
 
 mod encode;
+mod guards;
 mod layout;
+mod moved;
 pub mod pads;
 mod region;
 mod tables;
 
 pub use encode::{Anchors, encode};
 pub use layout::Layout;
+pub use moved::MovedSet;
 pub use region::{Region, Wishes};
 
 /// Distance between the image and the new segments: room for the randomised
@@ -27,15 +34,40 @@ pub use region::{Region, Wishes};
 /// operand reaches. Below an image, it is the distance between the starts.
 pub const GAP: u64 = 0x6000_0000;
 
-/// Notes in the graph which procedures will have a gap: some instruction of
-/// theirs has to stay where it is, and runs there without its calls.
-pub fn note_gaps(image: &Image, cfg: &mut Cfg) {
-    for (proc, address) in pads::without_room(image, cfg) {
+/// Finds places for the pads of everything that can move, and notes in the graph
+/// which procedures will have a gap: some instruction of theirs has to stay
+/// where it is, and runs there without its calls.
+pub fn find_pads(image: &Image, cfg: &mut Cfg) -> pads::Sites {
+    let sites = pads::Sites::new(image, cfg, &MovedSet::all(cfg));
+    for &(proc, address) in sites.left() {
         cfg.set_partial(
             proc,
             format!("there is no room for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
         );
     }
+    sites
+}
+
+const DOING: &str = "writing the new text";
+
+fn rel32(target: u64, next: u64) -> Result<[u8; 4]> {
+    let distance = target.wrapping_sub(next) as i64;
+    i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| {
+        Error::new(DOING, format!("{target:#x} is more than 2 GiB away")).address(next)
+    })
+}
+
+/// Procedures that move although they get no inserted code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Extra {
+    /// None.
+    #[default]
+    None,
+    /// About half of them, chosen by a seed: tests that code works wherever
+    /// its neighbours are.
+    Half(u64),
+    /// All that can.
+    All,
 }
 
 /// How the rewriter is to work.
@@ -43,4 +75,11 @@ pub fn note_gaps(image: &Image, cfg: &mut Cfg) {
 pub struct Options {
     /// Fill dead original text with `int3`, so that a missed pad fails loudly.
     pub strict: bool,
+    /// What moves beside the procedures that get inserted code.
+    pub extra: Extra,
+    /// Code that stays in place enters moved procedures by their pads only, not
+    /// by patched calls and jumps: for pads that do something on the way.
+    pub enter_by_pads: bool,
+    /// Where the new segments go, if not where they usually do.
+    pub region: Option<Region>,
 }

@@ -1,7 +1,7 @@
 //! Pads: what remains in the original text.
 //!
-//! At every original address that control can reach indirectly stands a jump
-//! to the new text. Five bytes are needed before the next such address; where
+//! At every original address of moved code that control can reach indirectly
+//! stands a jump to the new text. Five bytes are needed before the next such address; where
 //! there is no room, a two-byte jump leads to an island of five dead bytes
 //! within reach. Where even that does not fit, the original instruction stays:
 //! it runs there and flows into the next pad, and the procedure is reported as
@@ -14,13 +14,15 @@ use crate::error::Result;
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 
-use super::{Layout, Options};
+use super::{Layout, MovedSet, Options, moved};
 
 /// Changes of the original text.
 #[derive(Debug, Default)]
 pub struct OldText {
     /// Bytes to write: address, bytes, how many of them.
     pub patches: Vec<(u64, [u8; 5], u8)>,
+    /// New displacements of branches in procedures that stay, by address.
+    pub branches: Vec<(u64, [u8; 4])>,
     /// Ranges to fill with `int3` before the patches are written.
     pub dead: Vec<(u64, u64)>,
 }
@@ -28,7 +30,7 @@ pub struct OldText {
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// One address that control can reach indirectly.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Landing {
     address: u64,
     proc: ProcId,
@@ -36,6 +38,7 @@ struct Landing {
 }
 
 /// What is written at an address of the old text.
+#[derive(Debug)]
 enum Jump {
     /// Five bytes, to the new place of the landing with this index.
     New(usize),
@@ -47,7 +50,8 @@ enum Jump {
 }
 
 /// Which jumps go where in the old text; new addresses play no part in it.
-struct Sites {
+#[derive(Debug)]
+pub struct Sites {
     landings: Vec<Landing>,
     jumps: Vec<(u64, Jump)>,
     left: Vec<(ProcId, u64)>,
@@ -55,12 +59,13 @@ struct Sites {
 }
 
 impl Sites {
-    fn new(image: &Image, cfg: &Cfg) -> Self {
+    /// Finds a place for each pad of the procedures that move.
+    pub fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
         let landings: Vec<Landing> = cfg
             .blocks
             .iter()
             .enumerate()
-            .filter(|(_, b)| b.is_indirect_target)
+            .filter(|(_, b)| b.is_indirect_target && moved.contains(b.proc))
             .map(|(i, b)| Landing {
                 address: cfg.inst_pc(b.first),
                 proc: b.proc,
@@ -71,12 +76,22 @@ impl Sites {
             landings,
             jumps: Vec::new(),
             left: Vec::new(),
-            free: Free::new(image, cfg),
+            free: Free::new(image, cfg, moved),
         };
         let tight = sites.roomy(image);
         let tiny = sites.short(tight);
         sites.punned(tiny);
         sites
+    }
+
+    /// Where an original instruction has to stay for want of room.
+    pub fn left(&self) -> &[(ProcId, u64)] {
+        &self.left
+    }
+
+    /// The blocks that pads lead to.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.landings.iter().map(|landing| landing.block)
     }
 
     fn next(&self, i: usize) -> u64 {
@@ -176,24 +191,10 @@ impl Sites {
     }
 }
 
-/// Procedures that move, but in which an original instruction has to stay for
-/// want of room: (procedure, address of the instruction).
-pub fn without_room(image: &Image, cfg: &Cfg) -> Vec<(ProcId, u64)> {
-    Sites::new(image, cfg).left
-}
-
-/// Plans the pads for all moved procedures.
+/// The pads of the procedures that move, and patched branches in those that stay.
 pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Result<OldText> {
-    let sites = Sites::new(image, cfg);
-    let new_address = |landing: &Landing| {
-        if landing.address == cfg.proc(landing.proc).start {
-            layout
-                .entry(landing.proc)
-                .expect("blocks belong to moved procedures")
-        } else {
-            layout.label(landing.proc, cfg.block(landing.block).first)
-        }
-    };
+    let sites = &layout.sites;
+    let new_address = |landing: &Landing| layout.landing(cfg, landing.block);
     let patches = sites
         .jumps
         .iter()
@@ -208,6 +209,10 @@ pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Re
         .collect();
     Ok(OldText {
         patches,
+        branches: match options.enter_by_pads {
+            true => Vec::new(),
+            false => moved::branches(image, cfg, layout)?,
+        },
         dead: if options.strict {
             sites.free.ranges()
         } else {
@@ -222,13 +227,14 @@ fn jump(from: u64, to: u64) -> [u8; 5] {
 }
 
 /// Bytes of the original text that nothing needs any more.
+#[derive(Debug)]
 struct Free {
     /// Start of each executable range, and a flag for each byte.
     regions: BTreeMap<u64, Vec<bool>>,
 }
 
 impl Free {
-    fn new(image: &Image, cfg: &Cfg) -> Self {
+    fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
         let mut free = Self {
             regions: image
                 .segments
@@ -238,7 +244,7 @@ impl Free {
                 .collect(),
         };
         for (i, proc) in cfg.procs.iter().enumerate() {
-            if !proc.is_moved() {
+            if !moved.contains(ProcId::from_index(i)) {
                 continue;
             }
             let insts = &cfg.insts[cfg.proc_insts(ProcId::from_index(i))];

@@ -18,6 +18,8 @@ use crate::ids::InstId;
 use crate::image::Image;
 use crate::plan::Plan;
 
+use super::MovedSet;
+
 /// Entries copied as they are behind those that were found.
 const SPARE: usize = 256;
 
@@ -42,9 +44,9 @@ pub(super) fn at(clones: &[Clone], load: InstId) -> Option<&Clone> {
     Some(&clones[i])
 }
 
-/// The tables worth copying, by their loads. Analysis between a load and its
+/// The tables of moved code worth copying, by their loads. Analysis between a load and its
 /// jump would see the new address in a register: such a table is not copied.
-pub(super) fn select(image: &Image, cfg: &Cfg, plan: &Plan) -> Vec<Clone> {
+pub(super) fn select(image: &Image, cfg: &Cfg, plan: &Plan, moved: &MovedSet) -> Vec<Clone> {
     let is_seen = |load: InstId, jump: InstId| {
         let first = plan.insertions.partition_point(|i| i.inst <= load);
         load < jump && plan.insertions.get(first).is_some_and(|i| i.inst <= jump)
@@ -55,6 +57,9 @@ pub(super) fn select(image: &Image, cfg: &Cfg, plan: &Plan) -> Vec<Clone> {
         .enumerate()
         .filter_map(|(i, t)| {
             let load = t.load?;
+            if !moved.contains(cfg.block(cfg.block_of(load)).proc) {
+                return None;
+            }
             let instruction = cfg.decode(image, load);
             if load > t.jump || is_seen(load, t.jump) {
                 return None;

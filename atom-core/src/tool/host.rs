@@ -50,6 +50,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         add_call,
         named_routine,
         add_data,
+        add_thread_data,
     }
 }
 
@@ -223,7 +224,7 @@ extern "C" fn proc_status(context: *mut Context, proc: u32) -> u32 {
 }
 
 extern "C" fn proc_first_block(context: *mut Context, proc: u32) -> u32 {
-    let proc = session(context).known_proc(proc).filter(|p| p.is_moved());
+    let proc = session(context).known_proc(proc).filter(|p| p.is_movable());
     proc.map_or(NONE, |p| p.first_block.0)
 }
 
@@ -376,6 +377,26 @@ extern "C" fn named_routine(context: *mut Context, name: StrRef) -> *const () {
 extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u64 {
     let session = session(context);
     check::place(session, bytes, len).unwrap_or_else(|error| {
+        session.note(error);
+        u64::MAX
+    })
+}
+
+extern "C" fn add_thread_data(
+    context: *mut Context,
+    initial: *const u8,
+    initial_len: usize,
+    len: usize,
+    sum_from: usize,
+) -> u64 {
+    let session = session(context);
+    let initial = if initial.is_null() || initial_len == 0 {
+        &[]
+    } else {
+        // SAFETY: by the interface, `initial_len` bytes lie there.
+        unsafe { std::slice::from_raw_parts(initial, initial_len) }
+    };
+    check::place_thread_data(session, initial, len, sum_from).unwrap_or_else(|error| {
         session.note(error);
         u64::MAX
     })

@@ -90,10 +90,14 @@ impl Poison {
 pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+    let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
+    let pads = rewrite::find_pads(&image, &mut cfg);
     let plan = choice.map_or_else(Plan::default, |choice| plan(&image, &cfg, choice));
-    let options = rewrite::Options::default();
-    let layout = rewrite::Layout::new(&image, &cfg, &plan, emit::start::HEAD)?;
+    let options = rewrite::Options {
+        extra: rewrite::Extra::All,
+        ..Default::default()
+    };
+    let layout = rewrite::Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
     let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
     let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;

@@ -22,8 +22,9 @@ struct Args {
     /// Turns for each program.
     #[arg(long, default_value_t = 11)]
     runs: usize,
-    /// Tools to measure (repeatable); "empty" is the rewrite without a tool.
-    #[arg(long, default_values_t = ["empty".to_string(), "icount".to_string(), "branch".to_string()])]
+    /// Tools to measure (repeatable); "empty" is the rewrite without a tool,
+    /// "moved" the same with every procedure moved.
+    #[arg(long, default_values_t = ["empty".to_string(), "moved".to_string(), "icount".to_string(), "branch".to_string()])]
     tool: Vec<String>,
     /// Only this program (repeatable).
     #[arg(long)]
@@ -170,6 +171,7 @@ fn measure(
         let figures = folder.join(format!("figures.{tool}")).display().to_string();
         let job = match tool.as_str() {
             "empty" => Job::Empty,
+            "moved" => Job::Moved,
             name => Job::Tool(name.into(), vec!["--output".into(), figures]),
         };
         making.push(atom::instrument(file, &out, &job, false)?.seconds);

@@ -22,9 +22,12 @@ struct Args {
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Only these rewrites: empty, icount, branch (repeatable).
+    /// Only these rewrites: empty, moved, half, icount, branch (repeatable).
     #[arg(long)]
     job: Vec<String>,
+    /// Which half of the procedures the rewrite "half" moves.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Do not fill dead text with traps.
     #[arg(long)]
     lenient: bool,
@@ -43,7 +46,7 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 3] = ["empty", "icount", "branch"];
+const JOBS: [&str; 5] = ["empty", "moved", "half", "icount", "branch"];
 
 struct Row {
     name: String,
@@ -55,10 +58,12 @@ struct Row {
     note: String,
 }
 
-fn job(kind: &str, output: &Path) -> Job {
+fn job(kind: &str, output: &Path, seed: u64) -> Job {
     match kind {
         "icount" => Job::Icount(output.into()),
         "branch" => Job::Branch(output.into()),
+        "moved" => Job::Moved,
+        "half" => Job::Half(seed),
         _ => Job::Empty,
     }
 }
@@ -112,7 +117,7 @@ fn each_job(
         let verdict = match atom::instrument(
             file,
             &rewritten,
-            &job(kind, &out.join("figures-%p")),
+            &job(kind, &out.join("figures-%p"), args.seed),
             !args.lenient,
         ) {
             Ok(made) => {
@@ -122,7 +127,7 @@ fn each_job(
                 }
                 let (text, slowdown) = compare(&rewritten)?;
                 let text = text.or_else(|| {
-                    if kind == "empty" {
+                    if !["icount", "branch"].contains(&kind) {
                         None
                     } else {
                         tool_wrote(kind, out)
@@ -241,9 +246,14 @@ fn main_result(args: &Args) -> Result<bool> {
         None => std::env::temp_dir().join(format!("atom-corpus-{}", std::process::id())),
     };
     let bench = Bench::new(&root)?;
+    let jobs: Vec<String> = JOBS.iter().map(|j| format!("{j:<8}")).collect();
     println!(
-        "{:<16} {:>7} {:>16} {:>7}  {:<8} {:<8} {:<8}",
-        "program", "MB", "full/part/opaque", "s", JOBS[0], JOBS[1], JOBS[2]
+        "{:<16} {:>7} {:>16} {:>7}  {}",
+        "program",
+        "MB",
+        "full/part/opaque",
+        "s",
+        jobs.join(" ")
     );
     let mut rows = Vec::new();
     let mut skipped = Vec::new();

@@ -1,7 +1,6 @@
 //! ATOM's example: how often each conditional branch is taken and how often not.
 //!
-//! Writes one line for each conditional branch of the program, in address
-//! order, to `btaken.out` or the file of `--output`.
+//! `docs/tools/branch.md` describes options and output.
 
 use std::io::{self, Write};
 
@@ -17,42 +16,74 @@ fn branch(counter: Counter<2>, taken: Value) {
 }
 
 #[analysis]
-fn branch_atomic(counter: Counter<2>, taken: Value) {
-    counter.add_to_atomic(usize::from(taken.is_true()), 1);
-}
-
-/// `places` has four numbers for each branch: address, line, and the keys of its
-/// procedure and its file among the `names`.
-#[analysis]
-fn report(output: Str, counters: Counters<2>, places: Array<[u64; 4]>, names: Strings) {
-    if let Err(e) = write(&output, counters, &places, names) {
-        eprintln!("branch: cannot write {e}");
-    }
-}
-
-fn write(
-    output: &str,
-    counters: Counters<2>,
-    places: &[[u64; 4]],
-    names: Strings,
-) -> io::Result<()> {
-    let mut file = output::create(output)?;
-    writeln!(file, "PC \t Taken \t Not Taken \t Procedure \t Location")?;
-    for (counts, &[pc, line, proc, source]) in counters.rows().zip(places) {
-        let (taken, not_taken) = (counts[TAKEN], counts[NOT_TAKEN]);
-        let (proc, source) = (names.get(proc as u32), names.get(source as u32));
-        write!(file, "{pc:#x} \t {taken} \t {not_taken} \t {proc} \t ")?;
-        if line != 0 {
-            write!(file, "{source}:{line}")?;
+fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: Sites) {
+    if atom {
+        if let Err(e) = files.write_with(|to| write_atom(to, counters, sites)) {
+            eprintln!("branch: cannot write {e}");
         }
-        writeln!(file)?;
+        return;
     }
-    file.flush()
+    let sum = |cell: usize| counters.rows().map(|counts| counts[cell]).sum::<u64>();
+    let (taken, not_taken) = (sum(TAKEN), sum(NOT_TAKEN));
+    // What a perfect static prediction, one direction for each branch, gets right.
+    let constant: u64 = counters.rows().map(|[a, b]| a.max(b)).sum();
+    let reached = counters.rows().filter(|counts| *counts != [0, 0]).count();
+    let total = taken + not_taken;
+    let mut report = Report::new("branch", &program);
+    report
+        .fact("executed", total)
+        .fact("taken", taken)
+        .fact("taken %", Cell::percent(taken, total))
+        .fact("usual direction %", Cell::percent(constant, total))
+        .fact("branches", sites.len() as u64)
+        .fact("branches reached", reached as u64);
+    let columns = [
+        "executed",
+        "taken",
+        "not taken",
+        "taken %",
+        "pc",
+        "procedure",
+        "line",
+    ];
+    let table = report.table("conditional branches", columns);
+    for (counts, site) in counters.rows().zip(sites.iter()) {
+        let executed = counts[TAKEN] + counts[NOT_TAKEN];
+        if executed != 0 {
+            table.row([
+                executed.into(),
+                counts[TAKEN].into(),
+                counts[NOT_TAKEN].into(),
+                Cell::percent(counts[TAKEN], executed),
+                Cell::Address(site.pc),
+                site.proc.into(),
+                site.place(),
+            ]);
+        }
+    }
+    table.sort(0);
+    report.write(files);
+}
+
+/// As ATOM's example prints it: every branch in address order.
+fn write_atom(to: &mut dyn Write, counters: Counters<2>, sites: Sites) -> io::Result<()> {
+    writeln!(to, "PC \t Taken \t Not Taken \t Procedure \t Location")?;
+    for (counts, site) in counters.rows().zip(sites.iter()) {
+        let (taken, not_taken) = (counts[TAKEN], counts[NOT_TAKEN]);
+        let (pc, proc) = (site.pc, site.proc);
+        write!(to, "{pc:#x} \t {taken} \t {not_taken} \t {proc} \t ")?;
+        if site.line != 0 {
+            write!(to, "{}:{}", site.file, site.line)?;
+        }
+        writeln!(to)?;
+    }
+    Ok(())
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let output = options.value("--output")?.unwrap_or("btaken.out");
+    let files = ReportFiles::from_options(&options, "btaken.out")?;
+    let atom = options.choice("--format", &[("table", false), ("atom", true)])?;
     options.finish()?;
 
     let branches: Vec<Inst> = program
@@ -61,26 +92,14 @@ fn instrument(program: &Program, args: &Args) -> Result {
         .map(|block| block.last_inst())
         .filter(|inst| inst.is_type(InstType::CondBr))
         .collect();
-    let count = if program.may_have_threads() {
-        branch_atomic
-    } else {
-        branch
-    };
     let counters = program.counters(branches.len());
-    let mut names = StringList::new();
-    let mut places = Vec::new();
+    let mut sites = SiteList::new();
     for (inst, counter) in branches.iter().zip(counters.rows()) {
-        inst.add_call(Before, count, (counter, BrCondValue));
-        let (file, line) = inst.line().unwrap_or(("", 0));
-        let proc = names.intern(inst.proc().name());
-        places.push([
-            inst.pc(),
-            line.into(),
-            proc.into(),
-            names.intern(file).into(),
-        ]);
+        inst.add_call(Before, branch, (counter, BrCondValue));
+        sites.push(*inst);
     }
-    program.add_call(After, report, (output, counters, &places, &names));
+    let name = program.name();
+    program.add_call(After, report, (&files, atom, name, counters, &sites));
     Ok(())
 }
 

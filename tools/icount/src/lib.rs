@@ -1,25 +1,20 @@
-//! How many instructions are executed: in all, or by procedure, block or instruction.
-//!
-//! `--per program|procedure|block|instruction` chooses; the result goes to
-//! `icount.out` or the file of `--output`, one line for each, tab-separated:
-//! address in hex, count, procedure. A block's count is that of the instructions
-//! executed in it. What was never executed is left out; the whole program is
-//! always one line: address of its first code, count, its name.
+//! How many instructions are executed: in all, by procedure, block or instruction.
 //!
 //! A basic block is executed from its first instruction to its last, so one
 //! counter for each block tells all. (An instruction that faults or a system
 //! call that does not return ends a block early; the rest of it still counts.)
+//! `docs/tools/icount.md` describes options and output.
 
 use std::io::{self, Write};
 
 use atom_tool::prelude::*;
 
-/// What a line of the result stands for.
+/// What a row of the result stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Per {
-    Program,
     Procedure,
+    Program,
     Block,
     Instruction,
 }
@@ -29,135 +24,157 @@ fn block(counter: Counter) {
     counter.increment();
 }
 
-#[analysis]
-fn block_atomic(counter: Counter) {
-    counter.increment_atomic();
-}
+/// A block: the number of its site, and how many instructions it has.
+type BlockFacts = [u32; 2];
+const SITE: usize = 0;
+const INSTS: usize = 1;
 
-/// What the report knows of a block; all of them are u64.
-type BlockFacts = [u64; 4];
-/// Its address.
-const PC: usize = 0;
-/// The address of its procedure.
-const PROC: usize = 1;
-/// The key of its procedure's name.
-const NAME: usize = 2;
-/// The number of its instructions.
-const INSTS: usize = 3;
+/// A row of the result.
+struct Row {
+    site: Site,
+    pc: u64,
+    /// Instructions executed there.
+    count: u64,
+}
 
 /// `lengths` has the length of each instruction, block after block, if `per` asks for them.
 #[analysis]
 fn report(
-    output: Str,
+    files: Files,
+    tsv: bool,
     per: u64,
     program: Str,
     counters: Counters,
     blocks: Array<BlockFacts>,
+    sites: Sites,
     lengths: Array<u8>,
-    names: Strings,
 ) {
-    let result = output::create(&output).and_then(|mut file| {
-        write(&mut file, per, &program, counters, &blocks, &lengths, names)?;
-        file.flush()
-    });
-    if let Err(e) = result {
-        eprintln!("icount: cannot write {e}");
-    }
-}
-
-fn write(
-    file: &mut impl Write,
-    per: u64,
-    program: &str,
-    counters: Counters,
-    blocks: &[BlockFacts],
-    lengths: &[u8],
-    names: Strings,
-) -> io::Result<()> {
-    let mut line = |pc: u64, count: u64, name: &str| writeln!(file, "{pc:#x}\t{count}\t{name}");
-    let name = |block: &BlockFacts| names.get(block[NAME] as u32);
-    let mut counts = counters.rows().map(|[count]| count);
-    if per == Per::Program as u64 {
-        let start = blocks.first().map_or(0, |block| block[PC]);
-        let total = counts
-            .zip(blocks)
-            .map(|(count, block)| count * block[INSTS])
-            .sum();
-        line(start, total, program)?;
-    } else if per == Per::Procedure as u64 {
-        for proc in blocks.chunk_by(|a, b| a[PROC] == b[PROC]) {
-            let count = proc
-                .iter()
-                .zip(&mut counts)
-                .map(|(block, count)| count * block[INSTS])
-                .sum();
-            if count != 0 {
-                line(proc[0][PROC], count, name(&proc[0]))?;
-            }
-        }
-    } else if per == Per::Block as u64 {
-        for (count, block) in counts.zip(blocks).filter(|(count, _)| *count != 0) {
-            line(block[PC], count * block[INSTS], name(block))?;
-        }
-    } else {
+    let counts: Vec<u64> = counters.rows().map(|[count]| count).collect();
+    let executed = |i: usize| counts[i] * u64::from(blocks[i][INSTS]);
+    let total = (0..blocks.len()).map(executed).sum();
+    let mut rows: Vec<Row> = Vec::new();
+    if per == Per::Instruction as u64 {
         let mut lengths = lengths.iter();
-        for (count, block) in counts.zip(blocks) {
-            let mut pc = block[PC];
+        for (count, block) in counts.iter().zip(blocks.iter()) {
+            let Some(site) = sites.get(block[SITE] as usize) else {
+                continue;
+            };
+            let mut pc = site.pc;
             for length in lengths.by_ref().take(block[INSTS] as usize) {
-                if count != 0 {
-                    line(pc, count, name(block))?;
-                }
+                let count = *count;
+                rows.push(Row { site, pc, count });
                 pc += u64::from(*length);
             }
         }
+    } else {
+        let mut sums = vec![0; sites.len()];
+        for (i, block) in blocks.iter().enumerate() {
+            sums[block[SITE] as usize] += executed(i);
+        }
+        let rows_of = |(site, count): (Site, u64)| Row {
+            site,
+            pc: site.pc,
+            count,
+        };
+        rows.extend(sites.iter().zip(sums).map(rows_of));
+    }
+    let start = rows.first().map_or(0, |row| row.pc);
+    rows.retain(|row| row.count != 0);
+    if tsv {
+        let written = files.write_with(|to| {
+            if per == Per::Program as u64 {
+                return writeln!(to, "{start:#x}\t{total}\t{}", &*program);
+            }
+            write_rows(to, &rows)
+        });
+        if let Err(e) = written {
+            eprintln!("icount: cannot write {e}");
+        }
+        return;
+    }
+
+    let mut report = Report::new("icount", &program);
+    report
+        .fact("instructions", total)
+        .fact("blocks executed", counts.iter().sum::<u64>());
+    let title = match per {
+        p if p == Per::Procedure as u64 => "procedures",
+        p if p == Per::Block as u64 => "blocks",
+        p if p == Per::Instruction as u64 => "instructions executed",
+        _ => return report.write(files),
+    };
+    let columns = ["count", "%", "pc", "procedure", "line"];
+    let table = report.table(title, columns);
+    for row in &rows {
+        // Only the first instruction of a block has its line at hand.
+        let place = if row.pc == row.site.pc {
+            row.site.place()
+        } else {
+            Cell::Empty
+        };
+        table.row([
+            row.count.into(),
+            Cell::percent(row.count, total),
+            Cell::Address(row.pc),
+            row.site.proc.into(),
+            place,
+        ]);
+    }
+    table.sort(0);
+    report.write(files);
+}
+
+fn write_rows(to: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+    for row in rows {
+        writeln!(to, "{:#x}\t{}\t{}", row.pc, row.count, row.site.proc)?;
     }
     Ok(())
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
-    let output = options.value("--output")?.unwrap_or("icount.out");
+    let files = ReportFiles::from_options(&options, "icount.out")?;
+    let tsv = options.choice("--format", &[("table", false), ("tsv", true)])?;
     let per = options.choice(
         "--per",
         &[
-            ("program", Per::Program),
             ("procedure", Per::Procedure),
+            ("program", Per::Program),
             ("block", Per::Block),
             ("instruction", Per::Instruction),
         ],
     )?;
     options.finish()?;
 
-    let count = if program.may_have_threads() {
-        block_atomic
-    } else {
-        block
-    };
     let counters = program.counters(program.block_count());
-    let mut names = StringList::new();
+    let mut sites = SiteList::new();
     let mut blocks: Vec<BlockFacts> = Vec::new();
     let mut lengths: Vec<u8> = Vec::new();
-    for proc in program.procs() {
-        let name = names.intern(proc.name());
+    for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
+        let mut site = match per {
+            Per::Program | Per::Procedure => sites.push_proc(proc),
+            Per::Block | Per::Instruction => 0,
+        };
         for block in proc.blocks() {
-            block.add_call(Before, count, (counters.at(block.index()),));
+            block.add_call(Before, self::block, (counters.at(block.index()),));
+            if matches!(per, Per::Block | Per::Instruction) {
+                site = sites.push_block(block);
+            }
             let insts = block.insts();
-            blocks.push([block.pc(), proc.pc(), name.into(), insts.len() as u64]);
+            blocks.push([site as u32, insts.len() as u32]);
             if per == Per::Instruction {
                 lengths.extend(insts.map(|inst| inst.len() as u8));
             }
         }
     }
-    let facts = (
-        output,
-        per as u64,
-        program.name(),
-        counters,
-        &blocks,
-        &lengths,
-        &names,
+    let name = program.name();
+    program.add_call(
+        After,
+        report,
+        (
+            &files, tsv, per as u64, name, counters, &blocks, &sites, &lengths,
+        ),
     );
-    program.add_call(After, report, facts);
     Ok(())
 }
 

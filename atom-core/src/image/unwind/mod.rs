@@ -276,6 +276,18 @@ impl<'a> UnwindTable<'a> {
     /// Landing pads, each with the index of its FDE; those of several call
     /// sites come several times. LSDAs that make no sense end early.
     pub fn landing_pads(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.call_sites()
+            .filter_map(|(i, site)| Some((i, site.landing_pad?)))
+    }
+
+    /// Ranges of code (start, end) in which an exception leads to a landing pad.
+    pub fn try_ranges(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+        self.call_sites()
+            .filter_map(|(_, site)| Some((site.start, site.start + site.size, site.landing_pad?)))
+    }
+
+    /// All call sites, each with the index of its FDE.
+    fn call_sites(&self) -> impl Iterator<Item = (usize, CallSite)> + '_ {
         // Tables of different FDEs do not overlap, so together they cannot be
         // longer than the program; hostile ones are cut off there.
         let mut budget = self.memory.size();
@@ -292,7 +304,7 @@ impl<'a> UnwindTable<'a> {
                 sites
                     .into_iter()
                     .flat_map(|mut s| std::iter::from_fn(move || s.next().ok().flatten()))
-                    .filter_map(move |site| Some((i, site.landing_pad?)))
+                    .map(move |site| (i, site))
             })
     }
 

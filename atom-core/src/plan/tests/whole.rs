@@ -69,7 +69,7 @@ const LEAF: Clobbers = Clobbers {
 fn with_plan(
     program: &Program,
     calls: impl FnOnce(&Cfg) -> Calls,
-    options: Options,
+    options: Options<'_>,
     check: impl FnOnce(&Image, &Cfg, &Plan),
 ) {
     let image = Image::open(program.path()).unwrap();
@@ -246,7 +246,7 @@ fn ends_of_the_process_are_hooked() {
     let finish = Some(0x7000);
     let options = Options {
         finish,
-        may_have_threads: false,
+        ..Options::default()
     };
     let program = Program::compile("ends", &[]);
     with_plan(

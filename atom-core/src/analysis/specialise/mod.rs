@@ -1,0 +1,229 @@
+//! Specialising an analysis routine to the arguments of a call.
+//!
+//! A routine's machine code is followed with what is known of the arguments:
+//! constants, addresses that are known when the output is written, and inputs
+//! that are known only when the point is reached. What remains is a small
+//! [`Body`] that can stand at the point in place of the call. Bodies are kept
+//! by routine and by *shape* of the arguments: a constant's value is part of
+//! the shape only if the routine computes with it, so a million calls with a
+//! counter each share one body.
+
+mod eval;
+pub mod ops;
+mod prune;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use eval::{Evaluator, Fail};
+use ops::{End, Imm, Known, Node, Op, Rm, Slot, Start, Symbol, V};
+
+use super::code::Function;
+use super::image::AnalysisImage;
+
+/// Operations of a body at most, on all its paths.
+const MOST_OPS: usize = 48;
+/// Bodies that are kept for one routine; more are made again each time.
+const MOST_KEPT: usize = 2048;
+/// Hardware numbers of the registers that carry integer arguments by the System V ABI.
+const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+
+/// What is known of an argument at one call.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Bound {
+    /// This number.
+    Const(u64),
+    /// An address that is known when the output is written.
+    Address,
+    /// Nothing.
+    Input,
+}
+
+/// What a body is specialised to, for one argument.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Shape {
+    /// This number.
+    Number(u64),
+    /// A number whose value does not matter.
+    Known,
+    /// An address.
+    Address,
+    /// Nothing.
+    Input,
+}
+
+/// A routine specialised to the shape of its arguments.
+#[derive(Debug)]
+pub struct Body {
+    /// The code.
+    pub root: Node,
+    /// Arguments that the code reads, with the values that hold them.
+    pub inputs: Vec<(u8, V)>,
+}
+
+/// An addition to a 64-bit cell of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Count {
+    /// The cell.
+    pub cell: Symbol,
+    /// What is added.
+    pub amount: Known,
+    /// With a `lock` prefix.
+    pub locked: bool,
+}
+
+impl Body {
+    /// If all that the body does is to add constants to cells of memory, what
+    /// it adds to which. The order does not matter then.
+    pub fn counts(&self) -> Option<Vec<Count>> {
+        if self.root.end != End::Return {
+            return None;
+        }
+        let mut constants: HashMap<V, Known> = HashMap::new();
+        let mut counts = Vec::new();
+        for op in &self.root.ops {
+            let m = match op {
+                Op::Constant(v, known) => {
+                    constants.insert(*v, *known);
+                    continue;
+                }
+                Op::Machine(m) => m,
+            };
+            let Rm::Mem(mem) = m.rm else { return None };
+            let (Start::Symbol(cell), None, 8) = (mem.start, mem.index, m.width) else {
+                return None;
+            };
+            let number = |n: i64| Some(Known::Number(n as u64));
+            let constant = match m.imm {
+                Imm::Byte(n) => i64::from(n),
+                Imm::Wide(n) => n.into(),
+                Imm::None => 0,
+            };
+            let amount = match (m.opcode, m.reg) {
+                (0xff, Slot::Extension(0)) => number(1),
+                (0xff, Slot::Extension(1)) => number(-1),
+                (0x81 | 0x83, Slot::Extension(0)) => number(constant),
+                (0x81 | 0x83, Slot::Extension(5)) => number(-constant),
+                (0x01, Slot::Use(v)) => constants.get(&v).copied(),
+                _ => None,
+            }?;
+            counts.push(Count {
+                cell,
+                amount,
+                locked: m.lock,
+            });
+        }
+        (!counts.is_empty()).then_some(counts)
+    }
+}
+
+/// Bodies of one routine.
+#[derive(Default)]
+struct Routine {
+    /// By kinds of arguments: those whose numbers the code computes with.
+    wanted: HashMap<Vec<u8>, u64>,
+    bodies: HashMap<Vec<Shape>, Option<Arc<Body>>>,
+}
+
+/// Makes bodies and keeps them.
+pub struct Specialiser<'a> {
+    image: &'a AnalysisImage,
+    functions: RwLock<HashMap<u64, Arc<Function>>>,
+    routines: RwLock<HashMap<u64, Routine>>,
+}
+
+impl<'a> Specialiser<'a> {
+    /// A specialiser of the routines of this image.
+    pub fn new(image: &'a AnalysisImage) -> Self {
+        Self {
+            image,
+            functions: RwLock::default(),
+            routines: RwLock::default(),
+        }
+    }
+
+    /// The body of the routine for such arguments; `None` if it must be called.
+    pub fn body(&self, routine: u64, bounds: &[Bound]) -> Option<Arc<Body>> {
+        if bounds.len() > 64 {
+            return None;
+        }
+        let kinds: Vec<u8> = bounds
+            .iter()
+            .map(|b| match b {
+                Bound::Const(_) => 0,
+                Bound::Address => 1,
+                Bound::Input => 2,
+            })
+            .collect();
+        let shapes = |wanted: u64| -> Vec<Shape> {
+            let shape = |(i, bound): (usize, &Bound)| match *bound {
+                Bound::Const(n) if wanted >> i & 1 != 0 => Shape::Number(n),
+                Bound::Const(_) => Shape::Known,
+                Bound::Address => Shape::Address,
+                Bound::Input => Shape::Input,
+            };
+            bounds.iter().enumerate().map(shape).collect()
+        };
+        let mut wanted = 0;
+        {
+            let routines = self.routines.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = routines.get(&routine) {
+                wanted = known.wanted.get(&kinds).copied().unwrap_or(0);
+                if let Some(body) = known.bodies.get(&shapes(wanted)) {
+                    return body.clone();
+                }
+            }
+        }
+        let (body, wanted) = loop {
+            match self.make(routine, &shapes(wanted)) {
+                Ok(body) => break (Some(Arc::new(body)), wanted),
+                Err(Fail::Wants(i))
+                    if matches!(bounds.get(usize::from(i)), Some(Bound::Const(_))) =>
+                {
+                    wanted |= 1 << i;
+                }
+                Err(_) => break (None, wanted),
+            }
+        };
+        let mut routines = self
+            .routines
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = routines.entry(routine).or_default();
+        // What another thread found to be wanted is wanted.
+        *known.wanted.entry(kinds).or_default() |= wanted;
+        if known.bodies.len() < MOST_KEPT {
+            known.bodies.insert(shapes(wanted), body.clone());
+        }
+        body
+    }
+
+    fn function(&self, entry: u64) -> Arc<Function> {
+        let known = self
+            .functions
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = known.get(&entry) {
+            return function.clone();
+        }
+        drop(known);
+        let function = Arc::new(Function::decode(self.image, entry));
+        let mut known = self
+            .functions
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.entry(entry).or_insert(function).clone()
+    }
+
+    fn make(&self, routine: u64, shapes: &[Shape]) -> Result<Body, Fail> {
+        let decode = |entry| self.function(entry);
+        let (mut root, mut inputs) = Evaluator::run(self.image, &decode, routine, shapes)?;
+        prune::simplify(&mut root);
+        let read = prune::read_by(&root);
+        inputs.retain(|(_, v)| read & v.bit() != 0);
+        Ok(Body { root, inputs })
+    }
+}

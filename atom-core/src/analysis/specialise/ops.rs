@@ -1,0 +1,276 @@
+//! The residual code of a routine: instructions over values.
+//!
+//! A value is written once and every path through a body ends on its own, so
+//! a body is a tree in which each value has one definition. Instructions keep
+//! the encoding's shape (an opcode, a register field, a register or memory
+//! field, an immediate), so that what emits them needs no table of operations.
+
+/// A value that the body computes, or one of its inputs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct V(pub u8);
+
+impl V {
+    /// Its bit in a set of values.
+    pub const fn bit(self) -> u128 {
+        1 << self.0
+    }
+}
+
+/// What an address or a number that is known at link time counts from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Base {
+    /// The value of this argument.
+    Argument(u8),
+    /// Address 0 of the tool's file.
+    Image,
+}
+
+/// A value that is known when the output is written, if not earlier.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Symbol {
+    /// What it counts from.
+    pub base: Base,
+    /// What is added.
+    pub offset: i64,
+}
+
+/// A known value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// As a number.
+    Number(u64),
+    /// As a symbol.
+    Symbol(Symbol),
+}
+
+/// The use of a register by an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// Not a register: a part of the opcode.
+    Extension(u8),
+    /// Read.
+    Use(V),
+    /// Written in whole.
+    Define(V),
+    /// Read and written, in the same register.
+    Modify {
+        /// Before.
+        old: V,
+        /// After.
+        new: V,
+    },
+}
+
+/// What a memory operand's address starts from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// 0
+    Nothing,
+    /// A value.
+    Value(V),
+    /// A symbol.
+    Symbol(Symbol),
+}
+
+/// A memory operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mem {
+    /// Where it starts from.
+    pub start: Start,
+    /// A value times 1, 2, 4 or 8.
+    pub index: Option<(V, u8)>,
+    /// Added.
+    pub disp: i32,
+}
+
+/// The operand of an instruction that may lie in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rm {
+    /// None: the instruction is the opcode alone.
+    None,
+    /// A register.
+    Reg(Slot),
+    /// Memory.
+    Mem(Mem),
+}
+
+/// An immediate operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Imm {
+    /// None.
+    None,
+    /// One byte.
+    Byte(i8),
+    /// As wide as the operation, at most 4 bytes.
+    Wide(i32),
+}
+
+/// Arithmetic flags as a set.
+pub mod flags {
+    /// Carry.
+    pub const CF: u8 = 1;
+    /// Parity.
+    pub const PF: u8 = 2;
+    /// Auxiliary carry.
+    pub const AF: u8 = 4;
+    /// Zero.
+    pub const ZF: u8 = 8;
+    /// Sign.
+    pub const SF: u8 = 16;
+    /// Overflow.
+    pub const OF: u8 = 32;
+    /// All of them.
+    pub const ALL: u8 = 63;
+
+    /// What a condition code reads.
+    pub const fn of_condition(code: u8) -> u8 {
+        match code >> 1 {
+            0 => OF,
+            1 => CF,
+            2 => ZF,
+            3 => CF | ZF,
+            4 => SF,
+            5 => PF,
+            6 => SF | OF,
+            _ => ZF | SF | OF,
+        }
+    }
+}
+
+/// An instruction of a body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// A known value into a register; leaves the flags alone.
+    Constant(V, Known),
+    /// Any other.
+    Machine(Machine),
+}
+
+/// An instruction with a ModRM byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// Opcode; beyond 0xff in the map that 0F opens.
+    pub opcode: u16,
+    /// Operand size in bytes: 1, 2, 4 or 8.
+    pub width: u8,
+    /// The register field is a byte register.
+    pub byte_reg: bool,
+    /// The other one is, if a register.
+    pub byte_rm: bool,
+    /// `lock` prefix.
+    pub lock: bool,
+    /// F3 prefix (`tzcnt`, `lzcnt`, `popcnt`).
+    pub rep: bool,
+    /// The register field.
+    pub reg: Slot,
+    /// The other operand.
+    pub rm: Rm,
+    /// The immediate.
+    pub imm: Imm,
+    /// A value that must lie in cl.
+    pub count: Option<V>,
+    /// Flags that it reads.
+    pub reads: u8,
+    /// Flags that it may change.
+    pub changes: u8,
+    /// It writes to memory.
+    pub stores: bool,
+}
+
+/// A piece of straight code and what comes after it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// In order.
+    pub ops: Vec<Op>,
+    /// What comes after.
+    pub end: End,
+}
+
+/// The end of straight code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The routine is done.
+    Return,
+    /// The routine is to be called with its arguments, as if nothing had been
+    /// done so far; nothing has been stored on the way here.
+    Call,
+    /// A conditional branch by a condition code.
+    Branch(u8, Box<[Node; 2]>),
+}
+
+impl Slot {
+    /// The value that is read.
+    pub fn read(self) -> Option<V> {
+        match self {
+            Self::Use(v) | Self::Modify { old: v, .. } => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The value that is written.
+    pub fn written(self) -> Option<V> {
+        match self {
+            Self::Define(v) | Self::Modify { new: v, .. } => Some(v),
+            _ => None,
+        }
+    }
+}
+
+impl Mem {
+    /// The values that the address is made of.
+    pub fn values(&self) -> u128 {
+        let start = match self.start {
+            Start::Value(v) => v.bit(),
+            _ => 0,
+        };
+        start | self.index.map_or(0, |(v, _)| v.bit())
+    }
+}
+
+impl Op {
+    /// The values that it reads.
+    pub fn reads(&self) -> u128 {
+        let Self::Machine(m) = self else { return 0 };
+        let rm = match m.rm {
+            Rm::None => 0,
+            Rm::Reg(slot) => slot.read().map_or(0, V::bit),
+            Rm::Mem(mem) => mem.values(),
+        };
+        rm | m.reg.read().map_or(0, V::bit) | m.count.map_or(0, V::bit)
+    }
+
+    /// The values that it writes.
+    pub fn writes(&self) -> u128 {
+        match self {
+            Self::Constant(v, _) => v.bit(),
+            Self::Machine(m) => {
+                let rm = match m.rm {
+                    Rm::Reg(slot) => slot.written().map_or(0, V::bit),
+                    _ => 0,
+                };
+                rm | m.reg.written().map_or(0, V::bit)
+            }
+        }
+    }
+
+    /// The flags that it reads.
+    pub fn flags_read(&self) -> u8 {
+        match self {
+            Self::Constant(..) => 0,
+            Self::Machine(m) => m.reads,
+        }
+    }
+
+    /// The flags that it may change.
+    pub fn flags_changed(&self) -> u8 {
+        match self {
+            Self::Constant(..) => 0,
+            Self::Machine(m) => m.changes,
+        }
+    }
+
+    /// It writes to memory.
+    pub fn stores(&self) -> bool {
+        matches!(self, Self::Machine(m) if m.stores)
+    }
+}

@@ -1,0 +1,112 @@
+//! Removing what nothing needs from a body, and joining loads with their use.
+
+use super::ops::{End, Machine, Node, Op, Rm, Slot, V, flags};
+
+/// What is read later on some path.
+#[derive(Clone, Copy, Default)]
+struct Needed {
+    values: u128,
+    flags: u8,
+}
+
+/// Simplifies a body.
+pub fn simplify(node: &mut Node) {
+    prune(node);
+    join(node);
+}
+
+/// Removes operations whose results are not read.
+fn prune(node: &mut Node) -> Needed {
+    let mut needed = match &mut node.end {
+        End::Return | End::Call => Needed::default(),
+        End::Branch(code, sides) => {
+            let [a, b] = sides.each_mut().map(prune);
+            Needed {
+                values: a.values | b.values,
+                flags: a.flags | b.flags | flags::of_condition(*code),
+            }
+        }
+    };
+    let mut kept = Vec::with_capacity(node.ops.len());
+    while let Some(op) = node.ops.pop() {
+        let wanted = op.stores()
+            || op.writes() & needed.values != 0
+            || op.flags_changed() & needed.flags != 0;
+        if !wanted {
+            continue;
+        }
+        needed.values = needed.values & !op.writes() | op.reads();
+        needed.flags = needed.flags & !op.flags_changed() | op.flags_read();
+        kept.push(op);
+    }
+    kept.reverse();
+    node.ops = kept;
+    needed
+}
+
+/// The values that a node reads, with what comes after it.
+pub fn read_by(node: &Node) -> u128 {
+    let own = node.ops.iter().fold(0, |set, op| set | op.reads());
+    match &node.end {
+        End::Branch(_, sides) => own | read_by(&sides[0]) | read_by(&sides[1]),
+        _ => own,
+    }
+}
+
+fn loaded(op: &Op) -> Option<(V, &Machine)> {
+    match op {
+        Op::Machine(m) if m.opcode == 0x8b && m.width >= 4 => match (m.reg, m.rm) {
+            (Slot::Define(v), Rm::Mem(_)) => Some((v, m)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether the operation reads its second operand and reads it as this width.
+fn takes(m: &Machine, v: V, width: u8) -> bool {
+    let alu = m.opcode < 0x40 && matches!(m.opcode & 7, 1 | 3);
+    let compare = matches!(m.opcode, 0x81 | 0x83) && m.reg == Slot::Extension(7);
+    let test = m.opcode == 0x85 || m.opcode == 0xf7 && m.reg == Slot::Extension(0);
+    let multiply = matches!(m.opcode, 0x0faf | 0x69);
+    m.rm == Rm::Reg(Slot::Use(v))
+        && m.width == width
+        && m.reg.read() != Some(v)
+        && (alu || compare || test || multiply)
+}
+
+/// Makes a load that one operation reads a part of that operation.
+fn join(node: &mut Node) {
+    let mut i = 0;
+    while i < node.ops.len() {
+        let Some((v, load)) = loaded(&node.ops[i]) else {
+            i += 1;
+            continue;
+        };
+        let (mem, width) = (load.rm, load.width);
+        let later = &node.ops[i + 1..];
+        let reader = later.iter().position(|op| op.reads() & v.bit() != 0);
+        let only = reader.is_some_and(|r| {
+            let after = later[r + 1..].iter().fold(0, |set, op| set | op.reads());
+            let beyond = match &node.end {
+                End::Branch(_, sides) => read_by(&sides[0]) | read_by(&sides[1]),
+                _ => 0,
+            };
+            (after | beyond) & v.bit() == 0
+                && !later[..r].iter().any(Op::stores)
+                && matches!(&later[r], Op::Machine(m) if takes(m, v, width))
+        });
+        match reader {
+            Some(r) if only => {
+                if let Op::Machine(m) = &mut node.ops[i + 1 + r] {
+                    m.rm = mem;
+                }
+                node.ops.remove(i);
+            }
+            _ => i += 1,
+        }
+    }
+    if let End::Branch(_, sides) = &mut node.end {
+        sides.iter_mut().for_each(join);
+    }
+}

@@ -1,0 +1,191 @@
+//! Which procedures move.
+//!
+//! A procedure that gets no inserted code stays where it is and works as it
+//! always did: it costs nothing, neither at run time nor in the output. The
+//! others move, and with them what they share code with. From a procedure that
+//! stays, a direct call or jump to the start of one that moves is patched if it
+//! has a 32-bit displacement; all else goes through pads.
+
+use crate::cfg::{Cfg, Status};
+use crate::error::Result;
+use crate::ids::{InstId, ProcId};
+use crate::image::Image;
+use crate::plan::Plan;
+
+use super::layout::insertions_of;
+use super::pads::Sites;
+use super::{Extra, Layout, Options};
+
+/// Code that is within reach of a two-byte jump.
+const ISLAND_REACH: u64 = 160;
+
+/// The procedures that move: the one place where that is decided.
+#[derive(Clone, Debug, Default)]
+pub struct MovedSet {
+    flags: Vec<bool>,
+}
+
+impl MovedSet {
+    /// All that can move.
+    pub fn all(cfg: &Cfg) -> Self {
+        Self {
+            flags: cfg.procs.iter().map(|p| p.is_movable()).collect(),
+        }
+    }
+
+    /// What has to move for the plan's sake, and the pads for it. `all` are the
+    /// pads that there are if everything moves.
+    pub(super) fn choose(
+        image: &Image,
+        cfg: &Cfg,
+        plan: &Plan,
+        all: Sites,
+        options: &Options,
+    ) -> (Self, Sites) {
+        let mut moved = Self {
+            flags: (0..cfg.procs.len())
+                .map(ProcId::from_index)
+                .map(|p| {
+                    let wanted = options.extra.takes(cfg.proc(p).start) || gets_code(cfg, plan, p);
+                    wanted && cfg.proc(p).is_movable()
+                })
+                .collect(),
+        };
+        loop {
+            moved.close(cfg);
+            if moved.count() == cfg.procs.iter().filter(|p| p.is_movable()).count() {
+                return (moved, all);
+            }
+            // Pads may need dead bytes of neighbours that would be in use if these stayed.
+            let sites = Sites::new(image, cfg, &moved);
+            let gaps: Vec<u64> = sites
+                .left()
+                .iter()
+                .filter(|(proc, _)| cfg.proc(*proc).status == Status::Full)
+                .map(|(_, address)| *address)
+                .collect();
+            if gaps.is_empty() {
+                return (moved, sites);
+            }
+            let mut grown = false;
+            for address in gaps {
+                grown |= moved.add_around(cfg, address);
+            }
+            if !grown {
+                return (Self::all(cfg), all);
+            }
+        }
+    }
+
+    /// True if the procedure moves.
+    pub fn contains(&self, proc: ProcId) -> bool {
+        self.flags[proc.index()]
+    }
+
+    /// How many move.
+    pub fn count(&self) -> usize {
+        self.flags.iter().filter(|f| **f).count()
+    }
+
+    /// Adds what moves together with members.
+    fn close(&mut self, cfg: &Cfg) {
+        let pairs = cfg.together.iter().map(|(a, b)| (a.index(), b.index()));
+        let mut links: Vec<_> = pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect();
+        links.sort_unstable();
+        let mut work: Vec<usize> = (0..self.flags.len()).filter(|p| self.flags[*p]).collect();
+        while let Some(p) = work.pop() {
+            let first = links.partition_point(|l| l.0 < p);
+            for (_, other) in links[first..].iter().take_while(|l| l.0 == p) {
+                if !std::mem::replace(&mut self.flags[*other], true) {
+                    work.push(*other);
+                }
+            }
+        }
+    }
+
+    /// Adds the procedures near an address; true if any did not move before.
+    fn add_around(&mut self, cfg: &Cfg, address: u64) -> bool {
+        let first = cfg
+            .procs
+            .partition_point(|p| p.end + ISLAND_REACH <= address);
+        let near = cfg.procs[first..]
+            .iter()
+            .take_while(|p| p.start < address + ISLAND_REACH);
+        let mut grown = false;
+        for (proc, flag) in near.zip(&mut self.flags[first..]) {
+            grown |= proc.is_movable() && !*flag;
+            *flag |= proc.is_movable();
+        }
+        grown
+    }
+}
+
+/// True if the plan inserts code into the procedure.
+fn gets_code(cfg: &Cfg, plan: &Plan, id: ProcId) -> bool {
+    !insertions_of(plan, &cfg.proc_insts(id)).is_empty()
+}
+
+impl Extra {
+    /// Whether the procedure at an address moves without need.
+    fn takes(self, start: u64) -> bool {
+        match self {
+            Self::None => false,
+            Self::Half(seed) => {
+                let mixed = (start ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 63 == 0
+            }
+            Self::All => true,
+        }
+    }
+}
+
+/// The direct calls and jumps of procedures that stay, to the starts of
+/// procedures that move: the address of each displacement, and its new value.
+pub(super) fn branches(image: &Image, cfg: &Cfg, layout: &Layout) -> Result<Vec<(u64, [u8; 4])>> {
+    let mut patches = Vec::new();
+    for (i, proc) in cfg.procs.iter().enumerate() {
+        let id = ProcId::from_index(i);
+        if !proc.is_movable() || layout.moved.contains(id) {
+            continue;
+        }
+        for b in proc.blocks() {
+            let last = cfg.block(b).last();
+            let Some((field, target)) = displacement(image, cfg, last) else {
+                continue;
+            };
+            let to = cfg.proc_at(target).filter(|p| cfg.proc(*p).start == target);
+            let moved = to.filter(|p| layout.moved.contains(*p));
+            let Some(block) = moved.and_then(|_| cfg.block_at(target)) else {
+                continue;
+            };
+            // A thread that comes from here may not have its own data yet.
+            let new = layout.landing(cfg, block);
+            patches.push((field, super::rel32(new, field + 4)?));
+        }
+    }
+    Ok(patches)
+}
+
+/// Where the 32-bit displacement of a direct call or jump stands, if no other
+/// instruction has a part in its bytes, and the target.
+fn displacement(image: &Image, cfg: &Cfg, id: InstId) -> Option<(u64, u64)> {
+    let inst = cfg.inst(id);
+    let (pc, end) = (cfg.inst_pc(id), cfg.inst_end(id));
+    let opcode = match (inst.flow.is_direct(), inst.len) {
+        (true, 5) => image.bytes_at(pc, 1)?[0] & 0xfe == 0xe8,
+        (true, 6) => matches!(image.bytes_at(pc, 2)?, [0x0f, 0x80..=0x8f]),
+        _ => false,
+    };
+    let overlaps = |a: usize, b: usize| match (cfg.insts.get(a), cfg.insts.get(b)) {
+        (Some(a), Some(b)) => a.offset + u32::from(a.len) > b.offset,
+        _ => false,
+    };
+    let at = id.index();
+    if !opcode || overlaps(at, at + 1) || at > 0 && overlaps(at - 1, at) {
+        return None;
+    }
+    let field = end - 4;
+    let bytes = image.bytes_at(field, 4)?.try_into().ok()?;
+    let target = end.wrapping_add_signed(i64::from(i32::from_le_bytes(bytes)));
+    Some((field, target))
+}

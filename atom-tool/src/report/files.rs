@@ -1,0 +1,101 @@
+//! Which files a report goes to: the options that all shipped tools share.
+//!
+//! As an argument it is one string: the file for people, the file for programs
+//! and the number of rows, with null bytes between, which no file name contains.
+
+use std::io::{self, Write};
+
+use atom_abi::host::{self, ArgKind};
+
+use super::{Report, json, text};
+use crate::Result;
+use crate::call::{Arg, string};
+use crate::options::Options;
+use crate::output;
+use crate::params::{Param, Str, code};
+
+/// Rows that people are shown of each table if they do not say otherwise.
+const TOP: &str = "100";
+
+/// Instrument side: where the report goes. Pass it to a parameter [`Files`].
+#[derive(Clone, Debug)]
+pub struct ReportFiles {
+    encoded: String,
+}
+
+impl ReportFiles {
+    /// Reads the options `--output FILE`, `--json FILE` and `--top N`.
+    ///
+    /// `-` is standard output. With `--json` alone nothing is written for people.
+    pub fn from_options(options: &Options<'_>, default: &str) -> Result<Self> {
+        let json = options.value("--json")?.unwrap_or("");
+        let output = options.value("--output")?;
+        let output = output.unwrap_or(if json.is_empty() { default } else { "" });
+        let top = options.value("--top")?.unwrap_or(TOP);
+        if top.parse::<usize>().is_err() {
+            return Err(format!("the option --top takes a number, not `{top}`").into());
+        }
+        Ok(Self {
+            encoded: format!("{output}\0{json}\0{top}"),
+        })
+    }
+}
+
+impl Arg<Files> for &ReportFiles {
+    fn to_host(&self) -> host::Arg {
+        string(ArgKind::Str, &self.encoded)
+    }
+}
+
+/// Analysis side: where the report goes.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Files(Str);
+
+// SAFETY: transparent over a string, which is one pointer.
+unsafe impl Param for Files {
+    const CODE: u8 = code::OTHER;
+}
+
+impl Files {
+    /// The file for people, the file for programs, rows to show; empty names stand for none.
+    fn parts(self) -> (&'static str, &'static str, usize) {
+        let mut parts = self.0.as_str().split('\0');
+        let mut next = || parts.next().unwrap_or("");
+        let (output, json, top) = (next(), next(), next());
+        (output, json, top.parse().unwrap_or(0))
+    }
+
+    /// Has `write` write the file for people, in a format of the tool's own.
+    pub fn write_with(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (output, _, _) = self.parts();
+        to_file(output, write)
+    }
+
+    pub(super) fn write(self, report: &Report) -> io::Result<()> {
+        let (output, json, top) = self.parts();
+        to_file(json, |to| json::write(to, report))?;
+        to_file(output, |to| text::write(to, report, top))
+    }
+}
+
+fn to_file(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    match name {
+        "" => Ok(()),
+        "-" => {
+            let mut to = io::BufWriter::new(io::stdout().lock());
+            write(&mut to).and_then(|()| to.flush())
+        }
+        name => {
+            let mut file = output::create(name)?;
+            let result = write(&mut file).and_then(|()| file.flush());
+            result.map_err(|e| {
+                let path = output::path(name);
+                io::Error::new(e.kind(), format!("{}: {e}", path.display()))
+            })
+        }
+    }
+}

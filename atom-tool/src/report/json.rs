@@ -1,0 +1,98 @@
+//! A report for programs: one JSON object.
+//!
+//! `tool` and `program`, each fact under its name, each table under its title as
+//! an array of objects whose keys are the columns' names. In keys, spaces become
+//! `_` and `%` becomes `percent`. Addresses are strings in hexadecimal, since JSON's numbers
+//! are often read as doubles; what is not known is `null`.
+
+use std::io::{self, Write};
+
+use super::{Cell, Readers, Report, Table};
+
+/// Writes the report.
+pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
+    write!(to, "{{\n  \"tool\": ")?;
+    string(to, report.tool)?;
+    write!(to, ",\n  \"program\": ")?;
+    string(to, &report.program)?;
+    for (name, value) in &report.facts {
+        write!(to, ",\n  ")?;
+        key(to, name)?;
+        cell(to, value)?;
+    }
+    for table in &report.tables {
+        if table.readers != Readers::People {
+            rows(to, table)?;
+        }
+    }
+    writeln!(to, "\n}}")
+}
+
+fn rows(to: &mut dyn Write, table: &Table) -> io::Result<()> {
+    write!(to, ",\n  ")?;
+    key(to, &table.title)?;
+    write!(to, "[")?;
+    for (i, row) in table.rows.iter().enumerate() {
+        write!(to, "{}\n    {{", if i == 0 { "" } else { "," })?;
+        for (i, (column, value)) in table.columns.iter().zip(row).enumerate() {
+            if i != 0 {
+                write!(to, ", ")?;
+            }
+            key(to, column)?;
+            cell(to, value)?;
+        }
+        write!(to, "}}")?;
+    }
+    write!(to, "\n  ]")
+}
+
+fn key(to: &mut dyn Write, name: &str) -> io::Result<()> {
+    string(to, &name.replace('%', "percent").replace(' ', "_"))?;
+    write!(to, ": ")
+}
+
+fn cell(to: &mut dyn Write, cell: &Cell) -> io::Result<()> {
+    match cell {
+        Cell::Text(text) => string(to, text),
+        Cell::Number(n) => write!(to, "{n}"),
+        Cell::Ratio(r) if r.is_finite() => write!(to, "{r:.4}"),
+        Cell::Ratio(_) | Cell::Empty => write!(to, "null"),
+        Cell::Address(a) => write!(to, "\"{a:#x}\""),
+    }
+}
+
+fn string(to: &mut dyn Write, text: &str) -> io::Result<()> {
+    write!(to, "\"")?;
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => write!(to, "\\{c}")?,
+            c if c < ' ' => write!(to, "\\u{:04x}", c as u32)?,
+            c => write!(to, "{c}")?,
+        }
+    }
+    write!(to, "\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_rows_and_escapes() {
+        let mut report = Report::new("count", "a\"b\\c\n");
+        report
+            .fact("miss %", Cell::percent(1, 3))
+            .fact("no", Cell::percent(1, 0));
+        report
+            .table("by line", ["pc", "name"])
+            .row([Cell::Address(4096), "ü".into()])
+            .row([Cell::Address(1), Cell::Empty]);
+        report.table("hidden", []).readers(Readers::People);
+        let mut bytes = Vec::new();
+        write(&mut bytes, &report).unwrap();
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            "{\n  \"tool\": \"count\",\n  \"program\": \"a\\\"b\\\\c\\u000a\",\n  \"miss_percent\": 33.3333,\n  \"no\": null,\n  \"by_line\": [\n    {\"pc\": \"0x1000\", \"name\": \"ü\"},\n    {\"pc\": \"0x1\", \"name\": null}\n  ]\n}\n"
+        );
+    }
+}

@@ -1,0 +1,167 @@
+//! What a tool says at the end: facts and tables, for people and as JSON.
+//!
+//! Tools differ in what they count, not in how they print it, so aligning,
+//! sorting, shortening, JSON and the options that choose the file live here. A
+//! [`Report`] is filled by the routine at ProgramAfter and written to the [`Files`]
+//! that the instrument routine passed.
+
+mod files;
+mod json;
+mod text;
+
+use std::borrow::Cow;
+
+pub use files::{Files, ReportFiles};
+
+/// One cell of a table, or the value of a fact.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A name, a place.
+    Text(Cow<'static, str>),
+    /// A count.
+    Number(u64),
+    /// A ratio, shown with two decimals.
+    Ratio(f64),
+    /// An address of the original program.
+    Address(u64),
+    /// Nothing is known.
+    Empty,
+}
+
+impl Cell {
+    /// `part` in per cent of `whole`; empty if there is no whole.
+    pub fn percent(part: u64, whole: u64) -> Self {
+        if whole == 0 {
+            Self::Empty
+        } else {
+            Self::Ratio(part as f64 * 100.0 / whole as f64)
+        }
+    }
+
+    /// `file:line`; empty if the line is not known.
+    pub fn place(file: &str, line: u32) -> Self {
+        if line == 0 {
+            Self::Empty
+        } else {
+            Self::Text(format!("{file}:{line}").into())
+        }
+    }
+
+    /// Its weight when rows are sorted.
+    fn weight(&self) -> f64 {
+        match self {
+            Self::Number(n) | Self::Address(n) => *n as f64,
+            Self::Ratio(r) => *r,
+            Self::Text(_) | Self::Empty => 0.0,
+        }
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(n: u64) -> Self {
+        Self::Number(n)
+    }
+}
+
+impl From<&'static str> for Cell {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+/// Who gets to see a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Readers {
+    /// People and programs.
+    All,
+    /// People: it is not in the JSON.
+    People,
+    /// Programs: it is only in the JSON.
+    Programs,
+}
+
+/// A table with a title and named columns.
+#[derive(Clone, Debug)]
+pub struct Table {
+    title: String,
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+    readers: Readers,
+}
+
+impl Table {
+    /// Appends a row; it should have a cell for each column.
+    pub fn row<const N: usize>(&mut self, cells: [Cell; N]) -> &mut Self {
+        self.rows.push(cells.into());
+        self
+    }
+
+    /// Sorts by the numbers of a column, largest first; equal rows keep their order.
+    pub fn sort(&mut self, column: usize) -> &mut Self {
+        let weight = |row: &Vec<Cell>| row.get(column).map_or(0.0, Cell::weight);
+        self.rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        self
+    }
+
+    /// Says who gets to see it; by default all do.
+    pub fn readers(&mut self, readers: Readers) -> &mut Self {
+        self.readers = readers;
+        self
+    }
+}
+
+/// What a tool has found out.
+#[derive(Clone, Debug)]
+pub struct Report {
+    tool: &'static str,
+    program: String,
+    facts: Vec<(&'static str, Cell)>,
+    tables: Vec<Table>,
+}
+
+impl Report {
+    /// An empty report of a tool on a program.
+    pub fn new(tool: &'static str, program: &str) -> Self {
+        Self {
+            tool,
+            program: program.to_owned(),
+            facts: Vec::new(),
+            tables: Vec::new(),
+        }
+    }
+
+    /// Adds a fact about the whole run.
+    pub fn fact(&mut self, name: &'static str, value: impl Into<Cell>) -> &mut Self {
+        self.facts.push((name, value.into()));
+        self
+    }
+
+    /// Adds an empty table.
+    pub fn table(
+        &mut self,
+        title: impl Into<String>,
+        columns: impl IntoIterator<Item = &'static str>,
+    ) -> &mut Table {
+        self.tables.push(Table {
+            title: title.into(),
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
+            readers: Readers::All,
+        });
+        let last = self.tables.len() - 1;
+        &mut self.tables[last]
+    }
+
+    /// Writes it to the files; what cannot be written is told on standard error.
+    pub fn write(&self, files: Files) {
+        if let Err(e) = files.write(self) {
+            eprintln!("{}: cannot write {e}", self.tool);
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Where indirect calls and jumps go, counted exactly.
+//!
+//! Nearly every indirect call goes to few places, so each site has a row with room
+//! for four targets and their counts; what does not fit there goes to a table that
+//! all sites share. Nothing is locked: a signal handler or another thread may come in
+//! between at any instruction, and finds either a free place or a taken one.
+//!
+//! Layout of the placed data: the number of rows, then the rows, then the shared table.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use atom_abi::host::{self, ArgKind};
+
+use crate::call::{Arg, computed};
+use crate::params::{Param, RegV, code};
+use crate::program::Program;
+
+const WAYS: usize = 4;
+/// Entries of the shared table.
+const SHARED: usize = 1 << 13;
+/// Places of the shared table that are looked at before giving up.
+const PROBES: usize = 64;
+const HEADER: usize = 8;
+
+/// A target and how often it was gone to; a target of 0 is a free place.
+#[repr(C)]
+struct Way {
+    target: AtomicU64,
+    count: AtomicU64,
+}
+
+#[repr(C)]
+struct Row {
+    ways: [Way; WAYS],
+    /// Number of the site, from 1.
+    site: u64,
+    /// What went to targets for which there was no place.
+    other: AtomicU64,
+    /// Address of the site in the file.
+    pc: u64,
+    /// Its address in memory, once it was executed.
+    place: AtomicU64,
+    /// Distance from here to the shared table in bytes.
+    shared: u64,
+}
+
+#[repr(C)]
+struct Shared {
+    target: AtomicU64,
+    site: AtomicU64,
+    count: AtomicU64,
+}
+
+/// Instrument side: a row for each site, made by [`Program::targets`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TargetTable {
+    offset: u64,
+    rows: usize,
+}
+
+/// Instrument side: one row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TargetAt {
+    offset: u64,
+}
+
+impl TargetTable {
+    pub(crate) fn new(program: &Program<'_>, sites: &[u64]) -> Self {
+        let row = size_of::<Row>();
+        let shared = HEADER + sites.len() * row;
+        let size = shared
+            + if sites.is_empty() {
+                0
+            } else {
+                SHARED * size_of::<Shared>()
+            };
+        let mut bytes = Vec::with_capacity(size);
+        bytes.extend((sites.len() as u64).to_le_bytes());
+        for (i, pc) in sites.iter().enumerate() {
+            bytes.resize(HEADER + i * row + WAYS * size_of::<Way>(), 0);
+            let distance = (shared - HEADER - i * row) as u64;
+            for word in [i as u64 + 1, 0, *pc, 0, distance] {
+                bytes.extend(word.to_le_bytes());
+            }
+        }
+        bytes.resize(size, 0);
+        let offset = program.place("targets of calls", &bytes, size);
+        Self {
+            offset,
+            rows: sites.len(),
+        }
+    }
+
+    /// The rows in the order of the sites.
+    pub fn rows(self) -> impl ExactSizeIterator<Item = TargetAt> {
+        (0..self.rows).map(move |i| TargetAt {
+            offset: self.offset + (HEADER + i * size_of::<Row>()) as u64,
+        })
+    }
+}
+
+impl Arg<Targets> for TargetAt {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::Data, self.offset)
+    }
+}
+
+impl Arg<AllTargets> for TargetTable {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::Data, self.offset)
+    }
+}
+
+/// Analysis side: the targets of one site.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Targets(&'static Row);
+
+// SAFETY: transparent over a pointer.
+unsafe impl Param for Targets {
+    const CODE: u8 = code::OTHER;
+}
+
+impl Targets {
+    /// Counts one transfer to `target`. `pc` is the program counter at the site
+    /// (`Reg::Pc`), which tells where the program was loaded.
+    #[inline(always)]
+    pub fn count(self, target: u64, pc: RegV) {
+        let first = &self.0.ways[0];
+        if first.target.load(Relaxed) == target {
+            first.count.fetch_add(1, Relaxed);
+        } else {
+            self.elsewhere(target, pc);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn elsewhere(self, target: u64, pc: RegV) {
+        let row = self.0;
+        row.place.store(pc.0, Relaxed);
+        // No jump to address 0 comes back to be reported.
+        if target == 0 {
+            return;
+        }
+        for way in &row.ways {
+            if is_or_becomes(&way.target, target) {
+                way.count.fetch_add(1, Relaxed);
+                return;
+            }
+        }
+        let hash = (target ^ row.site << 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        for i in 0..PROBES {
+            // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
+            let entry = unsafe {
+                let table = std::ptr::from_ref(row)
+                    .byte_add(row.shared as usize)
+                    .cast::<Shared>();
+                &*table.add((hash as usize + i) % SHARED)
+            };
+            // Who finds the target but no site yet may take the place as well as who put the target there.
+            if is_or_becomes(&entry.target, target) && is_or_becomes(&entry.site, row.site) {
+                entry.count.fetch_add(1, Relaxed);
+                return;
+            }
+        }
+        row.other.fetch_add(1, Relaxed);
+    }
+}
+
+/// True if the cell has this value, or was 0 and now has it.
+fn is_or_becomes(cell: &AtomicU64, value: u64) -> bool {
+    match cell.compare_exchange(0, value, Relaxed, Relaxed) {
+        Ok(_) => true,
+        Err(found) => found == value,
+    }
+}
+
+/// Analysis side: the targets of all sites.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct AllTargets(*const u64);
+
+// SAFETY: transparent over a pointer.
+unsafe impl Param for AllTargets {
+    const CODE: u8 = code::OTHER;
+}
+
+/// How often a site went to a target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    /// The site, counted from 0 in the order of the table.
+    pub site: usize,
+    /// The target as an address of the original file; what lies outside the program
+    /// is an address that the program does not have. 0 stands for targets that were
+    /// too many to be told apart.
+    pub target: u64,
+    /// How often.
+    pub count: u64,
+}
+
+impl AllTargets {
+    /// All pairs of site and target that occurred.
+    pub fn transfers(self) -> Vec<Transfer> {
+        // SAFETY: values of this type are made only by `atom`, which points them to a
+        // table that `TargetTable::new` laid out: the count, the rows, the shared entries.
+        let (rows, shared): (&[Row], &[Shared]) = unsafe {
+            let count = *self.0 as usize;
+            let rows = self.0.byte_add(HEADER).cast::<Row>();
+            let entries = if count == 0 { 0 } else { SHARED };
+            (
+                std::slice::from_raw_parts(rows, count),
+                std::slice::from_raw_parts(rows.add(count).cast(), entries),
+            )
+        };
+        let mut all = Vec::new();
+        let mut add = |row: &Row, target: u64, count: u64| {
+            if count != 0 {
+                let bias = row.place.load(Relaxed).wrapping_sub(row.pc);
+                let site = row.site as usize - 1;
+                all.push(Transfer {
+                    site,
+                    target: target.wrapping_sub(bias),
+                    count,
+                });
+            }
+        };
+        for row in rows {
+            for way in &row.ways {
+                add(row, way.target.load(Relaxed), way.count.load(Relaxed));
+            }
+            let bias = row.place.load(Relaxed).wrapping_sub(row.pc);
+            add(row, bias, row.other.load(Relaxed));
+        }
+        for entry in shared {
+            let site = entry.site.load(Relaxed) as usize;
+            if let Some(row) = site.checked_sub(1).and_then(|i| rows.get(i)) {
+                add(row, entry.target.load(Relaxed), entry.count.load(Relaxed));
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// A table as the instrument side would place it.
+    fn table(sites: &[u64]) -> &'static mut [u64] {
+        let row = size_of::<Row>() / 8;
+        let shared = 1 + sites.len() * row;
+        let mut words = vec![0; shared + SHARED * 3];
+        words[0] = sites.len() as u64;
+        for (i, pc) in sites.iter().enumerate() {
+            let at = 1 + i * row;
+            words[at + 8] = i as u64 + 1;
+            words[at + 10] = *pc;
+            words[at + 12] = ((shared - at) * 8) as u64;
+        }
+        words.leak()
+    }
+
+    #[test]
+    fn many_targets_from_many_threads() {
+        let words = table(&[0x100, 0x200]);
+        let (base, all) = (words.as_ptr() as usize, AllTargets(words.as_ptr()));
+        let row = |i: usize| {
+            let at = base + HEADER + i * size_of::<Row>();
+            // SAFETY: the table was laid out above.
+            Targets(unsafe { &*(at as *const Row) })
+        };
+        const BIAS: u64 = 0x5555_0000_0000;
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(move || {
+                    for n in 0..20_000u64 {
+                        row(0).count(BIAS + 0x1000 + n % 200 * 16, RegV(BIAS + 0x100));
+                        row(1).count(BIAS + 0x1000 + n % 3, RegV(BIAS + 0x200));
+                    }
+                });
+            }
+        });
+        let mut sums: HashMap<(usize, u64), u64> = HashMap::new();
+        for t in all.transfers() {
+            *sums.entry((t.site, t.target)).or_default() += t.count;
+        }
+        assert_eq!(sums.len(), 203);
+        for n in 0..200 {
+            assert_eq!(sums[&(0, 0x1000 + n * 16)], 400);
+        }
+        assert_eq!(sums[&(1, 0x1000)], 4 * 6667);
+    }
+
+    #[test]
+    fn what_finds_no_place_is_counted_together() {
+        let words = table(&[0x100]);
+        let all = AllTargets(words.as_ptr());
+        // SAFETY: the table was laid out above.
+        let row = Targets(unsafe { &*words.as_ptr().add(1).cast::<Row>() });
+        for target in 1..=2 * SHARED as u64 {
+            row.count(target * 64, RegV(0x100));
+        }
+        let transfers = all.transfers();
+        assert_eq!(
+            transfers.iter().map(|t| t.count).sum::<u64>(),
+            2 * SHARED as u64
+        );
+        let other: u64 = transfers
+            .iter()
+            .filter(|t| t.target == 0)
+            .map(|t| t.count)
+            .sum();
+        assert!(other >= SHARED as u64 - WAYS as u64, "{other}");
+    }
+}

@@ -1,0 +1,197 @@
+//! How often each procedure is entered, and who calls whom.
+//!
+//! `docs/tools/prof.md` describes options and output.
+
+use std::collections::{BTreeMap, HashMap};
+
+use atom_tool::prelude::*;
+use atom_tool::report::Readers;
+
+#[analysis]
+fn count(counter: Counter) {
+    counter.increment();
+}
+
+/// A conditional jump to another procedure.
+#[analysis]
+fn count_if(counter: Counter, taken: Value) {
+    counter.add(u64::from(taken.is_true()));
+}
+
+/// How a call is made.
+const KINDS: [&str; 3] = ["call", "jump", "indirect"];
+const CALL: u32 = 0;
+const JUMP: u32 = 1;
+
+/// Caller and callee by their numbers, and the kind.
+type Arc = [u32; 3];
+
+/// A caller of whom nothing is known: a library, the system, a pointer.
+const UNKNOWN: u32 = u32::MAX;
+
+#[analysis]
+fn report(
+    files: Files,
+    program: Str,
+    entries: Counters,
+    procs: Sites,
+    arcs: Array<Arc>,
+    calls: Counters,
+) {
+    let entries: Vec<u64> = entries.rows().map(|[n]| n).collect();
+    let total: u64 = entries.iter().sum();
+    let mut graph: BTreeMap<Arc, u64> = BTreeMap::new();
+    for ([n], arc) in calls.rows().zip(arcs.iter()).filter(|([n], _)| *n != 0) {
+        *graph.entry(*arc).or_default() += n;
+    }
+    // What no known call explains came from outside.
+    let mut explained = vec![0; entries.len()];
+    for ([_, callee, _], n) in &graph {
+        explained[*callee as usize] += n;
+    }
+    for (callee, (entries, explained)) in entries.iter().zip(&explained).enumerate() {
+        if entries > explained {
+            graph.insert([UNKNOWN, callee as u32, CALL], entries - explained);
+        }
+    }
+    let mut callers: Vec<Vec<(Arc, u64)>> = vec![Vec::new(); entries.len()];
+    let mut callees = callers.clone();
+    for (&arc, &n) in &graph {
+        callers[arc[1] as usize].push((arc, n));
+        if arc[0] != UNKNOWN {
+            callees[arc[0] as usize].push((arc, n));
+        }
+    }
+
+    let name = |proc: u32| match procs.get(proc as usize) {
+        Some(site) => site.proc,
+        None => "(outside)",
+    };
+    let mut report = Report::new("prof", &program);
+    let entered = entries.iter().filter(|n| **n != 0).count();
+    report
+        .fact("entries", total)
+        .fact("procedures entered", entered as u64)
+        .fact("procedures", entries.len() as u64);
+    let columns = [
+        "entries",
+        "%",
+        "callers",
+        "callees",
+        "pc",
+        "procedure",
+        "line",
+    ];
+    let table = report.table("procedures", columns);
+    for (i, site) in procs.iter().enumerate() {
+        if entries[i] + explained[i] != 0 {
+            table.row([
+                entries[i].into(),
+                Cell::percent(entries[i], total),
+                (callers[i].len() as u64).into(),
+                (callees[i].len() as u64).into(),
+                Cell::Address(site.pc),
+                site.proc.into(),
+                site.place(),
+            ]);
+        }
+    }
+    table.sort(0);
+
+    // One group for each procedure: who calls it, itself, whom it calls.
+    let mut order: Vec<usize> = (0..entries.len())
+        .filter(|i| !callers[*i].is_empty() || !callees[*i].is_empty())
+        .collect();
+    order.sort_by_key(|i| std::cmp::Reverse(entries[*i]));
+    let table = report.table("call graph", ["calls", "kind", "procedure"]);
+    table.readers(Readers::People);
+    for i in order {
+        for list in [&mut callers[i], &mut callees[i]] {
+            list.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+        }
+        for (arc, n) in &callers[i] {
+            let text = format!("    from {}", name(arc[0]));
+            table.row([(*n).into(), KINDS[arc[2] as usize].into(), text.into()]);
+        }
+        table.row([entries[i].into(), "entries".into(), name(i as u32).into()]);
+        for (arc, n) in &callees[i] {
+            let text = format!("    to {}", name(arc[1]));
+            table.row([(*n).into(), KINDS[arc[2] as usize].into(), text.into()]);
+        }
+    }
+
+    let pc = |proc: u32| match procs.get(proc as usize) {
+        Some(site) => Cell::Address(site.pc),
+        None => Cell::Empty,
+    };
+    let columns = [
+        "calls",
+        "kind",
+        "caller",
+        "caller pc",
+        "callee",
+        "callee pc",
+    ];
+    let table = report.table("arcs", columns);
+    table.readers(Readers::Programs);
+    for (&[caller, callee, kind], n) in &graph {
+        let kind = KINDS[kind as usize].into();
+        let (from, to) = (name(caller).into(), name(callee).into());
+        table.row([(*n).into(), kind, from, pc(caller), to, pc(callee)]);
+    }
+    report.write(files);
+}
+
+fn instrument(program: &Program, args: &Args) -> Result {
+    let options = args.options();
+    let files = ReportFiles::from_options(&options, "prof.out")?;
+    let with_arcs = !options.flag("--entries");
+    options.finish()?;
+
+    let mut procs = SiteList::new();
+    let entries = program.counters(program.procs().len());
+    // Calls of one procedure by another share a counter.
+    let mut arcs: Vec<Arc> = Vec::new();
+    let mut numbers: HashMap<Arc, usize> = HashMap::new();
+    let mut places: Vec<(Inst, usize)> = Vec::new();
+    for proc in program.procs() {
+        procs.push_proc(proc);
+        if proc.first_block().is_some() {
+            proc.add_call(Before, count, (entries.at(proc.index()),));
+        }
+        for inst in proc.blocks().map(|block| block.last_inst()) {
+            let Some((callee, kind)) = goes_to(inst).filter(|_| with_arcs) else {
+                continue;
+            };
+            let arc = [proc.index() as u32, callee.index() as u32, kind];
+            let number = *numbers.entry(arc).or_insert_with(|| {
+                arcs.push(arc);
+                arcs.len() - 1
+            });
+            places.push((inst, number));
+        }
+    }
+    let calls = program.counters(arcs.len());
+    for (inst, number) in places {
+        if inst.is_type(InstType::CondBr) {
+            inst.add_call(Before, count_if, (calls.at(number), BrCondValue));
+        } else {
+            inst.add_call(Before, count, (calls.at(number),));
+        }
+    }
+    let name = program.name();
+    program.add_call(After, report, (&files, name, entries, &procs, &arcs, calls));
+    Ok(())
+}
+
+/// The procedure that a direct call calls, or that a jump out of its own goes to.
+fn goes_to(inst: Inst<'_>) -> Option<(Proc<'_>, u32)> {
+    if let Some(callee) = inst.called_proc() {
+        return Some((callee, CALL));
+    }
+    let target = inst.target()?;
+    let callee = target.proc();
+    (callee != inst.proc() && target.pc() == callee.pc()).then_some((callee, JUMP))
+}
+
+atom_tool::tool!(instrument);
