@@ -189,7 +189,8 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
     let contents = |i: usize| {
         let header = &table.headers[i];
         let (offset, size) = (field(header, 24) as usize, field(header, 32) as usize);
-        out.get(offset..offset.saturating_add(size)).map(<[u8]>::to_vec)
+        out.get(offset..offset.saturating_add(size))
+            .map(<[u8]>::to_vec)
     };
     let strings_of = |i: usize| {
         u32::from_le_bytes(table.headers[i][40..44].try_into().expect("four bytes")) as usize

@@ -307,7 +307,7 @@ impl Walker<'_, '_> {
             }
             let at = cursor.at;
             skip_form(cursor, form, self.context.offset_size, self.context.version)?;
-            self.attribute(kind.tag, *name, form, at, cursor.at, &mut entry, &mut bases)?;
+            self.attribute(*name, form, at, cursor.at, &mut entry, &mut bases)?;
         }
         if is_first {
             self.first(&entry, bases)?;
@@ -320,7 +320,6 @@ impl Walker<'_, '_> {
     #[allow(clippy::too_many_arguments)]
     fn attribute(
         &mut self,
-        tag: u64,
         name: u64,
         form: u64,
         at: usize,
@@ -330,7 +329,7 @@ impl Walker<'_, '_> {
     ) -> Option<()> {
         let size = self.context.offset_size;
         let bases = &self.source.bases;
-        let (input, place) = (self.source.input, at - self.start);
+        let place = at - self.start;
         let number = |len: usize| Cursor::new(self.data, at).uint(len);
         match form {
             // strp, line_strp
@@ -382,7 +381,6 @@ impl Walker<'_, '_> {
                     0x81 => patch(&mut self.unit.bytes, place, 8, self.source.map.start(value)),
                     _ => patch(&mut self.unit.bytes, place, 8, self.source.map.data(value)),
                 }
-                let _ = tag;
             }
             // addrx: its table is converted as a whole
             0x1b | 0x29..=0x2c | 0x1f01 => {
@@ -441,7 +439,6 @@ impl Walker<'_, '_> {
         }
         // A skeleton's other half is in another file.
         self.is_split |= matches!(name, 0x76 | 0x2130);
-        let _ = input;
         Some(())
     }
 
@@ -639,11 +636,11 @@ impl Walker<'_, '_> {
         if low.form == 0x01 {
             patch(&mut self.unit.bytes, low.at, low.len, new_low);
         }
-        if let Some(entry) = entry.entry {
-            if !matches!(entry.form, 0x01 | 0x1b) {
-                let old = old_low.wrapping_add(entry.value);
-                self.put(entry, map.start(old), new_low);
-            }
+        if let Some(entry) = entry.entry
+            && !matches!(entry.form, 0x01 | 0x1b)
+        {
+            let old = old_low.wrapping_add(entry.value);
+            self.put(entry, map.start(old), new_low);
         }
     }
 

@@ -177,7 +177,7 @@ impl Out {
     /// A unit that could not be converted: its size stays, its entries go.
     fn empty(&mut self, original: &[u8], is_types: bool, bases: &Bases) {
         let mut bytes = original.to_vec();
-        let blank = || -> Option<()> {
+        let mut blank = || -> Option<()> {
             let mut cursor = Cursor::new(original, 0);
             let (_, size) = cursor.unit_length()?;
             let version = cursor.u16()?;
@@ -200,7 +200,6 @@ impl Out {
             patch(&mut bytes, abbrev_at, size, abbrev + bases.abbrev);
             Some(())
         };
-        let mut blank = blank;
         let _ = blank();
         match is_types {
             true => self.types.extend(bytes),
