@@ -67,6 +67,10 @@ pub struct Run {
     /// Do not instrument this; may be repeated, and prevails over --only
     #[arg(long, value_name = "PATTERN")]
     pub skip: Vec<String>,
+    /// Put debug information into the output: the program's for its new text, and
+    /// that of the analysis routines
+    #[arg(short = 'g', long = "debug-info")]
+    pub debug_info: bool,
     /// Run this command under gdb and stop in the tool's instrument routine (ATOM: -dbx)
     #[arg(long)]
     pub gdb: bool,

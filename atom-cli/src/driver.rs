@@ -38,7 +38,10 @@ pub fn run(args: &Run) -> Result<()> {
              and the program's addresses do not change",
         );
     }
-    let mut steps = Steps::new(request.verbose, 11 + u64::from(request.check));
+    let mut steps = Steps::new(
+        request.verbose,
+        11 + u64::from(request.check) + u64::from(request.debug_info),
+    );
 
     // The program as it is in its file.
     let image = steps.run(
@@ -127,12 +130,28 @@ pub fn run(args: &Run) -> Result<()> {
             format!("{pads}, {}", count(old.branches.len(), "patched call"))
         },
     )?;
+    let debug = match request.debug_info {
+        false => Vec::new(),
+        true => steps.run(
+            "debug",
+            "converting debug information",
+            || {
+                Ok(emit::debug::build(
+                    &image, &cfg, &plan, &layout, &placement, analysis,
+                ))
+            },
+            |sections| {
+                let size: usize = sections.iter().map(|s| s.bytes.len()).sum();
+                format!("{} bytes", number(size as u64))
+            },
+        )?,
+    };
     let bytes = steps.run(
         "emit",
         "putting the output together",
         || {
             emit::write(
-                &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis,
+                &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis, &debug,
             )
         },
         |bytes| format!("{} bytes", number(bytes.len() as u64)),

@@ -27,6 +27,8 @@ pub struct Request<'a> {
     pub selection: Selection,
     /// Where new segments should lie.
     pub wishes: Wishes,
+    /// Debug information in the output.
+    pub debug_info: bool,
     /// Fill unused text with traps.
     pub strict: bool,
     /// Make each call that only counts at its own point.
@@ -62,6 +64,7 @@ impl<'a> Request<'a> {
                 data: args.data_address,
                 low: args.low_addresses,
             },
+            debug_info: args.debug_info,
             strict: args.strict,
             precise_signals: args.precise_signals,
             check: args.check,
