@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::marker::PhantomData;
 
-use atom_abi::host::{self, ArgKind, Reg};
+use atom_abi::host::{self, ANY_OPERAND, ArgKind, Reg};
 
 use crate::params::{Array, Element, Param, Params, RegV, Str, Value};
 
@@ -85,10 +85,76 @@ pub struct BrCondValue;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EffAddrValue;
 
+/// Stands for the effective address of one of the instruction's memory
+/// operands, counted from 0 in the order of [`Inst::text`](crate::Inst::text),
+/// with what is accessed without being written (the stack of `push`) last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EffAddrOf(pub u8);
+
+/// Stands for the number of bytes that the instruction accesses at
+/// [`EffAddrValue`]: once, if it is repeated (see [`RepCount`]); one element,
+/// if it is a gather or scatter; all elements, if it is masked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessSize;
+
+/// As [`AccessSize`], of the memory operand with this number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessSizeOf(pub u8);
+
+/// Stands for the value that the instruction reads from memory, the first 64
+/// bits of it, extended by zeros. Fits before an instruction that reads memory,
+/// and after one that moves the value to a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadedValue;
+
+/// As [`LoadedValue`], of the memory operand with this number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoadedValueOf(pub u8);
+
+/// Stands for the value that the instruction writes to memory, the first 64
+/// bits of it, extended by zeros. Fits before an instruction that only copies
+/// the value (`mov`, `push`, `call`), and after one that computes it; ask
+/// [`Inst::offers`](crate::Inst::offers).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredValue;
+
+/// As [`StoredValue`], of the memory operand with this number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredValueOf(pub u8);
+
+/// Stands for how often a string instruction is to be repeated: `rcx` with a
+/// repeat prefix, which may be 0, else 1. `cmps` and `scas` may stop earlier.
+/// Fits before an instruction that accesses memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RepCount;
+
+/// Stands for the address that a jump, call or return goes to, if it is taken;
+/// addresses are those of the original program. Fits before the instruction,
+/// and after a jump or return.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BranchTarget;
+
+/// Stands for what a procedure returns in `rax`. Fits after a procedure that
+/// ends in returns only, and at a return.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReturnValue;
+
+/// Stands for the second 64 bits of a vector register, as the register itself
+/// stands for the first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HighHalf(pub Reg);
+
+/// What stands for a value or a register that only the running program knows.
+pub trait Computed {
+    /// As it crosses the border.
+    #[doc(hidden)]
+    fn kind(&self) -> (ArgKind, u64);
+}
+
 /// An argument that fits a parameter of type `P`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument for a parameter of type `{P}`",
-    note = "an integer must have the parameter's own type; `Value` takes `BrCondValue` and `EffAddrValue`, `RegV` takes a `Reg`"
+    note = "an integer must have the parameter's own type; `Value` takes `BrCondValue`, `EffAddrValue` and their like, `RegV` takes a `Reg`"
 )]
 pub trait Arg<P: Param> {
     /// As it crosses the border. Borrows from `self`.
@@ -148,19 +214,65 @@ integers! {
 }
 
 macro_rules! computed {
-    ($($param:ty, $arg:ty => $kind:ident;)*) => {$(
-        impl Arg<$param> for $arg {
+    ($($arg:ty => $kind:ident $value:expr;)*) => {$(
+        impl Computed for $arg {
+            fn kind(&self) -> (ArgKind, u64) {
+                let number: fn(&Self) -> u64 = $value;
+                (ArgKind::$kind, number(self))
+            }
+        }
+
+        impl Arg<Value> for $arg {
             fn to_host(&self) -> host::Arg {
-                computed(ArgKind::$kind, 0)
+                let (kind, value) = self.kind();
+                computed(kind, value)
+            }
+        }
+
+        impl Arg<u64> for $arg {
+            fn to_host(&self) -> host::Arg {
+                Arg::<Value>::to_host(self)
             }
         }
     )*};
 }
 computed! {
-    Value, BrCondValue => BrCondValue;
-    Value, EffAddrValue => EffAddrValue;
-    u64, BrCondValue => BrCondValue;
-    u64, EffAddrValue => EffAddrValue;
+    BrCondValue => BrCondValue |_| 0;
+    EffAddrValue => EffAddrValue |_| 0;
+    EffAddrOf => EffAddr |n| n.0.into();
+    AccessSize => AccessSize |_| ANY_OPERAND;
+    AccessSizeOf => AccessSize |n| n.0.into();
+    LoadedValue => LoadedValue |_| ANY_OPERAND;
+    LoadedValueOf => LoadedValue |n| n.0.into();
+    StoredValue => StoredValue |_| ANY_OPERAND;
+    StoredValueOf => StoredValue |n| n.0.into();
+    RepCount => RepCount |_| 0;
+    BranchTarget => BranchTarget |_| 0;
+    ReturnValue => ReturnValue |_| 0;
+}
+
+impl Computed for Reg {
+    fn kind(&self) -> (ArgKind, u64) {
+        (ArgKind::Regv, *self as u64)
+    }
+}
+
+impl Computed for HighHalf {
+    fn kind(&self) -> (ArgKind, u64) {
+        (ArgKind::RegvHigh, self.0 as u64)
+    }
+}
+
+impl Arg<RegV> for HighHalf {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::RegvHigh, self.0 as u64)
+    }
+}
+
+impl Arg<u64> for HighHalf {
+    fn to_host(&self) -> host::Arg {
+        Arg::<RegV>::to_host(self)
+    }
 }
 
 impl Arg<RegV> for Reg {

@@ -8,7 +8,7 @@ use atom_abi::host::{Class, InstType, NONE, Place, Scope};
 use atom_abi::{StrRef, host::Host};
 
 use crate::Result;
-use crate::call::{ArgList, AsRoutine};
+use crate::call::{ArgList, AsRoutine, Computed};
 use crate::params::Params;
 use crate::program::{Program, Session};
 use crate::proto::NamedArg;
@@ -130,6 +130,13 @@ macro_rules! handle {
             /// there is no conditional branch) is an error that `atom` ends with.
             pub fn add_call<P: Params>(&self, place: Place, routine: impl AsRoutine<P>, args: impl ArgList<P>) {
                 self.session.add_typed(Scope::$scope, self.id, place, routine, args);
+            }
+
+            /// True if a call at this place can pass this value or register.
+            /// Where it cannot, because the value is not known or has no
+            /// meaning there, adding such a call is an error.
+            pub fn offers(&self, place: Place, value: impl Computed) -> bool {
+                self.session.offers(Scope::$scope, self.id, place, &value)
             }
 
             /// Adds a call of a routine by name; see [`Program::add_call_proto`].

@@ -8,7 +8,7 @@ use std::ffi::c_char;
 
 use atom_abi::host::{self, ArgKind, Reg};
 
-use crate::call::{BrCondValue, EffAddrValue, array, computed, constant, string};
+use crate::call::{Computed, HighHalf, array, computed, constant, string};
 use crate::params::{ParamList, code};
 use crate::{Error, Result};
 
@@ -28,10 +28,11 @@ pub enum NamedArg<'a> {
     Longs(&'a [i64]),
     /// For `REGV`.
     Reg(Reg),
-    /// For `VALUE`.
-    BrCondValue,
-    /// For `VALUE`.
-    EffAddrValue,
+    /// For `REGV`.
+    HighHalf(HighHalf),
+    /// For `VALUE`: what [`Computed`] types turn into.
+    #[doc(hidden)]
+    Value(ArgKind, u64),
 }
 
 macro_rules! from {
@@ -59,9 +60,23 @@ from! {
     &'a [i32]: a => Self::Ints(a);
     &'a [i64]: a => Self::Longs(a);
     Reg: r => Self::Reg(r);
-    BrCondValue: _v => Self::BrCondValue;
-    EffAddrValue: _v => Self::EffAddrValue;
+    HighHalf: r => Self::HighHalf(r);
 }
+
+macro_rules! from_computed {
+    ($($type:ident)*) => {$(
+        impl From<crate::call::$type> for NamedArg<'_> {
+            fn from(value: crate::call::$type) -> Self {
+                let (kind, number) = value.kind();
+                Self::Value(kind, number)
+            }
+        }
+    )*};
+}
+from_computed!(
+    BrCondValue EffAddrValue EffAddrOf AccessSize AccessSizeOf LoadedValue LoadedValueOf
+    StoredValue StoredValueOf RepCount BranchTarget ReturnValue
+);
 
 /// A type of a prototype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -290,8 +305,8 @@ fn fit(of: Type, kind: ArgKind, arg: &NamedArg<'_>) -> Result<host::Arg, String>
             return Err("the array has another type or length".to_owned());
         }
         (Type::Regv, NamedArg::Reg(reg)) => computed(ArgKind::Regv, reg as u64),
-        (Type::Value, NamedArg::BrCondValue) => computed(ArgKind::BrCondValue, 0),
-        (Type::Value, NamedArg::EffAddrValue) => computed(ArgKind::EffAddrValue, 0),
+        (Type::Regv, NamedArg::HighHalf(half)) => computed(ArgKind::RegvHigh, half.0 as u64),
+        (Type::Value, NamedArg::Value(kind, number)) => computed(kind, number),
         (_, given) => return Err(format!("{given:?} was given")),
     })
 }

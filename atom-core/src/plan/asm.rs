@@ -4,6 +4,7 @@
 //! the forms that are needed exist; each is tested against a decoder. None of
 //! them changes the arithmetic flags unless its comment says so.
 
+use super::args::Element;
 use super::code::{Fixup, Target};
 
 pub mod machine;
@@ -70,6 +71,15 @@ impl Mem {
             disp,
         }
     }
+
+    /// `[base + index * scale]`.
+    pub const fn indexed(base: Gpr, index: Gpr, scale: u8) -> Self {
+        Self {
+            base: Some(base),
+            index: Some((index, scale)),
+            disp: 0,
+        }
+    }
 }
 
 /// A forward jump whose end is not yet placed.
@@ -90,6 +100,11 @@ pub struct Asm {
 }
 
 impl Asm {
+    /// Instructions as bytes, for what is used in one place only.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes(bytes);
+    }
+
     fn byte(&mut self, byte: u8) {
         self.code.push(byte);
     }
@@ -442,5 +457,124 @@ impl Asm {
         } else {
             self.code[patch.at..patch.at + 4].copy_from_slice(&(distance as u32).to_le_bytes());
         }
+    }
+
+    /// `mov to32, dword [mem]` and its like: so many bytes, extended by zeros.
+    pub fn load_sized(&mut self, to: Gpr, mem: Mem, size: u8) {
+        match size {
+            1 => self.load8(to, mem),
+            2 => self.op_mem(false, &[0x0f, 0xb7], to.0, mem),
+            4 => self.op_mem(false, &[0x8b], to.0, mem),
+            _ => self.load(to, mem),
+        }
+    }
+
+    /// `movsxd to, dword [mem]`
+    pub fn load32_signed(&mut self, to: Gpr, mem: Mem) {
+        self.op_mem(true, &[0x63], to.0, mem);
+    }
+
+    /// The low bytes of a register, extended by zeros.
+    pub fn extend(&mut self, to: Gpr, from: Gpr, size: u8) {
+        let modrm = 0xc0 | to.low() << 3 | from.low();
+        match size {
+            1 => self.zero_extend8(to, from),
+            2 => {
+                self.rex(false, to.0, 0, from.0, false);
+                self.bytes(&[0x0f, 0xb7, modrm]);
+            }
+            4 => {
+                self.rex(false, to.0, 0, from.0, false);
+                self.bytes(&[0x8b, modrm]);
+            }
+            _ => self.mov(to, from),
+        }
+    }
+
+    /// `shl reg, count`. Changes the flags.
+    pub fn shift_left(&mut self, reg: Gpr, count: u8) {
+        self.rex(true, 0, 0, reg.0, false);
+        self.bytes(&[0xc1, 0xe0 | reg.low(), count]);
+    }
+
+    /// `sar reg, count`. Changes the flags.
+    pub fn shift_right_signed(&mut self, reg: Gpr, count: u8) {
+        self.rex(true, 0, 0, reg.0, false);
+        self.bytes(&[0xc1, 0xf8 | reg.low(), count]);
+    }
+
+    /// `test reg, reg`. Changes the flags.
+    pub fn test(&mut self, reg: Gpr) {
+        self.rex(true, reg.0, 0, reg.0, false);
+        self.bytes(&[0x85, 0xc0 | reg.low() << 3 | reg.low()]);
+    }
+
+    /// `test eax, value`. Changes the flags.
+    pub fn test_eax(&mut self, value: u32) {
+        self.byte(0xa9);
+        self.imm32(value as i32);
+    }
+
+    /// `cmovcc to, from`
+    pub fn move_if(&mut self, cond: Cond, to: Gpr, from: Gpr) {
+        self.rex(true, to.0, 0, from.0, false);
+        self.bytes(&[0x0f, 0x40 | cond.0, 0xc0 | to.low() << 3 | from.low()]);
+    }
+
+    /// `movq to, xmm` or `movd to32, xmm`; of AVX-512 for the upper sixteen.
+    pub fn low_of_xmm(&mut self, to: Gpr, xmm: u8, wide: bool) {
+        let modrm = 0xc0 | (xmm & 7) << 3 | to.low();
+        if xmm < 16 {
+            self.byte(0x66);
+            self.rex(wide, xmm, 0, to.0, false);
+            self.bytes(&[0x0f, 0x7e, modrm]);
+        } else {
+            self.evex(1, 1, wide, 16, xmm, to.0);
+            self.bytes(&[0x7e, modrm]);
+        }
+    }
+
+    /// Stores the whole register of an element, by the program's own kind of
+    /// instruction: `movups`, `vmovdqu` or `vmovdqu64`.
+    pub fn store_vector(&mut self, mem: Mem, element: &Element) {
+        let (reg, width) = (element.register, element.width);
+        debug_assert!(mem.index.is_none() && mem.base == Some(Gpr::RSP));
+        if element.evex {
+            self.evex(1, 2, true, width, reg, Gpr::RSP.0);
+            self.byte(0x7f);
+            // A byte displacement would count vectors here.
+            self.bytes(&[0x84 | (reg & 7) << 3, 0x24]);
+            self.imm32(mem.disp);
+        } else if width == 32 {
+            // vmovdqu [mem], ymm
+            let r = if reg < 8 { 0x80 } else { 0 };
+            self.bytes(&[0xc5, r | 0x7e, 0x7f]);
+            self.modrm_mem(reg, mem);
+        } else {
+            self.store_xmm(mem, reg);
+        }
+    }
+
+    /// An EVEX prefix: opcode map, mandatory prefix (1 is 66, 2 is f3), and the
+    /// operands `reg` and, as register or base, `rm`.
+    fn evex(&mut self, map: u8, prefix: u8, wide: bool, width: u8, reg: u8, rm: u8) {
+        let inverted = |bit: bool, shift: u8| u8::from(!bit) << shift;
+        let length = width.trailing_zeros() as u8 - 4;
+        self.bytes(&[
+            0x62,
+            inverted(reg & 8 != 0, 7)
+                | 0x40
+                | inverted(rm & 8 != 0, 5)
+                | inverted(reg & 16 != 0, 4)
+                | map,
+            u8::from(wide) << 7 | 0x7c | prefix,
+            length << 5 | 8,
+        ]);
+    }
+
+    /// `kmovw to32, k`
+    pub fn mask_to(&mut self, to: Gpr, mask: u8) {
+        let r = if to.0 < 8 { 0x80 } else { 0 };
+        self.bytes(&[0xc5, r | 0x78, 0x93, 0xc0 | to.low() << 3 | mask]);
     }
 }

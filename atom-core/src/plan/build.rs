@@ -6,13 +6,15 @@ use std::sync::Arc;
 use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
 
-use super::args::{self, Value};
+use super::args::{Selected, Taken, Value};
 use super::asm::Asm;
 use super::data::Data;
 use super::exits::{Exits, Hook};
 use super::flow::{self, Flow};
 use super::inline;
+use super::operand::{At, When};
 use super::points::{Around, Points};
+use super::returns;
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
@@ -106,6 +108,15 @@ impl Plan {
             let mut asm = Asm::default();
             wrapper.emit(&mut asm);
             plan.add_shared(asm);
+        }
+        if plan
+            .fixups
+            .iter()
+            .any(|f| f.target == Target::OriginalReturn)
+        {
+            let mut asm = Asm::default();
+            returns::emit(&mut asm, cfg.base);
+            plan.original_return = Some(plan.add_shared(asm));
         }
         plan.thread_info = threads.info();
         if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
@@ -289,8 +300,9 @@ impl Planner<'_> {
                 self.live.block_into(b, effects_of, live);
             }
             let here = Here {
-                instruction: self.cfg.decode(self.image, inst),
+                at: At::new(self.cfg.decode(self.image, inst)),
                 inst,
+                block: b,
                 may_set_df: self.live.may_set_df(block.proc),
             };
             let pc = self.cfg.inst_pc(inst);
@@ -298,26 +310,22 @@ impl Planner<'_> {
                 live: live[i],
                 may_set_df: here.may_set_df,
             };
-            self.calls_at(part, &here, &around.entry, Position::Entry, point, pc, None)?;
+            let lists = [(&around.entry[..], When::Before)];
+            self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
             self.counter(part, b, inst, Position::Before, counters);
-            let mut site = Vec::with_capacity(around.before.len() + around.before_transfer.len());
-            self.resolve(&mut site, &around.before, &here, pc, false)?;
-            self.resolve(&mut site, &around.before_transfer, &here, pc, true)?;
-            self.insert(part, &here, &site, Position::Before, point, None)?;
-            let guard = if around.if_taken.is_empty() {
-                None
-            } else {
-                Some(args::taken(&here.instruction)?)
-            };
-            self.calls_at(
-                part,
-                &here,
-                &around.if_taken,
-                Position::Before,
-                point,
-                pc,
-                guard,
-            )?;
+            let lists = [
+                (&around.before[..], When::Before),
+                (&around.before_transfer, When::Transfer),
+            ];
+            self.calls_at(part, &here, &lists, Position::Before, point, pc)?;
+            if !around.if_taken.is_empty() {
+                let mut site = Vec::with_capacity(around.if_taken.len());
+                for &number in &around.if_taken {
+                    site.push(self.resolve(number, &here, pc, When::Transfer, 0)?);
+                }
+                let guard = Some(Guard::Taken(here.at.taken()?));
+                self.insert(part, &here, &site, Position::Before, point, guard)?;
+            }
             self.exit_hook(part, b, inst);
             let point = Point {
                 live: live[i + 1],
@@ -325,15 +333,8 @@ impl Planner<'_> {
             };
             let end = self.cfg.inst_end(inst);
             self.counter(part, b, inst, Position::After, counters);
-            self.calls_at(
-                part,
-                &here,
-                &around.after,
-                Position::After,
-                point,
-                end,
-                None,
-            )?;
+            let lists = [(&around.after[..], When::After)];
+            self.calls_at(part, &here, &lists, Position::After, point, end)?;
             self.counter(part, b, inst, Position::Taken, counters);
         }
         Ok(())
@@ -375,28 +376,35 @@ impl Planner<'_> {
         part.close(code, fixups, inst, position);
     }
 
-    /// The calls of these numbers with their arguments as values.
+    /// A call with its arguments as values; `element` of a gather or scatter.
     fn resolve(
         &self,
-        site: &mut Vec<SiteCall>,
-        numbers: &[u32],
+        number: u32,
         here: &Here,
         pc: u64,
-        after: bool,
-    ) -> Result<()> {
-        for &number in numbers {
-            let call = self.points.call(number);
-            let values = self.values(call, |argument| {
-                args::value(argument, &here.instruction, pc, after)
-            })?;
-            site.push(SiteCall {
-                routine: call.routine,
-                clobbers: self.routines[&call.routine],
-                body: self.body(call.routine, &values),
-                values,
-            });
-        }
-        Ok(())
+        when: When,
+        element: u8,
+    ) -> Result<SiteCall> {
+        let call = self.points.call(number);
+        let avx512 = || self.has_avx512(here.block);
+        let values = self.values(call, |argument| {
+            here.at.value(argument, pc, when, element, &avx512)
+        })?;
+        Ok(SiteCall {
+            routine: call.routine,
+            clobbers: self.routines[&call.routine],
+            body: self.body(call.routine, &values),
+            values,
+        })
+    }
+
+    /// True if an instruction of the block needs AVX-512: who comes here has it.
+    fn has_avx512(&self, block: BlockId) -> bool {
+        let mut insts = self.cfg.block(block).insts();
+        insts.any(|i| {
+            let encoding = self.cfg.decode(self.image, i).code().encoding();
+            encoding == iced_x86::EncodingKind::EVEX
+        })
     }
 
     fn values(
@@ -424,20 +432,46 @@ impl Planner<'_> {
             .collect()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one point has this many sides")]
+    /// The calls of one point. A call with a value of a gather's or scatter's
+    /// operand is made for each element, with a test of its own around it.
     fn calls_at(
         &self,
         part: &mut Part,
         here: &Here,
-        numbers: &[u32],
+        lists: &[(&[u32], When)],
         position: Position,
         point: Point,
         pc: u64,
-        guard: Option<args::Taken>,
     ) -> Result<()> {
-        let mut site = Vec::with_capacity(numbers.len());
-        self.resolve(&mut site, numbers, here, pc, guard.is_some())?;
-        self.insert(part, here, &site, position, point, guard)
+        let mut site = Vec::with_capacity(lists.iter().map(|l| l.0.len()).sum());
+        for &(numbers, when) in lists {
+            for &number in numbers {
+                let elements = match when {
+                    When::Before => self.elements(number, here),
+                    _ => 1,
+                };
+                if elements == 1 {
+                    site.push(self.resolve(number, here, pc, when, 0)?);
+                    continue;
+                }
+                self.insert(part, here, &site, position, point, None)?;
+                site.clear();
+                for element in 0..elements {
+                    let call = self.resolve(number, here, pc, when, element)?;
+                    let guard = Some(Guard::Selected(here.at.selected(element)));
+                    self.insert(part, here, &[call], position, point, guard)?;
+                }
+            }
+        }
+        self.insert(part, here, &site, position, point, None)
+    }
+
+    /// How many calls a call stands for.
+    fn elements(&self, number: u32, here: &Here) -> u8 {
+        let call = self.points.call(number);
+        let args = &self.calls.args[call.args.start as usize..call.args.end as usize];
+        let elements = args.iter().map(|a| here.at.elements(a));
+        elements.max().unwrap_or(1)
     }
 
     fn insert(
@@ -447,15 +481,19 @@ impl Planner<'_> {
         site: &[SiteCall],
         position: Position,
         point: Point,
-        guard: Option<args::Taken>,
+        guard: Option<Guard>,
     ) -> Result<()> {
         if site.is_empty() {
             return Ok(());
         }
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        let patches = guard.map(|taken| site::only_if_taken(&mut part.asm, taken));
+        let patches = match guard {
+            None => Vec::new(),
+            Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
+            Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
+        };
         part.inlined += site::emit(&mut part.asm, site, point, &mut part.wrappers) as u64;
-        for patch in patches.into_iter().flatten() {
+        for patch in patches {
             part.asm.land(patch);
         }
         part.close(code, fixups, here.inst, position);
@@ -510,13 +548,16 @@ impl Planner<'_> {
         for call in mine {
             let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
-                Argument::Regv(_) | Argument::BrCondValue | Argument::EffAddrValue => {
-                    Err(Error::new(
-                        "planning the calls at the program's start and end",
-                        "registers and computed values do not exist there",
-                    ))
-                }
-                _ => Ok(None),
+                Argument::Str(..)
+                | Argument::CStr(..)
+                | Argument::Array(..)
+                | Argument::CArray(..)
+                | Argument::Data(_)
+                | Argument::ThreadData(_) => Ok(None),
+                _ => Err(Error::new(
+                    "planning the calls at the program's start and end",
+                    "registers and computed values do not exist there",
+                )),
             })?;
             let offsets = &self.data.offsets[call.args.start as usize..];
             for (value, &offset) in values.iter_mut().zip(offsets) {
@@ -536,7 +577,15 @@ impl Planner<'_> {
 
 /// The instruction that a point belongs to.
 struct Here {
-    instruction: iced_x86::Instruction,
+    at: At,
     inst: InstId,
+    block: BlockId,
     may_set_df: bool,
+}
+
+/// The condition on which a point's calls are made.
+#[derive(Clone, Copy)]
+enum Guard {
+    Taken(Taken),
+    Selected(Selected),
 }

@@ -16,6 +16,10 @@ pub enum Target {
     Data(u32),
     /// A shared snippet: index into [`Plan::shared`].
     Shared(u32),
+    /// The shared snippet [`Plan::original_return`].
+    OriginalReturn,
+    /// The table of return addresses that the rewriter makes for it.
+    ReturnMap,
 }
 
 /// A four-byte field: `target + addend - (address of the field + 4)`.
@@ -123,6 +127,8 @@ pub struct Plan {
     pub program_before: Option<u32>,
     /// Shared snippet that makes the ProgramAfter calls: a function by the C ABI.
     pub program_after: Option<u32>,
+    /// Shared snippet that turns a return address into the original's, if one is used.
+    pub original_return: Option<u32>,
     /// The `atom_abi::ThreadInfo` in `data`, if threads have data of their own.
     pub thread_info: Option<u32>,
     /// A slot of `data_relocs` that must be right before any code of the program

@@ -12,7 +12,9 @@ mod data;
 mod exits;
 mod flow;
 mod inline;
-mod points;
+pub(crate) mod operand;
+pub(crate) mod points;
+pub(crate) mod returns;
 mod site;
 #[cfg(test)]
 mod tests;

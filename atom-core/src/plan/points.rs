@@ -143,22 +143,13 @@ impl<'a> Points<'a> {
         &self.calls.calls[number as usize]
     }
 
-    /// The procedure whose entry and exit calls hold in `id`: for a part of a
-    /// procedure that lies elsewhere, the whole that it belongs to.
-    fn whole(&self, id: ProcId) -> ProcId {
-        match self.cfg.proc(id).kind {
-            ProcKind::Fragment(Some(parent)) => parent,
-            _ => id,
-        }
-    }
-
     /// Calls at the exits of this procedure or part of a procedure. A part
     /// whose whole is not known has none: it is never entered for itself.
     fn at_exits(&self, id: ProcId) -> &[u32] {
         if self.cfg.proc(id).kind == ProcKind::Fragment(None) {
             return &[];
         }
-        self.proc[1].at(self.whole(id).index())
+        self.proc[1].at(whole(self.cfg, id).index())
     }
 
     /// True if there is any call in the procedure.
@@ -202,55 +193,6 @@ impl<'a> Points<'a> {
         !matches!(proc.kind, ProcKind::Fragment(_)) && (block.is_entry || proc.first_block == id)
     }
 
-    /// True if a jump from a procedure to this address leaves it, as a tail call does.
-    fn leaves(&self, from: ProcId, target: u64) -> bool {
-        let Some(to) = self.cfg.proc_at(target) else {
-            return true;
-        };
-        self.whole(from) != self.whole(to) && self.cfg.proc(to).kind != ProcKind::Fragment(None)
-    }
-
-    /// How control may leave the procedure at the end of a block.
-    fn exit(&self, id: BlockId) -> Exit {
-        let block = self.cfg.block(id);
-        let last = block.last();
-        let end = self.cfg.inst_end(last);
-        let tails = || {
-            self.cfg.succs(id).iter().filter_map(|s| match s {
-                Succ::Tail(target) if self.leaves(block.proc, *target) => Some(*target),
-                _ => None,
-            })
-        };
-        match self.cfg.inst(last).flow {
-            Flow::Return => Exit::Always,
-            Flow::Jump if tails().next().is_some() => Exit::Always,
-            Flow::CondJump => {
-                let by_branch = tails().any(|t| t != end);
-                let by_falling = tails().any(|t| t == end);
-                match (by_branch, by_falling) {
-                    (true, true) => Exit::Always,
-                    (true, false) => Exit::IfTaken,
-                    (false, true) => Exit::Falling,
-                    (false, false) => Exit::Never,
-                }
-            }
-            Flow::IndirectJump => {
-                let table = self.cfg.jump_tables.binary_search_by_key(&last, |t| t.jump);
-                if table.is_err() && self.cfg.succs(id).contains(&Succ::Unknown) {
-                    Exit::Always
-                } else {
-                    Exit::Never
-                }
-            }
-            Flow::Next | Flow::Syscall | Flow::Call | Flow::IndirectCall
-                if tails().next().is_some() =>
-            {
-                Exit::Falling
-            }
-            _ => Exit::Never,
-        }
-    }
-
     /// The calls around an instruction of a block.
     pub fn around(&self, id: BlockId, inst: InstId, around: &mut Around) {
         around.clear();
@@ -284,12 +226,82 @@ impl<'a> Points<'a> {
         if at_exits.is_empty() {
             return;
         }
-        match self.exit(id) {
+        match exit(self.cfg, id) {
             Exit::Never => {}
             Exit::Always => list.extend(at_exits),
             Exit::IfTaken => around.if_taken.extend(at_exits),
             Exit::Falling => around.after.extend(at_exits),
         }
+    }
+}
+
+/// The procedure whose entry and exit calls hold in `id`: for a part of a
+/// procedure that lies elsewhere, the whole that it belongs to.
+fn whole(cfg: &Cfg, id: ProcId) -> ProcId {
+    match cfg.proc(id).kind {
+        ProcKind::Fragment(Some(parent)) => parent,
+        _ => id,
+    }
+}
+
+/// An instruction by which control leaves a procedure, or a part of one, and
+/// that is no return: a jump to another procedure.
+pub(crate) fn exit_by_jump(cfg: &Cfg, id: ProcId) -> Option<InstId> {
+    let exits = cfg
+        .proc(id)
+        .blocks()
+        .filter(|b| exit(cfg, *b) != Exit::Never);
+    exits
+        .map(|b| cfg.block(b).last())
+        .find(|i| cfg.inst(*i).flow != Flow::Return)
+}
+
+/// True if a jump from a procedure to this address leaves it, as a tail call does.
+fn leaves(cfg: &Cfg, from: ProcId, target: u64) -> bool {
+    let Some(to) = cfg.proc_at(target) else {
+        return true;
+    };
+    whole(cfg, from) != whole(cfg, to) && cfg.proc(to).kind != ProcKind::Fragment(None)
+}
+
+/// How control may leave the procedure at the end of a block.
+fn exit(cfg: &Cfg, id: BlockId) -> Exit {
+    let block = cfg.block(id);
+    let last = block.last();
+    let end = cfg.inst_end(last);
+    let tails = || {
+        cfg.succs(id).iter().filter_map(|s| match s {
+            Succ::Tail(target) if leaves(cfg, block.proc, *target) => Some(*target),
+            _ => None,
+        })
+    };
+    match cfg.inst(last).flow {
+        Flow::Return => Exit::Always,
+        Flow::Jump if tails().next().is_some() => Exit::Always,
+        Flow::CondJump => {
+            let by_branch = tails().any(|t| t != end);
+            let by_falling = tails().any(|t| t == end);
+            match (by_branch, by_falling) {
+                (true, true) => Exit::Always,
+                (true, false) => Exit::IfTaken,
+                (false, true) => Exit::Falling,
+                (false, false) => Exit::Never,
+            }
+        }
+        Flow::IndirectJump => {
+            let table = cfg.jump_tables.binary_search_by_key(&last, |t| t.jump);
+            if table.is_err() && cfg.succs(id).contains(&Succ::Unknown) {
+                Exit::Always
+            } else {
+                Exit::Never
+            }
+        }
+        Flow::Next | Flow::Syscall | Flow::Call | Flow::IndirectCall
+            if tails().next().is_some() =>
+        {
+            Exit::Falling
+        }
+        _ => Exit::Never,
     }
 }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use atom_abi::THREAD_THIS;
 
 use super::Clobbers;
-use super::args::{Address, Segment, Taken, Value};
+use super::args::{Taken, Value};
 use super::asm::{Asm, Cond, Gpr, Mem, Patch};
 use super::code::Target;
 use super::threads;
@@ -32,7 +32,11 @@ use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Body;
 use crate::live::RegSet;
 
+mod address;
 mod inline;
+mod values;
+
+pub use values::only_if_selected;
 
 /// Size of the red zone.
 pub const RED_ZONE: i32 = 128;
@@ -79,7 +83,12 @@ struct Needs {
 }
 
 /// Emits the calls of one point; yields how many of them became part of it.
-pub fn emit(asm: &mut Asm, calls: &[SiteCall], point: Point, wrappers: &mut Wrappers) -> usize {
+pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut Wrappers) -> usize {
+    // What an argument is made of must outlive the calls before its own.
+    let xmms = calls.iter().flat_map(|c| &c.values).map(Value::xmm_sources);
+    for number in xmms.flat_map(|mask| (0..16).filter(move |n| mask >> n & 1 != 0)) {
+        point.live |= RegSet::xmm(number);
+    }
     let start = (asm.code.len(), asm.fixups.len(), wrappers.list.len());
     let mut needs = Needs {
         calls: calls.iter().any(|c| c.body.is_none()),
@@ -382,6 +391,10 @@ impl Site<'_> {
             .enumerate()
             .filter(|v| v.1.is_computed_first())
         {
+            if *value == Value::Return {
+                early[i] = self.push_return();
+                continue;
+            }
             self.move_stack(8);
             early[i] = self.depth;
             let slot = Mem::at(Gpr::RSP, 0);
@@ -393,7 +406,7 @@ impl Site<'_> {
                     self.asm.store32(slot, Gpr::RAX);
                     self.asm.store32(Mem::at(Gpr::RSP, 4), Gpr::RDX);
                 }
-                Value::Taken(taken) => {
+                Value::Taken(taken) | Value::Next(taken, ..) => {
                     self.count_taken(*taken);
                     self.asm.store(slot, Gpr::RAX);
                 }
@@ -442,7 +455,11 @@ impl Site<'_> {
     /// Pushes a stack argument.
     fn push_value(&mut self, value: &Value, early: i32) {
         match *value {
-            _ if value.is_computed_first() => self.asm.push_mem(self.slot(early)),
+            Value::Cycles
+            | Value::Return
+            | Value::Taken(Taken::CountZero { .. } | Taken::Loop { .. }) => {
+                self.asm.push_mem(self.slot(early));
+            }
             Value::Const(constant) if i32::try_from(constant as i64).is_ok() => {
                 self.asm.push_imm(constant as i32);
             }
@@ -489,7 +506,9 @@ impl Site<'_> {
     /// Computes a value into a register.
     fn compute(&mut self, to: Gpr, value: &Value, early: i32, may_change_flags: bool) {
         match *value {
-            Value::Cycles | Value::Taken(Taken::CountZero { .. } | Taken::Loop { .. }) => {
+            Value::Cycles
+            | Value::Return
+            | Value::Taken(Taken::CountZero { .. } | Taken::Loop { .. }) => {
                 self.asm.load(to, self.slot(early));
             }
             Value::Const(0) if may_change_flags => {
@@ -544,83 +563,9 @@ impl Site<'_> {
                 self.asm.zero_extend8(to, to);
             }
             Value::Address(address) => self.address(to, &address),
+            _ => self.other_value(to, value, early),
         }
         self.overwrite(to);
-    }
-
-    /// Computes an effective address.
-    fn address(&mut self, to: Gpr, address: &Address) {
-        let index_source = address.index.map(|i| i.0);
-        let base_slot = match address.base {
-            Some(base) if base != Gpr::RSP => self.moved_to(base),
-            _ => None,
-        };
-        let index_slot = index_source.and_then(|i| self.moved_to(i));
-        let mut base = address.base;
-        if let Some(slot) = base_slot {
-            let holder = if index_slot.is_none() && index_source == Some(to) {
-                self.scratch(to)
-            } else {
-                to
-            };
-            self.asm.load(holder, slot);
-            base = Some(holder);
-        }
-        let mut index = address.index;
-        if let Some((source, scale)) = address.index
-            && (index_slot.is_some() || address.index_is_byte)
-        {
-            let holder = if base == Some(to) {
-                self.scratch(to)
-            } else {
-                to
-            };
-            match (index_slot, address.index_is_byte) {
-                (Some(slot), true) => self.asm.load8(holder, slot),
-                (Some(slot), false) => self.asm.load(holder, slot),
-                (None, _) => self.asm.zero_extend8(holder, source),
-            }
-            index = Some((holder, scale));
-        }
-        let mut disp = address.disp;
-        if base == Some(Gpr::RSP) {
-            disp += i64::from(self.depth);
-        }
-        // Only a displacement near the limit, corrected for the stack, is too wide for one step.
-        let step = disp.clamp(i64::from(i32::MIN), i64::from(i32::MAX));
-        let mem = Mem {
-            base,
-            index,
-            disp: step as i32,
-        };
-        match (base, index) {
-            (None, None) => self.asm.mov_imm(to, disp as u64),
-            _ if address.narrow => self.asm.lea32(to, mem),
-            _ => self.asm.lea(to, mem),
-        }
-        if (base, index) != (None, None) && step != disp {
-            let rest = Mem::at(to, (disp - step) as i32);
-            if address.narrow {
-                self.asm.lea32(to, rest)
-            } else {
-                self.asm.lea(to, rest)
-            }
-        }
-        if address.segment != Segment::Flat {
-            let holder = self.scratch(to);
-            match address.segment {
-                Segment::Fs => self.asm.load_self_pointer(holder),
-                _ => self.asm.read_base(holder, true),
-            }
-            self.asm.lea(
-                to,
-                Mem {
-                    base: Some(to),
-                    index: Some((holder, 1)),
-                    disp: 0,
-                },
-            );
-        }
     }
 
     /// Calls the routine, whose arguments are in place.

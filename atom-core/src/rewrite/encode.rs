@@ -71,6 +71,11 @@ pub fn encode(
     places
         .into_par_iter()
         .try_for_each(|(id, place)| encoder.proc(id, place))?;
+    if let Some(map) = layout.return_map {
+        let bytes = super::returns::table(cfg, plan, layout);
+        let at = map.wrapping_sub(layout.start) as usize;
+        text[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
     for clone in &layout.clones {
         let t = &cfg.jump_tables[clone.table];
         let target = |old: u64| {
@@ -194,6 +199,19 @@ impl Encoder<'_> {
         Ok(())
     }
 
+    fn shared(&self, index: u32) -> u64 {
+        self.layout.start + u64::from(self.layout.shared[index as usize])
+    }
+
+    fn no_returns(&self, field: u64) -> Error {
+        Error::new(
+            DOING,
+            "there is no table of return addresses (a defect of atom, please report it)",
+        )
+        .file(&self.image.path)
+        .address(field)
+    }
+
     fn snippet(&self, snippet: &Snippet, address: u64, out: &mut Vec<u8>) -> Result<()> {
         let at = out.len();
         out.extend(&self.plan.code[snippet.code.start as usize..snippet.code.end as usize]);
@@ -202,7 +220,15 @@ impl Encoder<'_> {
                 Target::Original(a) => a,
                 Target::Analysis(a) => self.anchors.analysis + a,
                 Target::Data(offset) => self.anchors.data + u64::from(offset),
-                Target::Shared(i) => self.layout.start + u64::from(self.layout.shared[i as usize]),
+                Target::Shared(i) => self.shared(i),
+                Target::OriginalReturn => {
+                    let i = self.plan.original_return;
+                    self.shared(i.ok_or_else(|| self.no_returns(address))?)
+                }
+                Target::ReturnMap => {
+                    let map = self.layout.return_map;
+                    map.ok_or_else(|| self.no_returns(address))?
+                }
             };
             let field = address + u64::from(fixup.at);
             let value = rel32(

@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
 use super::pads::Sites;
-use super::{MovedSet, Options, Region, guards, tables};
+use super::{MovedSet, Options, Region, guards, returns, tables};
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +93,8 @@ pub struct Layout {
     pub(super) starts: Vec<u64>,
     /// Copies of jump tables, by their loads.
     pub(super) clones: Vec<tables::Clone>,
+    /// Table of return addresses, if the plan uses one.
+    pub(super) return_map: Option<u64>,
     /// First instruction index of each procedure.
     pub(super) first_insts: Vec<usize>,
     /// For each procedure, (original start, original end), for the map.
@@ -151,6 +153,12 @@ impl Layout {
             clone.address = cursor.next_multiple_of(8);
             cursor = clone.address.wrapping_add(clone.size);
         }
+        let mut return_map = None;
+        if plan.original_return.is_some() {
+            let map = cursor.next_multiple_of(8);
+            return_map = Some(map);
+            cursor = map.wrapping_add(returns::size(cfg, &moved));
+        }
         if cursor.wrapping_sub(start) > region.size {
             return Err(Error::new(
                 "laying out the new text",
@@ -176,6 +184,7 @@ impl Layout {
             procs,
             starts,
             clones,
+            return_map,
         })
     }
 

@@ -22,6 +22,7 @@ mod layout;
 mod moved;
 pub mod pads;
 mod region;
+mod returns;
 mod tables;
 
 pub use encode::{Anchors, encode};

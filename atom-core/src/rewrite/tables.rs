@@ -16,7 +16,7 @@ use iced_x86::{Encoder, Instruction, Mnemonic, OpKind, Register};
 use crate::cfg::{Cfg, JumpTable};
 use crate::ids::InstId;
 use crate::image::Image;
-use crate::plan::Plan;
+use crate::plan::{Plan, Position};
 
 use super::MovedSet;
 
@@ -48,7 +48,9 @@ pub(super) fn at(clones: &[Clone], load: InstId) -> Option<&Clone> {
 /// jump would see the new address in a register: such a table is not copied.
 pub(super) fn select(image: &Image, cfg: &Cfg, plan: &Plan, moved: &MovedSet) -> Vec<Clone> {
     let is_seen = |load: InstId, jump: InstId| {
-        let first = plan.insertions.partition_point(|i| i.inst <= load);
+        let first = plan
+            .insertions
+            .partition_point(|i| (i.inst, i.position) <= (load, Position::Before));
         load < jump && plan.insertions.get(first).is_some_and(|i| i.inst <= jump)
     };
     let mut clones: Vec<Clone> = cfg

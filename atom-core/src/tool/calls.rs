@@ -28,7 +28,26 @@ pub enum Argument {
     BrCondValue,
     /// The effective address of the memory operand.
     EffAddrValue,
+    /// The effective address of the memory operand of this number, or [`ANY_OPERAND`].
+    EffAddr(u8),
+    /// The number of bytes that the operand of this number accesses.
+    AccessSize(u8),
+    /// The value that is read from the operand of this number.
+    LoadedValue(u8),
+    /// The value that is written to the operand of this number.
+    StoredValue(u8),
+    /// How often a string instruction is repeated.
+    RepCount,
+    /// Where a jump, call or return goes.
+    BranchTarget,
+    /// What a procedure returns.
+    ReturnValue,
+    /// The second 64 bits of a vector register: number as in `atom_abi::host::Reg`.
+    RegvHigh(u8),
 }
+
+/// The operand that a value without a number means.
+pub const ANY_OPERAND: u8 = u8::MAX;
 
 /// One call.
 #[derive(Clone, PartialEq, Eq, Debug)]

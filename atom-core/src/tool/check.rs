@@ -1,10 +1,13 @@
 //! Checking a call before it is added.
 
-use atom_abi::host::{Arg, ArgKind, InstType, Place, Reg, Scope};
+use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
 
-use super::calls::{Argument, Call, Calls};
+use super::calls::{self, Argument, Call, Calls};
 use super::session::Session;
+use crate::decode::Flow;
 use crate::ids::{BlockId, InstId, ProcId};
+use crate::plan::operand::{At, When};
+use crate::plan::points::exit_by_jump;
 use crate::{Error, Result};
 
 /// More than any routine of the typed interface has.
@@ -174,10 +177,34 @@ fn argument(
             if request.scope == Scope::Program {
                 return Err("a register has no value before or after the program".to_owned());
             }
-            if arg.value > Reg::CycleCounter as u64 {
-                return Err(format!("there is no register {}", arg.value));
+            if arg.value > Reg::CycleCounter as u64 && !is_vector(arg.value) {
+                return Err(format!("register {} cannot be an argument", arg.value));
             }
-            Argument::Regv(arg.value as u8)
+            at_instruction(session, request, Argument::Regv(arg.value as u8))?
+        }
+        ArgKind::RegvHigh => {
+            if request.scope == Scope::Program || !is_vector(arg.value) {
+                return Err("only a vector register has a second half".to_owned());
+            }
+            at_instruction(session, request, Argument::RegvHigh(arg.value as u8))?
+        }
+        ArgKind::EffAddr => {
+            if !before_inst {
+                return Err("EffAddrValue is known only before an instruction".to_owned());
+            }
+            computed(session, request, Argument::EffAddr(operand(arg)?))?
+        }
+        ArgKind::AccessSize => computed(session, request, Argument::AccessSize(operand(arg)?))?,
+        ArgKind::LoadedValue => computed(session, request, Argument::LoadedValue(operand(arg)?))?,
+        ArgKind::StoredValue => computed(session, request, Argument::StoredValue(operand(arg)?))?,
+        ArgKind::RepCount => computed(session, request, Argument::RepCount)?,
+        ArgKind::BranchTarget => computed(session, request, Argument::BranchTarget)?,
+        ArgKind::ReturnValue => {
+            if request.scope == Scope::Proc && request.place == Place::After {
+                returns(session, ProcId(request.id))?;
+                return Ok(Argument::ReturnValue);
+            }
+            computed(session, request, Argument::ReturnValue)?
         }
         ArgKind::BrCondValue => {
             if !before_inst || session.inst_types(inst) & InstType::CondBr as u32 == 0 {
@@ -196,6 +223,84 @@ fn argument(
             Argument::EffAddrValue
         }
     })
+}
+
+fn is_vector(register: u64) -> bool {
+    (Reg::Xmm0 as u64..=Reg::Xmm31 as u64).contains(&register)
+}
+
+/// The number of a memory operand.
+fn operand(arg: &Arg) -> Result<u8, String> {
+    match arg.value {
+        ANY_OPERAND => Ok(calls::ANY_OPERAND),
+        n if n < u64::from(calls::ANY_OPERAND) => Ok(n as u8),
+        n => Err(format!("there is no memory operand {n}")),
+    }
+}
+
+/// An argument that only an instruction can give.
+fn computed(
+    session: &Session<'_>,
+    request: &Request<'_>,
+    argument: Argument,
+) -> Result<Argument, String> {
+    if request.scope != Scope::Inst {
+        let name = format!("{argument:?}");
+        let name = name.split('(').next().unwrap_or_default();
+        return Err(format!("{name} is known only at an instruction"));
+    }
+    at_instruction(session, request, argument)
+}
+
+/// Tries the argument, if the point is an instruction's; planning would find
+/// the same mistake, but could not tell the tool.
+fn at_instruction(
+    session: &Session<'_>,
+    request: &Request<'_>,
+    argument: Argument,
+) -> Result<Argument, String> {
+    if request.scope != Scope::Inst {
+        return Ok(argument);
+    }
+    let id = InstId(request.id);
+    let transfers = matches!(
+        session.cfg.inst(id).flow,
+        Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+    );
+    let when = match request.place {
+        Place::Before => When::Before,
+        Place::After if transfers => When::Transfer,
+        Place::After => When::After,
+    };
+    let at = At::new(session.decode(id));
+    let pc = session.cfg.inst_pc(id);
+    let block = || session.cfg.block(session.cfg.block_of(id)).insts();
+    let avx512 = || {
+        let mut encodings = block().map(|i| session.decode(i).code().encoding());
+        encodings.any(|e| e == iced_x86::EncodingKind::EVEX)
+    };
+    at.value(&argument, pc, when, 0, &avx512)
+        .map_err(|error| error.reason)?;
+    Ok(argument)
+}
+
+/// Refuses a procedure that hands its callers something that it does not return itself.
+fn returns(session: &Session<'_>, id: ProcId) -> Result<(), String> {
+    let mut parts = std::iter::once(id).chain(session.fragments(id));
+    match parts.find_map(|p| exit_by_jump(session.cfg, p)) {
+        None => Ok(()),
+        Some(jump) => Err(format!(
+            "ReturnValue is not known where the procedure ends in a jump to another one, by `{}` at {:#x}",
+            session.inst_text(jump),
+            session.cfg.inst_pc(jump)
+        )),
+    }
+}
+
+/// Whether a call at this point could pass the argument.
+pub(super) fn offers(session: &Session<'_>, request: &Request<'_>) -> bool {
+    check_point(session, request).is_ok()
+        && argument(session, request, &request.args[0], &mut Calls::default()).is_ok()
 }
 
 /// Copies a string or an array; its range.

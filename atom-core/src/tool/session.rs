@@ -12,8 +12,9 @@ use iced_x86::{Formatter, Instruction, NasmFormatter};
 use super::calls::Calls;
 use super::load::Tool;
 use super::names::demangle;
+use super::query::Cache;
 use super::{LineInfo, check, threads};
-use crate::cfg::{Cfg, Status};
+use crate::cfg::{Cfg, ProcKind, Status};
 use crate::decode::class::{Classifier, types_of_flow};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
@@ -38,6 +39,9 @@ pub(super) struct Session<'a> {
     proc_names: Vec<OnceCell<Box<str>>>,
     by_name: OnceCell<HashMap<String, ProcId>>,
     may_have_threads: OnceCell<bool>,
+    pub(super) cache: Cache<'a>,
+    /// Parts of procedures that lie elsewhere, by the whole.
+    fragments: OnceCell<HashMap<ProcId, Vec<ProcId>>>,
 }
 
 impl<'a> Session<'a> {
@@ -62,6 +66,8 @@ impl<'a> Session<'a> {
             proc_names: cfg.procs.iter().map(|_| OnceCell::new()).collect(),
             by_name: OnceCell::new(),
             may_have_threads: OnceCell::new(),
+            cache: Cache::default(),
+            fragments: OnceCell::new(),
         }
     }
 
@@ -158,6 +164,20 @@ impl<'a> Session<'a> {
     }
 
     /// The instruction in words.
+    /// The parts of a procedure that lie elsewhere.
+    pub(super) fn fragments(&self, id: ProcId) -> impl Iterator<Item = ProcId> {
+        let all = self.fragments.get_or_init(|| {
+            let mut all: HashMap<ProcId, Vec<ProcId>> = HashMap::new();
+            for p in (0..self.cfg.procs.len()).map(ProcId::from_index) {
+                if let ProcKind::Fragment(Some(whole)) = self.cfg.proc(p).kind {
+                    all.entry(whole).or_default().push(p);
+                }
+            }
+            all
+        });
+        all.get(&id).into_iter().flatten().copied()
+    }
+
     pub(super) fn inst_text(&self, id: InstId) -> String {
         let mut text = String::new();
         self.formatter

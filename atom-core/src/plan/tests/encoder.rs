@@ -2,6 +2,7 @@
 
 use iced_x86::{Formatter, NasmFormatter};
 
+use crate::plan::args::Element;
 use crate::plan::asm::{Asm, Cond, Gpr, Mem};
 use crate::plan::code::Target;
 
@@ -119,6 +120,57 @@ fn the_rest() {
     assert_eq!(text(|a| a.read_base(Gpr::RAX, false)), "rdfsbase rax");
     assert_eq!(text(|a| a.move_stack(-128)), "lea rsp,[rsp-80h]");
     assert_eq!(text(|a| a.move_stack(0)), "");
+}
+
+#[test]
+fn parts_and_vectors() {
+    let top = Mem::at(Gpr::RSP, 8);
+    assert_eq!(
+        text(|a| [1, 2, 4, 8]
+            .iter()
+            .for_each(|n| a.load_sized(Gpr(9), top, *n))),
+        "movzx r9d,byte [rsp+8]; movzx r9d,word [rsp+8]; mov r9d,[rsp+8]; mov r9,[rsp+8]"
+    );
+    assert_eq!(
+        text(|a| [1, 2, 4, 8]
+            .iter()
+            .for_each(|n| a.extend(Gpr::RDI, Gpr(12), *n))),
+        "movzx edi,r12b; movzx edi,r12w; mov edi,r12d; mov rdi,r12"
+    );
+    assert_eq!(text(|a| a.load32_signed(Gpr::R8, top)), "movsxd r8,[rsp+8]");
+    assert_eq!(text(|a| a.shift_left(Gpr(10), 32)), "shl r10,20h");
+    assert_eq!(text(|a| a.shift_right_signed(Gpr::RAX, 37)), "sar rax,25h");
+    assert_eq!(text(|a| a.test(Gpr(11))), "test r11,r11");
+    assert_eq!(text(|a| a.test_eax(0x80)), "test eax,80h");
+    assert_eq!(
+        text(|a| a.move_if(Cond::NE, Gpr::R9, Gpr::RAX)),
+        "cmovne r9,rax"
+    );
+    assert_eq!(text(|a| a.low_of_xmm(Gpr::RDI, 9, true)), "movq rdi,xmm9");
+    assert_eq!(text(|a| a.low_of_xmm(Gpr(11), 3, false)), "movd r11d,xmm3");
+    assert_eq!(text(|a| a.low_of_xmm(Gpr(11), 25, true)), "vmovq r11,xmm25");
+    assert_eq!(
+        text(|a| a.low_of_xmm(Gpr::RDI, 16, false)),
+        "vmovd edi,xmm16"
+    );
+    assert_eq!(text(|a| a.mask_to(Gpr(11), 5)), "kmovw r11d,k5");
+    let store = |register, width, evex| {
+        text(|a| {
+            let element = Element {
+                register,
+                width,
+                evex,
+                size: 4,
+                number: 0,
+            };
+            a.store_vector(Mem::at(Gpr::RSP, 64), &element)
+        })
+    };
+    assert_eq!(store(9, 16, false), "movups [rsp+40h],xmm9");
+    assert_eq!(store(9, 32, false), "vmovdqu [rsp+40h],ymm9");
+    assert_eq!(store(2, 32, true), "vmovdqu64 [rsp+40h],ymm2");
+    assert_eq!(store(31, 64, true), "vmovdqu64 [rsp+40h],zmm31");
+    assert_eq!(store(17, 16, true), "vmovdqu64 [rsp+40h],xmm17");
 }
 
 #[test]

@@ -5,4 +5,5 @@ mod inlined;
 mod machine;
 mod random;
 mod routine;
+mod values;
 mod whole;

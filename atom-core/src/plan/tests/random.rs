@@ -1,11 +1,13 @@
 //! Random points: live sets, clobbers and arguments against a model.
 
 use super::machine::{Machine, State};
+use super::values;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::plan::args::{Address, Segment, Taken, Value};
 use crate::plan::asm::{Asm, Cond, Gpr};
 use crate::plan::code::Target;
+use crate::plan::returns;
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
 
@@ -28,7 +30,7 @@ impl Random {
         (self.next() >> 11) % limit
     }
 
-    fn chance(&mut self, one_in: u64) -> bool {
+    pub fn chance(&mut self, one_in: u64) -> bool {
         self.below(one_in) == 0
     }
 }
@@ -44,14 +46,14 @@ const LOOKUP: u64 = 5;
 const RECORD: u64 = 512;
 const STACK_SLOTS: usize = 8;
 
-fn fs_base() -> u64 {
+pub fn fs_base() -> u64 {
     let base: u64;
     // SAFETY: by the thread-local storage ABI fs:[0] holds the base of fs.
     unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) base) };
     base
 }
 
-fn random_address(r: &mut Random) -> Address {
+pub fn random_address(r: &mut Random) -> Address {
     let base = (!r.chance(6)).then(|| Gpr(r.below(16) as u8));
     let mut index = r
         .chance(2)
@@ -82,6 +84,7 @@ fn random_address(r: &mut Random) -> Address {
         disp,
         narrow,
         segment,
+        ..Address::at(Gpr::RAX, 0)
     }
 }
 
@@ -90,7 +93,8 @@ pub fn random_value(r: &mut Random) -> Value {
         Gpr::RSP => Gpr::RDI,
         reg => reg,
     };
-    match r.below(17) {
+    match r.below(21) {
+        17.. => values::random(r),
         14 => Value::Thread {
             block: BLOCK,
             at: BLOCK + r.below(1 << 20) as u32,
@@ -144,7 +148,7 @@ fn holds(cond: Cond, flags: u64) -> bool {
     value != (cond.0 & 1 != 0)
 }
 
-fn is_taken(taken: Taken, state: &State) -> bool {
+pub fn is_taken(taken: Taken, state: &State) -> bool {
     let count = |narrow: bool| {
         if narrow {
             state.gprs[1] & 0xffff_ffff
@@ -186,24 +190,21 @@ fn expected(value: &Value, state: &State, machine: &Machine) -> Option<u64> {
         Value::Flags => state.flags & ARITHMETIC,
         Value::Cycles => return None,
         Value::Taken(taken) => u64::from(is_taken(taken, state)),
-        Value::Address(a) => {
-            let base = a.base.map_or(0, |b| g[usize::from(b.0)]);
-            let index = a.index.map_or(0, |(i, scale)| {
-                let value = g[usize::from(i.0)];
-                let value = if a.index_is_byte { value & 0xff } else { value };
-                value.wrapping_mul(u64::from(scale))
-            });
-            let mut sum = base.wrapping_add(index).wrapping_add_signed(a.disp);
-            if a.narrow {
-                sum &= 0xffff_ffff;
-            }
-            if a.segment == Segment::Fs {
-                sum.wrapping_add(fs_base())
-            } else {
-                sum
-            }
-        }
+        Value::Address(a) => values::address(&a, state, machine),
+        _ => return values::expected(value, state, machine),
     })
+}
+
+/// Base, index and displacement.
+pub fn sum(a: &Address, state: &State) -> u64 {
+    let g = &state.gprs;
+    let base = a.base.map_or(0, |b| g[usize::from(b.0)]);
+    let index = a.index.map_or(0, |(i, scale)| {
+        let value = g[usize::from(i.0)];
+        let value = if a.index_is_byte { value & 0xff } else { value };
+        value.wrapping_mul(u64::from(scale))
+    });
+    base.wrapping_add(index).wrapping_add_signed(a.disp)
 }
 
 /// A routine that stores what it sees and then clobbers all that it may.
@@ -376,6 +377,8 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
         Target::Shared(i) => wrapper_at(i),
         Target::Data(offset) => machine.data_at() + u64::from(offset),
         Target::Original(address) => machine.code_at() + address,
+        Target::OriginalReturn => place(5),
+        Target::ReturnMap => machine.data_at() + values::RETURN_MAP,
     };
     let mut memory = vec![(place(0), resolve(&asm, place(0), target))];
     for (i, wrapper) in wrappers.list.iter().enumerate() {
@@ -410,7 +413,14 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     memory.push((block + u64::from(TO_THREAD), this.into()));
     let state = random_state(r, machine, point.may_set_df);
     let window = machine.stack_at() - 256;
-    let stack: Vec<u8> = (0..512).map(|_| r.next() as u8).collect();
+    let mut stack: Vec<u8> = (0..512).map(|_| r.next() as u8).collect();
+    let mut asm = Asm::default();
+    returns::emit(&mut asm, values::BASE);
+    memory.push((place(5), resolve(&asm, place(5), target)));
+    memory.push(values::return_map(machine));
+    memory.push(values::contents(machine, r));
+    let word = (state.gprs[4] - window) as usize;
+    values::return_address(machine, r, &mut stack[word..word + 8]);
     memory.push((window, stack.clone()));
     let records: Vec<u64> = calls.iter().map(|c| record(c.routine)).collect();
     let start = place(0);

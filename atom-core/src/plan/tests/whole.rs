@@ -352,7 +352,7 @@ fn what_cannot_be_passed_is_an_error() {
     };
     let count = cfg.insts.len() as u32;
     assert!(plan(Scope::Inst, count, Argument::Const(1)).is_err());
-    assert!(plan(Scope::Inst, 0, Argument::Regv(40)).is_err());
+    assert!(plan(Scope::Inst, 0, Argument::Regv(20)).is_err());
     assert!(plan(Scope::Inst, 0, Argument::Str(0, 9)).is_err());
     assert!(plan(Scope::Program, 0, Argument::EffAddrValue).is_err());
     let ret = (0..count)

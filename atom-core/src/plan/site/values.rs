@@ -1,0 +1,151 @@
+//! Values other than whole general registers: parts of them, vector registers,
+//! memory, and where a branch goes.
+
+use super::{RED_ZONE, Site};
+use crate::plan::args::{Element, Selected, Taken, Value};
+use crate::plan::asm::{Asm, Cond, Gpr, Mem, Patch};
+use crate::plan::code::Target;
+
+impl Site<'_> {
+    /// Computes a value into a register.
+    pub(super) fn other_value(&mut self, to: Gpr, value: &Value, early: i32) {
+        match *value {
+            Value::Load(ref address, size) => {
+                self.address(to, address);
+                self.asm.load_sized(to, Mem::at(to, 0), size);
+            }
+            Value::Part(reg, first, size) => self.part_of(to, reg, first, size),
+            Value::Xmm(number) => self.asm.low_of_xmm(to, number, true),
+            Value::XmmSingle(number) => self.asm.low_of_xmm(to, number, false),
+            Value::XmmHigh(number) => {
+                let whole = Element {
+                    register: number,
+                    width: 16,
+                    evex: number >= 16,
+                    size: 8,
+                    number: 1,
+                };
+                self.element(to, whole, false);
+            }
+            Value::Element(element) => self.element(to, element, false),
+            Value::Next(taken, target, next) => self.next(to, taken, target, next, early),
+            _ => unreachable!("the other values are computed elsewhere"),
+        }
+    }
+
+    /// Notes that the arithmetic flags change now.
+    pub(super) fn clobber_flags(&mut self) {
+        self.flags_intact = false;
+        if !self.point.may_set_df {
+            self.found.flags = true;
+        }
+    }
+
+    /// Pushes the original address that the word at the program's rsp returns
+    /// to; yields its depth.
+    pub(super) fn push_return(&mut self) -> i32 {
+        self.asm.push_mem(self.slot(0));
+        self.depth += 8;
+        self.asm.call(Target::OriginalReturn);
+        self.depth
+    }
+
+    /// `size` bytes of a general register, from byte `first` on.
+    pub(super) fn part_of(&mut self, to: Gpr, reg: Gpr, first: u8, size: u8) {
+        let at = i32::from(first);
+        if reg == Gpr::RSP {
+            self.asm.lea(to, Mem::at(Gpr::RSP, self.depth));
+            self.asm.extend(to, to, size);
+        } else if let Some(slot) = self.moved_to(reg) {
+            let mem = Mem {
+                disp: slot.disp + at,
+                ..slot
+            };
+            self.asm.load_sized(to, mem, size);
+        } else if first == 0 {
+            self.asm.extend(to, reg, size);
+        } else {
+            self.push(reg);
+            self.asm.load_sized(to, Mem::at(Gpr::RSP, at), size);
+            self.move_stack(-8);
+        }
+    }
+
+    /// An element of a vector register, by way of the stack.
+    pub(super) fn element(&mut self, to: Gpr, element: Element, signed: bool) {
+        let width = i32::from(element.width);
+        self.move_stack(width);
+        let slot = Mem::at(Gpr::RSP, 0);
+        self.asm.store_vector(slot, &element);
+        let at = Mem::at(
+            Gpr::RSP,
+            i32::from(element.number) * i32::from(element.size),
+        );
+        match (element.size, signed) {
+            (4, true) => self.asm.load32_signed(to, at),
+            (size, _) => self.asm.load_sized(to, at, size),
+        }
+        self.move_stack(-width);
+    }
+
+    /// Where a conditional branch goes.
+    fn next(&mut self, to: Gpr, taken: Taken, target: u64, next: u64, early: i32) {
+        let cond = match taken {
+            Taken::Flags(cond) => {
+                self.restore_flags();
+                cond
+            }
+            Taken::CountZero { .. } | Taken::Loop { .. } => {
+                self.asm.load(to, self.slot(early));
+                self.clobber_flags();
+                self.asm.test(to);
+                Cond::NE
+            }
+        };
+        let holder = self.scratch(to);
+        self.asm.lea_target(to, Target::Original(next));
+        self.asm.lea_target(holder, Target::Original(target));
+        self.asm.move_if(cond, to, holder);
+    }
+}
+
+/// Emits a test around the code that follows it, so that this runs only for
+/// an element that is accessed. Neither registers nor flags change; the
+/// patches are for the code's end.
+pub fn only_if_selected(asm: &mut Asm, selected: Selected) -> Vec<Patch> {
+    let width = match selected {
+        Selected::Sign(element) => i32::from(element.width),
+        Selected::Mask(..) => 0,
+    };
+    asm.move_stack(-RED_ZONE);
+    asm.push(Gpr::RAX);
+    asm.push_flags();
+    let top = match selected {
+        Selected::Sign(element) => {
+            asm.move_stack(-width);
+            asm.store_vector(Mem::at(Gpr::RSP, 0), &element);
+            let end = (i32::from(element.number) + 1) * i32::from(element.size);
+            asm.load8(Gpr::RAX, Mem::at(Gpr::RSP, end - 1));
+            asm.move_stack(width);
+            0x80
+        }
+        Selected::Mask(register, bit) => {
+            asm.mask_to(Gpr::RAX, register);
+            1 << bit
+        }
+    };
+    asm.test_eax(top);
+    let skip = asm.jump_if(Cond::E);
+    let close = |asm: &mut Asm| {
+        asm.pop_flags();
+        asm.pop(Gpr::RAX);
+        asm.move_stack(RED_ZONE);
+    };
+    close(asm);
+    let run = asm.jump();
+    asm.land(skip);
+    close(asm);
+    let over = asm.jump();
+    asm.land(run);
+    vec![over]
+}
