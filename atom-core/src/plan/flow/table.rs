@@ -75,3 +75,83 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     }
     out.push(value as u8);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::{Derived, Solution};
+    use super::*;
+
+    /// Reads a record by what the head of this file says.
+    fn read(bytes: &[u8], counters: &[i64]) -> Vec<(i64, i64)> {
+        let mut rest = bytes.iter();
+        let mut number = || {
+            let (mut value, mut shift) = (0u64, 0);
+            loop {
+                let byte = *rest.next().expect("a number goes on");
+                value |= u64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if byte < 0x80 {
+                    return value;
+                }
+            }
+        };
+        let signed = |n: u64| {
+            if n & 1 == 0 {
+                (n / 2) as i64
+            } else {
+                -1 - (n / 2) as i64
+            }
+        };
+        let count = number() as usize;
+        assert_eq!(count, counters.len());
+        let mut values = counters.to_vec();
+        for _ in 0..number() {
+            let mut sum = 0;
+            for _ in 0..number() {
+                let term = number();
+                let value = values[values.len() - (term / 2) as usize];
+                sum += if term & 1 == 0 { value } else { -value };
+            }
+            values.push(sum);
+        }
+        let mut cells = Vec::new();
+        let mut word = 0;
+        for _ in 0..number() {
+            word += signed(number());
+            let what = number();
+            let amount = if what & 1 == 0 { 1 } else { signed(number()) };
+            let value = values[values.len() - (what / 2) as usize];
+            cells.push((8 * word, value * amount));
+        }
+        assert_eq!(rest.next(), None, "nothing is left over");
+        cells
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let derived = |edge, terms: &[(u32, bool)]| Derived {
+            edge,
+            terms: terms.to_vec(),
+        };
+        let solution = Solution {
+            counted: vec![4, 1],
+            derived: vec![
+                derived(0, &[(4, false), (1, true)]),
+                derived(200, &[(0, false), (4, false)]),
+            ],
+        };
+        let cell = |edge, cell, amount| CellOf { edge, cell, amount };
+        let cells = [
+            cell(200, 80_000, 1),
+            cell(1, 16, -7),
+            cell(0, 24, 1 << 40),
+            cell(4, 24, 1),
+        ];
+        let mut bytes = Vec::new();
+        write(&mut bytes, 201, &solution, cells.into_iter()).expect("all is solved");
+        let expected = [(80_000, 190), (16, -70), (24, 90 << 40), (24, 100)];
+        assert_eq!(read(&bytes, &[100, 10]), expected);
+        let unsolved = [cell(7, 0, 1)];
+        assert!(write(&mut Vec::new(), 201, &solution, unsolved.into_iter()).is_none());
+    }
+}
