@@ -2,7 +2,7 @@
 //!
 //! Reports are for people, and people know lines, not addresses. The line
 //! programs of `.debug_line` alone answer the question, so nothing else of the
-//! debug information is read: every unit there is run once, in file order,
+//! debug information is read for it: every unit there is run once, in file order,
 //! which bounds the work by the size of that one section whatever a damaged or
 //! hostile file says. Programs stripped of their debug information may have it
 //! in a file of its own: it is found by build id below `/usr/lib/debug`, or by
@@ -24,9 +24,11 @@ use gimli::{
 use object::{CompressionFormat, Object, ObjectSection};
 
 use super::Image;
+use super::inlined::Functions;
+use crate::tool::{LineInfo, SourceFrame};
 
 /// Below it distributions keep separate debug files.
-const DEBUG_ROOT: &str = "/usr/lib/debug";
+pub(super) const DEBUG_ROOT: &str = "/usr/lib/debug";
 /// Decompressed sections beyond this are ignored.
 const MAX_SECTION: u64 = 2 << 30;
 /// A longer name is cut.
@@ -42,6 +44,7 @@ type Slice<'d> = EndianSlice<'d, LittleEndian>;
 pub struct DebugLines<'i> {
     image: &'i Image,
     table: OnceCell<Table>,
+    functions: OnceCell<Option<Functions>>,
 }
 
 impl<'i> DebugLines<'i> {
@@ -50,6 +53,7 @@ impl<'i> DebugLines<'i> {
         Self {
             image,
             table: OnceCell::new(),
+            functions: OnceCell::new(),
         }
     }
 
@@ -61,6 +65,14 @@ impl<'i> DebugLines<'i> {
         Some((table.names.get(row.name as usize)?, row.line))
     }
 
+    /// The functions that an address belongs to by inlining, innermost first:
+    /// the first with the line of the instruction, each other with the line of
+    /// the call that was inlined.
+    pub fn functions_at(&self, address: u64) -> Vec<SourceFrame> {
+        let functions = self.functions.get_or_init(|| Functions::load(self.image));
+        functions.as_ref().map_or(Vec::new(), |f| f.at(address))
+    }
+
     /// True if there is any line information.
     pub fn is_empty(&self) -> bool {
         self.table
@@ -70,9 +82,13 @@ impl<'i> DebugLines<'i> {
     }
 }
 
-impl crate::tool::LineInfo for DebugLines<'_> {
+impl LineInfo for DebugLines<'_> {
     fn line_at(&self, address: u64) -> Option<(&str, u32)> {
         self.line_of(address)
+    }
+
+    fn frames_at(&self, address: u64) -> Vec<SourceFrame> {
+        self.functions_at(address)
     }
 }
 
@@ -139,7 +155,7 @@ impl<'d> Sections<'d> {
     }
 }
 
-fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
+pub(super) fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
     // GNU tools once marked compression by the name.
     let section = file
         .section_by_name(name)
@@ -178,7 +194,7 @@ fn load(image: &Image) -> Table {
 }
 
 /// The contents of the file that holds the debug information of a stripped program.
-fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
+pub(super) fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
     let file = object::File::parse(&image.file[..]).ok()?;
     let id = file.build_id().ok().flatten().filter(|id| id.len() > 1);
     let by_id = id.map(|id| {
@@ -205,7 +221,7 @@ fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
     .find(|m| has_build_id(m, id) || crc32fast::hash(m) == crc)
 }
 
-fn map(path: &Path) -> Option<memmap2::Mmap> {
+pub(super) fn map(path: &Path) -> Option<memmap2::Mmap> {
     let file = std::fs::File::open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;

@@ -309,11 +309,9 @@ impl Asm {
         self.fixup(target, 0);
     }
 
-    /// `inc qword [target]`. Changes the flags but CF.
-    pub fn increment(&mut self, target: Target, locked: bool) {
-        if locked {
-            self.byte(0xf0);
-        }
+    /// `inc qword [target]`, as a `prefix` says. Changes the flags but CF.
+    pub fn increment(&mut self, target: Target, prefix: Option<u8>) {
+        self.code.extend(prefix);
         self.bytes(&[0x48, 0xff, 0x05]);
         self.fixup(target, 0);
     }

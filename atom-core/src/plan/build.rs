@@ -63,9 +63,10 @@ impl Plan {
             .map(|f| Exits::new(image, f, !options.may_have_threads));
         let mut data = Data::build(calls)?;
         let flow = match options.bodies.filter(|_| !options.every_point) {
-            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &mut data),
+            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &data),
             None => Flow::default(),
         };
+        let flow = flow.lay_out(calls, &mut data, options.threads.access);
         data.check_size()?;
         let planner = Planner {
             image,
