@@ -35,6 +35,7 @@ pub struct Simulator<T: 'static> {
     /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
     /// (the second 0 if there is none), times, flags, size, counter. None of
     /// its references is counted otherwise.
+    #[allow(clippy::type_complexity)]
     pub repeat: Routine<(PerThread<T>, u64, u64, u64, u64, u64, u64, Counter<2>)>,
     /// Before a string comparison, which may end early: state, both addresses, times.
     pub compare: Routine<(PerThread<T>, u64, u64, u64)>,

@@ -111,7 +111,7 @@ fn truth(
 }
 
 /// A table of a tool's JSON.
-fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
+pub fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
     let fail = |reason: String| Error::new("reading the tool's output", reason).file(path);
     let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
     let json: serde_json::Value = serde_json::from_slice(&text).map_err(|e| fail(e.to_string()))?;

@@ -9,11 +9,12 @@ use atom_tests::atom::{self, Job};
 use atom_tests::corpus::{Bench, Entry, read_table};
 use atom_tests::counts::{read_branch, read_flow, read_icount};
 use atom_tests::error::{Error, Result};
+use atom_tests::models;
 use atom_tests::outcome::{Setting, run};
 use clap::Parser;
 
-/// Runs programs as they are, rewritten without a tool, with icount and with
-/// branch; compares output, error output, exit code and files.
+/// Runs programs as they are, rewritten without a tool, with icount, branch and
+/// cache; compares output, error output, exit code and files.
 #[derive(Parser)]
 struct Args {
     /// Only the quick part, for every change.
@@ -22,7 +23,7 @@ struct Args {
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Only these rewrites: empty, moved, half, icount, branch, flow (repeatable).
+    /// Only these rewrites: empty, moved, half, icount, branch, flow, cache (repeatable).
     #[arg(long)]
     job: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.
@@ -46,7 +47,7 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 6] = ["empty", "moved", "half", "icount", "branch", "flow"];
+const JOBS: [&str; 7] = ["empty", "moved", "half", "icount", "branch", "flow", "cache"];
 
 struct Row {
     name: String,
@@ -66,6 +67,10 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             "flowjudge".into(),
             vec!["--output".into(), output.display().to_string()],
         ),
+        "cache" => {
+            let output = output.display().to_string();
+            Job::Tool("cache".into(), vec!["--json".into(), output])
+        }
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
         _ => Job::Empty,
@@ -82,6 +87,8 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         let counted = match kind {
             "flow" => read_flow(&entry.path()),
             "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
+            "cache" => models::read(&entry.path(), "instructions")
+                .map(|c| c.values().map(|n| n.references).sum()),
             _ => {
                 read_branch(&entry.path()).map(|c| c.values().map(|n| n.taken + n.not_taken).sum())
             }

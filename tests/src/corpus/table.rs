@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_table_is_well_formed_and_large_enough() {
         let table = read().unwrap();
-        assert!(table.len() >= 60, "{}", table.len());
+        assert!(table.len() >= 130, "{}", table.len());
         assert!(table.iter().all(|e| !e.package.is_empty()));
         assert!(table.iter().filter(|e| e.quick).count() >= 15);
     }
