@@ -130,6 +130,26 @@ fn is_alive(tid: u32) -> bool {
     tid != 0 && unsafe { syscall!(nr::TGKILL, sys::getpid(), tid, 0) } == 0
 }
 
+/// A block whose owner has had this thread pointer and is gone: now of thread `tid`.
+fn abandoned(main: &ThreadBlock, fs: usize, tid: u32) -> Option<*mut ThreadBlock> {
+    let mut next = main.next.load(Ordering::Acquire);
+    // SAFETY: blocks live for ever.
+    while let Some(block) = unsafe { next.as_ref() } {
+        let owner = block.tid.load(Ordering::Relaxed);
+        if block.owner.load(Ordering::Relaxed) == fs as u64
+            && !is_alive(owner)
+            && block
+                .tid
+                .compare_exchange(owner, tid, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            return Some(next);
+        }
+        next = block.next.load(Ordering::Acquire);
+    }
+    None
+}
+
 /// The calling thread's block, by its thread pointer.
 fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
     let thread = tls::block();
@@ -140,10 +160,14 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
     if !known.is_null() {
         // SAFETY: blocks live for ever.
         let owner = unsafe { (*known).tid.load(Ordering::Relaxed) };
-        // Else two threads run with one thread pointer: nobody else shall find this block.
         if owner == tid || !is_alive(owner) {
             own(known, tid, fs);
             return known;
+        }
+        // Two threads run with one thread pointer: this one takes the block of
+        // such a one that has ended, or gets a block by which it is not found.
+        if let Some(left) = abandoned(main, fs, tid) {
+            return left;
         }
     }
     let block = new_block(info);

@@ -222,7 +222,7 @@ pub unsafe extern "C" fn finish() {
     if let Some(info) = info() {
         // SAFETY: `atom` wrote the table, and a function.
         unsafe {
-            totals::settle(&info.totals);
+            totals::settle(info);
             (info.program_after)();
         }
     }

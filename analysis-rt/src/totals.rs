@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use atom_abi::Totals;
+use atom_abi::{StartInfo, ThreadInfo};
 
 /// Reads a table from its start to its end.
 struct Table {
@@ -42,20 +42,35 @@ fn unfolded(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
+/// Where the sum over all threads lies of a cell that may be the threads' own.
+fn in_totals(threads: &ThreadInfo, cell: *mut u64) -> *mut u64 {
+    let offset = (cell as usize).wrapping_sub(threads.main as usize);
+    if offset >= threads.size {
+        return cell;
+    }
+    let totals = threads.totals.load(Ordering::Acquire);
+    totals.cast::<u64>().wrapping_byte_add(offset)
+}
+
 /// Adds what was counted to the tool's cells and starts counting anew, so
 /// that it may be done again, say in a child that is forked later.
 ///
 /// # Safety
-/// `totals` must describe a table that `atom` wrote, with all that it points to.
-pub(crate) unsafe fn settle(totals: &Totals) {
+/// `info` must describe a table that `atom` wrote, with all that it points to;
+/// what threads have counted has been summed.
+pub(crate) unsafe fn settle(info: &StartInfo) {
+    let totals = &info.totals;
     if totals.table.is_null() {
         return;
     }
+    // SAFETY: null, or in the image.
+    let threads = unsafe { info.threads.as_ref() };
+    let summed = |cell: *mut u64| threads.map_or(cell, |threads| in_totals(threads, cell));
     let mut table = Table {
         at: totals.table,
         end: totals.table.wrapping_add(totals.table_size),
     };
-    let mut counter = totals.counters;
+    let mut counter = summed(totals.counters);
     let values = totals.scratch;
     // SAFETY: the table names only counters, values and cells that there are;
     // other threads may count meanwhile, so those are accessed atomically.
@@ -92,7 +107,7 @@ pub(crate) unsafe fn settle(totals: &Totals) {
                 let value = *values.add(count - (what >> 1) as usize);
                 // Below 0 only if control left in a way that is not accounted for.
                 if value > 0 {
-                    let cell = AtomicU64::from_ptr(totals.data.offset(word as isize));
+                    let cell = AtomicU64::from_ptr(summed(totals.data.offset(word as isize)));
                     let added = value.wrapping_mul(amount) as u64;
                     let before = cell.load(Ordering::Relaxed);
                     cell.store(before.wrapping_add(added), Ordering::Relaxed);

@@ -6,7 +6,13 @@
 //! consecutive, instructions of one block too. Strings returned live as long
 //! as the instrument routine runs.
 
+use core::ffi::c_void;
+
 use crate::StrRef;
+use crate::query::{
+    EdgeRecord, FrameRecord, LoopRecord, MemoryRecord, OperandRecord, RegAccessRecord,
+    RegUsageRecord, Sink, SourceFrameRecord,
+};
 
 /// "There is no such procedure, block or instruction."
 pub const NONE: u32 = u32::MAX;
@@ -107,7 +113,8 @@ pub struct Arg {
     pub ptr: *const u8,
 }
 
-/// Registers that REGV can name. Numbers 0 to 15 are the hardware's.
+/// Registers. Numbers 0 to 15 are the hardware's. Which of them REGV can pass
+/// is said where it is used; queries know them all.
 #[repr(u64)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[allow(missing_docs)]
@@ -134,6 +141,25 @@ pub enum Reg {
     Flags = 17,
     /// The processor's cycle counter (`rdtsc`).
     CycleCounter = 18,
+    /// Control and status of vector floating point.
+    Mxcsr = 19,
+    /// Base address of the segment fs.
+    FsBase = 20,
+    /// Base address of the segment gs.
+    GsBase = 21,
+    /// Control word of the x87 unit.
+    X87Control = 22,
+    /// Status word of the x87 unit, the place of its top of stack included.
+    X87Status = 23,
+    K0 = 24,
+    K1 = 25,
+    K2 = 26,
+    K3 = 27,
+    K4 = 28,
+    K5 = 29,
+    K6 = 30,
+    K7 = 31,
+    /// Vector registers: xmm, ymm and zmm alike.
     Xmm0 = 32,
     Xmm1 = 33,
     Xmm2 = 34,
@@ -166,6 +192,124 @@ pub enum Reg {
     Xmm29 = 61,
     Xmm30 = 62,
     Xmm31 = 63,
+    /// x87 registers, as numbered from the top of stack; `mm0` to `mm7` lie in them.
+    St0 = 64,
+    St1 = 65,
+    St2 = 66,
+    St3 = 67,
+    St4 = 68,
+    St5 = 69,
+    St6 = 70,
+    St7 = 71,
+    /// Tile registers.
+    Tmm0 = 72,
+    Tmm1 = 73,
+    Tmm2 = 74,
+    Tmm3 = 75,
+    Tmm4 = 76,
+    Tmm5 = 77,
+    Tmm6 = 78,
+    Tmm7 = 79,
+}
+
+impl Reg {
+    /// All registers, in the order of their numbers.
+    pub const ALL: [Self; 80] = [
+        Self::Rax,
+        Self::Rcx,
+        Self::Rdx,
+        Self::Rbx,
+        Self::Rsp,
+        Self::Rbp,
+        Self::Rsi,
+        Self::Rdi,
+        Self::R8,
+        Self::R9,
+        Self::R10,
+        Self::R11,
+        Self::R12,
+        Self::R13,
+        Self::R14,
+        Self::R15,
+        Self::Pc,
+        Self::Flags,
+        Self::CycleCounter,
+        Self::Mxcsr,
+        Self::FsBase,
+        Self::GsBase,
+        Self::X87Control,
+        Self::X87Status,
+        Self::K0,
+        Self::K1,
+        Self::K2,
+        Self::K3,
+        Self::K4,
+        Self::K5,
+        Self::K6,
+        Self::K7,
+        Self::Xmm0,
+        Self::Xmm1,
+        Self::Xmm2,
+        Self::Xmm3,
+        Self::Xmm4,
+        Self::Xmm5,
+        Self::Xmm6,
+        Self::Xmm7,
+        Self::Xmm8,
+        Self::Xmm9,
+        Self::Xmm10,
+        Self::Xmm11,
+        Self::Xmm12,
+        Self::Xmm13,
+        Self::Xmm14,
+        Self::Xmm15,
+        Self::Xmm16,
+        Self::Xmm17,
+        Self::Xmm18,
+        Self::Xmm19,
+        Self::Xmm20,
+        Self::Xmm21,
+        Self::Xmm22,
+        Self::Xmm23,
+        Self::Xmm24,
+        Self::Xmm25,
+        Self::Xmm26,
+        Self::Xmm27,
+        Self::Xmm28,
+        Self::Xmm29,
+        Self::Xmm30,
+        Self::Xmm31,
+        Self::St0,
+        Self::St1,
+        Self::St2,
+        Self::St3,
+        Self::St4,
+        Self::St5,
+        Self::St6,
+        Self::St7,
+        Self::Tmm0,
+        Self::Tmm1,
+        Self::Tmm2,
+        Self::Tmm3,
+        Self::Tmm4,
+        Self::Tmm5,
+        Self::Tmm6,
+        Self::Tmm7,
+    ];
+
+    /// The register with this number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        if (number as usize) < Self::ALL.len() {
+            Some(Self::ALL[number as usize])
+        } else {
+            None
+        }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
 }
 
 /// Class of an instruction (ATOM's `IClassType`); mutually exclusive.
@@ -360,6 +504,35 @@ pub struct Host {
         len: usize,
         sum_from: usize,
     ) -> u64,
+    /// All procedures of that name.
+    pub named_procs: extern "C" fn(*mut Context, name: StrRef, arg: *mut c_void, sink: Sink<u32>),
+    /// `len` bytes of the program's file as they would be loaded at an address;
+    /// fewer if its segment ends before.
+    pub bytes_at: extern "C" fn(*mut Context, address: u64, len: usize) -> StrRef,
+    /// Name of the procedure that a call calls, if that is known; an error if it is no call.
+    pub called_name: extern "C" fn(*mut Context, inst: u32) -> StrRef,
+    /// `what` is an [`InstInfo`](crate::query::InstInfo). False if the instruction has no such thing.
+    pub inst_info: extern "C" fn(*mut Context, inst: u32, what: u32, value: *mut i64) -> bool,
+    pub inst_operands: extern "C" fn(*mut Context, inst: u32, *mut c_void, Sink<OperandRecord>),
+    pub inst_memory: extern "C" fn(*mut Context, inst: u32, *mut c_void, Sink<MemoryRecord>),
+    pub inst_reg_usage: extern "C" fn(*mut Context, inst: u32, usage: *mut RegUsageRecord),
+    pub inst_reg_accesses:
+        extern "C" fn(*mut Context, inst: u32, *mut c_void, Sink<RegAccessRecord>),
+    pub block_successors: extern "C" fn(*mut Context, block: u32, *mut c_void, Sink<EdgeRecord>),
+    pub block_predecessors: extern "C" fn(*mut Context, block: u32, *mut c_void, Sink<EdgeRecord>),
+    /// `what` is a [`Relation`](crate::query::Relation); [`NONE`] if there is none.
+    pub block_relation: extern "C" fn(*mut Context, block: u32, what: u32) -> u32,
+    /// Whether block `a` dominates, or with `post` post-dominates, block `b`.
+    pub block_dominates: extern "C" fn(*mut Context, a: u32, b: u32, post: bool) -> bool,
+    /// Natural loops, outer ones before inner ones. True if there are other cycles too.
+    pub proc_loops: extern "C" fn(*mut Context, proc: u32, *mut c_void, Sink<LoopRecord>) -> bool,
+    /// Blocks at which control can enter the procedure.
+    pub proc_entries: extern "C" fn(*mut Context, proc: u32, *mut c_void, Sink<u32>),
+    /// False if nothing is known of its frame.
+    pub proc_frame: extern "C" fn(*mut Context, proc: u32, frame: *mut FrameRecord) -> bool,
+    /// The functions that an address belongs to, innermost first.
+    pub source_frames:
+        extern "C" fn(*mut Context, address: u64, *mut c_void, Sink<SourceFrameRecord>),
     /// Whether a call at this point could pass this argument. Where this says
     /// no, adding the call is an error.
     pub offers:

@@ -11,7 +11,8 @@
 //! - [`StartInfo`], which `atom` writes into the instrumented program and the
 //!   runtime reads when it starts.
 //!
-//! The table of functions that an instrument routine calls is in [`host`].
+//! The table of functions that an instrument routine calls is in [`host`]; what
+//! its queries answer with is in [`query`].
 #![no_std]
 #![deny(missing_docs)]
 
@@ -19,6 +20,7 @@ pub mod host;
 mod threads;
 
 pub use threads::*;
+pub mod query;
 
 /// Changes whenever a type of this crate changes its meaning or shape.
 pub const INTERFACE_VERSION: u32 = 2;

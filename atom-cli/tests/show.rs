@@ -103,6 +103,52 @@ fn one_procedure() {
 }
 
 #[test]
+fn frames_and_loops() {
+    const SOURCE: &str = "volatile int sink;
+        void use(void *);
+        void nest(int n) {
+            char space[100];
+            use(space);
+            for (int i = 0; i < n; i++)
+                for (int j = 0; j < n; j++) sink++;
+        }
+        void use(void *p) { *(volatile char *)p = 1; }
+        int main(int argc, char **argv) { nest(argc); return 0; }";
+    let folder = Folder::new();
+    let flags = ["-O0", "-fno-stack-protector", "-fcf-protection=none"];
+    folder.compile("loops", SOURCE, &flags);
+    let shown = json(&folder.atom_ok(&["show", "loops", "--proc", "nest", "--json"]));
+    let (frame, loops) = (&shown[0]["frame"], &shown[0]["loops"]);
+    assert_eq!(
+        (&frame["fixed"], &frame["register"]),
+        (&true.into(), &"rbp".into())
+    );
+    // Return address, rbp, and at least the array.
+    assert!(frame["size"].as_u64().unwrap() >= 116, "{frame}");
+    assert_eq!(frame["saved"][0]["register"], "rbp");
+    assert_eq!(frame["saved"][0]["offset"], -16);
+    assert_eq!(loops.as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&loops[0]["depth"], &loops[1]["depth"]),
+        (&1.into(), &2.into())
+    );
+    assert_eq!(
+        (&loops[0]["parent"], &loops[1]["parent"]),
+        (&().into(), &0.into())
+    );
+    let text = folder.atom_ok(&["show", "loops", "--proc", "nest"]);
+    for part in [
+        "frame: ",
+        "saved rbp at -16",
+        "header of loop 0, depth 1",
+        "header of loop 1, depth 2",
+        "in loop 1",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
 fn unknown_procedures() {
     let folder = Folder::with_app();
     folder.fails(

@@ -117,7 +117,7 @@ const CASES: &str = "
     cvtsi2sd xmm0, rax              ; Fpop        ;
     vmaxps ymm0, ymm1, ymm2         ; Fpop        ;
     vmaskmovps [rdi], ymm0, ymm1    ; Fstore      ; Store
-    vpgatherdd ymm0, [rdi+ymm1], ymm2 ; Fpop      ; Load
+    vpgatherdd ymm0, [rdi+ymm1], ymm2 ; Fload     ; Load
     fld qword ptr [rdi]             ; Fload       ; Load
     fld1                            ; Fpop        ;
     fstp tbyte ptr [rdi]            ; Fstore      ; Store
@@ -126,6 +126,87 @@ const CASES: &str = "
     fdivp st(1), st                 ; Fdivd       ; Div
     fldcw [rdi]                     ; Null        ; Load
     vzeroupper                      ; Null        ;
+    movabs eax, [0x1122334455667788] ; Load       ; Load
+    movdir64b rax, [rdi]            ; Store       ; Load Store
+    popfq                           ; Load        ; Load
+    enter 16, 0                     ; Store       ; Store
+    pop fs                          ; Null        ; Load
+    adcx eax, ebx                   ; Iarithmetic ; Add
+    lock dec dword ptr [rdi]        ; Iarithmetic ; Load Store Sub
+    lock cmpxchg16b [rdi]           ; Icompare    ; Load Store
+    bt [rdi], eax                   ; Icompare    ; Load
+    andn eax, ebx, [rdi]            ; Ilogical    ; Load
+    pext rax, rbx, rcx              ; Ilogical    ;
+    crc32 eax, byte ptr [rdi]       ; Ilogical    ; Load
+    bswap eax                       ; Ilogical    ;
+    lzcnt eax, ebx                  ; Ilogical    ;
+    rorx eax, [rdi], 3              ; Ishift      ; Load
+    shld eax, ebx, 3                ; Ishift      ;
+    imul word ptr [rdi]             ; Imultiplyl  ; Load Mul
+    rep stosd                       ; Store       ; Store
+    outsb                           ; Null        ; Load
+    rdtsc                           ; Null        ;
+    rdrand eax                      ; Null        ;
+    cld                             ; Null        ;
+    fxsave [rdi]                    ; Null        ; Store
+    xrstor [rdi]                    ; Null        ; Load
+    ldmxcsr [rdi]                   ; Null        ; Load
+    clflush [rdi]                   ; Null        ; Load
+    pause                           ; Null        ;
+    cvttsd2si rax, [rdi]            ; Fpop        ; Load
+    cvttsd2si rax, xmm0             ; Fpop        ;
+    vcvtsd2usi rax, [rdi]           ; Fpop        ; Load
+    cvtdq2ps xmm0, [rdi]            ; Fpop        ; Load
+    vcvtps2ph [rdi], ymm0, 0        ; Fstore      ; Store
+    movd eax, xmm0                  ; Fpop        ;
+    movq [rdi], xmm0                ; Fstore      ; Store
+    movhps xmm0, [rdi]              ; Fload       ; Load
+    movlpd [rdi], xmm0              ; Fstore      ; Store
+    movddup xmm0, [rdi]             ; Fload       ; Load
+    lddqu xmm0, [rdi]               ; Fload       ; Load
+    pmovzxbw xmm0, [rdi]            ; Fload       ; Load
+    pmovzxbw xmm0, xmm1             ; Fpop        ;
+    pinsrd xmm0, [rdi], 1           ; Fpop        ; Load
+    pextrd [rdi], xmm0, 1           ; Fstore      ; Store
+    vextractf128 [rdi], ymm0, 1     ; Fstore      ; Store
+    vpgatherqd xmm0, [rdi+ymm1], xmm2 ; Fload     ; Load
+    vpscatterdd [rdi+zmm1]{k1}, zmm2 ; Fstore     ; Store
+    vcompressps [rdi]{k1}, zmm2     ; Fstore      ; Store
+    vexpandps zmm0{k1}, [rdi]       ; Fload       ; Load
+    vmovdqa32 zmm0{k1}{z}, [rdi]    ; Fload       ; Load
+    vpmovdb [rdi], zmm0             ; Fstore      ; Store
+    vaddps zmm0{k1}, zmm1, [rdi]{1to16} ; Fpop    ; Load Add
+    vdivph zmm0, zmm1, zmm2         ; Fdivs       ; Div
+    vdivss xmm0, xmm1, [rdi]        ; Fdivs       ; Load Div
+    vdivpd zmm0{k1}, zmm1, zmm2     ; Fdivd       ; Div
+    vdivsd xmm0, xmm1, xmm2         ; Fdivd       ; Div
+    vpcmpeqd k1, zmm1, zmm2         ; Fpop        ;
+    vpternlogd zmm0, zmm1, zmm2, 3  ; Fpop        ;
+    kandw k1, k2, k3                ; Fpop        ;
+    kortestw k1, k2                 ; Fpop        ;
+    kmovw [rdi], k1                 ; Fstore      ; Store
+    vpdpbusd zmm0, zmm1, zmm2       ; Fpop        ; Mul Add
+    dpps xmm0, xmm1, 1              ; Fpop        ; Mul Add
+    vpmadd52luq zmm0, zmm1, zmm2    ; Fpop        ; Mul Add
+    vfmaddsub213pd ymm0, ymm1, ymm2 ; Fpop        ; Mul Add Sub
+    phsubw xmm0, xmm1               ; Fpop        ; Sub
+    psubusb mm0, [rdi]              ; Fpop        ; Load Sub
+    movq mm0, [rdi]                 ; Fload       ; Load
+    aesenc xmm0, [rdi]              ; Fpop        ; Load
+    pcmpistri xmm0, xmm1, 1         ; Fpop        ;
+    ptest xmm0, [rdi]               ; Fpop        ; Load
+    fisttp dword ptr [rdi]          ; Fstore      ; Store
+    fbld tbyte ptr [rdi]            ; Fload       ; Load
+    fidiv word ptr [rdi]            ; Fdivd       ; Load Div
+    fsubr dword ptr [rdi]           ; Fpop        ; Load Sub
+    fcomi st, st(1)                 ; Fpop        ;
+    fcmovb st, st(1)                ; Fpop        ;
+    fsqrt                           ; Fpop        ;
+    fnstsw ax                       ; Null        ;
+    fnsave [rdi]                    ; Null        ; Store
+    emms                            ; Null        ;
+    tileloadd tmm0, [rdi+rsi]       ; Fload       ; Load
+    tdpbssd tmm0, tmm1, tmm2        ; Fpop        ; Mul Add
 ";
 
 const TYPES: [&str; 11] = [

@@ -77,19 +77,25 @@ extern crate self as atom_tool;
 mod call;
 mod counters;
 mod entry;
+mod flow;
 mod handle;
+mod operands;
 mod options;
 pub mod output;
 mod params;
 mod program;
 mod proto;
+mod references;
+mod registers;
 pub mod report;
+pub mod simulate;
 mod sites;
 mod strings;
 mod targets;
 mod thread_data;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
+pub use atom_abi::query::{EdgeKind, InstInfo};
 pub use atom_tool_macros::analysis;
 pub use call::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
@@ -100,11 +106,15 @@ pub use counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
     PlainCounter, PlainCounters, Sharing,
 };
+pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
+pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use program::Program;
 pub use proto::NamedArg;
+pub use references::{References, Times, repeated};
+pub use registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use report::{Cell, Files, Report, ReportFiles};
 pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
@@ -139,6 +149,7 @@ pub mod private {
     pub use crate::call::routine;
     pub use crate::entry::{Instrument, header, run, start};
     pub use crate::params::ParamList;
+    pub use analysis_rt::Uninterrupted;
     pub use atom_abi::{StrRef, ToolHeader, host::Host};
 }
 

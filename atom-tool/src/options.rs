@@ -94,6 +94,25 @@ impl<'a> Options<'a> {
         })
     }
 
+    /// The value of an option that is a number, perhaps with `k` or `m` for 1024 or 1024²;
+    /// `default` if it was not given. 0 is refused.
+    pub fn size(&self, name: &str, default: u64) -> Result<u64> {
+        let Some(text) = self.value(name)? else {
+            return Ok(default);
+        };
+        let lower = text.to_ascii_lowercase();
+        let (digits, factor) = match lower.strip_suffix(['k', 'm']) {
+            Some(digits) if lower.ends_with('k') => (digits, 1 << 10),
+            Some(digits) => (digits, 1 << 20),
+            None => (lower.as_str(), 1),
+        };
+        let number = digits.parse::<u64>().ok();
+        let number = number
+            .and_then(|n| n.checked_mul(factor))
+            .filter(|n| *n > 0);
+        number.ok_or_else(|| format!("the option {name} takes a number, not `{text}`").into())
+    }
+
     /// True if an option without a value was given.
     pub fn flag(&self, name: &str) -> bool {
         self.known.borrow_mut().push(name.to_owned());
@@ -141,6 +160,24 @@ mod tests {
         assert!(o.flag("--quiet"));
         assert!(!o.flag("--loud"));
         o.finish().unwrap();
+    }
+
+    #[test]
+    fn sizes() {
+        let o = options(&[
+            "--size",
+            "8k",
+            "--line=32",
+            "--ways",
+            "0",
+            "--most",
+            "99999999999999m",
+        ]);
+        assert_eq!(o.size("--size", 1).unwrap(), 8192);
+        assert_eq!(o.size("--line", 1).unwrap(), 32);
+        assert_eq!(o.size("--page", 4096).unwrap(), 4096);
+        assert!(o.size("--ways", 1).is_err());
+        assert!(o.size("--most", 1).is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
 
 use crate::call::{ArgList, AsRoutine, Computed, computed};
 use crate::counters::{Atomic, CounterTable, Plain};
+use crate::flow::each;
 use crate::handle::{Handles, Inst, Proc};
 use crate::params::Params;
 use crate::proto::{self, NamedArg, Prototype};
@@ -114,7 +115,7 @@ impl<'a> Program<'a> {
         self.session.host
     }
 
-    /// The file's name without directories and without its last extension.
+    /// The file's name without directories, and without ATOM's extension `.rr`.
     pub fn name(&self) -> &'a str {
         let host = self.host();
         self.session.text((host.program_name)(host.context))
@@ -173,6 +174,23 @@ impl<'a> Program<'a> {
             session: self.session,
             id,
         })
+    }
+
+    /// All procedures of that name; C programs may have several.
+    pub fn procs_named(&self, name: &str) -> Vec<Proc<'a>> {
+        let host = self.host();
+        let mut found = Vec::new();
+        let name = StrRef::new(name);
+        each(
+            |arg, sink| (host.named_procs)(host.context, name, arg, sink),
+            |id: &u32| {
+                found.push(Proc {
+                    session: self.session,
+                    id: *id,
+                })
+            },
+        );
+        found
     }
 
     /// The procedure that contains an address.

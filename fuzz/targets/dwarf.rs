@@ -1,4 +1,4 @@
-//! Debug information: the line of every address.
+//! Debug information: the line of every address, and the functions that it belongs to.
 #![no_main]
 
 use atom_core::image::debug::DebugLines;
@@ -21,7 +21,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let lines = DebugLines::new(&image);
         for segment in image.segments.iter().filter(|s| s.is_executable()) {
             for offset in (0..segment.file_size).step_by(7) {
-                let _ = lines.line_of(segment.address + offset);
+                let address = segment.address + offset;
+                let _ = lines.line_of(address);
+                let _ = lines.functions_at(address);
             }
         }
     }

@@ -46,15 +46,28 @@ impl<'a> Case<'a> {
         Ok(source.build(variant, &case.original())?.then_some(case))
     }
 
-    fn original(&self) -> PathBuf {
+    /// The folder that its files are in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The program as it was built.
+    pub fn original(&self) -> PathBuf {
         self.folder.join(ORIGINAL).join("prog")
+    }
+
+    /// Where a rewrite goes; `job` has five letters, as all folders have.
+    pub fn rewritten(&self, job: &str) -> PathBuf {
+        debug_assert_eq!(job.len(), ORIGINAL.len());
+        self.folder.join(job).join("prog")
     }
 
     fn label(&self, what: &str) -> String {
         format!("{} {} {what}", self.source.name(), self.variant.0)
     }
 
-    fn run(&self, program: &Path, run_: &Run, fixed: bool) -> Result<Outcome> {
+    /// Runs it or a rewrite of it.
+    pub fn run(&self, program: &Path, run_: &Run, fixed: bool) -> Result<Outcome> {
         let mut command = Command::new(program);
         plain_environment(&mut command);
         // The job's folder, not the program's: tools may write into it.

@@ -5,11 +5,13 @@
 #![deny(missing_docs)]
 
 pub mod atom;
+pub mod bench;
 pub mod check;
 pub mod corpus;
 pub mod counts;
 pub mod error;
 pub mod lock;
+pub mod models;
 pub mod outcome;
 pub mod source;
 pub mod start;

@@ -192,6 +192,7 @@ impl Source {
         let compiler = match (family, extension.to_str()) {
             ("gcc", Some("cc")) => "g++",
             ("clang", Some("cc")) => "clang++",
+            ("musl", _) => "musl-gcc",
             ("gcc" | "clang" | "rustc", _) => family,
             _ => return Err(format!("no compiler for \"{family}\"")),
         };

@@ -8,6 +8,7 @@ use atom_core::ProcId;
 use atom_core::cfg::{ProcKind, Succ};
 use serde::Serialize;
 
+use super::structure::{Frame, Loop, Structure, loops};
 use super::text::Listing;
 use super::{Program, block_marks, inst_count, proc_name};
 use crate::report::{Totals, hex, status};
@@ -34,6 +35,10 @@ struct ProcJson<'a> {
     reason: Option<&'a str>,
     block_count: u32,
     instruction_count: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frame: Option<Frame>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loops: Option<Vec<Loop>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     blocks: Option<Vec<BlockJson<'a>>>,
 }
@@ -82,11 +87,18 @@ pub fn program(program: &Program, out: &mut impl Write) -> Result<()> {
 }
 
 /// Some procedures with their blocks: an array.
-pub fn procs(program: &Program, procs: &[ProcId], out: &mut impl Write) -> Result<()> {
+pub fn procs(
+    program: &Program,
+    structure: &Structure,
+    procs: &[ProcId],
+    out: &mut impl Write,
+) -> Result<()> {
     let mut listing = Listing::new();
     let all: Vec<_> = procs
         .iter()
         .map(|id| ProcJson {
+            frame: structure.frame(program, *id),
+            loops: Some(loops(&structure.graph(program, *id))),
             blocks: Some(blocks_json(program, *id, &mut listing)),
             ..proc_json(program, *id)
         })
@@ -116,6 +128,8 @@ fn proc_json<'a>(program: &Program<'a>, id: ProcId) -> ProcJson<'a> {
         reason,
         block_count: proc.block_count,
         instruction_count: inst_count(program.cfg, id),
+        frame: None,
+        loops: None,
         blocks: None,
     }
 }

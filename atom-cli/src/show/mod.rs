@@ -4,6 +4,7 @@
 //! procedure is listed with its status and the reason for it.
 
 mod json;
+mod structure;
 mod text;
 
 use std::io::{BufWriter, ErrorKind, Write};
@@ -17,11 +18,13 @@ use atom_core::{BlockId, Error, ProcId, Result};
 
 use crate::args::Show;
 use crate::find;
+use structure::Structure;
 
 /// Runs the command.
 pub fn run(args: &Show) -> Result<()> {
     let image = Image::open(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
-    let mut cfg = Cfg::build(&image, &FrameFacts::new(&image.unwind_table()?))?;
+    let unwind = image.unwind_table()?;
+    let mut cfg = Cfg::build(&image, &FrameFacts::new(&unwind))?;
     atom_core::rewrite::find_pads(&image, &mut cfg);
     let lines = DebugLines::new(&image);
     let program = Program {
@@ -35,10 +38,11 @@ pub fn run(args: &Show) -> Result<()> {
         None => text::program(&program, &mut out),
         Some(wanted) => {
             let procs = find_procs(&program, wanted)?;
+            let structure = Structure::new(&program, &unwind);
             if args.json {
-                json::procs(&program, &procs, &mut out)
+                json::procs(&program, &structure, &procs, &mut out)
             } else {
-                text::procs(&program, &procs, &mut out)
+                text::procs(&program, &structure, &procs, &mut out)
             }
         }
     };

@@ -7,6 +7,7 @@ use atom_core::cfg::{ProcKind, Succ};
 use atom_core::decode::direct_target;
 use iced_x86::{Formatter, Instruction, NasmFormatter};
 
+use super::structure::{Structure, loop_mark};
 use super::{Program, block_marks, inst_count, proc_name};
 use crate::message::{count, number};
 use crate::report::{Totals, status};
@@ -51,13 +52,18 @@ pub fn program(program: &Program, out: &mut impl Write) -> Result<()> {
 }
 
 /// Blocks and instructions of some procedures.
-pub fn procs(program: &Program, procs: &[ProcId], out: &mut impl Write) -> Result<()> {
+pub fn procs(
+    program: &Program,
+    structure: &Structure,
+    procs: &[ProcId],
+    out: &mut impl Write,
+) -> Result<()> {
     let mut listing = Listing::new();
     for (i, id) in procs.iter().enumerate() {
         if i > 0 {
             writeln!(out)?;
         }
-        listing.proc(program, *id, out)?;
+        listing.proc(program, structure, *id, out)?;
     }
     Ok(())
 }
@@ -94,7 +100,13 @@ impl Listing {
         &self.text
     }
 
-    fn proc(&mut self, program: &Program, id: ProcId, out: &mut impl Write) -> Result<()> {
+    fn proc(
+        &mut self,
+        program: &Program,
+        structure: &Structure,
+        id: ProcId,
+        out: &mut impl Write,
+    ) -> Result<()> {
         let (cfg, image) = (program.cfg, program.image);
         let proc = cfg.proc(id);
         let (status, reason) = status(&proc.status);
@@ -120,10 +132,16 @@ impl Listing {
             }
             ProcKind::Fragment(None) => writeln!(out, "  a part of another procedure")?,
         }
+        if let Some(frame) = structure.frame(program, id) {
+            writeln!(out, "  {}", frame.text())?;
+        }
+        let graph = structure.graph(program, id);
         let mut last_line = None;
         for block in proc.blocks() {
             write!(out, "\n{block} at {:#x}", cfg.block_pc(block))?;
-            let marks = block_marks(cfg, block);
+            let loop_mark = loop_mark(&graph, block);
+            let mut marks = block_marks(cfg, block);
+            marks.extend(loop_mark.as_deref());
             if !marks.is_empty() {
                 write!(out, " ({})", marks.join(", "))?;
             }

@@ -9,6 +9,7 @@
 mod build;
 mod flatten;
 pub mod flow;
+pub mod frame;
 mod jump_table;
 mod obstacles;
 mod parts;

@@ -25,6 +25,8 @@ enum Kind {
     Shift,
     CondMove,
     Compare,
+    /// Between integers and floating point, or between formats.
+    Convert,
     /// Vector or floating-point division of single (or half) precision.
     DivideSingle,
     /// The same of double or extended precision.
@@ -114,12 +116,12 @@ impl Classifier {
         let (loads, stores) = self.accesses(instruction);
         if is_vector(instruction) {
             return match kind {
-                // The destination decides: a store has memory there.
-                Kind::Move if stores => Class::Fstore,
+                _ if is_state(instruction) => Class::Null,
+                // No vector instruction computes in memory: it stores a result.
+                _ if stores => Class::Fstore,
                 Kind::Move if loads => Class::Fload,
                 Kind::DivideSingle => Class::Fdivs,
                 Kind::DivideDouble => Class::Fdivd,
-                _ if is_state(instruction) => Class::Null,
                 _ => Class::Fpop,
             };
         }
@@ -132,6 +134,8 @@ impl Classifier {
             Kind::Shift => Class::Ishift,
             Kind::CondMove => Class::Icondmove,
             Kind::Compare => Class::Icompare,
+            // With operands in memory and general registers only.
+            Kind::Convert => Class::Fpop,
             Kind::Other | Kind::Divide | Kind::DivideSingle | Kind::DivideDouble => Class::Null,
         }
     }
@@ -264,8 +268,10 @@ fn by_name(name: &str) -> (u32, Kind) {
 
     let mut types = 0;
     let fused = starts(&["fmadd", "fmsub", "fnmadd", "fnmsub", "fmaddsub", "fmsubadd"]);
+    let dot_product = starts(&["pdp", "tdp"]) || is(&["dpps", "dppd", "dpbf16ps"]);
     if is(&["inc", "adc", "adcx", "adox", "xadd", "fiadd"])
         || starts(&["add", "padd", "phadd", "hadd", "fadd", "kadd", "pmadd"])
+        || dot_product
         || (fused && base.contains("add"))
     {
         types |= InstType::Add as u32;
@@ -276,7 +282,7 @@ fn by_name(name: &str) -> (u32, Kind) {
     {
         types |= InstType::Sub as u32;
     }
-    if fused || is(&["imul", "fimul"]) || starts(&["mul", "pmul", "pmadd", "fmul"]) {
+    if fused || dot_product || is(&["imul", "fimul"]) || starts(&["mul", "pmul", "pmadd", "fmul"]) {
         types |= InstType::Mul as u32;
     }
     if is(&["idiv", "fidiv", "fidivr"]) || starts(&["div", "fdiv"]) {
@@ -310,6 +316,8 @@ fn by_name(name: &str) -> (u32, Kind) {
         "cbw", "cwde", "cdqe", "cwd", "cdq", "cqo",
     ]) {
         Kind::Arithmetic
+    } else if starts(&["cvt"]) {
+        Kind::Convert
     } else if is_move(base) {
         Kind::Move
     } else {
@@ -334,19 +342,20 @@ fn is_move(base: &str) -> bool {
         "fbld",
         "fbstp",
         "push",
-        "popw",
+        "gather",
+        "pgather",
+        "expand",
+        "pexpand",
+        "pmovsx",
+        "pmovzx",
+        "tileload",
     ];
     let no_moves = [
-        "fldenv",
-        "fldcw",
-        "movmsk",
-        "pmovmsk",
-        "fstenv",
-        "fstsw",
-        "fstcw",
-        "movdir64b",
+        "fldenv", "fldcw", "movmsk", "pmovmsk", "fstenv", "fstsw", "fstcw",
     ];
-    let exact = ["pop", "enter", "leave", "xlatb", "lddqu"];
+    let exact = [
+        "pop", "popw", "popf", "popfq", "enter", "leave", "xlatb", "lddqu",
+    ];
     exact.contains(&base)
         || (moves.iter().any(|m| base.starts_with(m))
             && !no_moves.iter().any(|m| base.starts_with(m)))

@@ -6,6 +6,8 @@
 
 pub mod class;
 pub mod memory;
+pub mod operands;
+pub mod registers;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 

@@ -2,7 +2,7 @@
 //!
 //! Reports are for people, and people know lines, not addresses. The line
 //! programs of `.debug_line` alone answer the question, so nothing else of the
-//! debug information is read: every unit there is run once, in file order,
+//! debug information is read for it: every unit there is run once, in file order,
 //! which bounds the work by the size of that one section whatever a damaged or
 //! hostile file says. Programs stripped of their debug information may have it
 //! in a file of its own: it is found by build id below `/usr/lib/debug`, or by
@@ -24,9 +24,11 @@ use gimli::{
 use object::{CompressionFormat, Object, ObjectSection};
 
 use super::Image;
+use super::inlined::Functions;
+use crate::tool::{LineInfo, SourceFrame};
 
 /// Below it distributions keep separate debug files.
-const DEBUG_ROOT: &str = "/usr/lib/debug";
+pub(super) const DEBUG_ROOT: &str = "/usr/lib/debug";
 /// Decompressed sections beyond this are ignored.
 const MAX_SECTION: u64 = 2 << 30;
 /// A longer name is cut.
@@ -42,6 +44,7 @@ type Slice<'d> = EndianSlice<'d, LittleEndian>;
 pub struct DebugLines<'i> {
     image: &'i Image,
     table: OnceCell<Table>,
+    functions: OnceCell<Option<Functions>>,
 }
 
 impl<'i> DebugLines<'i> {
@@ -50,6 +53,7 @@ impl<'i> DebugLines<'i> {
         Self {
             image,
             table: OnceCell::new(),
+            functions: OnceCell::new(),
         }
     }
 
@@ -61,6 +65,14 @@ impl<'i> DebugLines<'i> {
         Some((table.names.get(row.name as usize)?, row.line))
     }
 
+    /// The functions that an address belongs to by inlining, innermost first:
+    /// the first with the line of the instruction, each other with the line of
+    /// the call that was inlined.
+    pub fn functions_at(&self, address: u64) -> Vec<SourceFrame> {
+        let functions = self.functions.get_or_init(|| Functions::load(self.image));
+        functions.as_ref().map_or(Vec::new(), |f| f.at(address))
+    }
+
     /// True if there is any line information.
     pub fn is_empty(&self) -> bool {
         self.table
@@ -70,9 +82,13 @@ impl<'i> DebugLines<'i> {
     }
 }
 
-impl crate::tool::LineInfo for DebugLines<'_> {
+impl LineInfo for DebugLines<'_> {
     fn line_at(&self, address: u64) -> Option<(&str, u32)> {
         self.line_of(address)
+    }
+
+    fn frames_at(&self, address: u64) -> Vec<SourceFrame> {
+        self.functions_at(address)
     }
 }
 
@@ -139,7 +155,8 @@ impl<'d> Sections<'d> {
     }
 }
 
-fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
+/// Contents of a debug section, decompressed.
+pub(crate) fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
     // GNU tools once marked compression by the name.
     let section = file
         .section_by_name(name)
@@ -169,7 +186,7 @@ fn load(image: &Image) -> Table {
     if let Some(sections) = Sections::read(&image.file) {
         return Builder::new(image, &sections).build();
     }
-    let Some(separate) = separate_file(image) else {
+    let Some((_, separate)) = separate_file(image) else {
         return Table::default();
     };
     Sections::read(&separate)
@@ -177,8 +194,55 @@ fn load(image: &Image) -> Table {
         .unwrap_or_default()
 }
 
-/// The contents of the file that holds the debug information of a stripped program.
-fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
+/// The file with a program's debug information: its own or a separate one.
+pub(crate) struct DebugFile<'i> {
+    image: &'i Image,
+    separate: Option<(PathBuf, memmap2::Mmap)>,
+}
+
+impl<'i> DebugFile<'i> {
+    /// `None` if there is no debug information.
+    pub fn of(image: &'i Image) -> Option<Self> {
+        let names = [".debug_info", ".zdebug_info"];
+        if image.sections.iter().any(|s| names.contains(&&*s.name)) {
+            return Some(Self {
+                image,
+                separate: None,
+            });
+        }
+        let separate = Some(separate_file(image)?);
+        Some(Self { image, separate })
+    }
+
+    /// Its contents.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.separate {
+            Some((_, map)) => map,
+            None => &self.image.file,
+        }
+    }
+
+    /// Its `.gnu_debugaltlink`, with a path that holds wherever the section
+    /// is; `None` if it has none or the file that it names is not there.
+    pub fn altlink(&self) -> Option<Vec<u8>> {
+        let file = object::File::parse(self.bytes()).ok()?;
+        let (name, id) = file.gnu_debugaltlink().ok().flatten()?;
+        let path = match &self.separate {
+            Some((path, _)) => path,
+            None => &self.image.path,
+        };
+        let folder = path.canonicalize().ok()?.parent()?.to_path_buf();
+        let name = Path::new(std::str::from_utf8(name).ok()?);
+        let target = folder.join(name).canonicalize().ok()?;
+        let mut out = target.into_os_string().into_encoded_bytes();
+        out.push(0);
+        out.extend(id);
+        Some(out)
+    }
+}
+
+/// The file that holds the debug information of a stripped program.
+pub(super) fn separate_file(image: &Image) -> Option<(PathBuf, memmap2::Mmap)> {
     let file = object::File::parse(&image.file[..]).ok()?;
     let id = file.build_id().ok().flatten().filter(|id| id.len() > 1);
     let by_id = id.map(|id| {
@@ -186,8 +250,8 @@ fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
         PathBuf::from(format!("{DEBUG_ROOT}/.build-id/{:02x}/{hex}.debug", id[0]))
     });
     if let Some(found) = by_id
-        .and_then(|path| map(&path))
-        .filter(|m| has_build_id(m, id))
+        .and_then(|path| map(&path).map(|m| (path, m)))
+        .filter(|(_, m)| has_build_id(m, id))
     {
         return Some(found);
     }
@@ -200,12 +264,12 @@ fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
         folder.join(".debug").join(name),
         below_root.join(name),
     ]
-    .iter()
-    .filter_map(|path| map(path))
-    .find(|m| has_build_id(m, id) || crc32fast::hash(m) == crc)
+    .into_iter()
+    .filter_map(|path| map(&path).map(|m| (path, m)))
+    .find(|(_, m)| has_build_id(m, id) || crc32fast::hash(m) == crc)
 }
 
-fn map(path: &Path) -> Option<memmap2::Mmap> {
+pub(super) fn map(path: &Path) -> Option<memmap2::Mmap> {
     let file = std::fs::File::open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;

@@ -4,6 +4,7 @@
 
 pub mod debug;
 pub mod imports;
+mod inlined;
 mod open;
 pub mod unwind;
 

@@ -1,6 +1,7 @@
 //! Putting the plan together: procedures in parallel, then one after the other.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
@@ -10,6 +11,7 @@ use super::asm::Asm;
 use super::data::Data;
 use super::exits::{Exits, Hook};
 use super::flow::{self, Flow};
+use super::inline;
 use super::operand::{At, When};
 use super::points::{Around, Points};
 use super::returns;
@@ -17,6 +19,7 @@ use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
 use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
+use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
 use crate::decode::Flow as How;
 use crate::error::{Error, Result};
@@ -71,9 +74,10 @@ impl Plan {
             .map(|f| Exits::new(image, f, !options.may_have_threads));
         let mut data = Data::build(calls)?;
         let flow = match options.bodies.filter(|_| !options.every_point) {
-            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &mut data),
+            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &data),
             None => Flow::default(),
         };
+        let flow = flow.lay_out(calls, &mut data, options.threads.access);
         data.check_size()?;
         let planner = Planner {
             image,
@@ -85,6 +89,7 @@ impl Plan {
             data,
             flow,
             routines,
+            bodies: options.bodies,
             exits,
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
@@ -163,6 +168,7 @@ impl Plan {
                     .advice("instrument fewer points"),
             );
         }
+        self.calls_inlined += part.inlined;
         let code = code as u32;
         let numbers: Vec<u32> = part
             .wrappers
@@ -200,6 +206,8 @@ struct Part {
     snippets: Vec<Snippet>,
     insertions: Vec<Insertion>,
     wrappers: Wrappers,
+    /// Calls that became code in line.
+    inlined: u64,
 }
 
 impl Part {
@@ -230,6 +238,7 @@ struct Planner<'a> {
     data: Data,
     flow: Flow,
     routines: HashMap<u64, Clobbers>,
+    bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
 }
 
@@ -355,6 +364,12 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// What can stand in the place of a call.
+    fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
+        let bounds: Vec<_> = values.iter().map(inline::bound).collect();
+        self.bodies?.body(routine, &bounds)
+    }
+
     /// An instruction without calls.
     fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
         self.counter(part, b, inst, Position::Before, counters);
@@ -402,6 +417,7 @@ impl Planner<'_> {
         Ok(SiteCall {
             routine: call.routine,
             clobbers: self.routines[&call.routine],
+            body: self.body(call.routine, &values),
             values,
         })
     }
@@ -500,7 +516,7 @@ impl Planner<'_> {
             Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
             Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
         };
-        site::emit(&mut part.asm, site, point, &mut part.wrappers);
+        part.inlined += site::emit(&mut part.asm, site, point, &mut part.wrappers) as u64;
         for patch in patches {
             part.asm.land(patch);
         }

@@ -16,7 +16,9 @@ pub struct Data {
     pub relocs: Vec<u32>,
     /// By argument of [`Calls::args`]: its offset, for those that lie here.
     pub offsets: Vec<u32>,
-    /// Where per-thread data lies, if there is any.
+    /// Where the tool's per-thread data will lie, in the main block.
+    pub thread_data: u32,
+    /// Where per-thread data lies, if there is any and once it is placed.
     pub threads: Option<super::threads::Place>,
 }
 
@@ -31,8 +33,6 @@ impl Data {
             bytes: calls.placed.clone(),
             ..Self::default()
         };
-        data.place_threads(calls);
-        let thread_data = data.threads.map_or(0, |p| p.block + THREAD_HEADER as u32);
         let mut contents: HashMap<&[u8], u32> = HashMap::new();
         let mut records: HashMap<(u32, u64), u32> = HashMap::new();
         data.offsets.reserve(calls.args.len());
@@ -57,15 +57,20 @@ impl Data {
                 }
                 Argument::Data(offset) if (offset as usize) < calls.placed.len().max(1) => offset,
                 Argument::Data(_) => return Err(bad("an argument points outside the placed data")),
-                Argument::ThreadData(offset) if offset < calls.thread_data.len => {
-                    thread_data + offset
-                }
+                Argument::ThreadData(offset) if offset < calls.thread_data.len => offset,
                 Argument::ThreadData(_) => {
                     return Err(bad("an argument points outside the threads' data"));
                 }
                 _ => 0,
             };
             data.offsets.push(offset);
+        }
+        data.thread_data =
+            data.bytes.len().next_multiple_of(THREAD_HEADER) as u32 + THREAD_HEADER as u32;
+        for (argument, offset) in calls.args.iter().zip(&mut data.offsets) {
+            if let Argument::ThreadData(_) = argument {
+                *offset += data.thread_data;
+            }
         }
         data.check_size()?;
         Ok(data)

@@ -93,11 +93,12 @@ pub struct Place {
 }
 
 impl Data {
-    /// Lays out the main block and the `ThreadInfo`.
-    pub(super) fn place_threads(&mut self, calls: &Calls) {
+    /// Lays out the main block and the `ThreadInfo`. Each block gets so many more
+    /// cells that are summed; yields where the first lies in the main one.
+    pub(super) fn place_threads(&mut self, calls: &Calls, cells: usize) -> Option<u32> {
         let threads = &calls.thread_data;
         if threads.len == 0 {
-            return;
+            return None;
         }
         const HEADER: u32 = THREAD_HEADER as u32;
         let reserve = |bytes: &mut Vec<u8>, len: usize| {
@@ -106,8 +107,10 @@ impl Data {
             bytes.resize(at + len, 0);
             at as u32
         };
-        let size = (HEADER + threads.len).next_multiple_of(HEADER);
+        let more = (HEADER + threads.len).next_multiple_of(HEADER);
+        let size = (more + 8 * cells as u32).next_multiple_of(HEADER);
         let block = reserve(&mut self.bytes, size as usize);
+        debug_assert_eq!(block + HEADER, self.thread_data);
         for (offset, range) in &threads.initial {
             let at = (block + HEADER + offset) as usize;
             let contents = &threads.contents[range.start as usize..range.end as usize];
@@ -121,7 +124,9 @@ impl Data {
             }
             u64::from(at)
         };
-        let sums = table(&mut threads.sums.iter().map(|r| (r.start, r.end - r.start)));
+        let counters = (more - HEADER, 8 * cells as u32);
+        let sums = threads.sums.iter().map(|r| (r.start, r.end - r.start));
+        let sums = table(&mut sums.chain((cells != 0).then_some(counters)));
         let initial = table(&mut threads.initial.iter().map(|(at, r)| (*at, r.end - r.start)));
         let contents = reserve(&mut self.bytes, 0);
         self.bytes.extend_from_slice(&threads.contents);
@@ -132,7 +137,7 @@ impl Data {
             (u64::from(block), true),
             (size.into(), false),
             (sums, true),
-            (threads.sums.len() as u64, false),
+            (threads.sums.len() as u64 + u64::from(cells != 0), false),
             (initial, true),
             (threads.initial.len() as u64, false),
             (contents.into(), true),
@@ -148,6 +153,7 @@ impl Data {
             .copy_from_slice(&u64::from(block).to_le_bytes());
         self.relocs.push(block + THREAD_THIS as u32);
         self.threads = Some(Place { block, info });
+        Some(block + more)
     }
 }
 

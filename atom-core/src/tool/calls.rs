@@ -91,6 +91,8 @@ pub struct ThreadData {
     pub initial: Vec<(u32, Range<u32>)>,
     /// Initial contents.
     pub contents: Vec<u8>,
+    /// Where each piece starts that was placed by itself, ascending.
+    pub regions: Vec<u32>,
     /// Ranges of 64-bit cells that are summed at the end.
     pub sums: Vec<Range<u32>>,
 }

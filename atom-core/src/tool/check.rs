@@ -377,6 +377,7 @@ pub(super) fn place_thread_data(
         )));
     };
     data.len = end as u32;
+    data.regions.push(start);
     if initial.iter().any(|byte| *byte != 0) {
         let from = data.contents.len() as u32;
         data.contents.extend_from_slice(initial);

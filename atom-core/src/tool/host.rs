@@ -8,6 +8,7 @@ use atom_abi::host::{Arg, Context, Host, NONE, Place, ProgramInfo, Scope};
 use atom_abi::{INTERFACE_VERSION, StrRef};
 
 use super::check::{self, Request};
+use super::query;
 use super::session::Session;
 use crate::cfg::{Block, Proc, Status};
 use crate::decode::{Inst, direct_target};
@@ -50,38 +51,54 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         add_call,
         named_routine,
         add_data,
-        add_thread_data,
         offers,
+        add_thread_data,
+        named_procs: query::named_procs,
+        bytes_at: query::bytes_at,
+        called_name: query::called_name,
+        inst_info: query::inst_info,
+        inst_operands: query::inst_operands,
+        inst_memory: query::inst_memory,
+        inst_reg_usage: query::inst_reg_usage,
+        inst_reg_accesses: query::inst_reg_accesses,
+        block_successors: query::block_successors,
+        block_predecessors: query::block_predecessors,
+        block_relation: query::block_relation,
+        block_dominates: query::block_dominates,
+        proc_loops: query::proc_loops,
+        proc_entries: query::proc_entries,
+        proc_frame: query::proc_frame,
+        source_frames: query::source_frames,
     }
 }
 
 /// The session behind a context.
 ///
 /// Every function below is called only through [`table`], with its context.
-fn session<'c>(context: *mut Context) -> &'c Session<'c> {
+pub(super) fn session<'c>(context: *mut Context) -> &'c Session<'c> {
     // SAFETY: the context is what `table` put in, and the table does not outlive
     // the session; all changes are behind cells.
     unsafe { &*context.cast::<Session<'c>>() }
 }
 
 /// A string that the tool passed.
-fn text<'c>(text: StrRef) -> &'c str {
+pub(super) fn text<'c>(text: StrRef) -> &'c str {
     // SAFETY: by the interface, UTF-8 that lives during the call.
     unsafe { text.as_str() }
 }
 
 impl Session<'_> {
-    fn known_proc(&self, id: u32) -> Option<&Proc> {
+    pub(super) fn known_proc(&self, id: u32) -> Option<&Proc> {
         let found = self.cfg.procs.get(id as usize);
         self.expect(found, "procedure", id)
     }
 
-    fn known_block(&self, id: u32) -> Option<&Block> {
+    pub(super) fn known_block(&self, id: u32) -> Option<&Block> {
         let found = self.cfg.blocks.get(id as usize);
         self.expect(found, "block", id)
     }
 
-    fn known_inst(&self, id: u32) -> Option<&Inst> {
+    pub(super) fn known_inst(&self, id: u32) -> Option<&Inst> {
         let found = self.cfg.insts.get(id as usize);
         self.expect(found, "instruction", id)
     }
@@ -111,8 +128,11 @@ extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef)
 
 extern "C" fn program_name(context: *mut Context) -> StrRef {
     let session = session(context);
-    let name = session.image.path.file_stem().unwrap_or_default();
-    StrRef::new(session.keep(name.to_string_lossy().into_owned()))
+    let name = session.image.path.file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    // ATOM's programs were called so; other extensions belong to the name (`python3.11`).
+    let name = name.strip_suffix(".rr").unwrap_or(&name);
+    StrRef::new(session.keep(name.to_owned()))
 }
 
 extern "C" fn program_path(context: *mut Context) -> StrRef {
@@ -383,6 +403,25 @@ extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u
     })
 }
 
+extern "C" fn offers(
+    context: *mut Context,
+    scope: Scope,
+    id: u32,
+    place: Place,
+    arg: *const Arg,
+) -> bool {
+    // SAFETY: by the interface, an argument lies there.
+    let args = unsafe { std::slice::from_raw_parts(arg, 1) };
+    let request = Request {
+        scope,
+        id,
+        place,
+        routine: std::ptr::null(),
+        args,
+    };
+    check::offers(session(context), &request)
+}
+
 extern "C" fn add_thread_data(
     context: *mut Context,
     initial: *const u8,
@@ -401,23 +440,4 @@ extern "C" fn add_thread_data(
         session.note(error);
         u64::MAX
     })
-}
-
-extern "C" fn offers(
-    context: *mut Context,
-    scope: Scope,
-    id: u32,
-    place: Place,
-    arg: *const Arg,
-) -> bool {
-    // SAFETY: by the interface, an argument lies there.
-    let args = unsafe { std::slice::from_raw_parts(arg, 1) };
-    let request = Request {
-        scope,
-        id,
-        place,
-        routine: std::ptr::null(),
-        args,
-    };
-    check::offers(session(context), &request)
 }

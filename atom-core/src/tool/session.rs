@@ -12,6 +12,7 @@ use iced_x86::{Formatter, Instruction, NasmFormatter};
 use super::calls::Calls;
 use super::load::Tool;
 use super::names::demangle;
+use super::query::Cache;
 use super::{LineInfo, check, threads};
 use crate::cfg::{Cfg, ProcKind, Status};
 use crate::decode::class::{Classifier, types_of_flow};
@@ -38,6 +39,7 @@ pub(super) struct Session<'a> {
     proc_names: Vec<OnceCell<Box<str>>>,
     by_name: OnceCell<HashMap<String, ProcId>>,
     may_have_threads: OnceCell<bool>,
+    pub(super) cache: Cache<'a>,
     /// Parts of procedures that lie elsewhere, by the whole.
     fragments: OnceCell<HashMap<ProcId, Vec<ProcId>>>,
 }
@@ -64,6 +66,7 @@ impl<'a> Session<'a> {
             proc_names: cfg.procs.iter().map(|_| OnceCell::new()).collect(),
             by_name: OnceCell::new(),
             may_have_threads: OnceCell::new(),
+            cache: Cache::default(),
             fragments: OnceCell::new(),
         }
     }

@@ -10,6 +10,9 @@ mod json;
 mod text;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::sites::{Site, Sites};
 
 pub use files::{Files, ReportFiles};
 
@@ -156,6 +159,72 @@ impl Report {
         });
         let last = self.tables.len() - 1;
         &mut self.tables[last]
+    }
+
+    /// Adds tables by procedure and by source line, and for programs by instruction, of
+    /// what happened at each site: all cases, and those of them that `columns` names
+    /// second. Sites without any have no row.
+    pub fn places(
+        &mut self,
+        prefix: &str,
+        columns: [&'static str; 3],
+        sites: Sites,
+        of: impl Fn(usize) -> [u64; 2],
+    ) {
+        let [all, some, ratio] = columns;
+        let mut procs: BTreeMap<u64, (Site, [u64; 2])> = BTreeMap::new();
+        let mut lines: BTreeMap<(&str, u32), (Site, [u64; 2])> = BTreeMap::new();
+        let add = |entry: &mut (Site, [u64; 2]), n: [u64; 2]| {
+            entry.1 = [entry.1[0] + n[0], entry.1[1] + n[1]];
+        };
+        let table = self.table(format!("{prefix}instructions"), [all, some, "pc"]);
+        table.readers(Readers::Programs);
+        for (i, site) in sites.iter().enumerate() {
+            let n = of(i);
+            if n == [0, 0] {
+                continue;
+            }
+            table.row([n[0].into(), n[1].into(), Cell::Address(site.pc)]);
+            add(procs.entry(site.proc_pc).or_insert((site, [0, 0])), n);
+            if site.line != 0 {
+                add(
+                    lines
+                        .entry((site.file, site.line))
+                        .or_insert((site, [0, 0])),
+                    n,
+                );
+            }
+        }
+        let total: u64 = procs.values().map(|(_, n)| n[1]).sum();
+        let columns = [some, "%", all, ratio, "pc", "procedure"];
+        let table = self.table(format!("{prefix}procedures"), columns);
+        for (pc, (site, n)) in procs {
+            let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
+            let [share, ratio] = share;
+            let (pc, name) = (Cell::Address(pc), site.proc.into());
+            table.row([n[1].into(), share, n[0].into(), ratio, pc, name]);
+        }
+        table.sort(2).sort(0);
+        if lines.is_empty() {
+            return;
+        }
+        let table = self.table(
+            format!("{prefix}lines"),
+            [some, "%", all, ratio, "line", "procedure"],
+        );
+        for (site, n) in lines.into_values() {
+            let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
+            let [share, ratio] = share;
+            table.row([
+                n[1].into(),
+                share,
+                n[0].into(),
+                ratio,
+                site.place(),
+                site.proc.into(),
+            ]);
+        }
+        table.sort(2).sort(0);
     }
 
     /// Writes it to the files; what cannot be written is told on standard error.

@@ -16,18 +16,8 @@ fn block(counter: Counter) {
 }
 
 #[analysis]
-fn block_atomic(counter: Counter) {
-    counter.increment_atomic();
-}
-
-#[analysis]
 fn branch(counter: Counter<2>, taken: Value) {
     counter.add_to(usize::from(taken.is_true()), 1);
-}
-
-#[analysis]
-fn branch_atomic(counter: Counter<2>, taken: Value) {
-    counter.add_to_atomic(usize::from(taken.is_true()), 1);
 }
 
 /// Looks at the cells that are not to be private.
@@ -91,9 +81,6 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let output = options.value("--output")?.unwrap_or("flowjudge.out");
     options.finish()?;
 
-    let threads = program.may_have_threads();
-    let on_block = if threads { block_atomic } else { block };
-    let on_branch = if threads { branch_atomic } else { branch };
     let blocks: Vec<Block> = program.procs().flat_map(|proc| proc.blocks()).collect();
     let branches: Vec<Inst> = blocks
         .iter()
@@ -109,11 +96,11 @@ fn instrument(program: &Program, args: &Args) -> Result {
         program.counters(branches.len()),
     ];
     for (table, branch_table) in tables.iter().zip(&branch_tables) {
-        for (block, counter) in blocks.iter().zip(table.rows()) {
-            block.add_call(Before, on_block, (counter,));
+        for (b, counter) in blocks.iter().zip(table.rows()) {
+            b.add_call(Before, block, (counter,));
         }
         for (inst, counter) in branches.iter().zip(branch_table.rows()) {
-            inst.add_call(Before, on_branch, (counter, BrCondValue));
+            inst.add_call(Before, branch, (counter, BrCondValue));
         }
     }
     let pcs: Vec<u64> = blocks.iter().map(|block| block.pc()).collect();

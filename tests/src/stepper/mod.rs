@@ -16,12 +16,14 @@
 //! a `vfork` child count together, a `fork` child starts with a copy.
 
 mod ptrace;
+mod refs;
 mod text;
 mod trace;
 pub mod values;
 
+pub use refs::{Reference, Step};
 pub use text::{Branch, Text};
-pub use trace::{Options, run};
+pub use trace::{Options, run, watch};
 
 use std::collections::BTreeMap;
 

@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use libc::pid_t;
 
 use super::ptrace;
+use super::refs::{Reference, Step, references};
 use super::text::{Text, will_take};
 use super::{BranchCount, Process, Profile};
 use crate::error::{Error, Result};
@@ -65,6 +66,8 @@ struct Space {
 
 struct Thread {
     space: usize,
+    /// What the pending instruction will access, where somebody watches.
+    references: Vec<Reference>,
     /// The thread was resumed at this (run-time) address of the program's text.
     pending: Option<u64>,
     /// Outcome of the pending branch, where the next address cannot tell.
@@ -84,6 +87,7 @@ impl Thread {
     fn new(space: usize, fresh: bool) -> Self {
         Self {
             space,
+            references: Vec::new(),
             pending: None,
             foreseen: None,
             delivering: false,
@@ -96,8 +100,15 @@ impl Thread {
     }
 }
 
-struct Tracer {
+/// Who is told of each step of the program itself.
+struct Watcher<'a> {
+    tell: &'a mut dyn FnMut(&Step<'_>),
+    factory: iced_x86::InstructionInfoFactory,
+}
+
+struct Tracer<'a> {
     text: Text,
+    watcher: Option<Watcher<'a>>,
     options: Options,
     file_id: (u64, u64),
     spaces: Vec<Space>,
@@ -129,6 +140,29 @@ pub(super) fn begin_traced(command: &mut Command) {
 /// The command must execute that very file. Must be called on a thread that has
 /// no other children of its own.
 pub fn run(program: &Path, command: &mut Command, options: Options) -> Result<Profile> {
+    trace(program, command, options, None)
+}
+
+/// As [`run`], and `tell` hears of each instruction with its references to memory.
+pub fn watch(
+    program: &Path,
+    command: &mut Command,
+    options: Options,
+    tell: &mut dyn FnMut(&Step<'_>),
+) -> Result<Profile> {
+    let watcher = Watcher {
+        tell,
+        factory: iced_x86::InstructionInfoFactory::new(),
+    };
+    trace(program, command, options, Some(watcher))
+}
+
+fn trace(
+    program: &Path,
+    command: &mut Command,
+    options: Options,
+    watcher: Option<Watcher<'_>>,
+) -> Result<Profile> {
     let text = Text::read(program)?;
     let fail = |e: io::Error| Error::new("stepping the program", e.to_string()).file(program);
     let file_id = std::fs::metadata(program)
@@ -149,6 +183,7 @@ pub fn run(program: &Path, command: &mut Command, options: Options) -> Result<Pr
     });
     let mut tracer = Tracer {
         text,
+        watcher,
         options,
         file_id,
         spaces: Vec::new(),
@@ -187,7 +222,7 @@ impl Space {
     }
 }
 
-impl Tracer {
+impl Tracer<'_> {
     fn trace(&mut self) -> io::Result<()> {
         let pid = self.main_pid;
         let (_, status) = ptrace::wait(pid)?;
@@ -287,8 +322,19 @@ impl Tracer {
         space.tasks -= 1;
         if let Some(p) = thread.pending {
             let address = p.wrapping_sub(space.bias);
-            if self.text.info(address).insn.mnemonic() == iced_x86::Mnemonic::Syscall {
+            let insn = self.text.info(address).insn;
+            if insn.mnemonic() == iced_x86::Mnemonic::Syscall {
                 *space.counts.entry(address).or_default() += 1;
+                if let Some(watcher) = &mut self.watcher {
+                    (watcher.tell)(&Step {
+                        thread: tid,
+                        pc: address,
+                        len: insn.len(),
+                        repeated: false,
+                        references: &[],
+                        next: address,
+                    });
+                }
             }
         }
     }
@@ -382,6 +428,16 @@ impl Tracer {
         if !going_on {
             *space.counts.entry(address).or_default() += 1;
         }
+        if let Some(watcher) = &mut self.watcher {
+            (watcher.tell)(&Step {
+                thread: tid,
+                pc: address,
+                len: info.insn.len(),
+                repeated: going_on,
+                references: &thread.references,
+                next: pc.wrapping_sub(space.bias),
+            });
+        }
         if let Some(branch) = info.branch {
             let taken = thread
                 .foreseen
@@ -440,6 +496,17 @@ impl Tracer {
                 }
             }
             let info = self.text.info(address);
+            if let Some(watcher) = &mut self.watcher {
+                let (regs, to) = (ptrace::regs(tid)?, &mut thread.references);
+                references(
+                    &mut watcher.factory,
+                    &info.insn,
+                    info.rep,
+                    &regs,
+                    space.bias,
+                    to,
+                );
+            }
             thread.foreseen = match info.branch {
                 Some(b) if b.next == b.target => Some(will_take(
                     &info.insn,

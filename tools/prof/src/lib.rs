@@ -18,10 +18,16 @@ fn count_if(counter: Counter, taken: Value) {
     counter.add(u64::from(taken.is_true()));
 }
 
+#[analysis]
+fn indirect(targets: Targets, target: u64, pc: RegV) {
+    targets.count(target, pc);
+}
+
 /// How a call is made.
 const KINDS: [&str; 3] = ["call", "jump", "indirect"];
 const CALL: u32 = 0;
 const JUMP: u32 = 1;
+const INDIRECT: u32 = 2;
 
 /// Caller and callee by their numbers, and the kind.
 type Arc = [u32; 3];
@@ -37,12 +43,22 @@ fn report(
     procs: Sites,
     arcs: Array<Arc>,
     calls: Counters,
+    targets: AllTargets,
+    callers_by_pointer: Array<u32>,
 ) {
     let entries: Vec<u64> = entries.rows().map(|[n]| n).collect();
     let total: u64 = entries.iter().sum();
     let mut graph: BTreeMap<Arc, u64> = BTreeMap::new();
     for ([n], arc) in calls.rows().zip(arcs.iter()).filter(|([n], _)| *n != 0) {
         *graph.entry(*arc).or_default() += n;
+    }
+    let numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
+    for transfer in targets.transfers() {
+        // Others go to a library.
+        if let Some(callee) = numbers.get(&transfer.target) {
+            let caller = callers_by_pointer[transfer.site];
+            *graph.entry([caller, *callee, INDIRECT]).or_default() += transfer.count;
+        }
     }
     // What no known call explains came from outside.
     let mut explained = vec![0; entries.len()];
@@ -154,13 +170,20 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let mut arcs: Vec<Arc> = Vec::new();
     let mut numbers: HashMap<Arc, usize> = HashMap::new();
     let mut places: Vec<(Inst, usize)> = Vec::new();
+    let mut pointers: Vec<Inst> = Vec::new();
     for proc in program.procs() {
         procs.push_proc(proc);
         if proc.first_block().is_some() {
             proc.add_call(Before, count, (entries.at(proc.index()),));
         }
         for inst in proc.blocks().map(|block| block.last_inst()) {
-            let Some((callee, kind)) = goes_to(inst).filter(|_| with_arcs) else {
+            if !with_arcs {
+                continue;
+            }
+            let Some((callee, kind)) = goes_to(inst) else {
+                if inst.is_type(InstType::Call) && inst.offers(Before, BranchTarget) {
+                    pointers.push(inst);
+                }
                 continue;
             };
             let arc = [proc.index() as u32, callee.index() as u32, kind];
@@ -179,8 +202,23 @@ fn instrument(program: &Program, args: &Args) -> Result {
             inst.add_call(Before, count, (calls.at(number),));
         }
     }
+    let pcs: Vec<u64> = pointers.iter().map(|inst| inst.pc()).collect();
+    let callers: Vec<u32> = pointers
+        .iter()
+        .map(|inst| inst.proc().index() as u32)
+        .collect();
+    let targets = program.targets(&pcs);
+    for (inst, row) in pointers.iter().zip(targets.rows()) {
+        inst.add_call(Before, indirect, (row, BranchTarget, Reg::Pc));
+    }
     let name = program.name();
-    program.add_call(After, report, (&files, name, entries, &procs, &arcs, calls));
+    program.add_call(
+        After,
+        report,
+        (
+            &files, name, entries, &procs, &arcs, calls, targets, &callers,
+        ),
+    );
     Ok(())
 }
 

@@ -87,6 +87,20 @@ pub struct FlowFacts {
 impl FlowFacts {
     /// Reads the whole program once.
     pub fn new(image: &Image, cfg: &Cfg, unwind: &UnwindTable<'_>) -> Self {
+        let mut tries: Vec<Try> = unwind
+            .try_ranges()
+            .map(|(start, end, pad)| Try { start, end, pad })
+            .collect();
+        tries.sort_unstable_by_key(|t| t.start);
+        Self {
+            tries,
+            ..Self::without_exceptions(image, cfg)
+        }
+    }
+
+    /// The same where the exception tables cannot be read: each landing pad
+    /// then is an entry.
+    pub fn without_exceptions(image: &Image, cfg: &Cfg) -> Self {
         let mut parts: Vec<_> = (0..cfg.procs.len())
             .map(ProcId::from_index)
             .filter_map(|part| match cfg.proc(part).kind {
@@ -95,15 +109,10 @@ impl FlowFacts {
             })
             .collect();
         parts.sort_unstable();
-        let mut tries: Vec<Try> = unwind
-            .try_ranges()
-            .map(|(start, end, pad)| Try { start, end, pad })
-            .collect();
-        tries.sort_unstable_by_key(|t| t.start);
         let never_goes_on = returns::never_goes_on(image, cfg, &parts);
         Self {
             parts,
-            tries,
+            tries: Vec::new(),
             never_goes_on,
         }
     }

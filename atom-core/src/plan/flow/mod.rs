@@ -22,11 +22,12 @@ use super::asm::Asm;
 use super::code::{Position, Target};
 use super::data::Data;
 use super::site::Point;
+use super::threads::ThreadAccess;
 use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
-use crate::live::Live;
+use crate::live::{Live, RegSet};
 use crate::tool::Calls;
 
 use group::{Group, Scratch, Spot, World};
@@ -61,11 +62,18 @@ pub struct Flow {
     handled: Vec<bool>,
     /// The counters by place.
     counters: Vec<Counter>,
-    /// Counters are incremented in one step for all threads.
-    locked: bool,
+    /// Prefix of the counters' instructions.
+    prefix: Option<u8>,
+    /// By group, until it is laid out.
+    counted: Vec<Counted>,
     /// For the runtime.
     pub totals: Option<Totals>,
 }
+
+/// In one step for all threads.
+const LOCK: u8 = 0xf0;
+/// On the running thread's own.
+const GS: u8 = 0x65;
 
 /// What came out for one group.
 struct Counted {
@@ -83,7 +91,7 @@ impl Flow {
         live: &Live,
         calls: &Calls,
         bodies: &Specialiser,
-        data: &mut Data,
+        data: &Data,
     ) -> Self {
         let qualified = qualify::wants(cfg, calls, bodies, data);
         if qualified.wants.is_empty() {
@@ -109,18 +117,36 @@ impl Flow {
             })
             .flatten()
             .collect();
-        let mut flow = Self {
+        Self {
             handled: vec![false; calls.calls.len()],
-            locked: qualified.locked,
+            prefix: qualified.locked.then_some(LOCK),
+            counted,
             ..Self::default()
-        };
-        flow.lay_out(counted, data);
-        flow
+        }
     }
 
-    fn lay_out(&mut self, counted: Vec<Counted>, data: &mut Data) {
+    /// Gives everything its place in the data, that of the threads included.
+    pub fn lay_out(mut self, calls: &Calls, data: &mut Data, access: ThreadAccess) -> Self {
+        let counted = std::mem::take(&mut self.counted);
         let count: usize = counted.iter().map(|c| c.spots.len()).sum();
-        let counters = data.reserve(8 * count);
+        let own = access == ThreadAccess::Gs;
+        let for_threads = data.place_threads(calls, if own { count } else { 0 });
+        if count == 0 {
+            return self;
+        }
+        let counters = match for_threads.filter(|_| own) {
+            Some(counters) => {
+                self.prefix = Some(GS);
+                counters
+            }
+            None => {
+                if access == ThreadAccess::Lookup {
+                    // One instruction for all threads costs less than asking for the thread's own.
+                    self.prefix = Some(LOCK);
+                }
+                data.reserve(8 * count)
+            }
+        };
         let most = counted.iter().map(|c| c.values).max().unwrap_or(0);
         let scratch = data.reserve(8 * most);
         let size: usize = counted.iter().map(|c| c.table.len()).sum();
@@ -146,6 +172,7 @@ impl Flow {
             counters,
             scratch,
         });
+        self
     }
 
     /// Whether the call of this number is counted by flow, so not made.
@@ -170,35 +197,36 @@ impl Flow {
             live: counter.spot.live,
             may_set_df,
         };
-        emit_increment(asm, Target::Data(counter.cell), self.locked, point);
+        emit_increment(asm, Target::Data(counter.cell), self.prefix, point);
     }
 }
 
 /// Increments a cell in one instruction, keeping what is live.
-fn emit_increment(asm: &mut Asm, cell: Target, locked: bool, point: Point) {
+fn emit_increment(asm: &mut Asm, cell: Target, prefix: Option<u8>, point: Point) {
     use super::asm::{Gpr, Mem};
     use super::site::RED_ZONE;
     let live = point.live;
+    let overflow = live.intersects(RegSet::OF);
     if !live.intersects(group::CHANGED) {
-        return asm.increment(cell, locked);
+        return asm.increment(cell, prefix);
     }
     let free = |r: &u8| *r != Gpr::RSP.0 && live.gpr_mask() >> r & 1 == 0;
     if free(&Gpr::RAX.0) {
-        asm.flags_to_ax();
-        asm.increment(cell, locked);
-        asm.flags_from_ax();
+        asm.flags_to_ax(overflow);
+        asm.increment(cell, prefix);
+        asm.flags_from_ax(overflow);
     } else if let Some(keeper) = (0..16).find(free).map(Gpr) {
         asm.mov(keeper, Gpr::RAX);
-        asm.flags_to_ax();
-        asm.increment(cell, locked);
-        asm.flags_from_ax();
+        asm.flags_to_ax(overflow);
+        asm.increment(cell, prefix);
+        asm.flags_from_ax(overflow);
         asm.mov(Gpr::RAX, keeper);
     } else {
         asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
         asm.push(Gpr::RAX);
-        asm.flags_to_ax();
-        asm.increment(cell, locked);
-        asm.flags_from_ax();
+        asm.flags_to_ax(overflow);
+        asm.increment(cell, prefix);
+        asm.flags_from_ax(overflow);
         asm.pop(Gpr::RAX);
         asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
     }

@@ -65,18 +65,17 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
         .with_min_len(256)
         .map(|call| does(calls, call, bodies, data))
         .collect();
-    let mut is_open = vec![false; calls.regions.len() + 1];
-    // Region 0 is what lies before the first; there is nothing.
-    let region = |offset: u32| calls.regions.partition_point(|r| *r <= offset);
+    let regions = Regions::new(calls, data);
+    let mut is_open = vec![false; regions.starts.len() + 1];
     let at_end = |call: &Call| call.scope == Scope::Program && call.place == Place::After;
     for (call, _) in all
         .iter()
         .zip(&does)
         .filter(|(call, does)| matches!(does, Does::Anything) && !at_end(call))
     {
-        for argument in &calls.args[call.args.start as usize..call.args.end as usize] {
-            if let Argument::Data(offset) = argument {
-                is_open[region(*offset)] = true;
+        for i in call.args.start as usize..call.args.end as usize {
+            if let Argument::Data(_) | Argument::ThreadData(_) = calls.args[i] {
+                is_open[regions.of(data.offsets[i])] = true;
             }
         }
     }
@@ -98,7 +97,7 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
         let both = || [Some(first), second].into_iter().flatten();
         let private = |increment: &Increment| match increment.cell {
             Cell::Data(at) => {
-                at % 8 == 0 && at as usize + 8 <= calls.placed.len() && !is_open[region(at)]
+                at % 8 == 0 && regions.has_cell(calls, at) && !is_open[regions.of(at)]
             }
             _ => false,
         };
@@ -120,6 +119,40 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
         }
     }
     qualified
+}
+
+/// The pieces of data that the tool placed; offsets in the plan's data.
+struct Regions {
+    /// Where each starts; those for threads come last.
+    starts: Vec<u32>,
+    threads: u32,
+}
+
+impl Regions {
+    fn new(calls: &Calls, data: &Data) -> Self {
+        let threads = data.thread_data;
+        let for_threads = calls.thread_data.regions.iter().map(|r| threads + r);
+        Self {
+            starts: calls.regions.iter().copied().chain(for_threads).collect(),
+            threads,
+        }
+    }
+
+    /// The number of the piece; 0 is what lies before the first, where nothing is.
+    fn of(&self, at: u32) -> usize {
+        self.starts.partition_point(|r| *r <= at)
+    }
+
+    /// Whether there is a cell of which the calls at the end see one value.
+    fn has_cell(&self, calls: &Calls, at: u32) -> bool {
+        let cell = at..at.saturating_add(8);
+        if cell.end as usize <= calls.placed.len() {
+            return true;
+        }
+        let sums = &calls.thread_data.sums;
+        sums.iter()
+            .any(|r| self.threads + r.start <= cell.start && cell.end <= self.threads + r.end)
+    }
 }
 
 /// The block that runs as often as the call is made.
@@ -167,8 +200,10 @@ fn does(calls: &Calls, call: &Call, bodies: &Specialiser, data: &Data) -> Does {
             .zip(range.clone())
             .map(|(argument, i)| match argument {
                 Argument::Const(n) => Value::Const(*n),
-                Argument::Data(offset) => Value::Data(*offset),
-                Argument::Str(..)
+                // Of the threads' data, the main block stands for all.
+                Argument::Data(_)
+                | Argument::ThreadData(_)
+                | Argument::Str(..)
                 | Argument::CStr(..)
                 | Argument::Array(..)
                 | Argument::CArray(..) => Value::Data(data.offsets[i]),

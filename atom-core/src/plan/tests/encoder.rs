@@ -111,8 +111,10 @@ fn the_rest() {
     assert_eq!(text(|a| a.store_mxcsr(top)), "stmxcsr [rsp+8]");
     assert_eq!(text(|a| a.load_mxcsr(top)), "ldmxcsr [rsp+8]");
     assert_eq!(text(|a| a.align_stack()), "and rsp,0FFFFFFFFFFFFFFF0h");
-    assert_eq!(text(|a| a.flags_to_ax()), "lahf; seto al");
-    assert_eq!(text(|a| a.flags_from_ax()), "add al,7Fh; sahf");
+    assert_eq!(text(|a| a.flags_to_ax(true)), "lahf; seto al");
+    assert_eq!(text(|a| a.flags_to_ax(false)), "lahf");
+    assert_eq!(text(|a| a.flags_from_ax(false)), "sahf");
+    assert_eq!(text(|a| a.flags_from_ax(true)), "add al,7Fh; sahf");
     assert_eq!(text(|a| a.compare_eax(231)), "cmp eax,0E7h");
     assert_eq!(text(|a| a.read_base(Gpr(11), true)), "rdgsbase r11");
     assert_eq!(text(|a| a.read_base(Gpr::RAX, false)), "rdfsbase rax");

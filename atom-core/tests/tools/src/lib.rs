@@ -1,5 +1,7 @@
 //! The tool of the host side's tests: its first argument says what it tries.
 
+mod queries;
+
 use std::collections::HashSet;
 use std::ffi::c_char;
 
@@ -127,7 +129,7 @@ fn look(program: &Program) {
     let square = program.named_proc("square").expect("square");
     assert_eq!((main.name(), main.symbol()), ("main", "main"));
     assert!(program.named_proc("no such procedure").is_none());
-    assert_eq!(program.name(), "trial");
+    assert_eq!(program.name(), "trial.bin");
     assert!(program.path().ends_with("trial.bin"));
     let called: Vec<Proc> = main
         .blocks()
@@ -272,6 +274,11 @@ fn instrument(program: &Program, args: &Args) -> Result {
     match *args.as_slice() {
         ["walk"] => walk(program),
         ["look"] => look(program),
+        ["queries"] => queries::look(program),
+        ["any"] => queries::any(program),
+        ["info", expected] => queries::info(program, expected),
+        ["name", expected] => queries::name(program, expected),
+        ["frame-sizes", expected] => queries::frame_sizes(program, expected),
         ["calls"] => calls(program)?,
         ["refused", what] => refused(program, what)?,
         ["panic"] => panic!("out of {}", "luck"),

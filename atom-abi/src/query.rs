@@ -1,0 +1,294 @@
+//! What the queries of [`crate::host::Host`] answer with.
+//!
+//! Answers of several items are handed to a [`Sink`], one call for each item,
+//! before the query returns; an item and what it points to are valid during
+//! that call only. Numbers of registers are those of [`crate::host::Reg`], or
+//! [`NO_REG`].
+
+use core::ffi::c_void;
+
+use crate::StrRef;
+
+/// "No register."
+pub const NO_REG: u32 = u32::MAX;
+
+/// Takes one item of an answer; `arg` is what was given with it.
+pub type Sink<T> = extern "C" fn(arg: *mut c_void, item: *const T);
+
+/// An edge of the control flow, seen from one of its ends.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeRecord {
+    /// [`EdgeKind`] as a number.
+    pub kind: u32,
+    /// The block at the other end, or [`crate::host::NONE`].
+    pub block: u32,
+    /// Its address, also where it is no block of the procedure; 0 if not known.
+    pub address: u64,
+}
+
+/// How control goes along an edge.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum EdgeKind {
+    /// To the next instruction: no branch, or one that is not taken.
+    Fall = 0,
+    /// By a direct branch.
+    Taken = 1,
+    /// By an indirect jump, of which this is one of the known targets.
+    Table = 2,
+    /// To the instruction after a call.
+    CallReturn = 3,
+    /// From a call to a landing pad, by an exception.
+    Unwind = 4,
+    /// To another procedure, by a jump.
+    Tail = 5,
+    /// To the caller.
+    Return = 6,
+    /// To a place that is not known.
+    Unknown = 7,
+}
+
+impl EdgeKind {
+    /// The kind with this number.
+    pub const fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Fall,
+            1 => Self::Taken,
+            2 => Self::Table,
+            3 => Self::CallReturn,
+            4 => Self::Unwind,
+            5 => Self::Tail,
+            6 => Self::Return,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A natural loop.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LoopRecord {
+    /// Block through which it is entered.
+    pub header: u32,
+    /// Place in the answer of the innermost loop around it, or [`crate::host::NONE`].
+    pub parent: u32,
+    /// 1 for an outermost loop.
+    pub depth: u32,
+    /// Number of `latches`.
+    pub latch_count: u32,
+    /// Blocks from which a back edge leads to the header.
+    pub latches: *const u32,
+    /// Its blocks, those of inner loops too.
+    pub blocks: *const u32,
+    /// Number of `blocks`.
+    pub block_count: usize,
+}
+
+/// What [`crate::host::Host::block_relation`] is asked for.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Relation {
+    /// The immediate dominator.
+    Dominator = 0,
+    /// The immediate post-dominator.
+    PostDominator = 1,
+    /// The place of the innermost loop in the answer of `proc_loops`.
+    InnermostLoop = 2,
+    /// 1 if some entry of the procedure leads to the block, else 0.
+    Reachable = 3,
+}
+
+/// How a procedure uses the stack. Offsets count from the virtual frame
+/// pointer, which is the value of rsp before the call that entered it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameRecord {
+    /// From the virtual frame pointer down to rsp in the body, the return
+    /// address included.
+    pub size: u64,
+    /// Its size is not fixed: `size` is the part that is.
+    pub is_dynamic: bool,
+    /// Taken from unwind tables; else from the instructions at the start.
+    pub from_tables: bool,
+    /// General registers that are saved, by number.
+    pub int_mask: u32,
+    /// Vector registers that are saved, by number.
+    pub float_mask: u32,
+    /// Where each general register is saved.
+    pub int_offsets: [i32; 16],
+    /// Where each of the first 16 vector registers is saved.
+    pub float_offsets: [i32; 16],
+    /// Upper end of the local variables.
+    pub local_offset: i32,
+    /// Where the return address lies.
+    pub return_offset: i32,
+    /// Register that addresses the frame in the body.
+    pub frame_reg: u32,
+    /// Bytes at the start that are there for the processor, not for the
+    /// procedure (`endbr64`).
+    pub landing_size: u32,
+}
+
+/// Registers that an instruction uses and changes, one bit for each number.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegUsageRecord {
+    /// Read.
+    pub used: [u64; 2],
+    /// Written, in whole or in part, always or perhaps.
+    pub updated: [u64; 2],
+    /// Of these, written always and in whole: nothing of the old value is left.
+    pub replaced: [u64; 2],
+    /// Flags that are read, at their places in rflags.
+    pub flags_read: u32,
+    /// Flags that are written, those with undefined results included.
+    pub flags_written: u32,
+    /// Of these, those whose results are undefined.
+    pub flags_undefined: u32,
+}
+
+/// How something is accessed.
+pub mod access {
+    /// Read.
+    pub const READ: u32 = 1;
+    /// Written.
+    pub const WRITE: u32 = 2;
+    /// Perhaps not at all: a mask, a condition or a count of 0 may prevent it.
+    pub const CONDITIONAL: u32 = 4;
+}
+
+/// A register or a part of it that an instruction accesses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegAccessRecord {
+    /// The whole register.
+    pub reg: u32,
+    /// First byte of the part: 1 for `ah`, else 0.
+    pub offset: u32,
+    /// Size of the part in bytes; a write that clears the rest counts as whole.
+    pub size: u32,
+    /// Bits of [`access`].
+    pub access: u32,
+}
+
+/// A place in memory that an instruction accesses.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRecord {
+    /// Bits of [`access`].
+    pub access: u32,
+    /// Size in bytes of one element; 0 if it depends on the processor's state.
+    pub size: u32,
+    /// Number of elements, each with an address of its own (gather, scatter); else 1.
+    pub count: u32,
+    /// Bits of [`memory`].
+    pub flags: u32,
+    /// [`crate::host::Reg::FsBase`], [`crate::host::Reg::GsBase`] or [`NO_REG`].
+    pub segment: u32,
+    /// Base register; `Pc` if relative to the next instruction.
+    pub base: u32,
+    /// Index register; a vector register for gather and scatter.
+    pub index: u32,
+    /// What the index is multiplied with: 1, 2, 4 or 8.
+    pub scale: u32,
+    /// What is added; with base `Pc`, to the address of the next instruction.
+    pub displacement: i64,
+    /// The address, where [`memory::FIXED`] says that it is known.
+    pub address: u64,
+    /// Bytes of one index of a gather or scatter; else 0.
+    pub index_size: u32,
+    /// Register whose bits above the operand's size count further operands
+    /// (`bt` and its like), or [`NO_REG`].
+    pub bit_offset: u32,
+}
+
+/// Bits of [`MemoryRecord::flags`].
+pub mod memory {
+    /// Not written as an operand: the stack of `push`, the pointers of `movs`.
+    pub const IMPLICIT: u32 = 1;
+    /// Of a string instruction; its pointer is rsi or rdi.
+    pub const STRING: u32 = 2;
+    /// Repeated rcx times, or until a comparison ends it.
+    pub const REPEATED: u32 = 4;
+    /// One element is read and used for all (AVX-512).
+    pub const BROADCAST: u32 = 8;
+    /// Address registers are used as 32 bits.
+    pub const ADDRESS_32: u32 = 16;
+    /// The address does not depend on registers, segment bases apart.
+    pub const FIXED: u32 = 32;
+    /// Of the index only the lowest byte is used (`xlatb`).
+    pub const INDEX_8: u32 = 64;
+}
+
+/// An operand as the instruction is written.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OperandRecord {
+    /// [`OperandKind`] as a number.
+    pub kind: u32,
+    /// Bits of [`access`]; 0 for constants.
+    pub access: u32,
+    /// The register, or [`NO_REG`].
+    pub reg: u32,
+    /// First byte of the part of the register.
+    pub offset: u32,
+    /// Size in bytes.
+    pub size: u32,
+    /// Constant or target; for a register without a number in `Reg` the encoded one.
+    pub value: u64,
+}
+
+/// Kinds of operand.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum OperandKind {
+    /// A register.
+    Register = 0,
+    /// Memory.
+    Memory = 1,
+    /// A constant, extended to 64 bits as the instruction does it.
+    Constant = 2,
+    /// The target of a branch.
+    Target = 3,
+}
+
+/// What [`crate::host::Host::inst_info`] can tell, ATOM's `IInfoType`.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum InstInfo {
+    /// The memory displacement as encoded, sign-extended.
+    MemDisp = 0,
+    /// The branch displacement as encoded, sign-extended: target minus next instruction.
+    BrDisp = 1,
+    /// The opcode bytes without prefixes and map: `0xaf` of `0f af`.
+    Opcode = 2,
+    /// The map that the opcode is from: 0 (one byte), 1 (`0f`), 2 (`0f 38`), 3 (`0f 3a`), ...
+    OpcodeMap = 3,
+    /// How it is encoded: 0 legacy, 1 VEX, 2 EVEX, 3 XOP, 4 3DNow!.
+    Encoding = 4,
+    /// The first constant, extended to 64 bits as the instruction does it.
+    Immediate = 5,
+    /// Bytes of the memory displacement.
+    MemDispSize = 6,
+    /// Bytes of the first constant.
+    ImmediateSize = 7,
+    /// Number of operands.
+    OperandCount = 8,
+}
+
+/// One of the functions that an address belongs to, by inlining.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SourceFrameRecord {
+    /// Name as in the debug information (mangled, if it is so there); empty if unknown.
+    pub function: StrRef,
+    /// The same, demangled.
+    pub name: StrRef,
+    /// Source file, or empty.
+    pub file: StrRef,
+    /// Line, or 0: of the instruction in the innermost, of the call in the others.
+    pub line: u32,
+    /// Column, or 0.
+    pub column: u32,
+}

@@ -1,0 +1,430 @@
+//! The queries of the interface, over a [`Session`]: the rules of
+//! [`super::host`] hold here too.
+//!
+//! What is costly is made when it is first asked for. Graphs of procedures are
+//! kept for the next question, since tools ask about one procedure many times,
+//! but not all of them for ever.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::ffi::c_void;
+use std::rc::Rc;
+
+use atom_abi::StrRef;
+use atom_abi::host::{Context, NONE};
+use atom_abi::query::{
+    EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LoopRecord, MemoryRecord, OperandRecord,
+    RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
+};
+use iced_x86::InstructionInfoFactory;
+
+use super::host::{session, text};
+use super::names::demangle;
+use super::session::Session;
+use crate::cfg::flow::{self, EdgeKind, FlowFacts, FlowGraph};
+use crate::cfg::frame;
+use crate::decode::memory::MemoryOperands;
+use crate::decode::{Flow, direct_target, operands, registers};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::imports::Imports;
+use crate::image::unwind::UnwindTable;
+
+/// Blocks of the graphs that are kept.
+const MAX_KEPT: usize = 1 << 19;
+
+/// What queries have made so far.
+pub(super) struct Cache<'a> {
+    unwind: OnceCell<Option<UnwindTable<'a>>>,
+    facts: OnceCell<FlowFacts>,
+    graphs: RefCell<(HashMap<ProcId, Rc<FlowGraph>>, usize)>,
+    imports: OnceCell<Imports<'a>>,
+    factory: RefCell<InstructionInfoFactory>,
+    memory: RefCell<MemoryOperands>,
+    /// Strings that were handed out, each once.
+    strings: RefCell<HashSet<Box<str>>>,
+    by_name: OnceCell<HashMap<&'a str, Vec<ProcId>>>,
+}
+
+impl Default for Cache<'_> {
+    fn default() -> Self {
+        Self {
+            unwind: OnceCell::new(),
+            facts: OnceCell::new(),
+            graphs: RefCell::default(),
+            imports: OnceCell::new(),
+            factory: RefCell::new(InstructionInfoFactory::new()),
+            memory: RefCell::default(),
+            strings: RefCell::default(),
+            by_name: OnceCell::new(),
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    fn unwind(&self) -> Option<&UnwindTable<'a>> {
+        let unwind = &self.cache.unwind;
+        unwind
+            .get_or_init(|| self.image.unwind_table().ok())
+            .as_ref()
+    }
+
+    fn graph(&self, proc: ProcId) -> Rc<FlowGraph> {
+        let whole = flow::whole(self.cfg, proc);
+        if let Some(graph) = self.cache.graphs.borrow().0.get(&whole) {
+            return graph.clone();
+        }
+        let facts = self.cache.facts.get_or_init(|| match self.unwind() {
+            Some(unwind) => FlowFacts::new(self.image, self.cfg, unwind),
+            None => FlowFacts::without_exceptions(self.image, self.cfg),
+        });
+        let graph = Rc::new(FlowGraph::new(self.cfg, facts, whole));
+        let mut kept = self.cache.graphs.borrow_mut();
+        let size = graph.blocks().count();
+        if kept.1 + size > MAX_KEPT {
+            kept.0.clear();
+            kept.1 = 0;
+        }
+        kept.1 += size;
+        kept.0.insert(whole, graph.clone());
+        graph
+    }
+
+    fn graph_of(&self, block: u32) -> Option<Rc<FlowGraph>> {
+        let proc = self.known_block(block)?.proc;
+        Some(self.graph(proc))
+    }
+
+    /// A string for the tool, kept once however often it is asked for.
+    fn intern(&self, text: &str) -> StrRef {
+        let mut strings = self.cache.strings.borrow_mut();
+        if let Some(known) = strings.get(text) {
+            return StrRef::new(known);
+        }
+        let text: Box<str> = text.into();
+        // A box's contents do not move when the set grows.
+        let kept = StrRef::new(&text);
+        strings.insert(text);
+        kept
+    }
+
+    /// The name of what a call calls. None if it is not known.
+    fn called_name(&self, id: InstId) -> Option<&str> {
+        let inst = self.cfg.inst(id);
+        match inst.flow {
+            Flow::Call => {
+                let target = direct_target(&self.decode(id))?;
+                let proc = self.cfg.proc_at(target)?;
+                (self.cfg.proc(proc).start == target).then(|| self.proc_name(proc))
+            }
+            // Through the slot of an import: `call [rip + puts@GOTPCREL]`.
+            Flow::IndirectCall if inst.rip_relative => {
+                let imports = &self.cache.imports;
+                let imports = imports.get_or_init(|| Imports::new(self.image));
+                imports.name(self.decode(id).ip_rel_memory_address())
+            }
+            _ => None,
+        }
+    }
+
+    fn procs_named(&self, name: &str) -> Vec<ProcId> {
+        let by_name = self.cache.by_name.get_or_init(|| {
+            let mut map: HashMap<&str, Vec<ProcId>> = HashMap::new();
+            for (i, proc) in self.cfg.procs.iter().enumerate() {
+                if let Some(name) = &proc.name {
+                    map.entry(name).or_default().push(ProcId::from_index(i));
+                }
+            }
+            map
+        });
+        let mut found = by_name.get(name).cloned().unwrap_or_default();
+        // An alias, or demangled.
+        found.extend(self.named_proc(name).filter(|_| found.is_empty()));
+        if found.len() <= 1 {
+            let same = |i: &usize| self.proc_name(ProcId::from_index(*i)) == name;
+            let all = (0..self.cfg.procs.len())
+                .filter(same)
+                .map(ProcId::from_index);
+            found.extend(all);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
+pub(super) extern "C" fn named_procs(
+    context: *mut Context,
+    name: StrRef,
+    arg: *mut c_void,
+    sink: Sink<u32>,
+) {
+    for proc in session(context).procs_named(text(name)) {
+        sink(arg, &proc.0);
+    }
+}
+
+pub(super) extern "C" fn bytes_at(context: *mut Context, address: u64, len: usize) -> StrRef {
+    let rest = session(context).image.rest_at(address).unwrap_or(&[]);
+    let bytes = &rest[..rest.len().min(len)];
+    StrRef {
+        ptr: bytes.as_ptr(),
+        len: bytes.len(),
+    }
+}
+
+pub(super) extern "C" fn called_name(context: *mut Context, inst: u32) -> StrRef {
+    let session = session(context);
+    let name = session
+        .known_inst(inst)
+        .and_then(|_| session.called_name(InstId(inst)));
+    StrRef::new(name.unwrap_or(""))
+}
+
+pub(super) extern "C" fn inst_info(
+    context: *mut Context,
+    inst: u32,
+    what: u32,
+    value: *mut i64,
+) -> bool {
+    let session = session(context);
+    if session.known_inst(inst).is_none() {
+        return false;
+    }
+    let id = InstId(inst);
+    let info = operands::info(&session.decode(id), session.inst_bytes(id), what);
+    if let Some(info) = info {
+        // SAFETY: by the interface, a place for the result.
+        unsafe { value.write(info) };
+    }
+    info.is_some()
+}
+
+pub(super) extern "C" fn inst_operands(
+    context: *mut Context,
+    inst: u32,
+    arg: *mut c_void,
+    sink: Sink<OperandRecord>,
+) {
+    let session = session(context);
+    if session.known_inst(inst).is_some() {
+        let mut factory = session.cache.factory.borrow_mut();
+        let list = operands::operands(&mut factory, &session.decode(InstId(inst)));
+        drop(factory);
+        list.iter().for_each(|item| sink(arg, item));
+    }
+}
+
+pub(super) extern "C" fn inst_memory(
+    context: *mut Context,
+    inst: u32,
+    arg: *mut c_void,
+    sink: Sink<MemoryRecord>,
+) {
+    let session = session(context);
+    if session.known_inst(inst).is_some() {
+        let mut memory = session.cache.memory.borrow_mut();
+        let list = operands::memory_accesses(&mut memory, &session.decode(InstId(inst)));
+        drop(memory);
+        list.iter().for_each(|item| sink(arg, item));
+    }
+}
+
+pub(super) extern "C" fn inst_reg_usage(
+    context: *mut Context,
+    inst: u32,
+    usage: *mut RegUsageRecord,
+) {
+    let session = session(context);
+    let mut record = RegUsageRecord::default();
+    if session.known_inst(inst).is_some() {
+        let mut factory = session.cache.factory.borrow_mut();
+        record = registers::usage(&mut factory, &session.decode(InstId(inst)));
+    }
+    // SAFETY: by the interface, a place for the result.
+    unsafe { usage.write(record) };
+}
+
+pub(super) extern "C" fn inst_reg_accesses(
+    context: *mut Context,
+    inst: u32,
+    arg: *mut c_void,
+    sink: Sink<RegAccessRecord>,
+) {
+    let session = session(context);
+    if session.known_inst(inst).is_some() {
+        let mut factory = session.cache.factory.borrow_mut();
+        let list = registers::accesses(&mut factory, &session.decode(InstId(inst)));
+        drop(factory);
+        list.iter().for_each(|item| sink(arg, item));
+    }
+}
+
+fn edge_number(kind: EdgeKind) -> u32 {
+    let number = match kind {
+        EdgeKind::Fall => EdgeNumber::Fall,
+        EdgeKind::Taken => EdgeNumber::Taken,
+        EdgeKind::Table => EdgeNumber::Table,
+        EdgeKind::CallReturn => EdgeNumber::CallReturn,
+        EdgeKind::Unwind => EdgeNumber::Unwind,
+        EdgeKind::Tail => EdgeNumber::Tail,
+        EdgeKind::Return => EdgeNumber::Return,
+        EdgeKind::Unknown => EdgeNumber::Unknown,
+    };
+    number as u32
+}
+
+pub(super) extern "C" fn block_successors(
+    context: *mut Context,
+    block: u32,
+    arg: *mut c_void,
+    sink: Sink<EdgeRecord>,
+) {
+    let Some(graph) = session(context).graph_of(block) else {
+        return;
+    };
+    for edge in graph.successors(BlockId(block)) {
+        let record = EdgeRecord {
+            kind: edge_number(edge.kind),
+            block: edge.block.map_or(NONE, |b| b.0),
+            address: edge.address,
+        };
+        sink(arg, &record);
+    }
+}
+
+pub(super) extern "C" fn block_predecessors(
+    context: *mut Context,
+    block: u32,
+    arg: *mut c_void,
+    sink: Sink<EdgeRecord>,
+) {
+    let session = session(context);
+    let Some(graph) = session.graph_of(block) else {
+        return;
+    };
+    for &(from, kind) in graph.predecessors(BlockId(block)) {
+        let record = EdgeRecord {
+            kind: edge_number(kind),
+            block: from.0,
+            address: session.cfg.block_pc(from),
+        };
+        sink(arg, &record);
+    }
+}
+
+pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what: u32) -> u32 {
+    let session = session(context);
+    let Some(graph) = session.graph_of(block) else {
+        return NONE;
+    };
+    let id = BlockId(block);
+    let is = |relation: Relation| what == relation as u32;
+    if is(Relation::Dominator) {
+        graph.immediate_dominator(id).map_or(NONE, |b| b.0)
+    } else if is(Relation::PostDominator) {
+        graph.immediate_post_dominator(id).map_or(NONE, |b| b.0)
+    } else if is(Relation::InnermostLoop) {
+        graph.innermost_loop(id).unwrap_or(NONE)
+    } else if is(Relation::Reachable) {
+        graph.is_reachable(id).into()
+    } else {
+        session.note(session.error(format!(
+            "it asked for relation {what} of a block, which does not exist"
+        )));
+        NONE
+    }
+}
+
+pub(super) extern "C" fn block_dominates(
+    context: *mut Context,
+    a: u32,
+    b: u32,
+    post: bool,
+) -> bool {
+    let session = session(context);
+    let (Some(graph), Some(_)) = (session.graph_of(a), session.known_block(b)) else {
+        return false;
+    };
+    match post {
+        false => graph.dominates(BlockId(a), BlockId(b)),
+        true => graph.post_dominates(BlockId(a), BlockId(b)),
+    }
+}
+
+pub(super) extern "C" fn proc_loops(
+    context: *mut Context,
+    proc: u32,
+    arg: *mut c_void,
+    sink: Sink<LoopRecord>,
+) -> bool {
+    let session = session(context);
+    if session.known_proc(proc).is_none() {
+        return false;
+    }
+    let graph = session.graph(ProcId(proc));
+    let loops = graph.loops();
+    for item in loops.list() {
+        let numbers = |blocks: &[BlockId]| -> Vec<u32> { blocks.iter().map(|b| b.0).collect() };
+        let (latches, blocks) = (numbers(&item.latches), numbers(loops.blocks(item)));
+        let record = LoopRecord {
+            header: item.header.0,
+            parent: item.parent.unwrap_or(NONE),
+            depth: item.depth,
+            latch_count: latches.len() as u32,
+            latches: latches.as_ptr(),
+            blocks: blocks.as_ptr(),
+            block_count: blocks.len(),
+        };
+        sink(arg, &record);
+    }
+    loops.irreducible
+}
+
+pub(super) extern "C" fn proc_entries(
+    context: *mut Context,
+    proc: u32,
+    arg: *mut c_void,
+    sink: Sink<u32>,
+) {
+    let session = session(context);
+    if session.known_proc(proc).is_some() {
+        let graph = session.graph(ProcId(proc));
+        graph.entries().for_each(|block| sink(arg, &block.0));
+    }
+}
+
+pub(super) extern "C" fn proc_frame(
+    context: *mut Context,
+    proc: u32,
+    frame: *mut FrameRecord,
+) -> bool {
+    let session = session(context);
+    let (Some(_), Some(unwind)) = (session.known_proc(proc), session.unwind()) else {
+        return false;
+    };
+    let found = frame::frame(session.image, session.cfg, unwind, ProcId(proc));
+    if let Some(found) = found {
+        // SAFETY: by the interface, a place for the result.
+        unsafe { frame.write(found) };
+    }
+    found.is_some()
+}
+
+pub(super) extern "C" fn source_frames(
+    context: *mut Context,
+    address: u64,
+    arg: *mut c_void,
+    sink: Sink<SourceFrameRecord>,
+) {
+    let session = session(context);
+    for frame in session.lines.frames_at(address) {
+        let record = SourceFrameRecord {
+            function: session.intern(&frame.function),
+            name: session.intern(&demangle(&frame.function)),
+            file: session.intern(&frame.file),
+            line: frame.line,
+            column: frame.column,
+        };
+        sink(arg, &record);
+    }
+}

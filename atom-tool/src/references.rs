@@ -1,0 +1,140 @@
+//! An instruction's references to memory in the order in which it makes them, for tools
+//! that simulate memory: caches, translation buffers.
+//!
+//! Each operand in memory is one reference; one that is read and then written is one
+//! too. What is read comes before what is written. String instructions with a repeat prefix make
+//! their references again and again, gathers and scatters one for each element.
+
+use crate::Place::Before;
+use crate::call::{AccessSizeOf, EffAddrOf};
+use crate::handle::Inst;
+
+/// How often an instruction makes its references when it is executed once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Times {
+    /// Once.
+    Once,
+    /// Once for each element of a vector that its mask selects. A call with
+    /// [`EffAddrOf`] is then made for each of them.
+    Elements,
+    /// [`RepCount`](crate::RepCount) times; the addresses go up or down by the size.
+    Repeated,
+    /// At most so often: a comparison ends it. How often is known after it.
+    Compared,
+}
+
+/// An instruction's references.
+#[derive(Clone, Debug)]
+pub struct References {
+    /// Operands for [`EffAddrOf`] in the order in which they are accessed.
+    pub operands: Vec<u8>,
+    /// How often.
+    pub times: Times,
+}
+
+impl Inst<'_> {
+    /// Its references to memory; none if it makes none.
+    pub fn references(&self) -> Option<References> {
+        let mut operands: Vec<u8> = (0..4)
+            .take_while(|n| self.offers(Before, EffAddrOf(*n)))
+            .collect();
+        if operands.is_empty() {
+            return None;
+        }
+        let prefixes = self.bytes().iter().take(4);
+        let is_special = prefixes
+            .clone()
+            .any(|b| [0xf2, 0xf3, 0xc4, 0x62].contains(b));
+        let mut times = Times::Once;
+        if operands.len() > 1 || is_special {
+            let text = self.text();
+            let mut words = text.split(' ');
+            let mut name = words.next().unwrap_or("");
+            let is_repeated = name.starts_with("rep");
+            if is_repeated {
+                name = words.next().unwrap_or("");
+            }
+            times = match name {
+                _ if name.contains("gather") || name.contains("scatter") => Times::Elements,
+                _ if !is_repeated => Times::Once,
+                _ if name.starts_with("cmps") || name.starts_with("scas") => Times::Compared,
+                _ => Times::Repeated,
+            };
+            // These have their destination first.
+            if name.starts_with("pop") || name.starts_with("movs") {
+                operands.reverse();
+            }
+        }
+        Some(References { operands, times })
+    }
+
+    /// Bytes of an operand as an argument; 1 if only the processor knows them.
+    pub fn has_access_size(&self, operand: u8) -> bool {
+        self.offers(Before, AccessSizeOf(operand))
+    }
+}
+
+/// Analysis side: the references of a repeated instruction, `times` times from the
+/// addresses `first` on, of which 0 stands for none.
+///
+/// Calls `access` with an address and how many times in turn the same blocks of
+/// memory of `line` bytes (a power of two) are accessed: the first elements of such a
+/// run come alone, so that what repeats has settled. `flags` tell the direction.
+pub fn repeated(
+    mut at: [u64; 2],
+    times: u64,
+    size: u64,
+    flags: u64,
+    line: u64,
+    mut access: impl FnMut(u64, u64),
+) {
+    let down = flags & 0x400 != 0;
+    let step = if down { size.wrapping_neg() } else { size };
+    // How many further elements lie in the same lines.
+    let follow = |address: u64| {
+        let offset = address & (line - 1);
+        match () {
+            _ if address == 0 => u64::MAX,
+            _ if offset + size > line => 0,
+            _ if down => offset / size,
+            _ => (line - offset - size) / size,
+        }
+    };
+    let mut left = if size == 0 { 0 } else { times };
+    while left > 0 {
+        let same = follow(at[0]).min(follow(at[1])).min(left - 1);
+        // Once the first element is done, all others of the run are alike.
+        for (start, times) in [(0, 1), (1, same)] {
+            for address in at.iter().filter(|a| **a != 0 && times > 0) {
+                access(address.wrapping_add(step.wrapping_mul(start)), times);
+            }
+        }
+        for address in at.iter_mut().filter(|a| **a != 0) {
+            *address = address.wrapping_add(step.wrapping_mul(same + 1));
+        }
+        left -= same + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_stay_within_their_lines() {
+        let mut seen = Vec::new();
+        repeated([60, 0], 3, 4, 0, 32, |a, n| seen.push((a, n)));
+        assert_eq!(seen, [(60, 1), (64, 1), (68, 1)]);
+        let (mut elements, mut runs) = (0, 0);
+        repeated([0x1001, 0x2000], 1000, 8, 0, 32, |_, n| {
+            elements += n;
+            runs += 1;
+        });
+        assert_eq!(elements, 2000);
+        assert!(runs < 1300, "{runs}");
+        let mut seen = Vec::new();
+        repeated([96, 0], 10, 8, 0x400, 32, |a, n| seen.push((a, n)));
+        assert_eq!(seen, [(96, 1), (88, 1), (80, 3), (56, 1), (48, 3), (24, 1)]);
+        repeated([96, 0], 10, 0, 0, 32, |_, _| panic!("no size"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Registers that an instruction uses: ATOM's bit vectors, and exact parts.
+
+use std::ops::BitOr;
+
+use atom_abi::host::Reg;
+use atom_abi::query::{RegAccessRecord, RegUsageRecord, access};
+
+use crate::flow::each;
+use crate::handle::Inst;
+
+/// A set of registers. A part of a register stands for the whole.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct RegSet {
+    bits: [u64; 2],
+}
+
+impl RegSet {
+    /// The bits, one for each number of [`Reg`].
+    pub fn bits(self) -> [u64; 2] {
+        self.bits
+    }
+
+    /// True if the register is in it.
+    pub fn contains(self, reg: Reg) -> bool {
+        let n = reg.number() as usize;
+        self.bits[n / 64] >> (n % 64) & 1 != 0
+    }
+
+    /// True if it has no register.
+    pub fn is_empty(self) -> bool {
+        self.bits == [0; 2]
+    }
+
+    /// Its registers in the order of their numbers.
+    pub fn iter(self) -> impl Iterator<Item = Reg> {
+        Reg::ALL.into_iter().filter(move |reg| self.contains(*reg))
+    }
+}
+
+impl BitOr for RegSet {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        let bits = [0, 1].map(|i| self.bits[i] | other.bits[i]);
+        Self { bits }
+    }
+}
+
+impl FromIterator<Reg> for RegSet {
+    fn from_iter<I: IntoIterator<Item = Reg>>(registers: I) -> Self {
+        let mut set = Self::default();
+        for reg in registers {
+            let n = reg.number() as usize;
+            set.bits[n / 64] |= 1 << (n % 64);
+        }
+        set
+    }
+}
+
+impl std::fmt::Debug for RegSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// Which registers and flags an instruction uses and changes.
+///
+/// Implicit operands count. Whatever changes the program counter has
+/// [`Reg::Pc`] among those updated. What a callee does is not the call's doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegUsage {
+    /// Read.
+    pub used: RegSet,
+    /// Written, in part or in whole, always or perhaps.
+    pub updated: RegSet,
+    /// Of these, those of whose old value nothing is left in any case.
+    pub replaced: RegSet,
+    /// Flags that are read, each at its place in rflags ([`flags`]).
+    pub flags_read: u32,
+    /// Flags that are written, to a defined value or not.
+    pub flags_written: u32,
+    /// Of these, those whose value is undefined.
+    pub flags_undefined: u32,
+}
+
+/// Places of the flags in rflags.
+pub mod flags {
+    /// Carry.
+    pub const CARRY: u32 = 1 << 0;
+    /// Parity.
+    pub const PARITY: u32 = 1 << 2;
+    /// Adjust.
+    pub const ADJUST: u32 = 1 << 4;
+    /// Zero.
+    pub const ZERO: u32 = 1 << 6;
+    /// Sign.
+    pub const SIGN: u32 = 1 << 7;
+    /// Direction.
+    pub const DIRECTION: u32 = 1 << 10;
+    /// Overflow.
+    pub const OVERFLOW: u32 = 1 << 11;
+}
+
+/// How something is accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Access {
+    bits: u32,
+}
+
+impl Access {
+    pub(crate) fn new(bits: u32) -> Self {
+        Self { bits }
+    }
+
+    /// It is read.
+    pub fn reads(self) -> bool {
+        self.bits & access::READ != 0
+    }
+
+    /// It is written.
+    pub fn writes(self) -> bool {
+        self.bits & access::WRITE != 0
+    }
+
+    /// A mask, a condition or a count of 0 may prevent it, in whole or in part.
+    pub fn is_conditional(self) -> bool {
+        self.bits & access::CONDITIONAL != 0
+    }
+}
+
+/// A register or a part of it that an instruction accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegAccess {
+    /// The whole register.
+    pub reg: Reg,
+    /// First byte of the part: 1 for `ah` and its like, else 0.
+    pub offset: u32,
+    /// Size of the part in bytes. A write that clears the rest counts as whole:
+    /// 8 for `mov eax, 1`, 64 for `vpxor xmm0, xmm0, xmm0`.
+    pub size: u32,
+    /// How.
+    pub access: Access,
+}
+
+impl Inst<'_> {
+    /// The registers that it uses and changes, as bit vectors.
+    pub fn reg_usage(&self) -> RegUsage {
+        let host = self.session.host;
+        let mut record = RegUsageRecord::default();
+        (host.inst_reg_usage)(host.context, self.id, &mut record);
+        let set = |bits| RegSet { bits };
+        RegUsage {
+            used: set(record.used),
+            updated: set(record.updated),
+            replaced: set(record.replaced),
+            flags_read: record.flags_read,
+            flags_written: record.flags_written,
+            flags_undefined: record.flags_undefined,
+        }
+    }
+
+    /// The parts of registers that it accesses. One may come several times.
+    pub fn reg_accesses(&self) -> Vec<RegAccess> {
+        let host = self.session.host;
+        let mut list = Vec::new();
+        each(
+            |arg, sink| (host.inst_reg_accesses)(host.context, self.id, arg, sink),
+            |part: &RegAccessRecord| {
+                let Some(reg) = Reg::from_number(part.reg) else {
+                    return;
+                };
+                list.push(RegAccess {
+                    reg,
+                    offset: part.offset,
+                    size: part.size,
+                    access: Access::new(part.access),
+                });
+            },
+        );
+        list
+    }
+}

@@ -1,0 +1,218 @@
+//! What tools share that simulate memory: caches, translation buffers.
+//!
+//! How often a block is executed tells how often its instructions refer to memory, so a
+//! counter for each block is enough for that. The tool's routine is called at each
+//! reference, and counts only what is worth it, as a rule the misses.
+
+use crate::Place::{After, Before};
+use crate::Reg;
+use crate::call::{AccessSizeOf, EffAddrOf, RepCount, Routine};
+use crate::counters::{Counter, CounterAt, CounterTable, Counters};
+use crate::handle::Inst;
+use crate::params::Array;
+use crate::program::Program;
+use crate::references::{References, Times};
+use crate::report::Report;
+use crate::sites::{SiteList, Sites};
+use crate::thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
+
+/// Cells of a [`Simulation`]'s counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub enum Seen {
+    /// What missed.
+    Misses = 0,
+    /// References that the counts of blocks do not tell of.
+    Extra = 1,
+}
+
+/// The routines of a tool. `shape` is a constant of the tool's own. A reference that is
+/// more than one, because it reaches into several lines, is for the routine to count,
+/// under [`Seen::Extra`].
+pub struct Simulator<T: 'static> {
+    /// For one reference: state, shape, address, size, counter.
+    pub refer: Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>,
+    /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
+    /// (the second 0 if there is none), times, flags, size, counter. None of
+    /// its references is counted otherwise.
+    pub repeat: Routine<(PerThread<T>, u64, u64, u64, u64, u64, u64, Counter<2>)>,
+    /// Before a string comparison, which may end early: state, both addresses, times.
+    pub compare: Routine<(PerThread<T>, u64, u64, u64)>,
+    /// After it: state, shape, what is left in rcx, flags, size, counter.
+    pub compared: Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>,
+}
+
+/// Instrument side: the calls for all references of a program, and what they count. Its
+/// parts are arguments for [`Report::simulated`].
+pub struct Simulation {
+    /// Misses and extra references of each site.
+    pub counts: CounterTable<2>,
+    /// Executions of each block.
+    pub executed: CounterTable,
+    /// For each site the number of its block, the references that are made each
+    /// time that it is executed, and whether it is code that is fetched.
+    pub blocks: Vec<[u32; 3]>,
+    /// The instructions.
+    pub sites: SiteList,
+}
+
+#[crate::analysis]
+fn simulated_block(counter: Counter) {
+    counter.increment();
+}
+
+impl Simulation {
+    /// Has all loads and stores simulated, and with `code` the fetching of all instructions
+    /// from lines of so many bytes. Addresses of code are those in the program's file.
+    pub fn new<T: ThreadState>(
+        program: &Program<'_>,
+        simulator: &Simulator<T>,
+        shape: u64,
+        data: ThreadData<T>,
+        code: Option<(ThreadData<T>, u64)>,
+    ) -> Self {
+        let blocks = || program.procs().flat_map(|proc| proc.blocks());
+        let insts = blocks().flat_map(|block| block.insts());
+        let insts: Vec<(Inst<'_>, References)> = insts
+            .filter_map(|inst| Some((inst, inst.references()?)))
+            .collect();
+        let sites = insts.len() + code.map_or(0, |_| program.inst_count());
+        let mut all = Self {
+            counts: program.counters(sites),
+            executed: program.counters(program.block_count()),
+            blocks: Vec::new(),
+            sites: SiteList::new(),
+        };
+        for block in blocks() {
+            let refers = block.insts().any(|inst| inst.references().is_some());
+            if code.is_some() || refers {
+                block.add_call(Before, simulated_block, (all.executed.at(block.index()),));
+            }
+        }
+        let mut counts = all.counts.rows();
+        for ((inst, references), count) in insts.iter().zip(&mut counts) {
+            let each = simulator.add(*inst, references, data, shape, count);
+            all.push(*inst, each, false);
+        }
+        let Some((state, line)) = code else {
+            return all;
+        };
+        for block in blocks() {
+            let mut fetched = None;
+            for (inst, count) in block.insts().zip(&mut counts) {
+                let (first, last) = (inst.pc() / line, (inst.pc() + inst.len() as u64 - 1) / line);
+                for number in (first..=last).filter(|n| fetched < Some(*n)) {
+                    let address = inst.pc().max(number * line);
+                    block.add_call(Before, simulator.refer, (state, shape, address, 1, count));
+                }
+                fetched = Some(last);
+                all.push(inst, (last - first + 1) as u32, true);
+            }
+        }
+        all
+    }
+
+    fn push(&mut self, inst: Inst<'_>, each: u32, code: bool) {
+        let number = inst.block().index() as u32;
+        self.blocks.push([number, each, code.into()]);
+        self.sites.push(inst);
+    }
+}
+
+impl<T: ThreadState> Simulator<T> {
+    /// Adds the calls for an instruction; how many references each execution makes.
+    fn add(
+        &self,
+        inst: Inst<'_>,
+        references: &References,
+        state: ThreadData<T>,
+        shape: u64,
+        count: CounterAt<2>,
+    ) -> u32 {
+        let operands = &references.operands;
+        if references.times == Times::Once {
+            for operand in operands {
+                let (address, size) = (EffAddrOf(*operand), AccessSizeOf(*operand));
+                if inst.has_access_size(*operand) {
+                    inst.add_call(Before, self.refer, (state, shape, address, size, count));
+                } else {
+                    inst.add_call(Before, self.refer, (state, shape, address, 1, count));
+                }
+            }
+            return operands.len() as u32;
+        }
+        let (a, size) = (EffAddrOf(operands[0]), AccessSizeOf(operands[0]));
+        let b = operands.get(1).map(|operand| EffAddrOf(*operand));
+        let flags = Reg::Flags;
+        match (references.times, b) {
+            (Times::Compared, b) => {
+                match b {
+                    Some(b) => inst.add_call(Before, self.compare, (state, a, b, RepCount)),
+                    None => inst.add_call(Before, self.compare, (state, a, 0, RepCount)),
+                }
+                let args = (state, shape, Reg::Rcx, flags, size, count);
+                inst.add_call(After, self.compared, args);
+            }
+            (Times::Repeated, Some(b)) => {
+                let args = (state, shape, a, b, RepCount, flags, size, count);
+                inst.add_call(Before, self.repeat, args);
+            }
+            (Times::Repeated, None) => {
+                let args = (state, shape, a, 0, RepCount, flags, size, count);
+                inst.add_call(Before, self.repeat, args);
+            }
+            _ => inst.add_call(Before, self.repeat, (state, shape, a, 0, 1, 0, size, count)),
+        }
+        0
+    }
+}
+
+impl Report {
+    /// Adds the tables of a [`Simulation`], whose parts are given: what happened by procedure
+    /// and by source line, and for programs by instruction. Returns references and misses
+    /// of data, and those of code.
+    pub fn simulated(
+        &mut self,
+        counts: Counters<2>,
+        executed: Counters,
+        blocks: Array<[u32; 3]>,
+        sites: Sites,
+    ) -> [[u64; 2]; 2] {
+        let of = |i: usize, code: bool| {
+            let [block, each, fetched] = blocks.get(i).copied().unwrap_or_default();
+            if (fetched != 0) != code {
+                return [0, 0];
+            }
+            let [misses, extra] = counts.at(i).get();
+            let [times] = executed.at(block as usize).get();
+            [(times * u64::from(each)).wrapping_add(extra), misses]
+        };
+        [("", false), ("fetch ", true)].map(|(prefix, code)| {
+            let sums = (0..sites.len()).map(|i| of(i, code));
+            let sum = sums.fold([0, 0], |sum, n| [sum[0] + n[0], sum[1] + n[1]]);
+            if !code || sum != [0, 0] {
+                let columns = ["references", "misses", "miss %"];
+                self.places(prefix, columns, sites, |i| of(i, code));
+            }
+            sum
+        })
+    }
+}
+
+/// What [`Simulator::compare`] and [`Simulator::compared`] keep: both addresses, and how
+/// often the comparison may be repeated.
+pub type Comparison = [ThreadCell<u64>; 3];
+
+/// Keeps what is known before a comparison.
+pub fn begin(comparison: &Comparison, known: [u64; 3]) {
+    for (cell, value) in comparison.iter().zip(known) {
+        cell.set(value);
+    }
+}
+
+/// The addresses at which a comparison began, and how often it was repeated, by what is
+/// left in rcx.
+pub fn end(comparison: &Comparison, rcx: u64) -> ([u64; 2], u64) {
+    let [first, second, times] = [0, 1, 2].map(|i: usize| comparison[i].get());
+    ([first, second], times.saturating_sub(rcx))
+}

@@ -1,0 +1,166 @@
+//! What is measured beside the original: rewrites, and other ways to the same figures.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+
+use super::{Bench, Cell, Program};
+use crate::atom::{self, Job};
+use crate::error::{Error, Result};
+use crate::source::installed;
+
+/// A column of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// The rewrite without a tool.
+    Empty,
+    /// The same with every procedure moved.
+    Moved,
+    /// A shipped tool, perhaps with options.
+    Tool(String, Vec<String>),
+    /// Valgrind with a tool of its own.
+    Valgrind(String),
+    /// Counters that gcc compiles in (`-fprofile-arcs`).
+    ProfileArcs,
+}
+
+impl FromStr for Column {
+    type Err = Error;
+
+    /// `empty`, `icount`, `cache --icache`, `valgrind:cachegrind`, `gcc:profile-arcs`.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut words = text.split_whitespace().map(str::to_string);
+        let name = words
+            .next()
+            .ok_or_else(|| Error::new("reading a column", "it has no name"))?;
+        Ok(match name.split_once(':') {
+            None if name == "empty" => Self::Empty,
+            None if name == "moved" => Self::Moved,
+            None => Self::Tool(name, words.collect()),
+            Some(("valgrind", tool)) => Self::Valgrind(tool.into()),
+            Some(("gcc", "profile-arcs")) => Self::ProfileArcs,
+            _ => {
+                let reason =
+                    format!("\"{text}\" is neither a tool, valgrind:TOOL nor gcc:profile-arcs");
+                return Err(Error::new("reading a column", reason));
+            }
+        })
+    }
+}
+
+/// What runs for a column.
+pub(super) struct Prepared {
+    file: PathBuf,
+    valgrind: Option<String>,
+}
+
+impl Prepared {
+    pub(super) fn command(&self) -> Command {
+        let Some(tool) = &self.valgrind else {
+            return Command::new(&self.file);
+        };
+        let mut command = Command::new("valgrind");
+        command.args(["--quiet", "--log-file=/dev/null"]);
+        command.arg(format!("--tool={tool}"));
+        if matches!(tool.as_str(), "cachegrind" | "callgrind") {
+            command.arg(format!("--{tool}-out-file=/dev/null"));
+        }
+        command.arg(&self.file);
+        command
+    }
+}
+
+impl Column {
+    /// Its heading.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Empty => "empty".into(),
+            Self::Moved => "moved".into(),
+            Self::Tool(name, options) if options.is_empty() => name.clone(),
+            Self::Tool(name, options) => format!("{name} {}", options.join(" ")),
+            Self::Valgrind(tool) => format!("Valgrind {tool}"),
+            Self::ProfileArcs => "gcc -fprofile-arcs".into(),
+        }
+    }
+
+    /// Whether it is made by `atom`.
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Empty | Self::Moved | Self::Tool(..))
+    }
+
+    /// So slow that few turns must do.
+    pub(super) fn is_slow(&self) -> bool {
+        matches!(self, Self::Valgrind(_))
+    }
+
+    /// Makes what will run; nothing where a program is not installed here.
+    pub(super) fn prepare(
+        &self,
+        bench: &Bench,
+        program: &Program,
+        file: &Path,
+    ) -> Result<(Cell, Option<Prepared>)> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let plain = |file: PathBuf| {
+            let valgrind = None;
+            Some(Prepared { file, valgrind })
+        };
+        let figures = bench.folder.join("figures").display().to_string();
+        let job = match self {
+            Self::Empty => Job::Empty,
+            Self::Moved => Job::Moved,
+            Self::Tool(tool, options) => {
+                let mut options = options.clone();
+                options.extend(["--output".into(), figures]);
+                Job::Tool(tool.clone(), options)
+            }
+            Self::Valgrind(_) if !installed("valgrind") => return Ok((Cell::default(), None)),
+            Self::Valgrind(tool) => {
+                let prepared = Prepared {
+                    file: file.into(),
+                    valgrind: Some(tool.clone()),
+                };
+                return Ok((Cell::default(), Some(prepared)));
+            }
+            Self::ProfileArcs => {
+                let out = bench.folder.join(format!("{name}.profile-arcs"));
+                // Where the counts go is compiled in; atomic ones would cost more.
+                let flags = format!("-fprofile-arcs -fprofile-dir={figures}.gcc");
+                program.build(&bench.here, &bench.sources, &flags, &out)?;
+                return Ok((Cell::default(), plain(out)));
+            }
+        };
+        let label = self.name().replace(' ', "_");
+        let out = bench.folder.join(format!("{name}.{label}"));
+        let made = atom::instrument(file, &out, &job, false)?;
+        let bytes = |key: &str| made.report["text_bytes"][key].as_f64();
+        let growth = bytes("in").zip(bytes("out")).map(|(old, new)| new / old);
+        let cell = Cell {
+            ratios: Vec::new(),
+            seconds: Some(made.seconds),
+            growth,
+        };
+        Ok((cell, plain(out)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_by_name() {
+        let column = |text: &str| text.parse::<Column>();
+        assert_eq!(column("empty").unwrap(), Column::Empty);
+        assert_eq!(
+            column("cache --icache").unwrap(),
+            Column::Tool("cache".into(), vec!["--icache".into()])
+        );
+        assert_eq!(
+            column("valgrind:none").unwrap().name(),
+            "Valgrind none".to_string()
+        );
+        assert!(column("gcc:pg").is_err());
+        assert!(column(" ").is_err());
+    }
+}

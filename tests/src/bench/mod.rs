@@ -1,0 +1,128 @@
+//! Measuring what a rewrite costs: user time over that of the original, in turns.
+//!
+//! Machines are shared and noisy, so no time is compared with one of another
+//! day: original and rewrites run in turns, and each ratio is formed within its turn.
+
+mod columns;
+mod programs;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::corpus::sample;
+use crate::error::{Error, Result};
+use crate::outcome::{Outcome, Setting, plain_environment, run};
+use crate::source::End;
+
+pub use columns::Column;
+pub use programs::{PROGRAMS, Program, Sources};
+pub use table::{record, tables};
+
+/// Where programs, rewrites and inputs are kept.
+pub struct Bench {
+    here: PathBuf,
+    folder: PathBuf,
+    inputs: PathBuf,
+    sources: Sources,
+}
+
+/// A column's figures for one program.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// Ratio of user time in each turn; empty if it could not be measured.
+    pub ratios: Vec<f64>,
+    /// Wall time of instrumenting.
+    pub seconds: Option<f64>,
+    /// Bytes of new text over bytes of old.
+    pub growth: Option<f64>,
+}
+
+/// All figures of one program.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Size of its file.
+    pub bytes: u64,
+    /// User time of the original in each turn.
+    pub seconds: Vec<f64>,
+    /// One for each column.
+    pub cells: Vec<Cell>,
+}
+
+impl Bench {
+    /// Finds the sources and makes the inputs.
+    pub fn new() -> Result<Self> {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("bench");
+        let folder = crate::atom::target_folder()?.join("bench-programs");
+        let inputs = folder.join("inputs");
+        std::fs::create_dir_all(&inputs)
+            .map_err(|e| Error::new("making a folder", e).file(&inputs))?;
+        std::fs::write(inputs.join("large"), sample(4_000_000))
+            .map_err(|e| Error::new("making the inputs", e).file(&inputs))?;
+        Ok(Self {
+            sources: Sources::find(&here)?,
+            here,
+            folder,
+            inputs,
+        })
+    }
+
+    /// Measures one program in `runs` turns; slow columns take part in the first three only.
+    pub fn measure(&self, program: &Program, columns: &[Column], runs: usize) -> Result<Row> {
+        let file = self.folder.join(program.name.replace(' ', "-"));
+        program.build(&self.here, &self.sources, "", &file)?;
+        let mut row = Row {
+            name: program.name,
+            bytes: std::fs::metadata(&file).map(|m| m.len()).unwrap_or(0),
+            seconds: Vec::new(),
+            cells: Vec::new(),
+        };
+        let mut ready = Vec::new();
+        for column in columns {
+            let (cell, prepared) = column.prepare(self, program, &file)?;
+            row.cells.push(cell);
+            ready.push(prepared);
+        }
+        for turn in 0..runs.max(1) {
+            let original = self.start(program, &mut Command::new(&file))?;
+            if original.end != End::Exit(0) {
+                let text = String::from_utf8_lossy(&original.stderr).into_owned();
+                return Err(Error::new("measuring", text).file(program.name));
+            }
+            row.seconds.push(original.user.as_secs_f64());
+            for ((column, prepared), cell) in columns.iter().zip(&ready).zip(&mut row.cells) {
+                let Some(prepared) = prepared else { continue };
+                if column.is_slow() && turn >= 3 {
+                    continue;
+                }
+                let outcome = self.start(program, &mut prepared.command())?;
+                if let Some(d) = outcome.differs_from(&original) {
+                    let reason = format!("with {}: {d}", column.name());
+                    return Err(Error::new("measuring", reason).file(program.name));
+                }
+                cell.ratios
+                    .push(outcome.user.as_secs_f64() / original.user.as_secs_f64());
+            }
+        }
+        Ok(row)
+    }
+
+    fn start(&self, program: &Program, command: &mut Command) -> Result<Outcome> {
+        let place = |a: &&str| {
+            a.replace("$HERE", &self.here.display().to_string())
+                .replace("$IN", &self.inputs.display().to_string())
+        };
+        plain_environment(command);
+        command
+            .args(program.args.iter().map(place))
+            .current_dir(&self.folder);
+        let setting = Setting {
+            timeout: Duration::from_secs(600),
+            ..Setting::default()
+        };
+        run(command, &setting)
+    }
+}

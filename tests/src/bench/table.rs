@@ -1,0 +1,161 @@
+//! The tables that are printed, and their place in the documentation.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Cell, Column, Row};
+use crate::error::{Error, Result};
+
+/// The middle value; the mean of the two in the middle if there are two.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    match n {
+        0 => None,
+        _ if n % 2 == 1 => Some(sorted[n / 2]),
+        _ => Some((sorted[n / 2 - 1] + sorted[n / 2]) / 2.0),
+    }
+}
+
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|x| x.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+}
+
+/// `1.234 (1.20-1.30)`: a value, and the range of others around it.
+fn with_range(middle: f64, all: &[f64]) -> String {
+    let low = all.iter().copied().fold(f64::MAX, f64::min);
+    let high = all.iter().copied().fold(0.0, f64::max);
+    format!("{middle:.3} ({low:.2}-{high:.2})")
+}
+
+fn ratio(cell: &Cell) -> String {
+    median(&cell.ratios).map_or("-".into(), |middle| with_range(middle, &cell.ratios))
+}
+
+/// The geometric mean of the medians, and the range of the means of single turns.
+fn mean(rows: &[Row], column: usize) -> String {
+    let cells: Vec<&Cell> = rows.iter().map(|row| &row.cells[column]).collect();
+    let medians: Vec<f64> = cells.iter().filter_map(|c| median(&c.ratios)).collect();
+    let turns = cells.iter().map(|c| c.ratios.len()).min().unwrap_or(0);
+    let means: Vec<f64> = (0..turns)
+        .filter_map(|turn| {
+            geometric_mean(&cells.iter().map(|c| c.ratios[turn]).collect::<Vec<_>>())
+        })
+        .collect();
+    match geometric_mean(&medians) {
+        Some(mean) if medians.len() == rows.len() => with_range(mean, &means),
+        _ => "-".into(),
+    }
+}
+
+/// Two tables: run time, and what instrumenting took and how text grew.
+pub fn tables(rows: &[Row], columns: &[Column]) -> String {
+    let mut text = heading("| program | MB | user s |", columns.iter());
+    for row in rows {
+        let seconds = median(&row.seconds).unwrap_or(0.0);
+        text += &format!(
+            "| {} | {:.1} | {seconds:.2} |",
+            row.name,
+            row.bytes as f64 / 1e6
+        );
+        for cell in &row.cells {
+            text += &format!(" {} |", ratio(cell));
+        }
+        text += "\n";
+    }
+    text += "| geometric mean | | |";
+    for column in 0..columns.len() {
+        text += &format!(" {} |", mean(rows, column));
+    }
+    text += "\n\n";
+
+    let ours: Vec<usize> = (0..columns.len())
+        .filter(|i| columns[*i].is_ours())
+        .collect();
+    text += &heading(
+        "| instrumented in s, growth of text |",
+        ours.iter().map(|i| &columns[*i]),
+    );
+    for row in rows {
+        text += &format!("| {} |", row.name);
+        for cell in ours.iter().map(|i| &row.cells[*i]) {
+            let seconds = cell.seconds.map_or("-".into(), |s| format!("{s:.2}"));
+            let growth = cell.growth.map_or("-".into(), |g| format!("{g:.2}"));
+            text += &format!(" {seconds}, {growth} |");
+        }
+        text += "\n";
+    }
+    text
+}
+
+fn heading<'a>(start: &str, columns: impl Iterator<Item = &'a Column>) -> String {
+    let names: Vec<String> = columns.map(Column::name).collect();
+    let rules = " --- |".repeat(start.matches('|').count() - 1 + names.len());
+    let mut text = start.to_string();
+    for name in names {
+        text += &format!(" {name} |");
+    }
+    format!("{text}\n|{rules}\n")
+}
+
+/// Puts the tables into the page on performance, with date, commit and command.
+pub fn record(tables: &str, command: &str) -> Result<()> {
+    const END: &str = "<!-- end of figures: run time -->";
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/performance.md");
+    let fail = |reason: String| Error::new("recording the figures", reason).file(&page);
+    let text = std::fs::read_to_string(&page).map_err(|e| fail(e.to_string()))?;
+    let (before, after) = text
+        .split_once(END)
+        .ok_or_else(|| fail(format!("there is no line \"{END}\"")))?;
+    let said = |program: &str, args: &[&str]| {
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output();
+        let words = output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
+        words.unwrap_or_default()
+    };
+    let date = said("date", &["-u", "+%F"]);
+    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let text = format!(
+        "{before}### {date}, commit {commit}\n\n`{command}`, {processors} processors\n\n{tables}\n{END}{after}"
+    );
+    std::fs::write(&page, text).map_err(|e| fail(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_and_ranges() {
+        let cell = |ratios: &[f64]| Cell {
+            ratios: ratios.to_vec(),
+            seconds: Some(0.5),
+            growth: Some(2.0),
+        };
+        let row = |name, ratios: &[f64]| Row {
+            name,
+            bytes: 1_500_000,
+            seconds: vec![1.0, 3.0],
+            cells: vec![cell(ratios), Cell::default()],
+        };
+        let rows = [row("a", &[1.0, 4.0, 2.0]), row("b", &[8.0, 8.0, 8.0])];
+        let columns = [Column::Empty, Column::ProfileArcs];
+        let text = tables(&rows, &columns);
+        assert!(
+            text.contains("| a | 1.5 | 2.00 | 2.000 (1.00-4.00) | - |"),
+            "{text}"
+        );
+        // Means of the turns: sqrt(8), sqrt(32), sqrt(16).
+        assert!(
+            text.contains("| geometric mean | | | 4.000 (2.83-5.66) | - |"),
+            "{text}"
+        );
+        assert!(text.contains("| b | 0.50, 2.00 |\n"), "{text}");
+        assert!(text.contains("| program | MB | user s | empty | gcc -fprofile-arcs |\n| --- | --- | --- | --- | --- |\n"));
+    }
+}

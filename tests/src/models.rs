@@ -1,0 +1,278 @@
+//! Caches and translation buffers simulated from a single-step trace, as judges of the
+//! tools that simulate them.
+//!
+//! The models are as plain as can be: each set is a list, the last used entry first. Each
+//! thread has its own, as on a core of its own. Only instructions of the program
+//! itself count, and of those the ones that the tool could see.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::atom::{self, Job};
+use crate::check::Case;
+use crate::counts::Missed;
+use crate::error::{Error, Result};
+use crate::outcome::plain_environment;
+use crate::source::Source;
+use crate::stepper::{self, Options, Step};
+
+/// Accesses and misses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// References; one that reaches into several lines is one in each.
+    pub references: u64,
+    /// Those whose line was not there.
+    pub misses: u64,
+}
+
+/// A cache, or with one set a translation buffer.
+#[derive(Clone, Debug)]
+pub struct Model {
+    sets: Vec<Vec<u64>>,
+    ways: usize,
+    line: u64,
+}
+
+impl Model {
+    /// An empty one.
+    pub fn new(sets: usize, ways: usize, line: u64) -> Self {
+        Self {
+            sets: vec![Vec::new(); sets],
+            ways,
+            line,
+        }
+    }
+
+    /// Accesses bytes; adds to the figures.
+    pub fn access(&mut self, address: u64, size: u64, figures: &mut Figures) {
+        for line in address / self.line..=(address + size - 1) / self.line {
+            let number = line as usize % self.sets.len();
+            let set = &mut self.sets[number];
+            figures.references += 1;
+            match set.iter().position(|other| *other == line) {
+                Some(place) => drop(set.remove(place)),
+                None => figures.misses += 1,
+            }
+            set.insert(0, line);
+            set.truncate(self.ways);
+        }
+    }
+}
+
+/// What a tool is asked for, and what it must come to.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The tool.
+    pub tool: &'static str,
+    /// Its options.
+    pub options: &'static [&'static str],
+    /// The model, empty.
+    pub model: Model,
+    /// Whether instructions are fetched through it, rather than data.
+    pub fetches: bool,
+}
+
+/// What the model of `question` comes to for a program, by address of the instruction.
+fn truth(
+    program: &Path,
+    command: &mut Command,
+    question: &Question,
+    missed: &Missed,
+) -> Result<BTreeMap<u64, Figures>> {
+    let mut models: HashMap<i32, Model> = HashMap::new();
+    let mut all: BTreeMap<u64, Figures> = BTreeMap::new();
+    let options = Options {
+        skip_libraries: true,
+        capture: true,
+        ..Options::default()
+    };
+    let mut tell = |step: &Step<'_>| {
+        if missed.around(step.pc).is_some() {
+            return;
+        }
+        let model = models
+            .entry(step.thread)
+            .or_insert_with(|| question.model.clone());
+        let figures = all.entry(step.pc).or_default();
+        if question.fetches {
+            if !step.repeated {
+                model.access(step.pc, step.len as u64, figures);
+            }
+            return;
+        }
+        for r in step.references {
+            model.access(r.address, r.size.into(), figures);
+        }
+    };
+    stepper::watch(program, command, options, &mut tell)?;
+    all.retain(|_, figures| figures.references != 0);
+    Ok(all)
+}
+
+/// A table of a tool's JSON.
+fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
+    let fail = |reason: String| Error::new("reading the tool's output", reason).file(path);
+    let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
+    let json: serde_json::Value = serde_json::from_slice(&text).map_err(|e| fail(e.to_string()))?;
+    let rows = json[table]
+        .as_array()
+        .ok_or_else(|| fail("it has no table of instructions".into()))?;
+    let row = |row: &serde_json::Value| {
+        let pc = u64::from_str_radix(row["pc"].as_str()?.strip_prefix("0x")?, 16).ok()?;
+        let figures = Figures {
+            references: row["references"].as_u64()?,
+            misses: row["misses"].as_u64()?,
+        };
+        Some((pc, figures))
+    };
+    let all: Option<BTreeMap<u64, Figures>> = rows.iter().map(row).collect();
+    all.ok_or_else(|| fail("a row is not as it should be".into()))
+}
+
+/// Compares what a tool says of a test program with the model, instruction by instruction.
+/// `variants` says which builds, by their names; with threads only references are compared,
+/// since a thread may go on with the cache of one that has ended.
+///
+/// # Panics
+/// With all differences in words, as tests do.
+pub fn check(name: &str, variants: impl Fn(&str) -> bool, questions: &[Question]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("sources")
+        .join(name);
+    let mut failures = Vec::new();
+    let mut checked = 0;
+    let result = (|| -> Result<()> {
+        let source = Source::read(&path)?;
+        if !source.runs_here() {
+            println!("{name}: skipped, this processor lacks {:?}", source.needs);
+            checked = 1;
+            return Ok(());
+        }
+        for variant in source.variants.iter().filter(|v| variants(&v.0)) {
+            let Some(case) = Case::build(&source, variant)? else {
+                continue;
+            };
+            for question in questions {
+                checked += 1;
+                let label = format!(
+                    "{name} {} {} {:?}",
+                    variant.0, question.tool, question.options
+                );
+                if let Some(text) = differences(&case, &source, question)? {
+                    failures.push(format!("{label}: {text}"));
+                }
+            }
+        }
+        Ok(())
+    })();
+    if let Err(e) = result {
+        failures.push(e.to_string());
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(
+        checked > 0,
+        "{name}: none of its variants can be built here"
+    );
+}
+
+fn differences(case: &Case<'_>, source: &Source, question: &Question) -> Result<Option<String>> {
+    let (out, json) = (case.rewritten("model"), case.folder().join("model.json"));
+    let mut options: Vec<String> = question.options.iter().map(|o| o.to_string()).collect();
+    options.extend(["--json".into(), json.display().to_string()]);
+    let folder = out.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(|e| Error::new("making a folder", e).file(folder))?;
+    let _lock = crate::lock::exclusive(&case.folder().join("model.lock"))?;
+    let made = atom::instrument(
+        &case.original(),
+        &out,
+        &Job::Tool(question.tool.into(), options),
+        true,
+    )?;
+    let missed = Missed::from_report(&made.report);
+    let run = &source.runs[0];
+    let original = case.original();
+    let mut command = Command::new(&original);
+    plain_environment(&mut command);
+    command
+        .args(&run.args)
+        .current_dir(case.folder())
+        .stderr(Stdio::null());
+    let truth = truth(&original, &mut command, question, &missed)?;
+    case.run(&out, run, true)?;
+    let table = if question.fetches {
+        "fetch_instructions"
+    } else {
+        "instructions"
+    };
+    let tool = read(&json, table)?;
+    // What cannot be removed is overwritten next time.
+    let _ = std::fs::remove_file(&json);
+
+    let threads = source.name() == "threads.c";
+    let comparable = |figures: Option<&Figures>| {
+        let mut figures = figures.copied().unwrap_or_default();
+        if threads {
+            figures.misses = 0;
+        }
+        figures
+    };
+    let mut addresses: Vec<u64> = truth.keys().chain(tool.keys()).copied().collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let symbols = crate::counts::Symbols::read(&original);
+    let wrong: Vec<String> = addresses
+        .iter()
+        .filter(|a| comparable(truth.get(a)) != comparable(tool.get(a)))
+        .map(|a| {
+            let place = symbols.describe(*a);
+            format!(
+                "\n    {place}: model {:?}, tool {:?}",
+                truth.get(a),
+                tool.get(a)
+            )
+        })
+        .collect();
+    if truth.is_empty() {
+        return Ok(Some("the model saw nothing".into()));
+    }
+    let shown: String = wrong.iter().take(8).map(String::as_str).collect();
+    Ok(
+        (!wrong.is_empty())
+            .then(|| format!("{} of {} differ{shown}", wrong.len(), addresses.len())),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: a direct-mapped cache of two lines of 16 bytes.
+    #[test]
+    fn a_small_cache() {
+        let (mut model, mut f) = (Model::new(2, 1, 16), Figures::default());
+        for (address, size, references, misses) in [
+            (0x100, 4, 1, 1), // into set 0
+            (0x10c, 4, 1, 0), // its last bytes
+            (0x10e, 4, 2, 1), // and the first of the next line, in set 1
+            (0x120, 1, 1, 1), // set 0 again, another line
+            (0x100, 1, 1, 1), // which it replaced
+            (0x11f, 1, 1, 0),
+        ] {
+            let before = f;
+            model.access(address, size, &mut f);
+            assert_eq!(f.references - before.references, references, "{address:#x}");
+            assert_eq!(f.misses - before.misses, misses, "{address:#x}");
+        }
+    }
+
+    /// The least recently used of two is replaced.
+    #[test]
+    fn least_recently_used() {
+        let (mut model, mut f) = (Model::new(1, 2, 4096), Figures::default());
+        for page in [1, 2, 1, 3, 1, 2] {
+            model.access(page * 4096, 8, &mut f);
+        }
+        assert_eq!((f.references, f.misses), (6, 4));
+    }
+}

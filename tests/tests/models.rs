@@ -1,0 +1,63 @@
+//! The simulators come to what plain models come to that are fed by a single-step trace:
+//! references and misses, instruction by instruction.
+
+use atom_tests::models::{Model, Question, check};
+
+/// Geometries that differ in all that there is: lines, sets, ways.
+fn questions() -> Vec<Question> {
+    let question = |tool, options, model, fetches| Question {
+        tool,
+        options,
+        model,
+        fetches,
+    };
+    vec![
+        question("cache", &[], Model::new(256, 1, 32), false),
+        question(
+            "cache",
+            &["--size", "2k", "--line", "64", "--ways", "4"],
+            Model::new(8, 4, 64),
+            false,
+        ),
+        question(
+            "cache",
+            &["--size=192", "--line=16", "--ways=12", "--icache"],
+            Model::new(1, 12, 16),
+            true,
+        ),
+        question("dtb", &[], Model::new(1, 32, 4096), false),
+        question(
+            "dtb",
+            &["--entries", "3", "--page", "1k"],
+            Model::new(1, 3, 1024),
+            false,
+        ),
+    ]
+}
+
+/// Two builds of each source; static ones read their own program headers, which differ.
+fn some(variant: &str) -> bool {
+    ["gcc-O0", "gcc-O2", "gcc-bare", "gcc-barepie", "rustc-O2"].contains(&variant)
+}
+
+macro_rules! programs {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($file, some, &questions());
+        })*
+    };
+}
+
+programs! {
+    asmpush_c: "asmpush.c",
+    callpop_s: "callpop.S",
+    deep_c: "deep.c",
+    flags_s: "flags.S",
+    jumptables_c: "jumptables.c",
+    redzone_s: "redzone.S",
+    strings_c: "strings.c",
+    threads_c: "threads.c",
+    vectors_c: "vectors.c",
+    virtual_cc: "virtual.cc",
+}

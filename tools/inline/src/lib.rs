@@ -1,0 +1,215 @@
+//! Which calls would be worth inlining: call sites ranked by what it would save.
+//!
+//! `docs/tools/inline.md` describes options, output and the score.
+
+use std::collections::HashMap;
+
+use atom_tool::prelude::*;
+
+#[analysis]
+fn count(counter: Counter) {
+    counter.increment();
+}
+
+#[analysis]
+fn indirect(targets: Targets, target: u64, pc: RegV) {
+    targets.count(target, pc);
+}
+
+/// What is known of a procedure: instructions, `push`es, calls that it makes, call
+/// sites that call it, whether it is a stub that leads to a library.
+type Facts = [u32; 5];
+const INSTS: usize = 0;
+const PUSHES: usize = 1;
+const CALLS: usize = 2;
+const SITES: usize = 3;
+const STUB: usize = 4;
+
+/// A call that was made: site, callee, whether by a pointer, how often.
+struct Call {
+    site: Site,
+    caller: usize,
+    callee: usize,
+    indirect: bool,
+    count: u64,
+}
+
+/// `callees` has the number of the callee of each site in `sites`.
+#[analysis]
+fn report(
+    files: Files,
+    program: Str,
+    max_size: u32,
+    calls: Counters,
+    sites: Sites,
+    callees: Array<u32>,
+    indirect: AllTargets,
+    indirect_sites: Sites,
+    procs: Sites,
+    facts: Array<Facts>,
+) {
+    let numbers: HashMap<u64, usize> = procs.iter().map(|p| p.pc).zip(0..).collect();
+    let number = |pc: u64| numbers.get(&pc).copied();
+    let mut made = Vec::new();
+    let mut outside = 0;
+    for transfer in indirect.transfers() {
+        let Some(site) = indirect_sites.get(transfer.site) else {
+            continue;
+        };
+        let (Some(caller), Some(callee)) = (number(site.proc_pc), number(transfer.target)) else {
+            outside += transfer.count;
+            continue;
+        };
+        made.push(Call {
+            site,
+            caller,
+            callee,
+            indirect: true,
+            count: transfer.count,
+        });
+    }
+    for (([count], site), callee) in calls.rows().zip(sites.iter()).zip(callees.iter()) {
+        let caller = number(site.proc_pc).unwrap_or(usize::MAX);
+        let callee = *callee as usize;
+        made.push(Call {
+            site,
+            caller,
+            callee,
+            indirect: false,
+            count,
+        });
+    }
+    made.retain(|call| call.count != 0);
+    let total = made.iter().map(|call| call.count).sum::<u64>() + outside;
+
+    let mut candidates = Vec::new();
+    for call in &made {
+        let [insts, pushes, _, _, stub] = facts[call.callee];
+        let possible = stub == 0 && call.caller != call.callee && insts != 0;
+        if possible && insts <= max_size {
+            // What vanishes: `call`, `ret`, and each `push` with its `pop`.
+            let vanishing = 2 + 2 * u64::from(pushes);
+            let saved = call.count * vanishing;
+            let copied = u64::from(insts).saturating_sub(vanishing - 1).max(1);
+            candidates.push((saved as f64 / copied as f64, saved, call));
+        }
+    }
+    candidates.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (covered, saved) = (candidates.iter()).fold((0, 0), |sum, (_, saved, call)| {
+        (sum.0 + call.count, sum.1 + saved)
+    });
+
+    let mut report = Report::new("inline", &program);
+    report
+        .fact("calls", total)
+        .fact("calls to unknown places", outside)
+        .fact("call sites", (calls.len() + indirect_sites.len()) as u64)
+        .fact("pairs of call site and callee", made.len() as u64)
+        .fact("candidates", candidates.len() as u64)
+        .fact("calls by candidates %", Cell::percent(covered, total))
+        .fact("instructions saved by all", saved);
+    let columns = [
+        "score", "calls", "%", "saved", "size", "leaf", "sites", "kind", "pc", "caller", "callee",
+        "line",
+    ];
+    let table = report.table("candidates", columns);
+    for (score, saved, call) in candidates {
+        let [insts, _, calls, sites, _] = facts[call.callee];
+        let callee = procs.get(call.callee).map_or("", |site| site.proc);
+        let yes_no = |yes| if yes { "yes" } else { "no" };
+        table.row([
+            Cell::Ratio(score),
+            call.count.into(),
+            Cell::percent(call.count, total),
+            saved.into(),
+            u64::from(insts).into(),
+            yes_no(calls == 0).into(),
+            u64::from(sites).into(),
+            if call.indirect { "indirect" } else { "direct" }.into(),
+            Cell::Address(call.site.pc),
+            call.site.proc.into(),
+            callee.into(),
+            call.site.place(),
+        ]);
+    }
+    report.write(files);
+}
+
+/// The facts of a procedure, apart from its call sites.
+fn facts(proc: Proc<'_>) -> Facts {
+    let mut facts = [0; 5];
+    for inst in proc.blocks().flat_map(|block| block.insts()) {
+        facts[INSTS] += 1;
+        facts[CALLS] += u32::from(inst.is_type(InstType::Call));
+        let is_push = matches!(inst.bytes(), [0x50..=0x57] | [0x41, 0x50..=0x57]);
+        facts[PUSHES] += u32::from(is_push);
+    }
+    // A stub does nothing but jump through a pointer.
+    let jumps = |inst: Inst<'_>| inst.is_type(InstType::Jump) && !inst.is_type(InstType::Ret);
+    let last = proc.blocks().next().map(|block| block.last_inst());
+    facts[STUB] = u32::from(facts[INSTS] <= 3 && last.is_some_and(jumps));
+    facts
+}
+
+fn instrument(program: &Program, args: &Args) -> Result {
+    let options = args.options();
+    let files = ReportFiles::from_options(&options, "inline.out")?;
+    let max_size = options.value("--max-size")?.unwrap_or("200");
+    options.finish()?;
+    let max_size: u32 = max_size
+        .parse()
+        .map_err(|_| format!("--max-size takes a number of instructions, not `{max_size}`"))?;
+
+    let mut procs = SiteList::new();
+    let mut all_facts: Vec<Facts> = Vec::new();
+    let mut places: Vec<(Inst, Proc)> = Vec::new();
+    let mut pointers: Vec<Inst> = Vec::new();
+    for proc in program.procs() {
+        procs.push_proc(proc);
+        all_facts.push(facts(proc));
+        let ends = proc.blocks().map(|block| block.last_inst());
+        for inst in ends.filter(|inst| inst.is_type(InstType::Call)) {
+            match inst.called_proc() {
+                Some(callee) => places.push((inst, callee)),
+                None if inst.offers(Before, BranchTarget) => pointers.push(inst),
+                None => {}
+            }
+        }
+    }
+    let calls = program.counters(places.len());
+    let mut sites = SiteList::new();
+    let mut callees: Vec<u32> = Vec::new();
+    for ((inst, callee), counter) in places.iter().zip(calls.rows()) {
+        inst.add_call(Before, count, (counter,));
+        sites.push(*inst);
+        callees.push(callee.index() as u32);
+        all_facts[callee.index()][SITES] += 1;
+    }
+    let pcs: Vec<u64> = pointers.iter().map(|inst| inst.pc()).collect();
+    let targets = program.targets(&pcs);
+    let mut pointer_sites = SiteList::new();
+    for (inst, row) in pointers.iter().zip(targets.rows()) {
+        inst.add_call(Before, indirect, (row, BranchTarget, Reg::Pc));
+        pointer_sites.push(*inst);
+    }
+    let name = program.name();
+    program.add_call(
+        After,
+        report,
+        (
+            &files,
+            name,
+            max_size,
+            calls,
+            &sites,
+            &callees,
+            targets,
+            &pointer_sites,
+            &procs,
+            &all_facts,
+        ),
+    );
+    Ok(())
+}
+
+atom_tool::tool!(instrument);
