@@ -37,6 +37,7 @@ pub(crate) mod code {
     pub const C_POINTER: u8 = 5;
     pub const ARRAY: u8 = 6;
     pub const OTHER: u8 = 7;
+    pub const SIGNED: u8 = 8;
 
     pub const fn sized(kind: u8, size: usize) -> u8 {
         kind | (size.ilog2() as u8) << 4
@@ -47,7 +48,10 @@ macro_rules! integers {
     ($($type:ty)*) => {$(
         // SAFETY: the C calling convention passes integers so.
         unsafe impl Param for $type {
-            const CODE: u8 = code::sized(code::INT, size_of::<$type>());
+            const CODE: u8 = {
+                let kind = if <$type>::MIN == 0 { code::INT } else { code::SIGNED };
+                code::sized(kind, size_of::<$type>())
+            };
         }
     )*};
 }

@@ -95,8 +95,43 @@ enum Type {
 pub(crate) struct Prototype {
     text: String,
     pub(crate) address: *const (),
-    /// For each parameter, its type and how a string or an array is passed.
-    params: Vec<(Type, ArgKind)>,
+    /// For each parameter, its type, how a string or an array is passed, and
+    /// what an integer is in the routine.
+    params: Vec<(Type, ArgKind, Int)>,
+}
+
+/// An integer parameter of a routine. ABI: compilers rely on the caller having
+/// extended it by its sign, so 200 for a signed `char` must be passed as -56.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Int {
+    /// Bytes.
+    size: u8,
+    signed: bool,
+}
+
+impl Int {
+    const WIDE: Self = Self {
+        size: 8,
+        signed: false,
+    };
+
+    /// From the code of a parameter's type.
+    fn of(code: u8) -> Self {
+        Self {
+            size: 1 << (code >> 4),
+            signed: code & 15 == code::SIGNED,
+        }
+    }
+
+    /// The number as this integer, extended to 64 bits.
+    fn extend(self, n: i128) -> u64 {
+        let unused = 64 - 8 * u32::from(self.size.min(8));
+        let shifted = (n as u64) << unused;
+        match self.signed {
+            true => ((shifted as i64) >> unused) as u64,
+            false => shifted >> unused,
+        }
+    }
 }
 
 /// Parses a prototype and finds its routine by `find`.
@@ -119,7 +154,23 @@ pub(crate) fn resolve(text: &str, find: impl Fn(&str) -> *const ()) -> Result<(S
         // A routine exported by hand: C's own representation.
         None => types.iter().map(|t| c_kind(*t)).collect(),
     };
-    let params = types.into_iter().zip(kinds).collect();
+    let ints: Vec<Int> = match list {
+        Some(list) => list.codes.iter().map(|c| Int::of(*c)).collect(),
+        // C's `char` is signed here, as the other types are.
+        None => types
+            .iter()
+            .map(|of| match *of {
+                Type::Int(size) => Int { size, signed: true },
+                _ => Int::WIDE,
+            })
+            .collect(),
+    };
+    let params = types
+        .into_iter()
+        .zip(kinds)
+        .zip(ints)
+        .map(|((of, kind), int)| (of, kind, int))
+        .collect();
     Ok((
         name,
         Prototype {
@@ -153,15 +204,15 @@ fn match_list(types: &[Type], list: &ParamList) -> Result<Vec<ArgKind>, String> 
     for (i, (&of, &code)) in types.iter().zip(&list.codes).enumerate() {
         let size = 1u8 << (code >> 4);
         kinds.push(match (of, code & 15) {
-            (Type::Int(n), code::INT) if n <= size => ArgKind::Const,
+            (Type::Int(n), code::INT | code::SIGNED) if n <= size => ArgKind::Const,
             (Type::Str, code::STR) => ArgKind::Str,
             (Type::Str, code::C_POINTER) if size == 1 => ArgKind::CStr,
             (Type::Array(n, _), code::ARRAY) if n == size => ArgKind::Array,
             (Type::Array(n, _), code::C_POINTER) if n == size => ArgKind::CArray,
             (Type::Regv, code::REGV) => ArgKind::Regv,
             (Type::Value, code::VALUE) => ArgKind::EffAddrValue,
-            (Type::Regv, code::INT) if size == 8 => ArgKind::Regv,
-            (Type::Value, code::INT) if size == 8 => ArgKind::EffAddrValue,
+            (Type::Regv, code::INT | code::SIGNED) if size == 8 => ArgKind::Regv,
+            (Type::Value, code::INT | code::SIGNED) if size == 8 => ArgKind::EffAddrValue,
             _ => {
                 return Err(format!(
                     "its parameter {} is `{}`, which the routine does not take there",
@@ -273,8 +324,8 @@ impl Prototype {
             .into());
         }
         let mut checked = Vec::new();
-        for (i, (&(of, kind), arg)) in self.params.iter().zip(args).enumerate() {
-            let arg = fit(of, kind, arg).map_err(|reason| {
+        for (i, (&(of, kind, int), arg)) in self.params.iter().zip(args).enumerate() {
+            let arg = fit(of, kind, int, arg).map_err(|reason| {
                 Error::from(format!(
                     "argument {} of `{name}` is `{}`: {reason}",
                     i + 1,
@@ -287,7 +338,7 @@ impl Prototype {
     }
 }
 
-fn fit(of: Type, kind: ArgKind, arg: &NamedArg<'_>) -> Result<host::Arg, String> {
+fn fit(of: Type, kind: ArgKind, int: Int, arg: &NamedArg<'_>) -> Result<host::Arg, String> {
     Ok(match (of, *arg) {
         (Type::Int(size), NamedArg::Int(n)) => {
             let bits = u32::from(size) * 8;
@@ -295,7 +346,7 @@ fn fit(of: Type, kind: ArgKind, arg: &NamedArg<'_>) -> Result<host::Arg, String>
             if n < -(1i128 << (bits - 1)) || n >= 1i128 << bits {
                 return Err(format!("{n} does not fit"));
             }
-            constant(n as u64)
+            constant(int.extend(n))
         }
         (Type::Str, NamedArg::Str(text)) => string(kind, text),
         (Type::Array(1, n), NamedArg::Chars(a)) if a.len() as u64 == n => array(kind, a),
@@ -313,3 +364,96 @@ fn fit(of: Type, kind: ArgKind, arg: &NamedArg<'_>) -> Result<host::Arg, String>
 
 // `char*` of C is this type, so that a routine may take one as such.
 const _: () = assert!(size_of::<c_char>() == 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(prototype: Type, int: Int, n: i128) -> Result<i64, String> {
+        let arg = fit(prototype, ArgKind::Const, int, &NamedArg::Int(n))?;
+        Ok(arg.value as i64)
+    }
+
+    #[test]
+    fn constants_at_their_limits() {
+        let int = |size, signed| Int { size, signed };
+        let cases = [
+            // A signed char holds 200 as -56; an unsigned one holds -1 as 255.
+            (1, int(1, true), 200, Some(-56)),
+            (1, int(1, true), -128, Some(-128)),
+            (1, int(1, true), 127, Some(127)),
+            (1, int(1, true), 128, Some(-128)),
+            (1, int(1, false), 200, Some(200)),
+            (1, int(1, false), -1, Some(255)),
+            (1, int(1, true), 256, None),
+            (1, int(1, true), -129, None),
+            // A wider parameter takes the number as it is.
+            (1, int(4, true), 200, Some(200)),
+            (1, int(4, true), -56, Some(-56)),
+            (
+                4,
+                int(4, true),
+                i128::from(i32::MIN),
+                Some(i64::from(i32::MIN)),
+            ),
+            (4, int(4, true), i128::from(u32::MAX), Some(-1)),
+            (4, int(4, false), i128::from(u32::MAX), Some(0xffff_ffff)),
+            (4, int(8, true), i128::from(i32::MAX), Some(0x7fff_ffff)),
+            (4, int(4, true), 1 << 32, None),
+            (8, int(8, true), i128::from(i64::MIN), Some(i64::MIN)),
+            (8, int(8, false), i128::from(u64::MAX), Some(-1)),
+            (8, int(8, true), 1 << 64, None),
+        ];
+        for (size, int, n, expected) in cases {
+            let seen = value(Type::Int(size), int, n).ok();
+            assert_eq!(seen, expected, "{n} for {size} bytes as {int:?}");
+        }
+    }
+
+    #[test]
+    fn prototypes_as_atom_spells_them() {
+        let text = "f(char, int, long, char*, char[3], int[4], long[5], REGV, VALUE)";
+        let (name, types) = parse(text).unwrap();
+        assert_eq!(name, "f");
+        let expected = [
+            Type::Int(1),
+            Type::Int(4),
+            Type::Int(8),
+            Type::Str,
+            Type::Array(1, 3),
+            Type::Array(4, 4),
+            Type::Array(8, 5),
+            Type::Regv,
+            Type::Value,
+        ];
+        assert_eq!(types, expected);
+        assert_eq!(parse("void g(void);").unwrap(), ("g".to_owned(), vec![]));
+        assert_eq!(parse("h( int n , char *s )").unwrap().1.len(), 2);
+        for bad in [
+            "f",
+            "f(",
+            "f(double)",
+            "f(int*)",
+            "f(REGV[2])",
+            "2(int)",
+            "f(long[x])",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn values_and_registers_go_where_they_belong() {
+        let of = |of, arg: NamedArg<'_>| fit(of, ArgKind::Const, Int::WIDE, &arg).map(|a| a.kind);
+        let value = NamedArg::from(crate::LoadedValueOf(1));
+        assert_eq!(of(Type::Value, value), Ok(ArgKind::LoadedValue));
+        assert!(of(Type::Regv, value).is_err());
+        assert_eq!(of(Type::Regv, Reg::Xmm3.into()), Ok(ArgKind::Regv));
+        let high = NamedArg::from(HighHalf(Reg::Xmm3));
+        assert_eq!(of(Type::Regv, high), Ok(ArgKind::RegvHigh));
+        let long = Type::Array(8, 2);
+        assert!(of(long, NamedArg::Longs(&[1, -1])).is_ok());
+        assert!(of(long, NamedArg::Longs(&[1])).is_err());
+        assert!(of(long, NamedArg::Ints(&[1, 2])).is_err());
+    }
+}

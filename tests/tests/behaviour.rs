@@ -47,6 +47,7 @@ programs! {
     recompute_c: "recompute.c",
     redzone_s: "redzone.S",
     rust_rs: "rust.rs",
+    scatter_s: "scatter.S",
     shared_s: "shared.S",
     signals_c: "signals.c",
     small_c: "small.c",

@@ -42,6 +42,7 @@ programs! {
     points_c: "points.c",
     recompute_c: "recompute.c",
     redzone_s: "redzone.S",
+    scatter_s: "scatter.S",
     shared_s: "shared.S",
     small_c: "small.c",
     startup_s: "startup.S",

@@ -16,6 +16,7 @@ programs! {
     avx512_s: "avx512.S",
     flags_s: "flags.S",
     redzone_s: "redzone.S",
+    scatter_s: "scatter.S",
     strings_c: "strings.c",
     values_s: "values.S",
     virtual_cc: "virtual.cc",

@@ -37,6 +37,11 @@ fn by_name(c: c_char, s: Str, z: *const c_char, a: Array<i64>, b: *const i32, r:
     let _ = (c, s, z, a, b, r, v);
 }
 
+#[analysis]
+fn vector(half: RegV) {
+    let _ = half;
+}
+
 fn conditional_branch<'a>(program: &Program<'a>) -> Inst<'a> {
     let insts = program
         .procs()
@@ -188,6 +193,11 @@ fn calls(program: &Program) -> Result {
 fn refused(program: &Program, what: &str) -> Result {
     let branch = conditional_branch(program);
     let inst = first_inst(program, "main");
+    let main = program.named_proc("main").expect("main");
+    let mut all = main.blocks().flat_map(|b| b.insts());
+    let store = all
+        .find(|i| i.is_type(InstType::Store) && !i.is_type(InstType::Call))
+        .expect("a store");
     match what {
         "not-a-branch" => inst.add_call(Before, cond_branch, (1, BrCondValue)),
         "after-a-branch" => branch.add_call(After, cond_branch, (1, BrCondValue)),
@@ -195,6 +205,14 @@ fn refused(program: &Program, what: &str) -> Result {
             .block()
             .add_call(Before, cond_branch, (1, BrCondValue)),
         "no-memory" => branch.add_call(Before, cond_branch, (1, EffAddrValue)),
+        "loaded-by-branch" => branch.add_call(Before, cond_branch, (1, LoadedValue)),
+        "no-such-operand" => store.add_call(Before, cond_branch, (1, EffAddrOf(5))),
+        "not-a-vector" => inst.add_call(Before, vector, (HighHalf(Reg::Rax),)),
+        "no-avx512" => inst.add_call(Before, vector, (Reg::Xmm20,)),
+        "target-of-plain" => store.add_call(Before, cond_branch, (1, BranchTarget)),
+        "value-of-block" => branch
+            .block()
+            .add_call(Before, cond_branch, (1, StoredValue)),
         "register-of-program" => {
             let counters = program.counters::<3>(1);
             program.add_call(Before, access, (counters.at(0), 0, Reg::Rax));
