@@ -137,7 +137,8 @@ impl Body {
 /// Bodies of one routine.
 #[derive(Default)]
 struct Routine {
-    /// By kinds of arguments: those whose numbers the code computes with.
+    /// By kinds of arguments: those whose numbers the code computes with. An
+    /// address of which that is so is an input.
     wanted: HashMap<Vec<u8>, u64>,
     bodies: HashMap<Vec<Shape>, Option<Arc<Body>>>,
 }
@@ -176,6 +177,7 @@ impl<'a> Specialiser<'a> {
             let shape = |(i, bound): (usize, &Bound)| match *bound {
                 Bound::Const(n) if wanted >> i & 1 != 0 => Shape::Number(n),
                 Bound::Const(_) => Shape::Known,
+                Bound::Address if wanted >> i & 1 != 0 => Shape::Input,
                 Bound::Address => Shape::Address,
                 Bound::Input => Shape::Input,
             };
@@ -194,9 +196,7 @@ impl<'a> Specialiser<'a> {
         let (body, wanted) = loop {
             match self.make(routine, &shapes(wanted)) {
                 Ok(body) => break (Some(Arc::new(body)), wanted),
-                Err(Fail::Wants(i))
-                    if matches!(bounds.get(usize::from(i)), Some(Bound::Const(_))) =>
-                {
+                Err(Fail::Wants(i)) if wanted >> i & 1 == 0 => {
                     wanted |= 1 << i;
                 }
                 Err(_) => break (None, wanted),

@@ -123,10 +123,13 @@ fn plain_register(value: &Value) -> Option<Gpr> {
         Value::Address(Address {
             base: Some(base),
             index: None,
+            index_is_byte: false,
+            element: None,
+            bits: None,
+            image: None,
             disp: 0,
             narrow: false,
             segment: Segment::Flat,
-            ..
         }) if base != Gpr::RSP => Some(base),
         _ => None,
     }
@@ -136,7 +139,11 @@ fn plain_register(value: &Value) -> Option<Gpr> {
 fn is_simple(value: &Value) -> bool {
     match value {
         Value::Reg(_) | Value::Stack(_) | Value::Taken(Taken::Flags(_)) => true,
-        Value::Address(a) => a.segment == Segment::Flat && !a.index_is_byte,
+        Value::Data(_) | Value::Original(_) | Value::Thread { .. } => true,
+        Value::Address(a) => {
+            let more = a.element.is_some() || a.bits.is_some() || a.image.is_some();
+            a.segment == Segment::Flat && !a.index_is_byte && !more
+        }
         _ => false,
     }
 }
@@ -171,7 +178,8 @@ impl Site<'_> {
         if used & Gpr::RAX.bit() == 0 || !simple {
             return None;
         }
-        let free = !used & !self.needs.gprs & !Gpr::RSP.bit();
+        // Counts of shifts go to rcx.
+        let free = !used & !self.needs.gprs & !Gpr::RSP.bit() & !Gpr::RCX.bit();
         (0..16).find(|n| free >> n & 1 != 0).map(Gpr)
     }
 

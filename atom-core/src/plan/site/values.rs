@@ -36,7 +36,7 @@ impl Site<'_> {
     /// Notes that the arithmetic flags change now.
     pub(super) fn clobber_flags(&mut self) {
         self.flags_intact = false;
-        if !self.point.may_set_df {
+        if !self.flags_pushed {
             self.found.flags = true;
         }
     }
