@@ -182,6 +182,25 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Walks to where control enters what was at `old`. Nobody keeps anything
+    /// below rsp where a procedure starts.
+    fn enter(&mut self, old: u64, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
+        let cfg = self.subject.cfg;
+        let starts = cfg.proc_at(old).is_some_and(|p| {
+            cfg.proc(p).start == old && !matches!(cfg.proc(p).kind, ProcKind::Fragment(_))
+        });
+        let walker = Walker {
+            borders: Borders {
+                no_red_zone: starts,
+                ..self.walker.borders
+            },
+            ..*self.walker
+        };
+        let steps = walker.walk(from, goal, self.demand(live), &mut self.info)?;
+        self.checked.inserted += steps as u64;
+        Ok(())
+    }
+
     /// The block's instructions one by one, and what stands between them.
     fn block(&mut self, b: BlockId, live: &[RegSet]) -> Result<()> {
         let cfg = self.subject.cfg;
@@ -258,7 +277,7 @@ impl Checker<'_> {
         let (goal, live) = self.place_of(original.near_branch_target());
         let target = moved.near_branch_target();
         if same::is_same_branch(&original, &moved) {
-            self.walk(target, goal, live)
+            self.enter(original.near_branch_target(), target, goal, live)
                 .map_err(|c| format!("the copy's branch to {target:#x} {c}"))?;
             Ok(moved.next_ip())
         } else if same::is_opposite_branch(&original, &moved) {
@@ -355,17 +374,8 @@ impl Checker<'_> {
         }
         let goal = subject.layout.label(self.id, inst);
         // A call has just pushed a return address, below which nothing lies.
-        let proc = subject.cfg.proc(self.id);
-        let walker = Walker {
-            borders: Borders {
-                no_red_zone: old == proc.start && !matches!(proc.kind, ProcKind::Fragment(_)),
-                ..self.walker.borders
-            },
-            ..*self.walker
-        };
-        let steps = walker.walk(old, goal, self.demand(live), &mut self.info);
-        self.checked.inserted += *steps.as_ref().unwrap_or(&0) as u64;
-        steps.map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;
+        self.enter(old, old, goal, live)
+            .map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;
         self.checked.pads += 1;
         Ok(())
     }

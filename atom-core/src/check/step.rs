@@ -298,9 +298,8 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
         address.wrapping_sub(borders.start) < borders.end.wrapping_sub(borders.start)
     };
     match instruction.memory_segment() {
-        // The running thread's copy of what lies there.
-        Register::GS if instruction.is_ip_rel_memory_operand() => {}
-        Register::GS => return Err("writes through gs, but to no place of its own".into()),
+        // The running thread's copy of what lies there: as without the segment.
+        Register::GS => {}
         Register::FS => return Err("writes to the program's thread-local memory".into()),
         _ => {}
     }

@@ -47,7 +47,9 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 7] = ["empty", "moved", "half", "icount", "branch", "flow", "cache"];
+const JOBS: [&str; 7] = [
+    "empty", "moved", "half", "icount", "branch", "flow", "cache",
+];
 
 struct Row {
     name: String,
