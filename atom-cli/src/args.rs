@@ -67,6 +67,10 @@ pub struct Run {
     /// Do not instrument this; may be repeated, and prevails over --only
     #[arg(long, value_name = "PATTERN")]
     pub skip: Vec<String>,
+    /// Put debug information into the output: the program's for its new text, and
+    /// that of the analysis routines
+    #[arg(short = 'g', long = "debug-info")]
+    pub debug_info: bool,
     /// Run this command under gdb and stop in the tool's instrument routine (ATOM: -dbx)
     #[arg(long)]
     pub gdb: bool,
@@ -91,6 +95,9 @@ pub struct Run {
     /// Compare the output with the original, block by block, before it is written
     #[arg(long)]
     pub check: bool,
+    /// Call every analysis routine, instead of making small ones part of the program
+    #[arg(long)]
+    pub no_inline: bool,
     /// Make each call that only counts at its own point, so that counts are exact even if a signal
     /// handler jumps out of the code that it interrupts
     #[arg(long)]

@@ -38,7 +38,10 @@ pub fn run(args: &Run) -> Result<()> {
              and the program's addresses do not change",
         );
     }
-    let mut steps = Steps::new(request.verbose, 11 + u64::from(request.check));
+    let mut steps = Steps::new(
+        request.verbose,
+        11 + u64::from(request.check) + u64::from(request.debug_info),
+    );
 
     // The program as it is in its file.
     let image = steps.run(
@@ -127,12 +130,28 @@ pub fn run(args: &Run) -> Result<()> {
             format!("{pads}, {}", count(old.branches.len(), "patched call"))
         },
     )?;
+    let debug = match request.debug_info {
+        false => Vec::new(),
+        true => steps.run(
+            "debug",
+            "converting debug information",
+            || {
+                Ok(emit::debug::build(
+                    &image, &cfg, &plan, &layout, &placement, analysis,
+                ))
+            },
+            |sections| {
+                let size: usize = sections.iter().map(|s| s.bytes.len()).sum();
+                format!("{} bytes", number(size as u64))
+            },
+        )?,
+    };
     let bytes = steps.run(
         "emit",
         "putting the output together",
         || {
             emit::write(
-                &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis,
+                &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis, &debug,
             )
         },
         |bytes| format!("{} bytes", number(bytes.len() as u64)),
@@ -288,7 +307,7 @@ fn plan_calls(
             let options = plan::Options {
                 finish: Some(facts.finish),
                 may_have_threads,
-                bodies: Some(&bodies),
+                bodies: request.inline.then_some(&bodies),
                 threads: ThreadOptions::new(image, cfg, &tool.calls, may_have_threads, facts),
                 every_point: request.precise_signals,
             };
@@ -414,8 +433,12 @@ fn summary(request: &Request, cfg: &Cfg, plan: &Plan, unselected: usize, steps: 
         0 => String::new(),
         n => format!(" ({} not selected)", number(n as u64)),
     };
+    let in_line = match plan.calls_inlined {
+        0 => String::new(),
+        n => format!(" ({} in line)", number(n)),
+    };
     format!(
-        "{}: {} ({}), {}, {}{left_out} -> {} in {:.2} s",
+        "{}: {} ({}), {}, {}{in_line}{left_out} -> {} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),

@@ -27,12 +27,16 @@ pub struct Request<'a> {
     pub selection: Selection,
     /// Where new segments should lie.
     pub wishes: Wishes,
+    /// Debug information in the output.
+    pub debug_info: bool,
     /// Fill unused text with traps.
     pub strict: bool,
     /// Make each call that only counts at its own point.
     pub precise_signals: bool,
     /// Check the output against the original.
     pub check: bool,
+    /// Small routines become part of the program.
+    pub inline: bool,
     /// What moves without need.
     pub extra: Extra,
     /// Tell each step.
@@ -60,9 +64,11 @@ impl<'a> Request<'a> {
                 data: args.data_address,
                 low: args.low_addresses,
             },
+            debug_info: args.debug_info,
             strict: args.strict,
             precise_signals: args.precise_signals,
             check: args.check,
+            inline: !args.no_inline,
             extra: match args.move_half {
                 _ if args.move_all => Extra::All,
                 Some(seed) => Extra::Half(seed),

@@ -1,4 +1,5 @@
-//! Debugging with gdb: the instrument routine, under the command itself.
+//! Debugging with gdb: the instrument routine under the command itself, analysis
+//! routines and the program's own code in its output.
 
 mod common;
 
@@ -54,4 +55,341 @@ fn gdb_stops_in_the_instrument_routine() {
         &["app", no_tool, "--gdb", "-o", "x"],
         &["does not tell where its instrument routine is"],
     );
+}
+
+/// Runs gdb with commands on a program of the folder.
+fn gdb(folder: &Folder, program: &str, commands: &[&str]) -> String {
+    let mut gdb = Command::new("gdb");
+    gdb.current_dir(folder.path())
+        .args(["-q", "-nx", "-batch"])
+        .env("HOME", folder.path())
+        .env_remove("DEBUGINFOD_URLS");
+    for command in commands {
+        gdb.args(["-ex", command]);
+    }
+    text(&gdb.arg(program).output().expect("gdb runs"))
+}
+
+/// Compiles the sources, here under names that stay there for gdb to show.
+fn compile(folder: &Folder, compiler: &str, name: &str, source: &str, flags: &[&str]) -> bool {
+    let file = format!("{name}.{}", if compiler == "g++" { "cc" } else { "c" });
+    folder.write(&file, source);
+    let output = Command::new(compiler)
+        .current_dir(folder.path())
+        .args(flags)
+        .args([&file, "-o", name])
+        .output();
+    output.is_ok_and(|o| o.status.success())
+}
+
+const PROGRAM: &str = r#"#include <stdio.h>
+__attribute__((noinline)) int leaf(int n) {
+    int k = n * 3;
+    if (k > 5) k -= 2;
+    return k;
+}
+__attribute__((noinline)) int middle(int n) {
+    int sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += leaf(i);
+    return sum;
+}
+int (*volatile pointer)(int) = middle;
+int main(int argc, char **argv) {
+    int r = pointer(argc + 3);
+    printf("%d\n", r);
+    return 0;
+}
+"#;
+
+/// Lines of a backtrace, without addresses.
+fn frames(text: &str) -> Vec<String> {
+    text.lines()
+        .filter(|l| l.starts_with('#'))
+        .map(|l| {
+            let words: Vec<_> = l.split_whitespace().skip(1).collect();
+            let words = match words.as_slice() {
+                [address, "in", rest @ ..] if address.starts_with("0x") => rest,
+                all => all,
+            };
+            words.join(" ")
+        })
+        .collect()
+}
+
+#[test]
+fn the_program_is_seen_as_it_was() {
+    let folder = Folder::new();
+    let hello = tool("hello_tool");
+    let commands = [
+        "break app.c:10",
+        "run",
+        "bt",
+        "info locals",
+        "next",
+        "info line",
+        "p pointer",
+        "kill",
+    ];
+    let kinds = [
+        ("gcc", &["-g", "-O0"][..]),
+        ("gcc", &["-g", "-O2"]),
+        ("gcc", &["-gdwarf-2", "-O1"]),
+        ("gcc", &["-gdwarf-4", "-O2"]),
+        ("gcc", &["-gdwarf-5", "-gz", "-g3", "-O2"]),
+        ("gcc", &["-g", "-O2", "-fdebug-types-section", "-no-pie"]),
+        ("gcc", &["-g", "-O1", "-static"]),
+        ("gcc", &["-g", "-O1", "-static-pie"]),
+        ("clang", &["-gdwarf-5", "-O2"]),
+        ("clang", &["-gdwarf-4", "-O0"]),
+    ];
+    for (compiler, flags) in kinds {
+        if !compile(&folder, compiler, "app", PROGRAM, flags) {
+            // Only clang may be missing.
+            assert_eq!(compiler, "clang", "{flags:?}");
+            continue;
+        }
+        folder.atom_ok(&["app", &hello, "-g", "-o", "out"]);
+        let after = gdb(&folder, "out", &commands);
+        let stop = after
+            .find("hit Breakpoint 1")
+            .or_else(|| after.find("Breakpoint 1, "));
+        let text = &after[stop.unwrap_or_else(|| panic!("{flags:?}: {after}"))..];
+        assert!(
+            text.contains("middle (n=4) at app.c:10"),
+            "{flags:?}: {after}"
+        );
+        assert!(
+            text.contains("i = 0\n") && text.contains("sum = 0\n"),
+            "{flags:?}: {after}"
+        );
+        let frames = frames(text);
+        assert!(frames.len() >= 2, "{flags:?}: {after}");
+        assert_eq!(frames[0], "middle (n=4) at app.c:10", "{flags:?}");
+        assert!(frames[1].starts_with("main ("), "{flags:?}: {after}");
+        assert!(frames[1].ends_with(" at app.c:15"), "{flags:?}: {after}");
+        // The breakpoint is in one place, and the pointer is what it was.
+        assert!(
+            after.contains("Breakpoint 1 at ") && !after.contains("locations"),
+            "{after}"
+        );
+        assert!(text.contains("middle"), "{flags:?}: {after}");
+        assert!(!after.contains("warning:"), "{flags:?}: {after}");
+    }
+}
+
+#[test]
+fn a_function_has_one_breakpoint_that_is_reached() {
+    let folder = Folder::new();
+    let hello = tool("hello_tool");
+    let run = |options: &[&str], flags: &[&str]| {
+        assert!(compile(&folder, "gcc", "app", PROGRAM, flags));
+        let mut args = vec!["app", &hello, "-o", "out"];
+        args.extend(options);
+        folder.atom_ok(&args);
+        let stops = [
+            "break middle",
+            "break leaf",
+            "run",
+            "continue",
+            "continue",
+            "bt",
+            "kill",
+        ];
+        gdb(&folder, "out", &stops)
+    };
+    for flags in [
+        &["-g", "-O0"][..],
+        &["-g", "-O2"],
+        &["-O2"],
+        &["-O1", "-static-pie"],
+    ] {
+        for options in [&["-g"][..], &[]] {
+            let text = run(options, flags);
+            assert!(!text.contains("locations"), "{flags:?} {options:?}: {text}");
+            // Called by pointer, over a pad; then twice directly.
+            let stops: Vec<_> = text
+                .lines()
+                .filter(|l| l.starts_with("Breakpoint "))
+                .collect();
+            let hits = |n: &str| stops.iter().filter(|l| l.starts_with(n)).count();
+            assert_eq!(hits("Breakpoint 1, "), 1, "{flags:?} {options:?}: {text}");
+            assert_eq!(hits("Breakpoint 2, "), 2, "{flags:?} {options:?}: {text}");
+            let frames = frames(&text);
+            let names: Vec<_> = frames.iter().map(|f| f.split(' ').next()).take(3).collect();
+            assert_eq!(
+                names,
+                [Some("leaf"), Some("middle"), Some("main")],
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_line_of_the_original_does_not_lead_into_a_pad() {
+    let folder = Folder::new();
+    assert!(compile(&folder, "gcc", "app", PROGRAM, &["-g", "-O0"]));
+    folder.atom_ok(&["app", "-o", "out"]);
+    let before = Command::new(folder.join("app")).output().expect("it runs");
+    // Without -g gdb does not know the old lines, which would be wrong.
+    let text = gdb(
+        &folder,
+        "out",
+        &["set breakpoint pending off", "break app.c:3", "run"],
+    );
+    assert!(
+        text.contains("No symbol table is loaded") || text.contains("No source file"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&String::from_utf8_lossy(&before.stdout).into_owned()),
+        "{text}"
+    );
+}
+
+#[test]
+fn cpp_functions_are_found_by_name() {
+    let source = r#"#include <cstdio>
+struct Shape { virtual int area(int k) const = 0; virtual ~Shape() {} };
+struct Square : Shape {
+    int side;
+    explicit Square(int s) : side(s) {}
+    int area(int k) const override { if (k < 0) throw k; return side * k; }
+};
+namespace geometry { template <class T> __attribute__((noinline)) T twice(T v) { return v + v; } }
+__attribute__((noinline)) static int total(const Shape *s) {
+    int sum = 0;
+    for (int i = 0; i < 2; i++) sum += s->area(i) + geometry::twice(i);
+    return sum;
+}
+int main() {
+    Square q(5);
+    std::printf("%d\n", total(&q));
+    try { q.area(-1); } catch (int e) { std::printf("%d\n", e); }
+}
+"#;
+    let folder = Folder::new();
+    assert!(compile(&folder, "g++", "app", source, &["-g", "-O0"]));
+    folder.atom_ok(&["app", &tool("hello_tool"), "-g", "-o", "out"]);
+    let commands = ["break Square::area", "run", "bt", "kill"];
+    let text = gdb(&folder, "out", &commands);
+    assert!(!text.contains("locations"), "{text}");
+    let frames = frames(&text);
+    assert!(frames[0].starts_with("Square::area (this="), "{text}");
+    assert!(
+        frames[1].starts_with("total (s=0x") && frames[1].ends_with("app.cc:11"),
+        "{text}"
+    );
+    assert!(
+        frames[2].starts_with("main (") && frames[2].ends_with("app.cc:16"),
+        "{text}"
+    );
+    let commands = [
+        "break geometry::twice<int>",
+        "run",
+        "bt",
+        "info args",
+        "kill",
+    ];
+    let text = gdb(&folder, "out", &commands);
+    assert!(
+        text.contains("geometry::twice<int> (v=") && text.contains(") at app.cc:8"),
+        "{text}"
+    );
+}
+
+#[test]
+fn analysis_routines_stop_at_their_lines() {
+    let folder = Folder::new();
+    let hello = tool("hello_tool");
+    for flags in [&["-g", "-O1"][..], &["-O1"], &["-O1", "-static-pie"]] {
+        assert!(compile(&folder, "gcc", "app", PROGRAM, flags));
+        folder.atom_ok(&["app", &hello, "-g", "-o", "out"]);
+        let commands = [
+            "break hello-tool/src/lib.rs:12",
+            "run",
+            "bt 1",
+            "info symbol $pc",
+            "kill",
+        ];
+        let text = gdb(&folder, "out", &commands);
+        assert!(
+            text.contains("hello-tool/src/lib.rs:12"),
+            "{flags:?}: {text}"
+        );
+        assert!(text.contains("Breakpoint 1, "), "{flags:?}: {text}");
+        assert!(
+            text.contains("in section .text.analysis"),
+            "{flags:?}: {text}"
+        );
+    }
+}
+
+/// Debug information in a file of its own is used, and gdb does not find the
+/// old addresses by itself.
+#[test]
+fn separate_debug_information() {
+    let folder = Folder::new();
+    assert!(compile(
+        &folder,
+        "gcc",
+        "app",
+        PROGRAM,
+        &["-g", "-O1", "-Wl,--build-id"]
+    ));
+    let objcopy = |args: &[&str]| {
+        let status = Command::new("objcopy")
+            .current_dir(folder.path())
+            .args(args)
+            .status();
+        assert!(status.expect("objcopy runs").success());
+    };
+    objcopy(&["--only-keep-debug", "app", "app.debug"]);
+    objcopy(&["--strip-debug", "--add-gnu-debuglink=app.debug", "app"]);
+    let commands = [
+        "set breakpoint pending off",
+        "break app.c:10",
+        "run",
+        "bt",
+        "kill",
+    ];
+    assert!(gdb(&folder, "app", &commands).contains("middle (n=4) at app.c:10"));
+    folder.atom_ok(&["app", "-g", "-o", "out"]);
+    let text = gdb(&folder, "out", &commands);
+    assert_eq!(frames(&text)[0], "middle (n=4) at app.c:10", "{text}");
+    folder.atom_ok(&["app", "-o", "out"]);
+    let text = gdb(&folder, "out", &commands);
+    assert!(!text.contains("app.c:10\n"), "{text}");
+    assert!(text.contains("exited normally"), "{text}");
+}
+
+/// Independent readers take what is written for what it should be.
+#[test]
+fn readers_agree() {
+    let folder = Folder::new();
+    let hello = tool("hello_tool");
+    for flags in [
+        &["-g", "-O2"][..],
+        &["-gdwarf-4", "-O2"],
+        &["-gdwarf-5", "-O2", "-static"],
+    ] {
+        assert!(compile(&folder, "gcc", "app", PROGRAM, flags));
+        folder.atom_ok(&["app", &hello, "-g", "-o", "out"]);
+        let dump = Command::new("readelf")
+            .current_dir(folder.path())
+            .args(["--debug-dump=info,decodedline,aranges,Ranges", "out"])
+            .output()
+            .expect("readelf runs");
+        let errors = String::from_utf8_lossy(&dump.stderr);
+        let dump = String::from_utf8_lossy(&dump.stdout);
+        assert!(
+            !errors.contains("Error") && !errors.contains("corrupt"),
+            "{flags:?}: {errors}"
+        );
+        assert!(
+            dump.contains("middle") && dump.contains("lib.rs"),
+            "{flags:?}"
+        );
+    }
 }

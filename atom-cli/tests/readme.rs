@@ -53,3 +53,24 @@ fn links_lead_somewhere() {
     }
     assert!(links > 5);
 }
+
+/// The table of ATOM's interface names tests as `file::function` or `file`.
+#[test]
+fn tests_of_the_table_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let table = std::fs::read_to_string(root.join("docs/atom-api.md")).expect("the table");
+    let folders = ["atom-core/tests", "atom-cli/tests", "tests/tests"];
+    let mut named = 0;
+    for quoted in table.split('`').skip(1).step_by(2) {
+        let (file, function) = quoted.split_once("::").unwrap_or((quoted, ""));
+        if !file.ends_with(".rs") || file.contains('/') {
+            continue;
+        }
+        let texts = folders.iter().map(|f| root.join(f).join(file));
+        let all: String = texts.flat_map(std::fs::read_to_string).collect();
+        let exists = !all.is_empty() && all.contains(&format!("fn {function}"));
+        assert!(exists, "{quoted}");
+        named += 1;
+    }
+    assert!(named > 50, "{named}");
+}

@@ -149,6 +149,7 @@ pub mod private {
     pub use crate::call::routine;
     pub use crate::entry::{Instrument, header, run, start};
     pub use crate::params::ParamList;
+    pub use analysis_rt::Uninterrupted;
     pub use atom_abi::{StrRef, ToolHeader, host::Host};
 }
 

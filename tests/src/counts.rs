@@ -44,6 +44,22 @@ pub fn read_icount(path: &Path) -> Result<BTreeMap<u64, u64>> {
     Ok(counts)
 }
 
+/// Reads the output of `flowjudge`: how many cells counted. A difference is an error.
+pub fn read_flow(path: &Path) -> Result<u64> {
+    let lines = lines(path)?;
+    let last = lines.last().filter(|l| l[0] == "cells");
+    let last =
+        last.ok_or_else(|| Error::new("reading the tool's output", "it is cut short").file(path))?;
+    if number(path, last.get(3))? != 0 {
+        let reason = format!(
+            "derived from control flow and counted: {}",
+            lines[0].join(" ")
+        );
+        return Err(Error::new("comparing counts", reason).file(path));
+    }
+    number(path, last.get(2))
+}
+
 /// Reads the output of `branch`; branches that never ran are left out.
 pub fn read_branch(path: &Path) -> Result<BTreeMap<u64, BranchCount>> {
     let mut counts = BTreeMap::new();

@@ -16,3 +16,4 @@ pub mod outcome;
 pub mod source;
 pub mod start;
 pub mod stepper;
+pub mod values;

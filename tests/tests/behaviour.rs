@@ -40,6 +40,7 @@ programs! {
     nested_c: "nested.c",
     opaque_s: "opaque.S",
     plt_c: "plt.c",
+    points_c: "points.c",
     pristine_c: "pristine.c",
     pristine_cc: "pristine.cc",
     procs_c: "procs.c",
@@ -53,6 +54,7 @@ programs! {
     strings_c: "strings.c",
     threads_c: "threads.c",
     unwind_c: "unwind.c",
+    values_s: "values.S",
     vectors_c: "vectors.c",
     virtual_cc: "virtual.cc",
 }

@@ -39,6 +39,7 @@ programs! {
     midinsn_s: "midinsn.S",
     opaque_s: "opaque.S",
     plt_c: "plt.c",
+    points_c: "points.c",
     recompute_c: "recompute.c",
     redzone_s: "redzone.S",
     shared_s: "shared.S",
@@ -46,6 +47,7 @@ programs! {
     startup_s: "startup.S",
     strings_c: "strings.c",
     threads_c: "threads.c",
+    values_s: "values.S",
     vectors_c: "vectors.c",
     virtual_cc: "virtual.cc",
 }

@@ -1,6 +1,8 @@
 //! Threads: each program of `threads/` is instrumented with a tool that counts
 //! the same in all ways in which threads can share. The ways agree cell by cell,
-//! and with the numbers that the program's header states.
+//! and with the numbers that the program's header states. Beside what all test
+//! programs state it may say `count-forked: NAME N` of its children and `lock: yes`
+//! to count behind a lock as well.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +30,14 @@ fn read(file: &Path) -> Figures {
         counts: rest.iter().filter_map(count).collect(),
         complaints: complaints.into_iter().map(str::to_owned).collect(),
     }
+}
+
+/// Whether the header has this line.
+fn says(source: &Source, what: &str) -> bool {
+    let text = std::fs::read_to_string(&source.path).unwrap();
+    text.lines()
+        .filter_map(|l| l.strip_prefix("// "))
+        .any(|l| l == what)
 }
 
 /// What the header says of forked children.
@@ -78,7 +88,10 @@ fn check(name: &str) {
         }
         built += 1;
         let pattern = place.join("figures-%p");
-        let options = vec!["--output".to_owned(), pattern.display().to_string()];
+        let mut options = vec!["--output".to_owned(), pattern.display().to_string()];
+        if says(&source, "lock: yes") {
+            options.push("--lock".to_owned());
+        }
         let job = Job::Tool("threadcheck".to_owned(), options);
         atom::instrument(&program, &out, &job, true).unwrap();
         for round in 0..3 {
@@ -159,7 +172,9 @@ macro_rules! programs {
 
 programs! {
     callbacks_c: "callbacks.c",
+    cancelled_c: "cancelled.c",
     cxx_cc: "cxx.cc",
+    interrupted_c: "interrupted.c",
     musl_c: "musl.c",
     processes_c: "processes.c",
     pthreads_c: "pthreads.c",

@@ -209,3 +209,33 @@ impl AnalysisImage {
         Ok(())
     }
 }
+
+#[cfg(test)]
+impl AnalysisImage {
+    /// An image of plain functions and zeroed data, without relocations.
+    pub(crate) fn for_test(
+        text: Vec<u8>,
+        functions: Vec<Range<u64>>,
+        data_start: u64,
+        data_size: usize,
+    ) -> Self {
+        Self {
+            file: "test".into(),
+            text,
+            code: functions.clone(),
+            data_start,
+            data: vec![0; data_size],
+            zero_size: 0,
+            relocations: Vec::new(),
+            tls: None,
+            init_array: 0,
+            init_functions: Vec::new(),
+            symbols: Vec::new(),
+            facts: ToolFacts::default(),
+            slots: BTreeMap::new(),
+            constant_slots: 0..0,
+            missing: BTreeMap::new(),
+            functions,
+        }
+    }
+}

@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::rewrite::Layout;
 use crate::rewrite::pads::OldText;
 
+use super::debug::DebugSection;
 use super::libc_view::{self, View};
 use super::placement::Placement;
 use super::start::{self, StartCode, StartFacts};
@@ -29,6 +30,7 @@ pub fn write(
     old: &OldText,
     placement: &Placement,
     analysis: Option<&AnalysisImage>,
+    debug: &[DebugSection],
 ) -> Result<Vec<u8>> {
     let mut writer = Writer {
         image,
@@ -37,6 +39,7 @@ pub fn write(
         layout,
         placement,
         analysis,
+        debug,
         out: image.file.to_vec(),
         rx: text,
         rw: vec![0; (placement.end - placement.rw) as usize],
@@ -61,6 +64,7 @@ struct Writer<'a> {
     layout: &'a Layout,
     placement: &'a Placement,
     analysis: Option<&'a AnalysisImage>,
+    debug: &'a [DebugSection],
     out: Vec<u8>,
     rx: Vec<u8>,
     rw: Vec<u8>,
@@ -512,6 +516,7 @@ impl Writer<'_> {
             layout: self.layout,
             placement: place,
             analysis: self.analysis,
+            debug: self.debug,
             rx_offset,
             rw_offset,
         };

@@ -12,7 +12,9 @@ use crate::cfg::Cfg;
 use crate::image::Image;
 use crate::rewrite::Layout;
 
+use super::debug::{self, DebugSection};
 use super::placement::Placement;
+use super::unwind::MovedRange;
 
 /// What the tables describe.
 pub struct Facts<'a> {
@@ -26,6 +28,8 @@ pub struct Facts<'a> {
     pub placement: &'a Placement,
     /// The tool.
     pub analysis: Option<&'a AnalysisImage>,
+    /// Debug information of the output.
+    pub debug: &'a [DebugSection],
     /// File offset of the read-execute segment.
     pub rx_offset: u64,
     /// File offset of the read-write segment.
@@ -76,6 +80,14 @@ pub fn append(facts: &Facts, out: &mut Vec<u8>) {
             .position(|s| s.name == ".eh_frame_hdr")
     {
         table.rename(i, ".eh_frame_hdr.original");
+    }
+    for (i, section) in facts.image.sections.iter().enumerate() {
+        if debug::misleads(&section.name) {
+            table.rename(i, &format!(".original{}", section.name));
+            if section.kind == elf::SHT_NOTE {
+                table.headers[i][4..8].copy_from_slice(&elf::SHT_PROGBITS.to_le_bytes());
+            }
+        }
     }
     let rx = |address: u64| facts.rx_offset + (address - facts.layout.start);
     let text = table.add(
@@ -144,6 +156,14 @@ pub fn append(facts: &Facts, out: &mut Vec<u8>) {
         );
     }
     symbols(facts, &mut table, out, text, analysis_text);
+    for section in facts.debug {
+        out.resize(out.len().next_multiple_of(8), 0);
+        let (offset, size) = (out.len() as u64, section.bytes.len() as u64);
+        out.extend(&section.bytes);
+        let fields = [u64::from(elf::SHT_PROGBITS), 0, 0, offset, size, 1, 0];
+        table.add(section.name, &fields);
+    }
+    shift_sections(facts, &mut table);
 
     let names_offset = out.len() as u64;
     out.extend(&table.names);
@@ -187,6 +207,8 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
         _ => (vec![0; 24], vec![0], None),
     };
     let before = symbols.len();
+    let moved = facts.layout.moved_ranges();
+    rename_old(&mut symbols, &mut strings, &moved);
     let mut add = |name: &str, address: u64, size: u64, section: usize| {
         symbols.extend((strings.len() as u32).to_le_bytes());
         // A global function: local symbols would have to precede all others.
@@ -198,7 +220,6 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
         strings.extend(name.as_bytes());
         strings.push(0);
     };
-    let moved = facts.layout.moved_ranges();
     for range in &moved {
         let proc = facts
             .cfg
@@ -222,9 +243,10 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
             );
         }
     }
-    if symbols.len() == before {
+    if symbols.len() == before && facts.layout.region.shift == 0 {
         return;
     }
+    shift_symbols(&mut symbols, facts.layout.region.shift);
     out.resize(out.len().next_multiple_of(8), 0);
     let symbols_offset = out.len() as u64;
     out.extend(&symbols);
@@ -268,6 +290,61 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
             let header = &mut table.headers[section];
             header[40..44].copy_from_slice(&(strings_section as u32).to_le_bytes());
             header[44..48].copy_from_slice(&1u32.to_le_bytes());
+        }
+    }
+}
+
+/// The original's functions that moved get `original.` in front of their names: at
+/// their addresses are pads, and a breakpoint by name belongs in the new text.
+fn rename_old(symbols: &mut [u8], strings: &mut Vec<u8>, moved: &[MovedRange]) {
+    for symbol in symbols.chunks_exact_mut(24) {
+        let section = u16::from_le_bytes([symbol[6], symbol[7]]);
+        let is_code = matches!(symbol[4] & 15, elf::STT_FUNC | elf::STT_NOTYPE);
+        let address = field(symbol, 8);
+        let is_moved = || {
+            moved
+                .binary_search_by_key(&address, |range| range.old_start)
+                .is_ok()
+        };
+        if !is_code || section == elf::SHN_UNDEF || section >= elf::SHN_LORESERVE || !is_moved() {
+            continue;
+        }
+        let name = u32::from_le_bytes([symbol[0], symbol[1], symbol[2], symbol[3]]) as usize;
+        let Some(end) = strings
+            .get(name..)
+            .and_then(|s| s.iter().position(|b| *b == 0))
+        else {
+            continue;
+        };
+        if end == 0 {
+            continue;
+        }
+        let new = strings.len() as u32;
+        strings.extend(b"original.");
+        strings.extend_from_within(name..name + end + 1);
+        symbol[..4].copy_from_slice(&new.to_le_bytes());
+    }
+}
+
+/// Where new text lies below the image, the addresses of the program headers
+/// are shifted, and a debugger takes these for the file's: all others follow.
+fn shift_sections(facts: &Facts, table: &mut Table) {
+    for header in &mut table.headers {
+        if field(header, 8) & u64::from(elf::SHF_ALLOC) != 0 {
+            let address = field(header, 16).wrapping_add(facts.layout.region.shift);
+            header[16..24].copy_from_slice(&address.to_le_bytes());
+        }
+    }
+}
+
+/// The same for symbols that have an address.
+fn shift_symbols(symbols: &mut [u8], shift: u64) {
+    for symbol in symbols.chunks_exact_mut(24).filter(|_| shift != 0) {
+        let section = u16::from_le_bytes([symbol[6], symbol[7]]);
+        let has_address = section != elf::SHN_UNDEF && section < elf::SHN_LORESERVE;
+        if has_address && symbol[4] & 15 != elf::STT_TLS {
+            let address = field(symbol, 8).wrapping_add(shift);
+            symbol[8..16].copy_from_slice(&address.to_le_bytes());
         }
     }
 }

@@ -155,7 +155,8 @@ impl<'d> Sections<'d> {
     }
 }
 
-pub(super) fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
+/// Contents of a debug section, decompressed.
+pub(crate) fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
     // GNU tools once marked compression by the name.
     let section = file
         .section_by_name(name)
@@ -185,7 +186,7 @@ fn load(image: &Image) -> Table {
     if let Some(sections) = Sections::read(&image.file) {
         return Builder::new(image, &sections).build();
     }
-    let Some(separate) = separate_file(image) else {
+    let Some((_, separate)) = separate_file(image) else {
         return Table::default();
     };
     Sections::read(&separate)
@@ -193,8 +194,55 @@ fn load(image: &Image) -> Table {
         .unwrap_or_default()
 }
 
-/// The contents of the file that holds the debug information of a stripped program.
-pub(super) fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
+/// The file with a program's debug information: its own or a separate one.
+pub(crate) struct DebugFile<'i> {
+    image: &'i Image,
+    separate: Option<(PathBuf, memmap2::Mmap)>,
+}
+
+impl<'i> DebugFile<'i> {
+    /// `None` if there is no debug information.
+    pub fn of(image: &'i Image) -> Option<Self> {
+        let names = [".debug_info", ".zdebug_info"];
+        if image.sections.iter().any(|s| names.contains(&&*s.name)) {
+            return Some(Self {
+                image,
+                separate: None,
+            });
+        }
+        let separate = Some(separate_file(image)?);
+        Some(Self { image, separate })
+    }
+
+    /// Its contents.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.separate {
+            Some((_, map)) => map,
+            None => &self.image.file,
+        }
+    }
+
+    /// Its `.gnu_debugaltlink`, with a path that holds wherever the section
+    /// is; `None` if it has none or the file that it names is not there.
+    pub fn altlink(&self) -> Option<Vec<u8>> {
+        let file = object::File::parse(self.bytes()).ok()?;
+        let (name, id) = file.gnu_debugaltlink().ok().flatten()?;
+        let path = match &self.separate {
+            Some((path, _)) => path,
+            None => &self.image.path,
+        };
+        let folder = path.canonicalize().ok()?.parent()?.to_path_buf();
+        let name = Path::new(std::str::from_utf8(name).ok()?);
+        let target = folder.join(name).canonicalize().ok()?;
+        let mut out = target.into_os_string().into_encoded_bytes();
+        out.push(0);
+        out.extend(id);
+        Some(out)
+    }
+}
+
+/// The file that holds the debug information of a stripped program.
+pub(super) fn separate_file(image: &Image) -> Option<(PathBuf, memmap2::Mmap)> {
     let file = object::File::parse(&image.file[..]).ok()?;
     let id = file.build_id().ok().flatten().filter(|id| id.len() > 1);
     let by_id = id.map(|id| {
@@ -202,8 +250,8 @@ pub(super) fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
         PathBuf::from(format!("{DEBUG_ROOT}/.build-id/{:02x}/{hex}.debug", id[0]))
     });
     if let Some(found) = by_id
-        .and_then(|path| map(&path))
-        .filter(|m| has_build_id(m, id))
+        .and_then(|path| map(&path).map(|m| (path, m)))
+        .filter(|(_, m)| has_build_id(m, id))
     {
         return Some(found);
     }
@@ -216,9 +264,9 @@ pub(super) fn separate_file(image: &Image) -> Option<memmap2::Mmap> {
         folder.join(".debug").join(name),
         below_root.join(name),
     ]
-    .iter()
-    .filter_map(|path| map(path))
-    .find(|m| has_build_id(m, id) || crc32fast::hash(m) == crc)
+    .into_iter()
+    .filter_map(|path| map(&path).map(|m| (path, m)))
+    .find(|(_, m)| has_build_id(m, id) || crc32fast::hash(m) == crc)
 }
 
 pub(super) fn map(path: &Path) -> Option<memmap2::Mmap> {

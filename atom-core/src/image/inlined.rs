@@ -59,7 +59,7 @@ impl Functions {
     pub fn load(image: &Image) -> Option<Self> {
         let dwarf = match dwarf(&image.file) {
             Some(own) => own,
-            None => dwarf(&Arc::new(separate_file(image)?))?,
+            None => dwarf(&Arc::new(separate_file(image)?.1))?,
         };
         if !is_shallow(&dwarf) {
             return None;

@@ -35,6 +35,8 @@ pub struct Live<'a> {
     across: Vec<RegSet>,
     /// Procedures that may run with the direction flag set.
     may_set_df: Vec<bool>,
+    /// Live everywhere.
+    kept: RegSet,
 }
 
 impl<'a> Live<'a> {
@@ -49,6 +51,20 @@ impl<'a> Live<'a> {
             after,
             across,
             may_set_df,
+            kept: RegSet::EMPTY,
+        }
+    }
+
+    /// The same with some registers live everywhere, because somebody other
+    /// than the program reads them.
+    pub fn keeping(&self, kept: RegSet) -> Self {
+        let with = |sets: &[RegSet]| sets.iter().map(|s| *s | kept).collect();
+        Self {
+            after: with(&self.after),
+            across: with(&self.across),
+            may_set_df: self.may_set_df.clone(),
+            kept: self.kept | kept,
+            ..*self
         }
     }
 
@@ -61,6 +77,7 @@ impl<'a> Live<'a> {
             after: all.clone(),
             across: all,
             may_set_df: vec![true; cfg.procs.len()],
+            kept: RegSet::ALL,
         }
     }
 
@@ -92,7 +109,7 @@ impl<'a> Live<'a> {
             live = effects_of
                 .of(&self.cfg.decode(self.image, inst))
                 .before(live);
-            sets[i] = live;
+            sets[i] = live | self.kept;
         }
     }
 

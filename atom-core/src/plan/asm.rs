@@ -7,6 +7,8 @@
 use super::args::Element;
 use super::code::{Fixup, Target};
 
+pub mod machine;
+
 /// A general register by its hardware number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gpr(pub u8);
@@ -332,15 +334,20 @@ impl Asm {
         self.bytes(&[0x0f, 0x90 | cond.0, 0xc0 | reg.low()]);
     }
 
-    /// The flags into ax: SF, ZF, AF, PF and CF in ah, OF in al.
-    pub fn flags_to_ax(&mut self) {
+    /// The flags into ax: SF, ZF, AF, PF and CF in ah, OF in al if it counts.
+    pub fn flags_to_ax(&mut self, overflow: bool) {
         self.byte(0x9f);
-        self.set(Cond(0), Gpr::RAX);
+        if overflow {
+            self.set(Cond(0), Gpr::RAX);
+        }
     }
 
     /// The opposite of [`Asm::flags_to_ax`].
-    pub fn flags_from_ax(&mut self) {
-        self.bytes(&[0x04, 0x7f, 0x9e]);
+    pub fn flags_from_ax(&mut self, overflow: bool) {
+        if overflow {
+            self.bytes(&[0x04, 0x7f]);
+        }
+        self.byte(0x9e);
     }
 
     /// `pushfq`

@@ -1,6 +1,7 @@
 //! Putting the plan together: procedures in parallel, then one after the other.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
@@ -10,6 +11,7 @@ use super::asm::Asm;
 use super::data::Data;
 use super::exits::{Exits, Hook};
 use super::flow::{self, Flow};
+use super::inline;
 use super::operand::{At, When};
 use super::points::{Around, Points};
 use super::returns;
@@ -17,6 +19,7 @@ use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
 use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
+use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
 use crate::decode::Flow as How;
 use crate::error::{Error, Result};
@@ -42,6 +45,14 @@ impl Plan {
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
     ) -> Result<Self> {
+        let kept;
+        let live = match seen(&calls.args) {
+            RegSet::EMPTY => live,
+            seen => {
+                kept = live.keeping(seen);
+                &kept
+            }
+        };
         let mut routines: HashMap<u64, Clobbers> = HashMap::new();
         for call in &calls.calls {
             routines
@@ -78,6 +89,7 @@ impl Plan {
             data,
             flow,
             routines,
+            bodies: options.bodies,
             exits,
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
@@ -156,6 +168,7 @@ impl Plan {
                     .advice("instrument fewer points"),
             );
         }
+        self.calls_inlined += part.inlined;
         let code = code as u32;
         let numbers: Vec<u32> = part
             .wrappers
@@ -193,6 +206,8 @@ struct Part {
     snippets: Vec<Snippet>,
     insertions: Vec<Insertion>,
     wrappers: Wrappers,
+    /// Calls that became code in line.
+    inlined: u64,
 }
 
 impl Part {
@@ -223,7 +238,24 @@ struct Planner<'a> {
     data: Data,
     flow: Flow,
     routines: HashMap<u64, Clobbers>,
+    bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
+}
+
+/// The registers that calls take as arguments. Analysis is to see what the
+/// program would hold there, also in a register that the program does not read
+/// again: no point may leave anything else in it.
+fn seen(args: &[Argument]) -> RegSet {
+    let of = |argument: &Argument| match *argument {
+        Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
+        Argument::Regv(17) => RegSet::FLAGS,
+        Argument::Regv(n @ 32..=47) | Argument::RegvHigh(n @ 32..=47) => {
+            RegSet::xmm(usize::from(n) - 32)
+        }
+        Argument::ReturnValue => RegSet::gpr(0),
+        _ => RegSet::EMPTY,
+    };
+    args.iter().map(of).fold(RegSet::EMPTY, RegSet::with)
 }
 
 /// Storage that is used again from block to block.
@@ -332,6 +364,12 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// What can stand in the place of a call.
+    fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
+        let bounds: Vec<_> = values.iter().map(inline::bound).collect();
+        self.bodies?.body(routine, &bounds)
+    }
+
     /// An instruction without calls.
     fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
         self.counter(part, b, inst, Position::Before, counters);
@@ -379,6 +417,7 @@ impl Planner<'_> {
         Ok(SiteCall {
             routine: call.routine,
             clobbers: self.routines[&call.routine],
+            body: self.body(call.routine, &values),
             values,
         })
     }
@@ -477,7 +516,7 @@ impl Planner<'_> {
             Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
             Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
         };
-        site::emit(&mut part.asm, site, point, &mut part.wrappers);
+        part.inlined += site::emit(&mut part.asm, site, point, &mut part.wrappers) as u64;
         for patch in patches {
             part.asm.land(patch);
         }

@@ -106,6 +106,7 @@ impl Exits {
                 let call = SiteCall {
                     routine: self.finish,
                     clobbers: Clobbers::EVERYTHING,
+                    body: None,
                     values: Vec::new(),
                 };
                 let point = Point {

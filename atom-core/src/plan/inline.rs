@@ -29,7 +29,7 @@ pub struct Increment {
 pub fn bound(value: &Value) -> Bound {
     match value {
         Value::Const(n) => Bound::Const(*n),
-        Value::Data(_) | Value::Original(_) => Bound::Address,
+        Value::Data(_) | Value::Thread { .. } | Value::Original(_) => Bound::Address,
         _ => Bound::Input,
     }
 }

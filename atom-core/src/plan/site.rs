@@ -14,9 +14,12 @@
 //! A call is made in one of two ways. *Directly*: the point saves what the
 //! routine clobbers. *Through a wrapper*, shared by all points with the same
 //! routine and the same registers to save: when the routine wants an aligned
-//! stack or vector state saved, or when there is much to save. Routines made
-//! part of the point, without a call, come in as a third way in
-//! [`Site::make_call`].
+//! stack or vector state saved, or when there is much to save. Or there is no
+//! call: what the routine does with these arguments stands in the point (see
+//! [`inline`]). Where all calls of a point are of that kind, the stack is left
+//! alone unless a register must be saved, and flags are kept in rax.
+
+use std::sync::Arc;
 
 use atom_abi::THREAD_THIS;
 
@@ -26,9 +29,11 @@ use super::asm::{Asm, Cond, Gpr, Mem, Patch};
 use super::code::Target;
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
+use crate::analysis::specialise::Body;
 use crate::live::RegSet;
 
 mod address;
+mod inline;
 mod values;
 
 pub use values::only_if_selected;
@@ -51,6 +56,8 @@ pub struct SiteCall {
     pub clobbers: Clobbers,
     /// Its arguments.
     pub values: Vec<Value>,
+    /// What can stand in its place.
+    pub body: Option<Arc<Body>>,
 }
 
 /// What holds at a point.
@@ -67,17 +74,26 @@ pub struct Point {
 struct Needs {
     gprs: u16,
     flags: bool,
+    /// A routine is called on every path.
+    calls: bool,
+    /// Calls by number whose bodies cannot stand here.
+    refused: u64,
+    /// Jumps in bodies are too far for their short form.
+    long: bool,
 }
 
-/// Emits the calls of one point.
-pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut Wrappers) {
+/// Emits the calls of one point; yields how many of them became part of it.
+pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut Wrappers) -> usize {
     // What an argument is made of must outlive the calls before its own.
     let xmms = calls.iter().flat_map(|c| &c.values).map(Value::xmm_sources);
     for number in xmms.flat_map(|mask| (0..16).filter(move |n| mask >> n & 1 != 0)) {
         point.live |= RegSet::xmm(number);
     }
     let start = (asm.code.len(), asm.fixups.len(), wrappers.list.len());
-    let mut needs = Needs::default();
+    let mut needs = Needs {
+        calls: calls.iter().any(|c| c.body.is_none()),
+        ..Needs::default()
+    };
     loop {
         let mut site = Site {
             asm,
@@ -90,10 +106,16 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
             depth: 0,
             slots: [0; 16],
             flags_slot: 0,
+            flags_pushed: false,
+            flags_in_ax: false,
+            keeper: None,
+            overflow: point.live.contains(RegSet::OF)
+                || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
         };
         site.run(calls);
         if site.found == needs {
-            return;
+            let refused = (0..64).filter(|n| needs.refused >> n & 1 != 0).count();
+            return calls.iter().take(64).filter(|c| c.body.is_some()).count() - refused;
         }
         needs = site.found;
         asm.code.truncate(start.0);
@@ -179,10 +201,25 @@ struct Site<'a> {
     slots: [i32; 16],
     /// Depth of the saved flags.
     flags_slot: i32,
+    /// All flags are on the stack, and the direction flag is clear.
+    flags_pushed: bool,
+    /// The arithmetic flags are in ax.
+    flags_in_ax: bool,
+    /// A dead register that keeps rax for the program while flags are in ax.
+    keeper: Option<Gpr>,
+    /// OF is among the flags that are kept in ax.
+    overflow: bool,
 }
 
 impl Site<'_> {
     fn run(&mut self, calls: &[SiteCall]) {
+        let moved;
+        let mut calls = calls;
+        self.keeper = self.find_keeper(calls);
+        if let Some(keeper) = self.keeper {
+            moved = inline::read_from(calls, Gpr::RAX, keeper);
+            calls = &moved;
+        }
         self.open();
         for (k, call) in calls.iter().enumerate() {
             let later = &calls[k + 1..];
@@ -191,7 +228,10 @@ impl Site<'_> {
                 .flat_map(|c| &c.values)
                 .fold(0, |set, value| set | value.sources());
             let flags_later = later.iter().flat_map(|c| &c.values).any(Value::needs_flags);
-            self.call(call, sources, flags_later);
+            if !self.inline(k, call, sources, flags_later) {
+                self.found.calls = true;
+                self.call(call, sources, flags_later);
+            }
         }
         self.close();
     }
@@ -212,12 +252,15 @@ impl Site<'_> {
     }
 
     fn open(&mut self) {
-        self.move_stack(RED_ZONE);
-        if self.point.may_set_df {
+        if self.needs.calls || self.needs.gprs != 0 {
+            self.move_stack(RED_ZONE);
+        }
+        if self.needs.calls && self.point.may_set_df {
             self.asm.push_flags();
             self.asm.clear_direction();
             self.depth += 8;
             self.flags_slot = self.depth;
+            self.flags_pushed = true;
         }
         for number in 0..16 {
             if self.needs.gprs >> number & 1 != 0 {
@@ -225,19 +268,36 @@ impl Site<'_> {
                 self.slots[usize::from(number)] = self.depth;
             }
         }
-        if self.needs.flags && !self.point.may_set_df {
-            self.overwrite(Gpr::RAX);
-            self.asm.flags_to_ax();
-            self.push(Gpr::RAX);
-            self.flags_slot = self.depth;
+        if self.needs.flags && !self.flags_pushed {
+            match self.keeper {
+                Some(keeper) => {
+                    self.asm.mov(keeper, Gpr::RAX);
+                    self.intact &= !Gpr::RAX.bit();
+                }
+                None => self.overwrite(Gpr::RAX),
+            }
+            self.asm.flags_to_ax(self.overflow);
+            self.flags_in_ax = !self.needs.calls;
+            if !self.flags_in_ax {
+                self.push(Gpr::RAX);
+                self.flags_slot = self.depth;
+            }
         }
     }
 
     fn close(&mut self) {
-        if self.needs.flags && !self.point.may_set_df {
-            if self.point.live.intersects(RegSet::FLAGS) && !self.flags_intact {
+        let restore = self.point.live.intersects(RegSet::FLAGS) && !self.flags_intact;
+        if self.flags_in_ax {
+            if restore {
+                self.asm.flags_from_ax(self.overflow);
+            }
+            if let Some(keeper) = self.keeper {
+                self.asm.mov(Gpr::RAX, keeper);
+            }
+        } else if self.needs.flags && !self.flags_pushed {
+            if restore {
                 self.asm.pop(Gpr::RAX);
-                self.asm.flags_from_ax();
+                self.asm.flags_from_ax(self.overflow);
             } else {
                 self.asm.move_stack(8);
             }
@@ -247,10 +307,12 @@ impl Site<'_> {
                 self.asm.pop(Gpr(number));
             }
         }
-        if self.point.may_set_df {
+        if self.flags_pushed {
             self.asm.pop_flags();
         }
-        self.asm.move_stack(RED_ZONE);
+        if self.needs.calls || self.needs.gprs != 0 {
+            self.asm.move_stack(RED_ZONE);
+        }
     }
 
     /// Notes that a register's value at the point must be saved.
@@ -289,15 +351,19 @@ impl Site<'_> {
         if self.flags_intact {
             return;
         }
-        if self.point.may_set_df {
+        if self.flags_pushed {
             self.asm.push_mem(self.slot(self.flags_slot));
             self.asm.pop_flags();
             self.asm.clear_direction();
+        } else if self.flags_in_ax {
+            // They stay in ax too: they may be needed again.
+            self.asm.flags_from_ax(self.overflow);
+            self.asm.flags_to_ax(self.overflow);
         } else {
             self.found.flags = true;
             self.overwrite(Gpr::RAX);
             self.asm.load(Gpr::RAX, self.slot(self.flags_slot));
-            self.asm.flags_from_ax();
+            self.asm.flags_from_ax(self.overflow);
         }
         self.flags_intact = true;
     }
@@ -431,7 +497,7 @@ impl Site<'_> {
             let i = waiting.remove(next);
             self.compute(ARGUMENT_REGISTERS[i], &values[i], early[i], false);
         }
-        let may_zero = !keep_flags || self.needs.flags || self.point.may_set_df;
+        let may_zero = !keep_flags || self.needs.flags || self.flags_pushed;
         for (i, value) in values.iter().enumerate().filter(|v| is_constant(v.1)) {
             self.compute(ARGUMENT_REGISTERS[i], value, early[i], may_zero);
         }
@@ -483,7 +549,7 @@ impl Site<'_> {
             Value::Stack(change) => {
                 self.asm.lea(to, Mem::at(Gpr::RSP, self.depth + change));
             }
-            Value::Flags if self.point.may_set_df => {
+            Value::Flags if self.flags_pushed => {
                 self.asm.load(to, self.slot(self.flags_slot));
             }
             Value::Flags => {
@@ -509,12 +575,12 @@ impl Site<'_> {
         let keep = (self.point.live.gpr_mask() | sources) & self.intact;
         let unsaved = gprs & keep & !self.needs.gprs;
         let xmms = clobbers.xmms & self.point.live.xmm_mask();
-        let flags_saved = self.needs.flags || self.point.may_set_df;
+        let flags_saved = self.needs.flags || self.flags_pushed;
         let flags_lost = clobbers.flags || clobbers.needs_alignment;
         let in_line = (gprs & keep).count_ones() <= MOST_SAVED_IN_LINE;
         if in_line && xmms == 0 && !clobbers.mxcsr && !clobbers.needs_alignment {
             self.want(unsaved);
-            if clobbers.flags && keep_flags && !self.point.may_set_df {
+            if clobbers.flags && keep_flags && !self.flags_pushed {
                 self.found.flags = true;
             }
             self.asm.call(Target::Analysis(call.routine));

@@ -71,7 +71,7 @@ impl Wrapper {
         bits(self.gprs).for_each(|n| asm.push(Gpr(n)));
         let mut saved = 8 * self.gprs.count_ones() as i32;
         if self.flags {
-            asm.flags_to_ax();
+            asm.flags_to_ax(true);
             asm.push(Gpr::RAX);
             saved += 8;
         }
@@ -114,7 +114,7 @@ impl Wrapper {
         asm.move_stack(area);
         if self.flags {
             asm.pop(Gpr::RAX);
-            asm.flags_from_ax();
+            asm.flags_from_ax(true);
         }
         bits(self.gprs).rev().for_each(|n| asm.pop(Gpr(n)));
         asm.pop(Gpr::RBP);

@@ -201,6 +201,63 @@ impl Layout {
         self.label(proc, inst) + u64::from(before.map(|i| snippet_size(plan, i)).sum::<u32>())
     }
 
+    /// New address of the first instruction of a procedure that is not before
+    /// an original address: at its start the procedure's entry, behind its last
+    /// instruction its end. An address inside an instruction (debug information
+    /// has those: just before a return address) keeps its distance to the
+    /// instruction's end. `None` if the procedure stays.
+    pub fn at_or_after(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, old: u64) -> Option<u64> {
+        let i = proc.index();
+        let start = self.entry(proc)?;
+        if old <= self.ranges[i].0 {
+            return Some(start);
+        }
+        let labels = &self.procs[i].labels;
+        let first = self.first_insts[i];
+        let offset = old.wrapping_sub(self.base);
+        let at = self.inst_offsets[first..first + labels.len()]
+            .partition_point(|o| u64::from(*o) < offset);
+        if let Some(before) = at.checked_sub(1) {
+            let inst = InstId::from_index(first + before);
+            let old_end = cfg.inst_end(inst);
+            if old < old_end {
+                let end = self.end_of(cfg, plan, proc, inst)?;
+                return Some((end - (old_end - old)).max(start + u64::from(labels[before])));
+            }
+        }
+        let label = labels.get(at).copied().unwrap_or(self.procs[i].size);
+        Some(start + u64::from(label))
+    }
+
+    /// Where the call of a moved procedure that returned to `old` returns to now.
+    pub fn return_address(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, old: u64) -> Option<u64> {
+        let insts = cfg.proc_insts(proc);
+        let offset = old.wrapping_sub(self.base);
+        let at = self.inst_offsets[insts.clone()]
+            .partition_point(|o| u64::from(*o) < offset)
+            .checked_sub(1)?;
+        let inst = InstId::from_index(insts.start + at);
+        if cfg.inst_end(inst) != old {
+            return None;
+        }
+        self.end_of(cfg, plan, proc, inst)
+    }
+
+    /// New end of an instruction, before what is inserted behind it.
+    fn end_of(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, inst: InstId) -> Option<u64> {
+        let i = proc.index();
+        let start = self.entry(proc)?;
+        let at = inst.index() - self.first_insts[i];
+        let insts = cfg.proc_insts(proc);
+        let one = insts.start + at..insts.start + at + 1;
+        let mut rest = insertions_of(plan, &one);
+        take_at(&mut rest, inst, Position::Entry);
+        let before = snippets_size(plan, take_at(&mut rest, inst, Position::Before));
+        let layout = &self.procs[i];
+        let size = layout.forms[at].size(cfg.inst(inst));
+        Some(start + u64::from(layout.labels[at] + before + size))
+    }
+
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
     pub fn entry(&self, proc: ProcId) -> Option<u64> {
         self.moved.contains(proc).then(|| self.starts[proc.index()])

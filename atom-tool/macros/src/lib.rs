@@ -16,11 +16,30 @@ use proc_macro::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree}
 /// in the tool is a function without parameters that returns the routine's
 /// handle, a `Routine<(A, B, ...)>`; `add_call` takes it as it stands. (A constant
 /// would do but for one thing: no variable could have the same name.)
+///
+/// `#[analysis(uninterrupted)]` is for a routine that holds a lock: while it runs,
+/// signals wait, so that neither a handler nor a cancellation of the thread comes
+/// in between. That costs two system calls.
 #[proc_macro_attribute]
 pub fn analysis(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    let parsed = match attribute.into_iter().next() {
-        Some(token) => Err(Error::new(token.span(), "`#[analysis]` takes no arguments")),
-        None => Function::parse(item),
+    let mut words = attribute.into_iter();
+    let uninterrupted = match words.next() {
+        None => Ok(false),
+        Some(TokenTree::Ident(word)) if word.to_string() == "uninterrupted" => Ok(true),
+        Some(token) => Err(token),
+    };
+    let parsed = match (uninterrupted, words.next()) {
+        (Err(token), _) | (_, Some(token)) => Err(Error::new(
+            token.span(),
+            "`#[analysis]` takes nothing but `uninterrupted`",
+        )),
+        (Ok(uninterrupted), None) => Function::parse(item).map(|function| {
+            if uninterrupted {
+                function.uninterrupted()
+            } else {
+                function
+            }
+        }),
     };
     match parsed {
         Ok(function) => function.expand(),
@@ -158,6 +177,14 @@ impl Function {
             types,
             body,
         })
+    }
+
+    /// Runs the body with signals blocked.
+    fn uninterrupted(mut self) -> Self {
+        let mut body = tokens("let _uninterrupted = ::atom_tool::private::Uninterrupted::begin();");
+        body.extend([TokenTree::Group(self.body.clone())]);
+        self.body = Group::new(Delimiter::Brace, body);
+        self
     }
 
     fn expand(self) -> TokenStream {

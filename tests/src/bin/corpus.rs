@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
 use atom_tests::corpus::{Bench, Entry, read_table};
-use atom_tests::counts::{read_branch, read_icount};
+use atom_tests::counts::{read_branch, read_flow, read_icount};
 use atom_tests::error::{Error, Result};
 use atom_tests::models;
 use atom_tests::outcome::{Setting, run};
@@ -23,7 +23,7 @@ struct Args {
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Only these rewrites: empty, moved, half, icount, branch, cache (repeatable).
+    /// Only these rewrites: empty, moved, half, icount, branch, cache, flow (repeatable).
     #[arg(long)]
     job: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.
@@ -47,7 +47,7 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 6] = ["empty", "moved", "half", "icount", "branch", "cache"];
+const JOBS: [&str; 7] = ["empty", "moved", "half", "icount", "branch", "cache", "flow"];
 
 struct Row {
     name: String,
@@ -67,6 +67,10 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             let output = output.display().to_string();
             Job::Tool("cache".into(), vec!["--json".into(), output])
         }
+        "flow" => Job::Tool(
+            "flowjudge".into(),
+            vec!["--output".into(), output.display().to_string()],
+        ),
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
         _ => Job::Empty,
@@ -81,6 +85,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
             continue;
         }
         let counted = match kind {
+            "flow" => read_flow(&entry.path()),
             "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
             "cache" => models::read(&entry.path(), "instructions")
                 .map(|c| c.values().map(|n| n.references).sum()),
@@ -134,7 +139,7 @@ fn each_job(
                 }
                 let (text, slowdown) = compare(&rewritten)?;
                 let text = text.or_else(|| {
-                    if !["icount", "branch"].contains(&kind) {
+                    if !["icount", "branch", "flow"].contains(&kind) {
                         None
                     } else {
                         tool_wrote(kind, out)

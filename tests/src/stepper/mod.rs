@@ -19,6 +19,7 @@ mod ptrace;
 mod refs;
 mod text;
 mod trace;
+pub mod values;
 
 pub use refs::{Reference, Step};
 pub use text::{Branch, Text};

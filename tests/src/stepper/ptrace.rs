@@ -157,3 +157,27 @@ pub fn wait(tid: pid_t) -> io::Result<(pid_t, i32)> {
         }
     }
 }
+
+/// The extended state of a thread, as `xsave` stores it.
+pub fn extended(tid: pid_t) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 1 << 14];
+    let mut area = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    const NT_X86_XSTATE: u64 = 0x202;
+    // SAFETY: GETREGSET fills what the vector describes, which is `bytes`.
+    let r = unsafe {
+        libc::ptrace(
+            libc::PTRACE_GETREGSET,
+            tid,
+            NT_X86_XSTATE as *mut c_void,
+            &raw mut area,
+        )
+    };
+    if r == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    bytes.truncate(area.iov_len);
+    Ok(bytes)
+}

@@ -120,6 +120,21 @@ struct Tracer<'a> {
     wait_status: i32,
 }
 
+/// Lets a command start without address randomisation, traced by this thread.
+pub(super) fn begin_traced(command: &mut Command) {
+    // SAFETY: the closure makes two system calls only, which are safe after fork.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) == -1
+                || libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) == -1
+            {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Runs `command` to its end, counting the instructions of the program at `program`.
 ///
 /// The command must execute that very file. Must be called on a thread that has
@@ -156,17 +171,7 @@ fn trace(
     if options.capture {
         command.stdout(Stdio::piped());
     }
-    // SAFETY: the closure makes two system calls only, which are safe after fork.
-    unsafe {
-        command.pre_exec(|| {
-            if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) == -1
-                || libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) == -1
-            {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(())
-        });
-    }
+    begin_traced(command);
     let mut child = crate::start::spawn(command).map_err(fail)?;
     let reader = child.stdout.take().map(|mut pipe| {
         std::thread::spawn(move || {
@@ -650,7 +655,7 @@ fn interrupted_rsp(tid: pid_t) -> io::Result<u64> {
 }
 
 /// Run-time entry point, from the auxiliary vector.
-fn entry_point(pid: pid_t) -> io::Result<u64> {
+pub(super) fn entry_point(pid: pid_t) -> io::Result<u64> {
     let auxv = std::fs::read(format!("/proc/{pid}/auxv"))?;
     let mut words = auxv
         .chunks_exact(8)

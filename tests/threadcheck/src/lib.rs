@@ -1,11 +1,12 @@
 //! Counts each block's executions in all ways in which threads can share: by
-//! counters of their own, by atomic ones, and in per-thread state. The three
-//! must agree, cell by cell.
+//! counters of their own, by atomic ones, and in per-thread state; with `--lock`
+//! each procedure's entries also behind a mutex. All must agree, cell by cell.
 //!
 //! Writes `NAME COUNT` for each procedure that was entered, then a line for each
 //! disagreement, then how many threads had state of their own.
 
 use std::io::{self, Write};
+use std::sync::Mutex;
 
 use atom_tool::prelude::*;
 
@@ -39,9 +40,24 @@ fn state(state: PerThread<State>, block: u64) {
     state.cells[block as usize % CELLS].add(1);
 }
 
+static LOCKED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+/// A routine that holds a lock, also in handlers and cancelled threads.
+#[analysis(uninterrupted)]
+fn locked(entry: u64) {
+    let Ok(mut counts) = LOCKED.lock() else {
+        return;
+    };
+    if counts.len() <= entry as usize {
+        counts.resize(entry as usize + 1, 0);
+    }
+    counts[entry as usize] += 1;
+}
+
 #[analysis]
 fn report(
     output: Str,
+    with_lock: bool,
     own: Counters,
     atomic: AtomicCounters,
     states: AllThreads<State>,
@@ -60,6 +76,13 @@ fn report(
         for (i, (own, shared)) in counts.iter().zip(&shared).enumerate() {
             if own != shared {
                 writeln!(file, "! block {i}: own {own}, atomic {shared}")?;
+            }
+        }
+        let behind_lock = LOCKED.lock().map(|counts| counts.clone());
+        for (&block, &count) in entries.iter().zip(&behind_lock.unwrap_or_default()) {
+            if with_lock && counts[block as usize] != count {
+                let own = counts[block as usize];
+                writeln!(file, "! block {block}: own {own}, behind a lock {count}")?;
             }
         }
         for cell in 0..CELLS {
@@ -89,6 +112,7 @@ fn report(
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let file = options.value("--output")?.unwrap_or("threadcheck.out");
+    let with_lock = options.flag("--lock");
     options.finish()?;
     let counters = program.counters(program.block_count());
     let shared = program.atomic_counters(program.block_count());
@@ -102,6 +126,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     for proc in program.procs() {
         for (i, block) in proc.blocks().enumerate() {
             if i == 0 {
+                if with_lock {
+                    block.add_call(Before, locked, (entries.len() as u64,));
+                }
                 names.push(proc.name());
                 entries.push(block.index() as u64);
             }
@@ -113,7 +140,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     program.add_call(
         After,
         report,
-        (file, counters, shared, states, &entries, &names),
+        (file, with_lock, counters, shared, states, &entries, &names),
     );
     Ok(())
 }

@@ -62,6 +62,8 @@ pub struct Body {
     pub root: Node,
     /// Arguments that the code reads, with the values that hold them.
     pub inputs: Vec<(u8, V)>,
+    /// The routine may have to be called after all.
+    pub may_call: bool,
 }
 
 /// An addition to a 64-bit cell of memory.
@@ -76,6 +78,18 @@ pub struct Count {
 }
 
 impl Body {
+    /// A body of this code, with the values that hold arguments at its start.
+    pub fn new(mut root: Node, mut inputs: Vec<(u8, V)>) -> Self {
+        let read = root.find_live();
+        inputs.retain(|(_, v)| read & v.bit() != 0);
+        let may_call = root.may_call();
+        Self {
+            root,
+            inputs,
+            may_call,
+        }
+    }
+
     /// If all that the body does is to add constants to cells of memory, what
     /// it adds to which. The order does not matter then.
     pub fn counts(&self) -> Option<Vec<Count>> {
@@ -220,10 +234,8 @@ impl<'a> Specialiser<'a> {
 
     fn make(&self, routine: u64, shapes: &[Shape]) -> Result<Body, Fail> {
         let decode = |entry| self.function(entry);
-        let (mut root, mut inputs) = Evaluator::run(self.image, &decode, routine, shapes)?;
+        let (mut root, inputs) = Evaluator::run(self.image, &decode, routine, shapes)?;
         prune::simplify(&mut root);
-        let read = prune::read_by(&root);
-        inputs.retain(|(_, v)| read & v.bit() != 0);
-        Ok(Body { root, inputs })
+        Ok(Body::new(root, inputs))
     }
 }

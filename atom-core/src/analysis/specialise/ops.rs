@@ -177,6 +177,27 @@ pub struct Machine {
     pub stores: bool,
 }
 
+impl Machine {
+    /// An instruction of this opcode and width, without anything else.
+    pub const fn plain(opcode: u16, width: u8) -> Self {
+        Self {
+            opcode,
+            width,
+            byte_reg: false,
+            byte_rm: false,
+            lock: false,
+            rep: false,
+            reg: Slot::Extension(0),
+            rm: Rm::None,
+            imm: Imm::None,
+            count: None,
+            reads: 0,
+            changes: 0,
+            stores: false,
+        }
+    }
+}
+
 /// A piece of straight code and what comes after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
@@ -184,6 +205,48 @@ pub struct Node {
     pub ops: Vec<Op>,
     /// What comes after.
     pub end: End,
+    /// The values that are read at or after each operation, and after the last.
+    pub live: Vec<u128>,
+}
+
+impl Node {
+    /// Straight code; what is live is not known yet.
+    pub fn new(ops: Vec<Op>, end: End) -> Self {
+        Self {
+            ops,
+            end,
+            live: Vec::new(),
+        }
+    }
+
+    /// Nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.end == End::Return
+    }
+
+    /// The routine may have to be called.
+    pub fn may_call(&self) -> bool {
+        match &self.end {
+            End::Return => false,
+            End::Call => true,
+            End::Branch(_, sides) => sides.iter().any(Self::may_call),
+        }
+    }
+
+    /// Notes what is live where; the result is live at the start.
+    pub fn find_live(&mut self) -> u128 {
+        let mut live = match &mut self.end {
+            End::Branch(_, sides) => sides[0].find_live() | sides[1].find_live(),
+            _ => 0,
+        };
+        self.live = vec![live];
+        for op in self.ops.iter().rev() {
+            live = live & !op.writes() | op.reads();
+            self.live.push(live);
+        }
+        self.live.reverse();
+        live
+    }
 }
 
 /// The end of straight code.

@@ -12,7 +12,9 @@ struct Needed {
 /// Simplifies a body.
 pub fn simplify(node: &mut Node) {
     prune(node);
+    node.find_live();
     join(node);
+    node.find_live();
 }
 
 /// Removes operations whose results are not read.
@@ -42,15 +44,6 @@ fn prune(node: &mut Node) -> Needed {
     kept.reverse();
     node.ops = kept;
     needed
-}
-
-/// The values that a node reads, with what comes after it.
-pub fn read_by(node: &Node) -> u128 {
-    let own = node.ops.iter().fold(0, |set, op| set | op.reads());
-    match &node.end {
-        End::Branch(_, sides) => own | read_by(&sides[0]) | read_by(&sides[1]),
-        _ => own,
-    }
 }
 
 fn loaded(op: &Op) -> Option<(V, &Machine)> {
@@ -89,7 +82,7 @@ fn join(node: &mut Node) {
         let only = reader.is_some_and(|r| {
             let after = later[r + 1..].iter().fold(0, |set, op| set | op.reads());
             let beyond = match &node.end {
-                End::Branch(_, sides) => read_by(&sides[0]) | read_by(&sides[1]),
+                End::Branch(_, sides) => sides[0].live[0] | sides[1].live[0],
                 _ => 0,
             };
             (after | beyond) & v.bit() == 0

@@ -1,7 +1,5 @@
 //! Small routines, as compilers make them, and what becomes of them.
 
-use std::collections::BTreeMap;
-
 use iced_x86::code_asm::*;
 
 use super::ops::{Base, Symbol};
@@ -18,24 +16,8 @@ pub fn image(write: impl FnOnce(&mut CodeAssembler)) -> AnalysisImage {
     let end = ENTRY + code.len() as u64;
     let mut text = vec![0; ENTRY as usize];
     text.extend(code);
-    AnalysisImage {
-        file: "test".into(),
-        text,
-        code: vec![ENTRY..end],
-        data_start: DATA,
-        data: vec![0; 0x1000],
-        zero_size: 0,
-        relocations: Vec::new(),
-        tls: None,
-        init_array: 0,
-        init_functions: Vec::new(),
-        symbols: Vec::new(),
-        facts: Default::default(),
-        slots: BTreeMap::new(),
-        constant_slots: 0..0,
-        missing: BTreeMap::new(),
-        functions: vec![ENTRY..end],
-    }
+    let functions = std::iter::once(ENTRY..end).collect();
+    AnalysisImage::for_test(text, functions, DATA, 0x1000)
 }
 
 fn count(argument: u8, offset: i64, amount: i64, locked: bool) -> Count {

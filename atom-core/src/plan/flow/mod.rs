@@ -27,7 +27,7 @@ use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
-use crate::live::Live;
+use crate::live::{Live, RegSet};
 use crate::tool::Calls;
 
 use group::{Group, Scratch, Spot, World};
@@ -206,26 +206,27 @@ fn emit_increment(asm: &mut Asm, cell: Target, prefix: Option<u8>, point: Point)
     use super::asm::{Gpr, Mem};
     use super::site::RED_ZONE;
     let live = point.live;
+    let overflow = live.intersects(RegSet::OF);
     if !live.intersects(group::CHANGED) {
         return asm.increment(cell, prefix);
     }
     let free = |r: &u8| *r != Gpr::RSP.0 && live.gpr_mask() >> r & 1 == 0;
     if free(&Gpr::RAX.0) {
-        asm.flags_to_ax();
+        asm.flags_to_ax(overflow);
         asm.increment(cell, prefix);
-        asm.flags_from_ax();
+        asm.flags_from_ax(overflow);
     } else if let Some(keeper) = (0..16).find(free).map(Gpr) {
         asm.mov(keeper, Gpr::RAX);
-        asm.flags_to_ax();
+        asm.flags_to_ax(overflow);
         asm.increment(cell, prefix);
-        asm.flags_from_ax();
+        asm.flags_from_ax(overflow);
         asm.mov(Gpr::RAX, keeper);
     } else {
         asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
         asm.push(Gpr::RAX);
-        asm.flags_to_ax();
+        asm.flags_to_ax(overflow);
         asm.increment(cell, prefix);
-        asm.flags_from_ax();
+        asm.flags_from_ax(overflow);
         asm.pop(Gpr::RAX);
         asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
     }

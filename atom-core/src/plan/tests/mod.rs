@@ -1,7 +1,9 @@
 //! Inserted code is run on the processor and everything compared.
 
 mod encoder;
+mod inlined;
 mod machine;
 mod random;
+mod routine;
 mod values;
 mod whole;

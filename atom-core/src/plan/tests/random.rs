@@ -88,7 +88,7 @@ pub fn random_address(r: &mut Random) -> Address {
     }
 }
 
-fn random_value(r: &mut Random) -> Value {
+pub fn random_value(r: &mut Random) -> Value {
     let any_but_rsp = |r: &mut Random| match Gpr(r.below(16) as u8) {
         Gpr::RSP => Gpr::RDI,
         reg => reg,
@@ -288,7 +288,7 @@ fn random_clobbers(r: &mut Random) -> Clobbers {
     }
 }
 
-fn random_state(r: &mut Random, machine: &Machine, df: bool) -> State {
+pub fn random_state(r: &mut Random, machine: &Machine, df: bool) -> State {
     let mut state = State {
         mxcsr: 0x1f80 | (r.below(4) as u32) << 13,
         ..State::default()
@@ -310,7 +310,7 @@ fn random_state(r: &mut Random, machine: &Machine, df: bool) -> State {
     state
 }
 
-fn resolve(asm: &Asm, at: u64, target: impl Fn(Target) -> u64) -> Vec<u8> {
+pub fn resolve(asm: &Asm, at: u64, target: impl Fn(Target) -> u64) -> Vec<u8> {
     let mut code = asm.code.clone();
     for fixup in &asm.fixups {
         let field = fixup.at as usize;
@@ -321,7 +321,7 @@ fn resolve(asm: &Asm, at: u64, target: impl Fn(Target) -> u64) -> Vec<u8> {
     code
 }
 
-fn random_live(r: &mut Random) -> RegSet {
+pub fn random_live(r: &mut Random) -> RegSet {
     let mut live = RegSet(r.next() & RegSet::ALL.0);
     match r.below(4) {
         0 => live = live & RegSet(r.next()),
@@ -344,6 +344,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     };
     let calls: Vec<SiteCall> = (0..count)
         .map(|k| SiteCall {
+            body: None,
             routine: k as u64,
             clobbers: random_clobbers(r),
             values: (0..r.below(9)).map(|_| random_value(r)).collect(),

@@ -1,0 +1,55 @@
+//! Keeping signals away from a routine that holds a lock.
+//!
+//! A handler of the application is instrumented like everything else. If it
+//! interrupts a routine that holds a lock and enters the same one, it waits for
+//! what it has interrupted. A thread that is cancelled there takes the lock
+//! with it, for cancellation is a signal too. With signals blocked both happen
+//! once the routine has ended. The application's mask comes back as it was.
+//!
+//! Signals by which the processor reports a fault stay: blocked, they would kill.
+
+use core::marker::PhantomData;
+use core::ptr;
+
+use crate::sys::{nr, syscall};
+
+const SETMASK: usize = 2;
+/// All but SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV and SIGSYS.
+const MOST: u64 = !(1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10 | 1 << 30);
+
+/// While it lives, signals for this thread wait.
+pub struct Uninterrupted {
+    before: u64,
+    /// The mask is this thread's.
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl Uninterrupted {
+    /// Blocks signals.
+    #[inline]
+    pub fn begin() -> Self {
+        let mut before = 0u64;
+        // SAFETY: reads one mask and writes the other, 8 bytes each.
+        unsafe {
+            syscall!(
+                nr::RT_SIGPROCMASK,
+                SETMASK,
+                ptr::from_ref(&MOST),
+                &raw mut before,
+                8
+            )
+        };
+        Self {
+            before,
+            _this_thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Uninterrupted {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: reads the mask.
+        unsafe { syscall!(nr::RT_SIGPROCMASK, SETMASK, &raw const self.before, 0, 8) };
+    }
+}

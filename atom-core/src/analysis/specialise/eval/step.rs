@@ -1,0 +1,728 @@
+//! Following single instructions that do not transfer control.
+//!
+//! Each is computed if its operands are known, forgotten if it only copies, and
+//! else becomes an operation of the body. What it does to the flags is noted
+//! either way: known, left in the processor by the body, or undefined.
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+use super::super::ops::{Base, Imm, Machine, Op, Rm, Slot, Start, Symbol, flags};
+use super::super::state::{self, Flag, State, Val};
+use super::{
+    Evaluator, Fail, Operand, Place, Result, fits, is_high_byte, machine, number, written,
+};
+
+impl Evaluator<'_> {
+    /// Follows one instruction that is no transfer of control.
+    pub(super) fn step(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        use Mnemonic::*;
+        if raw.has_rep_prefix() && !matches!(raw.mnemonic(), Tzcnt | Lzcnt | Popcnt | Endbr64) {
+            return Err(Fail::No);
+        }
+        match raw.mnemonic() {
+            Nop | Endbr64 => Ok(()),
+            Mov => self.mov(state, raw),
+            Movzx | Movsx | Movsxd => self.extend(state, raw),
+            Cdqe => {
+                let from = self.register(state, Register::EAX)?;
+                self.extend_to(state, Register::RAX, Operand::Val(from), 4, true)
+            }
+            Lea => self.lea(state, raw),
+            Add => self.alu(state, raw, 0),
+            Or => self.alu(state, raw, 1),
+            Adc => self.alu(state, raw, 2),
+            Sbb => self.alu(state, raw, 3),
+            And => self.alu(state, raw, 4),
+            Sub => self.alu(state, raw, 5),
+            Xor => self.alu(state, raw, 6),
+            Cmp => self.compare(state, raw),
+            Test => self.test(state, raw),
+            Inc => self.unary(state, raw, 0),
+            Dec => self.unary(state, raw, 1),
+            Not => self.unary(state, raw, 2),
+            Neg => self.unary(state, raw, 3),
+            Rol => self.shift(state, raw, 0),
+            Ror => self.shift(state, raw, 1),
+            Shl | Sal => self.shift(state, raw, 4),
+            Shr => self.shift(state, raw, 5),
+            Sar => self.shift(state, raw, 7),
+            Imul if raw.op_count() > 1 => self.multiply(state, raw),
+            Xadd | Xchg => self.exchange(state, raw),
+            Push => self.push(state, raw),
+            Pop => self.pop(state, raw),
+            _ => {
+                let condition = raw.condition_code() as u8;
+                if condition == 0 {
+                    return Err(Fail::No);
+                }
+                match raw.op_count() {
+                    1 => self.set_condition(state, raw, condition - 1),
+                    2 => self.move_if(state, raw, condition - 1),
+                    _ => Err(Fail::No),
+                }
+            }
+        }
+    }
+
+    fn mov(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        if raw.op0_kind() == OpKind::Register {
+            let to = raw.op0_register();
+            if !to.is_gpr() || is_high_byte(to) {
+                return Err(Fail::No);
+            }
+            let width = to.size() as u8;
+            return match self.operand(state, raw, 1, width)? {
+                // A copy of what was there at the entry, to be put back.
+                Operand::Val(val) => self.set(state, to, val),
+                Operand::Memory(mem) if width >= 4 => {
+                    let (slot, v) = self.define(width)?;
+                    self.emit(machine(0x8b, width, slot, Rm::Mem(mem)))?;
+                    state.regs[number(to)] = Val::Value(v);
+                    Ok(())
+                }
+                Operand::Memory(mem) => {
+                    let slot = self.modify(state.regs[number(to)], width)?;
+                    let mut op = Machine::plain(if width == 1 { 0x8a } else { 0x8b }, width);
+                    (op.reg, op.rm, op.byte_reg) = (slot, Rm::Mem(mem), width == 1);
+                    self.emit(Op::Machine(op))?;
+                    state.regs[number(to)] = written(slot);
+                    Ok(())
+                }
+            };
+        }
+        let width = raw.memory_size().size() as u8;
+        let Operand::Val(val) = self.operand(state, raw, 1, width)? else {
+            return Err(Fail::No);
+        };
+        match self.place(state, raw)? {
+            Place::Frame(offset) => self.store_frame(state, offset, width, val),
+            Place::Memory(mem) => {
+                let mut op = Machine::plain(0x89, width);
+                op.rm = Rm::Mem(mem);
+                op.stores = true;
+                match val {
+                    Val::Number(n) if fits(n, width).is_some() => {
+                        op.opcode = if width == 1 { 0xc6 } else { 0xc7 };
+                        op.reg = Slot::Extension(0);
+                        op.imm = immediate(n, width)?;
+                    }
+                    val => {
+                        op.opcode = if width == 1 { 0x88 } else { 0x89 };
+                        op.reg = Slot::Use(self.load_value(val)?);
+                        op.byte_reg = width == 1;
+                    }
+                }
+                self.store(state, op)
+            }
+        }
+    }
+
+    fn store(&mut self, state: &mut State, op: Machine) -> Result<()> {
+        state.stored = true;
+        self.emit(Op::Machine(op))
+    }
+
+    fn store_frame(&mut self, state: &mut State, offset: i64, width: u8, val: Val) -> Result<()> {
+        // Whole words below the return address only.
+        if width != 8 || offset % 8 != 0 || offset >= 0 {
+            return Err(Fail::No);
+        }
+        state.stack.insert(offset, val);
+        Ok(())
+    }
+
+    fn push(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let (Val::Stack(top), 8) = (state.regs[4], -raw.stack_pointer_increment()) else {
+            return Err(Fail::No);
+        };
+        let val = match raw.op0_kind() {
+            OpKind::Register => self.register(state, raw.op0_register())?,
+            OpKind::Immediate8to64 | OpKind::Immediate32to64 => Val::Number(raw.immediate(0)),
+            _ => return Err(Fail::No),
+        };
+        self.store_frame(state, top - 8, 8, val)?;
+        state.regs[4] = Val::Stack(top - 8);
+        Ok(())
+    }
+
+    fn pop(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let (Val::Stack(top), OpKind::Register, 8) =
+            (state.regs[4], raw.op0_kind(), raw.stack_pointer_increment())
+        else {
+            return Err(Fail::No);
+        };
+        if top >= 0 || number(raw.op0_register()) == 4 {
+            return Err(Fail::No);
+        }
+        state.regs[number(raw.op0_register())] = self.frame(state, top, 8)?;
+        state.regs[4] = Val::Stack(top + 8);
+        Ok(())
+    }
+
+    fn extend(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let width = match raw.op1_kind() {
+            OpKind::Register => raw.op1_register().size(),
+            _ => raw.memory_size().size(),
+        } as u8;
+        let from = self.operand(state, raw, 1, width)?;
+        let signed = raw.mnemonic() != Mnemonic::Movzx;
+        self.extend_to(state, raw.op0_register(), from, width, signed)
+    }
+
+    fn extend_to(
+        &mut self,
+        state: &mut State,
+        to: Register,
+        from: Operand,
+        width: u8,
+        signed: bool,
+    ) -> Result<()> {
+        let wide = to.size() as u8;
+        if wide < 4 {
+            return Err(Fail::No);
+        }
+        if let Operand::Val(Val::Number(n)) = from {
+            let n = if signed {
+                state::sign_extend(n & state::mask(width), width)
+            } else {
+                n & state::mask(width)
+            };
+            return self.set(state, to, Val::Number(n & state::mask(wide)));
+        }
+        let rm = self.source(from)?;
+        // Zero extension need not be said to be wider than 32 bits.
+        let wide = if signed { wide } else { 4 };
+        let (slot, v) = self.define(wide)?;
+        let opcode = match (signed, width) {
+            (false, 1) => 0x0fb6,
+            (false, 2) => 0x0fb7,
+            (true, 1) => 0x0fbe,
+            (true, 2) => 0x0fbf,
+            (true, 4) => 0x63,
+            _ => return Err(Fail::No),
+        };
+        let mut op = Machine::plain(opcode, wide);
+        (op.reg, op.rm, op.byte_rm) = (slot, rm, width == 1);
+        self.emit(Op::Machine(op))?;
+        state.regs[number(to)] = Val::Value(v);
+        Ok(())
+    }
+
+    fn lea(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let to = raw.op0_register();
+        let width = to.size() as u8;
+        let val = match self.place(state, raw)? {
+            Place::Frame(offset) => Val::Stack(offset),
+            Place::Memory(mem) => match (mem.start, mem.index, mem.disp) {
+                (Start::Nothing, None, disp) => Val::Number(i64::from(disp) as u64),
+                (Start::Symbol(s), None, _) => Val::Symbol(s),
+                (Start::Value(v), None, 0) => Val::Value(v),
+                _ if width >= 4 => {
+                    let (slot, v) = self.define(width)?;
+                    self.emit(machine(0x8d, width, slot, Rm::Mem(mem)))?;
+                    Val::Value(v)
+                }
+                _ => return Err(Fail::No),
+            },
+        };
+        let val = self.part(val, width)?;
+        self.set(state, to, val)
+    }
+
+    /// The width of an operation by its first operand.
+    fn width(raw: &Instruction) -> u8 {
+        match raw.op0_kind() {
+            OpKind::Register => raw.op0_register().size() as u8,
+            _ => raw.memory_size().size() as u8,
+        }
+    }
+
+    fn needs_real_carry(&self, state: &State, op: u8) -> Result<u8> {
+        match (op, state.flags[0]) {
+            (2 | 3, Flag::Real) => Ok(flags::CF),
+            (2 | 3, _) => Err(Fail::No),
+            _ => Ok(0),
+        }
+    }
+
+    fn alu(&mut self, state: &mut State, raw: &Instruction, op: u8) -> Result<()> {
+        let width = Self::width(raw);
+        if raw.op0_kind() == OpKind::Memory {
+            let Operand::Val(b) = self.operand(state, raw, 1, width)? else {
+                return Err(Fail::No);
+            };
+            let Place::Memory(mem) = self.place(state, raw)? else {
+                return Err(Fail::No);
+            };
+            let mut code = self.alu_machine(op, width, Rm::Mem(mem), b)?;
+            code.reads = self.needs_real_carry(state, op)?;
+            code.lock = raw.has_lock_prefix();
+            code.stores = true;
+            self.store(state, code)?;
+            alu_flags(state, op);
+            return Ok(());
+        }
+        let to = raw.op0_register();
+        let a = self.register(state, to)?;
+        let b = self.operand(state, raw, 1, width)?;
+        let same = raw.op1_kind() == OpKind::Register && raw.op1_register() == to;
+        if same && matches!(op, 5 | 6) {
+            state::alu(state, 6, 0, 0, width);
+            return self.set(state, to, Val::Number(0));
+        }
+        // The carry alone decides, whatever the register holds.
+        let (a, b) = if same && op == 3 && width >= 4 {
+            (Val::Number(0), Operand::Val(Val::Number(0)))
+        } else {
+            (a, b)
+        };
+        if let Operand::Val(b) = b {
+            match (op, a, b) {
+                (_, Val::Number(x), Val::Number(y)) => {
+                    if let Some(n) = state::alu(state, op, x, y, width) {
+                        return self.set(state, to, Val::Number(n));
+                    }
+                }
+                (0 | 5, Val::Stack(x), Val::Number(y)) => {
+                    let y = if op == 0 { y } else { y.wrapping_neg() };
+                    state.set_flags(flags::ALL, Flag::Undefined);
+                    state.regs[number(to)] = Val::Stack(x.wrapping_add(y as i64));
+                    return Ok(());
+                }
+                (0 | 5, Val::Symbol(s), Val::Number(y)) => {
+                    let y = if op == 0 { y } else { y.wrapping_neg() };
+                    state.set_flags(flags::ALL, Flag::Undefined);
+                    state.regs[number(to)] = Val::Symbol(moved(s, y));
+                    return Ok(());
+                }
+                (0, Val::Number(x), Val::Symbol(s)) => {
+                    state.set_flags(flags::ALL, Flag::Undefined);
+                    state.regs[number(to)] = Val::Symbol(moved(s, x));
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        // The known one of two operands comes second if that is the same.
+        let (a, b) = match (op, a, b) {
+            (0 | 1 | 4 | 6, Val::Number(_) | Val::Symbol(_), Operand::Val(v @ Val::Value(_)))
+                if width >= 4 =>
+            {
+                (v, Operand::Val(a))
+            }
+            (_, a, b) => (a, b),
+        };
+        let carry = self.needs_real_carry(state, op)?;
+        let old = if width < 4 { state.regs[number(to)] } else { a };
+        let mut code = match b {
+            Operand::Memory(mem) => {
+                let slot = self.modify(old, width)?;
+                let mut code = Machine::plain(u16::from(op << 3 | 2 | u8::from(width > 1)), width);
+                (code.reg, code.rm, code.byte_reg) = (slot, Rm::Mem(mem), width == 1);
+                code
+            }
+            Operand::Val(b) => {
+                // What must be loaded comes before the operation's own value.
+                let b = match b {
+                    Val::Number(n) if fits(n, width).is_some() => b,
+                    b => Val::Value(self.load_value(b)?),
+                };
+                let slot = self.modify(old, width)?;
+                self.alu_machine(op, width, Rm::Reg(slot), b)?
+            }
+        };
+        code.reads = carry;
+        code.changes = flags::ALL;
+        let slot = match (code.reg, code.rm) {
+            (slot @ Slot::Modify { .. }, _) | (_, Rm::Reg(slot)) => slot,
+            _ => return Err(Fail::No),
+        };
+        self.emit(Op::Machine(code))?;
+        alu_flags(state, op);
+        state.regs[number(to)] = written(slot);
+        Ok(())
+    }
+
+    /// An operation of the group with a value or number as second operand.
+    fn alu_machine(&mut self, op: u8, width: u8, rm: Rm, b: Val) -> Result<Machine> {
+        let mut code = Machine::plain(0, width);
+        code.rm = rm;
+        code.changes = flags::ALL;
+        code.byte_rm = width == 1;
+        match b {
+            Val::Number(n) if fits(n, width).is_some() => {
+                code.imm = immediate(n, width)?;
+                if let Imm::Wide(n) = code.imm
+                    && let Ok(n) = i8::try_from(n)
+                {
+                    code.imm = Imm::Byte(n);
+                }
+                code.opcode = match (width, code.imm) {
+                    (1, _) => 0x80,
+                    (_, Imm::Byte(_)) => 0x83,
+                    _ => 0x81,
+                };
+                code.reg = Slot::Extension(op);
+            }
+            b => {
+                code.opcode = u16::from(op << 3 | u8::from(width > 1));
+                code.reg = Slot::Use(self.load_value(b)?);
+                code.byte_reg = width == 1;
+            }
+        }
+        Ok(code)
+    }
+
+    fn compare(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let width = Self::width(raw);
+        let a = self.operand(state, raw, 0, width)?;
+        let b = self.operand(state, raw, 1, width)?;
+        let code = match (a, b) {
+            (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
+                state::alu(state, 7, x, y, width).ok_or(Fail::No)?;
+                return Ok(());
+            }
+            (Operand::Val(val), Operand::Val(other)) => {
+                for val in [val, other] {
+                    if let Val::Symbol(s) = val {
+                        return Err(wants(s));
+                    }
+                }
+                let rm = self.source(a)?;
+                self.alu_machine(7, width, rm, other)?
+            }
+            (Operand::Memory(mem), Operand::Val(b)) => {
+                self.alu_machine(7, width, Rm::Mem(mem), b)?
+            }
+            (Operand::Val(a), Operand::Memory(mem)) => {
+                let mut code = Machine::plain(if width == 1 { 0x3a } else { 0x3b }, width);
+                code.reg = Slot::Use(self.load_value(a)?);
+                code.byte_reg = width == 1;
+                code.rm = Rm::Mem(mem);
+                code.changes = flags::ALL;
+                code
+            }
+            _ => return Err(Fail::No),
+        };
+        self.emit(Op::Machine(code))?;
+        alu_flags(state, 7);
+        Ok(())
+    }
+
+    fn test(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let width = Self::width(raw);
+        let a = self.operand(state, raw, 0, width)?;
+        let b = self.operand(state, raw, 1, width)?;
+        let mut code = Machine::plain(if width == 1 { 0x84 } else { 0x85 }, width);
+        code.changes = flags::ALL;
+        match (a, b) {
+            (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
+                state::alu(state, 4, x, y, width).ok_or(Fail::No)?;
+                return Ok(());
+            }
+            (Operand::Val(Val::Symbol(s)), Operand::Val(Val::Symbol(_))) => return Err(wants(s)),
+            (a, Operand::Val(Val::Number(n))) if fits(n, width).is_some() => {
+                code.opcode = if width == 1 { 0xf6 } else { 0xf7 };
+                code.reg = Slot::Extension(0);
+                code.byte_rm = width == 1;
+                code.rm = self.source(a)?;
+                code.imm = immediate(n, width)?;
+            }
+            (a, Operand::Val(b)) => {
+                code.reg = Slot::Use(self.load_value(b)?);
+                (code.byte_reg, code.byte_rm) = (width == 1, width == 1);
+                code.rm = self.source(a)?;
+            }
+            _ => return Err(Fail::No),
+        }
+        self.emit(Op::Machine(code))?;
+        alu_flags(state, 4);
+        Ok(())
+    }
+
+    /// inc, dec, not, neg, numbered in this order.
+    fn unary(&mut self, state: &mut State, raw: &Instruction, op: u8) -> Result<()> {
+        let width = Self::width(raw);
+        let carry = state.flags[0];
+        let mut code = Machine::plain(
+            if op < 2 { 0xff } else { 0xf7 } - u16::from(width == 1),
+            width,
+        );
+        code.reg = Slot::Extension(op);
+        code.byte_rm = width == 1;
+        code.changes = match op {
+            0 | 1 => flags::ALL & !flags::CF,
+            2 => 0,
+            _ => flags::ALL,
+        };
+        if raw.op0_kind() == OpKind::Memory {
+            let Place::Memory(mem) = self.place(state, raw)? else {
+                return Err(Fail::No);
+            };
+            code.rm = Rm::Mem(mem);
+            code.stores = true;
+            code.lock = raw.has_lock_prefix();
+            state.set_flags(code.changes, Flag::Real);
+            return self.store(state, code);
+        }
+        let to = raw.op0_register();
+        match self.register(state, to)? {
+            Val::Number(n) => {
+                let result = match op {
+                    0 => state::alu(state, 0, n, 1, width),
+                    1 => state::alu(state, 5, n, 1, width),
+                    2 => Some(!n & state::mask(width)),
+                    _ => state::alu(state, 5, 0, n, width),
+                };
+                if op < 2 {
+                    state.flags[0] = carry;
+                }
+                return self.set(state, to, Val::Number(result.ok_or(Fail::No)?));
+            }
+            Val::Symbol(s) if op < 2 => {
+                let by = if op == 0 { 1 } else { u64::MAX };
+                state.set_flags(code.changes, Flag::Undefined);
+                state.regs[number(to)] = Val::Symbol(moved(s, by));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let slot = self.modify(state.regs[number(to)], width)?;
+        code.rm = Rm::Reg(slot);
+        self.emit(Op::Machine(code))?;
+        state.set_flags(code.changes, Flag::Real);
+        state.regs[number(to)] = written(slot);
+        Ok(())
+    }
+
+    fn shift(&mut self, state: &mut State, raw: &Instruction, op: u8) -> Result<()> {
+        if raw.op0_kind() != OpKind::Register {
+            return Err(Fail::No);
+        }
+        let to = raw.op0_register();
+        let width = to.size() as u8;
+        let a = self.register(state, to)?;
+        let count = match self.operand(state, raw, 1, 1)? {
+            Operand::Val(val) => val,
+            Operand::Memory(_) => return Err(Fail::No),
+        };
+        let mut code = Machine::plain(0, width);
+        code.reg = Slot::Extension(op);
+        code.byte_rm = width == 1;
+        code.changes = if op < 4 {
+            flags::CF | flags::OF
+        } else {
+            flags::ALL
+        };
+        match count {
+            Val::Number(n) => {
+                let n = n as u32 & if width == 8 { 63 } else { 31 };
+                if n == 0 {
+                    let val = self.part(a, width)?;
+                    return self.set(state, to, val);
+                }
+                if let Val::Number(x) = a {
+                    let result = state::shift(state, op, x, n, width).ok_or(Fail::No)?;
+                    return self.set(state, to, Val::Number(result));
+                }
+                if let Val::Symbol(s) = a {
+                    return Err(wants(s));
+                }
+                code.opcode = if width == 1 { 0xc0 } else { 0xc1 };
+                code.imm = Imm::Byte(n as i8);
+                let slot = self.modify(state.regs[number(to)], width)?;
+                code.rm = Rm::Reg(slot);
+                self.emit(Op::Machine(code))?;
+                state.set_flags(code.changes, Flag::Real);
+                state.set_flags(
+                    flags::AF | if n == 1 { 0 } else { flags::OF },
+                    Flag::Undefined,
+                );
+                if n >= 8 * u32::from(width) {
+                    state.set_flags(flags::CF, Flag::Undefined);
+                }
+                state.regs[number(to)] = written(slot);
+            }
+            Val::Symbol(s) => return Err(wants(s)),
+            count => {
+                code.opcode = if width == 1 { 0xd2 } else { 0xd3 };
+                code.count = Some(self.load_value(count)?);
+                // A count of 0 leaves all flags, so none of them is known afterwards.
+                let slot = self.modify(state.regs[number(to)], width)?;
+                code.rm = Rm::Reg(slot);
+                self.emit(Op::Machine(code))?;
+                state.set_flags(code.changes, Flag::Undefined);
+                state.regs[number(to)] = written(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn multiply(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let to = raw.op0_register();
+        let width = to.size() as u8;
+        if width < 4 {
+            return Err(Fail::No);
+        }
+        let last = raw.op_count() - 1;
+        let a = match raw.op_count() {
+            2 => Operand::Val(self.register(state, to)?),
+            _ => self.operand(state, raw, 1, width)?,
+        };
+        let b = self.operand(state, raw, last, width)?;
+        let mut code = Machine::plain(0x0faf, width);
+        code.changes = flags::ALL;
+        let slot = match (a, b) {
+            (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
+                state.set_flags(flags::ALL, Flag::Undefined);
+                let n = x.wrapping_mul(y) & state::mask(width);
+                return self.set(state, to, Val::Number(n));
+            }
+            (Operand::Val(Val::Symbol(s)), _) | (_, Operand::Val(Val::Symbol(s))) => {
+                return Err(wants(s));
+            }
+            (other, Operand::Val(Val::Number(n))) | (Operand::Val(Val::Number(n)), other)
+                if fits(n, width).is_some() =>
+            {
+                code.opcode = 0x69;
+                code.imm = immediate(n, width)?;
+                code.rm = self.source(other)?;
+                self.define(width)?.0
+            }
+            (Operand::Val(a), b) => {
+                code.rm = self.source(b)?;
+                self.modify(a, width)?
+            }
+            _ => return Err(Fail::No),
+        };
+        code.reg = slot;
+        self.emit(Op::Machine(code))?;
+        state.set_flags(flags::ALL, Flag::Undefined);
+        state.set_flags(flags::CF | flags::OF, Flag::Real);
+        state.regs[number(to)] = written(slot);
+        Ok(())
+    }
+
+    /// `xadd` and `xchg` on memory; `xchg` of registers.
+    fn exchange(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
+        let width = Self::width(raw);
+        let is_xchg = raw.mnemonic() == Mnemonic::Xchg;
+        if raw.op0_kind() == OpKind::Register && raw.op1_kind() == OpKind::Register {
+            let (a, b) = (number(raw.op0_register()), number(raw.op1_register()));
+            if !is_xchg || width != 8 || a == 4 || b == 4 {
+                return Err(Fail::No);
+            }
+            state.regs.swap(a, b);
+            return Ok(());
+        }
+        let Place::Memory(mem) = self.place(state, raw)? else {
+            return Err(Fail::No);
+        };
+        let register = if raw.op0_kind() == OpKind::Register {
+            raw.op0_register()
+        } else {
+            raw.op1_register()
+        };
+        self.register(state, register)?;
+        let slot = self.modify(state.regs[number(register)], width)?;
+        let mut code = Machine::plain(
+            if is_xchg { 0x87 } else { 0x0fc1 } - u16::from(width == 1),
+            width,
+        );
+        (code.reg, code.rm, code.byte_reg) = (slot, Rm::Mem(mem), width == 1);
+        code.lock = raw.has_lock_prefix();
+        code.stores = true;
+        code.changes = if is_xchg { 0 } else { flags::ALL };
+        self.store(state, code)?;
+        state.set_flags(code.changes, Flag::Real);
+        state.regs[number(register)] = written(slot);
+        Ok(())
+    }
+
+    fn set_condition(&mut self, state: &mut State, raw: &Instruction, code: u8) -> Result<()> {
+        if raw.op0_kind() != OpKind::Register {
+            return Err(Fail::No);
+        }
+        let to = raw.op0_register();
+        match state.condition(code) {
+            Err(()) => Err(Fail::No),
+            _ if is_high_byte(to) => Err(Fail::No),
+            Ok(Some(holds)) => self.set(state, to, Val::Number(holds.into())),
+            Ok(None) => {
+                let slot = self.modify(state.regs[number(to)], 1)?;
+                let mut op = Machine::plain(0x0f90 | u16::from(code), 1);
+                (op.reg, op.rm, op.byte_rm) = (Slot::Extension(0), Rm::Reg(slot), true);
+                op.reads = flags::of_condition(code);
+                self.emit(Op::Machine(op))?;
+                state.regs[number(to)] = written(slot);
+                Ok(())
+            }
+        }
+    }
+
+    fn move_if(&mut self, state: &mut State, raw: &Instruction, code: u8) -> Result<()> {
+        let to = raw.op0_register();
+        let width = to.size() as u8;
+        if !to.is_gpr() || width < 4 {
+            return Err(Fail::No);
+        }
+        let other = self.operand(state, raw, 1, width)?;
+        match state.condition(code) {
+            Err(()) => Err(Fail::No),
+            Ok(Some(holds)) => {
+                let val = match (holds, other) {
+                    (true, Operand::Val(val)) => val,
+                    // The load cannot fail, so it need not be made.
+                    (false, _) => self.register(state, to)?,
+                    (true, Operand::Memory(mem)) => {
+                        let (slot, v) = self.define(width)?;
+                        self.emit(machine(0x8b, width, slot, Rm::Mem(mem)))?;
+                        Val::Value(v)
+                    }
+                };
+                self.set(state, to, val)
+            }
+            Ok(None) => {
+                let rm = self.source(other)?;
+                let val = self.register(state, to)?;
+                let slot = self.modify(val, width)?;
+                let mut op = Machine::plain(0x0f40 | u16::from(code), width);
+                (op.reg, op.rm) = (slot, rm);
+                op.reads = flags::of_condition(code);
+                self.emit(Op::Machine(op))?;
+                state.regs[number(to)] = written(slot);
+                Ok(())
+            }
+        }
+    }
+}
+/// An argument that stands for a number must be known as such.
+fn wants(symbol: Symbol) -> Fail {
+    match symbol.base {
+        Base::Argument(i) => Fail::Wants(i),
+        Base::Image => Fail::No,
+    }
+}
+
+fn moved(symbol: Symbol, by: u64) -> Symbol {
+    Symbol {
+        offset: symbol.offset.wrapping_add(by as i64),
+        ..symbol
+    }
+}
+
+/// The flags after a residual operation of the group.
+fn alu_flags(state: &mut State, op: u8) {
+    state.set_flags(flags::ALL, Flag::Real);
+    if matches!(op, 1 | 4 | 6) {
+        state.set_flags(flags::AF, Flag::Undefined);
+    }
+}
+
+fn immediate(n: u64, width: u8) -> Result<Imm> {
+    let n = fits(n, width).ok_or(Fail::No)?;
+    Ok(match width {
+        1 => Imm::Byte(n as i8),
+        _ => Imm::Wide(n),
+    })
+}

@@ -1,0 +1,36 @@
+//! Debug information of the output: the program's for its new text, and the
+//! tool's for the analysis routines.
+//!
+//! Every entry of `.debug_info` keeps its size and its place in its unit, so
+//! that nothing which refers to it changes: only the numbers in it do, the
+//! addresses of moved code and the offsets into other sections. What such
+//! offsets lead to and that has addresses in it is written anew: line programs,
+//! range lists and location lists. Indexes by address (`.gdb_index` and its
+//! like) are left out; `.debug_aranges` is made again, as a unit may have
+//! become several ranges.
+//!
+//! What cannot be read is left out unit by unit: debuggers then know less, and
+//! nothing wrong.
+
+mod bytes;
+mod expr;
+mod input;
+mod lines;
+mod lists;
+mod map;
+mod unit;
+mod write;
+
+pub use write::{DebugSection, build};
+
+/// True for sections that tell about the original's text only: without debug
+/// information made for the output they would mislead a debugger, which could
+/// even set a breakpoint into the middle of a pad.
+pub fn misleads(section: &str) -> bool {
+    (section.starts_with(".debug_") && section != ".debug_gdb_scripts")
+        || section.starts_with(".zdebug_")
+        || matches!(
+            section,
+            ".gdb_index" | ".gnu_debuglink" | ".gnu_debugdata" | ".note.gnu.build-id"
+        )
+}

@@ -1,0 +1,135 @@
+//! Encoding the instructions of inlined bodies: any that has a ModRM byte.
+
+use super::{Asm, Cond, Gpr, Mem, Patch};
+use crate::analysis::specialise::ops::Imm;
+use crate::plan::code::{Fixup, Target};
+
+/// The second operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// A register.
+    Reg(Gpr),
+    /// Memory.
+    Mem(Mem),
+    /// Memory at a target and an offset.
+    Link(Target, i32),
+}
+
+/// An instruction, with its registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoding {
+    /// Opcode; beyond 0xff in the map that 0F opens.
+    pub opcode: u16,
+    /// Operand size in bytes.
+    pub width: u8,
+    /// The register field: a register, or a part of the opcode.
+    pub reg: u8,
+    /// The register field is a byte register.
+    pub byte_reg: bool,
+    /// The second operand is, if it is a register.
+    pub byte_rm: bool,
+    /// `lock` prefix.
+    pub lock: bool,
+    /// F3 prefix.
+    pub rep: bool,
+    /// `gs` prefix.
+    pub gs: bool,
+    /// The second operand.
+    pub rm: Operand,
+    /// The immediate.
+    pub imm: Imm,
+}
+
+impl Asm {
+    /// Any instruction with a ModRM byte. What it does to the flags is the
+    /// caller's business.
+    pub fn machine(&mut self, e: &Encoding) {
+        let prefixes = [
+            (e.lock, 0xf0),
+            (e.width == 2, 0x66),
+            (e.rep, 0xf3),
+            (e.gs, 0x65),
+        ];
+        for (_, byte) in prefixes.into_iter().filter(|p| p.0) {
+            self.byte(byte);
+        }
+        let wide = e.width == 8;
+        let force = e.byte_reg && e.reg >= 4;
+        match e.rm {
+            Operand::Reg(rm) => {
+                self.rex(wide, e.reg, 0, rm.0, force || e.byte_rm && rm.0 >= 4);
+            }
+            Operand::Mem(mem) => {
+                let (index, base) = (mem.index.map_or(0, |i| i.0.0), mem.base.map_or(0, |b| b.0));
+                self.rex(wide, e.reg, index, base, force);
+            }
+            Operand::Link(..) => self.rex(wide, e.reg, 0, 0, force),
+        }
+        if e.opcode > 0xff {
+            self.byte(0x0f);
+        }
+        self.byte(e.opcode as u8);
+        let imm_size = match e.imm {
+            Imm::None => 0,
+            Imm::Byte(_) => 1,
+            Imm::Wide(_) => usize::from(e.width.min(4)),
+        };
+        match e.rm {
+            Operand::Reg(rm) => self.byte(0xc0 | (e.reg & 7) << 3 | rm.low()),
+            Operand::Mem(mem) => self.modrm_mem(e.reg, mem),
+            Operand::Link(target, offset) => {
+                self.byte((e.reg & 7) << 3 | 5);
+                self.fixups.push(Fixup {
+                    at: self.code.len() as u32,
+                    target,
+                    addend: offset - imm_size as i32,
+                });
+                self.imm32(0);
+            }
+        }
+        match e.imm {
+            Imm::None => {}
+            Imm::Byte(n) => self.byte(n as u8),
+            Imm::Wide(n) => self.bytes(&n.to_le_bytes()[..imm_size]),
+        }
+    }
+
+    /// `mov to32, from32`
+    pub fn mov32(&mut self, to: Gpr, from: Gpr) {
+        self.rex(false, from.0, 0, to.0, false);
+        self.bytes(&[0x89, 0xc0 | from.low() << 3 | to.low()]);
+    }
+
+    /// `lea to, [rip + target + offset]`
+    pub fn lea_link(&mut self, to: Gpr, target: Target, offset: i32) {
+        self.lea_target(to, target);
+        if let Some(fixup) = self.fixups.last_mut() {
+            fixup.addend = offset;
+        }
+    }
+
+    /// A jump forward, conditional or not, long or short.
+    pub fn branch(&mut self, cond: Option<Cond>, long: bool) -> Patch {
+        match (cond, long) {
+            (Some(cond), true) => self.jump_if(cond),
+            (None, true) => self.jump(),
+            (cond, false) => {
+                self.bytes(&[cond.map_or(0xeb, |c| 0x70 | c.0), 0]);
+                Patch {
+                    at: self.code.len() - 1,
+                    size: 1,
+                }
+            }
+        }
+    }
+
+    /// Lets a forward jump end here; false if it is too short for that.
+    pub fn land_if_near(&mut self, patch: Patch) -> bool {
+        let distance = self.code.len() - patch.at - patch.size;
+        let near = patch.size == 4 || distance <= 127;
+        if near {
+            self.land(patch);
+        }
+        near
+    }
+}

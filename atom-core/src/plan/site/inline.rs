@@ -1,0 +1,743 @@
+//! A call's body in line: its values get registers, its inputs are read where
+//! they are.
+//!
+//! Registers come in this order: what is dead at the point; what is saved
+//! there anyway; else one is saved. An input that the program has in a register
+//! is read there, and changed there only if nothing else wants it. Where the
+//! body gives up, the routine is called after all, with everything that the
+//! program still needs saved on that path only.
+
+use super::{ARGUMENT_REGISTERS, RED_ZONE, Site, SiteCall};
+use crate::analysis::specialise::Body;
+use crate::analysis::specialise::ops::{
+    Base, End, Imm, Known, Machine, Mem as OpMem, Node, Op, Rm, Slot, Start, Symbol, V,
+};
+use crate::live::RegSet;
+use crate::plan::args::{Address, Segment, Taken, Value};
+use crate::plan::asm::machine::{Encoding, Operand};
+use crate::plan::asm::{Cond, Gpr, Mem, Patch};
+use crate::plan::code::Target;
+
+/// The body cannot stand here; the routine must be called.
+struct Refused;
+
+type Result<T> = std::result::Result<T, Refused>;
+
+/// Where a value is.
+#[derive(Clone, Copy)]
+enum Where {
+    Nowhere,
+    Register(u8),
+    /// Not in a register yet.
+    Known(Known),
+}
+
+/// What a symbol is at this point.
+enum Resolved {
+    Number(u64),
+    /// An address; `gs` is to be added to it by each operand.
+    Link {
+        target: Target,
+        offset: i32,
+        gs: bool,
+    },
+}
+
+/// A memory operand of an instruction.
+struct Place {
+    operand: Operand,
+    gs: bool,
+    /// A register that it needs beside those of values.
+    held: u16,
+}
+
+/// Registers on a path through the body.
+#[derive(Clone)]
+struct Path {
+    values: Vec<Where>,
+    /// Registers that hold values or must not be touched.
+    held: u16,
+    /// Of these, those that may be changed.
+    owned: u16,
+}
+
+impl Path {
+    fn put(&mut self, v: V, at: Where) {
+        let i = usize::from(v.0);
+        if self.values.len() <= i {
+            self.values.resize(i + 1, Where::Nowhere);
+        }
+        self.values[i] = at;
+    }
+
+    fn at(&self, v: V) -> Where {
+        self.values
+            .get(usize::from(v.0))
+            .copied()
+            .unwrap_or(Where::Nowhere)
+    }
+
+    fn own(&mut self, v: V, reg: u8) {
+        self.put(v, Where::Register(reg));
+        self.held |= 1 << reg;
+        self.owned |= 1 << reg;
+    }
+
+    /// Gives up what is not read any more.
+    fn release(&mut self, live: u128, kept: u16) {
+        let mut held = kept;
+        for (i, at) in self.values.iter_mut().enumerate() {
+            match at {
+                _ if live >> i & 1 == 0 => *at = Where::Nowhere,
+                Where::Register(reg) => held |= 1 << *reg,
+                _ => {}
+            }
+        }
+        self.held = held;
+        self.owned &= held;
+    }
+}
+
+/// What does not change while one body is emitted.
+struct Context<'a> {
+    call: &'a SiteCall,
+    /// Registers whose contents the program or a later argument needs.
+    keep: u16,
+    /// Registers that are not for values.
+    reserved: u16,
+    sources_later: u16,
+    flags_later: bool,
+    /// Flags that must survive.
+    flags: u8,
+    /// Jumps to the end of the body.
+    ends: Vec<Patch>,
+    /// Registers and flags that are the program's at each end so far.
+    intact: u16,
+    flags_intact: bool,
+}
+
+/// The register if the value is simply its contents.
+fn plain_register(value: &Value) -> Option<Gpr> {
+    match *value {
+        Value::Reg(reg) => Some(reg),
+        Value::Address(Address {
+            base: Some(base),
+            index: None,
+            disp: 0,
+            narrow: false,
+            segment: Segment::Flat,
+            ..
+        }) if base != Gpr::RSP => Some(base),
+        _ => None,
+    }
+}
+
+/// Whether an input can be made in one register without others.
+fn is_simple(value: &Value) -> bool {
+    match value {
+        Value::Reg(_) | Value::Stack(_) | Value::Taken(Taken::Flags(_)) => true,
+        Value::Address(a) => a.segment == Segment::Flat && !a.index_is_byte,
+        _ => false,
+    }
+}
+
+/// The calls with what they read from one register read from another.
+pub(super) fn read_from(calls: &[SiteCall], old: Gpr, new: Gpr) -> Vec<SiteCall> {
+    let moved = |reg: Gpr| if reg == old { new } else { reg };
+    let mut calls = calls.to_vec();
+    for value in calls.iter_mut().flat_map(|c| &mut c.values) {
+        match value {
+            Value::Reg(reg) => *reg = moved(*reg),
+            Value::Address(a) => {
+                a.base = a.base.map(moved);
+                a.index = a.index.map(|(reg, scale)| (moved(reg), scale));
+            }
+            _ => {}
+        }
+    }
+    calls
+}
+
+impl Site<'_> {
+    /// A register to keep rax in, if flags are to be in ax and rax is not free.
+    pub(super) fn find_keeper(&self, calls: &[SiteCall]) -> Option<Gpr> {
+        if !self.needs.flags || self.needs.calls || self.needs.gprs & Gpr::RAX.bit() != 0 {
+            return None;
+        }
+        let values = || calls.iter().flat_map(|c| &c.values);
+        // Other values may be made from rax in ways that are not rewritten.
+        let simple = values().all(|v| is_simple(v) || v.sources() & Gpr::RAX.bit() == 0);
+        let used = values().fold(self.point.live.gpr_mask(), |set, v| set | v.sources());
+        if used & Gpr::RAX.bit() == 0 || !simple {
+            return None;
+        }
+        let free = !used & !self.needs.gprs & !Gpr::RSP.bit();
+        (0..16).find(|n| free >> n & 1 != 0).map(Gpr)
+    }
+
+    /// Registers that hold what the program needs, and no value of a body.
+    fn reserved(&self) -> u16 {
+        let flags = if self.flags_in_ax { Gpr::RAX.bit() } else { 0 };
+        Gpr::RSP.bit() | flags | self.keeper.map_or(0, Gpr::bit)
+    }
+
+    /// Makes the call's body part of the point, if it has one that can be.
+    pub(super) fn inline(
+        &mut self,
+        number: usize,
+        call: &SiteCall,
+        sources_later: u16,
+        flags_later: bool,
+    ) -> bool {
+        let Some(body) = &call.body else { return false };
+        if number >= 64 || self.needs.refused >> number & 1 != 0 {
+            return false;
+        }
+        let inputs = || {
+            body.inputs
+                .iter()
+                .map(|(i, _)| &call.values[usize::from(*i)])
+        };
+        let flags_gone = body.may_call && call.values.iter().any(Value::needs_flags);
+        if flags_gone
+            || !inputs().all(is_simple)
+            || self
+                .emit_body(call, body, sources_later, flags_later)
+                .is_err()
+        {
+            self.found.refused |= 1 << number;
+            self.found.calls = true;
+        }
+        true
+    }
+
+    fn emit_body(
+        &mut self,
+        call: &SiteCall,
+        body: &Body,
+        sources_later: u16,
+        flags_later: bool,
+    ) -> Result<()> {
+        let own = call
+            .values
+            .iter()
+            .fold(0, |set, value| set | value.sources());
+        let reserved = self.reserved();
+        let mut context = Context {
+            call,
+            keep: self.point.live.gpr_mask() | sources_later | if body.may_call { own } else { 0 },
+            reserved,
+            sources_later,
+            flags_later,
+            flags: if flags_later {
+                63
+            } else {
+                (self.point.live.0 >> 32) as u8
+            },
+            ends: Vec::new(),
+            intact: !0,
+            flags_intact: true,
+        };
+        let mut path = Path {
+            values: Vec::new(),
+            held: reserved,
+            owned: 0,
+        };
+        self.inputs(&context, body, &mut path)?;
+        self.node(&mut context, &body.root, path, true)?;
+        for patch in context.ends {
+            if !self.asm.land_if_near(patch) {
+                self.found.long = true;
+            }
+        }
+        self.intact = context.intact;
+        self.flags_intact = context.flags_intact;
+        Ok(())
+    }
+
+    /// Puts the inputs into registers, or finds them there.
+    fn inputs(&mut self, context: &Context, body: &Body, path: &mut Path) -> Result<()> {
+        let value = |i: u8| &context.call.values[usize::from(i)];
+        if body.inputs.iter().any(|(i, _)| value(*i).needs_flags()) {
+            self.restore_flags();
+        }
+        for (k, (i, v)) in body.inputs.iter().enumerate() {
+            let rest = &body.inputs[k + 1..];
+            let waiting = rest.iter().fold(0, |set, (i, _)| set | value(*i).sources());
+            let value = value(*i);
+            if let Some(reg) = plain_register(value)
+                && self.is_intact(reg)
+            {
+                let shared = (path.held | waiting | self.kept(context)) & reg.bit() != 0;
+                path.own(*v, reg.0);
+                if shared {
+                    path.owned &= !reg.bit();
+                }
+                continue;
+            }
+            // An address of which a part is reloaded wants a register that it
+            // is not made of; with two such parts it wants more than one.
+            let own = value.sources() & self.intact;
+            let reloaded = match value {
+                Value::Address(a) => [a.base, a.index.map(|i| i.0)]
+                    .into_iter()
+                    .flatten()
+                    .filter(|r| *r != Gpr::RSP && !self.is_intact(*r))
+                    .count(),
+                _ => 0,
+            };
+            let avoided = match reloaded {
+                0 => 0,
+                1 => value.sources(),
+                _ => return Err(Refused),
+            };
+            let to = self.pick(context, path.held | waiting | avoided, own)?;
+            self.compute(Gpr(to), value, 0, false);
+            path.own(*v, to);
+        }
+        Ok(())
+    }
+
+    /// Registers that must not be changed in this attempt.
+    fn kept(&self, context: &Context) -> u16 {
+        context.keep & self.intact & !self.needs.gprs
+    }
+
+    /// A register to write to, outside `held`. One of `liked` is taken if it is
+    /// as good as any.
+    fn pick(&mut self, context: &Context, held: u16, liked: u16) -> Result<u8> {
+        const ORDER: [u8; 15] = [0, 1, 2, 6, 7, 3, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+        let kept = self.kept(context);
+        let free = |set: u16| {
+            let free = move |r: &u8| set >> r & 1 == 0;
+            ORDER.into_iter().find(free)
+        };
+        if let Some(reg) = free(held | kept | !liked).or_else(|| free(held | kept)) {
+            return Ok(reg);
+        }
+        let own = context
+            .call
+            .values
+            .iter()
+            .fold(0, |set, v| set | v.sources());
+        let victim = free(held | own).or_else(|| free(held)).ok_or(Refused)?;
+        self.found.gprs |= 1 << victim;
+        Ok(victim)
+    }
+
+    fn node(
+        &mut self,
+        context: &mut Context,
+        node: &Node,
+        mut path: Path,
+        last: bool,
+    ) -> Result<()> {
+        path.release(node.live[0], context.reserved);
+        for (i, op) in node.ops.iter().enumerate() {
+            match op {
+                Op::Constant(v, known) => path.put(*v, Where::Known(*known)),
+                Op::Machine(m) => self.operation(context, m, node.live[i + 1], &mut path)?,
+            }
+        }
+        match &node.end {
+            End::Return => {
+                if !last {
+                    let jump = self.asm.branch(None, self.needs.long);
+                    context.ends.push(jump);
+                }
+                self.leave(context);
+            }
+            End::Call => {
+                self.call_out(context);
+                if !last {
+                    let jump = self.asm.branch(None, self.needs.long);
+                    context.ends.push(jump);
+                }
+                self.leave(context);
+            }
+            End::Branch(code, sides) => {
+                let taken_first = sides[0].end == End::Call || sides[1].is_empty();
+                let (first, second, jump) = if taken_first {
+                    (&sides[0], &sides[1], Cond(*code).inverted())
+                } else {
+                    (&sides[1], &sides[0], Cond(*code))
+                };
+                let jump = self.asm.branch(Some(jump), self.needs.long);
+                if second.is_empty() {
+                    context.ends.push(jump);
+                    self.leave(context);
+                    return self.node(context, first, path, last);
+                }
+                let before = (self.intact, self.flags_intact);
+                self.node(context, first, path.clone(), false)?;
+                if !self.asm.land_if_near(jump) {
+                    self.found.long = true;
+                }
+                (self.intact, self.flags_intact) = before;
+                self.node(context, second, path, last)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what is the program's at an end of the body.
+    fn leave(&self, context: &mut Context) {
+        context.intact &= self.intact;
+        context.flags_intact &= self.flags_intact;
+    }
+
+    fn resolve(&self, context: &Context, symbol: Symbol) -> Result<Resolved> {
+        let offset = symbol.offset;
+        let link = |target, gs| {
+            let offset = i32::try_from(offset).map_err(|_| Refused)?;
+            Ok(Resolved::Link { target, offset, gs })
+        };
+        match symbol.base {
+            Base::Image => Ok(Resolved::Link {
+                target: Target::Analysis(offset as u64),
+                offset: 0,
+                gs: false,
+            }),
+            Base::Argument(i) => match context.call.values.get(usize::from(i)) {
+                Some(Value::Const(n)) => Ok(Resolved::Number(n.wrapping_add(offset as u64))),
+                Some(Value::Data(at)) => link(Target::Data(*at), false),
+                Some(Value::Thread { at, .. }) => link(Target::Data(*at), true),
+                Some(Value::Original(at)) => link(Target::Original(*at), false),
+                _ => Err(Refused),
+            },
+        }
+    }
+
+    fn resolve_known(&self, context: &Context, known: Known) -> Result<Resolved> {
+        match known {
+            Known::Number(n) => Ok(Resolved::Number(n)),
+            Known::Symbol(symbol) => self.resolve(context, symbol),
+        }
+    }
+
+    fn write(&mut self, to: u8) -> Gpr {
+        self.overwrite(Gpr(to));
+        Gpr(to)
+    }
+
+    /// A known value into a register.
+    fn constant(&mut self, context: &Context, to: u8, known: Known) -> Result<()> {
+        let resolved = self.resolve_known(context, known)?;
+        let to = self.write(to);
+        if let Known::Symbol(symbol) = known
+            && let Base::Argument(i) = symbol.base
+            && let value @ Value::Thread { .. } = context.call.values[usize::from(i)]
+        {
+            // The address itself has to be asked for.
+            self.compute(to, &value, 0, false);
+            let offset = i32::try_from(symbol.offset).map_err(|_| Refused)?;
+            if offset != 0 {
+                self.asm.lea(to, Mem::at(to, offset));
+            }
+            return Ok(());
+        }
+        match resolved {
+            Resolved::Number(n) => self.asm.mov_imm(to, n),
+            Resolved::Link { target, offset, .. } => self.asm.lea_link(to, target, offset),
+        }
+        Ok(())
+    }
+
+    /// The register that a value is read from; a known value gets one now.
+    fn use_of(&mut self, context: &Context, v: V, path: &mut Path) -> Result<u8> {
+        match path.at(v) {
+            Where::Register(reg) => Ok(reg),
+            Where::Known(known) => {
+                let to = self.pick(context, path.held, 0)?;
+                self.constant(context, to, known)?;
+                path.own(v, to);
+                Ok(to)
+            }
+            Where::Nowhere => Err(Refused),
+        }
+    }
+
+    /// The memory operand.
+    fn memory(&mut self, context: &Context, mem: &OpMem, path: &mut Path) -> Result<Place> {
+        let index = match mem.index {
+            Some((v, scale)) => Some((Gpr(self.use_of(context, v, path)?), scale)),
+            None => None,
+        };
+        let at = |base, disp| Place {
+            operand: Operand::Mem(Mem { base, index, disp }),
+            gs: false,
+            held: 0,
+        };
+        let symbol = match mem.start {
+            Start::Nothing => return Ok(at(None, mem.disp)),
+            Start::Value(v) => {
+                let base = Gpr(self.use_of(context, v, path)?);
+                return Ok(at(Some(base), mem.disp));
+            }
+            Start::Symbol(symbol) => symbol,
+        };
+        let resolved = self.resolve(context, symbol)?;
+        let gs = matches!(resolved, Resolved::Link { gs: true, .. });
+        match resolved {
+            Resolved::Number(n) if i32::try_from(n as i64).is_ok() => Ok(at(None, n as i32)),
+            Resolved::Link { target, offset, .. } if index.is_none() => Ok(Place {
+                operand: Operand::Link(target, offset),
+                gs,
+                held: 0,
+            }),
+            _ => {
+                let base = self.pick(context, path.held, 0)?;
+                let to = self.write(base);
+                match resolved {
+                    Resolved::Number(n) => self.asm.mov_imm(to, n),
+                    Resolved::Link { target, offset, .. } => {
+                        self.asm.lea_link(to, target, offset);
+                    }
+                }
+                path.held |= to.bit();
+                Ok(Place {
+                    gs,
+                    held: to.bit(),
+                    ..at(Some(to), 0)
+                })
+            }
+        }
+    }
+
+    /// An operation on a known value takes it as immediate, if there is such a form.
+    fn with_immediate(&self, context: &Context, m: &Machine, path: &Path) -> Result<Machine> {
+        let mut m = *m;
+        let (Slot::Use(v), Imm::None) = (m.reg, m.imm) else {
+            return Ok(m);
+        };
+        let Where::Known(known) = path.at(v) else {
+            return Ok(m);
+        };
+        let Resolved::Number(n) = self.resolve_known(context, known)? else {
+            return Ok(m);
+        };
+        let Ok(n) = i32::try_from(n as i64) else {
+            return Ok(m);
+        };
+        let is_alu = m.opcode < 0x40 && m.opcode & 7 == 1;
+        if m.width < 4 {
+            return Ok(m);
+        }
+        if is_alu {
+            m.reg = Slot::Extension(m.opcode as u8 >> 3);
+            (m.opcode, m.imm) = match i8::try_from(n) {
+                Ok(n) => (0x83, Imm::Byte(n)),
+                Err(_) => (0x81, Imm::Wide(n)),
+            };
+        } else if m.opcode == 0x89 {
+            (m.opcode, m.reg, m.imm) = (0xc7, Slot::Extension(0), Imm::Wide(n));
+        }
+        Ok(m)
+    }
+
+    /// Emits one operation; `live` is what is read afterwards.
+    fn operation(
+        &mut self,
+        context: &Context,
+        m: &Machine,
+        live: u128,
+        path: &mut Path,
+    ) -> Result<()> {
+        let m = self.with_immediate(context, m, path)?;
+        if let Some(count) = m.count {
+            self.place_count(context, count, path)?;
+        }
+        let place = match &m.rm {
+            Rm::Mem(mem) => Some(self.memory(context, mem, path)?),
+            _ => None,
+        };
+        let mut slots = [m.reg, Slot::Extension(0)];
+        if let Rm::Reg(slot) = m.rm {
+            slots[1] = slot;
+        }
+        let mut registers = [0; 2];
+        // Reads first: what is written may then take the place of what is read
+        // for the last time.
+        for (slot, register) in slots.iter().zip(&mut registers) {
+            match *slot {
+                Slot::Use(v) => *register = self.use_of(context, v, path)?,
+                Slot::Extension(n) => *register = n,
+                _ => {}
+            }
+        }
+        for (slot, register) in slots.iter().zip(&mut registers) {
+            if let Slot::Modify { old, new } = *slot {
+                *register = self.modify(context, old, &m, live, path)?;
+                path.own(new, *register);
+            }
+        }
+        let kept = context.reserved;
+        let written = slots
+            .iter()
+            .filter_map(|s| s.written())
+            .fold(0, |set, v| set | v.bit());
+        path.release(live | written, kept);
+        for (slot, register) in slots.iter().zip(&mut registers) {
+            if let Slot::Define(v) = *slot {
+                let liked = place.as_ref().map_or(0, |p| p.held);
+                *register = self.pick(context, path.held, liked)?;
+                self.write(*register);
+                path.own(v, *register);
+            }
+        }
+        path.release(live, kept);
+        if m.changes & context.flags != 0 && !self.needs.flags && !self.flags_pushed {
+            self.found.flags = true;
+        }
+        self.flags_intact &= m.changes & context.flags == 0;
+        self.asm.machine(&Encoding {
+            opcode: m.opcode,
+            width: m.width,
+            reg: registers[0],
+            byte_reg: m.byte_reg,
+            byte_rm: m.byte_rm,
+            lock: m.lock,
+            rep: m.rep,
+            gs: place.as_ref().is_some_and(|p| p.gs),
+            rm: place.map_or(Operand::Reg(Gpr(registers[1])), |p| p.operand),
+            imm: m.imm,
+        });
+        Ok(())
+    }
+
+    /// The register in which a value is changed: its own if nothing else wants
+    /// what is there, else a copy.
+    fn modify(
+        &mut self,
+        context: &Context,
+        old: V,
+        m: &Machine,
+        live: u128,
+        path: &mut Path,
+    ) -> Result<u8> {
+        let from = self.use_of(context, old, path)?;
+        let others = path.values.iter().enumerate().any(|(i, at)| {
+            i != usize::from(old.0) && matches!(at, Where::Register(r) if *r == from)
+        });
+        let dies = live & old.bit() == 0;
+        if dies && !others && path.owned >> from & 1 != 0 {
+            self.write(from);
+            return Ok(from);
+        }
+        let to = self.pick(context, path.held, 0)?;
+        let to = self.write(to);
+        if m.width == 4 {
+            self.asm.mov32(to, Gpr(from));
+        } else {
+            self.asm.mov(to, Gpr(from));
+        }
+        Ok(to.0)
+    }
+
+    /// Puts the count of a shift into rcx.
+    fn place_count(&mut self, context: &Context, count: V, path: &mut Path) -> Result<()> {
+        let rcx = Gpr::RCX.0;
+        if matches!(path.at(count), Where::Register(r) if r == rcx) {
+            return Ok(());
+        }
+        let others = path
+            .values
+            .iter()
+            .position(|at| matches!(at, Where::Register(r) if *r == rcx));
+        if let Some(other) = others {
+            let to = self.pick(context, path.held, 0)?;
+            let to = self.write(to);
+            self.asm.mov(to, Gpr::RCX);
+            for at in &mut path.values {
+                if matches!(at, Where::Register(r) if *r == rcx) {
+                    *at = Where::Register(to.0);
+                }
+            }
+            path.own(V(other as u8), to.0);
+        }
+        if self.kept(context) & Gpr::RCX.bit() != 0 {
+            self.found.gprs |= Gpr::RCX.bit();
+        }
+        match path.at(count) {
+            Where::Register(from) => {
+                self.write(rcx);
+                self.asm.mov(Gpr::RCX, Gpr(from));
+            }
+            Where::Known(known) => self.constant(context, rcx, known)?,
+            Where::Nowhere => return Err(Refused),
+        }
+        path.own(count, rcx);
+        Ok(())
+    }
+
+    /// Calls the routine after all, on a path of the body that ends with that.
+    fn call_out(&mut self, context: &Context) {
+        let call = context.call;
+        let outer = (
+            self.depth,
+            self.slots,
+            self.needs,
+            self.flags_pushed,
+            self.flags_slot,
+        );
+        let (found, intact) = (self.found, self.intact);
+        if self.depth == 0 {
+            self.move_stack(RED_ZONE);
+        }
+        let below = self.depth;
+        let pushes_flags = self.point.may_set_df && !self.flags_pushed;
+        if pushes_flags {
+            self.asm.push_flags();
+            self.asm.clear_direction();
+            self.depth += 8;
+            self.flags_slot = self.depth;
+            self.flags_pushed = true;
+        }
+        // What filling the arguments may change, beside what the routine does.
+        let filled = ARGUMENT_REGISTERS
+            .iter()
+            .take(call.values.len())
+            .fold(0, |set, r| set | r.bit());
+        let scratch = Gpr::RAX.bit() | Gpr(11).bit();
+        let clobbered = call.clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | scratch;
+        let kept = self.reserved();
+        let program = (self.point.live.gpr_mask() | context.sources_later) & intact;
+        let saved = clobbered & (program | kept);
+        // The arguments may be made from registers that others overwrite.
+        let sources = call.values.iter().fold(0, |set, v| set | v.sources());
+        let saved = saved | clobbered & sources & intact;
+        for number in (0..16).filter(|n| saved >> n & 1 != 0) {
+            self.push(Gpr(number));
+            if intact >> number & 1 != 0 {
+                self.slots[usize::from(number)] = self.depth;
+            }
+        }
+        self.needs.gprs |= saved;
+        self.needs.calls = true;
+        let in_ax = std::mem::replace(&mut self.flags_in_ax, false);
+        self.call(call, context.sources_later, context.flags_later);
+        self.flags_in_ax = in_ax;
+        for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
+            self.asm.pop(Gpr(number));
+            self.depth -= 8;
+        }
+        if pushes_flags {
+            self.asm.pop_flags();
+        }
+        self.depth = below;
+        let back = below - outer.0;
+        self.move_stack(-back);
+        self.intact |= saved & intact;
+        let new = self.found;
+        self.found = found;
+        self.found.gprs |= new.gprs & !saved;
+        self.found.flags |= new.flags && !found.flags && !pushes_flags;
+        (
+            self.depth,
+            self.slots,
+            self.needs,
+            self.flags_pushed,
+            self.flags_slot,
+        ) = outer;
+    }
+}

@@ -1,0 +1,63 @@
+//! What the points mean: calls before and after procedures and after call
+//! instructions, as often as the source says, in the order of their addition.
+
+use std::path::Path;
+use std::process::Command;
+
+use atom_tests::atom::{self, Job};
+use atom_tests::outcome::{Setting, plain_environment, run};
+use atom_tests::source::Source;
+
+/// `(name, before, after, calls that came back)` by the source's own words.
+fn stated(path: &Path) -> Vec<(String, [u64; 3])> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter_map(|l| l.strip_prefix("// point: "));
+    let stated = lines.map(|line| {
+        let (name, numbers) = line.split_once(' ').unwrap();
+        let numbers: Vec<u64> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+        (name.to_owned(), numbers.try_into().unwrap())
+    });
+    stated.collect()
+}
+
+#[test]
+fn points_are_passed_as_often_as_the_source_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sources/points.c");
+    let source = Source::read(&path).unwrap();
+    let stated = stated(&path);
+    assert!(!stated.is_empty());
+    let target = atom::target_folder().unwrap();
+    let folder = target.join("test-programs").join("points");
+    std::fs::create_dir_all(&folder).unwrap();
+    for variant in &source.variants {
+        let program = folder.join(&variant.0);
+        assert!(source.build(variant, &program).unwrap(), "gcc is needed");
+        let (out, result) = (
+            program.with_extension("out"),
+            program.with_extension("points"),
+        );
+        let options = ["--output".to_owned(), result.to_string_lossy().into_owned()];
+        let job = Job::Tool("points".to_owned(), options.to_vec());
+        atom::instrument(&program, &out, &job, true).unwrap();
+        let mut command = Command::new(&out);
+        plain_environment(&mut command);
+        run(&mut command, &Setting::default()).unwrap();
+        let text = std::fs::read_to_string(&result).unwrap();
+        let row = |name: &str| -> Vec<u64> {
+            let line = text.lines().find(|l| l.split(' ').next() == Some(name));
+            let line = line.unwrap_or_else(|| panic!("{}: no {name}", variant.0));
+            line.split(' ')
+                .skip(1)
+                .map(|n| n.parse().unwrap())
+                .collect()
+        };
+        for (name, [before, after, calls]) in &stated {
+            let row = row(name);
+            let seen = [row[0], row[1], row[3]];
+            assert_eq!(seen, [*before, *after, *calls], "{} {name}", variant.0);
+            assert_eq!(row[4], 0, "{} {name}: order of calls", variant.0);
+        }
+        // exit is called in its depth: nothing comes after it.
+        assert_eq!(row("main")[..2], [1, 0], "{}", variant.0);
+    }
+}

@@ -1,0 +1,22 @@
+//! Values that analysis routines are passed equal those of the processor,
+//! reference by reference: addresses, sizes, contents, targets, registers.
+
+use atom_tests::check::{Check, check};
+
+macro_rules! programs {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($file, Check::Values);
+        })*
+    };
+}
+
+programs! {
+    avx512_s: "avx512.S",
+    flags_s: "flags.S",
+    redzone_s: "redzone.S",
+    strings_c: "strings.c",
+    values_s: "values.S",
+    virtual_cc: "virtual.cc",
+}
