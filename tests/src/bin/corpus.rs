@@ -47,7 +47,9 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 7] = ["empty", "moved", "half", "icount", "branch", "cache", "flow"];
+const JOBS: [&str; 7] = [
+    "empty", "moved", "half", "icount", "branch", "cache", "flow",
+];
 
 struct Row {
     name: String,
