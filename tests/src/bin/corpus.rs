@@ -23,7 +23,7 @@ struct Args {
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Only these rewrites: empty, moved, half, icount, branch, flow, cache (repeatable).
+    /// Only these rewrites: empty, moved, half, icount, branch, cache, flow (repeatable).
     #[arg(long)]
     job: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.
@@ -48,7 +48,7 @@ struct Args {
 
 /// The rewrites in the order of the table's columns.
 const JOBS: [&str; 7] = [
-    "empty", "moved", "half", "icount", "branch", "flow", "cache",
+    "empty", "moved", "half", "icount", "branch", "cache", "flow",
 ];
 
 struct Row {
@@ -65,14 +65,14 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
     match kind {
         "icount" => Job::Icount(output.into()),
         "branch" => Job::Branch(output.into()),
-        "flow" => Job::Tool(
-            "flowjudge".into(),
-            vec!["--output".into(), output.display().to_string()],
-        ),
         "cache" => {
             let output = output.display().to_string();
             Job::Tool("cache".into(), vec!["--json".into(), output])
         }
+        "flow" => Job::Tool(
+            "flowjudge".into(),
+            vec!["--output".into(), output.display().to_string()],
+        ),
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
         _ => Job::Empty,
