@@ -32,7 +32,7 @@ use crate::{cleanup, find};
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     let request = Request::new(args)?;
-    let mut steps = Steps::new(request.verbose, 11 + u64::from(request.check));
+    let mut steps = Steps::new(request.verbose, 12 + u64::from(request.check));
 
     // The program as it is in its file.
     let image = steps.run(
@@ -112,7 +112,7 @@ pub fn run(args: &Run) -> Result<()> {
             format!("{pads}, {}", count(old.branches.len(), "patched call"))
         },
     )?;
-    let bytes = steps.run(
+    let output = steps.run(
         "emit",
         "putting the output together",
         || {
@@ -120,7 +120,7 @@ pub fn run(args: &Run) -> Result<()> {
                 &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis,
             )
         },
-        |bytes| format!("{} bytes", number(bytes.len() as u64)),
+        |output| format!("{} bytes", number(output.len())),
     )?;
 
     if request.check {
@@ -137,7 +137,7 @@ pub fn run(args: &Run) -> Result<()> {
             analysis: (placement.analysis, placement.rw),
             end: placement.end,
             clobbers: &clobbers,
-            output: &bytes,
+            output: &output.to_vec(),
         };
         steps.run(
             "check",
@@ -154,14 +154,19 @@ pub fn run(args: &Run) -> Result<()> {
     }
 
     let mode = output_mode(request.app)?;
-    let output = PendingFile::write(&request.output, &bytes, mode)?;
+    let pending = steps.run(
+        "write",
+        "writing the output",
+        || PendingFile::write(&request.output, |file| output.write_to(file), mode),
+        |_| request.output.display().to_string(),
+    )?;
     let report = request
         .report
         .map(|file| {
             let report = Report {
                 program: FileFacts::new(request.app, image.file.len() as u64),
                 tool: request.tool.as_deref().map(|t| t.display().to_string()),
-                output: FileFacts::new(&request.output, bytes.len() as u64),
+                output: FileFacts::new(&request.output, output.len()),
                 procedures: Procedures::of(&cfg, &layout.moved),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
@@ -174,10 +179,10 @@ pub fn run(args: &Run) -> Result<()> {
                 seconds: steps.elapsed().as_secs_f64(),
                 peak_memory_bytes: steps::memory("VmHWM:"),
             };
-            PendingFile::write(file, &report.to_json(), 0o644)
+            PendingFile::write(file, |f| f.write_all(&report.to_json()), 0o644)
         })
         .transpose()?;
-    output.commit()?;
+    pending.commit()?;
     report.map_or(Ok(()), PendingFile::commit)?;
     eprintln!("{}", summary(&request, &cfg, &plan, &steps));
     Ok(())

@@ -14,6 +14,7 @@
 
 mod elf;
 mod libc_view;
+mod output;
 mod placement;
 mod program_headers;
 mod sections;
@@ -21,4 +22,5 @@ pub mod start;
 pub mod unwind;
 
 pub use elf::write;
+pub use output::Output;
 pub use placement::Placement;
