@@ -26,6 +26,9 @@ pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");
 /// Name of the symbol under which a tool exports its [`ToolHeader`].
 pub const TOOL_HEADER_SYMBOL: &str = "atom_tool_header";
 
+/// The symbol of a tool's pointer to its instrument routine, for debuggers.
+pub const TOOL_INSTRUMENT_SYMBOL: &str = "atom_tool_instrument";
+
 /// What a tool's shared object exports, as the symbol `atom_tool_header`.
 ///
 /// Addresses are those of the running process: `atom` subtracts the load

@@ -52,29 +52,60 @@ pub struct Run {
     #[arg(long, value_name = "NAME")]
     pub tool: Option<String>,
     /// Where to write the instrumented program [default: <program name>.atom]
-    #[arg(short, value_name = "OUT")]
+    #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
     /// Tell each step, its time and what it found
-    #[arg(short)]
+    #[arg(short, long)]
     pub verbose: bool,
     /// Write what was done to a JSON file
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
+    /// Instrument only this; may be repeated. A procedure (`main`, `std::*`),
+    /// a source file (`file:*.c`) or addresses (`0x1000-0x2000`)
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
+    /// Do not instrument this; may be repeated, and prevails over --only
+    #[arg(long, value_name = "PATTERN")]
+    pub skip: Vec<String>,
+    /// Run this command under gdb and stop in the tool's instrument routine (ATOM: -dbx)
+    #[arg(long)]
+    pub gdb: bool,
+    /// Keep the tool that was used in a file of this name
+    #[arg(short = 'P', long, value_name = "NAME")]
+    pub keep_tool: Option<PathBuf>,
+    /// Where the new text starts
+    #[arg(short = 'T', long, value_name = "ADDRESS", value_parser = address)]
+    pub text_address: Option<u64>,
+    /// Where the tool's data starts
+    #[arg(short = 'D', long, value_name = "ADDRESS", value_parser = address)]
+    pub data_address: Option<u64>,
+    /// Keep all addresses below 4 GiB (ATOM: -32addr)
+    #[arg(long = "32addr")]
+    pub low_addresses: bool,
+    /// Not needed: both heaps are apart in any case (ATOM: -heap)
+    #[arg(long, value_name = "OFFSET", value_parser = address)]
+    pub heap: Option<u64>,
     /// Fill the text that is no longer used with traps, so that a jump to it fails at once
     #[arg(long)]
     pub strict: bool,
+    /// Compare the output with the original, block by block, before it is written
+    #[arg(long)]
+    pub check: bool,
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]
     pub move_all: bool,
     /// Move half of the procedures that get no calls, chosen by this number: for tests
     #[arg(long, value_name = "SEED", hide = true)]
     pub move_half: Option<u64>,
-    /// Compare the output with the original, block by block, before it is written
-    #[arg(long)]
-    pub check: bool,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,
+}
+
+/// A number as C and Rust write it, hexadecimal for addresses.
+fn address(text: &str) -> Result<u64, String> {
+    crate::spelling::number(text)
+        .ok_or_else(|| "a number is wanted, such as 0x20000000".to_string())
 }
 
 /// Arguments of `atom show`.

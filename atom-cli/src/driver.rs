@@ -17,7 +17,7 @@ use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
 use atom_core::plan::{self, Clobbers, Plan};
-use atom_core::rewrite::{self, Layout};
+use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -32,6 +32,12 @@ use crate::{cleanup, find};
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     let request = Request::new(args)?;
+    if args.heap.is_some() {
+        note(
+            "-heap is not needed: the program and the tool have heaps of their own, \
+             and the program's addresses do not change",
+        );
+    }
     let mut steps = Steps::new(request.verbose, 12 + u64::from(request.check));
 
     // The program as it is in its file.
@@ -48,6 +54,13 @@ pub fn run(args: &Run) -> Result<()> {
         )
         .file(request.app)
         .advice("Go programs are not supported yet"));
+    }
+    let region = Region::wanted(&image, &request.wishes)?;
+    if region.is_near(&image) {
+        note(
+            "the new text lies close to the program: the heap may meet it, and then \
+             starts elsewhere or grows less far than the original's",
+        );
     }
     // What the exception tables tell about code.
     let unwind = steps.run(
@@ -75,6 +88,7 @@ pub fn run(args: &Run) -> Result<()> {
         Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
     };
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
+    let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
     let summaries = tool
         .as_ref()
         .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
@@ -86,6 +100,7 @@ pub fn run(args: &Run) -> Result<()> {
     let options = rewrite::Options {
         strict: request.strict,
         extra: request.extra,
+        region: Some(region),
         ..rewrite::Options::default()
     };
     // Where everything will be; no address changes from here on.
@@ -170,7 +185,7 @@ pub fn run(args: &Run) -> Result<()> {
                 procedures: Procedures::of(&cfg, &layout.moved),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
-                calls: report::Calls::of(&plan),
+                calls: report::Calls::of(&plan, unselected),
                 text_bytes: TextBytes {
                     r#in: text_size(&image),
                     out: layout.end - layout.start,
@@ -182,15 +197,23 @@ pub fn run(args: &Run) -> Result<()> {
             PendingFile::write(file, |f| f.write_all(&report.to_json()), 0o644)
         })
         .transpose()?;
+    let kept = match (request.keep_tool, &request.tool) {
+        (Some(target), Some(tool)) => Some(keep(tool, target)?),
+        _ => None,
+    };
     pending.commit()?;
-    report.map_or(Ok(()), PendingFile::commit)?;
-    eprintln!("{}", summary(&request, &cfg, &plan, &steps));
+    for file in [kept, report].into_iter().flatten() {
+        file.commit()?;
+    }
+    eprintln!("{}", summary(&request, &cfg, &plan, unselected, &steps));
     Ok(())
 }
 
 /// What a tool wants of this program.
 struct Prepared {
     calls: Calls,
+    /// Calls that were dropped because what they are on is not selected.
+    unselected: usize,
     analysis: AnalysisImage,
 }
 
@@ -209,12 +232,18 @@ fn prepare_tool(
         |tool| tool.path().display().to_string(),
     )?;
     let lines = DebugLines::new(image);
-    let calls = steps.run(
+    // Before the tool runs, as a wrong pattern is the user's mistake.
+    let selected = match request.selection.is_all() {
+        true => None,
+        false => Some(request.selection.resolve(cfg, &lines)?),
+    };
+    let mut calls = steps.run(
         "tool",
         "running the instrument routine",
         || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
         |calls| count(calls.calls.len(), "call"),
     )?;
+    let unselected = selected.map_or(0, |s| s.filter(cfg, &mut calls));
     let analysis = steps.run(
         "analysis",
         "reading the analysis routines",
@@ -230,7 +259,11 @@ fn prepare_tool(
             )
         },
     )?;
-    Ok(Prepared { calls, analysis })
+    Ok(Prepared {
+        calls,
+        unselected,
+        analysis,
+    })
 }
 
 /// Turns the calls into code: needs to know what is live and what routines change.
@@ -302,6 +335,13 @@ fn end_after_panic(error: &Error) -> Infallible {
     std::process::exit(1)
 }
 
+/// A copy of the tool that was used.
+fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
+    let bytes = std::fs::read(tool)
+        .map_err(|e| Error::new("keeping the tool", e.to_string()).file(tool))?;
+    PendingFile::write(target, |file| file.write_all(&bytes), 0o755)
+}
+
 /// The program's own mode bits; but a changed program gets no privileges.
 fn output_mode(app: &Path) -> Result<u32> {
     let metadata = std::fs::metadata(app)
@@ -362,9 +402,13 @@ fn describe_layout(layout: &Layout) -> String {
 }
 
 /// The one line that says what happened.
-fn summary(request: &Request, cfg: &Cfg, plan: &Plan, steps: &Steps) -> String {
+fn summary(request: &Request, cfg: &Cfg, plan: &Plan, unselected: usize, steps: &Steps) -> String {
+    let left_out = match unselected {
+        0 => String::new(),
+        n => format!(" ({} not selected)", number(n as u64)),
+    };
     format!(
-        "{}: {} ({}), {}, {} -> {} in {:.2} s",
+        "{}: {} ({}), {}, {}{left_out} -> {} in {:.2} s",
         Path::new(request.app.file_name().unwrap_or(request.app.as_os_str())).display(),
         count(cfg.procs.len(), "procedure"),
         Totals::of(cfg).text(),

@@ -5,6 +5,7 @@
 
 mod args;
 mod cleanup;
+mod debugger;
 mod driver;
 mod find;
 mod message;
@@ -12,6 +13,7 @@ mod output;
 mod report;
 mod request;
 mod show;
+mod spelling;
 mod steps;
 
 use std::process::ExitCode;
@@ -20,9 +22,11 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     cleanup::on_panic();
-    let args = args::Args::parse();
+    let words = spelling::modern(std::env::args_os());
+    let args = args::Args::parse_from(&words);
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
+        None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
     };
     match result {

@@ -157,16 +157,19 @@ pub struct Calls {
     pub inlined: u64,
     /// Of these, made by a call.
     pub called: u64,
+    /// Not added because `--only` or `--skip` left them out.
+    pub unselected: usize,
 }
 
 impl Calls {
-    /// Those of `plan`.
-    pub fn of(plan: &Plan) -> Self {
+    /// Those of `plan`, and how many were left out before.
+    pub fn of(plan: &Plan, unselected: usize) -> Self {
         let (added, inlined) = (plan.calls_added, plan.calls_inlined);
         Self {
             added,
             inlined,
             called: added - inlined,
+            unselected,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use atom_core::rewrite::Extra;
+use atom_core::rewrite::{Extra, Wishes};
+use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -20,12 +21,18 @@ pub struct Request<'a> {
     pub output: PathBuf,
     /// The JSON file.
     pub report: Option<&'a Path>,
+    /// Where a copy of the tool is kept.
+    pub keep_tool: Option<&'a Path>,
+    /// What is instrumented.
+    pub selection: Selection,
+    /// Where new segments should lie.
+    pub wishes: Wishes,
     /// Fill unused text with traps.
     pub strict: bool,
-    /// What moves without need.
-    pub extra: Extra,
     /// Check the output against the original.
     pub check: bool,
+    /// What moves without need.
+    pub extra: Extra,
     /// Tell each step.
     pub verbose: bool,
 }
@@ -41,21 +48,38 @@ impl<'a> Request<'a> {
             tool_options: &args.tool_options,
             output: args.output.clone().unwrap_or_else(|| default_output(app)),
             report: args.report.as_deref(),
+            keep_tool: args.keep_tool.as_deref(),
+            selection: Selection {
+                only: patterns(&args.only)?,
+                skip: patterns(&args.skip)?,
+            },
+            wishes: Wishes {
+                text: args.text_address,
+                data: args.data_address,
+                low: args.low_addresses,
+            },
             strict: args.strict,
+            check: args.check,
             extra: match args.move_half {
                 _ if args.move_all => Extra::All,
                 Some(seed) => Extra::Half(seed),
                 None => Extra::None,
             },
-            check: args.check,
             verbose: args.verbose,
         };
-        if request.tool.is_none() && !args.tool_options.is_empty() {
-            return Err(Error::new(
-                "reading the command line",
-                "there are tool options but no tool",
-            )
-            .advice("name a tool: --tool NAME, or its file after the program"));
+        if request.tool.is_none() {
+            let given = [
+                (!args.tool_options.is_empty(), "there are tool options"),
+                (!request.selection.is_all(), "there is a selection"),
+                (args.keep_tool.is_some(), "a tool is to be kept"),
+                (args.gdb, "a tool is to be debugged"),
+            ];
+            if let Some((_, what)) = given.iter().find(|g| g.0) {
+                return Err(
+                    Error::new("reading the command line", format!("{what} but no tool"))
+                        .advice("name a tool: --tool NAME, or its file after the program"),
+                );
+            }
         }
         request.check_targets()?;
         Ok(request)
@@ -64,21 +88,31 @@ impl<'a> Request<'a> {
     fn check_targets(&self) -> Result<()> {
         let mut inputs = vec![(self.app, "the program")];
         inputs.extend(self.tool.as_deref().map(|tool| (tool, "the tool")));
-        output::check_target(&self.output, &inputs)?;
-        if let Some(report) = self.report {
-            inputs.push((&self.output, "the instrumented program"));
-            output::check_target(report, &inputs)?;
-            if report == self.output {
-                return Err(Error::new(
-                    "writing",
-                    "it is the name of the instrumented program too",
-                )
-                .file(report)
-                .advice("choose another name for the report"));
+        let wanted = [
+            (Some(self.output.as_path()), "the instrumented program"),
+            (self.keep_tool, "the kept tool"),
+            (self.report, "the report"),
+        ];
+        let mut outputs: Vec<(&Path, &str)> = Vec::new();
+        for (file, what) in wanted {
+            let Some(file) = file else { continue };
+            output::check_target(file, &inputs)?;
+            if let Some((_, other)) = outputs.iter().find(|o| o.0 == file) {
+                return Err(
+                    Error::new("writing", format!("it is the name of {other} too"))
+                        .file(file)
+                        .advice(format!("choose another name for {what}")),
+                );
             }
+            outputs.push((file, what));
+            inputs.push((file, what));
         }
         Ok(())
     }
+}
+
+fn patterns(texts: &[String]) -> Result<Vec<Pattern>> {
+    texts.iter().map(|text| Pattern::parse(text)).collect()
 }
 
 fn tool_file(args: &Run) -> Result<Option<PathBuf>> {

@@ -45,13 +45,16 @@ fn flush() {
     let _ = std::io::stdout().flush();
 }
 
+/// An instrument routine.
+pub type Instrument = fn(&Program<'_>, &Args<'_>) -> Result;
+
 /// Runs an instrument routine. Returns 0, or 1 after having reported its error.
 ///
 /// # Safety
 /// `host` is the table of an `atom` of this interface version, valid for the
 /// call; `args` points to `count` strings that live as long.
 pub unsafe fn run(
-    instrument: fn(&Program<'_>, &Args<'_>) -> Result,
+    instrument: Instrument,
     host: *const Host,
     count: usize,
     args: *const StrRef,
@@ -68,6 +71,8 @@ pub unsafe fn run(
     let table = host as *const Host as usize;
     std::panic::set_hook(Box::new(move |info| panicked(table as *const Host, info)));
     let session = Session::new(host);
+    // Not inlined here, so that a breakpoint at the routine is reached.
+    let instrument = std::hint::black_box(instrument);
     let result = instrument(&Program { session: &session }, &Args::new(&args));
     let _ = std::panic::take_hook();
 

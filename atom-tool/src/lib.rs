@@ -123,7 +123,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod private {
     pub use crate::call::routine;
-    pub use crate::entry::{header, run, start};
+    pub use crate::entry::{Instrument, header, run, start};
     pub use crate::params::ParamList;
     pub use atom_abi::{StrRef, ToolHeader, host::Host};
 }
@@ -143,9 +143,14 @@ macro_rules! tool {
                 args: *const $crate::private::StrRef,
             ) -> i32 {
                 // SAFETY: `atom` calls this with its table and its arguments.
-                unsafe { $crate::private::run($instrument, host, count, args) }
+                unsafe { $crate::private::run(atom_tool_instrument, host, count, args) }
             }
             $crate::private::header(run)
         };
+
+        /// Where a debugger stops to debug the instrument routine.
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals)]
+        pub static atom_tool_instrument: $crate::private::Instrument = $instrument;
     };
 }

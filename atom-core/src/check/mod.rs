@@ -95,7 +95,6 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
     (0..subject.cfg.procs.len())
         .into_par_iter()
         .map(ProcId::from_index)
-        .filter(|id| subject.layout.entry(*id).is_some())
         .map(|id| {
             let mut checker = Checker {
                 subject,
@@ -131,11 +130,39 @@ impl Checker<'_> {
         let (cfg, live) = (self.subject.cfg, self.subject.live);
         let mut effects = EffectsOf::new();
         let mut sets = Vec::new();
+        if self.subject.layout.entry(self.id).is_none() {
+            return self.in_place();
+        }
         for b in cfg.proc(self.id).blocks() {
             live.block_into(b, &mut effects, &mut sets);
             self.block(b, &sets)?;
             if cfg.block(b).is_indirect_target {
                 self.pad(b, sets[0])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A procedure that stays: only the targets of its branches may have changed.
+    fn in_place(&mut self) -> Result<()> {
+        let cfg = self.subject.cfg;
+        for b in cfg.proc(self.id).blocks() {
+            for inst in cfg.block(b).insts() {
+                let pc = cfg.inst_pc(inst);
+                let now = self.walker.memory.rest_at(pc);
+                let then = self
+                    .subject
+                    .image
+                    .bytes_at(pc, usize::from(cfg.inst(inst).len));
+                let is_direct = cfg.inst(inst).flow.is_direct() && !cfg.inst(inst).special;
+                if !is_direct
+                    && now
+                        .zip(then)
+                        .is_some_and(|(now, then)| now.starts_with(then))
+                {
+                    continue;
+                }
+                self.instruction(inst, pc).map_err(|c| self.fail(pc, c))?;
             }
         }
         Ok(())
@@ -168,9 +195,7 @@ impl Checker<'_> {
                 .copy_of(self.subject.plan, self.id, inst);
             self.walk(at, copy, live[i])
                 .map_err(|c| self.fail(pc, format!("the code inserted before it {c}")))?;
-            at = self
-                .instruction(inst, copy, live[i + 1])
-                .map_err(|c| self.fail(pc, c))?;
+            at = self.instruction(inst, copy).map_err(|c| self.fail(pc, c))?;
             self.checked.instructions += 1;
         }
         let last = block.last();
@@ -211,11 +236,12 @@ impl Checker<'_> {
     }
 
     /// Compares an instruction with its copy; yields where the copy ends.
-    fn instruction(&mut self, inst: InstId, copy: u64, _after: RegSet) -> Result<u64, Complaint> {
+    fn instruction(&mut self, inst: InstId, copy: u64) -> Result<u64, Complaint> {
         let subject = self.subject;
         let original = subject.cfg.decode(subject.image, inst);
         let facts = *subject.cfg.inst(inst);
-        if facts.flow == Flow::Call && facts.special {
+        // In place it pushes that address by itself.
+        if facts.flow == Flow::Call && facts.special && copy != original.ip() {
             return self.pushed_return(&original, copy);
         }
         let moved = self.walker.decode(copy)?;

@@ -104,6 +104,9 @@ impl Placement {
             0
         };
         p.relocs = cursor.take(16, 4 * p.reloc_capacity);
+        if let Some(data) = layout.region.data {
+            cursor.0 = before_data(image, cursor.0, data, analysis)?;
+        }
         if let Some(a) = analysis {
             p.analysis = cursor.take(PAGE, a.text.len() as u64);
             p.rx_end = cursor.0;
@@ -154,6 +157,34 @@ impl Placement {
     pub fn has_rw(&self) -> bool {
         self.end > self.rw
     }
+}
+
+/// The most bytes that lie unused in front of data at a wanted address.
+const MAX_UNUSED: u64 = 64 << 20;
+
+/// Where to go on so that the writable data starts at `data`. A tool's code
+/// reaches its data by distances that are fixed, so it moves with them.
+fn before_data(
+    image: &Image,
+    cursor: u64,
+    data: u64,
+    analysis: Option<&AnalysisImage>,
+) -> Result<u64> {
+    let code = analysis.map_or(0, |a| a.data_start);
+    let first = cursor.next_multiple_of(PAGE) + code;
+    if data < first || (analysis.is_some() && data - first > MAX_UNUSED) {
+        let last = first + MAX_UNUSED;
+        return Err(Error::new(
+            "choosing addresses for the new text",
+            format!("new data cannot start at {data:#x}"),
+        )
+        .file(&image.path)
+        .advice(format!(
+            "with this tool it may start from {first:#x} to {last:#x}: \
+             the new text and the tool's code lie in front of it"
+        )));
+    }
+    Ok(data - code)
 }
 
 /// Tags that the output needs and the original lacks, against the spare ones.

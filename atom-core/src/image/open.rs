@@ -202,7 +202,8 @@ fn read_segments(
             file_size: p.p_filesz(endian),
             flags: p.p_flags(endian),
         };
-        if segment.mem_size == 0 {
+        // The kernel refuses more contents than memory, also of an empty segment.
+        if segment.mem_size == 0 && segment.file_size == 0 {
             continue;
         }
         let in_file = segment

@@ -102,7 +102,7 @@ impl Layout {
         options: &Options,
         head: u64,
     ) -> Result<Self> {
-        let region = Region::of(image);
+        let region = options.region.unwrap_or_else(|| Region::of(image));
         let start = region.start;
         let (moved, sites) = MovedSet::choose(image, cfg, plan, pads, options);
         let mut clones = tables::select(image, cfg, plan, &moved);

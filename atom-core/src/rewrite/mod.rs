@@ -26,7 +26,7 @@ mod tables;
 pub use encode::{Anchors, encode};
 pub use layout::Layout;
 pub use moved::MovedSet;
-pub use region::Region;
+pub use region::{Region, Wishes};
 
 /// Distance between the image and the new segments: room for the randomised
 /// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
@@ -79,4 +79,6 @@ pub struct Options {
     /// Code that stays in place enters moved procedures by their pads only, not
     /// by patched calls and jumps: for pads that do something on the way.
     pub enter_by_pads: bool,
+    /// Where the new segments go, if not where they usually do.
+    pub region: Option<Region>,
 }

@@ -23,6 +23,7 @@
 //! (`emit::libc_view`) are not: startup code computes the load address from
 //! them, so it finds the image's own.
 
+use crate::error::{Error, Result};
 use crate::image::Image;
 
 use super::GAP;
@@ -60,6 +61,19 @@ pub struct Region {
     pub shift: u64,
     /// Offset in the file of the first new segment.
     pub file_offset: u64,
+    /// Where the tool's writable data must start, if that is wanted.
+    pub data: Option<u64>,
+}
+
+/// Addresses that the user wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// Start of the new text, a link-time address.
+    pub text: Option<u64>,
+    /// Start of the tool's writable data, likewise.
+    pub data: Option<u64>,
+    /// All addresses below 4 GiB.
+    pub low: bool,
 }
 
 impl Region {
@@ -85,6 +99,7 @@ impl Region {
                 is_below: true,
                 shift: 0,
                 file_offset,
+                data: None,
             };
         }
         let start = (image.end + GAP).next_multiple_of(PAGE);
@@ -94,7 +109,91 @@ impl Region {
             is_below: false,
             shift: 0,
             file_offset,
+            data: None,
         }
+    }
+
+    /// The region as the user wants it, if it can be so.
+    pub fn wanted(image: &Image, wishes: &Wishes) -> Result<Self> {
+        let mut region = Self::of(image);
+        let refuse = |reason: &str, advice: String| {
+            Err(Error::new("choosing addresses for the new text", reason)
+                .file(&image.path)
+                .advice(advice))
+        };
+        if wishes.low && image.is_pie {
+            return refuse(
+                "a position-independent program is placed by the kernel, far above 4 GiB",
+                "link the program with -no-pie to have 32-bit addresses".into(),
+            );
+        }
+        if (wishes.text.is_some() || wishes.data.is_some()) && region.shift != 0 {
+            return refuse(
+                "a static position-independent program is placed by its end, \
+                 so the distance to its new text is not free",
+                "leave the address out".into(),
+            );
+        }
+        if let Some(text) = wishes.text {
+            let first = image.end.next_multiple_of(PAGE);
+            let last = image.base + REACH;
+            if !text.is_multiple_of(PAGE) {
+                return refuse(
+                    &format!("{text:#x} is not the start of a page"),
+                    format!(
+                        "the nearest pages start at {:#x} and {:#x}",
+                        text / PAGE * PAGE,
+                        text.saturating_add(PAGE) / PAGE * PAGE
+                    ),
+                );
+            }
+            if region.is_below {
+                if !(LOWEST..image.base).contains(&text) {
+                    return refuse(
+                        &format!("{text:#x} is outside of what this program's code reaches"),
+                        format!(
+                            "it may be from {LOWEST:#x} up to the image at {:#x}",
+                            image.base
+                        ),
+                    );
+                }
+                region.size = image.base - text;
+            } else {
+                if !(first..last).contains(&text) {
+                    return refuse(
+                        &format!("{text:#x} is outside of what this program's code reaches"),
+                        format!("it may be from {first:#x}, the image's end, up to {last:#x}"),
+                    );
+                }
+                region.size = last - text;
+            }
+            region.start = text;
+        }
+        if wishes.low {
+            region.size = region.size.min((1 << 32) - region.start.min(1 << 32));
+        }
+        if let Some(data) = wishes.data {
+            if !data.is_multiple_of(PAGE)
+                || data <= region.start
+                || data - region.start >= region.size
+            {
+                let last = region.start + region.size;
+                return refuse(
+                    &format!("new data cannot start at {data:#x}"),
+                    format!(
+                        "it may be the start of a page behind the new text, which starts at {:#x}, up to {last:#x}",
+                        region.start
+                    ),
+                );
+            }
+            region.data = Some(data);
+        }
+        Ok(region)
+    }
+
+    /// True if the heap has less room than usual before it meets the new segments.
+    pub fn is_near(&self, image: &Image) -> bool {
+        !self.is_below && self.start < image.end + GAP
     }
 
     /// The region such that the kernel, whether or not it aligns to huge pages,
@@ -116,6 +215,7 @@ impl Region {
             is_below: true,
             shift: start.wrapping_neg(),
             file_offset,
+            data: None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod constants;
 mod host;
 mod load;
 mod names;
+pub mod select;
 mod session;
 mod threads;
 

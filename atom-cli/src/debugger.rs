@@ -1,0 +1,72 @@
+//! Debugging an instrument routine: the command starts itself again under gdb,
+//! with a stop in the routine.
+//!
+//! The tool is not loaded yet when gdb starts, so the breakpoint is pending; it
+//! is set by the routine's symbol, which the tool's file tells.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use atom_core::{Error, Result};
+use object::{Object, ObjectSymbol};
+
+use crate::args::Run;
+use crate::request::Request;
+
+const DOING: &str = "debugging the instrument routine of";
+
+/// Becomes gdb. `words` is the command line; only an error returns.
+pub fn run(args: &Run, words: &[OsString]) -> Result<()> {
+    let request = Request::new(args)?;
+    // The request has one, or it would have been refused.
+    let tool = request.tool.as_deref().unwrap_or(Path::new(""));
+    let symbol = instrument_symbol(tool)?;
+    let own = std::env::current_exe()
+        .map_err(|e| Error::new("finding the command itself", e.to_string()))?;
+    let mut is_ours = true;
+    let rest = words.iter().skip(1).filter(|word| {
+        is_ours &= *word != "--";
+        !(is_ours && *word == "--gdb")
+    });
+    let error = Command::new("gdb")
+        .args(["-q", "-ex", "set breakpoint pending on"])
+        .args(["-ex", &format!("break {symbol}"), "-ex", "run", "--args"])
+        .arg(own)
+        .args(rest)
+        .exec();
+    Err(Error::new("starting gdb", error.to_string()).advice("install gdb, or leave --gdb out"))
+}
+
+/// The symbol of the tool's instrument routine.
+fn instrument_symbol(tool: &Path) -> Result<String> {
+    let fail = |reason: &str| Error::new(DOING, reason).file(tool);
+    let bytes = std::fs::read(tool).map_err(|e| fail(&e.to_string()))?;
+    let file = object::File::parse(&*bytes).map_err(|e| fail(&e.to_string()))?;
+    let slot = file
+        .dynamic_symbols()
+        .find(|s| s.name() == Ok(atom_abi::TOOL_INSTRUMENT_SYMBOL))
+        .ok_or_else(|| {
+            fail("it does not tell where its instrument routine is")
+                .advice("build the tool again with the atom-tool that came with this command")
+        })?;
+    // The pointer is relocated when the tool is loaded; its addend is the address.
+    let address = file
+        .dynamic_relocations()
+        .into_iter()
+        .flatten()
+        .find(|(at, _)| *at == slot.address())
+        .map(|(_, relocation)| relocation.addend() as u64);
+    file.symbols()
+        .find(|s| s.is_definition() && Some(s.address()) == address && is_function(s))
+        .and_then(|s| Some(s.name().ok()?.to_owned()))
+        .ok_or_else(|| {
+            fail("its instrument routine has no symbol")
+                .advice("build the tool without stripping it (no `strip = true` in its profile)")
+        })
+}
+
+fn is_function(symbol: &object::Symbol) -> bool {
+    symbol.kind() == object::SymbolKind::Text
+}

@@ -1,0 +1,401 @@
+//! Choosing what is instrumented without writing a tool.
+//!
+//! A tool sees the whole program whatever is chosen. Calls that it adds to
+//! something that is not chosen are dropped afterwards; calls on the program
+//! itself stay, so that its reports are written.
+
+use std::ops::Range;
+
+use super::calls::{Calls, Scope};
+use super::{LineInfo, demangle};
+use crate::cfg::Cfg;
+use crate::error::{Error, Result};
+use crate::ids::{BlockId, InstId, ProcId};
+
+const DOING: &str = "selecting what to instrument";
+
+/// Names this close are suggested.
+const MIN_SIMILARITY: f64 = 0.7;
+/// So many of them.
+const MAX_SUGGESTIONS: usize = 3;
+
+/// One pattern.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Procedures by name: a glob over the symbol, the demangled name, or that
+    /// without its parameters.
+    Proc(String),
+    /// Procedures by source file: a glob over the path or, if it has no slash, the file name.
+    File(String),
+    /// Addresses of the original program.
+    Addresses(Range<u64>),
+}
+
+impl Pattern {
+    /// Reads `NAME`, `file:NAME` or `0xSTART-0xEND`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let fail = |reason: String| {
+            Error::new(DOING, reason).advice(
+                "a pattern is a procedure (main, 'std::*'), a source file ('file:*.c') \
+                 or addresses (0x1000-0x2000)",
+            )
+        };
+        if let Some(file) = text.strip_prefix("file:") {
+            if file.is_empty() {
+                return Err(fail(format!("`{text}` names no file")));
+            }
+            return Ok(Self::File(file.into()));
+        }
+        if text.starts_with("0x") {
+            let number = |t: &str| u64::from_str_radix(t.strip_prefix("0x")?, 16).ok();
+            let range = text
+                .split_once('-')
+                .and_then(|(from, to)| Some(number(from)?..number(to)?));
+            return match range {
+                Some(range) if range.is_empty() => {
+                    Err(fail(format!("the range `{text}` is empty")))
+                }
+                Some(range) => Ok(Self::Addresses(range)),
+                None => Err(fail(format!("`{text}` is not a range of addresses"))),
+            };
+        }
+        if text.is_empty() {
+            return Err(fail("a pattern is empty".into()));
+        }
+        Ok(Self::Proc(text.into()))
+    }
+}
+
+/// Which parts of a program are instrumented.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selection {
+    /// If there are any: only these.
+    pub only: Vec<Pattern>,
+    /// But not these.
+    pub skip: Vec<Pattern>,
+}
+
+impl Selection {
+    /// True if everything is instrumented.
+    pub fn is_all(&self) -> bool {
+        self.only.is_empty() && self.skip.is_empty()
+    }
+
+    /// Compares the patterns with the program. A pattern that nothing matches is an error.
+    pub fn resolve(&self, cfg: &Cfg, lines: &dyn LineInfo) -> Result<Selected> {
+        let names = Names::new(cfg, lines);
+        let side = |patterns: &[Pattern]| -> Result<Side> {
+            let mut side = Side {
+                procs: vec![false; cfg.procs.len()],
+                ranges: Vec::new(),
+            };
+            for pattern in patterns {
+                names.mark(pattern, &mut side)?;
+            }
+            Ok(side)
+        };
+        Ok(Selected {
+            only: match self.only.as_slice() {
+                [] => None,
+                patterns => Some(side(patterns)?),
+            },
+            skip: side(&self.skip)?,
+        })
+    }
+}
+
+/// What one option covers.
+#[derive(Debug)]
+struct Side {
+    procs: Vec<bool>,
+    ranges: Vec<Range<u64>>,
+}
+
+impl Side {
+    fn covers(&self, proc: ProcId, address: u64) -> bool {
+        self.procs[proc.index()] || self.ranges.iter().any(|r| r.contains(&address))
+    }
+}
+
+/// A [`Selection`] in terms of one program.
+#[derive(Debug)]
+pub struct Selected {
+    only: Option<Side>,
+    skip: Side,
+}
+
+impl Selected {
+    /// Whether calls at this address of this procedure are made.
+    pub fn contains(&self, proc: ProcId, address: u64) -> bool {
+        self.only.as_ref().is_none_or(|s| s.covers(proc, address))
+            && !self.skip.covers(proc, address)
+    }
+
+    /// Drops the calls on what is not selected; gives their number.
+    pub fn filter(&self, cfg: &Cfg, calls: &mut Calls) -> usize {
+        let before = calls.calls.len();
+        calls.calls.retain(|call| {
+            let (proc, address) = match call.scope {
+                Scope::Program => return true,
+                Scope::Proc => {
+                    let id = ProcId(call.id);
+                    (id, cfg.proc(id).start)
+                }
+                Scope::Block => {
+                    let id = BlockId(call.id);
+                    (cfg.block(id).proc, cfg.block_pc(id))
+                }
+                Scope::Inst => {
+                    let id = InstId(call.id);
+                    (cfg.block(cfg.block_of(id)).proc, cfg.inst_pc(id))
+                }
+            };
+            self.contains(proc, address)
+        });
+        before - calls.calls.len()
+    }
+}
+
+/// A program's procedures as patterns see them.
+struct Names<'a> {
+    cfg: &'a Cfg,
+    lines: &'a dyn LineInfo,
+}
+
+impl<'a> Names<'a> {
+    fn new(cfg: &'a Cfg, lines: &'a dyn LineInfo) -> Self {
+        Self { cfg, lines }
+    }
+
+    fn mark(&self, pattern: &Pattern, side: &mut Side) -> Result<()> {
+        let cfg = self.cfg;
+        let mut found = false;
+        match pattern {
+            Pattern::Addresses(range) => {
+                found = cfg
+                    .procs
+                    .iter()
+                    .any(|p| p.start < range.end && range.start < p.end);
+                side.ranges.push(range.clone());
+            }
+            Pattern::Proc(glob) => {
+                for (proc, marked) in cfg.procs.iter().zip(&mut side.procs) {
+                    if is_named(&proc.display_name(), glob) {
+                        (*marked, found) = (true, true);
+                    }
+                }
+            }
+            Pattern::File(glob) => {
+                for (proc, marked) in cfg.procs.iter().zip(&mut side.procs) {
+                    let file = self.lines.line_at(proc.start).map(|l| l.0);
+                    if file.is_some_and(|file| is_file(file, glob)) {
+                        (*marked, found) = (true, true);
+                    }
+                }
+            }
+        }
+        match found {
+            true => Ok(()),
+            false => Err(self.nothing(pattern)),
+        }
+    }
+
+    /// The error for a pattern that matches nothing.
+    fn nothing(&self, pattern: &Pattern) -> Error {
+        let (reason, wanted, candidates) = match pattern {
+            Pattern::Addresses(range) => {
+                let reason = format!("no procedure lies in {:#x}-{:#x}", range.start, range.end);
+                let (first, last) = (self.cfg.procs.first(), self.cfg.procs.last());
+                let error = Error::new(DOING, reason);
+                return match (first, last) {
+                    (Some(first), Some(last)) => error.advice(format!(
+                        "the program's procedures lie in {:#x}-{:#x}",
+                        first.start, last.end
+                    )),
+                    _ => error,
+                };
+            }
+            Pattern::Proc(glob) => {
+                let names = self.cfg.procs.iter().map(|p| demangle(&p.display_name()));
+                let reason = format!("no procedure is called `{glob}`");
+                (reason, glob, names.collect::<Vec<_>>())
+            }
+            Pattern::File(glob) => {
+                let files = self.cfg.procs.iter();
+                let mut files: Vec<_> = files
+                    .filter_map(|p| Some(self.lines.line_at(p.start)?.0.to_owned()))
+                    .collect();
+                files.sort_unstable();
+                files.dedup();
+                if files.is_empty() {
+                    return Error::new(DOING, format!("no source file is known for `{glob}`"))
+                        .advice("the program has no line information: select by procedure");
+                }
+                let reason = format!("no procedure comes from a file called `{glob}`");
+                (reason, glob, files)
+            }
+        };
+        let error = Error::new(DOING, reason);
+        match near(wanted, &candidates).as_slice() {
+            [] => error.advice("`atom show APP` lists the program's procedures"),
+            near => error.advice(format!("did you mean {}?", near.join(" or "))),
+        }
+    }
+}
+
+fn is_named(symbol: &str, glob: &str) -> bool {
+    if matches(glob, symbol) {
+        return true;
+    }
+    let plain = demangle(symbol);
+    matches(glob, &plain) || without_parameters(&plain).is_some_and(|name| matches(glob, name))
+}
+
+/// `a::b<c(d)>::e` of `a::b<c(d)>::e(f) const`.
+fn without_parameters(name: &str) -> Option<&str> {
+    let end = name.rfind(')')?;
+    if !std::matches!(&name[end + 1..], "" | " const" | "&" | " const&" | "&&") {
+        return None;
+    }
+    let mut depth = 0;
+    for (i, c) in name[..=end].char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return (i > 0).then_some(&name[..i]);
+        }
+    }
+    None
+}
+
+fn is_file(path: &str, glob: &str) -> bool {
+    matches(glob, path)
+        || (!glob.contains('/') && matches(glob, path.rsplit('/').next().unwrap_or(path)))
+}
+
+/// `*` stands for any characters, `?` for one; a backslash takes the next as it is.
+fn matches(glob: &str, text: &str) -> bool {
+    let glob = tokens(glob);
+    let text: Vec<char> = text.chars().collect();
+    let (mut g, mut t) = (0, 0);
+    // Where to go on if what follows the last `*` does not fit.
+    let mut retry = None;
+    while t < text.len() {
+        match glob.get(g) {
+            Some(Token::Any) => {
+                g += 1;
+                retry = Some((g, t));
+            }
+            Some(Token::One) => (g, t) = (g + 1, t + 1),
+            Some(Token::Char(c)) if *c == text[t] => (g, t) = (g + 1, t + 1),
+            _ => match retry {
+                Some((after, from)) => {
+                    retry = Some((after, from + 1));
+                    (g, t) = (after, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    glob[g..]
+        .iter()
+        .all(|token| std::matches!(token, Token::Any))
+}
+
+enum Token {
+    Any,
+    One,
+    Char(char),
+}
+
+fn tokens(glob: &str) -> Vec<Token> {
+    let mut chars = glob.chars();
+    let mut out = Vec::new();
+    while let Some(c) = chars.next() {
+        out.push(match c {
+            '*' => Token::Any,
+            '?' => Token::One,
+            '\\' => Token::Char(chars.next().unwrap_or(c)),
+            c => Token::Char(c),
+        });
+    }
+    out
+}
+
+/// Names that someone may have meant, the best first.
+fn near(wanted: &str, candidates: &[String]) -> Vec<String> {
+    let wanted = wanted.replace(['*', '?'], "");
+    let plain = |name: &str| without_parameters(name).unwrap_or(name).to_owned();
+    let mut found: Vec<(f64, &String)> = candidates
+        .iter()
+        .map(|name| {
+            let last = plain(name);
+            let last = last.rsplit(['/', ':']).next().unwrap_or(&last);
+            let score =
+                strsim::jaro_winkler(&wanted, name).max(strsim::jaro_winkler(&wanted, last));
+            (score, name)
+        })
+        .filter(|(score, _)| *score >= MIN_SIMILARITY)
+        .collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    found.dedup_by_key(|f| f.1);
+    found
+        .into_iter()
+        .take(MAX_SUGGESTIONS)
+        .map(|(_, name)| format!("`{name}`"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        assert!(matches("main", "main") && !matches("main", "mains"));
+        assert!(matches("*", "") && matches("a*", "a") && matches("a*c*e", "abcde"));
+        assert!(matches("a?c", "abc") && !matches("a?c", "ac"));
+        assert!(matches("*ab", "aab") && matches("*aab*", "aaaab"));
+        assert!(!matches("*aab*c", "aaaab") && !matches("", "a"));
+        assert!(matches("operator\\*", "operator*") && !matches("x\\*", "xy"));
+    }
+
+    #[test]
+    fn names_in_each_form() {
+        let symbol = "_ZNSt6vectorIiSaIiEE9push_backEOi";
+        for glob in [symbol, "std::vector*", "*push_back", "*::push_back(int&&)"] {
+            assert!(is_named(symbol, glob), "{glob}");
+        }
+        assert!(!is_named(symbol, "push_back"));
+        let call = without_parameters("f<int (int)>::operator()(int) const");
+        assert_eq!(call, Some("f<int (int)>::operator()"));
+        assert_eq!(without_parameters("main"), None);
+        assert!(is_file("/a/b/c.c", "c.c") && is_file("/a/b/c.c", "*/b/*"));
+        assert!(!is_file("/a/b/c.c", "b/c.c"));
+    }
+
+    #[test]
+    fn patterns() {
+        let range = Pattern::parse("0x10-0x20").unwrap();
+        assert_eq!(range, Pattern::Addresses(0x10..0x20));
+        assert_eq!(
+            Pattern::parse("main").unwrap(),
+            Pattern::Proc("main".into())
+        );
+        let file = Pattern::parse("file:a.c").unwrap();
+        assert_eq!(file, Pattern::File("a.c".into()));
+        for wrong in ["", "file:", "0x10", "0x20-0x10", "0x10-20", "0x10-0xg"] {
+            assert!(Pattern::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_ranked() {
+        let names = ["compress", "decompress", "main"].map(String::from);
+        assert_eq!(near("compres*", &names)[0], "`compress`");
+        assert!(near("zzzz", &names).is_empty());
+    }
+}
