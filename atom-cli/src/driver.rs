@@ -16,6 +16,7 @@ use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
+use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan};
 use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
@@ -77,26 +78,27 @@ pub fn run(args: &Run) -> Result<()> {
         || {
             let mut cfg = Cfg::build(&image, &frames)?;
             let pads = rewrite::find_pads(&image, &mut cfg);
+            memory::give_back();
             Ok((cfg, pads))
         },
         |(cfg, _)| describe_cfg(cfg),
     )?;
 
     // The tool's calls, and its code as it will lie in the program.
-    let tool = match &request.tool {
+    let mut tool = match &request.tool {
         None => None,
         Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
     };
-    let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
     let summaries = tool
         .as_ref()
         .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
     // The calls as code with symbolic targets.
-    let plan = match &tool {
+    let plan = match &mut tool {
         None => Plan::default(),
         Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
     };
+    let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let options = rewrite::Options {
         strict: request.strict,
         extra: request.extra,
@@ -266,8 +268,10 @@ fn prepare_tool(
     })
 }
 
-/// Turns the calls into code: needs to know what is live and what routines change.
-fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+/// Turns the calls into code, and forgets them: needs to know what is live and
+/// what routines change.
+fn plan_calls(tool: &mut Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+    let calls = std::mem::take(&mut tool.calls);
     let live = steps.run(
         "live",
         "finding live registers",
@@ -278,7 +282,7 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
         "plan",
         "planning the calls",
         || {
-            let routines = routines(&tool.calls);
+            let routines = routines(&calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
             let bodies = Specialiser::new(&tool.analysis);
@@ -288,7 +292,7 @@ fn plan_calls(tool: &Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> R
                 bodies: Some(&bodies),
             };
             let clobbers = |routine| summaries.of(routine).into();
-            Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
+            Plan::build(image, cfg, &live, &calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");

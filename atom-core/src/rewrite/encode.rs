@@ -243,8 +243,14 @@ impl Encoder<'_> {
             out.extend([0x48, 0x87, 0x04, 0x24]);
             return Ok(());
         }
-        let decoded = self.cfg.decode(self.image, id);
-        let old = decoded.near_branch_target();
+        let old = self.cfg.direct_target(self.image, id);
+        let old = old.ok_or_else(|| self.mismatch(id))?;
+        let opcode = || match *bytes {
+            [opcode @ 0x70..=0x7f, _] => Some(opcode),
+            [0x0f, opcode @ 0x80..=0x8f, ..] => Some(opcode - 0x10),
+            [0xeb | 0xe9, ..] => Some(0xeb),
+            _ => short_opcode(&self.cfg.decode(self.image, id)),
+        };
         let is_call = inst.flow == Flow::Call;
         let target = self
             .layout
@@ -258,7 +264,7 @@ impl Encoder<'_> {
                 // The opcode is the last byte but one; prefixes are only hints here,
                 // but for the address size that makes jrcxz jecxz.
                 if form == Form::Short {
-                    out.push(short_opcode(&decoded));
+                    out.push(opcode().ok_or_else(|| self.mismatch(id))?);
                 } else {
                     out.extend(&bytes[..bytes.len() - 1]);
                 }
@@ -278,8 +284,8 @@ impl Encoder<'_> {
                     out.push(0xe8);
                 } else if inst.flow == Flow::Jump {
                     out.push(0xe9);
-                } else if decoded.is_jcc_short_or_near() {
-                    out.extend([0x0f, 0x80 | (short_opcode(&decoded) & 15)]);
+                } else if let Some(opcode) = opcode() {
+                    out.extend([0x0f, opcode + 0x10]);
                 } else {
                     // xbegin
                     out.extend([0xc7, 0xf8]);
@@ -291,11 +297,12 @@ impl Encoder<'_> {
     }
 }
 
-/// `jmp rel8` or `jcc rel8`.
-fn short_opcode(instruction: &iced_x86::Instruction) -> u8 {
+/// That of `jmp rel8` or `jcc rel8`, if the instruction is of their kind.
+fn short_opcode(instruction: &iced_x86::Instruction) -> Option<u8> {
     use iced_x86::ConditionCode as C;
     let condition = match instruction.condition_code() {
-        C::None => return 0xeb,
+        C::None if instruction.is_jmp_short_or_near() => return Some(0xeb),
+        C::None => return None,
         C::o => 0,
         C::no => 1,
         C::b => 2,
@@ -313,5 +320,5 @@ fn short_opcode(instruction: &iced_x86::Instruction) -> u8 {
         C::le => 14,
         C::g => 15,
     };
-    0x70 | condition
+    Some(0x70 | condition)
 }

@@ -218,7 +218,11 @@ impl Layout {
         is_call: bool,
         address: u64,
     ) -> Option<u64> {
-        let to = cfg.proc_at(address)?;
+        let own = cfg.proc(from);
+        let to = match own.start <= address && address < own.end {
+            true => from,
+            false => cfg.proc_at(address)?,
+        };
         let proc = cfg.proc(to);
         if !self.moved.contains(to) {
             return None;
@@ -227,9 +231,8 @@ impl Layout {
         if address == proc.start && !inside {
             return self.entry(to);
         }
-        let inst = cfg.inst_at(address)?;
-        let block = cfg.block_of(inst);
-        if !inside && let Some(stub) = self.stub(to, block) {
+        let inst = cfg.inst_in(to, address)?;
+        if !inside && let Some(stub) = self.stub(to, cfg.block_of(inst)) {
             return Some(stub);
         }
         Some(self.label(to, inst))
@@ -352,13 +355,23 @@ impl<'a> ProcBuilder<'a> {
         let cfg = self.cfg;
         let first_pc = cfg.proc(self.id).start;
         self.targets = vec![None; self.insts.len()];
+        // Few procedures have any.
+        let clones = {
+            let first = self
+                .clones
+                .partition_point(|c| c.load.index() < self.insts.start);
+            let end = self
+                .clones
+                .partition_point(|c| c.load.index() < self.insts.end);
+            &self.clones[first..end]
+        };
         for (i, inst) in cfg.insts[self.insts.clone()].iter().enumerate() {
             let form = match inst.flow {
                 Flow::Call if inst.special => Form::PushReturn,
                 Flow::Call => Form::Long,
                 Flow::Jump | Flow::CondJump => {
-                    let decoded = cfg.decode(self.image, InstId::from_index(self.insts.start + i));
-                    let target = decoded.near_branch_target();
+                    let id = InstId::from_index(self.insts.start + i);
+                    let target = cfg.direct_target(self.image, id).unwrap_or(0);
                     let offset = target.wrapping_sub(cfg.base);
                     let inside = (target >= first_pc && target < cfg.proc(self.id).end)
                         .then(|| {
@@ -368,9 +381,18 @@ impl<'a> ProcBuilder<'a> {
                         })
                         .flatten();
                     self.targets[i] = inside.map(|t| t as u32);
-                    let counted =
-                        decoded.is_jcx_short() || decoded.is_loop() || decoded.is_loopcc();
-                    let is_short = decoded.is_jcc_short() || decoded.is_jmp_short() || counted;
+                    let bytes = self.image.bytes_at(cfg.inst_pc(id), usize::from(inst.len));
+                    let (counted, is_short) = match bytes {
+                        Some([0x70..=0x7f | 0xeb, _]) => (false, true),
+                        Some([0xe0..=0xe3, _]) => (true, true),
+                        Some([0xe9, ..] | [0x0f, 0x80..=0x8f, ..]) => (false, false),
+                        _ => {
+                            let d = cfg.decode(self.image, id);
+                            let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
+                            let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
+                            (counted, is_short)
+                        }
+                    };
                     match (inside.is_some() && is_short, counted) {
                         (true, true) => Form::Copy,
                         (true, false) => Form::Short,
@@ -378,7 +400,7 @@ impl<'a> ProcBuilder<'a> {
                         (false, false) => Form::Long,
                     }
                 }
-                _ => match tables::at(self.clones, InstId::from_index(self.insts.start + i)) {
+                _ => match tables::at(clones, InstId::from_index(self.insts.start + i)) {
                     Some(clone) => Form::TableLoad(clone.load_size),
                     None => Form::Copy,
                 },

@@ -247,6 +247,7 @@ fn ends_of_the_process_are_hooked() {
     let options = Options {
         finish,
         may_have_threads: false,
+        bodies: None,
     };
     let program = Program::compile("ends", &[]);
     with_plan(
