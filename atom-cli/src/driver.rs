@@ -118,7 +118,7 @@ pub fn run(args: &Run) -> Result<()> {
     )?;
     let (text, old_text) = steps.run(
         "rewrite",
-        "moving the text",
+        "planning the pads",
         || {
             let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
             let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
@@ -154,7 +154,7 @@ pub fn run(args: &Run) -> Result<()> {
             analysis: (placement.analysis, placement.rw),
             end: placement.end,
             clobbers: &clobbers,
-            output: &output.to_vec(),
+            output: &output.to_vec()?,
         };
         steps.run(
             "check",
@@ -245,6 +245,7 @@ fn prepare_tool(
         || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
         |calls| count(calls.calls.len(), "call"),
     )?;
+    memory::give_back();
     let unselected = selected.map_or(0, |s| s.filter(cfg, &mut calls));
     let analysis = steps.run(
         "analysis",
@@ -275,7 +276,11 @@ fn plan_calls(tool: &mut Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) 
     let live = steps.run(
         "live",
         "finding live registers",
-        || Ok(Live::compute(image, cfg)),
+        || {
+            let live = Live::compute(image, cfg);
+            memory::give_back();
+            Ok(live)
+        },
         |_| count(cfg.blocks.len(), "block"),
     )?;
     steps.run(

@@ -29,7 +29,11 @@ impl PendingFile {
         contents: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
         mode: u32,
     ) -> Result<Self> {
-        let fail = |e: std::io::Error| Error::new(DOING, reason(&e)).file(target);
+        // What `contents` cannot make, it says itself.
+        let fail = |e: std::io::Error| match e.downcast::<Error>() {
+            Ok(error) => error,
+            Err(e) => Error::new(DOING, reason(&e)).file(target),
+        };
         if std::fs::metadata(target).is_ok_and(|m| !m.is_file()) {
             let mut file = OpenOptions::new().write(true).open(target).map_err(fail)?;
             contents(&mut file).map_err(fail)?;

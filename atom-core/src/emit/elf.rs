@@ -7,8 +7,8 @@ use crate::cfg::Cfg;
 use crate::error::{Error, Result};
 use crate::image::{Image, ProgramHeader};
 use crate::plan::Plan;
-use crate::rewrite::Layout;
 use crate::rewrite::pads::OldText;
+use crate::rewrite::{Layout, NewText};
 
 use super::libc_view::{self, View};
 use super::output::Output;
@@ -19,14 +19,14 @@ use super::{program_headers, sections};
 const PAGE: u64 = 0x1000;
 const DOING: &str = "writing the output";
 
-/// Builds the output file. `text` is the new text as encoded for `layout`.
+/// Builds the output file. `text` is the new text for `layout`.
 #[allow(clippy::too_many_arguments)]
 pub fn write<'a>(
     image: &'a Image,
     cfg: &'a Cfg,
     plan: &'a Plan,
     layout: &'a Layout,
-    text: Vec<u8>,
+    text: NewText<'a>,
     old: &OldText,
     placement: &'a Placement,
     analysis: Option<&'a AnalysisImage>,
@@ -120,9 +120,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn fill_rx(&mut self, text: Vec<u8>) {
+    fn fill_rx(&mut self, text: NewText<'a>) {
         let place = self.placement;
-        self.out.put(self.layout.region.file_offset, text);
+        self.out.put_text(self.layout.region.file_offset, text);
         if let Some(unwind) = &place.unwind {
             for blob in [&unwind.except_table, &unwind.eh_frame, &unwind.eh_frame_hdr] {
                 self.out.put(self.rx_offset(blob.address), &blob.bytes[..]);

@@ -1,20 +1,38 @@
 //! The output file as it will be written: parts that lie beside each other and
 //! small changes of them.
 //!
-//! The largest parts are those of the original file, which is mapped; they are
-//! never copied as a whole, only piece by piece on their way out.
+//! The largest parts are the original file, which is mapped, and the new text,
+//! which is made on the way; neither is ever in memory as a whole.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+use crate::error::{Error, Result};
+use crate::rewrite::{NewText, overlay};
+
 /// How much is put together at a time.
-const WINDOW: usize = 1 << 20;
+const WINDOW: usize = 4 << 20;
+
+/// Contents of a part.
+enum Part<'a> {
+    Bytes(Cow<'a, [u8]>),
+    Text(NewText<'a>),
+}
+
+impl Part<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Text(text) => text.size(),
+        }
+    }
+}
 
 /// A file to be written.
 #[derive(Default)]
 pub struct Output<'a> {
     /// Offsets and contents; what lies between them is zero.
-    parts: Vec<(u64, Cow<'a, [u8]>)>,
+    parts: Vec<(u64, Part<'a>)>,
     /// What is written over parts: offset, and range of `bytes`.
     changes: Vec<(u64, u32, u32)>,
     bytes: Vec<u8>,
@@ -27,8 +45,14 @@ impl<'a> Output<'a> {
         let contents = contents.into();
         if !contents.is_empty() {
             self.grow(offset + contents.len() as u64);
-            self.parts.push((offset, contents));
+            self.parts.push((offset, Part::Bytes(contents)));
         }
+    }
+
+    /// Puts the new text at an offset.
+    pub(super) fn put_text(&mut self, offset: u64, text: NewText<'a>) {
+        self.grow(offset + text.size());
+        self.parts.push((offset, Part::Text(text)));
     }
 
     /// Puts contents at the end, aligned; yields their offset (also of nothing).
@@ -68,7 +92,8 @@ impl<'a> Output<'a> {
         self.len == 0
     }
 
-    /// Writes it from the first byte to the last.
+    /// Writes it from the first byte to the last. What fails beside the writing
+    /// itself is an [`Error`](crate::Error) in the other one.
     pub fn write_to(&self, file: &mut dyn Write) -> io::Result<()> {
         let mut window = Vec::with_capacity(WINDOW);
         let (mut parts, mut changes) = (&self.parts[..], &self.changes[..]);
@@ -78,9 +103,17 @@ impl<'a> Output<'a> {
             window.clear();
             window.resize((end - start) as usize, 0);
             // What ends in this window is done with.
-            let is_over = |offset: u64, len: usize| offset + len as u64 <= end;
+            let is_over = |offset: u64, len: u64| offset + len <= end;
             for (offset, contents) in parts.iter().take_while(|p| p.0 < end) {
-                overlay(&mut window, start, *offset, contents);
+                match contents {
+                    Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
+                    Part::Text(text) => {
+                        let from = start.max(*offset);
+                        let to = end.min(offset + text.size()).max(from);
+                        let place = &mut window[(from - start) as usize..(to - start) as usize];
+                        text.fill(from - offset, place).map_err(io::Error::other)?;
+                    }
+                }
             }
             let done = parts.iter().take_while(|p| is_over(p.0, p.1.len()));
             parts = &parts[done.count()..];
@@ -89,7 +122,7 @@ impl<'a> Output<'a> {
                 overlay(&mut window, start, *offset, bytes);
             }
             let done = changes.iter();
-            let done = done.take_while(|c| is_over(c.0, (c.2 - c.1) as usize));
+            let done = done.take_while(|c| is_over(c.0, u64::from(c.2 - c.1)));
             changes = &changes[done.count()..];
             file.write_all(&window)?;
             start = end;
@@ -98,22 +131,15 @@ impl<'a> Output<'a> {
     }
 
     /// The whole file.
-    pub fn to_vec(&self) -> Vec<u8> {
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
         let mut all = Vec::with_capacity(self.len as usize);
-        self.write_to(&mut all)
-            .expect("a vector takes what is written to it");
-        all
-    }
-}
-
-/// Copies what of `bytes`, which belong at `offset`, lies in a window at `start`.
-fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) {
-    let end = start + window.len() as u64;
-    let from = offset.max(start);
-    let to = end.min(offset + bytes.len() as u64);
-    if from < to {
-        window[(from - start) as usize..(to - start) as usize]
-            .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+        match self.write_to(&mut all) {
+            Ok(()) => Ok(all),
+            Err(e) => Err(match e.downcast::<Error>() {
+                Ok(e) => e,
+                Err(e) => Error::new("writing the output", e.to_string()),
+            }),
+        }
     }
 }
 
@@ -143,6 +169,6 @@ mod tests {
         expected.resize(tail as usize + 20, 0);
         output.close();
         assert_eq!(output.len(), expected.len() as u64);
-        assert!(output.to_vec() == expected);
+        assert!(output.to_vec().unwrap() == expected);
     }
 }

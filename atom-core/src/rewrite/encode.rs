@@ -22,47 +22,38 @@ pub struct Anchors {
     pub data: u64,
 }
 
-/// The new text, from [`Layout::start`] to [`Layout::end`]; the start-up
-/// code's place at its head is left as `int3`.
-pub fn encode(
-    image: &Image,
-    cfg: &Cfg,
-    plan: &Plan,
-    layout: &Layout,
+/// The new text, from [`Layout::start`] to [`Layout::end`], whose procedures are
+/// encoded when they are asked for: it is large, and needed once, piece by piece.
+pub struct NewText<'a> {
+    encoder: Encoder<'a>,
+    /// What is not a procedure: address and bytes.
+    pieces: Vec<(u64, Vec<u8>)>,
+    /// The procedures that move, by address.
+    procs: Vec<ProcId>,
+}
+
+/// Prepares the new text; the start-up code's place at its head is left as `int3`.
+pub fn encode<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    plan: &'a Plan,
+    layout: &'a Layout,
     anchors: &Anchors,
-) -> Result<Vec<u8>> {
-    let mut text = vec![0xcc; (layout.end - layout.start) as usize];
+) -> Result<NewText<'a>> {
     let encoder = Encoder {
         image,
         cfg,
         plan,
         layout,
-        anchors,
+        anchors: *anchors,
     };
+    let mut pieces = Vec::new();
     for (snippet, offset) in plan.shared.iter().zip(&layout.shared) {
         let address = layout.start + u64::from(*offset);
         let mut out = Vec::new();
         encoder.snippet(snippet, address, &mut out)?;
-        text[*offset as usize..][..out.len()].copy_from_slice(&out);
+        pieces.push((address, out));
     }
-    // Procedures lie in order, so their places are disjoint slices.
-    let mut places = Vec::new();
-    let mut rest = text.as_mut_slice();
-    let mut at = layout.start;
-    for p in 0..cfg.procs.len() {
-        if !layout.moved.contains(ProcId::from_index(p)) {
-            continue;
-        }
-        let start = layout.starts[p];
-        let (_, tail) = std::mem::take(&mut rest).split_at_mut((start - at) as usize);
-        let (place, tail) = tail.split_at_mut(layout.procs[p].size as usize);
-        places.push((ProcId::from_index(p), place));
-        rest = tail;
-        at = start + u64::from(layout.procs[p].size);
-    }
-    places
-        .into_par_iter()
-        .try_for_each(|(id, place)| encoder.proc(id, place))?;
     for clone in &layout.clones {
         let t = &cfg.jump_tables[clone.table];
         let target = |old: u64| {
@@ -73,11 +64,68 @@ pub fn encode(
                 .contains(proc)
                 .then(|| layout.label(proc, inst))
         };
-        let bytes = tables::contents(image, t, clone, &target);
-        let at = clone.address.wrapping_sub(layout.start) as usize;
-        text[at..at + bytes.len()].copy_from_slice(&bytes);
+        pieces.push((clone.address, tables::contents(image, t, clone, &target)));
     }
-    Ok(text)
+    // They lie in their original order.
+    let procs = (0..cfg.procs.len())
+        .map(ProcId::from_index)
+        .filter(|p| layout.moved.contains(*p))
+        .collect();
+    Ok(NewText {
+        encoder,
+        pieces,
+        procs,
+    })
+}
+
+impl NewText<'_> {
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.encoder.layout.end - self.encoder.layout.start
+    }
+
+    /// Writes what lies at an offset and behind it.
+    pub fn fill(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let layout = self.encoder.layout;
+        // All that follows counts from the start of the new text.
+        let end = offset + out.len() as u64;
+        let place = |p: &ProcId| {
+            let start = layout.starts[p.index()] - layout.start;
+            (start, start + u64::from(layout.procs[p.index()].size))
+        };
+        out.fill(0xcc);
+        for (address, bytes) in &self.pieces {
+            overlay(out, offset, address - layout.start, bytes);
+        }
+        let first = self.procs.partition_point(|p| place(p).1 <= offset);
+        let count = self.procs[first..].partition_point(|p| place(p).0 < end);
+        // Their places are disjoint slices.
+        let mut places = Vec::with_capacity(count);
+        let (mut rest, mut at) = (out, offset);
+        for p in &self.procs[first..first + count] {
+            let (from, to) = place(p);
+            let (_, tail) = rest.split_at_mut((from.max(at) - at) as usize);
+            let (slice, tail) = tail.split_at_mut((to.min(end) - from.max(at)) as usize);
+            places.push((*p, from.max(at) - from, slice));
+            (rest, at) = (tail, to.min(end));
+        }
+        places.into_par_iter().try_for_each(|(p, skip, slice)| {
+            let bytes = self.encoder.proc(p)?;
+            slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
+            Ok(())
+        })
+    }
+}
+
+/// Copies what of `bytes`, which belong at `offset`, lies in a window at `start`.
+pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) {
+    let end = start + window.len() as u64;
+    let from = offset.max(start);
+    let to = end.min(offset + bytes.len() as u64);
+    if from < to {
+        window[(from - start) as usize..(to - start) as usize]
+            .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+    }
 }
 
 struct Encoder<'a> {
@@ -85,11 +133,11 @@ struct Encoder<'a> {
     cfg: &'a Cfg,
     plan: &'a Plan,
     layout: &'a Layout,
-    anchors: &'a Anchors,
+    anchors: Anchors,
 }
 
 impl Encoder<'_> {
-    fn proc(&self, id: ProcId, place: &mut [u8]) -> Result<()> {
+    fn proc(&self, id: ProcId) -> Result<Vec<u8>> {
         let cfg = self.cfg;
         let layout = &self.layout.procs[id.index()];
         let start = self.layout.starts[id.index()];
@@ -97,7 +145,7 @@ impl Encoder<'_> {
         let mut rest = insertions_of(self.plan, &insts);
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
-        let mut out = Vec::with_capacity(place.len());
+        let mut out = Vec::with_capacity(layout.size as usize);
         for b in cfg.proc(id).blocks() {
             for inst in cfg.block(b).insts() {
                 let entry = take_at(&mut rest, inst, Position::Entry);
@@ -137,11 +185,10 @@ impl Encoder<'_> {
             out.push(0xe9);
             out.extend(rel32(self.layout.label(id, inst), next)?);
         }
-        if out.len() != place.len() {
+        if out.len() != layout.size as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
         }
-        place.copy_from_slice(&out);
-        Ok(())
+        Ok(out)
     }
 
     fn mismatch(&self, inst: InstId) -> Error {

@@ -23,7 +23,8 @@ pub mod pads;
 mod region;
 mod tables;
 
-pub use encode::{Anchors, encode};
+pub(crate) use encode::overlay;
+pub use encode::{Anchors, NewText, encode};
 pub use layout::Layout;
 pub use moved::MovedSet;
 pub use region::{Region, Wishes};
