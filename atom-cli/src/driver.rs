@@ -32,6 +32,7 @@ use crate::{cleanup, find};
 
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
+    memory::keep_large_apart();
     let request = Request::new(args)?;
     if args.heap.is_some() {
         note(
