@@ -117,7 +117,8 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
                 command.arg("--only").arg(format!("{start:#x}-{end:#x}"));
             }
             command
-                .args(["--tool", "icount", "--", "--per", "instruction", "--output"])
+                .args(["--tool", "icount", "--", "--format", "tsv"])
+                .args(["--per", "instruction", "--output"])
                 .arg(file);
         }
         Job::Branch(file) => {
