@@ -11,7 +11,8 @@
 //!
 //! Rules that hold everywhere in it:
 //! - Nothing but raw system calls; no libc, no `%fs`- or `%gs`-relative access,
-//!   so that it runs before the application has set up its thread pointer.
+//!   so that it runs before the application has set up its thread pointer. (The
+//!   base of gs is set in one place, `data`, for the inserted code's sake.)
 //! - It never waits for a lock that an interrupted or vanished thread may hold.
 //! - It does not touch the application's signal handlers, signal mask, program
 //!   break, environment memory or file descriptors, and it keeps its own
@@ -28,6 +29,7 @@
 #![deny(missing_docs)]
 
 mod arena;
+mod data;
 mod dir;
 mod entry;
 mod env;
@@ -46,8 +48,10 @@ mod table;
 mod thread;
 mod time;
 mod tls;
+mod totals;
 mod unwind;
 
+pub use data::{thread_block, thread_enter, thread_started};
 pub use entry::{Entered, enter, refused_entries};
 pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use start::{finish, pid, set_flush_hook, start, start_pid};

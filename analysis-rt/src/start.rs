@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use atom_abi::StartInfo;
 
 use crate::sys::{self, nr, syscall};
-use crate::{env, tls};
+use crate::{data, env, tls, totals};
 
 static INFO: AtomicPtr<StartInfo> = AtomicPtr::new(null_mut());
 static AUXV: AtomicPtr<[usize; 2]> = AtomicPtr::new(null_mut());
@@ -111,6 +111,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
         env::set_environment(envp);
         START_PID.store(sys::getpid(), Ordering::Relaxed);
         make_process_page();
+        data::begin();
 
         let info = &*info;
         for i in 0..info.init_count {
@@ -217,9 +218,13 @@ pub unsafe extern "C" fn finish() {
         }
         Err(_) => return,
     }
+    data::gather();
     if let Some(info) = info() {
-        // SAFETY: `atom` wrote a function there.
-        unsafe { (info.program_after)() };
+        // SAFETY: `atom` wrote the table, and a function.
+        unsafe {
+            totals::settle(info);
+            (info.program_after)();
+        }
     }
     let flush = FLUSH.load(Ordering::Acquire);
     if !flush.is_null() {

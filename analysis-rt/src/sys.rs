@@ -126,10 +126,18 @@ pub(crate) const fn pages(len: usize) -> usize {
     len.saturating_add(PAGE - 1) & !(PAGE - 1)
 }
 
+/// As [`NEXT_HINT`], for what must lie above the image: between the heap of a
+/// program that the kernel places at 0x55... and the mappings below the stack.
+static NEXT_FAR_HINT: AtomicUsize = AtomicUsize::new(0x6a00_0000_0000);
+
 fn map_with(len: usize, protection: usize) -> *mut u8 {
+    map_near(&NEXT_HINT, len, protection)
+}
+
+fn map_near(next: &AtomicUsize, len: usize, protection: usize) -> *mut u8 {
     const PRIVATE_ANONYMOUS: usize = 0x22;
     let len = pages(len);
-    let hint = NEXT_HINT.fetch_add(len.saturating_add(PAGE), Ordering::Relaxed);
+    let hint = next.fetch_add(len.saturating_add(PAGE), Ordering::Relaxed);
     // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
     let r = unsafe {
         syscall!(
@@ -152,6 +160,12 @@ fn map_with(len: usize, protection: usize) -> *mut u8 {
 /// Fresh zeroed pages for `len` bytes, or null.
 pub(crate) fn map(len: usize) -> *mut u8 {
     map_with(len, 3)
+}
+
+/// As [`map`], where no segment base from the image up is negative: the system
+/// call that sets one refuses those.
+pub(crate) fn map_far(len: usize) -> *mut u8 {
+    map_near(&NEXT_FAR_HINT, len, 3)
 }
 
 /// Returns pages.
@@ -190,13 +204,19 @@ pub(crate) unsafe fn remap(start: *mut u8, old: usize, new: usize) -> *mut u8 {
     ptr::null_mut()
 }
 
-/// Ends the process with a message about misuse or exhaustion.
+/// Tells of trouble on standard error.
 #[cold]
-pub(crate) fn fatal(what: &str) -> ! {
+pub(crate) fn warn(what: &str) {
     let parts: [&str; 3] = ["analysis runtime: ", what, "\n"];
     for p in parts {
         // SAFETY: reads `p` only.
         unsafe { syscall!(nr::WRITE, 2, p.as_ptr(), p.len()) };
     }
+}
+
+/// Ends the process with a message about misuse or exhaustion.
+#[cold]
+pub(crate) fn fatal(what: &str) -> ! {
+    warn(what);
     crate::process::abort()
 }

@@ -42,13 +42,15 @@ pub(crate) struct Block {
     adopted: AtomicBool,
     /// Stack pointer where this thread entered guarded analysis code, or 0; see `entry`.
     pub(crate) entered_at: usize,
+    /// Its per-thread data, or null; see `data`.
+    pub(crate) data: *mut atom_abi::ThreadBlock,
     /// For each pthread key the generation and the value.
     pub(crate) values: [(usize, *const c_void); KEYS],
 }
 
 /// The FS base of the calling thread.
 #[inline]
-fn fs_base() -> usize {
+pub(crate) fn fs_base() -> usize {
     let base: usize;
     if FSGSBASE.load(Ordering::Relaxed) {
         // SAFETY: announced by the kernel; reads a register.

@@ -65,6 +65,10 @@ pub enum ArgKind {
     /// The run-time address of the byte at offset `value` of the data that the
     /// tool placed with [`Host::add_data`].
     Data = 8,
+    /// The run-time address of the byte at offset `value` of the running
+    /// thread's copy of the data placed with [`Host::add_thread_data`]. Before
+    /// the program it is the first thread's; after the program, that of the sums.
+    ThreadData = 9,
 }
 
 /// One argument of an added call. Data at `ptr` is copied during the call.
@@ -288,4 +292,18 @@ pub struct Host {
     /// ProgramBefore. Returns its offset, for [`ArgKind::Data`], or
     /// [`u64::MAX`] after having noted the error.
     pub add_data: extern "C" fn(*mut Context, bytes: *const u8, len: usize) -> u64,
+
+    /// Places `len` bytes of writable data, aligned to 16 bytes, of which each
+    /// thread gets a copy: the `initial_len` bytes at `initial`, then zeros.
+    /// From the offset `sum_from` on it consists of 64-bit cells, which the
+    /// calls at ProgramAfter find summed over all threads; what is before that
+    /// they find as it is in the first thread. Returns its offset, for
+    /// [`ArgKind::ThreadData`], or [`u64::MAX`] after having noted the error.
+    pub add_thread_data: extern "C" fn(
+        *mut Context,
+        initial: *const u8,
+        initial_len: usize,
+        len: usize,
+        sum_from: usize,
+    ) -> u64,
 }

@@ -16,9 +16,12 @@
 #![deny(missing_docs)]
 
 pub mod host;
+mod threads;
+
+pub use threads::*;
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 1;
+pub const INTERFACE_VERSION: u32 = 2;
 
 /// First field of a [`ToolHeader`]: tells a tool from any other shared object.
 pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");
@@ -53,6 +56,13 @@ pub struct ToolHeader {
     /// Runs the ProgramAfter calls and flushes; once for each process.
     /// Takes no arguments, preserves nothing but what the C ABI preserves.
     pub finish: unsafe extern "C" fn(),
+    /// A thread enters instrumented code whose block, by the gs base, is not its own.
+    /// These three functions preserve nothing but what the C ABI preserves.
+    pub thread_enter: unsafe extern "C" fn(),
+    /// A system call that may be `clone` has answered 0: perhaps in a new thread.
+    pub thread_started: unsafe extern "C" fn(),
+    /// The calling thread's block, found without the gs base, which is left alone.
+    pub thread_block: unsafe extern "C" fn() -> *mut ThreadBlock,
 }
 
 // SAFETY: the raw pointers point to immutable statics of the tool.
@@ -127,6 +137,39 @@ pub struct StartInfo {
     pub program_before: unsafe extern "C" fn(),
     /// Makes the calls that the tool added at ProgramAfter.
     pub program_after: unsafe extern "C" fn(),
+    /// Null if the program has one thread only or the tool no per-thread data.
+    pub threads: *const ThreadInfo,
+    /// What must be added to the tool's cells before that.
+    pub totals: Totals,
+}
+
+/// How totals follow from the counters of control flow.
+///
+/// The table has one record for each group of procedures, each of unsigned
+/// LEB128 numbers. A record computes *values*, numbered from 0: first those of
+/// its counters, which follow those of the record before; then sums of earlier
+/// values; last it adds values to cells. A value is named by its distance back
+/// from the next one. Signed numbers are folded: 0, -1, 1, -2 stand as 0, 1, 2, 3.
+///
+/// - the number of counters;
+/// - the number of sums, and for each the number of its terms, and for each
+///   term its distance times 2, plus 1 if it is subtracted;
+/// - the number of cells, and for each: its 8-byte word in `data` as a signed
+///   distance from the one before, the first from `data`; the value's distance
+///   times 2, plus 1 if an amount follows; the amount (signed) that each unit
+///   of the value adds, else 1.
+#[repr(C)]
+pub struct Totals {
+    /// The table; null if there is none.
+    pub table: *const u8,
+    /// Its size in bytes.
+    pub table_size: usize,
+    /// The counters.
+    pub counters: *mut u64,
+    /// Room for the values of the largest record.
+    pub scratch: *mut i64,
+    /// From here cells are numbered.
+    pub data: *mut u64,
 }
 
 // SAFETY: written by `atom`, only read afterwards.

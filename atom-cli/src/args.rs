@@ -91,6 +91,10 @@ pub struct Run {
     /// Compare the output with the original, block by block, before it is written
     #[arg(long)]
     pub check: bool,
+    /// Make each call that only counts at its own point, so that counts are exact even if a signal
+    /// handler jumps out of the code that it interrupts
+    #[arg(long)]
+    pub precise_signals: bool,
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]
     pub move_all: bool,

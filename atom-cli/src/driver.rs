@@ -17,7 +17,7 @@ use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
 use atom_core::memory;
-use atom_core::plan::{self, Clobbers, Plan};
+use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
@@ -97,7 +97,7 @@ pub fn run(args: &Run) -> Result<()> {
     // The calls as code with symbolic targets.
     let plan = match &mut tool {
         None => Plan::default(),
-        Some(tool) => plan_calls(tool, &image, &cfg, &mut steps)?,
+        Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
     };
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let options = rewrite::Options {
@@ -272,7 +272,13 @@ fn prepare_tool(
 
 /// Turns the calls into code, and forgets them: needs to know what is live and
 /// what routines change.
-fn plan_calls(tool: &mut Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) -> Result<Plan> {
+fn plan_calls(
+    tool: &mut Prepared,
+    request: &Request,
+    image: &Image,
+    cfg: &Cfg,
+    steps: &mut Steps,
+) -> Result<Plan> {
     let calls = std::mem::take(&mut tool.calls);
     let live = steps.run(
         "live",
@@ -291,18 +297,24 @@ fn plan_calls(tool: &mut Prepared, image: &Image, cfg: &Cfg, steps: &mut Steps) 
             let routines = routines(&calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            let may_have_threads = may_have_threads(image, cfg);
+            let facts = &tool.analysis.facts;
             let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
-                finish: Some(tool.analysis.facts.finish),
-                may_have_threads: may_have_threads(image, cfg),
+                finish: Some(facts.finish),
+                may_have_threads,
                 bodies: Some(&bodies),
+                threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, facts),
+                every_point: request.precise_signals,
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, &live, &calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
-            format!("{points}, {}", count(plan.shared.len(), "shared piece"))
+            let flow = number(plan.calls_by_flow);
+            let shared = count(plan.shared.len(), "shared piece");
+            format!("{points}, {shared}, {flow} counted by flow")
         },
     )
 }

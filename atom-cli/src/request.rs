@@ -29,6 +29,8 @@ pub struct Request<'a> {
     pub wishes: Wishes,
     /// Fill unused text with traps.
     pub strict: bool,
+    /// Make each call that only counts at its own point.
+    pub precise_signals: bool,
     /// Check the output against the original.
     pub check: bool,
     /// What moves without need.
@@ -59,6 +61,7 @@ impl<'a> Request<'a> {
                 low: args.low_addresses,
             },
             strict: args.strict,
+            precise_signals: args.precise_signals,
             check: args.check,
             extra: match args.move_half {
                 _ if args.move_all => Extra::All,

@@ -167,15 +167,18 @@ fn calls_arrive_as_they_were_added() {
     assert_eq!(
         args(4),
         [
-            Argument::Data(16 + 4 * 24),
+            Argument::ThreadData(16 + 4 * 24),
             Argument::EffAddrValue,
             Argument::Regv(4)
         ]
     );
-    assert_eq!(calls.placed.len(), 16 + 5 * 24);
-    assert_eq!(calls.placed[..16], [5u64, 3].map(u64::to_le_bytes).concat());
-    assert!(calls.placed[16..].iter().all(|b| *b == 0));
-    assert_eq!(args(5)[0], Argument::Data(0));
+    let threads = &calls.thread_data;
+    assert_eq!(threads.len, 16 + 5 * 24);
+    assert_eq!(threads.initial, [(0, 0..16)]);
+    assert_eq!(threads.contents, [5u64, 3].map(u64::to_le_bytes).concat());
+    assert_eq!(threads.sums.len(), 1);
+    assert_eq!(threads.sums[0], 16..16 + 5 * 24);
+    assert_eq!(args(5)[0], Argument::ThreadData(0));
     assert!(
         matches!(args(5)[1], Argument::Array(s, e, 1) if bytes(s, e).ends_with("größe".as_bytes()))
     );
@@ -203,10 +206,11 @@ fn facts_are_addresses_in_the_file() {
     let facts = Tool::load(tool_file()).unwrap().facts();
     let bytes = std::fs::read(tool_file()).unwrap();
     let atom = atom_core::analysis::AnalysisImage::parse(tool_file(), &bytes, facts.clone());
-    let end = atom.unwrap().end();
+    let atom = atom.unwrap();
+    let end = atom.end();
     let all = facts.exports.iter().chain(&facts.routines).map(|e| e.1);
     assert!(
-        all.chain([facts.start, facts.finish])
+        all.chain(atom.header_functions())
             .all(|address| address > 0 && address < end)
     );
     assert!(facts.exports.iter().any(|e| e.0 == "malloc"));
@@ -249,7 +253,7 @@ fn what_does_not_fit_is_refused() {
     );
     refused("null-inside", &["`by_name`", "argument 3", "null"]);
     refused("two-errors", &["(and 1 more error"]);
-    refused("too-much-data", &["counters"]);
+    refused("too-much-data", &["all data", "exceed"]);
     refused("unknown-routine", &["`missing(int)`", "#[analysis]"]);
     refused("no-prototype", &["`nothing`", "add_call_proto"]);
     refused("prototype-count", &["1 parameters", "has 2"]);

@@ -1,13 +1,20 @@
 //! Counters that are in the instrumented program before it starts.
 //!
 //! The instrument routine knows how many it needs, so they lie in the rewritten
-//! file's data, and each call gets the address of its own as a constant: an
-//! analysis routine that counts is one instruction on memory. Nothing has to be
-//! allocated at ProgramBefore, so calls that run earlier (from IFUNC resolvers)
-//! or later than ProgramAfter count and harm nothing.
+//! file's data, and each call gets the address of its own: an analysis routine
+//! that counts is one instruction on memory. Nothing has to be allocated at
+//! ProgramBefore, so calls that run earlier (from IFUNC resolvers) or later than
+//! ProgramAfter count and harm nothing.
+//!
+//! How threads share them is part of the type. By default each thread has its
+//! own, and the calls at ProgramAfter get the sums: exact, and as fast as one
+//! thread alone. [`AtomicCounter`]s exist once and are changed atomically: exact
+//! too, slower, and what is read in between is the sum. [`PlainCounter`]s exist
+//! once and lose counts when threads meet.
 //!
 //! Layout: a header of two u64 (rows, cells in a row), then the cells, row by row.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use atom_abi::host::{self, ArgKind};
@@ -18,27 +25,77 @@ use crate::program::Program;
 
 const HEADER: usize = 16;
 
-/// Instrument side: a table of rows of `N` counters, made by [`Program::counters`].
+/// How threads share counters: [`Own`], [`Atomic`] or [`Plain`].
+pub trait Sharing: sealed::Kind + Copy + 'static {}
+
+mod sealed {
+    pub trait Kind {
+        /// Each thread has its own.
+        const PER_THREAD: bool;
+        /// Additions are atomic.
+        const ATOMIC: bool;
+    }
+}
+
+/// Each thread has counters of its own; they are summed at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CounterTable<const N: usize = 1> {
+pub struct Own;
+
+/// All threads share the counters and change them atomically.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Atomic;
+
+/// All threads share the counters and may lose counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plain;
+
+macro_rules! sharing {
+    ($($name:ident $per_thread:literal $atomic:literal;)*) => {$(
+        impl Sharing for $name {}
+        impl sealed::Kind for $name {
+            const PER_THREAD: bool = $per_thread;
+            const ATOMIC: bool = $atomic;
+        }
+    )*};
+}
+sharing! {
+    Own true false;
+    Atomic false true;
+    Plain false false;
+}
+
+/// Instrument side: a table of rows of `N` counters, made by [`Program::counters`]
+/// and its kin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CounterTable<const N: usize = 1, S = Own> {
     /// Offset in the data that the tool placed.
     offset: u64,
     rows: usize,
+    sharing: PhantomData<S>,
 }
 
-impl<const N: usize> CounterTable<N> {
+impl<const N: usize, S: Sharing> CounterTable<N, S> {
     pub(crate) fn new(program: &Program<'_>, rows: usize) -> Self {
         const { assert!(N > 0, "a row has at least one counter") }
         let size = rows.saturating_mul(N * 8).saturating_add(HEADER);
-        let mut bytes = Vec::new();
-        // A size that cannot be had is refused below, with a message.
-        if bytes.try_reserve_exact(size).is_ok() {
-            bytes.extend((rows as u64).to_le_bytes());
-            bytes.extend((N as u64).to_le_bytes());
-            bytes.resize(size, 0);
+        let mut header = Vec::with_capacity(HEADER);
+        header.extend((rows as u64).to_le_bytes());
+        header.extend((N as u64).to_le_bytes());
+        let offset = if S::PER_THREAD {
+            program.place_for_threads(&header, size, HEADER)
+        } else {
+            let mut bytes = header;
+            // A size that cannot be had is refused below, with a message.
+            if bytes.try_reserve_exact(size).is_ok() {
+                bytes.resize(size, 0);
+            }
+            program.place("counters", &bytes, size)
+        };
+        Self {
+            offset,
+            rows,
+            sharing: PhantomData,
         }
-        let offset = program.place("counters", &bytes, size);
-        Self { offset, rows }
     }
 
     /// Number of rows.
@@ -55,7 +112,7 @@ impl<const N: usize> CounterTable<N> {
     ///
     /// # Panics
     /// If there is no such row.
-    pub fn at(self, i: usize) -> CounterAt<N> {
+    pub fn at(self, i: usize) -> CounterAt<N, S> {
         assert!(
             i < self.rows,
             "row {i} of a table of {} counters",
@@ -63,58 +120,74 @@ impl<const N: usize> CounterTable<N> {
         );
         CounterAt {
             offset: self.offset.wrapping_add((HEADER + i * N * 8) as u64),
+            sharing: PhantomData,
         }
     }
 
     /// All rows in order.
-    pub fn rows(self) -> impl DoubleEndedIterator<Item = CounterAt<N>> + ExactSizeIterator {
+    pub fn rows(self) -> impl DoubleEndedIterator<Item = CounterAt<N, S>> + ExactSizeIterator {
         (0..self.rows).map(move |i| self.at(i))
     }
 }
 
 /// Instrument side: one row of a [`CounterTable`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CounterAt<const N: usize = 1> {
+pub struct CounterAt<const N: usize = 1, S = Own> {
     offset: u64,
+    sharing: PhantomData<S>,
 }
 
-impl<const N: usize> Arg<Counter<N>> for CounterAt<N> {
+fn argument<S: Sharing>(offset: u64) -> host::Arg {
+    let kind = if S::PER_THREAD {
+        ArgKind::ThreadData
+    } else {
+        ArgKind::Data
+    };
+    computed(kind, offset)
+}
+
+impl<const N: usize, S: Sharing> Arg<Counter<N, S>> for CounterAt<N, S> {
     fn to_host(&self) -> host::Arg {
-        computed(ArgKind::Data, self.offset)
+        argument::<S>(self.offset)
     }
 }
 
-impl<const N: usize> Arg<Counters<N>> for CounterTable<N> {
+impl<const N: usize, S: Sharing> Arg<Counters<N, S>> for CounterTable<N, S> {
     fn to_host(&self) -> host::Arg {
-        computed(ArgKind::Data, self.offset)
+        argument::<S>(self.offset)
     }
 }
 
 /// Analysis side: one counter, or a row of `N`.
 ///
-/// Counting is exact with respect to signals: it is one instruction. With
-/// threads it is exact with the methods whose names end in `_atomic`, which
-/// cost more; ask [`Program::may_have_threads`] which to use.
+/// Counting is exact with respect to signals: it is one instruction. It is exact
+/// with threads too, as each thread counts on its own, unless the counters are
+/// [`PlainCounter`]s.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct Counter<const N: usize = 1>(&'static [AtomicU64; N]);
+pub struct Counter<const N: usize = 1, S: Sharing = Own> {
+    cells: &'static [AtomicU64; N],
+    sharing: PhantomData<S>,
+}
+
+/// A [`Counter`] that all threads share and change atomically; see
+/// [`Program::atomic_counters`].
+pub type AtomicCounter<const N: usize = 1> = Counter<N, Atomic>;
+
+/// A [`Counter`] that all threads share, and that loses counts when they meet; see
+/// [`Program::plain_counters`].
+pub type PlainCounter<const N: usize = 1> = Counter<N, Plain>;
 
 // SAFETY: transparent over a pointer.
-unsafe impl<const N: usize> Param for Counter<N> {
+unsafe impl<const N: usize, S: Sharing> Param for Counter<N, S> {
     const CODE: u8 = code::OTHER;
 }
 
-impl Counter<1> {
+impl<S: Sharing> Counter<1, S> {
     /// Adds 1.
     #[inline(always)]
     pub fn increment(self) {
         self.add_to(0, 1);
-    }
-
-    /// Adds 1, exactly with threads too.
-    #[inline(always)]
-    pub fn increment_atomic(self) {
-        self.add_to_atomic(0, 1);
     }
 
     /// Adds `n`.
@@ -122,42 +195,44 @@ impl Counter<1> {
     pub fn add(self, n: u64) {
         self.add_to(0, n);
     }
-
-    /// Adds `n`, exactly with threads too.
-    #[inline(always)]
-    pub fn add_atomic(self, n: u64) {
-        self.add_to_atomic(0, n);
-    }
 }
 
-impl<const N: usize> Counter<N> {
+impl<const N: usize, S: Sharing> Counter<N, S> {
     /// Adds `n` to the cell `i`; `i` must be less than `N`.
     #[inline(always)]
     pub fn add_to(self, i: usize, n: u64) {
-        // Relaxed accesses of one cell: the compiler makes one `add` on memory of them.
-        let cell = &self.0[i];
-        cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+        let cell = &self.cells[i];
+        if S::ATOMIC {
+            cell.fetch_add(n, Relaxed);
+        } else {
+            // Relaxed accesses of one cell: the compiler makes one `add` on memory of them.
+            cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+        }
     }
 
-    /// Adds `n` to the cell `i`, exactly with threads too; `i` must be less than `N`.
-    #[inline(always)]
-    pub fn add_to_atomic(self, i: usize, n: u64) {
-        self.0[i].fetch_add(n, Relaxed);
-    }
-
-    /// What the cells have counted.
+    /// What the cells have counted: while the program runs, in this thread; at
+    /// ProgramAfter, in all.
     pub fn get(self) -> [u64; N] {
-        std::array::from_fn(|i| self.0[i].load(Relaxed))
+        std::array::from_fn(|i| self.cells[i].load(Relaxed))
     }
 }
 
 /// Analysis side: a whole table.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct Counters<const N: usize = 1>(*const Header);
+pub struct Counters<const N: usize = 1, S: Sharing = Own> {
+    header: *const Header,
+    sharing: PhantomData<S>,
+}
+
+/// The table of [`AtomicCounter`]s.
+pub type AtomicCounters<const N: usize = 1> = Counters<N, Atomic>;
+
+/// The table of [`PlainCounter`]s.
+pub type PlainCounters<const N: usize = 1> = Counters<N, Plain>;
 
 // SAFETY: transparent over a pointer.
-unsafe impl<const N: usize> Param for Counters<N> {
+unsafe impl<const N: usize, S: Sharing> Param for Counters<N, S> {
     const CODE: u8 = code::OTHER;
 }
 
@@ -168,11 +243,13 @@ struct Header {
     cells: u64,
 }
 
-impl<const N: usize> Counters<N> {
+impl<const N: usize, S: Sharing> Counters<N, S> {
     fn all(self) -> &'static [[AtomicU64; N]] {
         // SAFETY: values of this type are made only by `atom`, which points them
         // to a table of this N that `CounterTable::new` laid out.
-        unsafe { std::slice::from_raw_parts(self.0.add(1).cast(), (*self.0).rows as usize) }
+        unsafe {
+            std::slice::from_raw_parts(self.header.add(1).cast(), (*self.header).rows as usize)
+        }
     }
 
     /// Number of rows.
@@ -186,12 +263,15 @@ impl<const N: usize> Counters<N> {
     }
 
     /// The row `i`.
-    pub fn at(self, i: usize) -> Counter<N> {
-        Counter(&self.all()[i])
+    pub fn at(self, i: usize) -> Counter<N, S> {
+        Counter {
+            cells: &self.all()[i],
+            sharing: PhantomData,
+        }
     }
 
-    /// What all rows have counted.
+    /// What all rows have counted; see [`Counter::get`].
     pub fn rows(self) -> impl DoubleEndedIterator<Item = [u64; N]> + ExactSizeIterator {
-        self.all().iter().map(|row| Counter(row).get())
+        (0..self.len()).map(move |i| self.at(i).get())
     }
 }

@@ -24,6 +24,9 @@ pub const fn header(
         export_count: EXPORTS.len(),
         start,
         finish: analysis_rt::finish,
+        thread_enter: analysis_rt::thread_enter,
+        thread_started: analysis_rt::thread_started,
+        thread_block: analysis_rt::thread_block,
     }
 }
 

@@ -87,11 +87,15 @@ pub mod report;
 mod sites;
 mod strings;
 mod targets;
+mod thread_data;
 
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_tool_macros::analysis;
 pub use call::{Arg, ArgList, AsRoutine, BrCondValue, EffAddrValue, Routine};
-pub use counters::{Counter, CounterAt, CounterTable, Counters};
+pub use counters::{
+    Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
+    PlainCounter, PlainCounters, Sharing,
+};
 pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
@@ -101,6 +105,7 @@ pub use report::{Cell, Files, Report, ReportFiles};
 pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
 pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
+pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -112,10 +117,11 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        AllTargets, Args, Array, Block, BrCondValue, Cell, Class, Counter, CounterTable, Counters,
-        EffAddrValue, Files, Inst, InstType, Proc, Program, Reg, RegV, Report, ReportFiles, Result,
-        Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets, Value,
-        analysis, output,
+        AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
+        Cell, Class, Counter, CounterTable, Counters, EffAddrValue, Files, Inst, InstType,
+        PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report, ReportFiles,
+        Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets,
+        ThreadCell, Value, analysis, output, thread_state,
     };
 }
 

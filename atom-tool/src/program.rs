@@ -7,11 +7,12 @@ use atom_abi::StrRef;
 use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
 
 use crate::call::{ArgList, AsRoutine};
-use crate::counters::CounterTable;
+use crate::counters::{Atomic, CounterTable, Plain};
 use crate::handle::{Handles, Inst, Proc};
 use crate::params::Params;
 use crate::proto::{self, NamedArg, Prototype};
 use crate::targets::TargetTable;
+use crate::thread_data::{ThreadData, ThreadState};
 use crate::{Error, Result};
 
 /// The table of `atom`, and what the interface itself remembers.
@@ -120,7 +121,8 @@ impl<'a> Program<'a> {
 
     /// True unless it is certain that the program runs one thread only.
     ///
-    /// Then counters need no atomic operations.
+    /// Counters and per-thread state are exact either way; it is for what a tool
+    /// does on its own.
     pub fn may_have_threads(&self) -> bool {
         self.info(ProgramInfo::MayHaveThreads) != 0
     }
@@ -208,6 +210,8 @@ impl<'a> Program<'a> {
     }
 
     /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
+    /// Each thread counts with its own; ProgramAfter sees the sums. In a program
+    /// with one thread they are like any data.
     pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
         CounterTable::new(self, rows)
     }
@@ -215,6 +219,28 @@ impl<'a> Program<'a> {
     /// A table that counts where indirect calls and jumps go; `sites` are their addresses.
     pub fn targets(&self, sites: &[u64]) -> TargetTable {
         TargetTable::new(self, sites)
+    }
+
+    /// The same as [`Program::counters`], once for all threads, which count atomically.
+    pub fn atomic_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Atomic> {
+        CounterTable::new(self, rows)
+    }
+
+    /// The same, once for all threads, which may lose counts where they meet.
+    pub fn plain_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Plain> {
+        CounterTable::new(self, rows)
+    }
+
+    /// State that each thread has a copy of, at first this value.
+    pub fn thread_data<T: ThreadState>(&self, value: T) -> ThreadData<T> {
+        ThreadData::new(self, &value)
+    }
+
+    /// Places data for each thread; a failure is noted by the host.
+    pub(crate) fn place_for_threads(&self, initial: &[u8], size: usize, sum_from: usize) -> u64 {
+        let host = self.host();
+        let initial_ptr = initial.as_ptr();
+        (host.add_thread_data)(host.context, initial_ptr, initial.len(), size, sum_from)
     }
 
     /// Places data; a failure is noted by the host and ends `atom` later.

@@ -16,7 +16,7 @@ pub fn code_is_neutral(loaded: &Loaded) {
     let image = &loaded.image;
     let routines = image.facts.routines.iter().map(|r| r.1);
     let mut work: Vec<u64> = routines
-        .chain([image.facts.start, image.facts.finish])
+        .chain(image.header_functions())
         .chain(
             image
                 .facts

@@ -32,6 +32,9 @@ pub fn facts(tool: &Path) -> ToolFacts {
             exports,
             start: header.start as usize as u64 - base,
             finish: header.finish as usize as u64 - base,
+            thread_enter: header.thread_enter as usize as u64 - base,
+            thread_started: header.thread_started as usize as u64 - base,
+            thread_block: header.thread_block as usize as u64 - base,
             routines: Vec::new(),
         };
         let plain = AnalysisImage::read(tool, facts.clone()).expect("an image");
@@ -109,6 +112,14 @@ impl Loaded {
             init_count: image.init_functions.len(),
             program_before: before,
             program_after: after,
+            threads: std::ptr::null(),
+            totals: atom_abi::Totals {
+                table: std::ptr::null(),
+                table_size: 0,
+                counters: std::ptr::null_mut(),
+                scratch: std::ptr::null_mut(),
+                data: std::ptr::null_mut(),
+            },
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

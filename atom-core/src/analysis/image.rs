@@ -16,6 +16,12 @@ pub struct ToolFacts {
     pub start: u64,
     /// The runtime's end.
     pub finish: u64,
+    /// What a thread calls that enters with another thread's block.
+    pub thread_enter: u64,
+    /// What is called where a thread may have started.
+    pub thread_started: u64,
+    /// Yields the calling thread's block.
+    pub thread_block: u64,
     /// The analysis routines by name.
     pub routines: Vec<(String, u64)>,
 }
@@ -168,9 +174,27 @@ impl AnalysisImage {
         self.constant_slots.contains(&slot).then_some(value)
     }
 
+    /// Addresses of the functions that the tool's header names.
+    pub fn header_functions(&self) -> [u64; 5] {
+        let facts = &self.facts;
+        [
+            facts.start,
+            facts.finish,
+            facts.thread_enter,
+            facts.thread_started,
+            facts.thread_block,
+        ]
+    }
+
     fn check_facts(&self) -> Result<()> {
         let facts = &self.facts;
-        let roots = [("start", facts.start), ("finish", facts.finish)];
+        let roots = [
+            ("start", facts.start),
+            ("finish", facts.finish),
+            ("thread_enter", facts.thread_enter),
+            ("thread_started", facts.thread_started),
+            ("thread_block", facts.thread_block),
+        ];
         let named = facts.routines.iter().map(|(n, a)| (n.as_str(), *a));
         for (name, address) in roots.into_iter().chain(named) {
             if !self.is_code(address) {

@@ -20,7 +20,7 @@ impl AnalysisImage {
         if self.missing.is_empty() {
             return Ok(());
         }
-        let fixed = [self.facts.start, self.facts.finish];
+        let fixed = self.header_functions();
         let mut from: HashMap<u64, Option<u64>> = HashMap::new();
         let mut work = VecDeque::new();
         for root in routines

@@ -20,7 +20,7 @@ mod walk;
 use iced_x86::InstructionInfoFactory;
 use rayon::prelude::*;
 
-use crate::cfg::Cfg;
+use crate::cfg::{Cfg, ProcKind};
 use crate::decode::Flow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
@@ -354,8 +354,18 @@ impl Checker<'_> {
             return Ok(());
         }
         let goal = subject.layout.label(self.id, inst);
-        self.walk(old, goal, live)
-            .map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;
+        // A call has just pushed a return address, below which nothing lies.
+        let proc = subject.cfg.proc(self.id);
+        let walker = Walker {
+            borders: Borders {
+                no_red_zone: old == proc.start && !matches!(proc.kind, ProcKind::Fragment(_)),
+                ..self.walker.borders
+            },
+            ..*self.walker
+        };
+        let steps = walker.walk(old, goal, self.demand(live), &mut self.info);
+        self.checked.inserted += *steps.as_ref().unwrap_or(&0) as u64;
+        steps.map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;
         self.checked.pads += 1;
         Ok(())
     }

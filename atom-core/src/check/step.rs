@@ -12,6 +12,7 @@ use crate::live::{RegSet, reg_bit};
 const RED_ZONE: i64 = 128;
 
 /// What inserted code may touch.
+#[derive(Clone, Copy)]
 pub struct Borders {
     /// First address of the new segments.
     pub start: u64,
@@ -297,7 +298,9 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
         address.wrapping_sub(borders.start) < borders.end.wrapping_sub(borders.start)
     };
     match instruction.memory_segment() {
-        Register::GS => return Ok(()),
+        // The running thread's copy of what lies there.
+        Register::GS if instruction.is_ip_rel_memory_operand() => {}
+        Register::GS => return Err("writes through gs, but to no place of its own".into()),
         Register::FS => return Err("writes to the program's thread-local memory".into()),
         _ => {}
     }

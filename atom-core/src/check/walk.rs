@@ -15,6 +15,7 @@ use crate::plan::Clobbers;
 const MOST_STEPS: usize = 20_000;
 
 /// What holds all over the program.
+#[derive(Clone, Copy)]
 pub struct Walker<'a> {
     /// The output.
     pub memory: &'a Memory<'a>,
@@ -37,8 +38,11 @@ pub struct Demand {
     pub direction: bool,
 }
 
-/// A place in the walk: the address, and where the wrapper that it is in returns to.
-type Place = (u64, Option<u64>);
+/// Shared code calls other shared code at most this deep.
+const MOST_CALLS: usize = 2;
+
+/// A place in the walk: the address, and where the calls that it is in return to.
+type Place = (u64, Vec<u64>);
 
 impl Walker<'_> {
     /// The instruction at an address of the output.
@@ -63,13 +67,13 @@ impl Walker<'_> {
             return Ok(0);
         }
         let mut states: BTreeMap<Place, State> = BTreeMap::new();
-        let mut work: Vec<Place> = vec![(from, None)];
-        states.insert((from, None), State::at_point());
+        let mut work: Vec<Place> = vec![(from, Vec::new())];
+        states.insert((from, Vec::new()), State::at_point());
         let mut steps = 0;
         let mut arrived = false;
         while let Some(place) = work.pop() {
-            let (pc, context) = place;
-            if pc == goal && context.is_none() {
+            let (pc, mut context) = place.clone();
+            if pc == goal && context.is_empty() {
                 check_end(&states[&place], demand)?;
                 arrived = true;
                 continue;
@@ -89,7 +93,7 @@ impl Walker<'_> {
                     }
                 }
                 None => {
-                    states.insert(to, state.clone());
+                    states.insert(to.clone(), state.clone());
                     work.push(to);
                 }
             };
@@ -108,7 +112,7 @@ impl Walker<'_> {
                     ) {
                         return Err(at("changes rcx".into()));
                     }
-                    go((instruction.near_branch_target(), context), &state);
+                    go((instruction.near_branch_target(), context.clone()), &state);
                     go((next, context), &state);
                 }
                 FlowControl::Call => {
@@ -116,16 +120,18 @@ impl Walker<'_> {
                     if self.is_analysis(to) {
                         self.call_routine(&mut state, to, demand).map_err(at)?;
                         go((next, context), &state);
-                    } else if to >= self.text.0 && to < self.text.1 && context.is_none() {
+                    } else if to >= self.text.0 && to < self.text.1 && context.len() < MOST_CALLS {
                         step::push(&mut state, Value::Return(next), &self.borders).map_err(at)?;
-                        go((to, Some(next)), &state);
+                        context.push(next);
+                        go((to, context), &state);
                     } else {
                         return Err(at("calls what is not an analysis routine".into()));
                     }
                 }
-                FlowControl::Return if context.is_some() => {
+                FlowControl::Return if !context.is_empty() => {
+                    let back = context.pop();
                     match step::pop(&mut state).map_err(at)? {
-                        Value::Return(to) => go((to, None), &state),
+                        Value::Return(to) if Some(to) == back => go((to, context), &state),
                         _ => return Err(at("returns without its return address".into())),
                     }
                 }

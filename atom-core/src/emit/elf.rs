@@ -151,7 +151,12 @@ impl<'a> Writer<'a> {
         for slot in &plan.data_relocs {
             let at = *slot as usize;
             let offset = u64::from_le_bytes(plan.data[at..at + 8].try_into().expect("eight bytes"));
-            self.put_pointer(place.data + u64::from(*slot), place.data + offset);
+            let (slot, address) = (place.data + u64::from(*slot), place.data + offset);
+            if place.early == slot {
+                self.put_rw(slot, &address.to_le_bytes());
+            } else {
+                self.put_pointer(slot, address);
+            }
         }
     }
 
@@ -201,7 +206,11 @@ impl<'a> Writer<'a> {
             libc_header_count: self.libc_headers().map_or(0, |v| v.entries.len() as u32),
             original_entry: image.entry,
             entry: self.moved(image.entry),
-            fini: image.dynamic_value(13).map_or(0, |f| self.moved(f)),
+            fini: image.dynamic_value(13).map_or(0, |f| {
+                // Whoever calls `exit` comes here.
+                let guard = self.cfg.block_at(f).and_then(|b| self.layout.guard(b));
+                guard.unwrap_or_else(|| self.moved(f))
+            }),
         };
         let start = start::assemble(&facts)?;
         self.put_rx(self.layout.start, &start.code);
@@ -237,8 +246,23 @@ impl<'a> Writer<'a> {
             (next(), analysis.init_functions.len() as u64, false),
             (next(), before, true),
             (next(), after, true),
+            match self.plan.thread_info {
+                Some(offset) => (next(), self.placement.data + u64::from(offset), true),
+                None => (next(), 0, false),
+            },
         ];
-        for (slot, value, is_pointer) in fields {
+        let totals = self.plan.totals.iter().flat_map(|t| {
+            let data = self.placement.data;
+            [
+                (data + u64::from(t.table), true),
+                (u64::from(t.table_size), false),
+                (data + u64::from(t.counters), true),
+                (data + u64::from(t.scratch), true),
+                (data, true),
+            ]
+        });
+        let totals: Vec<_> = totals.map(|(value, is)| (next(), value, is)).collect();
+        for (slot, value, is_pointer) in fields.into_iter().chain(totals) {
             if is_pointer {
                 self.put_pointer(slot, value);
             } else {
@@ -317,6 +341,16 @@ impl<'a> Writer<'a> {
                 rela.extend(field.to_le_bytes());
             }
         }
+        if place.early != 0 {
+            let at = (place.early - place.data) as usize;
+            let offset = &self.plan.data[at..at + 8];
+            let offset = u64::from_le_bytes(offset.try_into().expect("eight bytes"));
+            let value = place.data + offset;
+            for field in [place.early, u64::from(elf::R_X86_64_RELATIVE), value] {
+                rela.extend(field.to_le_bytes());
+            }
+        }
+        let ours = rela.len() as u64 / 24;
         if self.image.is_pie {
             let size = self.image.dynamic_value(8).unwrap_or(0);
             if let Some(table) = self.image.dynamic_value(7) {
@@ -330,7 +364,7 @@ impl<'a> Writer<'a> {
             set(8, rela.len() as u64);
             set(9, 24);
             if let Some(count) = self.image.dynamic_value(0x6fff_fff9) {
-                set(0x6fff_fff9, count + place.preinit_count);
+                set(0x6fff_fff9, count + ours);
             }
             self.out.put(self.rx_offset(place.rela), rela);
         }
@@ -462,7 +496,8 @@ impl<'a> Writer<'a> {
         if place.has_rw() {
             self.out.grow(rw_offset + (place.end - place.rw));
         }
-        for p in table.entries.iter().filter(|p| p.kind == elf::PT_LOAD) {
+        let loads = table.entries.iter().filter(|p| p.kind == elf::PT_LOAD);
+        for p in loads.filter(|p| p.file_size > 0) {
             self.out.grow(p.offset + p.file_size);
         }
         let entry = if self.hooks_entry() {

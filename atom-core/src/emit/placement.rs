@@ -40,6 +40,8 @@ pub struct Placement {
     pub rw: u64,
     /// The plan's data.
     pub data: u64,
+    /// A slot of it that the dynamic loader relocates, before the program's own; 0 if none.
+    pub early: u64,
     /// The `StartInfo`; 0 without a tool.
     pub info: u64,
     /// The preinit array; 0 if there is none.
@@ -94,7 +96,8 @@ impl Placement {
         if hook_preinit && image.is_pie {
             let size = image.dynamic_value(DT_RELASZ).unwrap_or(0);
             p.preinit_count = 1 + image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
-            p.rela = cursor.take(16, size + 24 * p.preinit_count);
+            let early = u64::from(plan.early_reloc.is_some());
+            p.rela = cursor.take(16, size + 24 * (p.preinit_count + early));
         } else if hook_preinit {
             p.preinit_count = 1 + image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
         }
@@ -118,6 +121,9 @@ impl Placement {
             p.rw = cursor.0;
         }
         p.data = cursor.take(64, plan.data.len() as u64);
+        if hook_preinit && image.is_pie {
+            p.early = plan.early_reloc.map_or(0, |slot| p.data + u64::from(slot));
+        }
         if analysis.is_some() {
             p.info = cursor.take(64, size_of::<StartInfo>() as u64);
         }

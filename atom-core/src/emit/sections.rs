@@ -56,7 +56,7 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
     };
     let names = &table.headers[strings_index];
     let (offset, size) = (field(names, 24) as usize, field(names, 32) as usize);
-    let Some(bytes) = file.get(offset..offset + size) else {
+    let Some(bytes) = file.get(offset..offset.saturating_add(size)) else {
         return;
     };
     table.names = bytes.to_vec();
@@ -173,7 +173,7 @@ fn symbols<'a>(
     let contents = |i: usize| {
         let header = &table.headers[i];
         let (offset, size) = (field(header, 24) as usize, field(header, 32) as usize);
-        facts.image.file.get(offset..offset + size)
+        facts.image.file.get(offset..offset.saturating_add(size))
     };
     let strings_of = |i: usize| {
         u32::from_le_bytes(table.headers[i][40..44].try_into().expect("four bytes")) as usize

@@ -61,6 +61,30 @@ pub enum Value {
     Const(u64),
     /// Run-time address of an offset in the plan's data.
     Data(u32),
+    /// Run-time address of the running thread's copy of what lies in the main
+    /// block: an operand on it is one on the main block's, with a gs prefix.
+    Thread {
+        /// Offset of the main block in the plan's data.
+        block: u32,
+        /// Offset in the plan's data.
+        at: u32,
+    },
+    /// The same, by asking the runtime.
+    ThreadLookup {
+        /// Address in the tool's file of the function to ask.
+        routine: u64,
+        /// Offset of the main block in the plan's data.
+        block: u32,
+        /// Offset in a block.
+        offset: u32,
+    },
+    /// What a slot of the plan's data points to, and an offset added.
+    Pointed {
+        /// Offset of the slot.
+        slot: u32,
+        /// What is added.
+        offset: u32,
+    },
     /// Run-time address of an address of the original image.
     Original(u64),
     /// A general register other than rsp.
@@ -350,6 +374,7 @@ pub fn value(
         | Argument::CStr(..)
         | Argument::Array(..)
         | Argument::CArray(..)
-        | Argument::Data(_) => return Ok(None),
+        | Argument::Data(_)
+        | Argument::ThreadData(_) => return Ok(None),
     }))
 }

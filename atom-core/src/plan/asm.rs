@@ -269,6 +269,18 @@ impl Asm {
         self.fixup(target, 0);
     }
 
+    /// `mov to, [rip + target]`
+    pub fn load_target(&mut self, to: Gpr, target: Target) {
+        self.rex(true, to.0, 0, 0, false);
+        self.bytes(&[0x8b, to.low() << 3 | 5]);
+        self.fixup(target, 0);
+    }
+
+    /// The prefix that adds the gs base to the memory operand of the next instruction.
+    pub fn gs(&mut self) {
+        self.byte(0x65);
+    }
+
     /// `lea rsp, [rsp + disp]`; nothing for 0.
     pub fn move_stack(&mut self, disp: i32) {
         if disp != 0 {
@@ -279,6 +291,13 @@ impl Asm {
     /// `call target`
     pub fn call(&mut self, target: Target) {
         self.byte(0xe8);
+        self.fixup(target, 0);
+    }
+
+    /// `inc qword [target]`, as a `prefix` says. Changes the flags but CF.
+    pub fn increment(&mut self, target: Target, prefix: Option<u8>) {
+        self.code.extend(prefix);
+        self.bytes(&[0x48, 0xff, 0x05]);
         self.fixup(target, 0);
     }
 

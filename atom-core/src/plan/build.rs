@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 
+use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
 
 use super::args::{self, Value};
 use super::asm::Asm;
 use super::data::Data;
 use super::exits::{Exits, Hook};
+use super::flow::{self, Flow};
 use super::points::{Around, Points};
 use super::site::{self, Point, SiteCall};
+use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
 use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
 use crate::cfg::Cfg;
-use crate::decode::Flow;
+use crate::decode::Flow as How;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
@@ -59,19 +62,30 @@ impl Plan {
         let exits = options
             .finish
             .map(|f| Exits::new(image, f, !options.may_have_threads));
+        let mut data = Data::build(calls)?;
+        let flow = match options.bodies.filter(|_| !options.every_point) {
+            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &data),
+            None => Flow::default(),
+        };
+        let flow = flow.lay_out(calls, &mut data, options.threads.access);
+        data.check_size()?;
         let planner = Planner {
             image,
             cfg,
             live,
             calls,
-            points: Points::build(cfg, calls)?,
-            data: Data::build(calls)?,
+            points: Points::build(cfg, calls, &|call| !flow.handles(call))?,
+            threads: Threads::new(image, cfg, data.threads, options.threads),
+            data,
+            flow,
             routines,
             exits,
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
         let mut plan = Self {
             calls_added: calls.calls.len() as u64,
+            calls_by_flow: planner.flow.handled() as u64,
+            totals: planner.flow.totals,
             ..Self::default()
         };
         let mut wrappers = Wrappers::default();
@@ -84,11 +98,21 @@ impl Plan {
                 plan.append(part, &mut wrappers)?;
             }
         }
+        let threads = &planner.threads;
+        let enter = threads
+            .by_gs()
+            .map(|_| wrappers.index(threads.enter_wrapper()));
         plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
         for wrapper in &wrappers.list {
             let mut asm = Asm::default();
             wrapper.emit(&mut asm);
             plan.add_shared(asm);
+        }
+        plan.thread_info = threads.info();
+        if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
+            let enter = plan.add_shared(threads.emit_enter(wrapper));
+            plan.early_reloc = Some(place.block + THREAD_THIS as u32);
+            plan.guards = Some(threads::guards(image, cfg, live, place.block, enter));
         }
         plan.program_before = planner.program(&mut plan, Place::Before)?;
         plan.program_after = planner.program(&mut plan, Place::After)?;
@@ -189,7 +213,9 @@ struct Planner<'a> {
     live: &'a Live<'a>,
     calls: &'a Calls,
     points: Points<'a>,
+    threads: Threads,
     data: Data,
+    flow: Flow,
     routines: HashMap<u64, Clobbers>,
     exits: Option<Exits>,
 }
@@ -209,15 +235,18 @@ impl Planner<'_> {
         for &id in procs {
             let proc = self.cfg.proc(id);
             let any = self.points.any_in_proc(id);
-            if !any && self.exits.is_none() {
+            let insts = self.cfg.proc_insts(id);
+            let range = InstId::from_index(insts.start)..InstId::from_index(insts.end);
+            let mut counters = self.flow.between(range.start, range.end);
+            if !any && self.exits.is_none() && counters.is_empty() {
                 continue;
             }
             for b in proc.blocks() {
                 if any && self.points.any_in_block(b) {
-                    self.block(&mut part, &mut scratch, b)?;
-                } else if self.exits.is_some() {
+                    self.block(&mut part, &mut scratch, b, &mut counters)?;
+                } else if self.exits.is_some() || !counters.is_empty() {
                     for inst in self.cfg.block(b).insts() {
-                        self.exit_hook(&mut part, b, inst);
+                        self.quiet(&mut part, b, inst, &mut counters);
                     }
                 }
             }
@@ -226,7 +255,13 @@ impl Planner<'_> {
     }
 
     /// Plans the calls of one block.
-    fn block(&self, part: &mut Part, scratch: &mut Scratch, b: BlockId) -> Result<()> {
+    fn block(
+        &self,
+        part: &mut Part,
+        scratch: &mut Scratch,
+        b: BlockId,
+        counters: &mut &[flow::Counter],
+    ) -> Result<()> {
         let block = self.cfg.block(b);
         let Scratch {
             effects_of,
@@ -244,7 +279,7 @@ impl Planner<'_> {
                 &around.after,
             ];
             if lists.iter().all(|l| l.is_empty()) {
-                self.exit_hook(part, b, inst);
+                self.quiet(part, b, inst, counters);
                 continue;
             }
             if live.is_empty() {
@@ -261,6 +296,7 @@ impl Planner<'_> {
                 may_set_df: here.may_set_df,
             };
             self.calls_at(part, &here, &around.entry, Position::Entry, point, pc, None)?;
+            self.counter(part, b, inst, Position::Before, counters);
             let mut site = Vec::with_capacity(around.before.len() + around.before_transfer.len());
             self.resolve(&mut site, &around.before, &here, pc, false)?;
             self.resolve(&mut site, &around.before_transfer, &here, pc, true)?;
@@ -285,6 +321,7 @@ impl Planner<'_> {
                 ..point
             };
             let end = self.cfg.inst_end(inst);
+            self.counter(part, b, inst, Position::After, counters);
             self.calls_at(
                 part,
                 &here,
@@ -294,8 +331,39 @@ impl Planner<'_> {
                 end,
                 None,
             )?;
+            self.counter(part, b, inst, Position::Taken, counters);
         }
         Ok(())
+    }
+
+    /// An instruction without calls.
+    fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
+        self.counter(part, b, inst, Position::Before, counters);
+        self.exit_hook(part, b, inst);
+        self.counter(part, b, inst, Position::After, counters);
+        self.counter(part, b, inst, Position::Taken, counters);
+    }
+
+    /// The flow's counter at a place, if the next one stands there.
+    fn counter(
+        &self,
+        part: &mut Part,
+        b: BlockId,
+        inst: InstId,
+        position: Position,
+        counters: &mut &[flow::Counter],
+    ) {
+        let Some((counter, rest)) = counters.split_first() else {
+            return;
+        };
+        if !flow::is_at(counter, inst, position) {
+            return;
+        }
+        *counters = rest;
+        let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+        let may_set_df = self.live.may_set_df(self.cfg.block(b).proc);
+        self.flow.emit(&mut part.asm, counter, may_set_df);
+        part.close(code, fixups, inst, position);
     }
 
     /// The calls of these numbers with their arguments as values.
@@ -335,8 +403,13 @@ impl Planner<'_> {
         }
         range
             .map(|i| {
-                let value = at_point(&self.calls.args[i])?;
-                Ok(value.unwrap_or(Value::Data(self.data.offsets[i])))
+                let argument = &self.calls.args[i];
+                let offset = self.data.offsets[i];
+                Ok(match (at_point(argument)?, argument) {
+                    (Some(value), _) => value,
+                    (None, Argument::ThreadData(_)) => self.threads.value(offset),
+                    (None, _) => Value::Data(offset),
+                })
             })
             .collect()
     }
@@ -379,8 +452,17 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Calls the runtime where the process may end.
+    /// Calls the runtime where the process may end and where a thread may start.
     fn exit_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
+        self.end_hook(part, b, inst);
+        if self.threads.may_start(inst) {
+            let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+            self.threads.emit_start(&mut part.asm, &mut part.wrappers);
+            part.close(code, fixups, inst, Position::After);
+        }
+    }
+
+    fn end_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
         let Some(exits) = &self.exits else { return };
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
@@ -388,10 +470,7 @@ impl Planner<'_> {
         let flow = self.cfg.inst(inst).flow;
         let hook = if at_plt {
             Some(Hook::Always)
-        } else if matches!(
-            flow,
-            Flow::Syscall | Flow::IndirectCall | Flow::IndirectJump
-        ) {
+        } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {
             None
@@ -419,7 +498,7 @@ impl Planner<'_> {
         }
         let mut asm = Asm::default();
         for call in mine {
-            let values = self.values(call, |argument| match argument {
+            let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
                 Argument::Regv(_) | Argument::BrCondValue | Argument::EffAddrValue => {
                     Err(Error::new(
@@ -429,6 +508,15 @@ impl Planner<'_> {
                 }
                 _ => Ok(None),
             })?;
+            let offsets = &self.data.offsets[call.args.start as usize..];
+            for (value, &offset) in values.iter_mut().zip(offsets) {
+                if let Value::Thread { .. } | Value::ThreadLookup { .. } = value {
+                    *value = match place {
+                        Place::Before => Value::Data(offset),
+                        Place::After => self.threads.total(offset),
+                    };
+                }
+            }
             site::emit_plain(&mut asm, call.routine, &values);
         }
         asm.ret();

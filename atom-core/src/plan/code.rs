@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::ids::InstId;
+use super::flow::Totals;
+use crate::ids::{BlockId, InstId};
 
 /// Where a four-byte relative field of inserted code points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +48,8 @@ pub enum Position {
     Before,
     /// After the instruction, when it falls through or returns to the next.
     After,
+    /// On the way to the target of a direct conditional branch, only if it is taken.
+    Taken,
 }
 
 /// One insertion.
@@ -58,6 +61,44 @@ pub struct Insertion {
     pub position: Position,
     /// Index into [`Plan::snippets`].
     pub snippet: u32,
+}
+
+/// What to put between pads and the new text, so that a new thread gets its own data.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Guards {
+    /// Offset in [`Plan::data`] of the main `atom_abi::ThreadBlock`.
+    pub block: u32,
+    /// The shared snippet to call where the thread is not the block's owner. It
+    /// changes no register and no flag.
+    pub enter: u32,
+    /// Entries of procedures where r11, the flags and the red zone are free; sorted.
+    pub light: Vec<BlockId>,
+    /// Blocks whose pads need no guard; sorted.
+    pub bare: Vec<BlockId>,
+    /// No pad needs a guard.
+    pub none_at_all: bool,
+}
+
+/// The kind of a pad's guard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guard {
+    /// Uses r11, the flags and the stack.
+    Light,
+    /// Changes nothing.
+    Clean,
+}
+
+impl Guards {
+    /// The guard of a pad that leads to this block.
+    pub fn of(&self, block: BlockId) -> Option<Guard> {
+        if self.none_at_all || self.bare.binary_search(&block).is_ok() {
+            None
+        } else if self.light.binary_search(&block).is_ok() {
+            Some(Guard::Light)
+        } else {
+            Some(Guard::Clean)
+        }
+    }
 }
 
 /// All that is to be inserted.
@@ -82,6 +123,17 @@ pub struct Plan {
     pub program_before: Option<u32>,
     /// Shared snippet that makes the ProgramAfter calls: a function by the C ABI.
     pub program_after: Option<u32>,
+    /// The `atom_abi::ThreadInfo` in `data`, if threads have data of their own.
+    pub thread_info: Option<u32>,
+    /// A slot of `data_relocs` that must be right before any code of the program
+    /// runs: the main block's own address.
+    pub early_reloc: Option<u32>,
+    /// Guards of pads, if the running thread's data is found through gs.
+    pub guards: Option<Guards>,
+    /// How the tool's cells follow from the flow's counters.
+    pub totals: Option<Totals>,
+    /// Calls that are not made because control flow is counted instead.
+    pub calls_by_flow: u64,
     /// Calls added, for the report.
     pub calls_added: u64,
     /// Of these, made by code in line.

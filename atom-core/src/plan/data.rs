@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use atom_abi::THREAD_HEADER;
+
 use crate::error::{Error, Result};
 use crate::tool::{Argument, Calls};
 
@@ -14,6 +16,10 @@ pub struct Data {
     pub relocs: Vec<u32>,
     /// By argument of [`Calls::args`]: its offset, for those that lie here.
     pub offsets: Vec<u32>,
+    /// Where the tool's per-thread data will lie, in the main block.
+    pub thread_data: u32,
+    /// Where per-thread data lies, if there is any and once it is placed.
+    pub threads: Option<super::threads::Place>,
 }
 
 /// Alignment of contents: that of the widest element there can be.
@@ -51,14 +57,38 @@ impl Data {
                 }
                 Argument::Data(offset) if (offset as usize) < calls.placed.len().max(1) => offset,
                 Argument::Data(_) => return Err(bad("an argument points outside the placed data")),
+                Argument::ThreadData(offset) if offset < calls.thread_data.len => offset,
+                Argument::ThreadData(_) => {
+                    return Err(bad("an argument points outside the threads' data"));
+                }
                 _ => 0,
             };
             data.offsets.push(offset);
         }
-        if u32::try_from(data.bytes.len()).is_err() {
-            return Err(bad("the tool's strings and arrays exceed 4 GB"));
+        data.thread_data =
+            data.bytes.len().next_multiple_of(THREAD_HEADER) as u32 + THREAD_HEADER as u32;
+        for (argument, offset) in calls.args.iter().zip(&mut data.offsets) {
+            if let Argument::ThreadData(_) = argument {
+                *offset += data.thread_data;
+            }
         }
+        data.check_size()?;
         Ok(data)
+    }
+
+    /// Adds so many zero bytes, from the start of a cache line; their offset.
+    pub fn reserve(&mut self, size: usize) -> u32 {
+        let start = self.bytes.len().next_multiple_of(64);
+        self.bytes.resize(start + size, 0);
+        start as u32
+    }
+
+    /// Whether offsets can tell all of it apart.
+    pub fn check_size(&self) -> Result<()> {
+        match u32::try_from(self.bytes.len()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(bad("the tool's strings and arrays exceed 4 GB")),
+        }
     }
 
     fn align(&mut self) -> u32 {

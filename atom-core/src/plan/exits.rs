@@ -141,6 +141,7 @@ impl Exits {
             mxcsr: true,
             align: true,
             stack_words: 0,
+            yields: false,
         };
         asm.call(Target::Shared(wrappers.index(wrapper)));
         asm.land(skip);

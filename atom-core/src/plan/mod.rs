@@ -10,17 +10,20 @@ mod build;
 pub mod code;
 mod data;
 mod exits;
-#[allow(dead_code)] // what counts by flow asks next
+mod flow;
 mod inline;
 mod points;
 mod site;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
-pub use code::{Fixup, Insertion, Plan, Position, Snippet, Target};
+pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
+pub use flow::Totals;
+pub use threads::{ThreadAccess, ThreadOptions};
 
 /// What an analysis routine, with all that it calls, may change.
 ///
@@ -77,6 +80,11 @@ pub struct Options<'a> {
     /// The program can have more than one thread: the end of a thread is not
     /// the end of the process.
     pub may_have_threads: bool,
+    /// How per-thread data is found.
+    pub threads: ThreadOptions,
     /// Makes what can be of calls part of their points. `None`: all are called.
     pub bodies: Option<&'a Specialiser<'a>>,
+    /// Makes each call that only counts at its own point, though totals could
+    /// be had from fewer counters.
+    pub every_point: bool,
 }

@@ -25,13 +25,19 @@ struct Index {
 }
 
 impl Index {
-    fn build(calls: &Calls, scope: Scope, place: Place, count: usize) -> Result<Self> {
+    fn build(
+        calls: &Calls,
+        scope: Scope,
+        place: Place,
+        count: usize,
+        made: &dyn Fn(usize) -> bool,
+    ) -> Result<Self> {
         let mine = || {
             calls
                 .calls
                 .iter()
                 .enumerate()
-                .filter(move |(_, c)| c.scope == scope && c.place == place)
+                .filter(move |(i, c)| c.scope == scope && c.place == place && made(*i))
         };
         let mut starts = Vec::new();
         for (_, call) in mine() {
@@ -115,12 +121,12 @@ impl Around {
 }
 
 impl<'a> Points<'a> {
-    /// Sorts the calls.
-    pub fn build(cfg: &'a Cfg, calls: &'a Calls) -> Result<Self> {
+    /// Sorts the calls that are `made`, by their numbers.
+    pub fn build(cfg: &'a Cfg, calls: &'a Calls, made: &dyn Fn(usize) -> bool) -> Result<Self> {
         let index = |scope, count| -> Result<[Index; 2]> {
             Ok([
-                Index::build(calls, scope, Place::Before, count)?,
-                Index::build(calls, scope, Place::After, count)?,
+                Index::build(calls, scope, Place::Before, count, made)?,
+                Index::build(calls, scope, Place::After, count, made)?,
             ])
         };
         Ok(Self {

@@ -18,10 +18,13 @@
 //! part of the point, without a call, come in as a third way in
 //! [`Site::make_call`].
 
+use atom_abi::THREAD_THIS;
+
 use super::Clobbers;
 use super::args::{Address, Segment, Taken, Value};
 use super::asm::{Asm, Cond, Gpr, Mem, Patch};
 use super::code::Target;
+use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::live::RegSet;
 
@@ -94,6 +97,10 @@ pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
     let place = |asm: &mut Asm, to: Gpr, value: &Value| match *value {
         Value::Const(constant) => asm.mov_imm(to, constant),
         Value::Data(offset) => asm.lea_target(to, Target::Data(offset)),
+        Value::Pointed { slot, offset } => {
+            asm.load_target(to, Target::Data(slot));
+            asm.lea(to, Mem::at(to, offset as i32));
+        }
         _ => unreachable!("only constants and data are passed outside the program's code"),
     };
     let split = values.len().min(ARGUMENT_REGISTERS.len());
@@ -424,6 +431,29 @@ impl Site<'_> {
             }
             Value::Const(constant) => self.asm.mov_imm(to, constant),
             Value::Data(offset) => self.asm.lea_target(to, Target::Data(offset)),
+            Value::Thread { block, at } => {
+                self.asm.gs();
+                self.asm
+                    .load_target(to, Target::Data(block + THREAD_THIS as u32));
+                self.asm.lea(to, Mem::at(to, (at - block) as i32));
+            }
+            Value::ThreadLookup {
+                routine,
+                block,
+                offset,
+            } => {
+                self.asm.lea_target(to, Target::Data(block));
+                self.push(to);
+                let wrapper = self.wrappers.index(threads::lookup_wrapper(routine));
+                self.asm.call(Target::Shared(wrapper));
+                self.asm.pop(to);
+                self.depth -= 8;
+                self.asm.lea(to, Mem::at(to, offset as i32));
+            }
+            Value::Pointed { slot, offset } => {
+                self.asm.load_target(to, Target::Data(slot));
+                self.asm.lea(to, Mem::at(to, offset as i32));
+            }
             Value::Original(address) => self.asm.lea_target(to, Target::Original(address)),
             Value::Reg(reg) => match self.moved_to(reg) {
                 None if reg == to => return,
@@ -561,6 +591,7 @@ impl Site<'_> {
             mxcsr: clobbers.mxcsr,
             align: clobbers.needs_alignment,
             stack_words,
+            yields: false,
         };
         let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };
         self.intact &= wrapper.gprs | !changed;

@@ -29,6 +29,9 @@ pub struct Wrapper {
     pub align: bool,
     /// Number of arguments on the stack.
     pub stack_words: u8,
+    /// Leave the result, unless it is 0, in the word above the return address,
+    /// which the caller made room for; rax and rcx are in `gprs`.
+    pub yields: bool,
 }
 
 /// The wrappers asked for, numbered from 0.
@@ -95,6 +98,12 @@ impl Wrapper {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }
         asm.call(Target::Analysis(self.routine));
+        if self.yields {
+            asm.mov(Gpr::RCX, Gpr::RAX);
+            let none = asm.jump_if_rcx_zero(false);
+            asm.store(Mem::at(Gpr::RBP, 16), Gpr::RAX);
+            asm.land(none);
+        }
         asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -saved));
         if self.mxcsr {
             asm.load_mxcsr(Mem::at(Gpr::RSP, xmm_bytes));

@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
 use super::layout::{Form, Layout, insertions_of, take_at};
-use super::{DOING, rel32, tables};
+use super::{DOING, guards, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,6 +53,13 @@ pub fn encode<'a>(
         let mut out = Vec::new();
         encoder.snippet(snippet, address, &mut out)?;
         pieces.push((address, out));
+    }
+    if let Some(guards) = &plan.guards {
+        for place in &layout.guards {
+            let next = layout.behind_guard(cfg, place.block);
+            let bytes = guards::encode(place, guards, layout, anchors, next)?;
+            pieces.push((place.address, bytes));
+        }
     }
     for clone in &layout.clones {
         let t = &cfg.jump_tables[clone.table];
@@ -145,6 +152,7 @@ impl Encoder<'_> {
         let mut rest = insertions_of(self.plan, &insts);
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
+        let mut taken = Vec::new();
         let mut out = Vec::with_capacity(layout.size as usize);
         for b in cfg.proc(id).blocks() {
             for inst in cfg.block(b).insts() {
@@ -171,6 +179,10 @@ impl Encoder<'_> {
                     &mut out,
                 )?;
                 self.snippets(take_at(&mut rest, inst, Position::After), start, &mut out)?;
+                let on_the_way = take_at(&mut rest, inst, Position::Taken);
+                if !on_the_way.is_empty() {
+                    taken.push(on_the_way);
+                }
                 if let Some((_, target)) = bridges.next_if(|x| x.0 == inst) {
                     self.jump(id, *target, start, &mut out)?;
                 }
@@ -184,6 +196,15 @@ impl Encoder<'_> {
             let next = start + out.len() as u64 + 5;
             out.push(0xe9);
             out.extend(rel32(self.layout.label(id, inst), next)?);
+        }
+        for ((inst, offset), code) in layout.taken.iter().zip(taken) {
+            if out.len() != *offset as usize {
+                return Err(self.mismatch(*inst));
+            }
+            self.snippets(code, start, &mut out)?;
+            let target = cfg.direct_target(self.image, *inst);
+            let target = target.ok_or_else(|| self.mismatch(*inst))?;
+            self.jump(id, target, start, &mut out)?;
         }
         if out.len() != layout.size as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
@@ -301,7 +322,8 @@ impl Encoder<'_> {
         let is_call = inst.flow == Flow::Call;
         let target = self
             .layout
-            .target(self.cfg, proc, is_call, old)
+            .taken(proc, id)
+            .or_else(|| self.layout.target(self.cfg, proc, is_call, old))
             .unwrap_or(old);
         let next = address + u64::from(form.size(inst));
         match form {

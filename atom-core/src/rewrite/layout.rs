@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 
 use super::pads::Sites;
-use super::{MovedSet, Options, Region, tables};
+use super::{MovedSet, Options, Region, guards, tables};
 
 /// How an instruction is written at its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,8 +58,17 @@ pub(super) struct ProcLayout {
     pub bridges: Vec<(InstId, u64)>,
     /// Code for entries in the middle: the block and the offset.
     pub stubs: Vec<(BlockId, u32)>,
+    /// Code on the way to a branch's target: the branch and the offset.
+    pub taken: Vec<(InstId, u32)>,
     /// Total size.
     pub size: u32,
+}
+
+impl ProcLayout {
+    fn taken_offset(&self, branch: InstId) -> Option<u32> {
+        let at = self.taken.binary_search_by_key(&branch, |t| t.0).ok()?;
+        Some(self.taken[at].1)
+    }
 }
 
 /// Addresses of all moved code. The one map from old to new.
@@ -77,6 +86,8 @@ pub struct Layout {
     pub moved: MovedSet,
     /// The places of their pads.
     pub(super) sites: Sites,
+    /// Guards of pads, by block.
+    pub(super) guards: Vec<guards::Place>,
     pub(super) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
     pub(super) starts: Vec<u64>,
@@ -121,6 +132,7 @@ impl Layout {
             shared.push((cursor - start) as u32);
             cursor += u64::from(snippet.code.end - snippet.code.start);
         }
+        let guards = guards::place(plan, sites.blocks(), &mut cursor);
         cursor = cursor.next_multiple_of(64);
         let mut starts = Vec::with_capacity(procs.len());
         for (i, (proc, layout)) in cfg.procs.iter().zip(&procs).enumerate() {
@@ -151,6 +163,7 @@ impl Layout {
             start,
             region,
             shared,
+            guards,
             end: cursor,
             moved,
             sites,
@@ -207,6 +220,13 @@ impl Layout {
         let stubs = &self.procs[i].stubs;
         let at = stubs.binary_search_by_key(&block, |s| s.0).ok()?;
         Some(self.starts[i] + u64::from(stubs[at].1))
+    }
+
+    /// Where a branch goes that has code on the way to its target.
+    pub(super) fn taken(&self, proc: ProcId, branch: InstId) -> Option<u64> {
+        let i = proc.index();
+        let offset = self.procs[i].taken_offset(branch)?;
+        Some(self.starts[i] + u64::from(offset))
     }
 
     /// Where a transfer from procedure `from` to an original address goes:
@@ -354,6 +374,11 @@ impl<'a> ProcBuilder<'a> {
     fn choose_forms(&mut self, layout: &mut ProcLayout) {
         let cfg = self.cfg;
         let first_pc = cfg.proc(self.id).start;
+        let mut taken = insertions_of(self.plan, &self.insts)
+            .iter()
+            .filter(|i| i.position == Position::Taken)
+            .map(|i| i.inst.index())
+            .peekable();
         self.targets = vec![None; self.insts.len()];
         // Few procedures have any.
         let clones = {
@@ -393,7 +418,10 @@ impl<'a> ProcBuilder<'a> {
                             (counted, is_short)
                         }
                     };
-                    match (inside.is_some() && is_short, counted) {
+                    let index = self.insts.start + i;
+                    while taken.next_if(|t| *t < index).is_some() {}
+                    let inside = inside.is_some() || taken.peek() == Some(&index);
+                    match (inside && is_short, counted) {
                         (true, true) => Form::Copy,
                         (true, false) => Form::Short,
                         (false, true) => Form::LongCounted,
@@ -447,6 +475,7 @@ impl<'a> ProcBuilder<'a> {
         let mut old_end = None;
         let start_pc = cfg.proc(self.id).start;
         let mut middle = Vec::new();
+        let mut taken = Vec::new();
         for b in cfg.proc(self.id).blocks() {
             let block = cfg.block(b);
             let pc = cfg.block_pc(b);
@@ -468,6 +497,10 @@ impl<'a> ProcBuilder<'a> {
                 offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
                 offset += layout.forms[i].size(cfg.inst(inst));
                 offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::After));
+                let on_the_way = take_at(&mut rest, inst, Position::Taken);
+                if !on_the_way.is_empty() {
+                    taken.push((inst, snippets_size(self.plan, on_the_way)));
+                }
                 if bridges.next_if(|x| x.0 == inst).is_some() {
                     offset += 5;
                 }
@@ -477,6 +510,11 @@ impl<'a> ProcBuilder<'a> {
         layout.stubs.clear();
         for (b, size) in middle {
             layout.stubs.push((b, offset));
+            offset += size + 5;
+        }
+        layout.taken.clear();
+        for (inst, size) in taken {
+            layout.taken.push((inst, offset));
             offset += size + 5;
         }
         layout.size = offset;
@@ -491,7 +529,10 @@ impl<'a> ProcBuilder<'a> {
             take_at(&mut rest, inst, Position::Entry);
             let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
             take_at(&mut rest, inst, Position::After);
-            let Some(target) = self.targets[i] else {
+            take_at(&mut rest, inst, Position::Taken);
+            let stub = layout.taken_offset(inst);
+            let label = self.targets[i].map(|t| layout.labels[t as usize]);
+            let Some(target) = stub.or(label) else {
                 continue;
             };
             let counted = layout.forms[i] == Form::Copy;
@@ -500,7 +541,7 @@ impl<'a> ProcBuilder<'a> {
             }
             let size = layout.forms[i].size(self.cfg.inst(inst));
             let from = i64::from(layout.labels[i] + before + size);
-            let distance = i64::from(layout.labels[target as usize]) - from;
+            let distance = i64::from(target) - from;
             if i8::try_from(distance).is_err() {
                 layout.forms[i] = if counted {
                     Form::LongCounted

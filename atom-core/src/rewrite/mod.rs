@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 
 mod encode;
+mod guards;
 mod layout;
 mod moved;
 pub mod pads;
@@ -77,9 +78,6 @@ pub struct Options {
     pub strict: bool,
     /// What moves beside the procedures that get inserted code.
     pub extra: Extra,
-    /// Code that stays in place enters moved procedures by their pads only, not
-    /// by patched calls and jumps: for pads that do something on the way.
-    pub enter_by_pads: bool,
     /// Where the new segments go, if not where they usually do.
     pub region: Option<Region>,
 }

@@ -154,9 +154,12 @@ pub(super) fn branches(image: &Image, cfg: &Cfg, layout: &Layout) -> Result<Vec<
                 continue;
             };
             let to = cfg.proc_at(target).filter(|p| cfg.proc(*p).start == target);
-            let Some(new) = to.and_then(|p| layout.entry(p)) else {
+            let moved = to.filter(|p| layout.moved.contains(*p));
+            let Some(block) = moved.and_then(|_| cfg.block_at(target)) else {
                 continue;
             };
+            // A thread that comes from here may not have its own data yet.
+            let new = layout.landing(cfg, block);
             patches.push((field, super::rel32(new, field + 4)?));
         }
     }

@@ -108,6 +108,11 @@ impl Sites {
         &self.left
     }
 
+    /// The blocks that pads lead to.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.landings.iter().map(|landing| landing.block)
+    }
+
     fn next(&self, i: usize) -> u64 {
         self.landings.get(i + 1).map_or(u64::MAX, |l| l.address)
     }
@@ -208,15 +213,7 @@ impl Sites {
 /// The pads of the procedures that move, and patched branches in those that stay.
 pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Result<OldText> {
     let sites = &layout.sites;
-    let new_address = |landing: &Landing| {
-        if landing.address == cfg.proc(landing.proc).start {
-            layout
-                .entry(landing.proc)
-                .expect("blocks belong to moved procedures")
-        } else {
-            layout.label(landing.proc, cfg.block(landing.block).first)
-        }
-    };
+    let new_address = |landing: &Landing| layout.landing(cfg, landing.block);
     let patches = sites
         .jumps
         .iter()
@@ -231,10 +228,7 @@ pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Re
         .collect();
     Ok(OldText {
         patches,
-        branches: match options.enter_by_pads {
-            true => Vec::new(),
-            false => moved::branches(image, cfg, layout)?,
-        },
+        branches: moved::branches(image, cfg, layout)?,
         dead: if options.strict {
             sites.dead_ranges()
         } else {

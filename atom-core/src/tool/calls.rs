@@ -19,6 +19,9 @@ pub enum Argument {
     CArray(u32, u32, u32),
     /// The run-time address of the byte at this offset of [`Calls::placed`].
     Data(u32),
+    /// The run-time address of the byte at this offset of the running thread's
+    /// copy of [`Calls::thread_data`].
+    ThreadData(u32),
     /// A register: number as in `atom_abi::host::Reg`.
     Regv(u8),
     /// Whether the conditional branch will be taken.
@@ -54,4 +57,23 @@ pub struct Calls {
     /// Data that the tool placed: writable in the instrumented program, once
     /// and as a whole, aligned to 16 bytes. [`Argument::Data`] points into it.
     pub placed: Vec<u8>,
+    /// Where in it each piece starts that was placed by itself, ascending.
+    pub regions: Vec<u32>,
+    /// Data that each thread has a copy of.
+    pub thread_data: ThreadData,
+}
+
+/// Data that the tool placed for each thread; [`Argument::ThreadData`] points into it.
+#[derive(Default, Debug)]
+pub struct ThreadData {
+    /// Size in bytes.
+    pub len: u32,
+    /// What is not all zeros at first: offset, and range of `contents`.
+    pub initial: Vec<(u32, Range<u32>)>,
+    /// Initial contents.
+    pub contents: Vec<u8>,
+    /// Where each piece starts that was placed by itself, ascending.
+    pub regions: Vec<u32>,
+    /// Ranges of 64-bit cells that are summed at the end.
+    pub sums: Vec<Range<u32>>,
 }

@@ -161,6 +161,15 @@ fn argument(
             }
             Argument::Data(arg.value as u32)
         }
+        ArgKind::ThreadData => {
+            if arg.value >= u64::from(calls.thread_data.len) {
+                return Err(format!(
+                    "offset {} lies outside the data that the tool placed for each thread",
+                    arg.value
+                ));
+            }
+            Argument::ThreadData(arg.value as u32)
+        }
         ArgKind::Regv => {
             if request.scope == Scope::Program {
                 return Err("a register has no value before or after the program".to_owned());
@@ -195,7 +204,8 @@ fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), Stri
     let size = usize::try_from(arg.value)
         .ok()
         .and_then(|n| n.checked_mul(elem_size as usize));
-    let Some(size) = size.filter(|size| size + start + calls.placed.len() <= MAX_DATA) else {
+    let others = calls.placed.len() + calls.thread_data.len as usize;
+    let Some(size) = size.filter(|size| size.saturating_add(start + others) <= MAX_DATA) else {
         return Err(format!("all data together would exceed {MAX_DATA} bytes"));
     };
     if size != 0 {
@@ -214,15 +224,17 @@ fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), Stri
 pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Result<u64> {
     let calls = &mut *session.calls.borrow_mut();
     let start = calls.placed.len().next_multiple_of(16);
+    let others = calls.data.len() + calls.thread_data.len as usize;
     let end = start
         .checked_add(len)
-        .filter(|end| end + calls.data.len() <= MAX_DATA);
+        .filter(|end| end.saturating_add(others) <= MAX_DATA);
     let Some(end) = end else {
         return Err(session.error(format!(
             "all data that it places would exceed {MAX_DATA} bytes"
         )));
     };
     calls.placed.resize(start, 0);
+    calls.regions.push(start as u32);
     if bytes.is_null() {
         calls.placed.resize(end, 0);
     } else {
@@ -232,4 +244,43 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
             .extend_from_slice(unsafe { std::slice::from_raw_parts(bytes, len) });
     }
     Ok(start as u64)
+}
+
+/// Places data for each thread; its offset.
+pub(super) fn place_thread_data(
+    session: &Session<'_>,
+    initial: &[u8],
+    len: usize,
+    sum_from: usize,
+) -> Result<u64> {
+    let calls = &mut *session.calls.borrow_mut();
+    let others = calls.data.len() + calls.placed.len();
+    let data = &mut calls.thread_data;
+    let start = data.len.next_multiple_of(16);
+    if initial.len() > len || sum_from > len || !sum_from.is_multiple_of(8) {
+        return Err(session.error(format!(
+            "data of {len} bytes for each thread cannot have {} initial ones and cells from {sum_from} on",
+            initial.len()
+        )));
+    }
+    let end = (start as usize)
+        .checked_add(len)
+        .filter(|end| end.saturating_add(others) <= MAX_DATA);
+    let Some(end) = end else {
+        return Err(session.error(format!(
+            "all data that it places would exceed {MAX_DATA} bytes"
+        )));
+    };
+    data.len = end as u32;
+    data.regions.push(start);
+    if initial.iter().any(|byte| *byte != 0) {
+        let from = data.contents.len() as u32;
+        data.contents.extend_from_slice(initial);
+        data.initial.push((start, from..data.contents.len() as u32));
+    }
+    let cells = start + sum_from as u32..end as u32 & !7;
+    if cells.start < cells.end {
+        data.sums.push(cells);
+    }
+    Ok(start.into())
 }

@@ -50,6 +50,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         add_call,
         named_routine,
         add_data,
+        add_thread_data,
     }
 }
 
@@ -376,6 +377,26 @@ extern "C" fn named_routine(context: *mut Context, name: StrRef) -> *const () {
 extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u64 {
     let session = session(context);
     check::place(session, bytes, len).unwrap_or_else(|error| {
+        session.note(error);
+        u64::MAX
+    })
+}
+
+extern "C" fn add_thread_data(
+    context: *mut Context,
+    initial: *const u8,
+    initial_len: usize,
+    len: usize,
+    sum_from: usize,
+) -> u64 {
+    let session = session(context);
+    let initial = if initial.is_null() || initial_len == 0 {
+        &[]
+    } else {
+        // SAFETY: by the interface, `initial_len` bytes lie there.
+        unsafe { std::slice::from_raw_parts(initial, initial_len) }
+    };
+    check::place_thread_data(session, initial, len, sum_from).unwrap_or_else(|error| {
         session.note(error);
         u64::MAX
     })

@@ -207,6 +207,9 @@ impl Tool {
                 .collect(),
             start: in_file(header.start as usize as u64),
             finish: in_file(header.finish as usize as u64),
+            thread_enter: in_file(header.thread_enter as usize as u64),
+            thread_started: in_file(header.thread_started as usize as u64),
+            thread_block: in_file(header.thread_block as usize as u64),
             routines: self.routines.clone(),
         }
     }

@@ -15,10 +15,10 @@ pub mod select;
 mod session;
 mod threads;
 
-pub use calls::{Argument, Call, Calls, Place, Scope};
+pub use calls::{Argument, Call, Calls, Place, Scope, ThreadData};
 pub use load::Tool;
 pub use names::demangle;
-pub use threads::may_have_threads;
+pub use threads::{may_have_threads, may_start_threads, uses_gs};
 
 /// Source lines from debug information, for what the tool asks.
 pub trait LineInfo {

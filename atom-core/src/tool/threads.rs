@@ -12,11 +12,13 @@
 
 use std::collections::HashSet;
 
-use iced_x86::Register;
+use iced_x86::{Mnemonic, OpKind, Register};
+use rayon::prelude::*;
 
 use super::constants::Constants;
 use crate::cfg::{Cfg, Proc};
-use crate::decode::{Flow, direct_target};
+use crate::decode::{Flow, decode_at, direct_target};
+use crate::ids::InstId;
 use crate::image::Image;
 
 /// Functions that start threads, run callbacks on threads of their own, or load
@@ -235,4 +237,124 @@ fn bytes_may_call(image: &Image, proc: &Proc, reaches: impl Fn(u64) -> bool) -> 
                 .map_or(0, |d| i32::from_le_bytes(*d));
             reaches((proc.start + i as u64 + 5).wrapping_add_signed(displacement.into()))
         })
+}
+
+/// System calls of the program's own code that may start a thread, which then
+/// runs on behind them.
+pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
+    moved(cfg)
+        .flat_map_iter(|proc| {
+            let mut numbers = None;
+            let mut found = Vec::new();
+            for inst in proc.blocks().flat_map(|block| cfg.block(block).insts()) {
+                let numbers = match cfg.inst(inst).flow {
+                    Flow::Syscall => {
+                        numbers.get_or_insert_with(|| Constants::new(image, cfg, proc))
+                    }
+                    _ => continue,
+                };
+                if numbers.may_be(inst, Register::RAX, &[SYS_CLONE, SYS_CLONE3]) {
+                    found.push(inst);
+                }
+            }
+            found
+        })
+        .collect()
+}
+
+/// Whether inserted code must leave the gs segment alone: the program uses it,
+/// or a static one may start threads in code that is not understood.
+pub fn uses_gs(image: &Image, cfg: &Cfg) -> bool {
+    let sets_by_call = image
+        .dynamic_symbols
+        .iter()
+        .any(|s| s.is_undefined && bare(&s.name) == "arch_prctl");
+    sets_by_call
+        || moved(cfg).any(|proc| {
+            let mut numbers = None;
+            proc.blocks()
+                .flat_map(|block| cfg.block(block).insts())
+                .any(|inst| {
+                    if cfg.inst(inst).flow == Flow::Syscall {
+                        let numbers =
+                            numbers.get_or_insert_with(|| Constants::new(image, cfg, proc));
+                        return sets_gs(numbers, inst);
+                    }
+                    let pc = cfg.inst_pc(inst);
+                    image
+                        .bytes_at(pc, usize::from(cfg.inst(inst).len))
+                        .is_some_and(|bytes| touches_gs(bytes, pc))
+                })
+        })
+        || cfg
+            .procs
+            .par_iter()
+            .filter(|p| !p.is_movable())
+            .any(|proc| {
+                let rest = image.rest_at(proc.start).unwrap_or(&[]);
+                let size = usize::try_from(proc.end - proc.start).unwrap_or(usize::MAX);
+                let bytes = &rest[..size.min(rest.len())];
+                let mut at = 0;
+                while at < bytes.len() {
+                    let pc = proc.start + at as u64;
+                    let Some(instruction) = decode_at(&bytes[at..bytes.len().min(at + 15)], pc)
+                    else {
+                        at += 1;
+                        continue;
+                    };
+                    let len = instruction.len();
+                    if touches_gs(&bytes[at..at + len], pc)
+                        || (image.is_static() && bytes[at..at + len] == [0x0f, 0x05])
+                    {
+                        return true;
+                    }
+                    at += len;
+                }
+                false
+            })
+}
+
+fn moved(cfg: &Cfg) -> impl ParallelIterator<Item = &Proc> {
+    cfg.procs.par_iter().filter(|p| p.is_movable())
+}
+
+/// True if the system call certainly is `arch_prctl` and may set the gs base. Of
+/// a number that is not known nothing is assumed: `syscall` of a C library.
+fn sets_gs(numbers: &mut Constants<'_>, inst: InstId) -> bool {
+    const SYS_ARCH_PRCTL: u64 = 158;
+    const ARCH_SET_GS: u64 = 0x1001;
+    numbers.may_be(inst, Register::RAX, &[SYS_ARCH_PRCTL])
+        && !numbers.may_be(inst, Register::RAX, &[u64::MAX])
+        && numbers.may_be(inst, Register::RDI, &[ARCH_SET_GS])
+}
+
+/// True if the instruction reads or writes gs, its base, or memory through it.
+fn touches_gs(bytes: &[u8], pc: u64) -> bool {
+    // All such instructions have one of these bytes; few others do.
+    if !bytes
+        .iter()
+        .any(|b| matches!(b, 0x65 | 0xae | 0x8e | 0xa9 | 0xb5 | 0xf8))
+    {
+        return false;
+    }
+    let Some(instruction) = decode_at(bytes, pc) else {
+        return false;
+    };
+    let through = (0..instruction.op_count()).any(|i| {
+        instruction.op_register(i) == Register::GS
+            || matches!(
+                instruction.op_kind(i),
+                OpKind::Memory
+                    | OpKind::MemorySegRSI
+                    | OpKind::MemorySegESI
+                    | OpKind::MemorySegRDI
+                    | OpKind::MemorySegEDI
+            ) && instruction.memory_segment() == Register::GS
+                && instruction.mnemonic() != Mnemonic::Nop
+    });
+    through
+        || matches!(
+            instruction.mnemonic(),
+            Mnemonic::Wrgsbase | Mnemonic::Rdgsbase | Mnemonic::Swapgs | Mnemonic::Lgs
+        )
 }

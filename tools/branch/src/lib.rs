@@ -16,11 +16,6 @@ fn branch(counter: Counter<2>, taken: Value) {
 }
 
 #[analysis]
-fn branch_atomic(counter: Counter<2>, taken: Value) {
-    counter.add_to_atomic(usize::from(taken.is_true()), 1);
-}
-
-#[analysis]
 fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: Sites) {
     if atom {
         if let Err(e) = files.write_with(|to| write_atom(to, counters, sites)) {
@@ -97,15 +92,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
         .map(|block| block.last_inst())
         .filter(|inst| inst.is_type(InstType::CondBr))
         .collect();
-    let count = if program.may_have_threads() {
-        branch_atomic
-    } else {
-        branch
-    };
     let counters = program.counters(branches.len());
     let mut sites = SiteList::new();
     for (inst, counter) in branches.iter().zip(counters.rows()) {
-        inst.add_call(Before, count, (counter, BrCondValue));
+        inst.add_call(Before, branch, (counter, BrCondValue));
         sites.push(*inst);
     }
     let name = program.name();

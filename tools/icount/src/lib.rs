@@ -24,11 +24,6 @@ fn block(counter: Counter) {
     counter.increment();
 }
 
-#[analysis]
-fn block_atomic(counter: Counter) {
-    counter.increment_atomic();
-}
-
 /// A block: the number of its site, and how many instructions it has.
 type BlockFacts = [u32; 2];
 const SITE: usize = 0;
@@ -151,11 +146,6 @@ fn instrument(program: &Program, args: &Args) -> Result {
     )?;
     options.finish()?;
 
-    let count = if program.may_have_threads() {
-        block_atomic
-    } else {
-        block
-    };
     let counters = program.counters(program.block_count());
     let mut sites = SiteList::new();
     let mut blocks: Vec<BlockFacts> = Vec::new();
@@ -166,7 +156,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
             Per::Block | Per::Instruction => 0,
         };
         for block in proc.blocks() {
-            block.add_call(Before, count, (counters.at(block.index()),));
+            block.add_call(Before, self::block, (counters.at(block.index()),));
             if matches!(per, Per::Block | Per::Instruction) {
                 site = sites.push_block(block);
             }

@@ -12,15 +12,10 @@ fn count(counter: Counter) {
     counter.increment();
 }
 
-#[analysis]
-fn count_atomic(counter: Counter) {
-    counter.increment_atomic();
-}
-
 /// A conditional jump to another procedure.
 #[analysis]
 fn count_if(counter: Counter, taken: Value) {
-    counter.add_atomic(u64::from(taken.is_true()));
+    counter.add(u64::from(taken.is_true()));
 }
 
 /// How a call is made.
@@ -153,11 +148,6 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let with_arcs = !options.flag("--entries");
     options.finish()?;
 
-    let count = if program.may_have_threads() {
-        count_atomic
-    } else {
-        count
-    };
     let mut procs = SiteList::new();
     let entries = program.counters(program.procs().len());
     // Calls of one procedure by another share a counter.

@@ -35,6 +35,11 @@ impl Random {
 
 const ARITHMETIC: u64 = 0x8d5;
 const DIRECTION: u64 = 0x400;
+/// A main block in the data, and how far from it the running thread's is.
+const BLOCK: u32 = 0x8000;
+const TO_THREAD: u32 = 0x1000;
+/// The routine that is asked for the running thread's block.
+const LOOKUP: u64 = 5;
 /// Distance between the records of two routines in the data.
 const RECORD: u64 = 512;
 const STACK_SLOTS: usize = 8;
@@ -85,7 +90,20 @@ fn random_value(r: &mut Random) -> Value {
         Gpr::RSP => Gpr::RDI,
         reg => reg,
     };
-    match r.below(14) {
+    match r.below(17) {
+        14 => Value::Thread {
+            block: BLOCK,
+            at: BLOCK + r.below(1 << 20) as u32,
+        },
+        15 => Value::ThreadLookup {
+            routine: LOOKUP,
+            block: BLOCK,
+            offset: r.below(1 << 20) as u32,
+        },
+        16 => Value::Pointed {
+            slot: BLOCK,
+            offset: r.below(1 << 20) as u32,
+        },
         0 => Value::Const(0),
         1 => Value::Const(r.below(1 << 20)),
         2 => Value::Const(r.next()),
@@ -150,6 +168,19 @@ fn expected(value: &Value, state: &State, machine: &Machine) -> Option<u64> {
         Value::Const(constant) => constant,
         Value::Data(offset) => machine.data_at() + u64::from(offset),
         Value::Original(address) => machine.code_at() + address,
+        Value::Thread { block, at } => {
+            machine.read_u64(machine.data_at() + u64::from(block + TO_THREAD))
+                + u64::from(at - block)
+        }
+        Value::ThreadLookup { block, offset, .. } => {
+            let answer = machine.read_u64(machine.data_at() + u64::from(block + 8));
+            let main = machine.data_at() + u64::from(block);
+            let block = if answer == 0 { main } else { answer };
+            block + u64::from(offset)
+        }
+        Value::Pointed { slot, offset } => {
+            machine.read_u64(machine.data_at() + u64::from(slot)) + u64::from(offset)
+        }
         Value::Reg(reg) => g[usize::from(reg.0)],
         Value::Stack(change) => g[4].wrapping_add_signed(i64::from(change)),
         Value::Flags => state.flags & ARITHMETIC,
@@ -363,6 +394,19 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
         blank[mxcsr..mxcsr + 4].copy_from_slice(&0x7fbf_u32.to_le_bytes());
         memory.push((record(k), blank));
     }
+    let answer = if r.chance(4) { 0 } else { r.next() >> 20 };
+    let mut lookup = Routine::build(routine_at(LOOKUP), record(LOOKUP), &Clobbers::EVERYTHING, r);
+    lookup.pop();
+    let mut asm = Asm::default();
+    asm.mov_imm(Gpr::RAX, answer);
+    asm.ret();
+    lookup.extend(asm.code);
+    memory.push((routine_at(LOOKUP), lookup));
+    let block = machine.data_at() + u64::from(BLOCK);
+    memory.push((block, (r.next() >> 20).to_le_bytes().into()));
+    memory.push((block + 8, answer.to_le_bytes().into()));
+    let this = (r.next() >> 20).to_le_bytes();
+    memory.push((block + u64::from(TO_THREAD), this.into()));
     let state = random_state(r, machine, point.may_set_df);
     let window = machine.stack_at() - 256;
     let stack: Vec<u8> = (0..512).map(|_| r.next() as u8).collect();
@@ -449,6 +493,10 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
 #[test]
 fn random_points_keep_the_program_and_pass_the_arguments() {
     let mut machine = Machine::new();
+    const ARCH_SET_GS: u64 = 0x1001;
+    // SAFETY: nothing else in this process uses gs.
+    let set = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SET_GS, u64::from(TO_THREAD)) };
+    assert_eq!(set, 0);
     for seed in 1..300_000 {
         if let Err(what) = try_case(&mut machine, seed) {
             panic!("case {seed}: {what}");

@@ -246,8 +246,7 @@ fn ends_of_the_process_are_hooked() {
     let finish = Some(0x7000);
     let options = Options {
         finish,
-        may_have_threads: false,
-        bodies: None,
+        ..Options::default()
     };
     let program = Program::compile("ends", &[]);
     with_plan(

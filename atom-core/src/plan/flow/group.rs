@@ -1,0 +1,336 @@
+//! The flow graph of a procedure together with its parts elsewhere.
+//!
+//! Each block is an edge between two vertices, its start and its end, so that
+//! blocks and ways between blocks are counted alike. What enters or leaves the
+//! graph goes through vertex 0: calls and returns, jumps to places that are
+//! not known or that belong to another procedure, landing pads, and the return
+//! from a call that may not come back or may come back twice. Nothing is
+//! assumed of these but that the code after them runs only if control comes there.
+
+use super::frequency;
+use super::tree::Edge;
+use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
+use crate::decode::Flow;
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+use crate::live::{EffectsOf, Live, RegSet};
+use crate::plan::Position;
+
+/// Flags that `inc` changes.
+pub const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
+
+/// Where an edge is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spot {
+    /// The instruction.
+    pub inst: InstId,
+    /// Where at it.
+    pub position: Position,
+    /// What is live there.
+    pub live: RegSet,
+}
+
+/// What leads out of a conditional branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Branch {
+    /// The edge if it is taken.
+    pub taken: u32,
+    /// The edge if it is not.
+    pub falling: u32,
+}
+
+/// A procedure with its parts, as a graph.
+#[derive(Default)]
+pub struct Group {
+    /// Its blocks.
+    pub blocks: Vec<BlockId>,
+    /// Edges. The first ones are the blocks, in their order.
+    pub edges: Vec<Edge>,
+    /// By edge: where it is counted.
+    pub spots: Vec<Option<Spot>>,
+    /// By block: its two ways, if it ends in a conditional branch.
+    pub branches: Vec<Option<Branch>>,
+    /// Estimated frequency of each block.
+    pub frequency: Vec<f32>,
+}
+
+/// What all groups have in common.
+pub struct World<'a> {
+    /// The program.
+    pub image: &'a Image,
+    /// Its code.
+    pub cfg: &'a Cfg,
+    /// What is live.
+    pub live: &'a Live<'a>,
+    /// Blocks to which calls, and jumps of other procedures, lead.
+    pub entered: Vec<bool>,
+    /// Procedures whose calls certainly come back, once.
+    pub returns: Vec<bool>,
+}
+
+/// The start of the block's edge.
+const fn start(i: usize) -> u32 {
+    2 * i as u32 + 1
+}
+
+/// The end of the block's edge.
+const fn end(i: usize) -> u32 {
+    2 * i as u32 + 2
+}
+
+/// The procedure, or the one that it is a part of.
+pub fn whole(cfg: &Cfg, id: ProcId) -> ProcId {
+    match cfg.proc(id).kind {
+        ProcKind::Fragment(Some(parent)) => parent,
+        _ => id,
+    }
+}
+
+/// Marks the blocks to which control comes from elsewhere.
+pub fn entered(image: &Image, cfg: &Cfg) -> Vec<bool> {
+    let mut entered: Vec<bool> = cfg
+        .blocks
+        .iter()
+        .enumerate()
+        .map(|(i, block)| {
+            let proc = cfg.proc(block.proc);
+            let part_starts = matches!(proc.kind, ProcKind::Fragment(Some(_)))
+                && proc.is_local
+                && proc.first_block.index() == i;
+            block.is_entry
+                || block.is_landing_pad
+                || (block.is_indirect_target && !part_starts)
+                || (proc.first_block.index() == i && !part_starts)
+        })
+        .collect();
+    let mut enter = |pc: u64| {
+        if let Some(block) = cfg.block_at(pc) {
+            entered[block.index()] = true;
+        }
+    };
+    for (i, block) in cfg.blocks.iter().enumerate() {
+        let last = block.last();
+        if cfg.inst(last).flow == Flow::Call {
+            enter(cfg.decode(image, last).near_branch_target());
+        }
+        for succ in cfg.succs(BlockId::from_index(i)) {
+            let Succ::Tail(pc) = *succ else { continue };
+            let inside = cfg
+                .proc_at(pc)
+                .is_some_and(|p| whole(cfg, p) == whole(cfg, block.proc));
+            if !inside {
+                enter(pc);
+            }
+        }
+    }
+    for table in &cfg.jump_tables {
+        table.targets.iter().for_each(|t| enter(*t));
+    }
+    entered
+}
+
+/// Storage that is used again.
+#[derive(Default)]
+pub struct Scratch {
+    effects_of: EffectsOf,
+    sets: Vec<RegSet>,
+}
+
+impl Group {
+    /// The graph of these procedures, which belong together. `None` if
+    /// something in them is not known well enough.
+    pub fn new(world: &World<'_>, procs: &[ProcId], scratch: &mut Scratch) -> Option<Self> {
+        let cfg = world.cfg;
+        let understood =
+            |p: &ProcId| cfg.proc(*p).is_movable() && cfg.proc(*p).status == Status::Full;
+        if !procs.iter().all(understood) {
+            return None;
+        }
+        let blocks: Vec<BlockId> = procs.iter().flat_map(|p| cfg.proc(*p).blocks()).collect();
+        let mut group = Self {
+            branches: vec![None; blocks.len()],
+            frequency: frequency::estimate(world, procs, &blocks),
+            blocks,
+            ..Self::default()
+        };
+        let mut live_in = Vec::with_capacity(group.blocks.len());
+        for (i, &b) in group.blocks.iter().enumerate() {
+            world
+                .live
+                .block_into(b, &mut scratch.effects_of, &mut scratch.sets);
+            live_in.push(scratch.sets[0]);
+            let spot = inside(cfg.block(b), &scratch.sets);
+            let frequency = group.frequency[i];
+            group
+                .edges
+                .push(edge(start(i), end(i), Some(cost(&spot, frequency))));
+            group.spots.push(Some(spot));
+        }
+        let mut enters: Vec<bool> = group
+            .blocks
+            .iter()
+            .map(|b| world.entered[b.index()])
+            .collect();
+        for i in 0..group.blocks.len() {
+            group.ways_out(world, procs, i, &live_in, &mut enters)?;
+        }
+        for (i, _) in enters.iter().enumerate().filter(|(_, e)| **e) {
+            group.edges.push(edge(0, start(i), None));
+        }
+        group.spots.resize(group.edges.len(), None);
+        Some(group)
+    }
+
+    /// Number of vertices.
+    pub fn vertices(&self) -> usize {
+        2 * self.blocks.len() + 1
+    }
+
+    fn add(&mut self, from: u32, to: u32, cost: Option<f32>, spot: Option<Spot>) -> u32 {
+        self.edges.push(edge(from, to, cost));
+        self.spots.push(spot);
+        self.edges.len() as u32 - 1
+    }
+
+    /// Adds the edges that leave a block.
+    fn ways_out(
+        &mut self,
+        world: &World<'_>,
+        procs: &[ProcId],
+        i: usize,
+        live_in: &[RegSet],
+        enters: &mut [bool],
+    ) -> Option<()> {
+        let cfg = world.cfg;
+        let b = self.blocks[i];
+        let last = cfg.block(b).last();
+        let inst = cfg.inst(last);
+        let place = |succ: &Succ| match *succ {
+            Succ::Fall(to) | Succ::Branch(to) => index_of(cfg, procs, to),
+            Succ::Tail(pc) => cfg.block_at(pc).and_then(|to| index_of(cfg, procs, to)),
+            Succ::Unknown => None,
+        };
+        let vertex = |to: Option<usize>| to.map_or(0, start);
+        let succs = cfg.succs(b);
+        match inst.flow {
+            Flow::CondJump => {
+                let &[taken, falling] = succs else {
+                    return None;
+                };
+                let decoded = cfg.decode(world.image, last);
+                let plain = decoded.is_jcc_short_or_near();
+                let counted = decoded.is_jcx_short() || decoded.is_loop() || decoded.is_loopcc();
+                if !plain && !counted {
+                    // Undone memory cannot be counted in (xbegin).
+                    return None;
+                }
+                let ways = frequency::ways(world, procs, b, &taken, &falling);
+                let live_at = |to: Option<usize>| match to {
+                    Some(to) => live_in[to],
+                    None => world.live.after(b),
+                };
+                let mut way = |succ: &Succ, position, share: f32, countable: bool| {
+                    let to = place(succ);
+                    let spot = Spot {
+                        inst: last,
+                        position,
+                        live: live_at(to),
+                    };
+                    let cost = countable.then(|| cost(&spot, self.frequency[i] * share));
+                    self.add(end(i), vertex(to), cost, countable.then_some(spot))
+                };
+                let taken = way(&taken, Position::Taken, ways.taken, plain);
+                let falling = way(&falling, Position::After, ways.falling, true);
+                self.branches[i] = Some(Branch { taken, falling });
+            }
+            Flow::Next | Flow::Jump => {
+                let to = succs.first().and_then(place);
+                self.add(end(i), vertex(to), None, None);
+            }
+            Flow::Call if comes_back(world, last) => {
+                let to = succs.first().and_then(place);
+                self.add(end(i), vertex(to), None, None);
+            }
+            _ => {
+                self.add(end(i), 0, None, None);
+                if !inst.flow.ends_flow()
+                    && let Some(to) = succs.last().and_then(place)
+                {
+                    enters[to] = true;
+                }
+            }
+        }
+        Some(())
+    }
+}
+
+fn edge(from: u32, to: u32, cost: Option<f32>) -> Edge {
+    Edge {
+        from,
+        to,
+        cost,
+        wanted: false,
+    }
+}
+
+/// Whether the direct call returns once for each time that it is made.
+fn comes_back(world: &World<'_>, call: InstId) -> bool {
+    let cfg = world.cfg;
+    if cfg.inst(call).special {
+        return false;
+    }
+    let target = cfg.decode(world.image, call).near_branch_target();
+    cfg.proc_at(target)
+        .is_some_and(|p| cfg.proc(p).start == target && world.returns[p.index()])
+}
+
+/// The block's place among the blocks of these procedures.
+pub fn index_of(cfg: &Cfg, procs: &[ProcId], b: BlockId) -> Option<usize> {
+    let owner = cfg.block(b).proc;
+    let mut before = 0;
+    for &p in procs {
+        let proc = cfg.proc(p);
+        if p == owner {
+            return Some(before + b.index() - proc.first_block.index());
+        }
+        before += proc.block_count as usize;
+    }
+    None
+}
+
+/// The best place to count a block: where the flags are dead.
+fn inside(block: &Block, live: &[RegSet]) -> Spot {
+    let count = block.count as usize;
+    let at = (0..count)
+        .find(|i| !live[*i].intersects(CHANGED))
+        .unwrap_or(0);
+    Spot {
+        inst: InstId(block.first.0 + at as u32),
+        position: Position::Before,
+        live: live[at],
+    }
+}
+
+/// What counting at a place costs: roughly, instructions executed and a little for their size.
+fn cost(spot: &Spot, frequency: f32) -> f32 {
+    const SIZE: f32 = 0.02;
+    let increment = if !spot.live.intersects(CHANGED) {
+        1.0
+    } else if spot.live.gpr_mask() & 1 == 0 {
+        3.0
+    } else {
+        5.0
+    };
+    let jump = if spot.position == Position::Taken {
+        1.0
+    } else {
+        0.0
+    };
+    // Of equal ways, rather a block than an edge.
+    let edge = if spot.position == Position::Before {
+        0.0
+    } else {
+        0.05
+    };
+    (frequency + SIZE) * (increment + jump + edge)
+}

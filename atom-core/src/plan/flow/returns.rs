@@ -1,0 +1,453 @@
+//! Which procedures certainly come back to their caller, once for each call.
+//!
+//! Flow is conserved across a call only if the call returns, and does so once:
+//! not by `exit` (never), `longjmp` or an exception (elsewhere), `setjmp` or a
+//! switch of stacks (again). A procedure is trusted if nothing in it, nor in
+//! what it calls, can do any of these: it calls no code that is not known, makes
+//! no system call but harmless ones, jumps nowhere by pointer, keeps a stack that
+//! can be followed instruction by instruction, and leaves the word where the
+//! return address lies alone. A procedure that never ends, or ends by a fault,
+//! does no harm: then the process does not end in order.
+//!
+//! Signal handlers that do not return are not considered; see `docs/limits.md`.
+
+use std::collections::HashMap;
+
+use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
+use rayon::prelude::*;
+
+use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
+use crate::decode::{Flow, direct_target};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+
+/// Library functions that come back, whatever they are given: by the C
+/// standard and POSIX they call nothing of the program's and throw nothing.
+const LIBRARY: &[&str] = &[
+    "memcpy",
+    "memmove",
+    "memset",
+    "memcmp",
+    "memchr",
+    "memrchr",
+    "mempcpy",
+    "rawmemchr",
+    "bcmp",
+    "strlen",
+    "strnlen",
+    "strcmp",
+    "strncmp",
+    "strcpy",
+    "strncpy",
+    "strcat",
+    "strncat",
+    "strchr",
+    "strchrnul",
+    "strrchr",
+    "strstr",
+    "strspn",
+    "strcspn",
+    "strpbrk",
+    "stpcpy",
+    "stpncpy",
+    "strcasecmp",
+    "strncasecmp",
+    "strcoll",
+    "strtok_r",
+    "strdup",
+    "strndup",
+    "memmem",
+    "wcslen",
+    "wmemset",
+    "wmemcpy",
+    "wmemcmp",
+    "wcscmp",
+    "wcschr",
+    "toupper",
+    "tolower",
+    "isalpha",
+    "isalnum",
+    "isdigit",
+    "isspace",
+    "isupper",
+    "islower",
+    "isprint",
+    "ispunct",
+    "isxdigit",
+    "abs",
+    "labs",
+    "sin",
+    "cos",
+    "tan",
+    "exp",
+    "exp2",
+    "log",
+    "log2",
+    "log10",
+    "pow",
+    "sqrt",
+    "floor",
+    "ceil",
+    "fmod",
+    "floorf",
+    "ceilf",
+    "sqrtf",
+    "ldexp",
+    "frexp",
+    "rint",
+    "round",
+    "trunc",
+    "atan",
+    "atan2",
+    "strtol",
+    "strtoul",
+    "strtod",
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "_ZdlPv",
+    "_ZdlPvm",
+    "__ctype_b_loc",
+    "__ctype_tolower_loc",
+    "__ctype_toupper_loc",
+    "__errno_location",
+];
+
+/// System calls that come back to the same place with memory of the same
+/// process: all but those that end, replace, duplicate or resume something.
+const ODD_SYSTEM_CALLS: [u64; 9] = [15, 56, 57, 58, 59, 60, 231, 322, 435];
+
+/// Where the stack stands: bytes pushed since the procedure was entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stack {
+    depth: i64,
+    /// The depth that rbp points to, if it is a frame pointer.
+    frame: Option<i64>,
+}
+
+/// What one procedure does, calls left open.
+struct Facts {
+    trusted: bool,
+    callees: Vec<u32>,
+}
+
+/// By procedure: whether its calls certainly come back.
+pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
+    let facts: Vec<Facts> = groups
+        .par_iter()
+        .with_min_len(32)
+        .map(|procs| {
+            let mut callees = Vec::new();
+            let trusted = Follower {
+                image,
+                cfg,
+                procs,
+                callees: &mut callees,
+            }
+            .run()
+            .is_some();
+            Facts { trusted, callees }
+        })
+        .collect();
+    let mut certain = vec![false; cfg.procs.len()];
+    let mut callers: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut lost = Vec::new();
+    for (procs, facts) in groups.iter().zip(&facts) {
+        let me = procs[0].0;
+        certain[me as usize] = facts.trusted;
+        if facts.trusted {
+            for &callee in &facts.callees {
+                callers.entry(callee).or_default().push(me);
+            }
+        }
+    }
+    for callee in callers.keys() {
+        if !certain[*callee as usize] {
+            lost.push(*callee);
+        }
+    }
+    while let Some(callee) = lost.pop() {
+        for &caller in callers.get(&callee).into_iter().flatten() {
+            if std::mem::replace(&mut certain[caller as usize], false) {
+                lost.push(caller);
+            }
+        }
+    }
+    certain
+}
+
+fn is_library(proc: &Proc) -> bool {
+    let name = proc.name.as_deref().unwrap_or_default();
+    let name = name.strip_suffix("@plt").unwrap_or_default();
+    proc.kind == ProcKind::Plt && LIBRARY.contains(&name)
+}
+
+struct Follower<'a> {
+    image: &'a Image,
+    cfg: &'a Cfg,
+    procs: &'a [ProcId],
+    callees: &'a mut Vec<u32>,
+}
+
+impl Follower<'_> {
+    /// Follows all ways through the procedure. `None` if it cannot be trusted.
+    fn run(mut self) -> Option<()> {
+        let cfg = self.cfg;
+        let proc = cfg.proc(self.procs[0]);
+        if is_library(proc) {
+            return Some(());
+        }
+        let fine = |p: &ProcId| cfg.proc(*p).is_movable() && cfg.proc(*p).status == Status::Full;
+        if proc.kind != ProcKind::Normal || !self.procs.iter().all(fine) {
+            return None;
+        }
+        let mut at: HashMap<BlockId, Stack> = HashMap::new();
+        let start = Stack {
+            depth: 0,
+            frame: None,
+        };
+        let mut work = vec![(proc.first_block, start)];
+        while let Some((b, stack)) = work.pop() {
+            let stack = match at.get(&b) {
+                None => stack,
+                Some(known) if known.depth != stack.depth => return None,
+                Some(known) if known.frame == stack.frame || known.frame.is_none() => continue,
+                Some(known) => Stack {
+                    frame: None,
+                    ..*known
+                },
+            };
+            at.insert(b, stack);
+            self.block(b, stack, &mut work)?;
+        }
+        Some(())
+    }
+
+    fn block(
+        &mut self,
+        b: BlockId,
+        mut stack: Stack,
+        work: &mut Vec<(BlockId, Stack)>,
+    ) -> Option<()> {
+        let cfg = self.cfg;
+        let block = cfg.block(b);
+        for inst in block.insts() {
+            let instruction = cfg.decode(self.image, inst);
+            if touches_return_address(&instruction, &stack) {
+                return None;
+            }
+            if cfg.inst(inst).flow == Flow::Next {
+                stack = step(&instruction, stack)?;
+                continue;
+            }
+            self.end(block.first, inst, &instruction, &stack)?;
+        }
+        let flow = cfg.inst(block.last()).flow;
+        for succ in cfg.succs(b) {
+            match *succ {
+                Succ::Fall(to) | Succ::Branch(to) => work.push((to, stack)),
+                Succ::Tail(pc) => {
+                    let to = cfg.block_at(pc)?;
+                    let owner = cfg.block(to).proc;
+                    if self.procs.contains(&owner) {
+                        work.push((to, stack));
+                    } else if stack.depth == 0 && cfg.proc(owner).start == pc && flow != Flow::Call
+                    {
+                        self.callees.push(owner.0);
+                    } else {
+                        return None;
+                    }
+                }
+                Succ::Unknown if flow == Flow::Return => {}
+                Succ::Unknown => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// What ends a block.
+    fn end(
+        &mut self,
+        first: InstId,
+        inst: InstId,
+        instruction: &Instruction,
+        stack: &Stack,
+    ) -> Option<()> {
+        let cfg = self.cfg;
+        let trusted = match cfg.inst(inst).flow {
+            Flow::Call if !cfg.inst(inst).special => {
+                let target = direct_target(instruction)?;
+                let callee = cfg.proc_at(target)?;
+                self.callees.push(callee.0);
+                cfg.proc(callee).start == target
+            }
+            Flow::Return => matches!(instruction.code(), Code::Retnq) && stack.depth == 0,
+            Flow::Jump => true,
+            Flow::CondJump => {
+                instruction.is_jcc_short_or_near()
+                    || instruction.is_jcx_short()
+                    || instruction.is_loop()
+                    || instruction.is_loopcc()
+            }
+            Flow::IndirectJump => cfg
+                .jump_tables
+                .binary_search_by_key(&inst, |t| t.jump)
+                .is_ok(),
+            Flow::Syscall => {
+                let before = (first.0..inst.0).rev().map(InstId);
+                self.is_harmless(before)
+            }
+            Flow::Halt => true,
+            _ => false,
+        };
+        trusted.then_some(())
+    }
+
+    /// Whether the number of the system call is known and harmless.
+    fn is_harmless(&self, before: impl Iterator<Item = InstId>) -> bool {
+        for inst in before {
+            let instruction = self.cfg.decode(self.image, inst);
+            let sets = instruction.op_count() > 0
+                && instruction.op0_kind() == OpKind::Register
+                && instruction.op0_register().full_register() == Register::RAX;
+            if !sets
+                && !matches!(
+                    instruction.mnemonic(),
+                    Mnemonic::Mov | Mnemonic::Lea | Mnemonic::Xor
+                )
+            {
+                return false;
+            }
+            if !sets {
+                continue;
+            }
+            let wide = matches!(instruction.op0_register(), Register::EAX | Register::RAX);
+            let number = match instruction.mnemonic() {
+                Mnemonic::Mov if instruction.op1_kind() == OpKind::Immediate32 => {
+                    Some(u64::from(instruction.immediate32()))
+                }
+                Mnemonic::Xor
+                    if instruction.op1_kind() == OpKind::Register
+                        && instruction.op1_register() == instruction.op0_register() =>
+                {
+                    Some(0)
+                }
+                _ => None,
+            };
+            return wide && number.is_some_and(|n| !ODD_SYSTEM_CALLS.contains(&n));
+        }
+        false
+    }
+}
+
+/// Whether an operand is the word that holds the return address.
+fn touches_return_address(instruction: &Instruction, stack: &Stack) -> bool {
+    let depth = match instruction.memory_base() {
+        Register::RSP => stack.depth,
+        Register::RBP => match stack.frame {
+            Some(frame) => frame,
+            None => return false,
+        },
+        _ => return false,
+    };
+    if instruction.memory_index() != Register::None {
+        return false;
+    }
+    let size = instruction.memory_size().size().max(1) as i64;
+    let at = instruction.memory_displacement64() as i64;
+    at < depth + 8 && at + size > depth
+}
+
+/// The stack after an instruction that goes on to the next. `None` if that is not known.
+fn step(instruction: &Instruction, stack: Stack) -> Option<Stack> {
+    let Stack { depth, frame } = stack;
+    let immediate = || match instruction.op1_kind() {
+        OpKind::Immediate8to64 | OpKind::Immediate32to64 => Some(instruction.immediate(1) as i64),
+        _ => None,
+    };
+    let is = |op: u32, register| {
+        instruction.op_kind(op) == OpKind::Register && instruction.op_register(op) == register
+    };
+    let to_stack = instruction.op_count() > 0 && is(0, Register::RSP);
+    let to_frame = instruction.op_count() > 0
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == Register::RBP;
+    let based = |wanted: Register| {
+        (instruction.memory_base() == wanted && instruction.memory_index() == Register::None)
+            .then(|| instruction.memory_displacement64() as i64)
+    };
+    // A pointer to the return address, or a stack put away to be resumed.
+    if instruction.op_count() > 1 && is(1, Register::RSP) {
+        let kept = instruction.op0_kind() == OpKind::Register && depth > 0;
+        let compared = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
+        if !kept && !compared && !to_frame {
+            return None;
+        }
+    }
+    let next = match instruction.mnemonic() {
+        Mnemonic::Push | Mnemonic::Pop
+            if to_stack || instruction.memory_base() == Register::RSP =>
+        {
+            return None;
+        }
+        Mnemonic::Push if instruction.stack_pointer_increment() == -8 => Stack {
+            depth: depth + 8,
+            frame,
+        },
+        Mnemonic::Pop if instruction.stack_pointer_increment() == 8 => Stack {
+            depth: depth - 8,
+            frame: frame.filter(|_| !to_frame),
+        },
+        Mnemonic::Sub if to_stack => Stack {
+            depth: depth.checked_add(immediate()?)?,
+            frame,
+        },
+        Mnemonic::Add if to_stack => Stack {
+            depth: depth.checked_sub(immediate()?)?,
+            frame,
+        },
+        Mnemonic::Lea if to_stack => match (based(Register::RSP), based(Register::RBP), frame) {
+            (Some(disp), ..) => Stack {
+                depth: depth.checked_sub(disp)?,
+                frame,
+            },
+            (_, Some(disp), Some(f)) => Stack {
+                depth: f.checked_sub(disp)?,
+                frame,
+            },
+            _ => return None,
+        },
+        Mnemonic::Mov if to_stack && is(1, Register::RBP) => Stack {
+            depth: frame?,
+            frame,
+        },
+        Mnemonic::Mov if to_frame && is(0, Register::RBP) && is(1, Register::RSP) => Stack {
+            depth,
+            frame: Some(depth),
+        },
+        Mnemonic::Leave => Stack {
+            depth: frame? - 8,
+            frame: None,
+        },
+        // Compares; nothing else that names rsp first leaves it as it is.
+        Mnemonic::Cmp | Mnemonic::Test => stack,
+        Mnemonic::Rdsspq
+        | Mnemonic::Rdsspd
+        | Mnemonic::Incsspq
+        | Mnemonic::Int
+        | Mnemonic::Enter => {
+            return None;
+        }
+        _ if instruction.stack_pointer_increment() != 0 || to_stack => return None,
+        // An exchange changes its second operand too.
+        Mnemonic::Xchg | Mnemonic::Xadd
+            if (0..2).any(|op| is(op, Register::RSP) || is(op, Register::RBP)) =>
+        {
+            return None;
+        }
+        _ if to_frame => Stack { depth, frame: None },
+        _ => stack,
+    };
+    (next.depth >= 0).then_some(next)
+}

@@ -1,0 +1,325 @@
+//! Per-thread data: how a point finds the running thread's, and where a thread
+//! that is new must be noticed.
+//!
+//! The main block lies in the plan's data. The gs base is the distance from it
+//! to the running thread's block (see `atom_abi::ThreadBlock`), 0 in the first
+//! thread. A new thread has its parent's base until it passes a *guard*, which
+//! compares the thread pointer with that of the block's owner. Guards stand
+//! where a thread can come from outside:
+//! - behind system calls of the program's own code that may start a thread;
+//! - in a dynamic program at the pads of procedures: the thread was started by a
+//!   library, and enters through a function pointer. In a static one there is no
+//!   such outside.
+//!
+//! In the middle of a procedure a pad has a guard too, unless that is where the
+//! procedure's own indirect jumps go.
+
+use std::collections::HashSet;
+
+use atom_abi::{THREAD_HEADER, THREAD_THIS, ThreadInfo};
+use rayon::prelude::*;
+
+use super::args::Value;
+use super::asm::{Asm, Gpr};
+use super::code::{Guards, Target};
+use super::data::Data;
+use super::wrapper::{Wrapper, Wrappers};
+use crate::cfg::{Cfg, ProcKind};
+use crate::decode::Flow;
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+use crate::live::{Live, RegSet};
+use crate::tool::{self, Calls};
+
+use super::site::RED_ZONE;
+
+/// How inserted code finds the running thread's data.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum ThreadAccess {
+    /// There is one thread: like other data.
+    #[default]
+    Only,
+    /// Through the gs segment.
+    Gs,
+    /// By asking the runtime each time, as the program itself uses gs.
+    Lookup,
+}
+
+/// What planning knows of per-thread data; addresses are of the tool's file.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ThreadOptions {
+    /// How it is found.
+    pub access: ThreadAccess,
+    /// The runtime's `thread_enter`.
+    pub enter: u64,
+    /// The runtime's `thread_started`.
+    pub started: u64,
+    /// The runtime's `thread_block`.
+    pub block: u64,
+}
+
+impl ThreadOptions {
+    /// Chooses for a program and the calls added to it.
+    pub fn new(
+        image: &Image,
+        cfg: &Cfg,
+        calls: &Calls,
+        may_have_threads: bool,
+        facts: &crate::analysis::ToolFacts,
+    ) -> Self {
+        let access = if calls.thread_data.len == 0 || !may_have_threads {
+            ThreadAccess::Only
+        } else if tool::uses_gs(image, cfg) {
+            ThreadAccess::Lookup
+        } else {
+            ThreadAccess::Gs
+        };
+        Self {
+            access,
+            enter: facts.thread_enter,
+            started: facts.thread_started,
+            block: facts.thread_block,
+        }
+    }
+}
+
+/// Where the main block and what belongs to it lie in the plan's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The main block.
+    pub block: u32,
+    /// The `ThreadInfo`.
+    pub info: u32,
+}
+
+impl Data {
+    /// Lays out the main block and the `ThreadInfo`. Each block gets so many more
+    /// cells that are summed; yields where the first lies in the main one.
+    pub(super) fn place_threads(&mut self, calls: &Calls, cells: usize) -> Option<u32> {
+        let threads = &calls.thread_data;
+        if threads.len == 0 {
+            return None;
+        }
+        const HEADER: u32 = THREAD_HEADER as u32;
+        let reserve = |bytes: &mut Vec<u8>, len: usize| {
+            bytes.resize(bytes.len().next_multiple_of(THREAD_HEADER), 0);
+            let at = bytes.len();
+            bytes.resize(at + len, 0);
+            at as u32
+        };
+        let more = (HEADER + threads.len).next_multiple_of(HEADER);
+        let size = (more + 8 * cells as u32).next_multiple_of(HEADER);
+        let block = reserve(&mut self.bytes, size as usize);
+        debug_assert_eq!(block + HEADER, self.thread_data);
+        for (offset, range) in &threads.initial {
+            let at = (block + HEADER + offset) as usize;
+            let contents = &threads.contents[range.start as usize..range.end as usize];
+            self.bytes[at..at + contents.len()].copy_from_slice(contents);
+        }
+        let mut table = |ranges: &mut dyn Iterator<Item = (u32, u32)>| {
+            let at = reserve(&mut self.bytes, 0);
+            for (offset, len) in ranges {
+                self.bytes.extend((HEADER + offset).to_le_bytes());
+                self.bytes.extend(len.to_le_bytes());
+            }
+            u64::from(at)
+        };
+        let counters = (more - HEADER, 8 * cells as u32);
+        let sums = threads.sums.iter().map(|r| (r.start, r.end - r.start));
+        let sums = table(&mut sums.chain((cells != 0).then_some(counters)));
+        let initial = table(&mut threads.initial.iter().map(|(at, r)| (*at, r.end - r.start)));
+        let contents = reserve(&mut self.bytes, 0);
+        self.bytes.extend_from_slice(&threads.contents);
+        let info = reserve(&mut self.bytes, size_of::<ThreadInfo>());
+        // The fields of `ThreadInfo` in their order; true: the address of an offset.
+        let fields = [
+            (u64::from(block), true),
+            (u64::from(block), true),
+            (size.into(), false),
+            (sums, true),
+            (threads.sums.len() as u64 + u64::from(cells != 0), false),
+            (initial, true),
+            (threads.initial.len() as u64, false),
+            (contents.into(), true),
+        ];
+        const { assert!(size_of::<ThreadInfo>() == 8 * 8) };
+        for (slot, (value, is_address)) in (info..).step_by(8).zip(fields) {
+            self.bytes[slot as usize..][..8].copy_from_slice(&value.to_le_bytes());
+            if is_address {
+                self.relocs.push(slot);
+            }
+        }
+        self.bytes[block as usize + THREAD_THIS..][..8]
+            .copy_from_slice(&u64::from(block).to_le_bytes());
+        self.relocs.push(block + THREAD_THIS as u32);
+        self.threads = Some(Place { block, info });
+        Some(block + more)
+    }
+}
+
+/// The part of planning that deals with threads.
+pub struct Threads {
+    options: ThreadOptions,
+    place: Option<Place>,
+    /// System calls behind which a thread may start.
+    starts: HashSet<InstId>,
+}
+
+impl Threads {
+    /// For the data as laid out.
+    pub fn new(image: &Image, cfg: &Cfg, place: Option<Place>, options: ThreadOptions) -> Self {
+        let by_gs = place.is_some() && options.access == ThreadAccess::Gs;
+        Self {
+            options,
+            place,
+            starts: if by_gs {
+                tool::may_start_threads(image, cfg).into_iter().collect()
+            } else {
+                HashSet::new()
+            },
+        }
+    }
+
+    /// The main block, if threads have data by gs.
+    pub fn by_gs(&self) -> Option<Place> {
+        self.place
+            .filter(|_| self.options.access == ThreadAccess::Gs)
+    }
+
+    /// The `ThreadInfo` for the runtime: none where there is only one thread.
+    pub fn info(&self) -> Option<u32> {
+        let place = self.place?;
+        (self.options.access != ThreadAccess::Only).then_some(place.info)
+    }
+
+    /// The address of the running thread's copy of what lies in the main block
+    /// at `at`, an offset in the plan's data.
+    pub fn value(&self, at: u32) -> Value {
+        let block = self.place.map_or(0, |p| p.block);
+        match self.options.access {
+            ThreadAccess::Only => Value::Data(at),
+            ThreadAccess::Gs => Value::Thread { block, at },
+            ThreadAccess::Lookup => Value::ThreadLookup {
+                routine: self.options.block,
+                block,
+                offset: at - block,
+            },
+        }
+    }
+
+    /// The same for the calls at the program's end: that of the sums.
+    pub fn total(&self, at: u32) -> Value {
+        match (self.info(), self.place) {
+            (Some(info), Some(place)) => Value::Pointed {
+                slot: info + std::mem::offset_of!(ThreadInfo, totals) as u32,
+                offset: at - place.block,
+            },
+            _ => Value::Data(at),
+        }
+    }
+
+    /// True if a thread may start behind this instruction.
+    pub fn may_start(&self, inst: InstId) -> bool {
+        self.starts.contains(&inst)
+    }
+
+    /// What stands behind such a system call.
+    pub fn emit_start(&self, asm: &mut Asm, wrappers: &mut Wrappers) {
+        asm.move_stack(-RED_ZONE);
+        asm.push(Gpr::RCX);
+        asm.mov(Gpr::RCX, Gpr::RAX);
+        let zero = asm.jump_if_rcx_zero(false);
+        let skip = asm.jump();
+        asm.land(zero);
+        asm.push_flags();
+        asm.clear_direction();
+        asm.call(Target::Shared(wrappers.index(whole(self.options.started))));
+        asm.pop_flags();
+        asm.land(skip);
+        asm.pop(Gpr::RCX);
+        asm.move_stack(RED_ZONE);
+    }
+
+    /// The shared piece that guards call; all registers and flags come back.
+    pub fn emit_enter(&self, wrapper: u32) -> Asm {
+        let mut asm = Asm::default();
+        asm.push_flags();
+        asm.clear_direction();
+        asm.call(Target::Shared(wrapper));
+        asm.pop_flags();
+        asm.ret();
+        asm
+    }
+
+    /// The wrapper of the runtime's function that guards reach.
+    pub fn enter_wrapper(&self) -> Wrapper {
+        whole(self.options.enter)
+    }
+}
+
+/// A call from where nothing is known.
+fn whole(routine: u64) -> Wrapper {
+    Wrapper {
+        routine,
+        gprs: RegSet::CALLER_SAVED.gpr_mask(),
+        xmms: u16::MAX,
+        flags: false,
+        mxcsr: true,
+        align: true,
+        stack_words: 0,
+        yields: false,
+    }
+}
+
+/// The wrapper that puts the running thread's block into the word above its
+/// return address, which holds the main block: right before the runtime's start,
+/// when it knows of none. It changes nothing else.
+pub fn lookup_wrapper(routine: u64) -> Wrapper {
+    Wrapper {
+        flags: true,
+        yields: true,
+        ..whole(routine)
+    }
+}
+
+/// Which pads get which guard.
+pub fn guards(image: &Image, cfg: &Cfg, live: &Live, block: u32, enter: u32) -> Guards {
+    let mut guards = Guards {
+        block,
+        enter,
+        ..Guards::default()
+    };
+    if image.is_static() {
+        guards.none_at_all = true;
+        return guards;
+    }
+    let parts: Vec<(Option<BlockId>, Vec<BlockId>)> = (0..cfg.procs.len())
+        .into_par_iter()
+        .map(ProcId::from_index)
+        .filter(|id| cfg.proc(*id).is_movable())
+        .map(|id| guards_of_proc(cfg, live, id))
+        .collect();
+    for (light, bare) in parts {
+        guards.light.extend(light);
+        guards.bare.extend(bare);
+    }
+    guards
+}
+
+/// The entry if its guard may use r11, the flags and the stack; and the blocks
+/// that need none.
+fn guards_of_proc(cfg: &Cfg, live: &Live, id: ProcId) -> (Option<BlockId>, Vec<BlockId>) {
+    let proc = cfg.proc(id);
+    let first = proc.first_block;
+    let is_start = cfg.block_pc(first) == proc.start && !matches!(proc.kind, ProcKind::Fragment(_));
+    let busy = RegSet::gpr(11).with(RegSet::FLAGS);
+    let light = is_start && !live.before(cfg.block(first).first).intersects(busy);
+    let jumps = proc
+        .blocks()
+        .any(|b| cfg.inst(cfg.block(b).last()).flow == Flow::IndirectJump);
+    let bare = proc
+        .blocks()
+        .filter(|b| jumps && cfg.block(*b).is_indirect_target && cfg.block_pc(*b) != proc.start)
+        .collect();
+    (light.then_some(first), bare)
+}

@@ -1,0 +1,278 @@
+//! State of any shape that each thread has a copy of.
+//!
+//! It consists of [`ThreadCell`]s, so shared references are enough to change it:
+//! a signal handler that interrupts a routine and enters it again finds nothing
+//! half-borrowed, and the report may read what another thread still writes.
+//!
+//! Layout: a head of 16 bytes with the distance from the start of the thread's
+//! block, then the value. With it one copy leads to those of all other threads.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use atom_abi::host::{self, ArgKind};
+use atom_abi::{THREAD_HEADER, ThreadBlock};
+
+use crate::call::{Arg, computed};
+use crate::params::{Param, code};
+use crate::program::Program;
+
+const HEAD: usize = 16;
+
+/// What [`PerThread`] state may consist of: [`ThreadCell`]s, arrays of them, and
+/// structures that [`thread_state!`](crate::thread_state) defines.
+///
+/// # Safety
+/// Its bytes are copied into the instrumented program, so it has no pointers,
+/// and changes through shared references are atomic. Its alignment is at most 16.
+pub unsafe trait ThreadState: Sync + 'static {}
+
+mod sealed {
+    /// Integers that fit an atomic.
+    pub trait Int: Copy + 'static {
+        type Atomic: Sync + 'static;
+        fn new(value: Self) -> Self::Atomic;
+        fn load(cell: &Self::Atomic) -> Self;
+        fn store(cell: &Self::Atomic, value: Self);
+        fn sum(self, other: Self) -> Self;
+    }
+}
+use sealed::Int;
+
+macro_rules! integers {
+    ($($int:ty, $atomic:ident;)*) => {$(
+        impl Int for $int {
+            type Atomic = std::sync::atomic::$atomic;
+
+            #[inline(always)]
+            fn new(value: Self) -> Self::Atomic {
+                Self::Atomic::new(value)
+            }
+
+            #[inline(always)]
+            fn load(cell: &Self::Atomic) -> Self {
+                cell.load(Relaxed)
+            }
+
+            #[inline(always)]
+            fn store(cell: &Self::Atomic, value: Self) {
+                cell.store(value, Relaxed);
+            }
+
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+        }
+    )*};
+}
+integers! {
+    u8, AtomicU8; u16, AtomicU16; u32, AtomicU32; u64, AtomicU64; usize, AtomicUsize;
+    i8, AtomicI8; i16, AtomicI16; i32, AtomicI32; i64, AtomicI64; isize, AtomicIsize;
+}
+
+/// An integer in the state of a thread, like a `Cell`. One thread writes it, so
+/// nothing needs a lock: `get`, `set` and `add` are plain instructions.
+#[repr(transparent)]
+pub struct ThreadCell<T: Int>(T::Atomic);
+
+impl<T: Int> ThreadCell<T> {
+    /// With this value in each thread at first.
+    pub fn new(value: T) -> Self {
+        Self(T::new(value))
+    }
+
+    /// Its value.
+    #[inline(always)]
+    pub fn get(&self) -> T {
+        T::load(&self.0)
+    }
+
+    /// Changes it.
+    #[inline(always)]
+    pub fn set(&self, value: T) {
+        T::store(&self.0, value);
+    }
+
+    /// Adds, and wraps around.
+    #[inline(always)]
+    pub fn add(&self, value: T) {
+        self.set(self.get().sum(value));
+    }
+}
+
+impl<T: Int + Default> Default for ThreadCell<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+// SAFETY: an atomic integer.
+unsafe impl<T: Int> ThreadState for ThreadCell<T> {}
+// SAFETY: of what is such state.
+unsafe impl<T: ThreadState, const N: usize> ThreadState for [T; N] {}
+
+/// Defines a structure that each thread may have a copy of:
+///
+/// ```
+/// # use atom_tool::{ThreadCell, thread_state};
+/// thread_state! {
+///     /// What a thread did last.
+///     pub struct Last {
+///         address: ThreadCell<u64>,
+///         lines: [ThreadCell<u32>; 4],
+///     }
+/// }
+/// ```
+///
+/// Fields that a thread could not have a copy of do not compile:
+///
+/// ```compile_fail,E0277
+/// # use atom_tool::thread_state;
+/// thread_state! { struct Name { text: String } }
+/// ```
+#[macro_export]
+macro_rules! thread_state {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty),* $(,)?
+    }) => {
+        $(#[$meta])*
+        #[repr(C)]
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $type),*
+        }
+        // SAFETY: all its fields are, which is checked here.
+        unsafe impl $crate::ThreadState for $name
+        where
+            $($type: $crate::ThreadState),*
+        {}
+    };
+}
+
+/// Instrument side: state that each thread has a copy of, made by
+/// [`Program::thread_data`].
+pub struct ThreadData<T> {
+    offset: u64,
+    state: PhantomData<T>,
+}
+
+impl<T> Clone for ThreadData<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ThreadData<T> {}
+
+impl<T: ThreadState> ThreadData<T> {
+    pub(crate) fn new(program: &Program<'_>, value: &T) -> Self {
+        const { assert!(align_of::<T>() <= 16, "alignment of at most 16 bytes") }
+        // Where it will lie is known once it is placed, so the first is to learn that.
+        let size = size_of::<T>();
+        let mut bytes = vec![0; HEAD + size];
+        let from = std::ptr::from_ref(value).cast::<u8>();
+        // SAFETY: `size` bytes of a value of atomics, which `program.place` only copies;
+        // padding is copied as what it happens to be.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr().add(HEAD), size) };
+        let offset = program.place_for_threads(&[], 0, 0);
+        let distance = (THREAD_HEADER as u64).wrapping_add(offset);
+        bytes[..8].copy_from_slice(&distance.to_le_bytes());
+        let length = bytes.len();
+        Self {
+            offset: program.place_for_threads(&bytes, length, length & !7),
+            state: PhantomData,
+        }
+    }
+}
+
+impl<T: ThreadState> Arg<PerThread<T>> for ThreadData<T> {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::ThreadData, self.offset.wrapping_add(HEAD as u64))
+    }
+}
+
+impl<T: ThreadState> Arg<AllThreads<T>> for ThreadData<T> {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::ThreadData, self.offset)
+    }
+}
+
+/// Analysis side: the running thread's copy of the state; use it as a `&T`.
+///
+/// A thread that begins starts with the value that the instrument routine gave;
+/// it may go on with the copy of a thread that has ended, as its thread-local
+/// storage does, so that sums over all threads are complete.
+#[repr(transparent)]
+pub struct PerThread<T: 'static> {
+    state: &'static T,
+    this_thread: PhantomData<*const ()>,
+}
+
+impl<T> Clone for PerThread<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for PerThread<T> {}
+
+// SAFETY: transparent over a pointer.
+unsafe impl<T: ThreadState> Param for PerThread<T> {
+    const CODE: u8 = code::OTHER;
+}
+
+impl<T: ThreadState> Deref for PerThread<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        self.state
+    }
+}
+
+/// Analysis side, at ProgramAfter: the copies of all threads, the first thread's first.
+#[repr(transparent)]
+pub struct AllThreads<T: 'static> {
+    /// The distance of this word from the start of its block.
+    distance: *const u64,
+    state: PhantomData<&'static T>,
+}
+
+impl<T> Clone for AllThreads<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for AllThreads<T> {}
+
+// SAFETY: transparent over a pointer.
+unsafe impl<T: ThreadState> Param for AllThreads<T> {
+    const CODE: u8 = code::OTHER;
+}
+
+impl<T: ThreadState> AllThreads<T> {
+    /// All copies.
+    pub fn iter(self) -> impl Iterator<Item = &'static T> {
+        // SAFETY: values of this type are made only by `atom`, which points them to
+        // what `ThreadData::new` laid out, in a block; blocks live for ever, and
+        // what is in them is atomic.
+        unsafe {
+            let distance = *self.distance as usize;
+            let block = self.distance.byte_sub(distance).cast::<ThreadBlock>();
+            let first = if (*block).is_total != 0 {
+                (*block).next.load(Acquire).cast_const()
+            } else {
+                block
+            };
+            std::iter::successors(first.as_ref(), |b| b.next.load(Acquire).as_ref()).map(
+                move |block| {
+                    &*std::ptr::from_ref(block)
+                        .byte_add(distance + HEAD)
+                        .cast::<T>()
+                },
+            )
+        }
+    }
+}
