@@ -78,8 +78,7 @@ impl<'a> Output<'a> {
     /// No more is added: brings everything into the order of offsets.
     pub(super) fn close(&mut self) {
         self.parts.sort_by_key(|p| p.0);
-        // A stable sort: the order of changes of one place is kept.
-        self.changes.sort_by_key(|c| c.0);
+        self.changes.sort_unstable_by_key(|c| c.0);
     }
 
     /// Its size in bytes.
@@ -117,7 +116,10 @@ impl<'a> Output<'a> {
             }
             let done = parts.iter().take_while(|p| is_over(p.0, p.1.len()));
             parts = &parts[done.count()..];
-            for (offset, from, to) in changes.iter().take_while(|c| c.0 < end) {
+            // In the order in which they were made, which is that of their bytes.
+            let mut here: Vec<_> = changes.iter().take_while(|c| c.0 < end).collect();
+            here.sort_unstable_by_key(|c| c.1);
+            for (offset, from, to) in here {
                 let bytes = &self.bytes[*from as usize..*to as usize];
                 overlay(&mut window, start, *offset, bytes);
             }
