@@ -104,7 +104,6 @@ pub fn run(args: &Run) -> Result<()> {
         strict: request.strict,
         extra: request.extra,
         region: Some(region),
-        ..rewrite::Options::default()
     };
     // Where everything will be; no address changes from here on.
     let (layout, placement) = steps.run(
