@@ -100,6 +100,10 @@ impl Body {
 
     /// Follows control from `address`; marks it as a leader.
     pub fn explore(&mut self, image: &Image, address: u64) {
+        if self.insts.capacity() == 0 {
+            // About what a procedure of this size has.
+            self.insts.reserve((self.marks.len() / 4).min(4096));
+        }
         let base = image.base;
         let mut work = vec![address];
         while let Some(leader) = work.pop() {
@@ -217,6 +221,15 @@ impl Body {
         }
     }
 
+    /// As [`Body::disagrees_with`], but also between the instructions that `other` lacks.
+    pub fn disagrees_anywhere(&self, other: &Self, base: u64) -> bool {
+        self.insts[other.insts.len()..].iter().any(|i| {
+            let at = (base + u64::from(i.offset) - self.start) as usize;
+            let covers = &self.marks[at..at + usize::from(i.len)];
+            covers[0] & mark::INSIDE != 0 || covers[1..].iter().any(|m| m & mark::START != 0)
+        })
+    }
+
     /// True if instructions that this body has beyond `other` overlap those of
     /// `other`, which it extends.
     pub fn disagrees_with(&self, other: &Self, base: u64) -> bool {
@@ -231,6 +244,9 @@ impl Body {
     pub fn finish(&mut self) {
         self.insts.sort_unstable_by_key(|i| i.offset);
         self.insts.dedup_by_key(|i| i.offset);
+        if self.insts.capacity() > self.insts.len() + self.insts.len() / 4 + 8 {
+            self.insts.shrink_to_fit();
+        }
     }
 
     /// The last byte that an instruction covers, plus one.
