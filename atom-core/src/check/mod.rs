@@ -244,13 +244,13 @@ impl Checker<'_> {
     /// Where an original address is now, and what is live there.
     fn place_of(&self, old: u64) -> (u64, RegSet) {
         let (cfg, layout) = (self.subject.cfg, self.subject.layout);
-        let moved = cfg
-            .proc_at(old)
-            .filter(|proc| layout.entry(*proc).is_some())
-            .and_then(|proc| Some((proc, cfg.inst_at(old)?)));
-        match moved {
-            Some((proc, inst)) => (layout.label(proc, inst), self.subject.live.before(inst)),
-            None => (old, RegSet::ALL),
+        let Some(inst) = cfg.inst_at(old) else {
+            return (old, RegSet::ALL);
+        };
+        let live = self.subject.live.before(inst);
+        match cfg.proc_at(old).filter(|p| layout.entry(*p).is_some()) {
+            Some(proc) => (layout.label(proc, inst), live),
+            None => (old, live),
         }
     }
 
