@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use rayon::prelude::*;
 
+use super::gaps::Followed;
 use super::jump_table::{self, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
@@ -194,6 +195,7 @@ impl<'a> Discovery<'a> {
         pending.dedup();
         let mut fresh = false;
         let mut new_seeds = Vec::new();
+        let mut followed = Followed::default();
         let mut work: Vec<Vec<(u64, u8)>> = vec![Vec::new(); self.bodies.len()];
         // They are in order, as the bodies are.
         let mut next = 0;
@@ -216,10 +218,17 @@ impl<'a> Discovery<'a> {
                     }
                     work[i].push((target, bits));
                 }
-                None if region_end(&self.regions, target).is_some()
-                    && (bits & mark::ENTRY != 0 || self.looks_like_code(target)) =>
-                {
-                    new_seeds.push(target);
+                None if region_end(&self.regions, target).is_some() => {
+                    let is_certain = bits & mark::ENTRY != 0 || self.has_endbr(target);
+                    if !is_certain && !self.may_be_code(target) {
+                        continue;
+                    }
+                    let callees = self.follow(target, &mut followed);
+                    if is_certain || callees.is_some() {
+                        new_seeds.push(target);
+                        // All starts at once: a procedure ends where the next one starts.
+                        new_seeds.extend(callees.unwrap_or_default());
+                    }
                 }
                 None => {}
             }
@@ -324,37 +333,23 @@ impl<'a> Discovery<'a> {
                 .is_some_and(|b| b == [0x66, 0x90])
     }
 
+    /// Whether the marker of indirect targets stands at an address.
+    fn has_endbr(&self, address: u64) -> bool {
+        self.image.bytes_at(address, 4) == Some(&[0xf3, 0x0f, 0x1e, 0xfa])
+    }
+
     /// Whether an address outside all procedures, known only as a pointer,
-    /// is a procedure. Tables in the text of hand-written assembly look
+    /// may be a procedure. Tables in the text of hand-written assembly look
     /// similar, and a pad there would destroy them: in doubt it is not.
-    fn looks_like_code(&self, address: u64) -> bool {
+    fn may_be_code(&self, address: u64) -> bool {
         let Some(end) = region_end(&self.regions, address) else {
             return false;
         };
         let next = self.seeds.partition_point(|s| s.start <= address);
         let end = self.seeds.get(next).map_or(end, |s| s.start.min(end));
-        let Some(bytes) = self.image.bytes_at(address, (end - address) as usize) else {
-            return false;
-        };
-        if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
-            return true;
-        }
-        let read_as_data = {
-            let i = self.data_refs.partition_point(|r| *r < address);
-            self.data_refs.get(i).is_some_and(|r| *r < end)
-        };
-        if !address.is_multiple_of(16) || read_as_data {
-            return false;
-        }
-        let mut body = Body::new(address, end);
-        body.explore(self.image, address);
-        body.obstacle.is_none()
-            && body.refs.iter().all(|r| match r {
-                Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => {
-                    self.bodies.iter().any(|b| b.start == *t)
-                }
-                _ => true,
-            })
+        let i = self.data_refs.partition_point(|r| *r < address);
+        let is_read = self.data_refs.get(i).is_some_and(|r| *r < end);
+        address.is_multiple_of(16) && !is_read
     }
 }
 
@@ -381,7 +376,7 @@ fn explore_together(image: &Image, body: &Body, work: &[(u64, u8)]) -> Option<(B
     is_right.then_some((trial, changed))
 }
 
-fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {
+pub(super) fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {
     let i = regions.partition_point(|r| r.0 <= address).checked_sub(1)?;
     (address < regions[i].1).then_some(regions[i].1)
 }

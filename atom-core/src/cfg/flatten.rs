@@ -27,6 +27,7 @@ impl Discovery<'_> {
             }
         }
         self.mark_entries_from_opaque(&reasons);
+        self.mark_entries_from_unreached();
         self.set_fragments();
         self.clear_entries_between_parts();
         let together = self.together(frames, &reasons);

@@ -63,7 +63,7 @@ pub struct Body {
 
 /// Code refers to its own program: an operand relative to the instruction
 /// pointer that leads far away shows that these bytes are no code.
-fn reaches_image(image: &Image, instruction: &iced_x86::Instruction) -> bool {
+pub(super) fn reaches_image(image: &Image, instruction: &iced_x86::Instruction) -> bool {
     const SLACK: u64 = 0x1_0000;
     if !is_rip_relative(instruction) {
         return true;
@@ -188,7 +188,8 @@ impl Body {
         }
     }
 
-    fn note_refs(&mut self, image: &Image, instruction: &iced_x86::Instruction, flow: Flow) {
+    /// Adds what an instruction refers to, but for the target of a branch.
+    pub(super) fn note_refs(&mut self, image: &Image, instruction: &iced_x86::Instruction, flow: Flow) {
         use iced_x86::{Mnemonic, OpKind};
         if is_rip_relative(instruction) {
             let target = instruction.memory_displacement64();
