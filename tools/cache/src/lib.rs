@@ -47,12 +47,26 @@ impl Shape {
 /// 8 KB, direct mapped, lines of 32 bytes.
 const DEFAULT: Shape = Shape::new(256, 1, 32);
 
-/// One reference to a cache of the default shape.
+/// One reference to a cache of the default shape. Nothing is called but for references longer
+/// than a line: all of it can stand at the point.
 #[analysis]
 fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>) {
-    let line = cache.lines[DEFAULT.set(address)].get();
-    if size > DEFAULT.line() || address.wrapping_sub(line) > DEFAULT.line() - size {
+    const LINE: u64 = DEFAULT.line();
+    let there = &cache.lines[DEFAULT.set(address)];
+    let line = there.get();
+    if size > LINE {
         slow(&cache, DEFAULT, address, size, count);
+    } else if address.wrapping_sub(line) > LINE - size {
+        let first = address & !(LINE - 1);
+        there.set(first);
+        count.add_to(Seen::Misses as usize, (line != first).into());
+        let next = first.wrapping_add(LINE);
+        if address.wrapping_add(size) > next {
+            let there = &cache.lines[DEFAULT.set(next)];
+            count.add_to(Seen::Misses as usize, (there.get() != next).into());
+            there.set(next);
+            count.add_to(Seen::Extra as usize, 1);
+        }
     }
 }
 
