@@ -73,6 +73,8 @@ pub struct Point {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Needs {
     gprs: u16,
+    /// Saved only on paths of bodies beside the straight one.
+    aside: u16,
     flags: bool,
     /// A routine is called on every path.
     calls: bool,
@@ -109,6 +111,7 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
             flags_pushed: false,
             flags_in_ax: false,
             keeper: None,
+            aside: None,
             overflow: point.live.contains(RegSet::OF)
                 || calls.iter().flat_map(|c| &c.values).any(Value::needs_flags),
         };
@@ -207,6 +210,8 @@ struct Site<'a> {
     flags_in_ax: bool,
     /// A dead register that keeps rax for the program while flags are in ax.
     keeper: Option<Gpr>,
+    /// On a path beside the straight one: registers that were intact where it began.
+    aside: Option<u16>,
     /// OF is among the flags that are kept in ax.
     overflow: bool,
 }
@@ -317,7 +322,9 @@ impl Site<'_> {
 
     /// Notes that a register's value at the point must be saved.
     fn want(&mut self, gprs: u16) {
-        self.found.gprs |= gprs;
+        let aside = self.aside.unwrap_or(0) & !self.needs.gprs;
+        self.found.aside |= gprs & aside;
+        self.found.gprs |= gprs & !aside;
     }
 
     /// Notes that a register gets another value now.

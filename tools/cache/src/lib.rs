@@ -14,7 +14,7 @@ const MAX_LINE: u64 = 4096;
 
 thread_state! {
     /// Sets of lines, in each the most recently used first, as the addresses of their first
-    /// bytes. 0 is no line: no program accesses the first page.
+    /// bytes, negated: an address is in the line if the sum is small. 0 is no line: no program accesses the first page.
     struct Cache {
         lines: [ThreadCell<u64>; MAX_LINES],
         comparison: Comparison,
@@ -47,12 +47,29 @@ impl Shape {
 /// 8 KB, direct mapped, lines of 32 bytes.
 const DEFAULT: Shape = Shape::new(256, 1, 32);
 
-/// One reference to a cache of the default shape.
+/// One reference to a cache of the default shape. Nothing is called but for references longer
+/// than a line: all of it can stand at the point.
 #[analysis]
 fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>) {
-    let line = cache.lines[DEFAULT.set(address)].get();
-    if size > DEFAULT.line() || address.wrapping_sub(line) > DEFAULT.line() - size {
+    const LINE: u64 = DEFAULT.line();
+    let there = &cache.lines[DEFAULT.set(address)];
+    if size > LINE {
         slow(&cache, DEFAULT, address, size, count);
+        return;
+    }
+    let offset = address.wrapping_add(there.get());
+    if offset > LINE - size {
+        // The line's address is not looked at again: that saves a register at each point.
+        there.set((address & !(LINE - 1)).wrapping_neg());
+        count.add_to(Seen::Misses as usize, (offset >= LINE).into());
+        let next = address.wrapping_add(size).wrapping_sub(1) & !(LINE - 1);
+        if next > address {
+            let there = &cache.lines[DEFAULT.set(next)];
+            let missed = there.get().wrapping_add(next) != 0;
+            count.add_to(Seen::Misses as usize, missed.into());
+            there.set(next.wrapping_neg());
+            count.add_to(Seen::Extra as usize, 1);
+        }
     }
 }
 
@@ -64,7 +81,7 @@ fn refer(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Co
         .lines
         .get(shape.set(address))
         .map_or(0, |line| line.get());
-    if size > shape.line() || address.wrapping_sub(line) > shape.line() - size {
+    if size > shape.line() || address.wrapping_add(line) > shape.line() - size {
         slow(&cache, shape, address, size, count);
     }
 }
@@ -86,8 +103,8 @@ fn touch(cache: &Cache, shape: Shape, address: u64, size: u64, times: u64, count
             .lines
             .get(set..set + shape.ways() as usize)
             .unwrap_or_default();
-        let place = set.iter().position(|other| other.get() == line);
-        let mut moving = line;
+        let mut moving = line.wrapping_neg();
+        let place = set.iter().position(|other| other.get() == moving);
         for other in set.iter().take(place.map_or(set.len(), |place| place + 1)) {
             let next = other.get();
             other.set(moving);

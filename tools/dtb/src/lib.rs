@@ -46,21 +46,24 @@ impl Shape {
 
 #[analysis]
 fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
-    let page = Shape(shape).page();
-    if address.wrapping_sub(buffer.last.get()) > page - size {
-        elsewhere(&buffer, Shape(shape), address, size, count);
+    let shape = Shape(shape);
+    if address.wrapping_sub(buffer.last.get()) <= shape.page() - size {
+        return;
     }
-}
-
-/// Another page than the last.
-#[inline(never)]
-fn elsewhere(buffer: &Buffer, shape: Shape, address: u64, size: u64, count: Counter<2>) {
+    // Another page than the last.
     let entry = buffer.hints[shape.hint(address)].get() as usize % MAX_ENTRIES;
     let page = buffer.pages[entry].get();
     if address.wrapping_sub(page) <= shape.page() - size {
-        used(buffer, entry, page);
-        return;
+        used(&buffer, entry, page);
+    } else {
+        missing(&buffer, shape, address, size, count);
     }
+}
+
+/// A page that is not where it was last, or two pages.
+#[cold]
+#[inline(never)]
+fn missing(buffer: &Buffer, shape: Shape, address: u64, size: u64, count: Counter<2>) {
     touch(buffer, shape, address, size, 1, count);
     // The first is counted by its block.
     count.add_to(Seen::Extra as usize, u64::MAX);

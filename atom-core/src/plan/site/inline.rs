@@ -308,7 +308,8 @@ impl Site<'_> {
 
     /// Registers that must not be changed in this attempt.
     fn kept(&self, context: &Context) -> u16 {
-        context.keep & self.intact & !self.needs.gprs
+        let aside = self.aside.map_or(0, |_| self.needs.aside);
+        context.keep & self.intact & !self.needs.gprs & !aside
     }
 
     /// A register to write to, outside `held`. One of `liked` is taken if it is
@@ -329,7 +330,7 @@ impl Site<'_> {
             .iter()
             .fold(0, |set, v| set | v.sources());
         let victim = free(held | own).or_else(|| free(held)).ok_or(Refused)?;
-        self.found.gprs |= 1 << victim;
+        self.want(1 << victim);
         Ok(victim)
     }
 
@@ -374,7 +375,7 @@ impl Site<'_> {
                 if second.is_empty() {
                     context.ends.push(jump);
                     self.leave(context);
-                    return self.node(context, first, path, last);
+                    return self.aside(context, first, path, last);
                 }
                 let before = (self.intact, self.flags_intact);
                 self.node(context, first, path.clone(), false)?;
@@ -384,6 +385,50 @@ impl Site<'_> {
                 (self.intact, self.flags_intact) = before;
                 self.node(context, second, path, last)?;
             }
+        }
+        Ok(())
+    }
+
+    /// A path that the straight one goes around. What only it needs is saved here, so
+    /// that the straight one need not. The rest of the point finds all as it was.
+    fn aside(&mut self, context: &mut Context, node: &Node, path: Path, last: bool) -> Result<()> {
+        if self.aside.is_some() || node.ops.is_empty() {
+            return self.node(context, node, path, last);
+        }
+        let (outer, intact, slots) = (self.depth, self.intact, self.slots);
+        let ends = std::mem::take(&mut context.ends);
+        let straight = context.intact;
+        self.aside = Some(intact);
+        let saved = self.needs.aside & !self.needs.gprs;
+        if saved != 0 && self.depth == 0 {
+            self.move_stack(RED_ZONE);
+        }
+        let below = self.depth;
+        for number in (0..16).filter(|n| saved >> n & 1 != 0) {
+            self.push(Gpr(number));
+            if intact >> number & 1 != 0 {
+                self.slots[usize::from(number)] = self.depth;
+            }
+        }
+        context.intact = !0;
+        self.node(context, node, path, true)?;
+        for patch in std::mem::replace(&mut context.ends, ends) {
+            if !self.asm.land_if_near(patch) {
+                self.found.long = true;
+            }
+        }
+        for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
+            self.asm.pop(Gpr(number));
+            self.depth -= 8;
+        }
+        self.move_stack(outer - below);
+        self.aside = None;
+        self.slots = slots;
+        self.intact = context.intact | saved & intact;
+        context.intact = straight & self.intact;
+        if !last {
+            let jump = self.asm.branch(None, self.needs.long);
+            context.ends.push(jump);
         }
         Ok(())
     }
@@ -664,7 +709,7 @@ impl Site<'_> {
             path.own(V(other as u8), to.0);
         }
         if self.kept(context) & Gpr::RCX.bit() != 0 {
-            self.found.gprs |= Gpr::RCX.bit();
+            self.want(Gpr::RCX.bit());
         }
         match path.at(count) {
             Where::Register(from) => {
@@ -739,6 +784,7 @@ impl Site<'_> {
         let new = self.found;
         self.found = found;
         self.found.gprs |= new.gprs & !saved;
+        self.found.aside |= new.aside & !saved;
         self.found.flags |= new.flags && !found.flags && !pushes_flags;
         (
             self.depth,
