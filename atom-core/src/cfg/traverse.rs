@@ -189,7 +189,12 @@ impl Body {
     }
 
     /// Adds what an instruction refers to, but for the target of a branch.
-    pub(super) fn note_refs(&mut self, image: &Image, instruction: &iced_x86::Instruction, flow: Flow) {
+    pub(super) fn note_refs(
+        &mut self,
+        image: &Image,
+        instruction: &iced_x86::Instruction,
+        flow: Flow,
+    ) {
         use iced_x86::{Mnemonic, OpKind};
         if is_rip_relative(instruction) {
             let target = instruction.memory_displacement64();
