@@ -18,7 +18,9 @@ const MAX_ROUNDS: usize = 40;
 
 /// Entries taken of tables of unknown size, step by step: the code that they
 /// lead to may tell where the next table starts.
-const UNBOUNDED_LIMITS: [usize; 4] = [2, 16, 128, usize::MAX];
+/// With steps too long, entries of the next table are taken for more of this one,
+/// and lead into the middle of instructions.
+const UNBOUNDED_LIMITS: [usize; 14] = [2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128, usize::MAX];
 
 pub(super) struct Discovery<'a> {
     pub(super) image: &'a Image,

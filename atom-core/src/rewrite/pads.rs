@@ -3,9 +3,9 @@
 //! At every original address of moved code that control can reach indirectly
 //! stands a jump to the new text. Five bytes are needed before the next such address; where
 //! there is no room, a two-byte jump leads to an island of five dead bytes
-//! within reach. Where even that does not fit, the original instruction stays:
-//! it runs there and flows into the next pad, and the procedure is reported as
-//! partial. `endbr64` stays in front of a pad.
+//! within reach, over further two-byte jumps if need be. Where even that
+//! does not fit, the original instruction stays: it runs there and flows into
+//! the next pad, and the procedure is reported as partial. `endbr64` stays in front of a pad.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +26,9 @@ pub struct OldText {
     /// Ranges to fill with `int3` before the patches are written.
     pub dead: Vec<(u64, u64)>,
 }
+
+/// Two-byte jumps one after the other, at most.
+const MAX_HOPS: usize = 16;
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
@@ -153,14 +156,16 @@ impl Sites {
         }
         for i in short {
             let address = self.landings[i].address;
-            match self.free.island(address) {
-                Some(island) => {
-                    self.free.take(island, 5);
-                    self.jumps.push((address, Jump::Short(island)));
-                    self.jumps.push((island, Jump::New(i)));
-                }
-                None => self.leave(i),
+            let Some(hops) = self.free.take_route(address) else {
+                self.leave(i);
+                continue;
+            };
+            let mut at = address;
+            for hop in hops {
+                self.jumps.push((at, Jump::Short(hop)));
+                at = hop;
             }
+            self.jumps.push((at, Jump::New(i)));
         }
         tiny
     }
@@ -329,6 +334,45 @@ impl Free {
                 (-128..=127).contains(&distance)
             })
             .find(|a| self.is_free(*a, 5))
+    }
+
+    /// Takes an island for a two-byte jump at `from`. Where many landings stand
+    /// close together none is in reach: then the jump leads over others of two
+    /// bytes, up or down. The last of the addresses is that of the island.
+    fn take_route(&mut self, from: u64) -> Option<Vec<u64>> {
+        for upwards in [true, false] {
+            let mut hops = Vec::new();
+            let mut at = from;
+            while hops.len() < MAX_HOPS {
+                if let Some(island) = self.island(at) {
+                    self.take(island, 5);
+                    hops.push(island);
+                    return Some(hops);
+                }
+                let Some(relay) = self.relay(at, upwards) else {
+                    break;
+                };
+                self.take(relay, 2);
+                hops.push(relay);
+                at = relay;
+            }
+            for hop in hops {
+                self.set(hop, 2, true);
+            }
+        }
+        None
+    }
+
+    /// Two free bytes that a two-byte jump at `from` reaches, the farthest first.
+    fn relay(&self, from: u64, upwards: bool) -> Option<u64> {
+        let origin = from + 2;
+        (3..=127u64)
+            .rev()
+            .filter_map(|d| match upwards {
+                true => origin.checked_add(d),
+                false => origin.checked_sub(d),
+            })
+            .find(|a| self.is_free(*a, 2))
     }
 
     /// An eighth of its size.
