@@ -16,6 +16,7 @@ use atom_core::emit::{self, Placement};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
+use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::{self, Layout, Region};
 use atom_core::tool::{Calls, Tool, may_have_threads};
@@ -31,6 +32,7 @@ use crate::{cleanup, find};
 
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
+    memory::keep_large_apart();
     let request = Request::new(args)?;
     if args.heap.is_some() {
         note(
@@ -40,7 +42,7 @@ pub fn run(args: &Run) -> Result<()> {
     }
     let mut steps = Steps::new(
         request.verbose,
-        11 + u64::from(request.check) + u64::from(request.debug_info),
+        12 + u64::from(request.check) + u64::from(request.debug_info),
     );
 
     // The program as it is in its file.
@@ -80,31 +82,31 @@ pub fn run(args: &Run) -> Result<()> {
         || {
             let mut cfg = Cfg::build(&image, &frames)?;
             let pads = rewrite::find_pads(&image, &mut cfg);
+            memory::give_back();
             Ok((cfg, pads))
         },
         |(cfg, _)| describe_cfg(cfg),
     )?;
 
     // The tool's calls, and its code as it will lie in the program.
-    let tool = match &request.tool {
+    let mut tool = match &request.tool {
         None => None,
         Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
     };
-    let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
     let summaries = tool
         .as_ref()
         .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
     // The calls as code with symbolic targets.
-    let plan = match &tool {
+    let plan = match &mut tool {
         None => Plan::default(),
         Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
     };
+    let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let options = rewrite::Options {
         strict: request.strict,
         extra: request.extra,
         region: Some(region),
-        ..rewrite::Options::default()
     };
     // Where everything will be; no address changes from here on.
     let (layout, placement) = steps.run(
@@ -119,7 +121,7 @@ pub fn run(args: &Run) -> Result<()> {
     )?;
     let (text, old_text) = steps.run(
         "rewrite",
-        "moving the text",
+        "planning the pads",
         || {
             let text = rewrite::encode(&image, &cfg, &plan, &layout, &placement.anchors())?;
             let old_text = rewrite::pads::place(&image, &cfg, &layout, &options)?;
@@ -146,7 +148,7 @@ pub fn run(args: &Run) -> Result<()> {
             },
         )?,
     };
-    let bytes = steps.run(
+    let output = steps.run(
         "emit",
         "putting the output together",
         || {
@@ -154,7 +156,7 @@ pub fn run(args: &Run) -> Result<()> {
                 &image, &cfg, &plan, &layout, text, &old_text, &placement, analysis, &debug,
             )
         },
-        |bytes| format!("{} bytes", number(bytes.len() as u64)),
+        |output| format!("{} bytes", number(output.len())),
     )?;
 
     if request.check {
@@ -171,7 +173,7 @@ pub fn run(args: &Run) -> Result<()> {
             analysis: (placement.analysis, placement.rw),
             end: placement.end,
             clobbers: &clobbers,
-            output: &bytes,
+            output: &output.to_vec()?,
         };
         steps.run(
             "check",
@@ -188,14 +190,19 @@ pub fn run(args: &Run) -> Result<()> {
     }
 
     let mode = output_mode(request.app)?;
-    let output = PendingFile::write(&request.output, &bytes, mode)?;
+    let pending = steps.run(
+        "write",
+        "writing the output",
+        || PendingFile::write(&request.output, |file| output.write_to(file), mode),
+        |_| request.output.display().to_string(),
+    )?;
     let report = request
         .report
         .map(|file| {
             let report = Report {
                 program: FileFacts::new(request.app, image.file.len() as u64),
                 tool: request.tool.as_deref().map(|t| t.display().to_string()),
-                output: FileFacts::new(&request.output, bytes.len() as u64),
+                output: FileFacts::new(&request.output, output.len()),
                 procedures: Procedures::of(&cfg, &layout.moved),
                 blocks: cfg.blocks.len(),
                 instructions: cfg.insts.len(),
@@ -208,14 +215,14 @@ pub fn run(args: &Run) -> Result<()> {
                 seconds: steps.elapsed().as_secs_f64(),
                 peak_memory_bytes: steps::memory("VmHWM:"),
             };
-            PendingFile::write(file, &report.to_json(), 0o644)
+            PendingFile::write(file, |f| f.write_all(&report.to_json()), 0o644)
         })
         .transpose()?;
     let kept = match (request.keep_tool, &request.tool) {
         (Some(target), Some(tool)) => Some(keep(tool, target)?),
         _ => None,
     };
-    output.commit()?;
+    pending.commit()?;
     for file in [kept, report].into_iter().flatten() {
         file.commit()?;
     }
@@ -257,6 +264,7 @@ fn prepare_tool(
         || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
         |calls| count(calls.calls.len(), "call"),
     )?;
+    memory::give_back();
     let unselected = selected.map_or(0, |s| s.filter(cfg, &mut calls));
     let analysis = steps.run(
         "analysis",
@@ -280,25 +288,31 @@ fn prepare_tool(
     })
 }
 
-/// Turns the calls into code: needs to know what is live and what routines change.
+/// Turns the calls into code, and forgets them: needs to know what is live and
+/// what routines change.
 fn plan_calls(
-    tool: &Prepared,
+    tool: &mut Prepared,
     request: &Request,
     image: &Image,
     cfg: &Cfg,
     steps: &mut Steps,
 ) -> Result<Plan> {
+    let calls = std::mem::take(&mut tool.calls);
     let live = steps.run(
         "live",
         "finding live registers",
-        || Ok(Live::compute(image, cfg)),
+        || {
+            let live = Live::compute(image, cfg);
+            memory::give_back();
+            Ok(live)
+        },
         |_| count(cfg.blocks.len(), "block"),
     )?;
     steps.run(
         "plan",
         "planning the calls",
         || {
-            let routines = routines(&tool.calls);
+            let routines = routines(&calls);
             let summaries = Summaries::new(&tool.analysis, &routines);
             refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
             let may_have_threads = may_have_threads(image, cfg);
@@ -308,11 +322,11 @@ fn plan_calls(
                 finish: Some(facts.finish),
                 may_have_threads,
                 bodies: request.inline.then_some(&bodies),
-                threads: ThreadOptions::new(image, cfg, &tool.calls, may_have_threads, facts),
+                threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, facts),
                 every_point: request.precise_signals,
             };
             let clobbers = |routine| summaries.of(routine).into();
-            Plan::build(image, cfg, &live, &tool.calls, &clobbers, &options)
+            Plan::build(image, cfg, &live, &calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
@@ -365,7 +379,7 @@ fn end_after_panic(error: &Error) -> Infallible {
 fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
     let bytes = std::fs::read(tool)
         .map_err(|e| Error::new("keeping the tool", e.to_string()).file(tool))?;
-    PendingFile::write(target, &bytes, 0o755)
+    PendingFile::write(target, |file| file.write_all(&bytes), 0o755)
 }
 
 /// The program's own mode bits; but a changed program gets no privileges.

@@ -21,13 +21,22 @@ pub struct PendingFile {
 }
 
 impl PendingFile {
-    /// Writes `contents` beside `target`. A `target` that is there and is no
-    /// regular file, such as `/dev/null`, is written to directly.
-    pub fn write(target: &Path, contents: &[u8], mode: u32) -> Result<Self> {
-        let fail = |e: std::io::Error| Error::new(DOING, reason(&e)).file(target);
+    /// Writes a file beside `target` with what `contents` writes. A `target`
+    /// that is there and is no regular file, such as `/dev/null`, is written
+    /// to directly.
+    pub fn write(
+        target: &Path,
+        contents: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+        mode: u32,
+    ) -> Result<Self> {
+        // What `contents` cannot make, it says itself.
+        let fail = |e: std::io::Error| match e.downcast::<Error>() {
+            Ok(error) => error,
+            Err(e) => Error::new(DOING, reason(&e)).file(target),
+        };
         if std::fs::metadata(target).is_ok_and(|m| !m.is_file()) {
             let mut file = OpenOptions::new().write(true).open(target).map_err(fail)?;
-            file.write_all(contents).map_err(fail)?;
+            contents(&mut file).map_err(fail)?;
             return Ok(Self {
                 target: target.to_path_buf(),
                 temporary: None,
@@ -42,7 +51,7 @@ impl PendingFile {
             target: target.clone(),
             temporary: Some(temporary),
         };
-        file.write_all(contents).map_err(fail)?;
+        contents(&mut file).map_err(fail)?;
         file.set_permissions(Permissions::from_mode(mode))
             .map_err(fail)?;
         Ok(pending)
@@ -164,11 +173,11 @@ mod tests {
     fn appears_only_when_committed() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out");
-        let pending = PendingFile::write(&target, b"new", 0o755).unwrap();
+        let pending = PendingFile::write(&target, |f| f.write_all(b"new"), 0o755).unwrap();
         assert!(!target.exists());
         drop(pending);
         assert!(entries(folder.path()).is_empty());
-        PendingFile::write(&target, b"new", 0o750)
+        PendingFile::write(&target, |f| f.write_all(b"new"), 0o750)
             .unwrap()
             .commit()
             .unwrap();
@@ -186,13 +195,13 @@ mod tests {
         let [target, link] = ["target", "link"].map(|n| folder.path().join(n));
         std::fs::write(&target, "old").unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        PendingFile::write(&link, b"new", 0o644)
+        PendingFile::write(&link, |f| f.write_all(b"new"), 0o644)
             .unwrap()
             .commit()
             .unwrap();
         assert!(link.is_symlink());
         assert_eq!(std::fs::read(&target).unwrap(), b"new");
-        PendingFile::write(Path::new("/dev/null"), b"new", 0o755)
+        PendingFile::write(Path::new("/dev/null"), |f| f.write_all(b"new"), 0o755)
             .unwrap()
             .commit()
             .unwrap();

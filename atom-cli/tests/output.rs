@@ -92,7 +92,7 @@ fn verbose_tells_each_step() {
         .filter_map(|l| l.split_whitespace().next())
         .collect();
     let wanted = [
-        "image", "unwind", "cfg", "layout", "rewrite", "emit", "app:",
+        "image", "unwind", "cfg", "layout", "rewrite", "emit", "write", "app:",
     ];
     assert_eq!(steps, wanted, "{text}");
 }

@@ -15,6 +15,7 @@ pub mod error;
 pub mod ids;
 pub mod image;
 pub mod live;
+pub mod memory;
 pub mod plan;
 pub mod rewrite;
 pub mod tool;

@@ -79,7 +79,8 @@ impl Rewritten {
         let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
         let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
         let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
-        let output = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?;
+        let output =
+            emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?.to_vec()?;
         drop(table);
         Ok(Self {
             end: place.end,

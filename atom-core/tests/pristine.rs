@@ -72,7 +72,7 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     assert!(moved > cfg.procs.len() / 2, "{moved} procedures moved");
     let out = emit::write(&image, &cfg, plan, &layout, text, &old, &place, None, &[])?;
     let _guard = WRITING.write();
-    std::fs::write(to, out).expect("the output can be written");
+    std::fs::write(to, out.to_vec()?).expect("the output can be written");
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("permissions");
     Ok(())
 }

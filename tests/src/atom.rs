@@ -20,6 +20,8 @@ pub enum Job {
     Half(u64),
     /// The tool `icount`, per instruction, with its output file.
     Icount(PathBuf),
+    /// The same, only in the procedures at these ranges of addresses.
+    Partly(PathBuf, Vec<(u64, u64)>),
     /// The tool `branch`, with its output file.
     Branch(PathBuf),
     /// Any shipped tool with its options.
@@ -105,6 +107,15 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
             command.args(["--move-half", &seed.to_string()]);
         }
         Job::Icount(file) => {
+            command
+                .args(["--tool", "icount", "--", "--format", "tsv"])
+                .args(["--per", "instruction", "--output"])
+                .arg(file);
+        }
+        Job::Partly(file, ranges) => {
+            for (start, end) in ranges {
+                command.arg("--only").arg(format!("{start:#x}-{end:#x}"));
+            }
             command
                 .args(["--tool", "icount", "--", "--format", "tsv"])
                 .args(["--per", "instruction", "--output"])

@@ -3,6 +3,7 @@
 //! Each returns a list of failures in words, so that one test reports all
 //! variants that fail and not only the first.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -208,8 +209,8 @@ impl<'a> Case<'a> {
                 Job::Branch(pattern.clone())
             };
             let _lock = crate::lock::exclusive(&self.folder.join(folder).join("lock"))?;
-            let missed = match atom::instrument(&self.original(), &out, &job, true) {
-                Ok(made) => Missed::from_report(&made.report),
+            let (missed, report) = match atom::instrument(&self.original(), &out, &job, true) {
+                Ok(made) => (Missed::from_report(&made.report), made.report),
                 Err(e) => {
                     failures.push(format!("{}: {e}", self.label(folder)));
                     continue;
@@ -219,7 +220,11 @@ impl<'a> Case<'a> {
             let outcome = self.run(&out, &self.source.runs[0], true)?;
             let file = output(outcome.pid);
             let wrong = if icount {
-                read_icount(&file).map(|c| compare_icount(&truth, &c, &symbols, &missed))
+                let counts = read_icount(&file);
+                if let Ok(counts) = &counts {
+                    self.partial_counts(&out, &report, counts, failures)?;
+                }
+                counts.map(|c| compare_icount(&truth, &c, &symbols, &missed))
             } else {
                 read_branch(&file).map(|c| compare_branch(&truth, &c, &symbols, &missed))
             };
@@ -262,6 +267,57 @@ impl<'a> Case<'a> {
         println!("{}: {} records", self.label("values"), seen.len());
         if let Some(text) = crate::values::compare(&truth, &seen) {
             failures.push(format!("{}: {text}", self.label("values")));
+        }
+        Ok(())
+    }
+
+    /// With half of the procedures instrumented, the others in place, their
+    /// counts are the same as with all of them.
+    fn partial_counts(
+        &self,
+        out: &Path,
+        report: &serde_json::Value,
+        full: &BTreeMap<u64, u64>,
+        failures: &mut Vec<String>,
+    ) -> Result<()> {
+        let procs = report["procedures"]["list"].as_array();
+        let range = |p: &serde_json::Value| {
+            // With fewer pads there is room for more: what is partial in one may not be in the other.
+            (p["status"].as_str()? == "full").then_some(())?;
+            let hex = p["address"].as_str()?.strip_prefix("0x")?;
+            let start = u64::from_str_radix(hex, 16).ok()?;
+            Some((start, start + p["size"].as_u64()?))
+        };
+        let all: Vec<(u64, u64)> = procs.into_iter().flatten().filter_map(range).collect();
+        for seed in 0..2 {
+            let is_chosen =
+                |start: u64| (start / 4 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0;
+            let chosen: Vec<_> = all.iter().copied().filter(|r| is_chosen(r.0)).collect();
+            if chosen.is_empty() {
+                continue;
+            }
+            let label = self.label(&format!("{} of {} procedures", chosen.len(), all.len()));
+            let job = Job::Partly(self.folder.join("counts-%p"), chosen.clone());
+            if let Err(e) = atom::instrument(&self.original(), out, &job, true) {
+                failures.push(format!("{label}: {e}"));
+                continue;
+            }
+            let outcome = self.run(out, &self.source.runs[0], true)?;
+            let file = self.folder.join(format!("counts-{}", outcome.pid));
+            let counts = read_icount(&file);
+            let _ = std::fs::remove_file(&file);
+            let is_inside = |a: &u64| chosen.iter().any(|r| (r.0..r.1).contains(a));
+            let mut expected = full.clone();
+            expected.retain(|a, _| is_inside(a));
+            match counts {
+                Ok(counts) if counts == expected => {}
+                Ok(counts) => {
+                    let at = expected.iter().find(|(a, n)| counts.get(a) != Some(*n));
+                    let extra = counts.keys().find(|a| !expected.contains_key(a));
+                    failures.push(format!("{label}: lacks {at:x?}, has {extra:x?} beyond"));
+                }
+                Err(e) => failures.push(format!("{label}: {e}")),
+            }
         }
         Ok(())
     }

@@ -55,6 +55,7 @@ programs! {
     strings_c: "strings.c",
     threads_c: "threads.c",
     unwind_c: "unwind.c",
+    unfound_s: "unfound.S",
     values_s: "values.S",
     vectors_c: "vectors.c",
     virtual_cc: "virtual.cc",

@@ -48,6 +48,7 @@ programs! {
     startup_s: "startup.S",
     strings_c: "strings.c",
     threads_c: "threads.c",
+    unfound_s: "unfound.S",
     values_s: "values.S",
     vectors_c: "vectors.c",
     virtual_cc: "virtual.cc",

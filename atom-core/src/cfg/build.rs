@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use rayon::prelude::*;
 
+use super::gaps::Followed;
 use super::jump_table::{self, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
@@ -70,12 +71,16 @@ impl<'a> Discovery<'a> {
 
     /// The range that seed `i` may cover: up to its stated end, the next seed
     /// or the end of its section.
-    pub(super) fn empty_body(&self, i: usize) -> Body {
-        let seed = &self.seeds[i];
+    fn empty_body(&self, i: usize) -> Body {
+        Body::new(self.seeds[i].start, self.region_of(&self.seeds, i))
+    }
+
+    /// Where the range ends that seed `i` may cover.
+    pub(super) fn region_of(&self, seeds: &[Seed], i: usize) -> u64 {
+        let seed = &seeds[i];
         let region = region_end(&self.regions, seed.start).expect("seeds lie in regions");
-        let next = self.seeds.get(i + 1).map_or(u64::MAX, |s| s.start);
-        let end = seed.end.unwrap_or(u64::MAX).min(next).min(region);
-        Body::new(seed.start, end)
+        let next = seeds.get(i + 1).map_or(u64::MAX, |s| s.start);
+        seed.end.unwrap_or(u64::MAX).min(next).min(region)
     }
 
     pub(super) fn body_at(&self, address: u64) -> Option<usize> {
@@ -149,10 +154,13 @@ impl<'a> Discovery<'a> {
             }
             *seen = body.refs.len();
         }
+        data.par_sort_unstable();
+        data.dedup();
+        data.retain(|d| self.data_refs.binary_search(d).is_err());
         if !data.is_empty() {
+            // Two runs in order: this sort merges them.
             self.data_refs.extend(data);
-            self.data_refs.sort_unstable();
-            self.data_refs.dedup();
+            self.data_refs.sort();
         }
         targets
     }
@@ -183,13 +191,20 @@ impl<'a> Discovery<'a> {
 
     /// Adds leaders and procedures; true if any code was new.
     fn apply(&mut self, mut pending: Vec<(u64, u8)>) -> bool {
-        pending.sort_unstable();
+        pending.par_sort_unstable();
         pending.dedup();
         let mut fresh = false;
         let mut new_seeds = Vec::new();
+        let mut followed = Followed::default();
         let mut work: Vec<Vec<(u64, u8)>> = vec![Vec::new(); self.bodies.len()];
+        // They are in order, as the bodies are.
+        let mut next = 0;
         for (target, bits) in pending {
-            match self.body_at(target) {
+            while self.bodies.get(next).is_some_and(|b| b.start <= target) {
+                next += 1;
+            }
+            let body = next.checked_sub(1);
+            match body.filter(|i| self.bodies[*i].contains(target)) {
                 Some(i) => {
                     let marks = self.bodies[i].mark_at(target);
                     if marks & bits == bits && marks & mark::LEADER != 0 {
@@ -203,10 +218,17 @@ impl<'a> Discovery<'a> {
                     }
                     work[i].push((target, bits));
                 }
-                None if region_end(&self.regions, target).is_some()
-                    && (bits & mark::ENTRY != 0 || self.looks_like_code(target)) =>
-                {
-                    new_seeds.push(target);
+                None if region_end(&self.regions, target).is_some() => {
+                    let is_certain = bits & mark::ENTRY != 0 || self.has_endbr(target);
+                    if !is_certain && !self.may_be_code(target) {
+                        continue;
+                    }
+                    let callees = self.follow(target, &mut followed);
+                    if is_certain || callees.is_some() {
+                        new_seeds.push(target);
+                        // All starts at once: a procedure ends where the next one starts.
+                        new_seeds.extend(callees.unwrap_or_default());
+                    }
                 }
                 None => {}
             }
@@ -219,6 +241,11 @@ impl<'a> Discovery<'a> {
             .map(|(body, work)| {
                 let before = body.insts.len();
                 let mut changed = false;
+                if let Some((all, any)) = explore_together(image, body, &work) {
+                    *body = all;
+                    body.finish();
+                    return any;
+                }
                 for (target, bits) in work {
                     let marks = body.mark_at(target);
                     changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
@@ -306,41 +333,50 @@ impl<'a> Discovery<'a> {
                 .is_some_and(|b| b == [0x66, 0x90])
     }
 
+    /// Whether the marker of indirect targets stands at an address.
+    fn has_endbr(&self, address: u64) -> bool {
+        self.image.bytes_at(address, 4) == Some(&[0xf3, 0x0f, 0x1e, 0xfa])
+    }
+
     /// Whether an address outside all procedures, known only as a pointer,
-    /// is a procedure. Tables in the text of hand-written assembly look
+    /// may be a procedure. Tables in the text of hand-written assembly look
     /// similar, and a pad there would destroy them: in doubt it is not.
-    fn looks_like_code(&self, address: u64) -> bool {
+    fn may_be_code(&self, address: u64) -> bool {
         let Some(end) = region_end(&self.regions, address) else {
             return false;
         };
         let next = self.seeds.partition_point(|s| s.start <= address);
         let end = self.seeds.get(next).map_or(end, |s| s.start.min(end));
-        let Some(bytes) = self.image.bytes_at(address, (end - address) as usize) else {
-            return false;
-        };
-        if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
-            return true;
-        }
-        let read_as_data = {
-            let i = self.data_refs.partition_point(|r| *r < address);
-            self.data_refs.get(i).is_some_and(|r| *r < end)
-        };
-        if !address.is_multiple_of(16) || read_as_data {
-            return false;
-        }
-        let mut body = Body::new(address, end);
-        body.explore(self.image, address);
-        body.obstacle.is_none()
-            && body.refs.iter().all(|r| match r {
-                Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => {
-                    self.bodies.iter().any(|b| b.start == *t)
-                }
-                _ => true,
-            })
+        let i = self.data_refs.partition_point(|r| *r < address);
+        let is_read = self.data_refs.get(i).is_some_and(|r| *r < end);
+        address.is_multiple_of(16) && !is_read
     }
 }
 
-fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {
+/// Explores targets of which only data says that they are code, all in one trial,
+/// where there are several: the body with them, and whether anything changed. `None`
+/// if there is any doubt; then they are tried one by one.
+fn explore_together(image: &Image, body: &Body, work: &[(u64, u8)]) -> Option<(Body, bool)> {
+    let is_doubtful = |(target, bits): &&(u64, u8)| {
+        body.mark_at(*target) & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0
+    };
+    if work.iter().filter(is_doubtful).count() < 2 {
+        return None;
+    }
+    let mut trial = body.clone();
+    let mut changed = false;
+    for (target, bits) in work {
+        let marks = trial.mark_at(*target);
+        changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
+        trial.explore(image, *target);
+        trial.add_mark(*target, *bits);
+    }
+    let is_right = (trial.obstacle.is_none() || body.obstacle.is_some())
+        && !trial.disagrees_anywhere(body, image.base);
+    is_right.then_some((trial, changed))
+}
+
+pub(super) fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {
     let i = regions.partition_point(|r| r.0 <= address).checked_sub(1)?;
     (address < regions[i].1).then_some(regions[i].1)
 }

@@ -7,7 +7,7 @@ use super::jump_table::Found;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
 use super::{Block, Cfg, JumpTable, Proc, ProcKind, Status, Succ};
-use crate::decode::{Flow, Inst, decode_at, direct_target};
+use crate::decode::{Flow, Inst, decode_at, direct_target, plain_target};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 
@@ -27,71 +27,68 @@ impl Discovery<'_> {
             }
         }
         self.mark_entries_from_opaque(&reasons);
+        self.mark_entries_from_unreached();
         self.set_fragments();
         self.clear_entries_between_parts();
-        let pointers = &self.pointers;
+        let together = self.together(frames, &reasons);
+        let pointers = std::mem::take(&mut self.pointers);
         let ends: Vec<u64> = frames.ranges.iter().map(|r| r.end).collect();
         let mut cfg = Cfg {
             base: image.base,
+            together,
             ..Cfg::default()
         };
-        let flat: Vec<_> = self
-            .bodies
-            .par_iter()
-            .zip(&reasons)
-            .map(|(b, reason)| {
-                if reason.is_none() {
-                    blocks_of(image, b)
-                } else {
-                    Default::default()
-                }
+        let seeds = std::mem::take(&mut self.seeds);
+        let region_ends: Vec<u64> = (0..seeds.len())
+            .map(|i| self.region_of(&seeds, i))
+            .collect();
+        // What is known of a body goes as soon as its part is made.
+        let parts: Vec<FlatProc> = std::mem::take(&mut self.bodies)
+            .into_par_iter()
+            .enumerate()
+            .map(|(i, body)| {
+                let has_end = seeds[i].end.is_some() || ends.binary_search(&body.end).is_ok();
+                let end = match has_end {
+                    true => body.end,
+                    // What was not understood may go on up to the next procedure.
+                    false if reasons[i].is_some() => region_ends[i],
+                    false => body.code_end().max(body.start + 1),
+                };
+                let is_fragment = matches!(seeds[i].kind, ProcKind::Fragment(_));
+                let (insts, blocks) = match reasons[i] {
+                    None => blocks_of(image, body, is_fragment),
+                    Some(_) => Default::default(),
+                };
+                FlatProc { end, insts, blocks }
             })
             .collect();
-        for (i, ((seed, body), (insts, blocks))) in
-            self.seeds.iter().zip(&self.bodies).zip(flat).enumerate()
-        {
+        cfg.insts
+            .reserve_exact(parts.iter().map(|p| p.insts.len()).sum());
+        cfg.blocks
+            .reserve_exact(parts.iter().map(|p| p.blocks.len()).sum());
+        cfg.procs.reserve_exact(parts.len());
+        for (i, ((part, seed), reason)) in parts.into_iter().zip(seeds).zip(reasons).enumerate() {
             let proc = ProcId::from_index(i);
             let first_inst = cfg.insts.len() as u32;
-            let first_block = cfg.blocks.len() as u32;
-            for b in &blocks {
-                let marks = body.mark_at(image.base + u64::from(insts[b.0 as usize].offset));
-                let is_start = image.base + u64::from(insts[b.0 as usize].offset) == body.start;
-                let fragment = matches!(seed.kind, ProcKind::Fragment(_));
-                cfg.blocks.push(Block {
-                    proc,
-                    first: InstId(first_inst + b.0),
-                    count: b.1,
-                    first_succ: 0,
-                    succ_count: 0,
-                    is_entry: (is_start && !fragment) || marks & mark::ENTRY != 0,
-                    is_indirect_target: is_start || marks & mark::INDIRECT != 0,
-                    is_landing_pad: marks & mark::LANDING != 0,
-                });
-            }
-            cfg.insts.extend(insts);
-            let end = if seed.end.is_some() || ends.binary_search(&body.end).is_ok() {
-                body.end
-            } else if reasons[i].is_some() {
-                // What was not understood may go on up to the next procedure.
-                self.empty_body(i).end
-            } else {
-                body.code_end().max(body.start + 1)
-            };
+            let first_block = BlockId::from_index(cfg.blocks.len());
+            let block_count = part.blocks.len() as u32;
+            cfg.blocks.extend(part.blocks.into_iter().map(|b| Block {
+                proc,
+                first: InstId(first_inst + b.first.0),
+                ..b
+            }));
+            cfg.insts.extend(part.insts);
             cfg.procs.push(Proc {
-                start: body.start,
-                end,
-                name: seed.name.clone(),
+                start: seed.start,
+                end: part.end,
+                name: seed.name,
                 kind: seed.kind,
-                status: match &reasons[i] {
-                    None => Status::Full,
-                    Some(reason) => Status::Opaque(reason.clone()),
-                },
-                first_block: BlockId(first_block),
-                block_count: blocks.len() as u32,
-                is_local: !seed.is_exported && !pointers.contains(&body.start),
+                status: reason.map_or(Status::Full, Status::Opaque),
+                first_block,
+                block_count,
+                is_local: !seed.is_exported && !pointers.contains(&seed.start),
             });
         }
-        cfg.together = self.together(frames, &reasons);
         cfg.jump_tables = jump_tables(&cfg, tables);
         link_blocks(image, &mut cfg);
         cfg
@@ -121,15 +118,22 @@ fn jump_tables(cfg: &Cfg, found: Vec<Found>) -> Vec<JumpTable> {
     tables
 }
 
-/// Instructions in order, and blocks as (first, count).
-fn blocks_of(image: &Image, body: &Body) -> (Vec<Inst>, Vec<(u32, u32)>) {
-    let offset_of = |pc: u64| (pc - image.base) as u32;
-    let start = offset_of(body.start);
-    let mut insts = body.insts.clone();
-    let mut leader: Vec<bool> = insts
-        .iter()
-        .map(|i| body.marks[(i.offset - start) as usize] & mark::LEADER != 0)
-        .collect();
+/// What becomes of one body.
+struct FlatProc {
+    end: u64,
+    insts: Vec<Inst>,
+    /// Numbers of instructions count from the procedure's first.
+    blocks: Vec<Block>,
+}
+
+/// Instructions in order, and blocks.
+fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Block>) {
+    let Body {
+        marks, mut insts, ..
+    } = body;
+    let start = (body.start - image.base) as u32;
+    let mark_at = |inst: &Inst| marks[(inst.offset - start) as usize];
+    let mut leader: Vec<bool> = (insts.iter().map(|i| mark_at(i) & mark::LEADER != 0)).collect();
     // Where instructions overlap, what follows the longer one is a leader.
     for i in 0..insts.len().saturating_sub(1) {
         let end = insts[i].offset + u32::from(insts[i].len);
@@ -140,22 +144,40 @@ fn blocks_of(image: &Image, body: &Body) -> (Vec<Inst>, Vec<(u32, u32)>) {
             }
         }
     }
-    let mut blocks: Vec<(u32, u32)> = Vec::new();
-    for i in 0..insts.len() {
-        let joined = i > 0
-            && !leader[i]
-            && !insts[i - 1].flow.ends_block()
-            && insts[i - 1].offset + u32::from(insts[i - 1].len) == insts[i].offset;
-        match blocks.last_mut() {
-            Some(last) if joined => last.1 += 1,
-            _ => blocks.push((i as u32, 1)),
+    let starts_block = |i: usize| {
+        i == 0
+            || leader[i]
+            || insts[i - 1].flow.ends_block()
+            || insts[i - 1].offset + u32::from(insts[i - 1].len) != insts[i].offset
+    };
+    let count = (0..insts.len()).filter(|i| starts_block(*i)).count();
+    let mut blocks: Vec<Block> = Vec::with_capacity(count);
+    for (i, inst) in insts.iter().enumerate() {
+        if !starts_block(i)
+            && let Some(block) = blocks.last_mut()
+        {
+            block.count += 1;
+            continue;
         }
+        let marks = mark_at(inst);
+        let is_start = inst.offset == start;
+        blocks.push(Block {
+            proc: ProcId(0),
+            first: InstId::from_index(i),
+            count: 1,
+            first_succ: 0,
+            succ_count: 0,
+            is_entry: (is_start && !is_fragment) || marks & mark::ENTRY != 0,
+            is_indirect_target: is_start || marks & mark::INDIRECT != 0,
+            is_landing_pad: marks & mark::LANDING != 0,
+        });
     }
     for inst in &mut insts {
         if inst.flow == Flow::Call {
             let pc = image.base + u64::from(inst.offset);
             let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
-            let target = decode_at(bytes, pc).and_then(|d| direct_target(&d));
+            let decoded = || direct_target(&decode_at(bytes, pc)?);
+            let target = plain_target(bytes, pc).or_else(decoded);
             // `call next`: its return address is read as data.
             inst.special = target == Some(pc + u64::from(inst.len));
         }
@@ -165,22 +187,27 @@ fn blocks_of(image: &Image, body: &Body) -> (Vec<Inst>, Vec<(u32, u32)>) {
 
 /// Fills in the successors of all blocks.
 fn link_blocks(image: &Image, cfg: &mut Cfg) {
-    let succs: Vec<Vec<Succ>> = (0..cfg.procs.len())
+    let parts: Vec<(Vec<Succ>, Vec<u16>)> = (0..cfg.procs.len())
         .into_par_iter()
         .map(|p| proc_succs(image, cfg, ProcId::from_index(p)))
-        .collect::<Vec<_>>()
-        .into_iter()
-        .flatten()
         .collect();
-    for (block, list) in cfg.blocks.iter_mut().zip(succs) {
-        block.first_succ = cfg.succs.len() as u32;
-        block.succ_count = list.len().min(usize::from(u16::MAX)) as u16;
-        cfg.succs
-            .extend(list.into_iter().take(usize::from(u16::MAX)));
+    let total = parts.iter().map(|p| p.0.len()).sum();
+    let mut succs = Vec::with_capacity(total);
+    let mut blocks = cfg.blocks.iter_mut();
+    for (list, counts) in parts {
+        let mut first = succs.len() as u32;
+        for (count, block) in counts.into_iter().zip(&mut blocks) {
+            block.first_succ = first;
+            block.succ_count = count;
+            first += u32::from(count);
+        }
+        succs.extend(list);
     }
+    cfg.succs = succs;
 }
 
-fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<Vec<Succ>> {
+/// The successors of a procedure's blocks, and for each block their number.
+fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
     let proc = cfg.proc(id);
     let first = proc.first_block.index();
     let blocks = &cfg.blocks[first..first + proc.block_count as usize];
@@ -199,45 +226,40 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<Vec<Succ>> {
             block.is_indirect_target && cfg.block_pc(*b) != proc.start
         })
         .collect();
-    blocks
-        .iter()
-        .map(|block| {
-            let last = block.last();
-            let inst = cfg.inst(last);
-            let mut list = Vec::new();
-            let goes_on = |pc: u64| match block_at(pc) {
-                Some(b) if inside(pc) => Succ::Fall(b),
-                _ => Succ::Tail(pc),
-            };
-            match inst.flow {
-                Flow::Jump | Flow::CondJump => {
-                    let target =
-                        direct_target(&cfg.decode(image, last)).expect("direct jumps have targets");
-                    list.push(match block_at(target) {
-                        Some(b) if inside(target) => Succ::Branch(b),
-                        _ => Succ::Tail(target),
-                    });
+    let mut all = Vec::with_capacity(2 * blocks.len());
+    let mut counts = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let last = block.last();
+        let inst = cfg.inst(last);
+        let before = all.len();
+        let goes_on = |pc: u64| match block_at(pc) {
+            Some(b) if inside(pc) => Succ::Fall(b),
+            _ => Succ::Tail(pc),
+        };
+        let jumps_to = |pc: u64| match block_at(pc) {
+            Some(b) if inside(pc) => Succ::Branch(b),
+            _ => Succ::Tail(pc),
+        };
+        match inst.flow {
+            Flow::Jump | Flow::CondJump => {
+                let target = cfg.direct_target(image, last);
+                all.push(jumps_to(target.expect("direct jumps have targets")));
+            }
+            Flow::IndirectJump => match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump) {
+                Ok(t) => all.extend(cfg.jump_tables[t].targets.iter().map(|t| jumps_to(*t))),
+                Err(_) => {
+                    all.extend(indirect.iter().map(|b| Succ::Branch(*b)));
+                    all.push(Succ::Unknown);
                 }
-                Flow::IndirectJump => match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump)
-                {
-                    Ok(t) => list.extend(cfg.jump_tables[t].targets.iter().map(
-                        |t| match block_at(*t) {
-                            Some(b) if inside(*t) => Succ::Branch(b),
-                            _ => Succ::Tail(*t),
-                        },
-                    )),
-                    Err(_) => {
-                        list.extend(indirect.iter().map(|b| Succ::Branch(*b)));
-                        list.push(Succ::Unknown);
-                    }
-                },
-                Flow::Return => list.push(Succ::Unknown),
-                _ => {}
-            }
-            if !inst.flow.ends_flow() {
-                list.push(goes_on(cfg.inst_end(last)));
-            }
-            list
-        })
-        .collect()
+            },
+            Flow::Return => all.push(Succ::Unknown),
+            _ => {}
+        }
+        if !inst.flow.ends_flow() {
+            all.push(goes_on(cfg.inst_end(last)));
+        }
+        all.truncate(before + usize::from(u16::MAX));
+        counts.push((all.len() - before) as u16);
+    }
+    (all, counts)
 }

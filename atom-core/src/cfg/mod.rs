@@ -10,6 +10,7 @@ mod build;
 mod flatten;
 pub mod flow;
 pub mod frame;
+mod gaps;
 mod jump_table;
 mod obstacles;
 mod parts;
@@ -19,7 +20,7 @@ mod traverse;
 
 use std::ops::Range;
 
-use crate::decode::{Inst, decode_at};
+use crate::decode::{Inst, decode_at, direct_target, plain_target};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 
@@ -245,7 +246,12 @@ impl Cfg {
 
     /// The instruction that starts at an address.
     pub fn inst_at(&self, address: u64) -> Option<InstId> {
-        let range = self.proc_insts(self.proc_at(address)?);
+        self.inst_in(self.proc_at(address)?, address)
+    }
+
+    /// The instruction of a procedure that starts at an address.
+    pub fn inst_in(&self, proc: ProcId, address: u64) -> Option<InstId> {
+        let range = self.proc_insts(proc);
         let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let start = range.start;
         let found = self.insts[range]
@@ -264,6 +270,13 @@ impl Cfg {
         let inst = self.inst_at(address)?;
         let block = self.block_of(inst);
         (self.block(block).first == inst).then_some(block)
+    }
+
+    /// The target of a direct branch or call.
+    pub fn direct_target(&self, image: &Image, id: InstId) -> Option<u64> {
+        let pc = self.inst_pc(id);
+        let bytes = image.bytes_at(pc, usize::from(self.inst(id).len))?;
+        plain_target(bytes, pc).or_else(|| direct_target(&decode_at(bytes, pc)?))
     }
 
     /// An instruction decoded in full, with its original address.

@@ -1,7 +1,7 @@
 //! How procedures hang together: parts that the compiler put elsewhere
 //! (`foo.cold`), and entries elsewhere than at the start.
 
-use std::collections::HashSet;
+use rayon::prelude::*;
 
 use super::ProcKind;
 use super::build::Discovery;
@@ -82,11 +82,9 @@ impl Discovery<'_> {
             let owner = self.body_at(frames.ranges[*range].start)?;
             Some((owner, self.body_at(*pad)?))
         });
-        let middles = self
-            .bodies
-            .iter()
-            .enumerate()
-            .flat_map(|(i, body)| self.middles(i, body).map(move |(j, _)| (i, j)));
+        let middles: Vec<(usize, usize)> = (self.bodies.par_iter().enumerate())
+            .flat_map_iter(|(i, body)| self.middles(i, body).map(move |(j, _)| (i, j)))
+            .collect();
         let mut pairs: Vec<(ProcId, ProcId)> = parts
             .chain(pads)
             .chain(middles)
@@ -116,27 +114,27 @@ impl Discovery<'_> {
             ProcKind::Fragment(Some(p)) => p.index(),
             _ => i,
         };
-        let mut outside: HashSet<u64> = HashSet::new();
-        for (i, body) in self.bodies.iter().enumerate() {
-            for r in &body.refs {
-                let (Ref::Jump(t) | Ref::CondJump(t) | Ref::Call(t)) = r else {
-                    continue;
-                };
-                if self
-                    .body_at(*t)
-                    .is_some_and(|j| whole(self, i) != whole(self, j) || matches!(r, Ref::Call(_)))
-                {
-                    outside.insert(*t);
-                }
-            }
-        }
-        for body in &mut self.bodies {
+        let this = &*self;
+        let mut outside: Vec<u64> = (this.bodies.par_iter().enumerate())
+            .flat_map_iter(|(i, body)| {
+                body.refs.iter().filter_map(move |r| {
+                    let (Ref::Jump(t) | Ref::CondJump(t) | Ref::Call(t)) = r else {
+                        return None;
+                    };
+                    let j = this.body_at(*t)?;
+                    let is_entry = whole(this, i) != whole(this, j) || matches!(r, Ref::Call(_));
+                    is_entry.then_some(*t)
+                })
+            })
+            .collect();
+        outside.par_sort_unstable();
+        self.bodies.par_iter_mut().for_each(|body| {
             let start = body.start;
             for (i, m) in body.marks.iter_mut().enumerate() {
-                if *m & mark::ENTRY != 0 && !outside.contains(&(start + i as u64)) {
+                if *m & mark::ENTRY != 0 && outside.binary_search(&(start + i as u64)).is_err() {
                     *m &= !mark::ENTRY;
                 }
             }
-        }
+        });
     }
 }

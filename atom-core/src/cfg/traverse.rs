@@ -63,7 +63,7 @@ pub struct Body {
 
 /// Code refers to its own program: an operand relative to the instruction
 /// pointer that leads far away shows that these bytes are no code.
-fn reaches_image(image: &Image, instruction: &iced_x86::Instruction) -> bool {
+pub(super) fn reaches_image(image: &Image, instruction: &iced_x86::Instruction) -> bool {
     const SLACK: u64 = 0x1_0000;
     if !is_rip_relative(instruction) {
         return true;
@@ -100,6 +100,10 @@ impl Body {
 
     /// Follows control from `address`; marks it as a leader.
     pub fn explore(&mut self, image: &Image, address: u64) {
+        if self.insts.capacity() == 0 {
+            // About what a procedure of this size has.
+            self.insts.reserve((self.marks.len() / 4).min(4096));
+        }
         let base = image.base;
         let mut work = vec![address];
         while let Some(leader) = work.pop() {
@@ -184,7 +188,13 @@ impl Body {
         }
     }
 
-    fn note_refs(&mut self, image: &Image, instruction: &iced_x86::Instruction, flow: Flow) {
+    /// Adds what an instruction refers to, but for the target of a branch.
+    pub(super) fn note_refs(
+        &mut self,
+        image: &Image,
+        instruction: &iced_x86::Instruction,
+        flow: Flow,
+    ) {
         use iced_x86::{Mnemonic, OpKind};
         if is_rip_relative(instruction) {
             let target = instruction.memory_displacement64();
@@ -217,6 +227,15 @@ impl Body {
         }
     }
 
+    /// As [`Body::disagrees_with`], but also between the instructions that `other` lacks.
+    pub fn disagrees_anywhere(&self, other: &Self, base: u64) -> bool {
+        self.insts[other.insts.len()..].iter().any(|i| {
+            let at = (base + u64::from(i.offset) - self.start) as usize;
+            let covers = &self.marks[at..at + usize::from(i.len)];
+            covers[0] & mark::INSIDE != 0 || covers[1..].iter().any(|m| m & mark::START != 0)
+        })
+    }
+
     /// True if instructions that this body has beyond `other` overlap those of
     /// `other`, which it extends.
     pub fn disagrees_with(&self, other: &Self, base: u64) -> bool {
@@ -231,6 +250,9 @@ impl Body {
     pub fn finish(&mut self) {
         self.insts.sort_unstable_by_key(|i| i.offset);
         self.insts.dedup_by_key(|i| i.offset);
+        if self.insts.capacity() > self.insts.len() + self.insts.len() / 4 + 8 {
+            self.insts.shrink_to_fit();
+        }
     }
 
     /// The last byte that an instruction covers, plus one.

@@ -17,7 +17,7 @@ mod state;
 mod step;
 mod walk;
 
-use iced_x86::InstructionInfoFactory;
+use iced_x86::{InstructionInfoFactory, Mnemonic};
 use rayon::prelude::*;
 
 use crate::cfg::{Cfg, ProcKind};
@@ -186,6 +186,9 @@ impl Checker<'_> {
     /// below rsp where a procedure starts.
     fn enter(&mut self, old: u64, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
         let cfg = self.subject.cfg;
+        if from == old && self.is_left(old) {
+            return Ok(());
+        }
         let starts = cfg.proc_at(old).is_some_and(|p| {
             cfg.proc(p).start == old && !matches!(cfg.proc(p).kind, ProcKind::Fragment(_))
         });
@@ -244,13 +247,13 @@ impl Checker<'_> {
     /// Where an original address is now, and what is live there.
     fn place_of(&self, old: u64) -> (u64, RegSet) {
         let (cfg, layout) = (self.subject.cfg, self.subject.layout);
-        let moved = cfg
-            .proc_at(old)
-            .filter(|proc| layout.entry(*proc).is_some())
-            .and_then(|proc| Some((proc, cfg.inst_at(old)?)));
-        match moved {
-            Some((proc, inst)) => (layout.label(proc, inst), self.subject.live.before(inst)),
-            None => (old, RegSet::ALL),
+        let Some(inst) = cfg.inst_at(old) else {
+            return (old, RegSet::ALL);
+        };
+        let live = self.subject.live.before(inst);
+        match cfg.proc_at(old).filter(|p| layout.entry(*p).is_some()) {
+            Some(proc) => (layout.label(proc, inst), live),
+            None => (old, live),
         }
     }
 
@@ -296,7 +299,7 @@ impl Checker<'_> {
         let lea = self.walker.decode(push.next_ip())?;
         let exchange = self.walker.decode(lea.next_ip())?;
         let is_right = push.to_string() == "push rax"
-            && lea.mnemonic() == iced_x86::Mnemonic::Lea
+            && lea.mnemonic() == Mnemonic::Lea
             && lea.op0_register() == iced_x86::Register::RAX
             && lea.is_ip_rel_memory_operand()
             && lea.ip_rel_memory_address() == original.next_ip()
@@ -355,21 +358,28 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// True if the instruction at an original address was left in place for want
+    /// of room, which is reported as such.
+    fn is_left(&self, old: u64) -> bool {
+        let subject = self.subject;
+        let Some(inst) = subject.cfg.inst_at(old) else {
+            return false;
+        };
+        let original = subject.cfg.decode(subject.image, inst);
+        let then = subject.image.bytes_at(old, original.len());
+        let now = self.walker.memory.rest_at(old);
+        !matches!(original.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop)
+            && now
+                .zip(then)
+                .is_some_and(|(now, then)| now.starts_with(then))
+    }
+
     /// From the original address control comes to the moved block.
     fn pad(&mut self, b: BlockId, live: RegSet) -> Result<()> {
         let subject = self.subject;
         let inst = subject.cfg.block(b).first;
         let old = subject.cfg.inst_pc(inst);
-        let original = subject.cfg.decode(subject.image, inst);
-        let bytes = subject.image.bytes_at(old, original.len());
-        let now = self.walker.memory.rest_at(old);
-        if original.mnemonic() != iced_x86::Mnemonic::Endbr64
-            && original.mnemonic() != iced_x86::Mnemonic::Nop
-            && now
-                .zip(bytes)
-                .is_some_and(|(now, then)| now.starts_with(then))
-        {
-            // Left in place for want of room; reported as such.
+        if self.is_left(old) {
             return Ok(());
         }
         let goal = subject.layout.label(self.id, inst);

@@ -127,6 +127,22 @@ pub fn direct_target(instruction: &Instruction) -> Option<u64> {
     is_near_direct(instruction).then(|| instruction.near_branch_target())
 }
 
+/// The target of the direct branch or call that these bytes are, for the common
+/// forms without prefixes; the others need decoding.
+pub fn plain_target(bytes: &[u8], address: u64) -> Option<u64> {
+    let distance = match *bytes {
+        // jcc, loop and its like, jmp
+        [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, d] => i64::from(d as i8),
+        // call, jmp
+        [0xe8 | 0xe9, a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+        // jcc
+        [0x0f, 0x80..=0x8f, a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+        _ => return None,
+    };
+    let next = address.wrapping_add(bytes.len() as u64);
+    Some(next.wrapping_add_signed(distance))
+}
+
 /// True if a memory operand is relative to the instruction pointer.
 pub fn is_rip_relative(instruction: &Instruction) -> bool {
     instruction.memory_base() == Register::RIP || instruction.memory_base() == Register::EIP

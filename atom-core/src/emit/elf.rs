@@ -7,11 +7,12 @@ use crate::cfg::Cfg;
 use crate::error::{Error, Result};
 use crate::image::{Image, ProgramHeader};
 use crate::plan::Plan;
-use crate::rewrite::Layout;
 use crate::rewrite::pads::OldText;
+use crate::rewrite::{Layout, NewText};
 
 use super::debug::DebugSection;
 use super::libc_view::{self, View};
+use super::output::Output;
 use super::placement::Placement;
 use super::start::{self, StartCode, StartFacts};
 use super::{program_headers, sections};
@@ -19,19 +20,20 @@ use super::{program_headers, sections};
 const PAGE: u64 = 0x1000;
 const DOING: &str = "writing the output";
 
-/// Builds the output file. `text` is the new text as encoded for `layout`.
+/// Builds the output file. `text` is the new text for `layout`.
 #[allow(clippy::too_many_arguments)]
-pub fn write(
-    image: &Image,
-    cfg: &Cfg,
-    plan: &Plan,
-    layout: &Layout,
-    text: Vec<u8>,
+pub fn write<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    plan: &'a Plan,
+    layout: &'a Layout,
+    text: NewText<'a>,
     old: &OldText,
-    placement: &Placement,
-    analysis: Option<&AnalysisImage>,
-    debug: &[DebugSection],
-) -> Result<Vec<u8>> {
+    placement: &'a Placement,
+    analysis: Option<&'a AnalysisImage>,
+    debug: &'a [DebugSection],
+) -> Result<Output<'a>> {
+    let rx_size = placement.rx_end - layout.start;
     let mut writer = Writer {
         image,
         cfg,
@@ -40,13 +42,14 @@ pub fn write(
         placement,
         analysis,
         debug,
-        out: image.file.to_vec(),
-        rx: text,
-        rw: vec![0; (placement.end - placement.rw) as usize],
+        out: Output::default(),
+        rx_size,
+        rw_offset: (layout.region.file_offset + rx_size).next_multiple_of(PAGE),
         relocs: Vec::new(),
     };
+    writer.out.put(0, &image.file[..]);
     writer.old_text(old)?;
-    writer.fill_rx();
+    writer.fill_rx(text);
     writer.fill_rw();
     let start = writer.start_code()?;
     if analysis.is_some() {
@@ -65,14 +68,16 @@ struct Writer<'a> {
     placement: &'a Placement,
     analysis: Option<&'a AnalysisImage>,
     debug: &'a [DebugSection],
-    out: Vec<u8>,
-    rx: Vec<u8>,
-    rw: Vec<u8>,
-    /// Addresses of slots in `rw` that hold a link-time address.
+    out: Output<'a>,
+    /// Size of the read-execute segment.
+    rx_size: u64,
+    /// File offset of the read-write segment.
+    rw_offset: u64,
+    /// Addresses of slots in the latter that hold a link-time address.
     relocs: Vec<u64>,
 }
 
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     /// Writes into the original part of the file.
     fn patch(&mut self, address: u64, bytes: &[u8]) -> Result<()> {
         let segment = self
@@ -85,8 +90,8 @@ impl Writer<'_> {
             .ok_or_else(|| {
                 Error::new(DOING, "an address to change lies outside the file").address(address)
             })?;
-        let offset = (segment.offset + (address - segment.address)) as usize;
-        self.out[offset..offset + bytes.len()].copy_from_slice(bytes);
+        let offset = segment.offset + (address - segment.address);
+        self.out.change(offset, bytes);
         Ok(())
     }
 
@@ -104,16 +109,11 @@ impl Writer<'_> {
     }
 
     fn put_rx(&mut self, address: u64, bytes: &[u8]) {
-        let at = (address - self.layout.start) as usize;
-        if self.rx.len() < at + bytes.len() {
-            self.rx.resize(at + bytes.len(), 0);
-        }
-        self.rx[at..at + bytes.len()].copy_from_slice(bytes);
+        self.out.change(self.rx_offset(address), bytes);
     }
 
     fn put_rw(&mut self, address: u64, bytes: &[u8]) {
-        let at = (address - self.placement.rw) as usize;
-        self.rw[at..at + bytes.len()].copy_from_slice(bytes);
+        self.out.change(self.rw_offset(address), bytes);
     }
 
     /// Writes a link-time address that is to be a run-time address.
@@ -124,23 +124,24 @@ impl Writer<'_> {
         }
     }
 
-    fn fill_rx(&mut self) {
-        self.rx
-            .resize((self.placement.rx_end - self.layout.start) as usize, 0);
-        if let Some(unwind) = &self.placement.unwind {
+    fn fill_rx(&mut self, text: NewText<'a>) {
+        let place = self.placement;
+        self.out.put_text(self.layout.region.file_offset, text);
+        if let Some(unwind) = &place.unwind {
             for blob in [&unwind.except_table, &unwind.eh_frame, &unwind.eh_frame_hdr] {
-                self.put_rx(blob.address, &blob.bytes);
+                self.out.put(self.rx_offset(blob.address), &blob.bytes[..]);
             }
         }
         if let Some(analysis) = self.analysis {
-            self.put_rx(self.placement.analysis, &analysis.text);
+            let offset = self.rx_offset(place.analysis);
+            self.out.put(offset, &analysis.text[..]);
         }
     }
 
     fn fill_rw(&mut self) {
         let place = self.placement;
         if let Some(analysis) = self.analysis {
-            self.put_rw(place.rw, &analysis.data);
+            self.out.put(self.rw_offset, &analysis.data[..]);
             for slot in &analysis.relocations {
                 let slot = u64::from(*slot);
                 let at = (slot - analysis.data_start) as usize;
@@ -150,7 +151,7 @@ impl Writer<'_> {
             }
         }
         let plan = self.plan;
-        self.put_rw(place.data, &plan.data);
+        self.out.put(self.rw_offset(place.data), &plan.data[..]);
         for slot in &plan.data_relocs {
             let at = *slot as usize;
             let offset = u64::from_le_bytes(plan.data[at..at + 8].try_into().expect("eight bytes"));
@@ -206,7 +207,7 @@ impl Writer<'_> {
                 .analysis
                 .map_or(0, |a| self.placement.analysis + a.facts.finish),
             libc_headers: self.placement.libc_headers,
-            libc_header_count: self.libc_headers(0).map_or(0, |v| v.entries.len() as u32),
+            libc_header_count: self.libc_headers().map_or(0, |v| v.entries.len() as u32),
             original_entry: image.entry,
             entry: self.moved(image.entry),
             fini: image.dynamic_value(13).map_or(0, |f| {
@@ -345,8 +346,10 @@ impl Writer<'_> {
             }
         }
         if place.early != 0 {
-            let at = (place.early - place.rw) as usize;
-            let value = u64::from_le_bytes(self.rw[at..at + 8].try_into().expect("eight bytes"));
+            let at = (place.early - place.data) as usize;
+            let offset = &self.plan.data[at..at + 8];
+            let offset = u64::from_le_bytes(offset.try_into().expect("eight bytes"));
+            let value = place.data + offset;
             for field in [place.early, u64::from(elf::R_X86_64_RELATIVE), value] {
                 rela.extend(field.to_le_bytes());
             }
@@ -367,7 +370,7 @@ impl Writer<'_> {
             if let Some(count) = self.image.dynamic_value(0x6fff_fff9) {
                 set(0x6fff_fff9, count + ours);
             }
-            self.put_rx(place.rela, &rela);
+            self.out.put(self.rx_offset(place.rela), rela);
         }
         let bytes: Vec<u8> = dynamic
             .iter()
@@ -392,8 +395,13 @@ impl Writer<'_> {
         self.layout.region.file_offset + (address - self.layout.start)
     }
 
+    /// File offset of an address in the read-write segment.
+    fn rw_offset(&self, address: u64) -> u64 {
+        self.rw_offset + (address - self.placement.rw)
+    }
+
     /// The entries for the new segments.
-    fn new_headers(&self, rw_offset: u64) -> Vec<ProgramHeader> {
+    fn new_headers(&self) -> Vec<ProgramHeader> {
         let load = |flags, offset, address, size| ProgramHeader {
             kind: elf::PT_LOAD,
             flags,
@@ -407,13 +415,13 @@ impl Writer<'_> {
             elf::PF_R | elf::PF_X,
             self.rx_offset(self.layout.start),
             self.layout.start,
-            self.rx.len() as u64,
+            self.rx_size,
         )];
         if self.placement.has_rw() {
-            let size = self.rw.len() as u64;
+            let size = self.placement.end - self.placement.rw;
             new.push(load(
                 elf::PF_R | elf::PF_W,
-                rw_offset,
+                self.rw_offset,
                 self.placement.rw,
                 size,
             ));
@@ -435,10 +443,10 @@ impl Writer<'_> {
     }
 
     /// What libc is to see in a static program.
-    fn libc_headers(&self, rw_offset: u64) -> Option<View> {
+    fn libc_headers(&self) -> Option<View> {
         let place = self.placement.libc_headers;
         (place != 0).then(|| {
-            let text = self.new_headers(rw_offset)[0];
+            let text = self.new_headers()[0];
             let offset = self.rx_offset(place);
             let file_size = text.offset + text.file_size;
             libc_view::build(
@@ -452,13 +460,13 @@ impl Writer<'_> {
         })
     }
 
-    fn finish(mut self, start: &StartCode) -> Result<Vec<u8>> {
+    fn finish(mut self, start: &StartCode) -> Result<Output<'a>> {
         let place = self.placement;
         let region = self.layout.region;
         let rx_offset = region.file_offset;
-        let rw_offset = (rx_offset + self.rx.len() as u64).next_multiple_of(PAGE);
-        let view = self.libc_headers(rw_offset);
-        let new = self.new_headers(rw_offset);
+        let rw_offset = self.rw_offset;
+        let view = self.libc_headers();
+        let new = self.new_headers();
         let mut table = program_headers::build(self.image, &new, self.eh_frame_hdr())?;
         let mut table_offset = self.image.program_header_offset;
         if table.moves {
@@ -486,30 +494,26 @@ impl Writer<'_> {
         if table.moves {
             self.put_rx(place.headers, &bytes);
         } else {
-            self.out[table_offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+            self.out.change(table_offset, &bytes);
         }
-        self.out.resize(rx_offset as usize, 0);
-        self.out.append(&mut self.rx);
+        self.out.grow(rx_offset + self.rx_size);
         if place.has_rw() {
-            self.out.resize(rw_offset as usize, 0);
-            self.out.append(&mut self.rw);
+            self.out.grow(rw_offset + (place.end - place.rw));
         }
-        let loads = table
-            .entries
-            .iter()
-            .filter(|p| p.kind == elf::PT_LOAD && p.file_size > 0);
-        let mapped = loads.map(|p| p.offset + p.file_size).max();
-        self.out
-            .resize(self.out.len().max(mapped.unwrap_or(0) as usize), 0);
+        let loads = table.entries.iter().filter(|p| p.kind == elf::PT_LOAD);
+        for p in loads.filter(|p| p.file_size > 0) {
+            self.out.grow(p.offset + p.file_size);
+        }
         let entry = if self.hooks_entry() {
             start.entry
         } else {
             self.image.entry
         };
         let entry = entry.wrapping_add(region.shift);
-        self.out[24..32].copy_from_slice(&entry.to_le_bytes());
-        self.out[32..40].copy_from_slice(&table_offset.to_le_bytes());
-        self.out[56..58].copy_from_slice(&(table.entries.len() as u16).to_le_bytes());
+        self.out.change(24, &entry.to_le_bytes());
+        self.out.change(32, &table_offset.to_le_bytes());
+        self.out
+            .change(56, &(table.entries.len() as u16).to_le_bytes());
         let facts = sections::Facts {
             image: self.image,
             cfg: self.cfg,
@@ -521,6 +525,7 @@ impl Writer<'_> {
             rw_offset,
         };
         sections::append(&facts, &mut self.out);
+        self.out.close();
         Ok(self.out)
     }
 

@@ -15,6 +15,7 @@
 pub mod debug;
 mod elf;
 mod libc_view;
+mod output;
 mod placement;
 mod program_headers;
 mod sections;
@@ -22,4 +23,5 @@ pub mod start;
 pub mod unwind;
 
 pub use elf::write;
+pub use output::Output;
 pub use placement::Placement;

@@ -13,6 +13,7 @@ use crate::image::Image;
 use crate::rewrite::Layout;
 
 use super::debug::{self, DebugSection};
+use super::output::Output;
 use super::placement::Placement;
 use super::unwind::MovedRange;
 
@@ -39,11 +40,12 @@ pub struct Facts<'a> {
 const HEADER: usize = 64;
 
 /// Appends strings, symbols and the section header table to the file.
-pub fn append(facts: &Facts, out: &mut Vec<u8>) {
-    let old_offset = u64::from_le_bytes(out[40..48].try_into().expect("eight bytes")) as usize;
-    let old_count = usize::from(u16::from_le_bytes([out[60], out[61]]));
-    let strings_index = usize::from(u16::from_le_bytes([out[62], out[63]]));
-    let Some(old) = out
+pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
+    let file = &facts.image.file[..];
+    let old_offset = u64::from_le_bytes(file[40..48].try_into().expect("eight bytes")) as usize;
+    let old_count = usize::from(u16::from_le_bytes([file[60], file[61]]));
+    let strings_index = usize::from(u16::from_le_bytes([file[62], file[63]]));
+    let Some(old) = file
         .get(old_offset..old_offset + old_count * HEADER)
         .map(<[u8]>::to_vec)
     else {
@@ -58,7 +60,7 @@ pub fn append(facts: &Facts, out: &mut Vec<u8>) {
     };
     let names = &table.headers[strings_index];
     let (offset, size) = (field(names, 24) as usize, field(names, 32) as usize);
-    let Some(bytes) = out.get(offset..offset.saturating_add(size)) else {
+    let Some(bytes) = file.get(offset..offset.saturating_add(size)) else {
         return;
     };
     table.names = bytes.to_vec();
@@ -157,30 +159,31 @@ pub fn append(facts: &Facts, out: &mut Vec<u8>) {
     }
     symbols(facts, &mut table, out, text, analysis_text);
     for section in facts.debug {
-        out.resize(out.len().next_multiple_of(8), 0);
-        let (offset, size) = (out.len() as u64, section.bytes.len() as u64);
-        out.extend(&section.bytes);
+        let size = section.bytes.len() as u64;
+        let offset = out.append(8, &section.bytes[..]);
         let fields = [u64::from(elf::SHT_PROGBITS), 0, 0, offset, size, 1, 0];
         table.add(section.name, &fields);
     }
     shift_sections(facts, &mut table);
 
-    let names_offset = out.len() as u64;
-    out.extend(&table.names);
+    let names_size = table.names.len() as u64;
+    let names_offset = out.append(1, std::mem::take(&mut table.names));
     let header = &mut table.headers[strings_index];
     header[24..32].copy_from_slice(&names_offset.to_le_bytes());
-    header[32..40].copy_from_slice(&(table.names.len() as u64).to_le_bytes());
-    out.resize(out.len().next_multiple_of(8), 0);
-    let offset = out.len() as u64;
-    for header in &table.headers {
-        out.extend(header);
-    }
-    out[40..48].copy_from_slice(&offset.to_le_bytes());
-    out[60..62].copy_from_slice(&(table.headers.len() as u16).to_le_bytes());
+    header[32..40].copy_from_slice(&names_size.to_le_bytes());
+    let offset = out.append(8, table.headers.concat());
+    out.change(40, &offset.to_le_bytes());
+    out.change(60, &(table.headers.len() as u16).to_le_bytes());
 }
 
 /// Appends the symbol table: the original's symbols and those of the new text.
-fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, analysis_text: usize) {
+fn symbols<'a>(
+    facts: &Facts<'a>,
+    table: &mut Table,
+    out: &mut Output<'a>,
+    text: usize,
+    analysis_text: usize,
+) {
     let old = facts
         .image
         .sections
@@ -189,13 +192,12 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
     let contents = |i: usize| {
         let header = &table.headers[i];
         let (offset, size) = (field(header, 24) as usize, field(header, 32) as usize);
-        out.get(offset..offset.saturating_add(size))
-            .map(<[u8]>::to_vec)
+        facts.image.file.get(offset..offset.saturating_add(size))
     };
     let strings_of = |i: usize| {
         u32::from_le_bytes(table.headers[i][40..44].try_into().expect("four bytes")) as usize
     };
-    let (mut symbols, mut strings, old_strings) = match old {
+    let (old_symbols, old_names, old_strings): (&[u8], &[u8], _) = match old {
         Some(i) if strings_of(i) < facts.image.sections.len() => {
             let link = strings_of(i);
             (
@@ -204,8 +206,9 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
                 Some(link),
             )
         }
-        _ => (vec![0; 24], vec![0], None),
+        _ => (&[0; 24], &[0], None),
     };
+    let (mut symbols, mut strings) = (old_symbols.to_vec(), old_names.to_vec());
     let before = symbols.len();
     let moved = facts.layout.moved_ranges();
     rename_old(&mut symbols, &mut strings, &moved);
@@ -247,16 +250,14 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
         return;
     }
     shift_symbols(&mut symbols, facts.layout.region.shift);
-    out.resize(out.len().next_multiple_of(8), 0);
-    let symbols_offset = out.len() as u64;
-    out.extend(&symbols);
-    let strings_offset = out.len() as u64;
-    out.extend(&strings);
+    let (symbols_size, strings_size) = (symbols.len() as u64, strings.len() as u64);
+    let symbols_offset = out.append(8, symbols);
+    let strings_offset = out.append(1, strings);
     match (old, old_strings) {
         (Some(i), Some(link)) => {
             for (header, offset, size) in [
-                (i, symbols_offset, symbols.len() as u64),
-                (link, strings_offset, strings.len() as u64),
+                (i, symbols_offset, symbols_size),
+                (link, strings_offset, strings_size),
             ] {
                 table.headers[header][24..32].copy_from_slice(&offset.to_le_bytes());
                 table.headers[header][32..40].copy_from_slice(&size.to_le_bytes());
@@ -270,7 +271,7 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
                     0,
                     0,
                     strings_offset,
-                    strings.len() as u64,
+                    strings_size,
                     1,
                     0,
                 ],
@@ -282,7 +283,7 @@ fn symbols(facts: &Facts, table: &mut Table, out: &mut Vec<u8>, text: usize, ana
                     0,
                     0,
                     symbols_offset,
-                    symbols.len() as u64,
+                    symbols_size,
                     8,
                     24,
                 ],

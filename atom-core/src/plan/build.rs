@@ -32,6 +32,9 @@ use crate::tool::{Place, Scope};
 /// Procedures that one piece of parallel work takes.
 const CHUNK: usize = 64;
 
+/// Pieces that are made before they are put together: keeps what is there twice small.
+const WAVE: usize = 32;
+
 impl Plan {
     /// Plans all calls.
     ///
@@ -93,10 +96,6 @@ impl Plan {
             exits,
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
-        let parts: Vec<Part> = procs
-            .par_chunks(CHUNK)
-            .map(|chunk| planner.part(chunk))
-            .collect::<Result<_>>()?;
         let mut plan = Self {
             calls_added: calls.calls.len() as u64,
             calls_by_flow: planner.flow.handled() as u64,
@@ -104,8 +103,14 @@ impl Plan {
             ..Self::default()
         };
         let mut wrappers = Wrappers::default();
-        for part in parts {
-            plan.append(part, &mut wrappers)?;
+        for wave in procs.chunks(CHUNK * WAVE) {
+            let parts: Vec<Part> = wave
+                .par_chunks(CHUNK)
+                .map(|chunk| planner.part(chunk))
+                .collect::<Result<_>>()?;
+            for part in parts {
+                plan.append(part, &mut wrappers)?;
+            }
         }
         let threads = &planner.threads;
         let enter = threads

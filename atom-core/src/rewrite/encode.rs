@@ -22,59 +22,47 @@ pub struct Anchors {
     pub data: u64,
 }
 
-/// The new text, from [`Layout::start`] to [`Layout::end`]; the start-up
-/// code's place at its head is left as `int3`.
-pub fn encode(
-    image: &Image,
-    cfg: &Cfg,
-    plan: &Plan,
-    layout: &Layout,
+/// The new text, from [`Layout::start`] to [`Layout::end`], whose procedures are
+/// encoded when they are asked for: it is large, and needed once, piece by piece.
+pub struct NewText<'a> {
+    encoder: Encoder<'a>,
+    /// What is not a procedure: address and bytes.
+    pieces: Vec<(u64, Vec<u8>)>,
+    /// The procedures that move, by address.
+    procs: Vec<ProcId>,
+}
+
+/// Prepares the new text; the start-up code's place at its head is left as `int3`.
+pub fn encode<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    plan: &'a Plan,
+    layout: &'a Layout,
     anchors: &Anchors,
-) -> Result<Vec<u8>> {
-    let mut text = vec![0xcc; (layout.end - layout.start) as usize];
+) -> Result<NewText<'a>> {
     let encoder = Encoder {
         image,
         cfg,
         plan,
         layout,
-        anchors,
+        anchors: *anchors,
     };
+    let mut pieces = Vec::new();
     for (snippet, offset) in plan.shared.iter().zip(&layout.shared) {
         let address = layout.start + u64::from(*offset);
         let mut out = Vec::new();
         encoder.snippet(snippet, address, &mut out)?;
-        text[*offset as usize..][..out.len()].copy_from_slice(&out);
+        pieces.push((address, out));
     }
     if let Some(guards) = &plan.guards {
         for place in &layout.guards {
             let next = layout.behind_guard(cfg, place.block);
             let bytes = guards::encode(place, guards, layout, anchors, next)?;
-            let at = (place.address - layout.start) as usize;
-            text[at..at + bytes.len()].copy_from_slice(&bytes);
+            pieces.push((place.address, bytes));
         }
     }
-    // Procedures lie in order, so their places are disjoint slices.
-    let mut places = Vec::new();
-    let mut rest = text.as_mut_slice();
-    let mut at = layout.start;
-    for p in 0..cfg.procs.len() {
-        if !layout.moved.contains(ProcId::from_index(p)) {
-            continue;
-        }
-        let start = layout.starts[p];
-        let (_, tail) = std::mem::take(&mut rest).split_at_mut((start - at) as usize);
-        let (place, tail) = tail.split_at_mut(layout.procs[p].size as usize);
-        places.push((ProcId::from_index(p), place));
-        rest = tail;
-        at = start + u64::from(layout.procs[p].size);
-    }
-    places
-        .into_par_iter()
-        .try_for_each(|(id, place)| encoder.proc(id, place))?;
     if let Some(map) = layout.return_map {
-        let bytes = super::returns::table(cfg, plan, layout);
-        let at = map.wrapping_sub(layout.start) as usize;
-        text[at..at + bytes.len()].copy_from_slice(&bytes);
+        pieces.push((map, super::returns::table(cfg, plan, layout)));
     }
     for clone in &layout.clones {
         let t = &cfg.jump_tables[clone.table];
@@ -86,11 +74,68 @@ pub fn encode(
                 .contains(proc)
                 .then(|| layout.label(proc, inst))
         };
-        let bytes = tables::contents(image, t, clone, &target);
-        let at = clone.address.wrapping_sub(layout.start) as usize;
-        text[at..at + bytes.len()].copy_from_slice(&bytes);
+        pieces.push((clone.address, tables::contents(image, t, clone, &target)));
     }
-    Ok(text)
+    // They lie in their original order.
+    let procs = (0..cfg.procs.len())
+        .map(ProcId::from_index)
+        .filter(|p| layout.moved.contains(*p))
+        .collect();
+    Ok(NewText {
+        encoder,
+        pieces,
+        procs,
+    })
+}
+
+impl NewText<'_> {
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        self.encoder.layout.end - self.encoder.layout.start
+    }
+
+    /// Writes what lies at an offset and behind it.
+    pub fn fill(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let layout = self.encoder.layout;
+        // All that follows counts from the start of the new text.
+        let end = offset + out.len() as u64;
+        let place = |p: &ProcId| {
+            let start = layout.starts[p.index()] - layout.start;
+            (start, start + u64::from(layout.procs[p.index()].size))
+        };
+        out.fill(0xcc);
+        for (address, bytes) in &self.pieces {
+            overlay(out, offset, address - layout.start, bytes);
+        }
+        let first = self.procs.partition_point(|p| place(p).1 <= offset);
+        let count = self.procs[first..].partition_point(|p| place(p).0 < end);
+        // Their places are disjoint slices.
+        let mut places = Vec::with_capacity(count);
+        let (mut rest, mut at) = (out, offset);
+        for p in &self.procs[first..first + count] {
+            let (from, to) = place(p);
+            let (_, tail) = rest.split_at_mut((from.max(at) - at) as usize);
+            let (slice, tail) = tail.split_at_mut((to.min(end) - from.max(at)) as usize);
+            places.push((*p, from.max(at) - from, slice));
+            (rest, at) = (tail, to.min(end));
+        }
+        places.into_par_iter().try_for_each(|(p, skip, slice)| {
+            let bytes = self.encoder.proc(p)?;
+            slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
+            Ok(())
+        })
+    }
+}
+
+/// Copies what of `bytes`, which belong at `offset`, lies in a window at `start`.
+pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) {
+    let end = start + window.len() as u64;
+    let from = offset.max(start);
+    let to = end.min(offset + bytes.len() as u64);
+    if from < to {
+        window[(from - start) as usize..(to - start) as usize]
+            .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+    }
 }
 
 struct Encoder<'a> {
@@ -98,11 +143,11 @@ struct Encoder<'a> {
     cfg: &'a Cfg,
     plan: &'a Plan,
     layout: &'a Layout,
-    anchors: &'a Anchors,
+    anchors: Anchors,
 }
 
 impl Encoder<'_> {
-    fn proc(&self, id: ProcId, place: &mut [u8]) -> Result<()> {
+    fn proc(&self, id: ProcId) -> Result<Vec<u8>> {
         let cfg = self.cfg;
         let layout = &self.layout.procs[id.index()];
         let start = self.layout.starts[id.index()];
@@ -111,7 +156,7 @@ impl Encoder<'_> {
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
         let mut taken = Vec::new();
-        let mut out = Vec::with_capacity(place.len());
+        let mut out = Vec::with_capacity(layout.size as usize);
         for b in cfg.proc(id).blocks() {
             for inst in cfg.block(b).insts() {
                 let entry = take_at(&mut rest, inst, Position::Entry);
@@ -160,14 +205,14 @@ impl Encoder<'_> {
                 return Err(self.mismatch(*inst));
             }
             self.snippets(code, start, &mut out)?;
-            let target = cfg.decode(self.image, *inst).near_branch_target();
+            let target = cfg.direct_target(self.image, *inst);
+            let target = target.ok_or_else(|| self.mismatch(*inst))?;
             self.jump(id, target, start, &mut out)?;
         }
-        if out.len() != place.len() {
+        if out.len() != layout.size as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
         }
-        place.copy_from_slice(&out);
-        Ok(())
+        Ok(out)
     }
 
     fn mismatch(&self, inst: InstId) -> Error {
@@ -290,8 +335,14 @@ impl Encoder<'_> {
             out.extend([0x48, 0x87, 0x04, 0x24]);
             return Ok(());
         }
-        let decoded = self.cfg.decode(self.image, id);
-        let old = decoded.near_branch_target();
+        let old = self.cfg.direct_target(self.image, id);
+        let old = old.ok_or_else(|| self.mismatch(id))?;
+        let opcode = || match *bytes {
+            [opcode @ 0x70..=0x7f, _] => Some(opcode),
+            [0x0f, opcode @ 0x80..=0x8f, ..] => Some(opcode - 0x10),
+            [0xeb | 0xe9, ..] => Some(0xeb),
+            _ => short_opcode(&self.cfg.decode(self.image, id)),
+        };
         let is_call = inst.flow == Flow::Call;
         let target = self
             .layout
@@ -306,7 +357,7 @@ impl Encoder<'_> {
                 // The opcode is the last byte but one; prefixes are only hints here,
                 // but for the address size that makes jrcxz jecxz.
                 if form == Form::Short {
-                    out.push(short_opcode(&decoded));
+                    out.push(opcode().ok_or_else(|| self.mismatch(id))?);
                 } else {
                     out.extend(&bytes[..bytes.len() - 1]);
                 }
@@ -326,8 +377,8 @@ impl Encoder<'_> {
                     out.push(0xe8);
                 } else if inst.flow == Flow::Jump {
                     out.push(0xe9);
-                } else if decoded.is_jcc_short_or_near() {
-                    out.extend([0x0f, 0x80 | (short_opcode(&decoded) & 15)]);
+                } else if let Some(opcode) = opcode() {
+                    out.extend([0x0f, opcode + 0x10]);
                 } else {
                     // xbegin
                     out.extend([0xc7, 0xf8]);
@@ -339,11 +390,12 @@ impl Encoder<'_> {
     }
 }
 
-/// `jmp rel8` or `jcc rel8`.
-fn short_opcode(instruction: &iced_x86::Instruction) -> u8 {
+/// That of `jmp rel8` or `jcc rel8`, if the instruction is of their kind.
+fn short_opcode(instruction: &iced_x86::Instruction) -> Option<u8> {
     use iced_x86::ConditionCode as C;
     let condition = match instruction.condition_code() {
-        C::None => return 0xeb,
+        C::None if instruction.is_jmp_short_or_near() => return Some(0xeb),
+        C::None => return None,
         C::o => 0,
         C::no => 1,
         C::b => 2,
@@ -361,5 +413,5 @@ fn short_opcode(instruction: &iced_x86::Instruction) -> u8 {
         C::le => 14,
         C::g => 15,
     };
-    0x70 | condition
+    Some(0x70 | condition)
 }

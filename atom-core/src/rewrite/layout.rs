@@ -304,7 +304,11 @@ impl Layout {
         is_call: bool,
         address: u64,
     ) -> Option<u64> {
-        let to = cfg.proc_at(address)?;
+        let own = cfg.proc(from);
+        let to = match own.start <= address && address < own.end {
+            true => from,
+            false => cfg.proc_at(address)?,
+        };
         let proc = cfg.proc(to);
         if !self.moved.contains(to) {
             return None;
@@ -313,9 +317,8 @@ impl Layout {
         if address == proc.start && !inside {
             return self.entry(to);
         }
-        let inst = cfg.inst_at(address)?;
-        let block = cfg.block_of(inst);
-        if !inside && let Some(stub) = self.stub(to, block) {
+        let inst = cfg.inst_in(to, address)?;
+        if !inside && let Some(stub) = self.stub(to, cfg.block_of(inst)) {
             return Some(stub);
         }
         Some(self.label(to, inst))
@@ -443,13 +446,23 @@ impl<'a> ProcBuilder<'a> {
             .map(|i| i.inst.index())
             .peekable();
         self.targets = vec![None; self.insts.len()];
+        // Few procedures have any.
+        let clones = {
+            let first = self
+                .clones
+                .partition_point(|c| c.load.index() < self.insts.start);
+            let end = self
+                .clones
+                .partition_point(|c| c.load.index() < self.insts.end);
+            &self.clones[first..end]
+        };
         for (i, inst) in cfg.insts[self.insts.clone()].iter().enumerate() {
             let form = match inst.flow {
                 Flow::Call if inst.special => Form::PushReturn,
                 Flow::Call => Form::Long,
                 Flow::Jump | Flow::CondJump => {
-                    let decoded = cfg.decode(self.image, InstId::from_index(self.insts.start + i));
-                    let target = decoded.near_branch_target();
+                    let id = InstId::from_index(self.insts.start + i);
+                    let target = cfg.direct_target(self.image, id).unwrap_or(0);
                     let offset = target.wrapping_sub(cfg.base);
                     let inside = (target >= first_pc && target < cfg.proc(self.id).end)
                         .then(|| {
@@ -459,9 +472,18 @@ impl<'a> ProcBuilder<'a> {
                         })
                         .flatten();
                     self.targets[i] = inside.map(|t| t as u32);
-                    let counted =
-                        decoded.is_jcx_short() || decoded.is_loop() || decoded.is_loopcc();
-                    let is_short = decoded.is_jcc_short() || decoded.is_jmp_short() || counted;
+                    let bytes = self.image.bytes_at(cfg.inst_pc(id), usize::from(inst.len));
+                    let (counted, is_short) = match bytes {
+                        Some([0x70..=0x7f | 0xeb, _]) => (false, true),
+                        Some([0xe0..=0xe3, _]) => (true, true),
+                        Some([0xe9, ..] | [0x0f, 0x80..=0x8f, ..]) => (false, false),
+                        _ => {
+                            let d = cfg.decode(self.image, id);
+                            let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
+                            let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
+                            (counted, is_short)
+                        }
+                    };
                     let index = self.insts.start + i;
                     while taken.next_if(|t| *t < index).is_some() {}
                     let inside = inside.is_some() || taken.peek() == Some(&index);
@@ -472,7 +494,7 @@ impl<'a> ProcBuilder<'a> {
                         (false, false) => Form::Long,
                     }
                 }
-                _ => match tables::at(self.clones, InstId::from_index(self.insts.start + i)) {
+                _ => match tables::at(clones, InstId::from_index(self.insts.start + i)) {
                     Some(clone) => Form::TableLoad(clone.load_size),
                     None => Form::Copy,
                 },

@@ -25,7 +25,8 @@ mod region;
 mod returns;
 mod tables;
 
-pub use encode::{Anchors, encode};
+pub(crate) use encode::overlay;
+pub use encode::{Anchors, NewText, encode};
 pub use layout::Layout;
 pub use moved::MovedSet;
 pub use region::{Region, Wishes};
@@ -78,9 +79,6 @@ pub struct Options {
     pub strict: bool,
     /// What moves beside the procedures that get inserted code.
     pub extra: Extra,
-    /// Code that stays in place enters moved procedures by their pads only, not
-    /// by patched calls and jumps: for pads that do something on the way.
-    pub enter_by_pads: bool,
     /// Where the new segments go, if not where they usually do.
     pub region: Option<Region>,
 }

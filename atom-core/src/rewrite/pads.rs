@@ -56,6 +56,8 @@ pub struct Sites {
     jumps: Vec<(u64, Jump)>,
     left: Vec<(ProcId, u64)>,
     free: Free,
+    /// What is free in the end: start of each range, its size, a bit for each byte.
+    dead: Vec<(u64, usize, Vec<u8>)>,
 }
 
 impl Sites {
@@ -77,11 +79,28 @@ impl Sites {
             jumps: Vec::new(),
             left: Vec::new(),
             free: Free::new(image, cfg, moved),
+            dead: Vec::new(),
         };
         let tight = sites.roomy(image);
         let tiny = sites.short(tight);
         sites.punned(tiny);
+        sites.dead = std::mem::take(&mut sites.free).pack();
         sites
+    }
+
+    /// What nothing needs any more.
+    fn dead_ranges(&self) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (start, size, bits) in &self.dead {
+            for i in (0..*size).filter(|i| bits[i / 8] >> (i % 8) & 1 != 0) {
+                let at = start + i as u64;
+                match ranges.last_mut() {
+                    Some(last) if last.1 == at => last.1 += 1,
+                    _ => ranges.push((at, at + 1)),
+                }
+            }
+        }
+        ranges
     }
 
     /// Where an original instruction has to stay for want of room.
@@ -209,12 +228,9 @@ pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Re
         .collect();
     Ok(OldText {
         patches,
-        branches: match options.enter_by_pads {
-            true => Vec::new(),
-            false => moved::branches(image, cfg, layout)?,
-        },
+        branches: moved::branches(image, cfg, layout)?,
         dead: if options.strict {
-            sites.free.ranges()
+            sites.dead_ranges()
         } else {
             Vec::new()
         },
@@ -227,7 +243,7 @@ fn jump(from: u64, to: u64) -> [u8; 5] {
 }
 
 /// Bytes of the original text that nothing needs any more.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Free {
     /// Start of each executable range, and a flag for each byte.
     regions: BTreeMap<u64, Vec<bool>>,
@@ -315,19 +331,16 @@ impl Free {
             .find(|a| self.is_free(*a, 5))
     }
 
-    fn ranges(&self) -> Vec<(u64, u64)> {
-        let mut ranges = Vec::new();
-        for (start, flags) in &self.regions {
-            let mut at = 0;
-            while at < flags.len() {
-                let run = flags[at..].iter().take_while(|f| **f).count();
-                if run > 0 {
-                    ranges.push((start + at as u64, start + (at + run) as u64));
-                }
-                at += run.max(1);
-            }
-        }
-        ranges
+    /// An eighth of its size.
+    fn pack(self) -> Vec<(u64, usize, Vec<u8>)> {
+        let pack = |byte: &[bool]| {
+            let bits = byte.iter().enumerate();
+            bits.fold(0, |bits, (i, flag)| bits | u8::from(*flag) << i)
+        };
+        self.regions
+            .into_iter()
+            .map(|(start, flags)| (start, flags.len(), flags.chunks(8).map(pack).collect()))
+            .collect()
     }
 }
 

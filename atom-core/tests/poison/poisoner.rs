@@ -102,7 +102,7 @@ pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
     let out = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?;
-    std::fs::write(to, out).expect("the output can be written");
+    std::fs::write(to, out.to_vec()?).expect("the output can be written");
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     Ok(plan.insertions.len())

@@ -631,6 +631,9 @@ impl Walker<'_, '_> {
                 if let Some(high) = entry.high {
                     self.put(high, last, new_low);
                 }
+            } else if let Some(high) = entry.high {
+                // Code that the linker dropped: an empty range, wherever it seems to be.
+                self.put(high, new_low, new_low);
             }
         }
         if low.form == 0x01 {

@@ -1,0 +1,190 @@
+//! Code outside of all procedures that are known.
+//!
+//! A stripped program without unwind tables names hardly a procedure: they are
+//! found by their callers and by pointers to them. A pointer may as well lead
+//! to a table in the text, so control is followed from it through all that it
+//! calls, and any contradiction tells data.
+//!
+//! What is not found runs where it is, in the old text, and enters moved
+//! procedures by original addresses. Every such address needs a pad, so bytes
+//! that discovery did not reach are searched for calls, jumps and addresses of code.
+
+use std::collections::HashSet;
+
+use rayon::prelude::*;
+
+use super::build::{Discovery, region_end};
+use super::traverse::{Body, Ref, mark, reaches_image};
+use crate::decode::{Flow, decode_at, direct_target, flow_of};
+use crate::image::Image;
+
+/// So many instructions without a contradiction are code.
+const ENOUGH: usize = 1 << 16;
+
+/// What was followed from earlier addresses.
+#[derive(Default)]
+pub(super) struct Followed {
+    /// Instructions from where no contradiction is reached.
+    right: HashSet<u64>,
+    /// Addresses from where one is.
+    wrong: HashSet<u64>,
+}
+
+impl Discovery<'_> {
+    /// Follows control from an address outside of all procedures, also into what is
+    /// called: the targets of the calls that lie in no procedure, or `None`
+    /// if what is there cannot be code.
+    pub(super) fn follow(&self, address: u64, followed: &mut Followed) -> Option<Vec<u64>> {
+        let mut seen = HashSet::new();
+        let callees = self.follow_from(address, followed, &mut seen);
+        if callees.is_some() {
+            followed.right.extend(seen);
+        } else {
+            followed.wrong.insert(address);
+        }
+        callees
+    }
+
+    fn follow_from(
+        &self,
+        address: u64,
+        followed: &Followed,
+        seen: &mut HashSet<u64>,
+    ) -> Option<Vec<u64>> {
+        let mut callees = Vec::new();
+        let mut work = vec![address];
+        while let Some(leader) = work.pop() {
+            let mut pc = leader;
+            // What follows a call that never returns need not be code.
+            let mut after_call = false;
+            loop {
+                if let Some(i) = self.body_at(pc) {
+                    let is_start = self.bodies[i].mark_at(pc) & mark::START != 0;
+                    if !is_start && !after_call {
+                        return None;
+                    }
+                    break;
+                }
+                if followed.right.contains(&pc) || seen.len() >= ENOUGH {
+                    break;
+                }
+                let instruction = region_end(&self.regions, pc).and_then(|end| {
+                    decode_at(self.image.bytes_at(pc, (end - pc).min(15) as usize)?, pc)
+                });
+                let instruction = match instruction {
+                    Some(i) if reaches_image(self.image, &i) => i,
+                    _ if after_call => break,
+                    _ => return None,
+                };
+                if followed.wrong.contains(&pc) {
+                    return None;
+                }
+                if !seen.insert(pc) {
+                    break;
+                }
+                let flow = flow_of(&instruction);
+                pc = instruction.next_ip();
+                if let Some(target) = direct_target(&instruction) {
+                    work.push(target);
+                    if flow == Flow::Call && target != pc && self.body_at(target).is_none() {
+                        callees.push(target);
+                    }
+                }
+                if flow.ends_flow() {
+                    break;
+                }
+                after_call = matches!(flow, Flow::Call | Flow::IndirectCall);
+            }
+        }
+        Some(callees)
+    }
+
+    /// Marks what code that discovery did not reach may enter.
+    pub(super) fn mark_entries_from_unreached(&mut self) {
+        let this = &*self;
+        let targets: Vec<(usize, u64)> = this
+            .unreached()
+            .into_par_iter()
+            .flat_map_iter(|gap| code_targets(this.image, gap))
+            .filter_map(|t| {
+                let i = this.body_at(t)?;
+                (this.bodies[i].mark_at(t) & mark::START != 0).then_some((i, t))
+            })
+            .collect();
+        for (i, target) in targets {
+            self.bodies[i].add_mark(target, mark::INDIRECT | mark::LEADER);
+            self.pointers.insert(target);
+        }
+    }
+
+    /// Ranges of executable bytes that belong to no instruction.
+    fn unreached(&self) -> Vec<(u64, u64)> {
+        let inside = self.bodies.par_iter().flat_map_iter(|body| {
+            let is_code = |m: &u8| m & (mark::START | mark::INSIDE) != 0;
+            let mut at = 0;
+            std::iter::from_fn(move || {
+                let rest = body.marks.get(at..)?;
+                let first = at + rest.iter().position(|m| !is_code(m))?;
+                let rest = &body.marks[first..];
+                at = first + rest.iter().position(is_code).unwrap_or(rest.len());
+                Some((body.start + first as u64, body.start + at as u64))
+            })
+        });
+        let mut gaps: Vec<(u64, u64)> = inside.collect();
+        for (start, end) in &self.regions {
+            let mut at = *start;
+            let first = self.bodies.partition_point(|b| b.end <= *start);
+            for body in &self.bodies[first..] {
+                if body.start >= *end {
+                    break;
+                }
+                if at < body.start {
+                    gaps.push((at, body.start));
+                }
+                at = at.max(body.end);
+            }
+            if at < *end {
+                gaps.push((at, *end));
+            }
+        }
+        gaps
+    }
+}
+
+/// Where instructions of this range may lead, and addresses that they may take.
+///
+/// Nobody knows where instructions start. One after the other from the start of the range is
+/// right for code, and gets right again soon after data. Those that reach far are looked for at
+/// every byte: a wrong one hardly leads to an instruction.
+fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
+    let bytes = image
+        .bytes_at(start, (end - start) as usize)
+        .unwrap_or_default();
+    let mut targets = Vec::new();
+    let mut body = Body::default();
+    let mut boundary = 0;
+    for at in 0..bytes.len() {
+        let rest = &bytes[at..bytes.len().min(at + 15)];
+        let reaches_far = matches!(
+            rest,
+            [0xe8 | 0xe9 | 0x8d, ..] | [0x0f, 0x80..=0x8f, ..] | [0xb8..=0xbf | 0x68, ..]
+        );
+        if at != boundary && !reaches_far {
+            continue;
+        }
+        let pc = start + at as u64;
+        let instruction = decode_at(rest, pc);
+        if at == boundary {
+            boundary += instruction.as_ref().map_or(1, |i| i.len());
+        }
+        if let Some(instruction) = instruction {
+            targets.extend(direct_target(&instruction));
+            body.note_refs(image, &instruction, flow_of(&instruction));
+        }
+    }
+    targets.extend(body.refs.iter().filter_map(|r| match r {
+        Ref::Address(t) => Some(*t),
+        _ => None,
+    }));
+    targets
+}

@@ -1,0 +1,176 @@
+//! The output file as it will be written: parts that lie beside each other and
+//! small changes of them.
+//!
+//! The largest parts are the original file, which is mapped, and the new text,
+//! which is made on the way; neither is ever in memory as a whole.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use crate::error::{Error, Result};
+use crate::rewrite::{NewText, overlay};
+
+/// How much is put together at a time.
+const WINDOW: usize = 4 << 20;
+
+/// Contents of a part.
+enum Part<'a> {
+    Bytes(Cow<'a, [u8]>),
+    Text(NewText<'a>),
+}
+
+impl Part<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Text(text) => text.size(),
+        }
+    }
+}
+
+/// A file to be written.
+#[derive(Default)]
+pub struct Output<'a> {
+    /// Offsets and contents; what lies between them is zero.
+    parts: Vec<(u64, Part<'a>)>,
+    /// What is written over parts: offset, and range of `bytes`.
+    changes: Vec<(u64, u32, u32)>,
+    bytes: Vec<u8>,
+    len: u64,
+}
+
+impl<'a> Output<'a> {
+    /// Puts contents at an offset. Parts must not overlap.
+    pub(super) fn put(&mut self, offset: u64, contents: impl Into<Cow<'a, [u8]>>) {
+        let contents = contents.into();
+        if !contents.is_empty() {
+            self.grow(offset + contents.len() as u64);
+            self.parts.push((offset, Part::Bytes(contents)));
+        }
+    }
+
+    /// Puts the new text at an offset.
+    pub(super) fn put_text(&mut self, offset: u64, text: NewText<'a>) {
+        self.grow(offset + text.size());
+        self.parts.push((offset, Part::Text(text)));
+    }
+
+    /// Puts contents at the end, aligned; yields their offset (also of nothing).
+    pub(super) fn append(&mut self, align: u64, contents: impl Into<Cow<'a, [u8]>>) -> u64 {
+        let offset = self.len.next_multiple_of(align);
+        self.put(offset, contents);
+        offset
+    }
+
+    /// Writes over what lies at an offset; of two changes the later one stays.
+    pub(super) fn change(&mut self, offset: u64, bytes: &[u8]) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(bytes);
+        self.changes.push((offset, start, self.bytes.len() as u32));
+        self.grow(offset + bytes.len() as u64);
+    }
+
+    /// Makes the file at least this long.
+    pub(super) fn grow(&mut self, len: u64) {
+        self.len = self.len.max(len);
+    }
+
+    /// No more is added: brings everything into the order of offsets.
+    pub(super) fn close(&mut self) {
+        self.parts.sort_by_key(|p| p.0);
+        self.changes.sort_unstable_by_key(|c| c.0);
+    }
+
+    /// Its size in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// True if there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes it from the first byte to the last. What fails beside the writing
+    /// itself is an [`Error`](crate::Error) in the other one.
+    pub fn write_to(&self, file: &mut dyn Write) -> io::Result<()> {
+        let mut window = Vec::with_capacity(WINDOW);
+        let (mut parts, mut changes) = (&self.parts[..], &self.changes[..]);
+        let mut start = 0;
+        while start < self.len {
+            let end = self.len.min(start + WINDOW as u64);
+            window.clear();
+            window.resize((end - start) as usize, 0);
+            // What ends in this window is done with.
+            let is_over = |offset: u64, len: u64| offset + len <= end;
+            for (offset, contents) in parts.iter().take_while(|p| p.0 < end) {
+                match contents {
+                    Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
+                    Part::Text(text) => {
+                        let from = start.max(*offset);
+                        let to = end.min(offset + text.size()).max(from);
+                        let place = &mut window[(from - start) as usize..(to - start) as usize];
+                        text.fill(from - offset, place).map_err(io::Error::other)?;
+                    }
+                }
+            }
+            let done = parts.iter().take_while(|p| is_over(p.0, p.1.len()));
+            parts = &parts[done.count()..];
+            // In the order in which they were made, which is that of their bytes.
+            let mut here: Vec<_> = changes.iter().take_while(|c| c.0 < end).collect();
+            here.sort_unstable_by_key(|c| c.1);
+            for (offset, from, to) in here {
+                let bytes = &self.bytes[*from as usize..*to as usize];
+                overlay(&mut window, start, *offset, bytes);
+            }
+            let done = changes.iter();
+            let done = done.take_while(|c| is_over(c.0, u64::from(c.2 - c.1)));
+            changes = &changes[done.count()..];
+            file.write_all(&window)?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// The whole file.
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut all = Vec::with_capacity(self.len as usize);
+        match self.write_to(&mut all) {
+            Ok(()) => Ok(all),
+            Err(e) => Err(match e.downcast::<Error>() {
+                Ok(e) => e,
+                Err(e) => Error::new("writing the output", e.to_string()),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_changes_across_windows() {
+        let mut output = Output::default();
+        let size = 2 * WINDOW + 100;
+        let original: Vec<u8> = (0..size).map(|i| i as u8).collect();
+        let mut expected = original.clone();
+        output.put(0, &original[..]);
+        for (at, len) in [(0, 3), (WINDOW - 2, 5), (2 * WINDOW, 7), (500, WINDOW)] {
+            let bytes = vec![at as u8 ^ 0x55; len];
+            output.change(at as u64, &bytes);
+            expected[at..at + len].copy_from_slice(&bytes);
+        }
+        output.change(501, &[1, 2]);
+        output.change(502, &[3]);
+        expected[501..503].copy_from_slice(&[1, 3]);
+        let tail = output.append(4096, vec![9; 10]);
+        expected.resize(tail as usize, 0);
+        expected.extend([9; 10]);
+        output.grow(tail + 20);
+        expected.resize(tail as usize + 20, 0);
+        output.close();
+        assert_eq!(output.len(), expected.len() as u64);
+        assert!(output.to_vec().unwrap() == expected);
+    }
+}

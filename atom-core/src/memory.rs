@@ -1,0 +1,27 @@
+//! How the process gets and returns memory.
+//!
+//! The stages make large vectors that live long and small ones that go soon.
+//! What is left of those is not what the next stage asks for, so with the
+//! allocator's own ways much more memory would be in use than is needed.
+
+/// Gives each large vector a mapping of its own, which goes back to the system
+/// as soon as it is freed and grows without being copied. Else the allocator
+/// would put more and more of them among small pieces. Call it at the start.
+pub fn keep_large_apart() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it sets numbers of the allocator.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 16 << 20);
+    }
+}
+
+/// Gives memory that is free, but kept for later allocations, back to the system.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number and only looks at the allocator's own lists,
+    // under their locks.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
