@@ -14,7 +14,8 @@ const MAX_LINE: u64 = 4096;
 
 thread_state! {
     /// Sets of lines, in each the most recently used first, as the addresses of their first
-    /// bytes, negated: an address is in the line if the sum is small. 0 is no line: no program accesses the first page.
+    /// bytes, negated: an address is in the line if the sum is small. 0 is no line: no program
+    /// accesses the first page.
     struct Cache {
         lines: [ThreadCell<u64>; MAX_LINES],
         comparison: Comparison,
