@@ -141,7 +141,7 @@ fn each_job(
                 }
                 let (text, slowdown) = compare(&rewritten)?;
                 let text = text.or_else(|| {
-                    if !["icount", "branch", "flow"].contains(&kind) {
+                    if !["icount", "branch", "cache", "flow"].contains(&kind) {
                         None
                     } else {
                         tool_wrote(kind, out)
