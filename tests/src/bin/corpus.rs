@@ -149,6 +149,11 @@ fn each_job(
                 });
                 (text, slowdown)
             }
+            // A documented limit, refused with a message: not a broken program.
+            Err(e) if e.to_string().contains("do not fit within 2 GiB") => {
+                row.cells.push("too large".into());
+                continue;
+            }
             Err(e) => (Some(e.to_string()), None),
         };
         row.cells.push(match verdict {
