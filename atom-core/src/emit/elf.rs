@@ -199,6 +199,7 @@ impl<'a> Writer<'a> {
             // StartInfo adds its own later; the table is padded to its capacity.
             reloc_count: self.placement.reloc_capacity as u32,
             flag: self.placement.flag,
+            exit_return: self.placement.flag + 8,
             tool_start: self
                 .analysis
                 .map_or(0, |a| self.placement.analysis + a.facts.start),

@@ -128,7 +128,8 @@ impl Placement {
             p.info = cursor.take(64, size_of::<StartInfo>() as u64);
         }
         if analysis.is_some() {
-            p.flag = cursor.take(8, 8);
+            // The flag, and the slot of `StartFacts::exit_return`.
+            p.flag = cursor.take(8, 16);
         }
         if hook_preinit {
             p.preinit = cursor.take(8, 8 * p.preinit_count);

@@ -50,6 +50,8 @@ pub struct StartFacts {
     pub reloc_count: u32,
     /// A byte that is 0 until the start-up code has run; 0 if there is no writable segment.
     pub flag: u64,
+    /// Eight bytes that hold the return address while the original `DT_FINI` runs.
+    pub exit_return: u64,
     /// `ToolHeader::start`, 0 if there is no tool.
     pub tool_start: u64,
     /// The `StartInfo`.
@@ -135,11 +137,17 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     a.lea(rdi, rsi - 8)?;
     a.jmp(init)?;
 
+    // The original runs at the stack pointer that it would have without us.
     a.set_label(&mut fini)?;
-    a.sub(rsp, 8)?;
-    if facts.fini != 0 {
+    if facts.fini != 0 && facts.tool_finish == 0 {
+        a.jmp(facts.fini)?;
+    } else if facts.fini != 0 {
+        let slot = MemoryOperand::with_base_displ(Register::RIP, facts.exit_return as i64);
+        a.add_instruction(Instruction::with1(Code::Pop_rm64, slot)?)?;
         a.call(facts.fini)?;
+        a.add_instruction(Instruction::with1(Code::Push_rm64, slot)?)?;
     }
+    a.sub(rsp, 8)?;
     if facts.tool_finish != 0 {
         a.call(facts.tool_finish)?;
     }
