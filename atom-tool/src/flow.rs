@@ -216,6 +216,12 @@ impl<'a> Block<'a> {
         self.relation(Relation::Reachable) == 1
     }
 
+    /// True if its address is a code pointer somewhere in the program, so that an
+    /// indirect call or jump, or a library, may lead there.
+    pub fn is_indirect_target(&self) -> bool {
+        self.relation(Relation::IndirectTarget) == 1
+    }
+
     /// Place in [`Proc::loops`] of the innermost loop that contains it.
     pub fn innermost_loop(&self) -> Option<usize> {
         let place = self.relation(Relation::InnermostLoop);

@@ -76,9 +76,11 @@ extern crate self as atom_tool;
 
 mod call;
 mod counters;
+mod edges;
 mod entry;
 mod flow;
 mod handle;
+mod labels;
 mod operands;
 mod options;
 pub mod output;
@@ -106,8 +108,10 @@ pub use counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
     PlainCounter, PlainCounters, Sharing,
 };
+pub use edges::Way;
 pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
+pub use labels::Label;
 pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
