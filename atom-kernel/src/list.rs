@@ -27,6 +27,14 @@ pub fn text(found: &Found<'_>) -> String {
     out
 }
 
+/// What the user should know though there is no list.
+pub fn warnings(found: &Found<'_>) -> Vec<String> {
+    let missing = found.unplaced.iter().map(why);
+    let doubts = found.sections.iter();
+    let doubts = doubts.filter_map(|s| Some(format!("{}: incomplete: {}", s.name, s.doubt()?)));
+    missing.chain(doubts).collect()
+}
+
 /// In a sentence, what was not found and why.
 pub fn why(missing: &Unplaced) -> String {
     let mut out = format!("{} {}", missing.kind.name(), missing.name);
@@ -41,8 +49,8 @@ pub fn why(missing: &Unplaced) -> String {
 }
 
 /// `file.c:3-8`, or nothing.
-pub fn place(section: &Section<'_>) -> String {
-    match (&section.file, section.lines) {
+pub fn place(file: Option<&str>, lines: Option<(u32, u32)>) -> String {
+    match (file, lines) {
         (Some(file), Some((first, last))) if first == last => format!("{}:{first}", base(file)),
         (Some(file), Some((first, last))) => format!("{}:{first}-{last}", base(file)),
         (Some(file), None) => base(file).to_owned(),
@@ -52,7 +60,7 @@ pub fn place(section: &Section<'_>) -> String {
 
 fn describe(section: &Section<'_>, out: &mut String) {
     let _ = write!(out, "{} {}", section.kind.name(), section.name);
-    let place = place(section);
+    let place = place(section.file.as_deref(), section.lines);
     if !place.is_empty() {
         let _ = write!(out, " at {place}");
     }
@@ -69,6 +77,9 @@ fn describe(section: &Section<'_>, out: &mut String) {
     let _ = writeln!(out, ")");
     let _ = writeln!(out, "  enters at {}", addresses(&section.border.enters));
     let _ = writeln!(out, "  leaves at {}", addresses(&section.border.leaves));
+    if let Some(doubt) = section.doubt() {
+        let _ = writeln!(out, "  incomplete: {doubt}");
+    }
 }
 
 fn addresses(points: &[Point<'_>]) -> String {

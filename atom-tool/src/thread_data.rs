@@ -222,6 +222,23 @@ unsafe impl<T: ThreadState> Param for PerThread<T> {
     const CODE: u8 = code::OTHER;
 }
 
+impl<T: ThreadState> PerThread<T> {
+    /// The number (`gettid`) of the thread whose copy it is, or 0 where the program
+    /// has one thread only or the number is not known yet. It changes when a
+    /// thread takes over the copy of one that has ended.
+    #[inline(always)]
+    pub fn owner(self) -> u32 {
+        let state: *const T = self.state;
+        // SAFETY: values of this type are made only by `atom`, which points them to
+        // what `ThreadData::new` laid out, in a block; blocks live for ever.
+        unsafe {
+            let head = state.byte_sub(HEAD).cast::<u64>();
+            let block = head.byte_sub(*head as usize).cast::<ThreadBlock>();
+            (*block).tid.load(Relaxed)
+        }
+    }
+}
+
 impl<T: ThreadState> Deref for PerThread<T> {
     type Target = T;
 

@@ -2,8 +2,8 @@
 //!
 //! Where the compiler says that a label is cannot be relied upon in optimised
 //! code, and often it says nothing. What survives is the lines of the loop that
-//! the label marks: its back edge has the line of the loop's head (of a `do`, all
-//! of its lines lie behind the label). Which loops have such a back edge in the
+//! the label marks: its back edge has the line of the loop's head (of a `do`, that
+//! of its condition). Which loops have such a back edge in the
 //! function with the label, in each of its inlined copies, is asked first; that
 //! gives the range of source lines. The region is then all code with no line
 //! outside of that range, closed over what lies on ways between its parts, so that
@@ -13,9 +13,10 @@
 //! nothing is guessed.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use atom_tool::{Block, Label};
+use atom_tool::{Block, InstType, Label, MemoryAccess, Reg};
 
 use super::region::{Region, close};
 use super::source::{self, Kind};
@@ -25,7 +26,7 @@ use super::view::{Family, Own, View};
 const REACH: u32 = 60;
 
 /// What advice to give where a label cannot be placed.
-const USE_MARKER: &str = "mark it with ATO_KERNEL_BEGIN and ATO_KERNEL_END of ato.h instead";
+pub const USE_MARKER: &str = "mark it with ATO_KERNEL_BEGIN and ATO_KERNEL_END of ato.h instead";
 
 /// A labelled statement in the code.
 pub struct Placed<'a> {
@@ -35,6 +36,8 @@ pub struct Placed<'a> {
     pub last: u32,
     /// One for each copy.
     pub regions: Vec<Region<'a>>,
+    /// Code of the body that is in none of them.
+    pub outside: Vec<u64>,
 }
 
 /// A copy of the function in the code of a procedure.
@@ -48,9 +51,8 @@ struct Copy<'a> {
 struct Candidate {
     copy: usize,
     index: usize,
-    /// Lines of back edges.
+    /// Lines of back edges, and of the branch in its header that ends it.
     latches: Vec<u32>,
-    min: u32,
     max: u32,
 }
 
@@ -81,8 +83,8 @@ pub fn place<'a>(view: &View<'a>, label: &Label<'a>) -> Result<Placed<'a>, Strin
         first: statement.map_or(line, |s| s.first),
     };
     let header = statement.map(|s| s.header);
-    let is_do = statement.is_some_and(|s| s.kind == Kind::Do);
-    lines.place(view, is_do, header, statement.and_then(|s| s.last))
+    let tail = statement.filter(|s| s.kind == Kind::Do).map(|s| s.header);
+    lines.place(view, tail, header, statement.and_then(|s| s.last))
 }
 
 /// Finds the code of the loop at this line of a file.
@@ -92,7 +94,7 @@ pub fn at_line<'a>(view: &View<'a>, file: &str, line: u32) -> Result<Placed<'a>,
         function: "",
         first: line,
     };
-    lines.place(view, false, Some(line), None)
+    lines.place(view, None, Some(line), None)
 }
 
 /// Where the statement starts.
@@ -106,7 +108,7 @@ impl Lines<'_> {
     fn place<'a>(
         &self,
         view: &View<'a>,
-        is_do: bool,
+        tail: Option<u32>,
         header: Option<u32>,
         last: Option<u32>,
     ) -> Result<Placed<'a>, String> {
@@ -126,10 +128,12 @@ impl Lines<'_> {
             .min()
             .unwrap_or(self.first);
         let loops = self.loops(&copies);
-        let (first, matched) = if is_do {
-            (start, whole_loops(&copies, &loops, start))
-        } else {
-            self.headed(&loops, start, header)?
+        let (first, matched) = match tail {
+            Some(tail) => {
+                let last = last.unwrap_or(tail);
+                (start, tailed(&copies, &loops, tail..=last))
+            }
+            None => self.headed(&loops, start, header)?,
         };
         if matched.is_empty() {
             return Err(format!(
@@ -146,11 +150,18 @@ impl Lines<'_> {
                 regions.extend(copy.regions(first, last, &mine));
             }
         }
+        let head = match tail {
+            None => header.unwrap_or(first).max(first),
+            Some(_) => first.saturating_sub(1),
+        };
+        let outside = copies.iter().flat_map(|c| c.outside(head, last, &regions));
+        let outside = outside.collect();
         match regions.is_empty() {
             false => Ok(Placed {
                 first,
                 last,
                 regions,
+                outside,
             }),
             true => Err(format!(
                 "the loop at line {first} is mixed with other code; {USE_MARKER}"
@@ -201,7 +212,14 @@ impl Lines<'_> {
         let mut loops = Vec::new();
         for (i, copy) in copies.iter().enumerate() {
             for (index, item) in copy.family.loops.iter().enumerate() {
-                let latches = item.latches.iter();
+                let ends = |b: &Block| {
+                    let leaves = |to: Block| !item.blocks.contains(&to);
+                    let edges = copy.family.successors(*b).iter();
+                    b.last_inst().is_type(InstType::CondBr)
+                        && edges.filter_map(|e| e.block).any(leaves)
+                };
+                let header = Some(&item.header).filter(|b| ends(b));
+                let latches = item.latches.iter().chain(header);
                 let place = |b: &Block| copy.place(b.last_inst().index()).filter(|p| p.own);
                 let lines: Vec<u32> = item
                     .blocks
@@ -209,14 +227,13 @@ impl Lines<'_> {
                     .flat_map(|b| b.insts())
                     .filter_map(|inst| Some(copy.place(inst.index())?.line))
                     .collect();
-                let (Some(&min), Some(&max)) = (lines.iter().min(), lines.iter().max()) else {
+                let Some(&max) = lines.iter().max() else {
                     continue;
                 };
                 loops.push(Candidate {
                     copy: i,
                     index,
                     latches: latches.filter_map(|b| Some(place(b)?.line)).collect(),
-                    min,
                     max,
                 });
             }
@@ -225,9 +242,9 @@ impl Lines<'_> {
     }
 }
 
-/// The outermost loops whose code starts with this line.
-fn whole_loops(copies: &[Copy<'_>], loops: &[Candidate], start: u32) -> Vec<usize> {
-    let fits = |l: &Candidate| l.min == start;
+/// The outermost loops whose back edges have the lines of a `do` loop's condition.
+fn tailed(copies: &[Copy<'_>], loops: &[Candidate], tail: RangeInclusive<u32>) -> Vec<usize> {
+    let fits = |l: &Candidate| l.latches.iter().any(|line| tail.contains(line));
     let is_inner = |l: &Candidate| {
         let all = &copies[l.copy].family.loops;
         let mut parent = all[l.index].parent;
@@ -243,6 +260,11 @@ fn whole_loops(copies: &[Copy<'_>], loops: &[Candidate], start: u32) -> Vec<usiz
     let outermost = loops.iter().enumerate();
     let outermost = outermost.filter(|(_, l)| fits(l) && !is_inner(l));
     outermost.map(|(i, _)| i).collect()
+}
+
+/// A value that is kept on the stack for want of registers.
+fn is_stack(access: &MemoryAccess) -> bool {
+    matches!(access.base, Some(Reg::Rsp | Reg::Rbp)) && access.index.is_none()
 }
 
 impl<'a> Copy<'a> {
@@ -269,6 +291,21 @@ impl<'a> Copy<'a> {
             }
         }
         any
+    }
+
+    /// Instructions that do the body's work, between the head's line and the last,
+    /// outside of all regions: the compiler split parts off. Of those that compute
+    /// or load it moves many ahead, which changes no count; those that store and
+    /// call stay where they belong.
+    fn outside(&self, head: u32, last: u32, regions: &[Region<'a>]) -> Vec<u64> {
+        let works = |inst: &atom_tool::Inst<'a>| {
+            let place = self.place(inst.index());
+            let stores = inst.is_type(InstType::Store) && !inst.memory().iter().all(is_stack);
+            place.is_some_and(|p| p.line > head && p.line <= last)
+                && (stores || inst.is_type(InstType::Call))
+                && !regions.iter().any(|r| r.has(*inst))
+        };
+        self.family.insts().filter(works).map(|i| i.pc()).collect()
     }
 
     /// The regions of this copy: one for each execution of what is around.

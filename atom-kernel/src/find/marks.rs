@@ -67,6 +67,7 @@ pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
             lines: Some((note.line, note.line)),
             regions: Vec::new(),
             border: Border::default(),
+            outside: Vec::new(),
         });
         if let Some((first, last)) = &mut section.lines {
             *first = note.line.min(*first);

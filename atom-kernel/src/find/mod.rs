@@ -84,6 +84,21 @@ pub struct Section<'a> {
     pub regions: Vec<Region<'a>>,
     /// Where control enters and leaves it.
     pub border: Border<'a>,
+    /// Code of its lines that lies outside: what is executed there is not counted.
+    pub outside: Vec<u64>,
+}
+
+impl Section<'_> {
+    /// What is to be said of it, if its counts may be too low.
+    pub fn doubt(&self) -> Option<String> {
+        let first = self.outside.first()?;
+        Some(format!(
+            "{} instructions of its body, the first at {first:#x}, lie apart from its loop, because \
+             the compiler peeled or split it: executions there are not counted; {}",
+            self.outside.len(),
+            labels::USE_MARKER
+        ))
+    }
 }
 
 /// What was asked for and not found.
@@ -148,6 +163,7 @@ fn by_labels<'a>(view: &View<'a>, kind: Kind, prefix: &str, found: &mut Found<'a
                 file: label.file.map(str::to_owned),
                 lines: Some((placed.first, placed.last)),
                 regions: placed.regions,
+                outside: placed.outside,
                 border: Border::default(),
             }),
             Err(reason) => found.unplaced.push(Unplaced {

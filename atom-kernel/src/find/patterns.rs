@@ -109,6 +109,7 @@ fn procedures<'a>(view: &View<'a>, kind: Kind, name: &str, found: &mut Found<'a>
                 .map(|(f, l)| (f.1, l.1.max(f.1))),
             regions: vec![Region::whole(family)],
             border: Border::default(),
+            outside: Vec::new(),
         });
     }
     match any {
@@ -132,6 +133,7 @@ fn line_of<'a>(
         lines: Some((line, line)),
         regions: Vec::new(),
         border: Border::default(),
+        outside: Vec::new(),
     };
     let families = view.with_lines(file, line, line);
     if families.is_empty() {
@@ -145,6 +147,7 @@ fn line_of<'a>(
     if let Ok(placed) = labels::at_line(view, file, line) {
         section.lines = Some((placed.first, placed.last));
         section.regions = placed.regions;
+        section.outside = placed.outside;
     } else {
         // No loop: the instructions of that line.
         for family in families {
@@ -203,6 +206,7 @@ fn addresses<'a>(
         lines: place.map(|p| (p.1, p.1)),
         regions,
         border: Border::default(),
+        outside: Vec::new(),
     });
     Ok(())
 }

@@ -26,7 +26,7 @@ pub struct Statement {
     pub kind: Kind,
     /// Line of its first token.
     pub first: u32,
-    /// Last line of a loop's header.
+    /// Last line of a loop's header; of a `do`, line of its `while`.
     pub header: u32,
     /// Line of its last token, if that was found.
     pub last: Option<u32>,
@@ -72,6 +72,10 @@ fn statement(text: &str, line: u32, label: &str) -> Option<Statement> {
     };
     let header = match kind {
         Kind::Loop => closing(&tokens, next + 1).map_or(first, |at| tokens[at].1),
+        Kind::Do => match end(&tokens, next + 1, 0).and_then(|body| tokens.get(body + 1)) {
+            Some(("while", line)) => *line,
+            _ => return None,
+        },
         _ => first,
     };
     let last = end(&tokens, next, 0).map(|at| tokens[at].1);
@@ -237,6 +241,7 @@ g:  return s;
         for label in ["b", "c"] {
             let found = at(11, label);
             assert_eq!((found.kind, found.last), (Kind::Do, Some(13)));
+            assert_eq!(found.header, 12);
         }
         assert_eq!(at(14, "d").kind, Kind::Block);
         assert_eq!(at(15, "e").kind, Kind::Macro);
