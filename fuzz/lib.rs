@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use atom_core::cfg::{Cfg, seeds::FrameFacts};
 use atom_core::image::Image;
 use atom_core::live::Live;
-use atom_core::plan::Plan;
+use atom_core::plan::{Clobbers, Plan};
 use atom_core::rewrite::{self, Layout};
 use atom_core::{Result, check, emit};
 
@@ -53,7 +53,7 @@ pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
         layout: &layout,
         analysis: (place.analysis, place.rw),
         end: place.end,
-        clobbers: &|_| check::Clobbers::EVERYTHING,
+        clobbers: &|_| Clobbers::EVERYTHING,
         output: &output,
     };
     if let Err(e) = check::check(&subject) {
