@@ -18,6 +18,7 @@ use crate::find::region::{Border, Point, Region, is_call};
 use crate::find::view::{Family, View, base};
 use crate::find::{Found, How, Kind};
 use crate::list;
+use crate::options::Context;
 
 /// Library functions that call what they are given, at once or in another thread.
 const CALLS_BACK: [&str; 27] = [
@@ -99,8 +100,7 @@ impl Site<'_> {
 }
 
 /// All sections, by id.
-pub fn sites<'a>(view: &View<'a>, found: &Found<'a>) -> Vec<Site<'a>> {
-    let graph = Graph::new(view, found);
+pub fn sites<'a>(view: &View<'a>, found: &Found<'a>, context: Context) -> Vec<Site<'a>> {
     let mut sites: Vec<Site> = found
         .sections
         .iter()
@@ -123,6 +123,11 @@ pub fn sites<'a>(view: &View<'a>, found: &Found<'a>) -> Vec<Site<'a>> {
             }
         })
         .collect();
+    if context == Context::None {
+        number(&mut sites);
+        return sites;
+    }
+    let graph = Graph::new(view, found);
     for family in graph.families(view) {
         around(&family, &graph, found, &mut sites);
     }

@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use atom_tool::ThreadData;
 use atom_tool::prelude::*;
-use atom_tool::{ThreadData, Way};
 
 use crate::context::{Role, Site};
 use crate::find::region::Point;
@@ -127,7 +127,25 @@ pub fn count(program: &Program<'_>, sites: &[Site<'_>], thread: ThreadData<Threa
     }
 }
 
-/// True if a block has this way, for what cannot be checked at the point itself.
-pub fn has_way(block: Block<'_>, way: Way) -> bool {
-    block.has_way(way)
+/// Functions that make a thread and store its number where their first argument points.
+const MAKES_THREAD: [&str; 3] = ["pthread_create", "thrd_create", "_M_start_thread"];
+
+/// Adds the calls at which threads are made, so that they begin in the sections
+/// that are open there.
+pub fn spawns(program: &Program<'_>, thread: ThreadData<Thread>) {
+    for block in program.procs().flat_map(|p| p.blocks()) {
+        let last = block.last_inst();
+        if !last.is_type(InstType::Call) {
+            continue;
+        }
+        let name = last.called_name().ok().flatten().unwrap_or_default();
+        if MAKES_THREAD.iter().any(|n| name.contains(n)) {
+            last.add_call(Before, run::spawning, (thread, Reg::Rdi));
+            // C++ throws if it fails, and returns nothing.
+            match name.contains("_M_start_thread") {
+                true => last.add_call(After, run::spawned_surely, (thread,)),
+                false => last.add_call(After, run::spawned, (thread, Reg::Rax)),
+            }
+        }
+    }
 }
