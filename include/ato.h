@@ -4,6 +4,8 @@
  *     ATO_KERNEL_BEGIN(name);  ... ATO_KERNEL_END(name);
  *     ATO_PROFILE_BEGIN(name); ... ATO_PROFILE_END(name);
  *
+ *     ATO_KERNEL_BEGIN_FROM(name, first); and ATO_PROFILE_BEGIN_FROM
+ *
  *     {
  *         ATO_KERNEL_SCOPE(name);   // or ATO_PROFILE_SCOPE(name)
  *         ...                       // ends wherever the block is left
@@ -25,6 +27,7 @@
 #if defined(ATO_NONE)
 
 #define ATO_MARK_(type, name) ((void)0)
+#define ATO_NOTE_(type, name, ...) ((void)0)
 #define ATO_SCOPE_(type, name) ((void)0)
 
 #else
@@ -36,9 +39,10 @@
  * The note: owner "ato", the type, and as description the address of the nop,
  * the line, and null-terminated the section's name and the source file.
  * Types: 1 begins a kernel, 2 a profiled section; 3 and 4 end one; 5 ends the
- * scope that was begun last.
+ * scope that was begun last; 6 and 7 are 1 and 2 with the first index in rdi.
  */
-#define ATO_MARK_(type, name)                                                  \
+#define ATO_MARK_(type, name) ATO_NOTE_(type, name, )
+#define ATO_NOTE_(type, name, ...)                                             \
     __asm__ volatile("990: nop\n"                                              \
                      ".pushsection .note.ato,\"?\",\"note\"\n"                 \
                      ".balign 4\n"                                             \
@@ -50,7 +54,7 @@
                      ".asciz \"" name "\"\n"                                   \
                      ".asciz \"" __FILE__ "\"\n"                               \
                      "994: .balign 4\n"                                        \
-                     ".popsection\n" ::: "memory")
+                     ".popsection\n" ::__VA_ARGS__ : "memory")
 
 static inline __attribute__((always_inline, unused)) void
 ato_scope_end_(const char *scope)
@@ -65,6 +69,15 @@ ato_scope_end_(const char *scope)
         __attribute__((cleanup(ato_scope_end_), unused)) = 0
 
 #endif
+
+/*
+ * With the index of the first execution: where a loop is divided among threads,
+ * each says with which iteration it begins.
+ */
+#define ATO_KERNEL_BEGIN_FROM(name, first)                                     \
+    ATO_NOTE_("6", #name, "D"((long)(first)))
+#define ATO_PROFILE_BEGIN_FROM(name, first)                                    \
+    ATO_NOTE_("7", #name, "D"((long)(first)))
 
 #define ATO_KERNEL_BEGIN(name) ATO_MARK_("1", #name)
 #define ATO_KERNEL_END(name) ATO_MARK_("3", #name)

@@ -102,6 +102,9 @@ pub enum ArgKind {
     ReturnValue = 16,
     /// The second 64 bits of the vector register with number `value`.
     RegvHigh = 17,
+    /// The run-time address of what the tool exports and has loaded at `ptr`.
+    /// Only in calls before and after the program.
+    Exported = 18,
 }
 
 /// The number of no operand in particular.

@@ -64,9 +64,18 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
         options.mode as u32,
         options.binary.into(),
         options.data_type as u32,
+        (!options.callbacks[2]
+            .as_deref()
+            .unwrap_or_default()
+            .starts_with('&'))
+        .into(),
     ];
     settings.extend(options.measures.iter().map(|m| *m as u32));
-    let callbacks = [0u64; 3];
+    let callback = |name: &Option<String>| match name {
+        None => Ok(None),
+        Some(name) => exported(program, name.trim_start_matches('&')).map(Some),
+    };
+    let [enter, leave, context] = &options.callbacks;
     program.add_call(
         Before,
         run::begin,
@@ -74,13 +83,15 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
             &settings,
             options.file.as_str(),
             program.name(),
-            &callbacks,
+            callback(enter)?,
+            callback(leave)?,
+            callback(context)?,
             &facts,
             &names,
             &files,
         ),
     );
-    weave::weave(&sites, &found.scope_ends, thread);
+    weave::weave(&sites, &found, thread);
     if program.may_have_threads() {
         weave::spawns(program, thread);
     }
@@ -93,4 +104,15 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
         (thread, options.summary.as_str(), &facts, &names, &places),
     );
     Ok(())
+}
+
+/// A callback of the user or what it gets, which was linked into the tool.
+fn exported(program: &Program<'_>, name: &str) -> Result<atom_tool::Exported> {
+    program.exported(name).ok_or_else(|| {
+        format!(
+            "the tool has no `{name}`: link the object that has it into the tool, as \
+             docs/tools/kernel.md says"
+        )
+        .into()
+    })
 }

@@ -8,6 +8,7 @@ use atom_tool::ThreadData;
 use atom_tool::prelude::*;
 
 use crate::context::{Role, Site};
+use crate::find::Found;
 use crate::find::region::Point;
 use crate::run::{self, Thread};
 
@@ -28,7 +29,7 @@ struct Task {
 }
 
 /// Adds all calls of these sections.
-pub fn weave<'a>(sites: &[Site<'a>], scope_ends: &[Point<'a>], thread: ThreadData<Thread>) {
+pub fn weave<'a>(sites: &[Site<'a>], found: &Found<'a>, thread: ThreadData<Thread>) {
     let mut points: HashMap<&Point<'a>, Vec<Task>> = HashMap::new();
     for (i, site) in sites.iter().enumerate() {
         let section = i as u32;
@@ -46,7 +47,7 @@ pub fn weave<'a>(sites: &[Site<'a>], scope_ends: &[Point<'a>], thread: ThreadDat
             }
         }
     }
-    for point in scope_ends {
+    for point in &found.scope_ends {
         points.entry(point).or_default().push(Task {
             action: Action::LeaveScope,
             section: 0,
@@ -61,7 +62,15 @@ pub fn weave<'a>(sites: &[Site<'a>], scope_ends: &[Point<'a>], thread: ThreadDat
         leaves.sort_by_key(|t| t.rank);
         enters.sort_by_key(|t| Reverse(t.rank));
         for task in leaves.iter().chain(&enters) {
-            add(point, task, thread);
+            match point {
+                Point::Before(inst)
+                    if task.action == Action::Enter && found.with_start.contains(point) =>
+                {
+                    let args = (thread, task.section, Reg::Rsp, Reg::Rdi);
+                    inst.add_call(Before, run::enter_from, args);
+                }
+                _ => add(point, task, thread),
+            }
         }
     }
 }

@@ -101,8 +101,8 @@ pub use atom_abi::query::{EdgeKind, InstInfo};
 pub use atom_tool_macros::analysis;
 pub use call::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
-    EffAddrOf, EffAddrValue, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue, Routine,
-    StoredValue, StoredValueOf,
+    EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue,
+    Routine, StoredValue, StoredValueOf,
 };
 pub use counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,

@@ -593,6 +593,7 @@ impl Planner<'_> {
         for call in mine {
             let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
+                Argument::Routine(at) | Argument::Static(at) => Ok(Some(Value::Tool(*at))),
                 Argument::Str(..)
                 | Argument::CStr(..)
                 | Argument::Array(..)

@@ -44,6 +44,10 @@ pub enum Argument {
     ReturnValue,
     /// The second 64 bits of a vector register: number as in `atom_abi::host::Reg`.
     RegvHigh(u8),
+    /// The address of one of the tool's functions: its address in the tool's file.
+    Routine(u64),
+    /// The same of data of the tool.
+    Static(u64),
 }
 
 /// The operand that a value without a number means.

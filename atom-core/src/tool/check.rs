@@ -229,6 +229,18 @@ fn argument(
             }
             computed(session, request, Argument::ReturnValue)?
         }
+        ArgKind::Exported => {
+            if request.scope != Scope::Program {
+                return Err(
+                    "what the tool exports is known only before and after the program".to_owned(),
+                );
+            }
+            match session.tool.exported_in_file(arg.ptr.cast()) {
+                Some((address, true)) => Argument::Routine(address),
+                Some((address, false)) => Argument::Static(address),
+                None => return Err("the tool exports nothing at this address".to_owned()),
+            }
+        }
         ArgKind::BrCondValue => {
             if !before_inst || session.inst_types(inst) & InstType::CondBr as u32 == 0 {
                 return Err("BrCondValue is known only before a conditional branch".to_owned());

@@ -32,6 +32,8 @@ const PROFILE: u32 = 2;
 const KERNEL_END: u32 = 3;
 const PROFILE_END: u32 = 4;
 const SCOPE_END: u32 = 5;
+const KERNEL_FROM: u32 = 6;
+const PROFILE_FROM: u32 = 7;
 
 /// Finds the sections that are marked by notes.
 pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
@@ -42,8 +44,8 @@ pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
             continue;
         }
         let kind = match note.kind {
-            KERNEL | KERNEL_END => Kind::Kernel,
-            PROFILE | PROFILE_END => Kind::Profiled,
+            KERNEL | KERNEL_END | KERNEL_FROM => Kind::Kernel,
+            PROFILE | PROFILE_END | PROFILE_FROM => Kind::Profiled,
             SCOPE_END => {
                 match program.inst_at(note.address) {
                     Some(inst) => found.scope_ends.push(Point::Before(inst)),
@@ -76,6 +78,10 @@ pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
         let point = Point::Before(inst);
         match note.kind {
             KERNEL | PROFILE => section.border.enters.push(point),
+            KERNEL_FROM | PROFILE_FROM => {
+                section.border.enters.push(point.clone());
+                found.with_start.push(point);
+            }
             _ => section.border.leaves.push(point),
         }
     }

@@ -125,6 +125,8 @@ pub struct Found<'a> {
     pub sections: Vec<Section<'a>>,
     /// Where a scope ends, whichever was begun last.
     pub scope_ends: Vec<Point<'a>>,
+    /// Begins at which rdi has the index of the first execution.
+    pub with_start: Vec<Point<'a>>,
     /// What could not be found.
     pub unplaced: Vec<Unplaced>,
 }

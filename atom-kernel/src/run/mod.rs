@@ -57,13 +57,16 @@ pub type RowFacts = [u32; 5];
 /// The kinds of section, by their numbers.
 pub const KINDS: [&str; 3] = ["plain", "kernel", "profile"];
 
-/// Before the program. `settings` are mode, format, data type, and then the measures.
+/// Before the program. `settings` are mode, format, data type, whether `context`
+/// is the address of a pointer to the context, and then the measures.
 #[analysis]
 pub fn begin(
     settings: Array<u32>,
     file: Str,
     program: Str,
-    callbacks: Array<u64>,
+    enter: usize,
+    leave: usize,
+    context: usize,
     facts: Array<RowFacts>,
     names: Strings,
     files: Strings,
@@ -89,8 +92,12 @@ pub fn begin(
         });
     }
     let number = |i: usize| settings.get(i).copied().unwrap_or(0);
-    let measures = settings.iter().skip(3);
-    let address = |i: usize| callbacks.get(i).copied().unwrap_or(0) as usize;
+    let measures = settings.iter().skip(4);
+    let context = match (context, number(3)) {
+        (0, _) | (_, 0) => context,
+        // SAFETY: the address of a pointer that the tool exports.
+        (at, _) => unsafe { *(at as *const usize) },
+    };
     let settings = Settings {
         mode: Mode::from_number(number(0).into()).unwrap_or(Mode::RecordAverage),
         format: match number(1) {
@@ -101,7 +108,7 @@ pub fn begin(
         file: file.as_str(),
         program: program.as_str(),
         measures: measures.filter_map(|m| Measure::from_number(*m)).collect(),
-        callbacks: [address(0), address(1), address(2)],
+        callbacks: [enter, leave, context],
     };
     if let Err(reason) = Whole::begin(table, settings) {
         eprintln!("kernel: nothing is recorded: {reason}");

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use arp::{
-    DataType, Format, Kind, Mode, Problem, Section, Session, Sid, Step, ThreadRecorder, Tid,
+    DataType, Format, Kind, Meter, Mode, Problem, Section, Session, Sid, Step, ThreadRecorder, Tid,
 };
 use atom_tool::output;
 
