@@ -97,9 +97,9 @@ pub enum Relation {
     InnermostLoop = 2,
     /// 1 if some entry of the procedure leads to the block, else 0.
     Reachable = 3,
-    /// 1 if the block's address is a code pointer somewhere in the program, so
-    /// that an indirect call or jump may lead there, else 0.
-    IndirectTarget = 4,
+    /// 1 if the block's address is taken: a code pointer in data, in an operand or
+    /// in the table of exported symbols, so that an indirect call may lead there.
+    AddressTaken = 4,
 }
 
 /// How a procedure uses the stack. Offsets count from the virtual frame

@@ -148,6 +148,22 @@ pub fn sites<'a>(view: &View<'a>, found: &Found<'a>, context: Context) -> Vec<Si
     sites
 }
 
+/// The name of a function without what compilers append to the names of copies.
+fn plain(name: &str) -> &str {
+    const COPIES: [&str; 6] = [
+        ".constprop.",
+        ".isra.",
+        ".part.",
+        ".cold",
+        ".llvm.",
+        ".lto_priv.",
+    ];
+    let ends = COPIES.iter().filter_map(|mark| name.find(mark));
+    ends.filter(|at| *at > 0)
+        .min()
+        .map_or(name, |at| &name[..at])
+}
+
 /// Gives ids: a hash of the key, or the next free number.
 fn number(sites: &mut [Site<'_>]) {
     sites.sort_by(|a, b| a.key.cmp(&b.key));
@@ -218,7 +234,7 @@ impl<'a> Graph<'a> {
             let first = graph.procs[proc].first_block();
             // The system calls main, nobody else.
             let is_main = graph.procs[proc].symbol() == "main";
-            if !graph.by_pointer && !is_main && first.is_some_and(|b| b.is_indirect_target()) {
+            if !graph.by_pointer && !is_main && first.is_some_and(|b| b.is_address_taken()) {
                 graph.by_pointer = true;
                 work.extend(&by_pointer);
             }
@@ -310,7 +326,7 @@ fn around<'a>(
             *direct.entry(i).or_default() += 1;
         }
     };
-    let caller = family.proc.symbol();
+    let caller = plain(family.proc.symbol());
     let mut ordinals: BTreeMap<&str, usize> = BTreeMap::new();
     for &block in &family.blocks {
         let last = block.last_inst();
@@ -318,7 +334,7 @@ fn around<'a>(
             continue;
         };
         let (symbol, name) = match callee {
-            Callee::Proc(proc) => (proc.symbol(), proc.name()),
+            Callee::Proc(proc) => (plain(proc.symbol()), plain(proc.name())),
             Callee::Unknown(name) => (name, if name == "*" { "(pointer)" } else { name }),
         };
         let ordinal = ordinals.entry(symbol).or_default();
@@ -337,7 +353,7 @@ fn around<'a>(
             role: Role::Call,
             id: 0,
             key: format!("call {caller} {symbol} {ordinal}"),
-            name: format!("{} -> {name}", family.proc.name()),
+            name: format!("{} -> {name}", plain(family.proc.name())),
             file: line.map(|l| l.0.to_owned()),
             lines: line.map(|l| (l.1, l.1)),
             border,
@@ -424,8 +440,8 @@ fn iterations<'a>(
         sites.push(Site {
             role: Role::Iteration,
             id: 0,
-            key: format!("loop {} {i}", family.proc.symbol()),
-            name: format!("loop in {}", family.proc.name()),
+            key: format!("loop {} {i}", plain(family.proc.symbol())),
+            name: format!("loop in {}", plain(family.proc.name())),
             file: file.map(str::to_owned),
             lines: mine().min().zip(mine().max()),
             border,

@@ -23,6 +23,7 @@ use super::names::demangle;
 use super::session::Session;
 use crate::cfg::flow::{self, EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::frame;
+use crate::cfg::pointers::data_pointers;
 use crate::decode::memory::MemoryOperands;
 use crate::decode::{Flow, direct_target, operands, registers};
 use crate::ids::{BlockId, InstId, ProcId};
@@ -45,6 +46,7 @@ pub(super) struct Cache<'a> {
     strings: RefCell<HashSet<Box<str>>>,
     by_name: OnceCell<HashMap<&'a str, Vec<ProcId>>>,
     sections: RefCell<HashMap<String, Rc<[u8]>>>,
+    taken: OnceCell<HashSet<u64>>,
 }
 
 impl Default for Cache<'_> {
@@ -59,6 +61,7 @@ impl Default for Cache<'_> {
             strings: RefCell::default(),
             by_name: OnceCell::new(),
             sections: RefCell::default(),
+            taken: OnceCell::new(),
         }
     }
 }
@@ -108,6 +111,34 @@ impl<'a> Session<'a> {
         let kept = StrRef::new(&text);
         strings.insert(text);
         kept
+    }
+
+    /// Code addresses that stand somewhere in the program.
+    fn taken(&self) -> &HashSet<u64> {
+        let (image, cfg) = (self.image, self.cfg);
+        self.cache.taken.get_or_init(|| {
+            let data = data_pointers(image).into_iter().map(|p| p.0);
+            let exported = image.dynamic_symbols.iter();
+            let exported = exported.filter(|s| !s.is_undefined).map(|s| s.address);
+            let mut taken: HashSet<u64> = data.chain(exported).collect();
+            for i in 0..cfg.insts.len() {
+                let inst = &cfg.insts[i];
+                if inst.flow != Flow::Next || image.is_pie && !inst.rip_relative {
+                    continue;
+                }
+                let decoded = self.decode(InstId::from_index(i));
+                let address = match decoded.is_ip_rel_memory_operand() {
+                    true => Some(decoded.ip_rel_memory_address()),
+                    // The last operand of an instruction that has a constant.
+                    false => decoded
+                        .op_count()
+                        .checked_sub(1)
+                        .and_then(|last| decoded.try_immediate(last).ok()),
+                };
+                taken.extend(address.filter(|a| image.is_code(*a)));
+            }
+            taken
+        })
     }
 
     /// Contents of a section, kept as long as the session.
@@ -343,8 +374,8 @@ pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what:
         graph.innermost_loop(id).unwrap_or(NONE)
     } else if is(Relation::Reachable) {
         graph.is_reachable(id).into()
-    } else if is(Relation::IndirectTarget) {
-        session.cfg.block(id).is_indirect_target.into()
+    } else if is(Relation::AddressTaken) {
+        session.taken().contains(&session.cfg.block_pc(id)).into()
     } else {
         session.note(session.error(format!(
             "it asked for relation {what} of a block, which does not exist"

@@ -86,7 +86,7 @@ pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
         }
     }
     for section in sections.into_values() {
-        let never = section.border.leaves.is_empty() && found.scope_ends.is_empty();
+        // One without an end lasts until its procedure or the program ends.
         let without = |what: &str| Unplaced {
             kind: section.kind,
             name: section.name.clone(),
@@ -97,8 +97,6 @@ pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
         };
         if section.border.enters.is_empty() {
             found.unplaced.push(without("begin"));
-        } else if never {
-            found.unplaced.push(without("end"));
         } else {
             found.sections.push(section);
         }

@@ -25,6 +25,19 @@ const MOST_OPEN: usize = 1 << 20;
 struct Entry {
     section: u32,
     rsp: u64,
+    /// Of a jump to another procedure, where that returns to; else 0.
+    returns_to: u64,
+}
+
+impl Entry {
+    /// True if the procedure that was jumped to has returned, which is seen only so:
+    /// the place of its return address has another one.
+    #[inline]
+    fn has_returned(&self) -> bool {
+        // SAFETY: a word of the program's stack, which reaches at least as far up
+        // as it did when this was begun, or else this is closed by its stack pointer.
+        self.returns_to != 0 && unsafe { *(self.rsp as *const u64) } != self.returns_to
+    }
 }
 
 /// What a thread has done, beside what is in the data file.
@@ -123,8 +136,10 @@ impl Open {
     fn unwind(&mut self, rsp: u64) {
         let mut place = self.stack.len();
         while place > 0 {
-            let top = self.stack[place - 1].rsp;
-            if top >= rsp || rsp - top >= ONE_STACK {
+            let entry = &self.stack[place - 1];
+            let top = entry.rsp;
+            let is_gone = top < rsp && rsp - top < ONE_STACK;
+            if !is_gone && !entry.has_returned() {
                 break;
             }
             place -= 1;
@@ -145,7 +160,16 @@ impl Open {
             return;
         };
         if self.stack.len() < MOST_OPEN {
-            self.stack.push(Entry { section, rsp });
+            let returns_to = match row.flags & TAIL {
+                0 => 0,
+                // SAFETY: at a jump out of a procedure, its return address lies there.
+                _ => unsafe { *(rsp as *const u64) },
+            };
+            self.stack.push(Entry {
+                section,
+                rsp,
+                returns_to,
+            });
             self.facts.counts[section as usize] += 1;
             self.recorder.enter(row.kind, row.sid, start);
             // One thread writes it.
