@@ -374,7 +374,7 @@ pub(crate) struct AsciiWriter<W: Write> {
 impl<W: Write> AsciiWriter<W> {
     /// Writes the head of a file with so many records.
     pub fn new(mut out: W, heading: &Heading, records: u64) -> io::Result<Self> {
-        write!(out, "{}{records}\n", heading.lines(0))?;
+        writeln!(out, "{}{records}", heading.lines(0))?;
         Ok(Self {
             out,
             mode: heading.mode,
