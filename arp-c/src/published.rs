@@ -73,7 +73,7 @@ impl Published {
     pub fn stack(&self) -> Vec<Step> {
         loop {
             let before = self.sequence.load(Ordering::Acquire);
-            if before % 2 == 0 {
+            if before.is_multiple_of(2) {
                 let depth = self.depth.load(Ordering::Relaxed).min(DEPTH);
                 let step = |cell: &Cell| Step {
                     sid: Sid(cell.sid.load(Ordering::Relaxed)),

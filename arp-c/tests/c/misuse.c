@@ -104,6 +104,15 @@ static void recurse(int depth)
     arp_leave_profiled(1, 3);
 }
 
+static int descend(int depth)
+{
+    int sum;
+    arp_enter(1, 3, 0);
+    sum = depth > 1 ? descend(depth - 1) + 1 : 0;
+    arp_leave(1, 3);
+    return sum;
+}
+
 static void nowhere(const char *what)
 {
     int i;
@@ -205,10 +214,7 @@ static void nowhere(const char *what)
         arp_set_file_name("late.arp");
         arp_set_output_file_format(arp_binary);
     } else if (!strcmp(what, "deep")) {
-        for (i = 0; i < 100000; ++i)
-            arp_enter(1, 3, 0);
-        for (i = 0; i < 100000; ++i)
-            arp_leave(1, 3);
+        descend(5000);
     } else if (!strcmp(what, "fork")) {
         arp_enter(1, 3, 0);
         kernel(1, 1);
