@@ -20,7 +20,9 @@ mod traverse;
 
 use std::ops::Range;
 
-use crate::decode::{Inst, decode_at, direct_target, plain_target};
+use iced_x86::Instruction;
+
+use crate::decode::{Inst, Run, decode_at, direct_target, plain_target};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 
@@ -287,5 +289,23 @@ impl Cfg {
             .unwrap_or(&[]);
         decode_at(bytes, pc)
             .expect("an instruction of the cfg decodes as it did when the cfg was built")
+    }
+
+    /// The instructions of a block, decoded one after the other.
+    pub fn decode_block<'i>(
+        &self,
+        image: &'i Image,
+        id: BlockId,
+    ) -> impl Iterator<Item = Instruction> + use<'i> {
+        let block = self.block(id);
+        let pc = self.inst_pc(block.first);
+        let size = self.inst_end(block.last()) - pc;
+        let mut run = Run::new(image.bytes_at(pc, size as usize).unwrap_or(&[]), pc);
+        (0..block.count).map(move |_| {
+            let mut instruction = Instruction::default();
+            let is_valid = run.next_into(&mut instruction);
+            assert!(is_valid, "a block decodes as it did when the cfg was built");
+            instruction
+        })
     }
 }

@@ -125,6 +125,7 @@ fn hidden_uses(instruction: &Instruction) -> RegSet {
 /// Computes effects; keeps the decoder's working storage between calls.
 pub struct EffectsOf {
     factory: InstructionInfoFactory,
+    all: Vec<Effects>,
 }
 
 impl EffectsOf {
@@ -132,7 +133,17 @@ impl EffectsOf {
     pub fn new() -> Self {
         Self {
             factory: InstructionInfoFactory::new(),
+            all: Vec::new(),
         }
+    }
+
+    /// The effects of each of these instructions.
+    pub fn of_all(&mut self, instructions: impl Iterator<Item = Instruction>) -> &[Effects] {
+        let mut all = std::mem::take(&mut self.all);
+        all.clear();
+        all.extend(instructions.map(|instruction| self.of(&instruction)));
+        self.all = all;
+        &self.all
     }
 
     /// The effects of one instruction, without what happens in a callee.

@@ -200,8 +200,8 @@ fn read_proc(
         let mut effects = Effects::default();
         let mut stack_top = StackTop::Caller;
         let mut last = Instruction::default();
-        for i in block.insts() {
-            last = cfg.decode(image, i);
+        for (i, instruction) in block.insts().zip(cfg.decode_block(image, b)) {
+            last = instruction;
             effects = effects.then(&effects_of.of(&last));
             info.may_set_df |= matches!(
                 last.mnemonic(),
@@ -213,8 +213,8 @@ fn read_proc(
         }
         let jump = match cfg.inst(block.last()).flow {
             Flow::IndirectJump => {
-                let before = block.insts().take(block.count as usize - 1);
-                Pointer::of(&last, before.map(|i| cfg.decode(image, i)))
+                let before = cfg.decode_block(image, b).take(block.count as usize - 1);
+                Pointer::of(&last, before)
             }
             _ => Pointer::Other,
         };

@@ -232,8 +232,7 @@ impl Follower<'_> {
     ) -> Option<()> {
         let cfg = self.cfg;
         let block = cfg.block(b);
-        for inst in block.insts() {
-            let instruction = cfg.decode(self.image, inst);
+        for (inst, instruction) in block.insts().zip(cfg.decode_block(self.image, b)) {
             if touches_return_address(&instruction, &stack) {
                 return None;
             }
