@@ -23,7 +23,7 @@ use std::ops::Range;
 use iced_x86::Instruction;
 
 use crate::decode::{Inst, Run, decode_at, direct_target, plain_target};
-use crate::ids::{BlockId, InstId, ProcId};
+use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 
 /// How well a procedure is understood.
@@ -135,7 +135,7 @@ pub enum Succ {
     /// To a block of the same procedure, by its branch or jump table.
     Branch(BlockId),
     /// Out of the procedure to this address by a jump (tail call, fragment).
-    Tail(u64),
+    Tail(Address48),
     /// To a place that is not known: return, unbounded indirect jump.
     Unknown,
 }

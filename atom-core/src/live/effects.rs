@@ -24,6 +24,27 @@ pub struct Effects {
     pub writes: RegSet,
 }
 
+/// What a run of instructions does to liveness.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Transfer {
+    uses: RegSet,
+    kills: RegSet,
+}
+
+impl Transfer {
+    /// What is live before, from what is live after.
+    pub fn before(&self, after: RegSet) -> RegSet {
+        self.uses | after.without(self.kills)
+    }
+}
+
+impl From<Effects> for Transfer {
+    fn from(effects: Effects) -> Self {
+        let Effects { uses, kills, .. } = effects;
+        Self { uses, kills }
+    }
+}
+
 impl Effects {
     /// What is live before, from what is live after.
     pub fn before(&self, after: RegSet) -> RegSet {

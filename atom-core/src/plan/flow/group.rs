@@ -132,7 +132,8 @@ fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
             blocks.extend(cfg.block_at(target));
         }
         for succ in cfg.succs(b) {
-            let Succ::Tail(pc) = *succ else { continue };
+            let Succ::Tail(to) = *succ else { continue };
+            let pc = to.get();
             let inside = cfg
                 .proc_at(pc)
                 .is_some_and(|p| whole(cfg, p) == whole(cfg, id));
@@ -229,7 +230,7 @@ impl Group {
         let inst = cfg.inst(last);
         let place = |succ: &Succ| match *succ {
             Succ::Fall(to) | Succ::Branch(to) => index_of(cfg, procs, to),
-            Succ::Tail(pc) => cfg.block_at(pc).and_then(|to| index_of(cfg, procs, to)),
+            Succ::Tail(pc) => cfg.block_at(pc.get()).and_then(|to| index_of(cfg, procs, to)),
             Succ::Unknown => None,
         };
         let vertex = |to: Option<usize>| to.map_or(0, start);

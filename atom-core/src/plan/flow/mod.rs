@@ -29,6 +29,7 @@ use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::live::{Live, RegSet};
+use crate::memory;
 use crate::tool::Calls;
 
 use group::{Group, Scratch, Spot, World};
@@ -102,6 +103,7 @@ impl Flow {
         if qualified.wants.is_empty() {
             return Self::default();
         }
+        memory::give_back();
         let groups = groups(cfg);
         let (entered, returns) = rayon::join(
             || group::entered(image, cfg),
@@ -142,6 +144,8 @@ impl Flow {
                 counted
             })
             .collect();
+        drop(wants);
+        memory::give_back();
         Self {
             handled,
             prefix: qualified.locked.then_some(LOCK),
@@ -184,7 +188,7 @@ impl Flow {
                 self.counters.push(Counter { spot, cell });
                 cell += 8;
             }
-            data.bytes[at..at + groups.table.len()].copy_from_slice(&groups.table);
+            data.bytes.write(at, &groups.table);
             at += groups.table.len();
         }
         self.counters

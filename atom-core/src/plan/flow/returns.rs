@@ -246,7 +246,8 @@ impl Follower<'_> {
         for succ in cfg.succs(b) {
             match *succ {
                 Succ::Fall(to) | Succ::Branch(to) => work.push((to, stack)),
-                Succ::Tail(pc) => {
+                Succ::Tail(to) => {
+                    let pc = to.get();
                     let to = cfg.block_at(pc)?;
                     let owner = cfg.block(to).proc;
                     if self.procs.contains(&owner) {
