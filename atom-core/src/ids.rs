@@ -52,7 +52,11 @@ pub struct Address48([u16; 3]);
 impl Address48 {
     /// Keeps an address.
     pub const fn new(address: u64) -> Self {
-        Self([address as u16, (address >> 16) as u16, (address >> 32) as u16])
+        Self([
+            address as u16,
+            (address >> 16) as u16,
+            (address >> 32) as u16,
+        ])
     }
 
     /// The address.

@@ -9,8 +9,8 @@
 
 use rayon::prelude::*;
 
-use super::{Keeping, frequency};
 use super::tree::Edge;
+use super::{Keeping, frequency};
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
 use crate::decode::Flow;
 use crate::ids::{BlockId, InstId, ProcId};
@@ -230,7 +230,9 @@ impl Group {
         let inst = cfg.inst(last);
         let place = |succ: &Succ| match *succ {
             Succ::Fall(to) | Succ::Branch(to) => index_of(cfg, procs, to),
-            Succ::Tail(pc) => cfg.block_at(pc.get()).and_then(|to| index_of(cfg, procs, to)),
+            Succ::Tail(pc) => cfg
+                .block_at(pc.get())
+                .and_then(|to| index_of(cfg, procs, to)),
             Succ::Unknown => None,
         };
         let vertex = |to: Option<usize>| to.map_or(0, start);
@@ -260,8 +262,7 @@ impl Group {
                         position,
                         keeping: Keeping::of(live),
                     };
-                    let cost =
-                        countable.then(|| cost(position, live, self.frequency[i] * share));
+                    let cost = countable.then(|| cost(position, live, self.frequency[i] * share));
                     self.add(end(i), vertex(to), cost, countable.then_some(spot))
                 };
                 let taken = way(&taken, Position::Taken, ways.taken, plain);

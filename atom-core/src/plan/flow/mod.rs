@@ -119,9 +119,7 @@ impl Flow {
         let mut wants = qualified.wants;
         let group_of = |want: &Want| group::whole(cfg, cfg.block(want.block).proc);
         wants.par_sort_unstable_by_key(|w| (group_of(w), w.call, w.way));
-        let by_group: Vec<&[Want]> = wants
-            .chunk_by(|a, b| group_of(a) == group_of(b))
-            .collect();
+        let by_group: Vec<&[Want]> = wants.chunk_by(|a, b| group_of(a) == group_of(b)).collect();
         let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
         let counted = by_group
             .par_chunks(CHUNK)
@@ -131,8 +129,7 @@ impl Flow {
                     let whole = group_of(&wants[0]);
                     let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
                     let procs = at.map(|at| &groups[at]);
-                    let done =
-                        procs.and_then(|procs| counted.add(&world, procs, wants, scratch));
+                    let done = procs.and_then(|procs| counted.add(&world, procs, wants, scratch));
                     if done.is_some() {
                         for want in *wants {
                             handled[want.call as usize].store(true, Relaxed);
@@ -261,7 +258,9 @@ impl Keeping {
         } else if free(&Gpr::RAX.0) {
             FlagsIn::Ax
         } else {
-            (0..16).find(free).map_or(FlagsIn::AxForStack, FlagsIn::AxFor)
+            (0..16)
+                .find(free)
+                .map_or(FlagsIn::AxForStack, FlagsIn::AxFor)
         };
         Self {
             flags,

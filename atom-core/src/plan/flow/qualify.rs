@@ -56,7 +56,10 @@ enum Does {
     /// It adds to one cell.
     Adds(Increment),
     /// To one cell if the branch is taken, to another if not.
-    AddsByBranch { falling: Increment, taken: Increment },
+    AddsByBranch {
+        falling: Increment,
+        taken: Increment,
+    },
 }
 
 /// Calls that one piece of parallel work takes.
@@ -289,13 +292,7 @@ impl<'a> Reader<'a> {
 
     /// Finds what is added by a call of these arguments, with a branch's
     /// condition as given; false if it does not only add.
-    fn adds(
-        &mut self,
-        routine: u64,
-        arguments: &[Argument],
-        offsets: &[u32],
-        taken: u64,
-    ) -> bool {
+    fn adds(&mut self, routine: u64, arguments: &[Argument], offsets: &[u32], taken: u64) -> bool {
         let value = |(argument, offset): (&Argument, &u32)| match argument {
             Argument::Const(n) => Value::Const(*n),
             // Of the threads' data, the main block stands for all.
