@@ -29,6 +29,8 @@ pub(crate) mod nr {
     pub const FCNTL: usize = 72;
     pub const GETCWD: usize = 79;
     pub const READLINK: usize = 89;
+    pub const RT_SIGPENDING: usize = 127;
+    pub const RT_SIGTIMEDWAIT: usize = 128;
     pub const ARCH_PRCTL: usize = 158;
     pub const GETTID: usize = 186;
     pub const TIME: usize = 201;
@@ -47,9 +49,12 @@ pub(crate) mod nr {
 /// Error numbers used by name.
 pub(crate) mod errno {
     pub const EPERM: i32 = 1;
+    pub const EBADF: i32 = 9;
     pub const EAGAIN: i32 = 11;
     pub const ENOMEM: i32 = 12;
     pub const EINVAL: i32 = 22;
+    pub const EFBIG: i32 = 27;
+    pub const EPIPE: i32 = 32;
     pub const ERANGE: i32 = 34;
     pub const ENAMETOOLONG: i32 = 36;
     pub const ENOSYS: i32 = 38;

@@ -410,6 +410,16 @@ impl<'a> Inst<'a> {
         .proc_at(self.target_pc()?)
     }
 
+    /// The procedure that this instruction leads to from outside: by a direct call, or by a
+    /// direct jump from another procedure to its first instruction (a tail call).
+    pub fn entered_proc(&self) -> Option<Proc<'a>> {
+        self.called_proc().or_else(|| {
+            let target = self.target()?;
+            let callee = target.proc();
+            (callee != self.proc() && target.pc() == callee.pc()).then_some(callee)
+        })
+    }
+
     /// Source file and line, where there is debug information.
     pub fn line(&self) -> Option<(&'a str, u32)> {
         let mut file = StrRef::new("");
