@@ -136,7 +136,7 @@ fn check(name: &str, compiler: &str, file: &str, options: &[&str], plan: &Plan) 
 fn plan(data: bool) -> Plan {
     let mut plan = Plan::default();
     if data {
-        plan.data = vec![0; 100];
+        plan.data.grow(100);
         plan.data_relocs = vec![8, 16];
     }
     plan

@@ -8,7 +8,7 @@ use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
 use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
 use crate::decode::{Flow, Inst, decode_at, direct_target, plain_target};
-use crate::ids::{BlockId, InstId, ProcId};
+use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 
 impl Discovery<'_> {
@@ -234,11 +234,11 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
         let before = all.len();
         let goes_on = |pc: u64| match block_at(pc) {
             Some(b) if inside(pc) => Succ::Fall(b),
-            _ => Succ::Tail(pc),
+            _ => Succ::Tail(Address48::new(pc)),
         };
         let jumps_to = |pc: u64| match block_at(pc) {
             Some(b) if inside(pc) => Succ::Branch(b),
-            _ => Succ::Tail(pc),
+            _ => Succ::Tail(Address48::new(pc)),
         };
         match inst.flow {
             Flow::Jump | Flow::CondJump => {
