@@ -6,7 +6,8 @@
 //! downwards, and so a procedure that was entered with a lower stack pointer than
 //! the one that is seen now is gone. Likewise one that was entered with the same,
 //! if another one is entered with it: the return address has been replaced.
-//! At an exit the stack pointer is what it was at the entry.
+//! At an exit the stack pointer is what it will be behind it: by a jump to another procedure,
+//! the same as at the entry; by a return, eight bytes higher.
 //!
 //! A thread may use several stacks: a signal handler's, coroutines'. Stack
 //! pointers of different stacks tell nothing about each other. The stack on which a
@@ -41,6 +42,9 @@ pub struct Point {
     /// The clock's value.
     pub clock: u64,
 }
+
+/// Bytes of a return address.
+const RETURN_ADDRESS: u64 = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct Frame {
@@ -111,10 +115,17 @@ impl Balancer {
         let clock = point.clock.max(self.last_clock);
         self.last_clock = clock;
         self.resume(clock, out);
-        self.go_to_stack_of(point.sp, clock, region, out);
+        let near = match point.seen {
+            Seen::Exit => point.sp.wrapping_sub(RETURN_ADDRESS),
+            _ => point.sp,
+        };
+        self.go_to_stack_of(near, clock, region, out);
+        // Of what is seen at an exit, the procedure itself may have the stack pointer in front of the
+        // return address still.
         let dead = match point.seen {
             Seen::Entry => point.sp,
-            Seen::Exit | Seen::Here => point.sp.saturating_sub(1),
+            Seen::Here => point.sp.saturating_sub(1),
+            Seen::Exit => point.sp.saturating_sub(RETURN_ADDRESS + 1),
         };
         self.drop_dead(dead, clock, out);
         let frames = &mut self.stacks[self.current].frames;
@@ -126,15 +137,28 @@ impl Balancer {
                 let kind = Kind::Entry;
                 out(Event { proc, kind, clock });
             }
-            // One that was entered goes on in the middle of another, as
-            // procedures that share their ends do, whose exit is this.
-            Seen::Exit => match frames.pop_if(|frame| frame.sp == point.sp) {
-                None => self.oddities.unmatched += 1,
-                Some(Frame { proc, .. }) => {
-                    let kind = Kind::Exit;
-                    out(Event { proc, kind, clock });
+            Seen::Exit => {
+                let sp = point.sp;
+                // One that it called and that was left by other means.
+                if let [.., own, inner] = frames.as_slice()
+                    && own.sp == sp
+                    && own.proc == point.proc
+                    && inner.proc != point.proc
+                {
+                    self.drop_dead(sp.saturating_sub(1), clock, out);
                 }
-            },
+                // One that was entered goes on in the middle of another, as
+                // procedures that share their ends do, whose exit is this.
+                let frames = &mut self.stacks[self.current].frames;
+                let is_own = |f: &mut Frame| f.sp == sp || f.sp.wrapping_add(RETURN_ADDRESS) == sp;
+                match frames.pop_if(is_own) {
+                    None => self.oddities.unmatched += 1,
+                    Some(Frame { proc, .. }) => {
+                        let kind = Kind::Exit;
+                        out(Event { proc, kind, clock });
+                    }
+                }
+            }
         }
     }
 
@@ -294,10 +318,26 @@ mod tests {
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 800),
-            (Exit, 1, 800),
-            (Exit, 0, 900),
+            (Exit, 1, 808),
+            (Exit, 0, 908),
         ];
         assert_eq!(run(&points).0, "+0 +1 -1 -0");
+    }
+
+    #[test]
+    fn an_exit_may_be_a_jump() {
+        let points = [
+            (Entry, 0, 900),
+            (Entry, 1, 892),
+            (Exit, 1, 892),
+            (Entry, 2, 892),
+            (Exit, 2, 900),
+            (Exit, 0, 908),
+        ];
+        assert_eq!(run(&points).0, "+0 +1 -1 +2 -2 -0");
+        // 1 is left by longjmp into 0, which then jumps to 2.
+        let points = [(Entry, 0, 900), (Entry, 1, 892), (Exit, 0, 900)];
+        assert_eq!(run(&points).0, "+0 +1 !1-0");
     }
 
     #[test]
@@ -317,7 +357,7 @@ mod tests {
             (Entry, 0, 900),
             (Entry, 1, 800),
             (Here, 0, 850),
-            (Exit, 0, 900),
+            (Exit, 0, 908),
         ];
         assert_eq!(run(&points).0, "+0 +1 !1 -0");
         // The return address of 1 was replaced by that of 2.
@@ -325,7 +365,7 @@ mod tests {
             (Entry, 0, 900),
             (Entry, 1, 800),
             (Entry, 2, 800),
-            (Exit, 2, 800),
+            (Exit, 2, 808),
         ];
         assert_eq!(run(&points).0, "+0 +1 !1+2 -2");
     }
@@ -336,11 +376,11 @@ mod tests {
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 800),
-            (Exit, 2, 800),
-            (Exit, 0, 900),
+            (Exit, 2, 808),
+            (Exit, 0, 908),
         ];
         assert_eq!(run(&points).0, "+0 +1 -1 -0");
-        let (text, balancer) = run(&[(Entry, 0, 900), (Exit, 5, 700), (Exit, 0, 900)]);
+        let (text, balancer) = run(&[(Entry, 0, 900), (Exit, 5, 700), (Exit, 0, 908)]);
         assert_eq!(
             (text.as_str(), balancer.oddities().unmatched),
             ("+0  -0", 1)
@@ -352,8 +392,8 @@ mod tests {
         let points = [
             (Entry, 0, 900),
             (Entry, 9, 5900),
-            (Exit, 9, 5900),
-            (Exit, 0, 900),
+            (Exit, 9, 5908),
+            (Exit, 0, 908),
         ];
         assert_eq!(run(&points).0, "+0 +9 -9 -0");
     }
@@ -365,11 +405,11 @@ mod tests {
             (Entry, 1, 5900),
             (Entry, 2, 5800),
             (Entry, 7, 850), // back on the base
-            (Exit, 7, 850),
-            (Exit, 2, 5800),  // the first coroutine goes on
+            (Exit, 7, 858),
+            (Exit, 2, 5808),  // the first coroutine goes on
             (Entry, 3, 6900), // the second one
-            (Exit, 1, 5900),
-            (Exit, 0, 900),
+            (Exit, 1, 5908),
+            (Exit, 0, 908),
         ];
         let want = "+0 +1 +2 !2!1+7 -7 ^1^2-2 !1+3 !3^1-1 -0";
         assert_eq!(run(&points).0, want);
@@ -401,7 +441,7 @@ mod tests {
         let point = Point {
             seen: Exit,
             proc: 1,
-            sp: 800,
+            sp: 808,
             clock: 8,
         };
         balancer.point(point, &mut |_| None, &mut |e| {
