@@ -127,37 +127,52 @@ impl Balancer {
             Seen::Here => point.sp.saturating_sub(1),
             Seen::Exit => point.sp.saturating_sub(RETURN_ADDRESS + 1),
         };
-        self.drop_dead(dead, clock, out);
-        let frames = &mut self.stacks[self.current].frames;
+        let own_is_dead = self.drop_dead(dead, point.proc, clock, out);
+        let (proc, sp) = (point.proc, point.sp);
         match point.seen {
             Seen::Here => {}
             Seen::Entry => {
-                let (proc, sp) = (point.proc, point.sp);
+                let frames = &mut self.stacks[self.current].frames;
                 frames.push(Frame { proc, sp });
                 let kind = Kind::Entry;
                 out(Event { proc, kind, clock });
             }
-            Seen::Exit => {
-                let sp = point.sp;
-                // One that it called and that was left by other means.
-                if let [.., own, inner] = frames.as_slice()
-                    && own.sp == sp
-                    && own.proc == point.proc
-                    && inner.proc != point.proc
-                {
-                    self.drop_dead(sp.saturating_sub(1), clock, out);
-                }
-                // One that was entered goes on in the middle of another, as
-                // procedures that share their ends do, whose exit is this.
-                let frames = &mut self.stacks[self.current].frames;
-                let is_own = |f: &mut Frame| f.sp == sp || f.sp.wrapping_add(RETURN_ADDRESS) == sp;
-                match frames.pop_if(is_own) {
-                    None => self.oddities.unmatched += 1,
-                    Some(Frame { proc, .. }) => {
-                        let kind = Kind::Exit;
-                        out(Event { proc, kind, clock });
-                    }
-                }
+            Seen::Exit => self.exit(proc, sp, own_is_dead, clock, out),
+        }
+    }
+
+    /// Of what is open the innermost has `sp`, or has it behind the return address, or lies above.
+    fn exit(
+        &mut self,
+        proc: u32,
+        sp: u64,
+        own_is_dead: bool,
+        clock: u64,
+        out: &mut impl FnMut(Event),
+    ) {
+        let frames = &mut self.stacks[self.current].frames;
+        let inner_is_dead = match frames.as_slice() {
+            // What it called was left by other means.
+            [.., own, inner] => own.sp == sp && own.proc == proc && inner.proc != proc,
+            _ => false,
+        };
+        // It was `longjmp` itself, which goes somewhere with the stack pointer that holds there.
+        let is_jump = own_is_dead && frames.last().is_some_and(|f| f.proc != proc);
+        if inner_is_dead || is_jump {
+            self.drop_dead(sp.saturating_sub(1), proc, clock, out);
+        }
+        if is_jump {
+            return;
+        }
+        // One that was entered goes on in the middle of another, as
+        // procedures that share their ends do, whose exit is this.
+        let frames = &mut self.stacks[self.current].frames;
+        let is_own = |f: &mut Frame| f.sp == sp || f.sp.wrapping_add(RETURN_ADDRESS) == sp;
+        match frames.pop_if(is_own) {
+            None => self.oddities.unmatched += 1,
+            Some(Frame { proc, .. }) => {
+                let kind = Kind::Exit;
+                out(Event { proc, kind, clock });
             }
         }
     }
@@ -206,14 +221,17 @@ impl Balancer {
         }
     }
 
-    /// Closes what was entered with a stack pointer up to this.
-    fn drop_dead(&mut self, sp: u64, clock: u64, out: &mut impl FnMut(Event)) {
+    /// Closes what was entered with a stack pointer up to this. True if `proc` is among it.
+    fn drop_dead(&mut self, sp: u64, proc: u32, clock: u64, out: &mut impl FnMut(Event)) -> bool {
         let frames = &mut self.stacks[self.current].frames;
+        let mut found = false;
         while let Some(frame) = frames.pop_if(|frame| frame.sp <= sp) {
+            found |= frame.proc == proc;
             let (proc, kind) = (frame.proc, Kind::Left);
             out(Event { proc, kind, clock });
             self.oddities.left += 1;
         }
+        found
     }
 
     fn go_to_stack_of(
@@ -338,6 +356,14 @@ mod tests {
         // 1 is left by longjmp into 0, which then jumps to 2.
         let points = [(Entry, 0, 900), (Entry, 1, 892), (Exit, 0, 900)];
         assert_eq!(run(&points).0, "+0 +1 !1-0");
+        // 2 is `longjmp`, seen where it jumps into 0.
+        let points = [
+            (Entry, 0, 900),
+            (Entry, 1, 892),
+            (Entry, 2, 870),
+            (Exit, 2, 900),
+        ];
+        assert_eq!(run(&points).0, "+0 +1 +2 !2!1");
     }
 
     #[test]

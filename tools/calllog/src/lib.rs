@@ -123,8 +123,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
         };
     }
     for proc in program.procs() {
-        // A stub has no code of its own: it goes on in the library at once.
-        if proc.first_block().is_none() || proc.name().ends_with("@plt") {
+        let Some(first) = proc.first_block() else {
+            continue;
+        };
+        if is_stub(proc.name(), first) {
             continue;
         }
         if proc.is_selected() {
@@ -161,6 +163,21 @@ fn instrument(program: &Program, args: &Args) -> Result {
     program.add_call(Before, begin, (&*settings.encode(), &procs));
     program.add_call(After, end, (buffer,));
     Ok(())
+}
+
+/// True for the code through which calls of libraries go: it has no time of its own.
+/// By name, or where stubs have none by what they begin with together: a push of what
+/// identifies the program, and a jump to the loader.
+fn is_stub(name: &str, first: Block) -> bool {
+    let bytes: Vec<&[u8]> = first.insts().map(|inst| inst.bytes()).collect();
+    let is_first_stub = match bytes.as_slice() {
+        [push, jump] => {
+            push.starts_with(&[0xff, 0x35])
+                && (jump.starts_with(&[0xff, 0x25]) || jump.starts_with(&[0xf2, 0xff, 0x25]))
+        }
+        _ => false,
+    };
+    name.ends_with("@plt") || is_first_stub
 }
 
 /// Procedures to which `longjmp` and its like come back.

@@ -105,6 +105,9 @@ pub fn slow(buffer: PerThread<Buffer>, at: u64, note: Note) {
         state.balancer.fork();
         (state.events, state.lost) = (Events::default(), 0);
         settings::in_child(run);
+        // The thread that forked goes on, under another number.
+        state.tid = gettid() as u32;
+        buffer.thread.set(buffer.thread_number());
         // SAFETY: as above.
         unsafe { limit.write_volatile(state.start + SIZE) };
     } else {
