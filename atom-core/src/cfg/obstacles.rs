@@ -38,6 +38,14 @@ impl Discovery<'_> {
                     if body.insts.is_empty() {
                         return Some("no instruction could be decoded".to_string());
                     }
+                    let in_header =
+                        |i: &Inst| image.is_header(image.base + u64::from(i.offset), i.len.into());
+                    let last = body.insts.last().expect("there are some");
+                    let span = last.offset + u32::from(last.len) - body.insts[0].offset;
+                    let first = image.base + u64::from(body.insts[0].offset);
+                    if image.is_header(first, span.into()) && body.insts.iter().any(in_header) {
+                        return Some("it lies in the headers of the file".to_string());
+                    }
                     if let Some((pc, reason)) = &body.obstacle {
                         return Some(format!("{reason} at {pc:#x}"));
                     }
