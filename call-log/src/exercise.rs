@@ -89,15 +89,10 @@ impl<R: Read> Reader<R> {
             })?;
             events.push(event);
         }
-        if filled == 0 {
-            if let Some(open) = self.open.last() {
-                return Err(Error::new(
-                    &self.file,
-                    format!("the file ends while procedure {open} is running"),
-                )
-                .at(Place::Record(self.read))
-                .advice("was log_size too small, or a return without write_log?"));
-            }
+        if let (0, Some(open)) = (filled, self.open.last()) {
+            let reason = format!("the file ends while procedure {open} is running");
+            let error = Error::new(&self.file, reason).at(Place::Record(self.read));
+            return Err(error.advice("was log_size too small, or a return without write_log?"));
         }
         Ok(filled != 0)
     }

@@ -246,7 +246,10 @@ fn a_program_augmented_by_hand() {
         timing.dat\nTwo of them.\n0 Main 1\n1 A 0\n2 B1 1\n";
     let strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", &include];
     for (name, flags) in [
-        ("c89", &["-std=gnu89", "-O0"][..]),
+        (
+            "c89",
+            &["-std=gnu89", "-O0", "-Wno-declaration-after-statement"][..],
+        ),
         ("c", &["-std=c11", "-D_GNU_SOURCE", "-O2"]),
         ("clock", &["-O2", "-Dlog_clock=CLOCK_MONOTONIC"]),
         ("cxx", &["-xc++", "-O2"]),
@@ -259,7 +262,7 @@ fn a_program_augmented_by_hand() {
                 .replace("for (volatile int i", "volatile int i; for (i"),
             _ => EXERCISE.to_owned(),
         };
-        let flags = [flags, &strict, &["-Wno-declaration-after-statement"]].concat();
+        let flags = [flags, &strict].concat();
         let program = compile(&folder, &format!("{augmented}{source}"), &flags);
         let mut command = Command::new(&program);
         assert!(command.current_dir(&folder).status().unwrap().success());
