@@ -260,7 +260,11 @@ fn prepare_tool(
     let mut calls = steps.run(
         "tool",
         "running the instrument routine",
-        || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
+        || {
+            let options = request.tool_options;
+            let selected = selected.as_ref();
+            tool.instrument_selected(image, cfg, &lines, options, &end_after_panic, selected)
+        },
         |calls| count(calls.calls.len(), "call"),
     )?;
     memory::give_back();
