@@ -27,6 +27,8 @@ struct Clock {
     /// The word for it in options of the tool calllog.
     option: &'static str,
     read: fn() -> u64,
+    /// The same, not before what stands in front of it has been done.
+    ordered: fn() -> u64,
     /// All threads read the same clock.
     is_shared: bool,
 }
@@ -44,62 +46,54 @@ struct Figures {
     handovers: u64,
 }
 
+/// A clock that the system reads, which does so in order.
+const fn system(name: &'static str, option: &'static str, read: fn() -> u64) -> Clock {
+    Clock {
+        name,
+        option,
+        read,
+        ordered: read,
+        is_shared: true,
+    }
+}
+
 const CLOCKS: [Clock; 9] = [
     Clock {
-        name: "time-stamp counter",
-        option: "tsc",
-        read: tsc,
-        is_shared: true,
+        ordered: tsc_in_order,
+        ..system("time-stamp counter", "tsc", tsc)
     },
+    system("CLOCK_MONOTONIC", "monotonic", || {
+        posix(libc::CLOCK_MONOTONIC)
+    }),
+    system("CLOCK_MONOTONIC_RAW", "", || {
+        posix(libc::CLOCK_MONOTONIC_RAW)
+    }),
+    system("CLOCK_MONOTONIC_COARSE", "", || {
+        posix(libc::CLOCK_MONOTONIC_COARSE)
+    }),
+    system("CLOCK_REALTIME", "", || posix(libc::CLOCK_REALTIME)),
     Clock {
-        name: "CLOCK_MONOTONIC",
-        option: "monotonic",
-        read: || posix(libc::CLOCK_MONOTONIC),
-        is_shared: true,
-    },
-    Clock {
-        name: "CLOCK_MONOTONIC_RAW",
-        option: "",
-        read: || posix(libc::CLOCK_MONOTONIC_RAW),
-        is_shared: true,
-    },
-    Clock {
-        name: "CLOCK_MONOTONIC_COARSE",
-        option: "",
-        read: || posix(libc::CLOCK_MONOTONIC_COARSE),
-        is_shared: true,
-    },
-    Clock {
-        name: "CLOCK_REALTIME",
-        option: "",
-        read: || posix(libc::CLOCK_REALTIME),
-        is_shared: true,
-    },
-    Clock {
-        name: "CLOCK_THREAD_CPUTIME_ID",
-        option: "cpu",
-        read: || posix(libc::CLOCK_THREAD_CPUTIME_ID),
         is_shared: false,
+        ..system("CLOCK_THREAD_CPUTIME_ID", "cpu", || {
+            posix(libc::CLOCK_THREAD_CPUTIME_ID)
+        })
     },
-    Clock {
-        name: "CLOCK_PROCESS_CPUTIME_ID",
-        option: "",
-        read: || posix(libc::CLOCK_PROCESS_CPUTIME_ID),
-        is_shared: true,
-    },
-    Clock {
-        name: "ITIMER_PROF",
-        option: "prof",
-        read: itimer,
-        is_shared: true,
-    },
-    Clock {
-        name: "getrusage",
-        option: "",
-        read: usage,
-        is_shared: true,
-    },
+    system("CLOCK_PROCESS_CPUTIME_ID", "", || {
+        posix(libc::CLOCK_PROCESS_CPUTIME_ID)
+    }),
+    system("ITIMER_PROF", "prof", itimer),
+    system("getrusage", "", usage),
 ];
+
+/// The processor may read the counter earlier than it is asked to, even before it has seen
+/// that another one has handed over.
+fn tsc_in_order() -> u64 {
+    // SAFETY: as `tsc`; the other instruction waits for what stands in front of it.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+        std::arch::x86_64::_rdtsc()
+    }
+}
 
 fn tsc() -> u64 {
     // SAFETY: every x86-64 processor has it, and Linux lets programs read it.
@@ -234,7 +228,7 @@ fn measure(clock: &Clock, unit: f64, time: Duration, cores: Option<[usize; 2]>) 
     steps.sort_unstable();
     let nth = |n: usize| steps.get(n).map_or(f64::NAN, |s| *s as f64 * unit);
     let cores = cores.filter(|_| clock.is_shared);
-    let across = cores.and_then(|cores| across(read, cores, time));
+    let across = cores.and_then(|cores| across(clock.ordered, cores, time));
     Figures {
         cost,
         step: nth(0),

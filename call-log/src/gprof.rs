@@ -45,6 +45,8 @@ pub struct Sampled {
     pub own: f64,
     /// Samples.
     pub samples: f64,
+    /// It calls others, so it was compiled with `-pg`.
+    pub is_caller: bool,
     /// Milliseconds with what it calls, as gprof computes them; of the whole circle if it is in one.
     pub inclusive: f64,
     /// The others of the circle in which it calls and is called.
@@ -140,7 +142,7 @@ fn sampled(gmon: &Gmon, symbols: &[Symbol]) -> BTreeMap<usize, Sampled> {
         *calls.entry((from, to)).or_default() += u64::from(arc.count);
         all.entry(to).or_default().calls += u64::from(arc.count);
         if let Some(from) = from {
-            all.entry(from).or_default();
+            all.entry(from).or_default().is_caller = true;
         }
     }
     let circles = circles(&all, &calls);
@@ -243,7 +245,10 @@ fn remarks(logged: &Logged, sampled: Option<&Sampled>, period: f64) -> Vec<Strin
         }];
     };
     let mut remarks = Vec::new();
-    if sampled.calls == 0 && logged.calls != 0 {
+    if sampled.calls == 0 && logged.calls != 0 && sampled.is_caller {
+        remarks
+            .push("calls: gprof counts none from outside of the program, as libc's of main".into());
+    } else if sampled.calls == 0 && logged.calls != 0 {
         remarks.push("calls: gprof counts none, it was not compiled with -pg".into());
     } else if sampled.calls != logged.calls {
         remarks.push("calls: the runs differ, or gprof's table of calls was full".into());
