@@ -80,10 +80,9 @@ pub fn run(args: &Run) -> Result<()> {
         "cfg",
         "finding procedures",
         || {
-            let mut cfg = Cfg::build(&image, &frames)?;
-            let pads = rewrite::find_pads(&image, &mut cfg);
+            let understood = rewrite::understand(&image, &frames)?;
             memory::give_back();
-            Ok((cfg, pads))
+            Ok(understood)
         },
         |(cfg, _)| describe_cfg(cfg),
     )?;

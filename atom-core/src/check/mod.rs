@@ -233,7 +233,7 @@ impl Checker<'_> {
         let next = cfg.inst_end(cfg.block(b).last());
         let goes_on = cfg.succs(b).iter().any(|s| match s {
             crate::cfg::Succ::Fall(_) => true,
-            crate::cfg::Succ::Tail(t) => *t == next && cfg.inst_at(next).is_some(),
+            crate::cfg::Succ::Tail(t) => t.get() == next && cfg.inst_at(next).is_some(),
             _ => false,
         });
         if !goes_on {
