@@ -2,7 +2,58 @@
 
 use std::ops::Range;
 
-pub use atom_abi::host::{Place, Scope};
+use atom_abi::host;
+
+/// What a call is added to: [`host::Scope`] in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The whole program.
+    Program,
+    /// A procedure.
+    Proc,
+    /// A basic block.
+    Block,
+    /// An instruction.
+    Inst,
+    /// The way into a block from outside its procedure.
+    Entry,
+    /// The way from a block to what stands behind it.
+    Falling,
+    /// The way out of a block by a jump or return at its end.
+    Taken,
+}
+
+impl From<host::Scope> for Scope {
+    fn from(scope: host::Scope) -> Self {
+        match scope {
+            host::Scope::Program => Self::Program,
+            host::Scope::Proc => Self::Proc,
+            host::Scope::Block => Self::Block,
+            host::Scope::Inst => Self::Inst,
+            host::Scope::Entry => Self::Entry,
+            host::Scope::Falling => Self::Falling,
+            host::Scope::Taken => Self::Taken,
+        }
+    }
+}
+
+/// Where there: [`host::Place`] in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Before the point.
+    Before,
+    /// After the point.
+    After,
+}
+
+impl From<host::Place> for Place {
+    fn from(place: host::Place) -> Self {
+        match place {
+            host::Place::Before => Self::Before,
+            host::Place::After => Self::After,
+        }
+    }
+}
 
 /// One argument of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -135,7 +135,7 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
         // SAFETY: set by `first` to a value that is never dropped, and used by
         // this thread only, once at a time because of `busy`.
         match unsafe { known.as_mut() } {
-            Some(open) if open.owner == thread.owner() => act(open),
+            Some(open) if open.owner == thread.thread_number() => act(open),
             old => {
                 if let Some(open) = first(thread, whole, old) {
                     act(open);
@@ -157,7 +157,7 @@ fn first(
 ) -> Option<&'static mut Open> {
     let context = inherited();
     let depth = context.len();
-    let owner = thread.owner();
+    let owner = thread.thread_number();
     let instructions = (&raw const thread.instructions).cast::<AtomicU64>();
     if let Some(open) = old {
         let place = Open::place_of(open.events(), instructions);
