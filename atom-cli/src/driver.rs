@@ -83,6 +83,7 @@ pub fn run(args: &Run) -> Result<()> {
             let mut cfg = Cfg::build(&image, &frames)?;
             let pads = rewrite::find_pads(&image, &mut cfg);
             memory::give_back();
+            image.release_pages();
             Ok((cfg, pads))
         },
         |(cfg, _)| describe_cfg(cfg),
@@ -98,9 +99,11 @@ pub fn run(args: &Run) -> Result<()> {
         .as_ref()
         .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
     // The calls as code with symbolic targets.
-    let plan = match &mut tool {
-        None => Plan::default(),
-        Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
+    let plan = match (&mut tool, &summaries) {
+        (Some(tool), Some(summaries)) => {
+            plan_calls(tool, summaries, &request, &image, &cfg, &mut steps)?
+        }
+        _ => Plan::default(),
     };
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let options = rewrite::Options {
@@ -292,6 +295,7 @@ fn prepare_tool(
 /// what routines change.
 fn plan_calls(
     tool: &mut Prepared,
+    summaries: &Summaries,
     request: &Request,
     image: &Image,
     cfg: &Cfg,
@@ -304,6 +308,7 @@ fn plan_calls(
         || {
             let live = Live::compute(image, cfg);
             memory::give_back();
+            image.release_pages();
             Ok(live)
         },
         |_| count(cfg.blocks.len(), "block"),
@@ -312,9 +317,7 @@ fn plan_calls(
         "plan",
         "planning the calls",
         || {
-            let routines = routines(&calls);
-            let summaries = Summaries::new(&tool.analysis, &routines);
-            refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            refuse_wide_registers(&tool.analysis, summaries, &routines(&calls))?;
             let may_have_threads = may_have_threads(image, cfg);
             let facts = &tool.analysis.facts;
             let bodies = Specialiser::new(&tool.analysis);
