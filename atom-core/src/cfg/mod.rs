@@ -18,6 +18,7 @@ mod pointers;
 pub mod seeds;
 mod traverse;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use iced_x86::Instruction;
@@ -158,6 +159,9 @@ pub struct JumpTable {
     /// The targets, sorted, without duplicates.
     pub targets: Vec<u64>,
 }
+
+/// Procedures that shall not move, by their first address, and why.
+pub type Kept = BTreeMap<u64, String>;
 
 /// The whole program's control flow.
 #[derive(Debug, Default)]

@@ -240,6 +240,9 @@ impl Checker<'_> {
             return Ok(());
         }
         let (goal, live) = self.place_of(next);
+        // Where another procedure follows, it may also be entered by callers that
+        // keep more in registers.
+        let live = live & self.subject.live.after(b);
         self.walk(at, goal, live)
             .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))
     }
