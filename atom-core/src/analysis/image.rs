@@ -105,6 +105,28 @@ impl AnalysisImage {
         Self::parse(file, &bytes, facts)
     }
 
+    /// An image of nothing.
+    pub(super) fn empty(file: &Path) -> Self {
+        Self {
+            file: file.to_path_buf(),
+            text: Vec::new(),
+            code: Vec::new(),
+            data_start: 0,
+            data: Vec::new(),
+            zero_size: 0,
+            relocations: Vec::new(),
+            tls: None,
+            init_array: 0,
+            init_functions: Vec::new(),
+            symbols: Vec::new(),
+            facts: ToolFacts::default(),
+            slots: BTreeMap::new(),
+            constant_slots: 0..0,
+            missing: BTreeMap::new(),
+            functions: Vec::new(),
+        }
+    }
+
     /// Prepares the tool whose file holds `bytes`; `file` is for messages.
     pub fn parse(file: &Path, bytes: &[u8], facts: ToolFacts) -> Result<Self> {
         let mut image = Reader::new(file, bytes, &facts).lay_out()?;
@@ -220,22 +242,12 @@ impl AnalysisImage {
         data_size: usize,
     ) -> Self {
         Self {
-            file: "test".into(),
             text,
             code: functions.clone(),
             data_start,
             data: vec![0; data_size],
-            zero_size: 0,
-            relocations: Vec::new(),
-            tls: None,
-            init_array: 0,
-            init_functions: Vec::new(),
-            symbols: Vec::new(),
-            facts: ToolFacts::default(),
-            slots: BTreeMap::new(),
-            constant_slots: 0..0,
-            missing: BTreeMap::new(),
             functions,
+            ..Self::empty(Path::new("test"))
         }
     }
 }

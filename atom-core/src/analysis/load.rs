@@ -3,7 +3,7 @@
 //! ABI, in short: loadable segments ascend; the dynamic section says where the
 //! tables are; what is writable, or is written by relocation, is data.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use object::elf;
@@ -50,24 +50,7 @@ impl<'a> Reader<'a> {
                 .advice("build the tool as a cdylib for x86_64-unknown-linux-gnu"));
         }
         let segments = header.program_headers(endian, self.bytes).map_err(broken)?;
-        let mut image = AnalysisImage {
-            file: self.file.to_path_buf(),
-            text: Vec::new(),
-            code: Vec::new(),
-            data_start: 0,
-            data: Vec::new(),
-            zero_size: 0,
-            relocations: Vec::new(),
-            tls: None,
-            init_array: 0,
-            init_functions: Vec::new(),
-            symbols: Vec::new(),
-            facts: ToolFacts::default(),
-            slots: BTreeMap::new(),
-            constant_slots: 0..0,
-            missing: BTreeMap::new(),
-            functions: Vec::new(),
-        };
+        let mut image = AnalysisImage::empty(self.file);
         let mut dynamic = Dynamic::new();
         let mut data_end = None;
         for ph in segments {

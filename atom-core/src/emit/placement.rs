@@ -142,12 +142,7 @@ impl Placement {
         // writable segment's pages to malloc, which would change its results.
         p.end = cursor.0.next_multiple_of(PAGE);
         if p.end.wrapping_sub(layout.start) > layout.region.size {
-            return Err(Error::new(
-                "placing the new segments",
-                "they do not fit within 2 GiB of the program",
-            )
-            .file(&image.path)
-            .advice("instrument fewer procedures"));
+            return Err(Error::too_large("placing the new segments", "they do").file(&image.path));
         }
         Ok(p)
     }

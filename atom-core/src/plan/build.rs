@@ -82,6 +82,7 @@ impl Plan {
         };
         let flow = flow.lay_out(calls, &mut data, options.threads.access);
         data.check_size()?;
+        image.release_pages();
         let planner = Planner {
             image,
             cfg,

@@ -160,12 +160,7 @@ impl Layout {
             cursor = map.wrapping_add(returns::size(cfg, &moved));
         }
         if cursor.wrapping_sub(start) > region.size {
-            return Err(Error::new(
-                "laying out the new text",
-                "the new text does not fit within 2 GiB of the program",
-            )
-            .file(&image.path)
-            .advice("instrument fewer procedures"));
+            return Err(Error::too_large("laying out the new text", "it does").file(&image.path));
         }
         Ok(Self {
             start,
