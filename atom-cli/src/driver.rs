@@ -114,7 +114,7 @@ pub fn run(args: &Run) -> Result<()> {
         "laying out the new text",
         || {
             let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-            let placement = Placement::new(&image, &layout, &unwind, &plan, analysis)?;
+            let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
         |(layout, _)| describe_layout(layout),

@@ -3,12 +3,13 @@
 use atom_abi::StartInfo;
 
 use crate::analysis::AnalysisImage;
+use crate::cfg::Cfg;
 use crate::emit::unwind::{self, UnwindBlobs};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::image::unwind::UnwindTable;
 use crate::plan::Plan;
-use crate::rewrite::{Anchors, Layout};
+use crate::rewrite::{Anchors, Frames, Layout};
 
 const PAGE: u64 = 0x1000;
 const DT_PREINIT_ARRAY: i64 = 32;
@@ -75,6 +76,7 @@ impl Placement {
     /// Places everything behind the text of `layout`.
     pub fn new(
         image: &Image,
+        cfg: &Cfg,
         layout: &Layout,
         table: &UnwindTable<'_>,
         plan: &Plan,
@@ -84,7 +86,8 @@ impl Placement {
         let mut cursor = Cursor(layout.end);
         let moved = layout.moved_ranges();
         if !table.fdes.is_empty() && !moved.is_empty() {
-            let blobs = unwind::build(table, &moved, layout, layout.end)?;
+            let frames = Frames { cfg, plan, layout };
+            let blobs = unwind::build(table, &moved, &frames, layout.end)?;
             cursor.0 = blobs.eh_frame_hdr.end();
             p.unwind = Some(blobs);
         }

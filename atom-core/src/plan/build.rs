@@ -18,7 +18,7 @@ use super::returns;
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
-use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
+use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Shift, Snippet, Target};
 use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
 use crate::decode::Flow as How;
@@ -150,10 +150,19 @@ impl Plan {
         let fixups = self.fixups.len() as u32;
         self.code.extend_from_slice(&asm.code);
         self.fixups.extend_from_slice(&asm.fixups);
+        self.add_shifts(&asm.shifts, code);
         Snippet {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
         }
+    }
+
+    fn add_shifts(&mut self, shifts: &[Shift], code: u32) {
+        let placed = shifts.iter().map(|s| Shift {
+            at: s.at + code,
+            ..*s
+        });
+        self.shifts.extend(placed);
     }
 
     fn add_shared(&mut self, asm: Asm) -> u32 {
@@ -182,6 +191,7 @@ impl Plan {
             .map(|w| wrappers.index(*w))
             .collect();
         self.code.extend_from_slice(&part.asm.code);
+        self.add_shifts(&part.asm.shifts, code);
         self.fixups
             .extend(part.asm.fixups.iter().map(|f| match f.target {
                 Target::Shared(i) => Fixup {
@@ -218,6 +228,7 @@ struct Part {
 impl Part {
     /// Makes what has been emitted since the marks a snippet at a point.
     fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
+        debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");
         for fixup in &mut self.asm.fixups[fixups..] {
             fixup.at -= code as u32;
         }

@@ -23,7 +23,9 @@ mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
-pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
+pub use code::{
+    Fixup, Frame, Guard, Guards, Insertion, Plan, Position, Shift, Snippet, Target,
+};
 pub use flow::Totals;
 pub use threads::{ThreadAccess, ThreadOptions};
 

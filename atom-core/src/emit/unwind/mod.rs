@@ -16,13 +16,14 @@ mod expression;
 mod frames;
 mod lsda;
 mod moves;
+mod state;
 
 use std::ops::Range;
 
 use crate::image::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
-pub use moves::{AddressMap, MovedRange};
+pub use moves::{AddressMap, Inserted, Lowered, MovedRange, Stray};
 use moves::{Moves, in_place};
 
 const DOING: &str = "writing exception tables";

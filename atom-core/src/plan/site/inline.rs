@@ -329,6 +329,8 @@ impl Site<'_> {
             .values
             .iter()
             .fold(0, |set, v| set | v.sources());
+        // What a callee keeps stays where the unwind tables look for it.
+        let held = held | RegSet::CALLEE_SAVED.gpr_mask();
         let victim = free(held | own).or_else(|| free(held)).ok_or(Refused)?;
         self.want(1 << victim);
         Ok(victim)
@@ -341,6 +343,7 @@ impl Site<'_> {
         mut path: Path,
         last: bool,
     ) -> Result<()> {
+        debug_assert_eq!(self.asm.depth(), self.depth as u32);
         path.release(node.live[0], context.reserved);
         for (i, op) in node.ops.iter().enumerate() {
             match op {
