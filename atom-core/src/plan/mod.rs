@@ -23,9 +23,7 @@ mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
-pub use code::{
-    Fixup, Frame, Guard, Guards, Insertion, Plan, Position, Shift, Snippet, Target,
-};
+pub use code::{Fixup, Frame, Guard, Guards, Insertion, Plan, Position, Shift, Snippet, Target};
 pub use flow::Totals;
 pub use threads::{ThreadAccess, ThreadOptions};
 

@@ -3,13 +3,15 @@
 
 use std::ops::Range;
 
-use crate::cfg::Cfg;
-use crate::emit::unwind::{AddressMap, Inserted, Lowered, MovedRange, Stray};
-use crate::ids::{InstId, ProcId};
+use crate::cfg::{Cfg, ProcKind};
+use crate::emit::unwind::{
+    AddressMap, Inserted, Lowered, MovedEntry, MovedRange, Own, Rows, Stray,
+};
+use crate::ids::{BlockId, InstId, ProcId};
 use crate::plan::{Frame, Insertion, Plan, Position};
 
 use super::layout::{insertions_of, snippet_size, take_at};
-use super::Layout;
+use super::{Layout, guards};
 
 /// The layout as unwind tables see it.
 pub struct Frames<'a> {
@@ -51,6 +53,73 @@ impl AddressMap for Frames<'_> {
 }
 
 impl Frames<'_> {
+    /// Frames of the shared snippets and of guards at the starts of procedures.
+    pub fn own(&self) -> Vec<Own> {
+        let plan = self.plan;
+        let mut own = Vec::with_capacity(plan.shared.len() + 1);
+        for (snippet, offset) in plan.shared.iter().zip(&self.layout.shared) {
+            let start = self.layout.start + u64::from(*offset);
+            let mut rows = Rows::new(start);
+            for shift in plan.shifts_of(snippet) {
+                rows.frame(
+                    start + u64::from(shift.at - snippet.code.start),
+                    shift.frame,
+                );
+            }
+            let end = start + u64::from(snippet.code.end - snippet.code.start);
+            own.push(Own { start, end, rows });
+        }
+        // Neighbours share a description.
+        let mut last: Option<Own> = None;
+        for place in &self.layout.guards {
+            if !self.is_entry(place.block) {
+                own.extend(last.take());
+                continue;
+            }
+            let open = last.get_or_insert_with(|| Own {
+                start: place.address,
+                end: 0,
+                rows: Rows::new(place.address),
+            });
+            for (at, depth) in guards::depths(place.guard) {
+                let frame = Frame::Below(*depth);
+                open.rows.frame(place.address + u64::from(*at), frame);
+            }
+            open.end = place.address + guards::size(place.guard);
+        }
+        own.extend(last);
+        own
+    }
+
+    /// Guards in the middle of procedures, with the original addresses that they lead to.
+    pub fn entries(&self) -> Vec<(u64, MovedEntry)> {
+        let guards = self.layout.guards.iter();
+        guards
+            .filter(|place| !self.is_entry(place.block))
+            .map(|place| {
+                let lowered = guards::depths(place.guard)
+                    .iter()
+                    .map(|(at, depth)| Lowered {
+                        at: place.address + u64::from(*at),
+                        depth: *depth,
+                    });
+                let entry = MovedEntry {
+                    start: place.address,
+                    end: place.address + guards::size(place.guard),
+                    lowered: lowered.collect(),
+                };
+                (self.cfg.block_pc(place.block), entry)
+            })
+            .collect()
+    }
+
+    /// True where a call enters a procedure.
+    fn is_entry(&self, block: BlockId) -> bool {
+        let proc = self.cfg.proc(self.cfg.block(block).proc);
+        let is_part = matches!(proc.kind, ProcKind::Fragment(_));
+        self.cfg.block_pc(block) == proc.start && !is_part && proc.kind != ProcKind::Plt
+    }
+
     /// The instructions of a procedure that lie in a range.
     fn insts(&self, proc: ProcId, range: &MovedRange) -> Range<usize> {
         let insts = self.cfg.proc_insts(proc);
@@ -82,8 +151,14 @@ impl Frames<'_> {
             for inst in insts.clone().map(InstId::from_index) {
                 if let Some(end) = self.layout.pushed_return(self.cfg, self.plan, proc, inst) {
                     // Its first byte is a push, and its last instruction leaves one word.
-                    out.push(Lowered { at: end.start + 1, depth: 8 });
-                    out.push(Lowered { at: end.end, depth: 0 });
+                    out.push(Lowered {
+                        at: end.start + 1,
+                        depth: 8,
+                    });
+                    out.push(Lowered {
+                        at: end.end,
+                        depth: 0,
+                    });
                 }
             }
             out.sort_by_key(|l| l.at);

@@ -27,7 +27,12 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let mut command = Command::new(&args.program);
     command.args(&args.args);
-    let findings = frames::judge(&args.program, &mut command, !args.skip_libraries, args.max_steps);
+    let findings = frames::judge(
+        &args.program,
+        &mut command,
+        !args.skip_libraries,
+        args.max_steps,
+    );
     let findings = match findings {
         Ok(findings) => findings,
         Err(error) => {

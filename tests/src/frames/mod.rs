@@ -71,6 +71,7 @@ pub fn judge(
         shadow: shadow::Shadow::default(),
         decoded: HashMap::new(),
         findings: Findings::default(),
+        tool_steps: 0,
     };
     let done = run.run(max_steps);
     if done.is_err() {
@@ -86,6 +87,10 @@ pub fn judge(
 #[derive(Clone, Copy)]
 struct Code {
     is_call: bool,
+    /// It takes a word from the stack to memory: perhaps a return address.
+    parks: bool,
+    /// It puts a word from memory on the stack.
+    fetches: bool,
     len: u64,
 }
 
@@ -97,7 +102,11 @@ struct Run {
     shadow: shadow::Shadow,
     decoded: HashMap<u64, Code>,
     findings: Findings,
+    tool_steps: u64,
 }
+
+/// So many instructions of a tool are looked at; then its calls run at full speed.
+const TOOL_STEPS: u64 = 4000;
 
 impl Run {
     fn run(&mut self, max_steps: u64) -> io::Result<()> {
@@ -112,22 +121,27 @@ impl Run {
         while self.findings.steps < max_steps {
             let regs = ptrace::regs(self.pid)?;
             if let Some((old, code)) = before.take() {
-                self.shadow.moved(self.pid, &old, code.is_call.then_some(old.rip + code.len), &regs)?;
+                self.shadow.moved(self.pid, &old, &code, &regs)?;
             }
             let address = regs.rip.wrapping_sub(self.bias);
-            let signal = match self.tables.place(address) {
-                Some(place) => {
+            let place = self.tables.place(address);
+            let way_back = match place {
+                Some(Place::Tool) if self.tool_steps < TOOL_STEPS => None,
+                Some(Place::Original | Place::New) => None,
+                _ => self.way_back(&regs),
+            };
+            self.tool_steps += u64::from(place == Some(Place::Tool));
+            let signal = match (place, way_back) {
+                (_, Some(to)) => self.run_until(to)?,
+                (Some(place), None) => {
                     self.look(place, address, &regs)?;
                     before = Some((regs, self.code(regs.rip)?));
                     self.step(0)?
                 }
-                None => match self.way_back(&regs) {
-                    Some(to) => self.run_until(to)?,
-                    None => {
-                        before = Some((regs, self.code(regs.rip)?));
-                        self.step(0)?
-                    }
-                },
+                (None, None) => {
+                    before = Some((regs, self.code(regs.rip)?));
+                    self.step(0)?
+                }
             };
             match signal {
                 None => return Ok(()),
@@ -209,6 +223,8 @@ impl Run {
         let instruction = decoder.decode();
         let code = Code {
             is_call: instruction.is_call_near() || instruction.is_call_near_indirect(),
+            parks: instruction.code() == iced_x86::Code::Pop_rm64,
+            fetches: instruction.code() == iced_x86::Code::Push_rm64,
             len: instruction.len() as u64,
         };
         self.decoded.insert(rip, code);
@@ -216,14 +232,18 @@ impl Run {
     }
 
     fn look(&mut self, place: Place, address: u64, regs: &user_regs_struct) -> io::Result<()> {
-        let Some(frame) = self.shadow.frame() else {
+        let Some(frame) = self.shadow.frame().filter(|_| !self.shadow.is_parked()) else {
             return Ok(());
         };
         *self.findings.judged.entry(place).or_default() += 1;
         let peek = |at: u64| ptrace::peek(self.pid, at).ok();
         let found = self.tables.unwind(address, regs, &peek);
         if let Err(reason) = found.and_then(|found| frame.compare(&found)) {
-            let wrong = self.findings.wrong.entry(address).or_insert(Wrong { count: 0, reason });
+            let wrong = self
+                .findings
+                .wrong
+                .entry(address)
+                .or_insert(Wrong { count: 0, reason });
             wrong.count += 1;
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::io;
 
 use libc::{pid_t, user_regs_struct};
 
+use super::Code;
 use super::tables::{KEPT, Unwound, register};
 use crate::stepper::ptrace;
 
@@ -28,7 +29,11 @@ impl Frame {
             ));
         }
         if found.cfa != self.slot + 8 {
-            return Err(format!("the CFA is {:#x}, not {:#x}", self.slot + 8, found.cfa));
+            return Err(format!(
+                "the CFA is {:#x}, not {:#x}",
+                self.slot + 8,
+                found.cfa
+            ));
         }
         for ((name, was), is) in KEPT.iter().zip(kept).zip(found.kept) {
             if is != Some(was) {
@@ -43,6 +48,8 @@ impl Frame {
 #[derive(Default, Debug)]
 pub struct Shadow {
     frames: Vec<Frame>,
+    /// A frame whose return address is kept elsewhere at present, and its number.
+    parked: Option<(Frame, usize)>,
 }
 
 impl Shadow {
@@ -51,16 +58,25 @@ impl Shadow {
         self.frames.last()
     }
 
-    /// An instruction was executed; `returns_to` if it was a call.
+    /// An instruction was executed.
     pub fn moved(
         &mut self,
         pid: pid_t,
         old: &user_regs_struct,
-        returns_to: Option<u64>,
+        code: &Code,
         new: &user_regs_struct,
     ) -> io::Result<()> {
+        if code.parks && self.frames.last().is_some_and(|f| f.slot == old.rsp) {
+            let frame = self.frames.pop().expect("it was looked at");
+            self.parked = Some((frame, self.frames.len()));
+        } else if code.fetches
+            && let Some((frame, _)) = self.parked.take_if(|p| p.0.slot == new.rsp)
+        {
+            self.frames.push(frame);
+        }
         self.settle(new.rsp);
-        if let Some(returns_to) = returns_to
+        let returns_to = old.rip + code.len;
+        if code.is_call
             && new.rsp == old.rsp.wrapping_sub(8)
             && ptrace::peek(pid, new.rsp)? == returns_to
         {
@@ -71,6 +87,13 @@ impl Shadow {
             });
         }
         Ok(())
+    }
+
+    /// True if the innermost frame's return address is not on the stack.
+    pub fn is_parked(&self) -> bool {
+        self.parked
+            .as_ref()
+            .is_some_and(|p| p.1 == self.frames.len())
     }
 
     /// Control came to a signal's handler, or not.

@@ -149,9 +149,10 @@ impl Tables {
             value(&e.get(&table).map_err(text)?, initial)
         };
         let cfa = match row.cfa() {
-            CfaRule::RegisterAndOffset { register: r, offset } => {
-                register(regs, r.0).wrapping_add_signed(*offset)
-            }
+            CfaRule::RegisterAndOffset {
+                register: r,
+                offset,
+            } => register(regs, r.0).wrapping_add_signed(*offset),
             CfaRule::Expression(e) => expression(e, None)?,
         };
         let return_slot = match row.register(Register(16)) {

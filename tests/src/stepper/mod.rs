@@ -23,8 +23,8 @@ pub mod values;
 
 pub use refs::{Reference, Step};
 pub use text::{Branch, Text};
-pub(crate) use trace::{begin_traced, entry_point};
 pub use trace::{Options, run, watch};
+pub(crate) use trace::{begin_traced, entry_point};
 
 use std::collections::BTreeMap;
 

@@ -252,21 +252,28 @@ impl<'a> Writer<'a> {
             .checked_sub(self.new)
             .ok_or("its instructions changed their order")?;
         self.new = new;
-        match delta {
-            0 => {}
-            1..=0x3f => self.out.push(0x40 | delta as u8),
-            0x40..=0xff => self.out.extend([0x02, delta as u8]),
-            0x100..=0xffff => {
-                self.out.push(0x03);
-                self.out.extend((delta as u16).to_le_bytes());
-            }
-            _ => {
-                let delta = u32::try_from(delta).map_err(|_| "an advance exceeds 4 GiB")?;
-                self.out.push(0x04);
-                self.out.extend(delta.to_le_bytes());
-            }
+        if u32::try_from(delta).is_err() {
+            return Err("an advance exceeds 4 GiB");
         }
+        advance(self.out, delta);
         Ok(())
+    }
+}
+
+/// Appends what moves the location on by so many bytes, less than 4 GiB.
+pub(super) fn advance(out: &mut Vec<u8>, delta: u64) {
+    match delta {
+        0 => {}
+        1..=0x3f => out.push(0x40 | delta as u8),
+        0x40..=0xff => out.extend([0x02, delta as u8]),
+        0x100..=0xffff => {
+            out.push(0x03);
+            out.extend((delta as u16).to_le_bytes());
+        }
+        _ => {
+            out.push(0x04);
+            out.extend((delta as u32).to_le_bytes());
+        }
     }
 }
 

@@ -225,6 +225,12 @@ impl<'m> Moves<'m> {
             .unwrap_or(old)
     }
 
+    /// Bytes of new text.
+    pub fn new_size(&self) -> usize {
+        let sizes = self.ranges.iter().map(|r| r.new_end - r.new_start);
+        sizes.fold(0u64, u64::saturating_add) as usize
+    }
+
     /// How many pieces honest tables can have.
     pub fn most_pieces(&self, fdes: usize) -> usize {
         8 * (fdes + self.ranges.len())

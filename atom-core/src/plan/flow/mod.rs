@@ -210,7 +210,9 @@ fn emit_increment(asm: &mut Asm, cell: Target, prefix: Option<u8>, point: Point)
     if !live.intersects(group::CHANGED) {
         return asm.increment(cell, prefix);
     }
-    let free = |r: &u8| *r != Gpr::RSP.0 && live.gpr_mask() >> r & 1 == 0;
+    // The unwind tables may find the frame by rbp even where the program does not read it again.
+    let frame = [Gpr::RSP.0, Gpr::RBP.0];
+    let free = |r: &u8| !frame.contains(r) && live.gpr_mask() >> r & 1 == 0;
     if free(&Gpr::RAX.0) {
         asm.flags_to_ax(overflow);
         asm.increment(cell, prefix);
