@@ -323,6 +323,7 @@ fn plan_calls(
             let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
                 finish: Some(facts.finish),
+                exec: facts.export("__atom_exec"),
                 may_have_threads,
                 bodies: request.inline.then_some(&bodies),
                 threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, facts),

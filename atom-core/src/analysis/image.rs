@@ -27,6 +27,14 @@ pub struct ToolFacts {
     pub routines: Vec<(String, u64)>,
 }
 
+impl ToolFacts {
+    /// The runtime's function that stands for a symbol.
+    pub fn export(&self, symbol: &str) -> Option<u64> {
+        let found = self.exports.iter().find(|e| e.0 == symbol);
+        found.map(|e| e.1)
+    }
+}
+
 /// The template of thread-local storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tls {

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::args::{Selected, Taken, Value};
 use super::asm::Asm;
 use super::data::Data;
-use super::exits::{Exits, Hook};
+use super::exits::Exits;
 use super::flow::{self, Flow};
 use super::inline;
 use super::operand::{At, When};
@@ -74,7 +74,7 @@ impl Plan {
         }
         let exits = options
             .finish
-            .map(|f| Exits::new(image, f, !options.may_have_threads));
+            .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
         let mut data = Data::build(calls)?;
         let flow = match options.bodies.filter(|_| !options.every_point) {
             Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &data),
@@ -552,10 +552,11 @@ impl Planner<'_> {
         let Some(exits) = &self.exits else { return };
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
-        let at_plt = inst == block.first && b == proc.first_block && exits.is_ending_plt(proc);
+        let at_start = inst == block.first && b == proc.first_block;
+        let at_plt = exits.at_plt(proc).filter(|_| at_start);
         let flow = self.cfg.inst(inst).flow;
-        let hook = if at_plt {
-            Some(Hook::Always)
+        let hook = if at_plt.is_some() {
+            at_plt
         } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {
