@@ -135,7 +135,7 @@ pub fn run(args: &Run) -> Result<()> {
         "laying out the new text",
         || {
             let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-            let placement = Placement::new(&image, &layout, &unwind, &plan, analysis)?;
+            let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
         |(layout, _)| describe_layout(layout),
@@ -333,6 +333,7 @@ fn plan_calls(
             let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
                 finish: Some(facts.finish),
+                exec: facts.export("__atom_exec"),
                 may_have_threads,
                 bodies: request.inline.then_some(&bodies),
                 threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, facts),

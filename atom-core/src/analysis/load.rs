@@ -8,7 +8,7 @@ use std::path::Path;
 
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::image::{AnalysisImage, Symbol, Tls, ToolFacts, Value};
 use super::unwind_ranges;
@@ -157,6 +157,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Symbols are for messages and tables: a broken symbol table is an empty one.
+    /// The same holds for unwind tables.
     fn symbols(&self, image: &mut AnalysisImage) {
         let Ok(file) = object::File::parse(self.bytes) else {
             return;
@@ -172,6 +173,12 @@ impl<'a> Reader<'a> {
                 is_function,
             })
         };
+        if let Some(section) = file.section_by_name(".eh_frame") {
+            let end = section.address().saturating_add(section.size());
+            if end <= image.text.len() as u64 {
+                image.eh_frame = section.address()..end;
+            }
+        }
         image.symbols = file.symbols().filter_map(convert).collect();
         if image.symbols.is_empty() {
             image.symbols = file.dynamic_symbols().filter_map(convert).collect();
