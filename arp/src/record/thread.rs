@@ -221,16 +221,30 @@ impl ThreadRecorder {
             let sets = self.meters.len();
             let at = count * sets;
             if self.areas.len() < at + sets {
-                self.areas.resize(at + sets, Area::default());
+                self.more_areas(at + sets);
             }
-            self.areas[at..at + sets].fill(Area::default());
+            // One set is the usual case.
+            if sets == 1 {
+                self.areas[at] = Area::default();
+            } else {
+                self.areas[at..at + sets].fill(Area::default());
+            }
             if matches!(self.store, Store::Playback(_)) {
                 self.play(instance, at);
+            }
+            if let [meter] = &mut self.meters[..] {
+                return meter.enter(sid, &mut self.areas[at]);
             }
             for (meter, area) in self.meters.iter_mut().zip(&mut self.areas[at..]) {
                 meter.enter(sid, area);
             }
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn more_areas(&mut self, count: usize) {
+        self.areas.resize(count, Area::default());
     }
 
     /// Leaves the innermost section.
@@ -244,8 +258,12 @@ impl ThreadRecorder {
             let sets = self.meters.len();
             let at = (count - 1) * sets;
             let areas = &mut self.areas[at..at + sets];
-            for (meter, area) in self.meters.iter_mut().zip(&mut *areas) {
+            if let ([meter], [area]) = (&mut self.meters[..], &mut *areas) {
                 meter.leave(sid, area);
+            } else {
+                for (meter, area) in self.meters.iter_mut().zip(&mut *areas) {
+                    meter.leave(sid, area);
+                }
             }
             match &mut self.store {
                 Store::All(encoder) => {
@@ -261,7 +279,13 @@ impl ThreadRecorder {
                         *slot = all.len() as u32;
                         all.extend(self.types.iter().map(|ty| Stats::new(*ty)));
                     }
-                    let stats = &mut all[*slot as usize..];
+                    let slot = *slot as usize;
+                    if let ([area], [ty]) = (&*areas, &*self.types) {
+                        all[slot].add(area.get(*ty));
+                        self.frames.pop();
+                        return;
+                    }
+                    let stats = &mut all[slot..];
                     for ((stats, area), ty) in stats.iter_mut().zip(&*areas).zip(&self.types) {
                         stats.add(area.get(*ty));
                     }
