@@ -340,7 +340,7 @@ fn jumps_out_exits_and_forks() {
         let program = folder.join(format!("{compiler}{level}"));
         compile(
             compiler,
-            &["-g", level, "-Wno-clobbered"][..if compiler == "gcc" { 3 } else { 2 }].as_ref(),
+            ["-g", level, "-Wno-clobbered"][..if compiler == "gcc" { 3 } else { 2 }].as_ref(),
             &[source("leaving.c")],
             &program,
         );
@@ -410,4 +410,55 @@ fn kernels_in_kernels_are_told() {
     assert_eq!(outcome.stdout, go(&program).stdout);
     let counts = summary(&counts).counts;
     assert_eq!((counts["filter_lines"], counts["ato_kernel_line"]), (3, 75));
+}
+
+#[test]
+fn exceptions_leave_sections() {
+    let folder = folder("throws");
+    for (compiler, level) in [("g++", "-O0"), ("g++", "-O2"), ("clang++", "-O1")] {
+        let program = folder.join(format!("{compiler}{level}"));
+        compile(compiler, &["-g", level], &[source("throws.cc")], &program);
+        let file = data(&program);
+        let options = [
+            "--profile",
+            "thrower*",
+            "--arp-mode",
+            "record_all",
+            "--arp-data-filename",
+            &file,
+        ];
+        let found = profile(&program, &options);
+        // Rounds 0 and 1, the second of which throws; round 0; and again.
+        let named = |name: &str| {
+            let all = found
+                .counts
+                .iter()
+                .filter(|(n, _)| n.starts_with(name) && !n.contains("->"));
+            all.map(|(_, count)| count).sum::<u64>()
+        };
+        let counts = [
+            named("scoped"),
+            named("thrower"),
+            named("ato_profile_catching"),
+        ];
+        assert_eq!(counts, [5, 5, 3], "{}", program.display());
+        assert_eq!(
+            found.facts["ends without a begin"],
+            0,
+            "{}",
+            program.display()
+        );
+        let recorded = Profile::load(&file).unwrap();
+        // A scope's end is seen when it is left by an exception, a procedure's is not.
+        assert_eq!(
+            values(&recorded, "scoped", 0).len(),
+            5,
+            "{}",
+            program.display()
+        );
+        // Of the rounds that an exception ends, only those are recorded in which the
+        // compiler lets it pass through `catcher`, which does not catch it.
+        let caught = values(&recorded, "ato_profile_catching", 0).len();
+        assert!(caught == 1 || caught == 3, "{caught}");
+    }
 }

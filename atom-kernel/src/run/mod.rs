@@ -19,7 +19,9 @@ use atom_tool::{ThreadCell, thread_state};
 
 use meters::{Measure, PLAYED};
 use open::{Facts, Open, Row};
-use session::{ENDED, SPAWNED, Settings, Spawned, THREADS, Table, ThreadEntry, Whole, lock, whole};
+use session::{
+    ENDED, LOST, SPAWNED, Settings, Spawned, THREADS, Table, ThreadEntry, Whole, lock, whole,
+};
 
 thread_state! {
     /// What each thread has.
@@ -128,10 +130,14 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
     if !ENDED.load(Relaxed)
         && let Some(whole) = whole()
     {
-        let known = thread.open.get() as *mut Open;
         if whole.is_forked() {
-            whole.forked(known);
+            whole.forked();
         }
+        if LOST.load(Relaxed) {
+            thread.busy.set(0);
+            return;
+        }
+        let known = thread.open.get() as *mut Open;
         // SAFETY: set by `first` to a value that is never dropped, and used by
         // this thread only, once at a time because of `busy`.
         match unsafe { known.as_mut() } {
@@ -321,7 +327,16 @@ pub fn end(
     places: Strings,
 ) {
     let Some(whole) = whole() else { return };
-    ENDED.store(true, SeqCst);
+    if whole.is_forked() {
+        whole.forked();
+    }
+    if LOST.load(SeqCst) {
+        return;
+    }
+    // The process may have gone on: when it was to become another and could not.
+    if ENDED.swap(true, SeqCst) {
+        return;
+    }
     // From here on each other thread sees that, or its being busy is seen.
     // SAFETY: a system call without effect on memory.
     unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) };

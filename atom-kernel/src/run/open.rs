@@ -25,19 +25,6 @@ const MOST_OPEN: usize = 1 << 20;
 struct Entry {
     section: u32,
     rsp: u64,
-    /// Of a jump to another procedure, where that returns to; else 0.
-    returns_to: u64,
-}
-
-impl Entry {
-    /// True if the procedure that was jumped to has returned, which is seen only so:
-    /// the place of its return address has another one.
-    #[inline]
-    fn has_returned(&self) -> bool {
-        // SAFETY: a word of the program's stack, which reaches at least as far up
-        // as it did when this was begun, or else this is closed by its stack pointer.
-        self.returns_to != 0 && unsafe { *(self.rsp as *const u64) } != self.returns_to
-    }
 }
 
 /// What a thread has done, beside what is in the data file.
@@ -136,10 +123,8 @@ impl Open {
     fn unwind(&mut self, rsp: u64) {
         let mut place = self.stack.len();
         while place > 0 {
-            let entry = &self.stack[place - 1];
-            let top = entry.rsp;
-            let is_gone = top < rsp && rsp - top < ONE_STACK;
-            if !is_gone && !entry.has_returned() {
+            let top = self.stack[place - 1].rsp;
+            if top >= rsp || rsp - top >= ONE_STACK {
                 break;
             }
             place -= 1;
@@ -159,17 +144,11 @@ impl Open {
         let Some(row) = self.table.rows.get(section as usize) else {
             return;
         };
+        if row.flags & TAIL != 0 && !self.makes_room(section, rsp) {
+            return;
+        }
         if self.stack.len() < MOST_OPEN {
-            let returns_to = match row.flags & TAIL {
-                0 => 0,
-                // SAFETY: at a jump out of a procedure, its return address lies there.
-                _ => unsafe { *(rsp as *const u64) },
-            };
-            self.stack.push(Entry {
-                section,
-                rsp,
-                returns_to,
-            });
+            self.stack.push(Entry { section, rsp });
             self.facts.counts[section as usize] += 1;
             self.recorder.enter(row.kind, row.sid, start);
             // One thread writes it.
@@ -191,6 +170,24 @@ impl Open {
             instructions,
             events,
         }
+    }
+
+    /// Of a jump out of a procedure, whose end is not seen: true if it can be a
+    /// section. It can if the call by which that procedure was entered is one, or
+    /// another such jump; with the call it ends. In a circle of such jumps, what
+    /// was begun since the last round ends.
+    fn makes_room(&mut self, section: u32, rsp: u64) -> bool {
+        let mut place = self.stack.len();
+        while let Some(below) = place.checked_sub(1).map(|i| self.stack[i]) {
+            if below.rsp != rsp || !self.has(below.section, TAIL) {
+                return below.rsp == rsp.wrapping_add(8);
+            }
+            place -= 1;
+            if below.section == section {
+                self.close_above(place);
+            }
+        }
+        false
     }
 
     /// True if the section is the innermost, begun in this frame.

@@ -46,6 +46,9 @@ static WHOLE: OnceLock<Whole> = OnceLock::new();
 /// Nothing is recorded any more.
 pub static ENDED: AtomicBool = AtomicBool::new(false);
 
+/// Nothing can be recorded in this process.
+pub static LOST: AtomicBool = AtomicBool::new(false);
+
 /// A thread's sections, which lie where they are until the process ends.
 pub struct ThreadEntry {
     pub open: *mut Open,
@@ -290,24 +293,26 @@ impl Whole {
         unsafe { mark.as_ref() }.is_some_and(|m| m.load(Ordering::Relaxed) == 0)
     }
 
-    /// The process is a child: what its parent has recorded is the parent's. The
-    /// parent's other threads are not here.
+    /// The process is a child: what its parent has recorded is the parent's. Where
+    /// the parent had several threads, one of them may have been at work on the
+    /// file just then, and nothing is recorded in the child.
     #[cold]
-    pub fn forked(&self, own: *mut Open) {
+    pub fn forked(&self) {
         let mark = self.mark.load(Ordering::Relaxed);
         // SAFETY: as above.
         if let Some(mark) = unsafe { mark.as_ref() } {
             mark.store(1, Ordering::Relaxed);
         }
-        if let Some(session) = self.session.get() {
-            session.forked(output::path(self.settings.file));
-        }
-        let mut threads = lock(&THREADS);
+        let threads = THREADS.try_lock().ok().filter(|t| t.len() <= 1);
+        let (Some(threads), Some(session)) = (threads, self.session.get()) else {
+            LOST.store(true, Ordering::SeqCst);
+            return;
+        };
+        session.forked(output::path(self.settings.file));
         for entry in threads.iter() {
             // SAFETY: the only thread of the process is here.
             unsafe { (*entry.open).forked() };
         }
-        threads.retain(|entry| entry.open == own);
     }
 
     /// Completes the data file; the messages that the user should get.
