@@ -6,6 +6,7 @@
 mod analyze;
 mod args;
 mod cleanup;
+mod clocks;
 mod debugger;
 mod driver;
 mod find;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
+        Some(args::Command::Clocks(clocks)) => clocks::run(clocks),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
     };
