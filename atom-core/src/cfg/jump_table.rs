@@ -142,6 +142,8 @@ fn entries(
         None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
     };
     let mut targets = Vec::new();
+    // Entries before the first target that lead past the procedure's end.
+    let mut dead = 0;
     for (i, entry) in image
         .rest_at(table)
         .unwrap_or_default()
@@ -156,6 +158,16 @@ fn entries(
             Ok(offset) => table.wrapping_add_signed(i64::from(i32::from_le_bytes(offset))),
             Err(_) => u64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
         };
+        // What the compiler knows not to happen (the end of a switch that names
+        // every value) leads to an empty block, which may be the last: nothing of
+        // this procedure is there. The entries behind count none the less.
+        if is_known && target == body.end {
+            match targets.last() {
+                Some(any) => targets.push(*any),
+                None => dead += 1,
+            }
+            continue;
+        }
         let plausible = if body.contains(target) {
             is_plausible(image, body, target)
         } else {
@@ -172,6 +184,9 @@ fn entries(
         } else {
             break;
         }
+    }
+    if let Some(first) = targets.first().copied() {
+        targets.splice(0..0, std::iter::repeat_n(first, dead));
     }
     targets
 }
