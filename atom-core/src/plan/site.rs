@@ -91,7 +91,7 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
     for number in xmms.flat_map(|mask| (0..16).filter(move |n| mask >> n & 1 != 0)) {
         point.live |= RegSet::xmm(number);
     }
-    let start = (asm.code.len(), asm.fixups.len(), wrappers.list.len());
+    let start = (asm.mark(), wrappers.list.len());
     let mut needs = Needs {
         calls: calls.iter().any(|c| c.body.is_none()),
         ..Needs::default()
@@ -121,9 +121,8 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
             return calls.iter().take(64).filter(|c| c.body.is_some()).count() - refused;
         }
         needs = site.found;
-        asm.code.truncate(start.0);
-        asm.fixups.truncate(start.1);
-        wrappers.truncate(start.2);
+        asm.rewind(start.0);
+        wrappers.truncate(start.1);
     }
 }
 
