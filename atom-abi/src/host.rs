@@ -94,6 +94,8 @@ pub enum ArgKind {
     ReturnValue = 16,
     /// The second 64 bits of the vector register with number `value`.
     RegvHigh = 17,
+    /// All ones if string instructions go down (the direction flag is set), else 0.
+    Direction = 18,
 }
 
 /// The number of no operand in particular.

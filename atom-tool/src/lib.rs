@@ -99,7 +99,7 @@ pub use atom_abi::query::{EdgeKind, InstInfo};
 pub use atom_tool_macros::analysis;
 pub use call::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
-    EffAddrOf, EffAddrValue, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue, Routine,
+    Direction, EffAddrOf, EffAddrValue, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue, Routine,
     StoredValue, StoredValueOf,
 };
 pub use counters::{
@@ -131,7 +131,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        AccessSize, AccessSizeOf, BranchTarget, EffAddrOf, HighHalf, LoadedValue, LoadedValueOf,
+        AccessSize, AccessSizeOf, BranchTarget, Direction, EffAddrOf, HighHalf, LoadedValue, LoadedValueOf,
         RepCount, ReturnValue, StoredValue, StoredValueOf,
     };
     pub use crate::{

@@ -6,7 +6,7 @@
 
 use crate::Place::{After, Before};
 use crate::Reg;
-use crate::call::{AccessSizeOf, EffAddrOf, RepCount, Routine};
+use crate::call::{AccessSizeOf, Direction, EffAddrOf, RepCount, Routine};
 use crate::counters::{Counter, CounterAt, CounterTable, Counters};
 use crate::handle::Inst;
 use crate::params::Array;
@@ -144,7 +144,7 @@ impl<T: ThreadState> Simulator<T> {
         }
         let (a, size) = (EffAddrOf(operands[0]), AccessSizeOf(operands[0]));
         let b = operands.get(1).map(|operand| EffAddrOf(*operand));
-        let flags = Reg::Flags;
+        let flags = Direction;
         match (references.times, b) {
             (Times::Compared, b) => {
                 match b {

@@ -312,6 +312,9 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
             Err(format!("writes to the program's memory at {address:#x}"))
         };
     }
+    if base == Register::None && !own(instruction.memory_displacement64()) {
+        return Err("writes to a table that is not its own".into());
+    }
     let known = |register: Register| {
         register.is_gpr() && !matches!(state.gprs[number(register)], Value::Unknown)
     };

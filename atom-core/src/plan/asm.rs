@@ -122,6 +122,7 @@ impl Asm {
             at: self.code.len() as u32,
             target,
             addend,
+            absolute: false,
         });
         self.imm32(0);
     }

@@ -32,6 +32,9 @@ use crate::tool::{Place, Scope};
 /// Procedures that one piece of parallel work takes.
 const CHUNK: usize = 64;
 
+/// Room that the tool's own segments get at least where data is named by absolute addresses.
+const TOOL_ROOM: u64 = 64 << 20;
+
 /// Pieces that are made before they are put together: keeps what is there twice small.
 const WAVE: usize = 32;
 
@@ -48,8 +51,33 @@ impl Plan {
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
     ) -> Result<Self> {
+        let build = |absolute| Self::try_build(image, cfg, live, calls, clobbers, options, absolute);
+        let plan = build(options.low_room != 0)?;
+        if plan.may_take(image) < options.low_room || options.low_room == 0 {
+            return Ok(plan);
+        }
+        drop(plan);
+        build(false)
+    }
+
+    /// More bytes than the new segments have, but for the tool's.
+    fn may_take(&self, image: &Image) -> u64 {
+        let text = image.segments.iter().filter(|s| s.is_executable());
+        let text: u64 = text.map(|s| s.file_size).sum();
+        (self.code.len() + self.data.len()) as u64 + 4 * text + TOOL_ROOM
+    }
+
+    fn try_build(
+        image: &Image,
+        cfg: &Cfg,
+        live: &Live,
+        calls: &Calls,
+        clobbers: &dyn Fn(u64) -> Clobbers,
+        options: &Options<'_>,
+        absolute: bool,
+    ) -> Result<Self> {
         let kept;
-        let live = match seen(&calls.args) {
+        let live = match seen(image, cfg, calls) {
             RegSet::EMPTY => live,
             seen => {
                 kept = live.keeping(seen);
@@ -94,6 +122,7 @@ impl Plan {
             routines,
             bodies: options.bodies,
             exits,
+            absolute,
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
         let mut plan = Self {
@@ -245,12 +274,14 @@ struct Planner<'a> {
     routines: HashMap<u64, Clobbers>,
     bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
+    absolute: bool,
 }
 
 /// The registers that calls take as arguments. Analysis is to see what the
 /// program would hold there, also in a register that the program does not read
-/// again: no point may leave anything else in it.
-fn seen(args: &[Argument]) -> RegSet {
+/// again: no point may leave anything else in it. What the call's own instruction
+/// reads, or has just written, is right anyway.
+fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
     let of = |argument: &Argument| match *argument {
         Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
         Argument::Regv(17) => RegSet::FLAGS,
@@ -260,7 +291,24 @@ fn seen(args: &[Argument]) -> RegSet {
         Argument::ReturnValue => RegSet::gpr(0),
         _ => RegSet::EMPTY,
     };
-    args.iter().map(of).fold(RegSet::EMPTY, RegSet::with)
+    let mut effects = EffectsOf::new();
+    let mut seen = RegSet::EMPTY;
+    for call in &calls.calls {
+        let args = calls
+            .args
+            .get(call.args.start as usize..call.args.end as usize);
+        let args = args.unwrap_or_default().iter();
+        let mut mine = args.map(of).fold(RegSet::EMPTY, RegSet::with);
+        if call.scope == Scope::Inst && !mine.without(seen).is_empty() {
+            let effects = effects.of(&cfg.decode(image, InstId(call.id)));
+            mine = mine.without(effects.uses);
+            if call.place == Place::After {
+                mine = mine.without(effects.kills);
+            }
+        }
+        seen |= mine;
+    }
+    seen
 }
 
 /// Storage that is used again from block to block.
@@ -338,6 +386,7 @@ impl Planner<'_> {
             let point = Point {
                 live: live[i],
                 may_set_df: here.may_set_df,
+                absolute: self.absolute,
             };
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
@@ -361,9 +410,10 @@ impl Planner<'_> {
                 ..point
             };
             let end = self.cfg.inst_end(inst);
-            self.counter(part, b, inst, Position::After, counters);
+            // What the instruction has just written is still there for the calls.
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, Position::After, point, end)?;
+            self.counter(part, b, inst, Position::After, counters);
             self.counter(part, b, inst, Position::Taken, counters);
         }
         Ok(())
@@ -416,9 +466,14 @@ impl Planner<'_> {
     ) -> Result<SiteCall> {
         let call = self.points.call(number);
         let avx512 = || self.has_avx512(here.block);
-        let values = self.values(call, |argument| {
+        let mut values = self.values(call, |argument| {
             here.at.value(argument, pc, when, element, &avx512)
         })?;
+        if !here.may_set_df {
+            for value in values.iter_mut().filter(|v| **v == Value::Direction) {
+                *value = Value::Const(0);
+            }
+        }
         Ok(SiteCall {
             routine: call.routine,
             clobbers: self.routines[&call.routine],

@@ -22,7 +22,7 @@ pub enum Target {
     ReturnMap,
 }
 
-/// A four-byte field: `target + addend - (address of the field + 4)`.
+/// A four-byte field: `target + addend - (address of the field + 4)`, or the sum itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fixup {
     /// Offset of the field from the snippet's first byte.
@@ -32,6 +32,8 @@ pub struct Fixup {
     /// Added to the target (minus the bytes between the field's end and the
     /// instruction's end).
     pub addend: i32,
+    /// The address itself, extended by its sign; only in programs at fixed addresses.
+    pub absolute: bool,
 }
 
 /// A piece of inserted code: fixed size, position independent but for its fixups.

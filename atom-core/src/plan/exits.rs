@@ -112,6 +112,7 @@ impl Exits {
                 let point = Point {
                     live: RegSet::ALL,
                     may_set_df: true,
+                    absolute: false,
                 };
                 site::emit(asm, &[call], point, wrappers);
             }

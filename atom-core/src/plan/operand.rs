@@ -500,6 +500,7 @@ impl At {
             Argument::LoadedValue(n) => self.loaded(n, element, when)?,
             Argument::StoredValue(n) => self.stored(n, element, when)?,
             Argument::RepCount => self.repeat_count(when)?,
+            Argument::Direction => Value::Direction,
             Argument::BranchTarget => self.branch_target(when)?,
             Argument::ReturnValue if when != When::After && is_near_return(&self.instruction) => {
                 Value::Reg(Gpr::RAX)

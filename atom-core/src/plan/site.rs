@@ -67,6 +67,8 @@ pub struct Point {
     pub live: RegSet,
     /// The direction flag may be set.
     pub may_set_df: bool,
+    /// Data has fixed addresses that fit a displacement.
+    pub absolute: bool,
 }
 
 /// What the emission found that it must save. Only grows.
@@ -555,6 +557,17 @@ impl Site<'_> {
             },
             Value::Stack(change) => {
                 self.asm.lea(to, Mem::at(Gpr::RSP, self.depth + change));
+            }
+            Value::Direction => {
+                if self.flags_pushed {
+                    self.asm.load(to, self.slot(self.flags_slot));
+                } else {
+                    self.asm.push_flags();
+                    self.asm.pop(to);
+                }
+                self.clobber_flags();
+                self.asm.shift_left(to, 53);
+                self.asm.shift_right_signed(to, 63);
             }
             Value::Flags if self.flags_pushed => {
                 self.asm.load(to, self.slot(self.flags_slot));

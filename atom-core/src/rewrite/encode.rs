@@ -276,9 +276,10 @@ impl Encoder<'_> {
                 }
             };
             let field = address + u64::from(fixup.at);
+            let from = if fixup.absolute { 0 } else { field + 4 };
             let value = rel32(
                 target.wrapping_add_signed(i64::from(fixup.addend)),
-                field + 4,
+                from,
             )?;
             out[at + fixup.at as usize..][..4].copy_from_slice(&value);
         }

@@ -44,6 +44,8 @@ pub enum Argument {
     ReturnValue,
     /// The second 64 bits of a vector register: number as in `atom_abi::host::Reg`.
     RegvHigh(u8),
+    /// Whether string instructions go down.
+    Direction,
 }
 
 /// The operand that a value without a number means.

@@ -196,6 +196,7 @@ impl Flow {
         let point = Point {
             live: counter.spot.live,
             may_set_df,
+            absolute: false,
         };
         emit_increment(asm, Target::Data(counter.cell), self.prefix, point);
     }

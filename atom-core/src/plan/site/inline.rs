@@ -531,6 +531,15 @@ impl Site<'_> {
         };
         let resolved = self.resolve(context, symbol)?;
         let gs = matches!(resolved, Resolved::Link { gs: true, .. });
+        if let (&Resolved::Link { target, offset, .. }, Some(index)) = (&resolved, index)
+            && self.point.absolute
+        {
+            return Ok(Place {
+                operand: Operand::Table(target, offset, index),
+                gs,
+                held: 0,
+            });
+        }
         match resolved {
             Resolved::Number(n) if i32::try_from(n as i64).is_ok() => Ok(at(None, n as i32)),
             Resolved::Link { target, offset, .. } if index.is_none() => Ok(Place {

@@ -189,6 +189,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
     let point = Point {
         live: random::random_live(r),
         may_set_df: r.below(5) == 0,
+        absolute: false,
     };
     let mut state = random::random_state(r, machine, point.may_set_df);
     state.mxcsr = 0x1f80;

@@ -314,7 +314,8 @@ pub fn resolve(asm: &Asm, at: u64, target: impl Fn(Target) -> u64) -> Vec<u8> {
     let mut code = asm.code.clone();
     for fixup in &asm.fixups {
         let field = fixup.at as usize;
-        let value = target(fixup.target).wrapping_sub(at + field as u64 + 4);
+        let from = if fixup.absolute { 0 } else { at + field as u64 + 4 };
+        let value = target(fixup.target).wrapping_sub(from);
         let value = value.wrapping_add_signed(i64::from(fixup.addend));
         code[field..field + 4].copy_from_slice(&(value as u32).to_le_bytes());
     }
@@ -353,6 +354,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     let point = Point {
         live: random_live(r),
         may_set_df: r.chance(5),
+        absolute: false,
     };
     let guard = r.chance(4).then(|| match random_value(r) {
         Value::Taken(taken) => taken,

@@ -295,6 +295,8 @@ impl Evaluator<'_> {
                     state.regs[number(to)] = Val::Symbol(moved(s, y));
                     return Ok(());
                 }
+                // Worth a body for each number.
+                (5, Val::Number(_), Val::Symbol(s)) => return Err(wants(s)),
                 (0, Val::Number(x), Val::Symbol(s)) => {
                     state.set_flags(flags::ALL, Flag::Undefined);
                     state.regs[number(to)] = Val::Symbol(moved(s, x));
