@@ -353,6 +353,11 @@ pub fn pop(state: &mut State) -> Result<Value, Complaint> {
     }
 }
 
+/// Drops bytes off the stack, as `ret n` does.
+pub fn drop_words(state: &mut State, bytes: u16) {
+    move_stack(state, bytes.into());
+}
+
 fn move_stack(state: &mut State, by: i64) {
     state.gprs[RSP] = match state.gprs[RSP] {
         Value::Sum(4, offset) => Value::Sum(4, offset + by),

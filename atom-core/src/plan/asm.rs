@@ -319,6 +319,12 @@ impl Asm {
         self.fixup(target, 0);
     }
 
+    /// `ret bytes`
+    pub fn ret_dropping(&mut self, bytes: u16) {
+        self.byte(0xc2);
+        self.bytes(&bytes.to_le_bytes());
+    }
+
     /// `ret`
     pub fn ret(&mut self) {
         self.byte(0xc3);

@@ -51,7 +51,8 @@ impl Plan {
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
     ) -> Result<Self> {
-        let build = |absolute| Self::try_build(image, cfg, live, calls, clobbers, options, absolute);
+        let build =
+            |absolute| Self::try_build(image, cfg, live, calls, clobbers, options, absolute);
         let plan = build(options.low_room != 0)?;
         if plan.may_take(image) < options.low_room || options.low_room == 0 {
             return Ok(plan);
@@ -84,20 +85,23 @@ impl Plan {
                 &kept
             }
         };
-        let mut routines: HashMap<u64, Clobbers> = HashMap::new();
+        let mut routines: HashMap<u64, Routine> = HashMap::new();
         for call in &calls.calls {
-            routines
-                .entry(call.routine)
-                .or_insert_with(|| clobbers(call.routine));
-            if calls
-                .args
-                .get(call.args.start as usize..call.args.end as usize)
-                .is_none()
-            {
+            let range = call.args.start as usize..call.args.end as usize;
+            let Some(args) = calls.args.get(range) else {
                 return Err(Error::new(
                     "planning calls",
                     "a call's arguments are out of range",
                 ));
+            };
+            let routine = routines.entry(call.routine).or_insert_with(|| Routine {
+                clobbers: clobbers(call.routine),
+                first: args,
+                common: !0,
+            });
+            let pairs = routine.first.iter().zip(args).take(64);
+            for (i, _) in pairs.enumerate().filter(|(_, (a, b))| a != b) {
+                routine.common &= !(1 << i);
             }
         }
         let exits = options
@@ -182,6 +186,7 @@ impl Plan {
         Snippet {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
+            tail: 0,
         }
     }
 
@@ -222,6 +227,7 @@ impl Plan {
         self.snippets.extend(part.snippets.iter().map(|s| Snippet {
             code: s.code.start + code..s.code.end + code,
             fixups: s.fixups.start + fixups..s.fixups.end + fixups,
+            tail: s.tail,
         }));
         self.insertions
             .extend(part.insertions.iter().map(|i| Insertion {
@@ -247,6 +253,26 @@ struct Part {
 impl Part {
     /// Makes what has been emitted since the marks a snippet at a point.
     fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
+        self.close_with_tail(code, fixups, inst, position, Asm::default());
+    }
+
+    /// The same, with a tail.
+    fn close_with_tail(
+        &mut self,
+        code: usize,
+        fixups: usize,
+        inst: InstId,
+        position: Position,
+        tail: Asm,
+    ) {
+        let main = self.asm.code.len() as u32;
+        self.asm.code.extend_from_slice(&tail.code);
+        let moved = |f: &Fixup| Fixup {
+            at: f.at + main,
+            ..*f
+        };
+        self.asm.fixups.extend(tail.fixups.iter().map(moved));
+        let tail = tail.code.len() as u32;
         for fixup in &mut self.asm.fixups[fixups..] {
             fixup.at -= code as u32;
         }
@@ -258,8 +284,18 @@ impl Part {
         self.snippets.push(Snippet {
             code: code as u32..self.asm.code.len() as u32,
             fixups: fixups as u32..self.asm.fixups.len() as u32,
+            tail,
         });
     }
+}
+
+/// What is known of a routine that is called.
+struct Routine<'a> {
+    clobbers: Clobbers,
+    /// The arguments of the first call.
+    first: &'a [Argument],
+    /// Which of them are the same in all calls.
+    common: u64,
 }
 
 struct Planner<'a> {
@@ -271,7 +307,7 @@ struct Planner<'a> {
     threads: Threads,
     data: Data,
     flow: Flow,
-    routines: HashMap<u64, Clobbers>,
+    routines: HashMap<u64, Routine<'a>>,
     bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
     absolute: bool,
@@ -476,7 +512,8 @@ impl Planner<'_> {
         }
         Ok(SiteCall {
             routine: call.routine,
-            clobbers: self.routines[&call.routine],
+            clobbers: self.routines[&call.routine].clobbers,
+            common: self.routines[&call.routine].common,
             body: self.body(call.routine, &values),
             values,
         })
@@ -576,11 +613,12 @@ impl Planner<'_> {
             Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
             Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
         };
-        part.inlined += site::emit(&mut part.asm, site, point, &mut part.wrappers) as u64;
+        let emitted = site::emit(&mut part.asm, code, site, point, &mut part.wrappers);
+        part.inlined += emitted.inlined as u64;
         for patch in patches {
             part.asm.land(patch);
         }
-        part.close(code, fixups, here.inst, position);
+        part.close_with_tail(code, fixups, here.inst, position, emitted.tail);
         Ok(())
     }
 

@@ -20,6 +20,10 @@ pub enum Target {
     OriginalReturn,
     /// The table of return addresses that the rewriter makes for it.
     ReturnMap,
+    /// The snippet itself; the addend says which byte.
+    Main,
+    /// The snippet's tail, likewise.
+    Tail,
 }
 
 /// A four-byte field: `target + addend - (address of the field + 4)`, or the sum itself.
@@ -43,6 +47,16 @@ pub struct Snippet {
     pub code: Range<u32>,
     /// Range of [`Plan::fixups`]; offsets count from `code.start`.
     pub fixups: Range<u32>,
+    /// This many bytes at the end of the code stand behind the procedure: what
+    /// is rarely run is out of the way there. Only what insertions name has any.
+    pub tail: u32,
+}
+
+impl Snippet {
+    /// Bytes that stand at the point itself.
+    pub fn main_size(&self) -> u32 {
+        self.code.end - self.code.start - self.tail
+    }
 }
 
 /// Where at an instruction a snippet stands; in this order.

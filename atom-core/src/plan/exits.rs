@@ -107,6 +107,7 @@ impl Exits {
                     routine: self.finish,
                     clobbers: Clobbers::EVERYTHING,
                     body: None,
+                    common: 0,
                     values: Vec::new(),
                 };
                 let point = Point {
@@ -114,7 +115,8 @@ impl Exits {
                     may_set_df: true,
                     absolute: false,
                 };
-                site::emit(asm, &[call], point, wrappers);
+                // Without bodies there is no tail.
+                site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }
             Hook::Syscall => self.emit_syscall(asm, wrappers),
         }
@@ -144,6 +146,7 @@ impl Exits {
             align: true,
             stack_words: 0,
             yields: false,
+            detour: None,
         };
         asm.call(Target::Shared(wrappers.index(wrapper)));
         asm.land(skip);

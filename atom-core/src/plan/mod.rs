@@ -9,6 +9,7 @@ mod asm;
 mod build;
 pub mod code;
 mod data;
+mod detour;
 mod exits;
 mod flow;
 mod inline;

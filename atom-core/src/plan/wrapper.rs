@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::asm::{Asm, Gpr, Mem};
 use super::code::Target;
+use super::detour::Detour;
 
 /// The default control word of SSE: all exceptions masked, round to nearest.
 const DEFAULT_MXCSR: i32 = 0x1f80;
@@ -32,6 +33,8 @@ pub struct Wrapper {
     /// Leave the result, unless it is 0, in the word above the return address,
     /// which the caller made room for; rax and rcx are in `gprs`.
     pub yields: bool,
+    /// It fills the arguments itself.
+    pub detour: Option<Detour>,
 }
 
 /// The wrappers asked for, numbered from 0.
@@ -97,6 +100,9 @@ impl Wrapper {
         for word in (0..i32::from(self.stack_words)).rev() {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }
+        if let Some(detour) = &self.detour {
+            detour.fill(asm);
+        }
         asm.call(Target::Analysis(self.routine));
         if self.yields {
             asm.mov(Gpr::RCX, Gpr::RAX);
@@ -118,6 +124,9 @@ impl Wrapper {
         }
         bits(self.gprs).rev().for_each(|n| asm.pop(Gpr(n)));
         asm.pop(Gpr::RBP);
-        asm.ret();
+        match self.detour {
+            Some(detour) => asm.ret_dropping(detour.back),
+            None => asm.ret(),
+        }
     }
 }

@@ -1,31 +1,44 @@
 //! Misses of a data translation buffer: fully associative, least recently used out first.
 //!
-//! References to the page of the last one change nothing. For others a small table tells
-//! where the page was found last, and the time of its use is noted; the oldest is looked for
-//! only at a miss. `docs/tools/dtb.md` describes the model, options and output.
+//! A table finds a page by the low bits of its number; there the time of each reference is
+//! noted. The oldest is looked for only at a miss. `docs/tools/dtb.md` describes the model,
+//! options and output.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::{Comparison, Seen, Simulation, Simulator, begin, end};
-use atom_tool::{ThreadCell, repeated, thread_state};
+use atom_tool::simulate::{Comparison, Seen, Simulation};
+use atom_tool::{ThreadCell, thread_state};
 
 /// Entries that a buffer may have.
 const MAX_ENTRIES: usize = 1 << 10;
-/// Places of the table that tells where a page was found last.
-const HINTS: usize = 256;
-/// A page that no program has.
+/// Places of the table.
+const PLACES: usize = 1 << 10;
+/// An entry whose place another page has taken has one here.
+const ALL_PLACES: usize = PLACES + MAX_ENTRIES;
+/// The page of a place that is free.
 const NONE: u64 = 1 << 63;
 
 thread_state! {
     struct Buffer {
-        /// The page of the last reference, as the address of its first byte.
-        last: ThreadCell<u64>,
-        /// The time: page changes so far.
+        /// The time: references so far.
         now: ThreadCell<u64>,
-        /// By the low bits of a page's number, where it may be.
-        hints: [ThreadCell<u64>; HINTS],
-        pages: [ThreadCell<u64>; MAX_ENTRIES],
-        /// When each was used last; 0 if never.
-        times: [ThreadCell<u64>; MAX_ENTRIES],
+        /// By place the page, as the address of its first byte, negated: an address is in
+        /// the page if the sum is small.
+        pages: [ThreadCell<u64>; ALL_PLACES],
+        /// When each was used last.
+        times: [ThreadCell<u64>; ALL_PLACES],
+        /// The entry whose page it is.
+        entries: [ThreadCell<u16>; ALL_PLACES],
+        /// The place of each entry.
+        places: [ThreadCell<u16>; MAX_ENTRIES],
+        /// The entries, each with a time at which it had been used already: a time above
+        /// the entry's number. They stand from the oldest on, in a ring.
+        ages: [ThreadCell<u64>; MAX_ENTRIES],
+        /// Where in it the oldest is.
+        head: ThreadCell<u64>,
+        /// Entries in use.
+        used: ThreadCell<u64>,
+        /// How many of them have lost their places.
+        moved: ThreadCell<u64>,
         comparison: Comparison,
     }
 }
@@ -39,99 +52,136 @@ impl Shape {
         1 << (self.0 & 0xff)
     }
 
-    const fn hint(self, address: u64) -> usize {
-        (address >> (self.0 & 0xff)) as usize % HINTS
+    const fn place(self, address: u64) -> usize {
+        (address >> (self.0 & 0xff)) as usize % PLACES
     }
 }
 
 #[analysis]
 fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
     let shape = Shape(shape);
-    if address.wrapping_sub(buffer.last.get()) <= shape.page() - size {
+    let place = shape.place(address);
+    if address.wrapping_add(buffer.pages[place].get()) > shape.page() - size {
+        other(&buffer, shape.0, address, size, count);
         return;
     }
-    // Another page than the last.
-    let entry = buffer.hints[shape.hint(address)].get() as usize % MAX_ENTRIES;
-    let page = buffer.pages[entry].get();
-    if address.wrapping_sub(page) <= shape.page() - size {
-        used(&buffer, entry, page);
-    } else {
-        missing(&buffer, shape, address, size, count);
-    }
+    let now = buffer.now.get() + 1;
+    buffer.now.set(now);
+    buffer.times[place].set(now);
 }
 
-/// A page that is not where it was last, or two pages.
+/// A page that does not have its place, or two pages.
 #[cold]
 #[inline(never)]
-fn missing(buffer: &Buffer, shape: Shape, address: u64, size: u64, count: Counter<2>) {
+fn other(buffer: &Buffer, shape: u64, address: u64, size: u64, count: Counter<2>) {
     touch(buffer, shape, address, size, 1, count);
     // The first is counted by its block.
     count.add_to(Seen::Extra as usize, u64::MAX);
 }
 
-#[inline(always)]
-fn used(buffer: &Buffer, entry: usize, page: u64) {
-    let now = buffer.now.get() + 1;
-    buffer.now.set(now);
-    buffer.times[entry].set(now);
-    buffer.last.set(page);
-}
-
 /// A reference, `times` times in turn: one for each page that it touches.
-#[cold]
-#[inline(never)]
-fn touch(buffer: &Buffer, shape: Shape, address: u64, size: u64, times: u64, count: Counter<2>) {
-    let entries = (shape.0 >> 8) as usize;
+fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, count: Counter<2>) {
+    let shape = Shape(shape);
     let mut page = address & !(shape.page() - 1);
     while page < address.saturating_add(size) {
-        let mut found = buffer.pages.iter().take(entries);
-        let entry = found
-            .position(|other| other.get() == page)
-            .unwrap_or_else(|| {
-                count.add_to(Seen::Misses as usize, times);
-                let times = buffer.times.iter().take(entries).map(ThreadCell::get);
-                let (_, oldest) = times.zip(0..).min().unwrap_or_default();
-                buffer.pages[oldest].set(page);
-                oldest
-            });
-        buffer.hints[shape.hint(page)].set(entry as u64);
-        used(buffer, entry, page);
+        let place = shape.place(page);
+        if buffer.pages[place].get() != page.wrapping_neg()
+            && enter(buffer, (shape.0 >> 8) as usize, place, page.wrapping_neg())
+        {
+            count.add_to(Seen::Misses as usize, times);
+        }
+        let now = buffer.now.get() + 1;
+        buffer.now.set(now);
+        buffer.times[place].set(now);
         count.add_to(Seen::Extra as usize, times);
         page += shape.page();
     }
 }
 
-/// References of a repeated instruction, `times` times.
-fn again(
-    (buffer, shape): (&Buffer, u64),
-    at: [u64; 2],
-    times: u64,
-    (flags, size): (u64, u64),
-    count: Counter<2>,
-) {
-    let shape = Shape(shape);
-    repeated(at, times, size, flags, shape.page(), |address, n| {
-        touch(buffer, shape, address, size, n, count);
-    });
+/// Gives a page its place; whether it was missing.
+fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
+    let change = |cell: &ThreadCell<u64>, by: u64| cell.set(cell.get().wrapping_add(by));
+    if buffer.pages[place].get() != NONE {
+        settle(
+            buffer,
+            PLACES + usize::from(buffer.entries[place].get()) % MAX_ENTRIES,
+            place,
+        );
+        change(&buffer.moved, 1);
+    }
+    let used = buffer.used.get() as usize;
+    let moved = buffer.pages[PLACES..].iter().take(used);
+    let found = match buffer.moved.get() {
+        0 => None,
+        _ => moved.zip(0..).find(|(other, _)| other.get() == page),
+    };
+    let entry = match found {
+        Some((_, entry)) => entry,
+        None if used < size => {
+            buffer.used.set(used as u64 + 1);
+            used
+        }
+        None => oldest(buffer, used),
+    };
+    if found.is_none() {
+        let newest = buffer.head.get() as usize + buffer.used.get() as usize - 1;
+        buffer.ages[newest % MAX_ENTRIES].set(age(buffer.now.get() + 1, entry));
+    }
+    let old = usize::from(buffer.places[entry].get()) % ALL_PLACES;
+    if entry < used {
+        buffer.pages[old].set(NONE);
+    }
+    if entry < used && old >= PLACES {
+        change(&buffer.moved, u64::MAX);
+    }
+    buffer.pages[place].set(page);
+    buffer.entries[place].set(entry as u16);
+    buffer.places[entry].set(place as u16);
+    found.is_none()
 }
 
-#[analysis]
-#[rustfmt::skip]
-fn repeat(buffer: PerThread<Buffer>, shape: u64, a: u64, b: u64, times: u64, flags: u64, size: u64, count: Counter<2>) {
-    again((&buffer, shape), [a, b], times, (flags, size), count);
+/// Takes the entry that was used least recently out of the ring. What was used
+/// since it was put there is put where it belongs now.
+fn oldest(buffer: &Buffer, used: usize) -> usize {
+    let cell = |at: usize| &buffer.ages[at % MAX_ENTRIES];
+    loop {
+        let head = buffer.head.get() as usize;
+        buffer.head.set(head as u64 + 1);
+        let known = cell(head).get();
+        let entry = known as usize % MAX_ENTRIES;
+        let place = usize::from(buffer.places[entry].get()) % ALL_PLACES;
+        let now = age(buffer.times[place].get(), entry);
+        if now == known {
+            return entry;
+        }
+        let mut at = head + used;
+        while at > head + 1 && cell(at - 1).get() > now {
+            cell(at).set(cell(at - 1).get());
+            at -= 1;
+        }
+        cell(at).set(now);
+    }
 }
 
-#[analysis]
-fn compare(buffer: PerThread<Buffer>, a: u64, b: u64, times: u64) {
-    begin(&buffer.comparison, [a, b, times]);
+fn age(time: u64, entry: usize) -> u64 {
+    time * MAX_ENTRIES as u64 + entry as u64
 }
 
-#[analysis]
-#[rustfmt::skip]
-fn compared(buffer: PerThread<Buffer>, shape: u64, rcx: u64, flags: u64, size: u64, count: Counter<2>) {
-    let (at, times) = end(&buffer.comparison, rcx);
-    again((&buffer, shape), at, times, (flags, size), count);
+/// Moves an entry from one place to another.
+fn settle(buffer: &Buffer, to: usize, from: usize) {
+    let entry = buffer.entries[from].get();
+    buffer.pages[to].set(buffer.pages[from].get());
+    buffer.pages[from].set(NONE);
+    buffer.times[to].set(buffer.times[from].get());
+    buffer.entries[to].set(entry);
+    buffer.places[usize::from(entry) % MAX_ENTRIES].set(to as u16);
 }
+
+fn page(shape: u64) -> u64 {
+    Shape(shape).page()
+}
+
+atom_tool::simulator!(Buffer, touch, page);
 
 #[analysis]
 #[rustfmt::skip]
@@ -161,22 +211,20 @@ fn instrument(program: &Program, args: &Args) -> Result {
         return Err(format!("a page is a power of two of at least 1024 bytes, not {page}").into());
     }
     let shape = entries << 8 | u64::from(page.trailing_zeros());
-    let simulator = Simulator {
-        refer: refer(),
-        repeat: repeat(),
-        compare: compare(),
-        compared: compared(),
-    };
     let zero = || ThreadCell::new(0);
     let buffer = program.thread_data(Buffer {
-        last: ThreadCell::new(NONE),
         now: zero(),
-        hints: std::array::from_fn(|_| zero()),
         pages: std::array::from_fn(|_| ThreadCell::new(NONE)),
         times: std::array::from_fn(|_| zero()),
+        entries: std::array::from_fn(|_| ThreadCell::new(0)),
+        places: std::array::from_fn(|_| ThreadCell::new(0)),
+        ages: std::array::from_fn(|_| zero()),
+        head: zero(),
+        used: zero(),
+        moved: zero(),
         comparison: std::array::from_fn(|_| zero()),
     });
-    let all = Simulation::new(program, &simulator, shape, buffer, None);
+    let all = Simulation::new(program, &simulator(refer()), shape, buffer, None);
     let text = format!(
         "{}\n{entries} entries, pages of {page} bytes",
         program.name()

@@ -124,6 +124,15 @@ impl Asm {
         }
     }
 
+    /// A jump to a target, conditional or not.
+    pub fn jump_to(&mut self, cond: Option<Cond>, target: Target, addend: i32) {
+        match cond {
+            Some(cond) => self.bytes(&[0x0f, 0x80 | cond.0]),
+            None => self.byte(0xe9),
+        }
+        self.fixup(target, addend);
+    }
+
     /// A jump forward, conditional or not, long or short.
     pub fn branch(&mut self, cond: Option<Cond>, long: bool) -> Patch {
         match (cond, long) {

@@ -17,6 +17,11 @@ use crate::plan::args::{Address, Segment, Taken, Value};
 use crate::plan::asm::machine::{Encoding, Operand};
 use crate::plan::asm::{Cond, Gpr, Mem, Patch};
 use crate::plan::code::Target;
+use crate::plan::detour::Detour;
+use crate::plan::wrapper::Wrapper;
+
+/// A side of a branch that other paths go around stands there if it is no longer than this.
+const MOST_IN_LINE: usize = 3;
 
 /// The body cannot stand here; the routine must be called.
 struct Refused;
@@ -111,6 +116,10 @@ struct Context<'a> {
     flags: u8,
     /// Jumps to the end of the body.
     ends: Vec<Patch>,
+    /// Such jumps from the tail, by the numbers of their fixups.
+    far_ends: Vec<usize>,
+    /// Ends are now reached from the tail.
+    far: bool,
     /// Registers and flags that are the program's at each end so far.
     intact: u16,
     flags_intact: bool,
@@ -133,6 +142,17 @@ fn plain_register(value: &Value) -> Option<Gpr> {
         }) if base != Gpr::RSP => Some(base),
         _ => None,
     }
+}
+
+/// The side of a branch that is to stand out of the way: one that calls, or one
+/// that is long where the other does nothing more.
+fn rare_side(sides: &[Node; 2]) -> Option<usize> {
+    let calls = |side: &Node| side.ops.is_empty() && side.end == End::Call;
+    let is_rare = |i: &usize| {
+        let (side, other) = (&sides[*i], &sides[1 - *i]);
+        calls(side) || other.is_empty() && (side.may_call() || side.ops.len() > MOST_IN_LINE)
+    };
+    (0..2).find(is_rare)
 }
 
 /// Whether an input can be made in one register without others.
@@ -243,6 +263,8 @@ impl Site<'_> {
                 (self.point.live.0 >> 32) as u8
             },
             ends: Vec::new(),
+            far_ends: Vec::new(),
+            far: false,
             intact: !0,
             flags_intact: true,
         };
@@ -257,6 +279,9 @@ impl Site<'_> {
             if !self.asm.land_if_near(patch) {
                 self.found.long = true;
             }
+        }
+        for fixup in context.far_ends {
+            self.tail.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
         }
         self.intact = context.intact;
         self.flags_intact = context.flags_intact;
@@ -350,21 +375,28 @@ impl Site<'_> {
         }
         match &node.end {
             End::Return => {
-                if !last {
-                    let jump = self.asm.branch(None, self.needs.long);
-                    context.ends.push(jump);
-                }
+                self.jump_to_end(context, last);
                 self.leave(context);
             }
             End::Call => {
-                self.call_out(context);
-                if !last {
-                    let jump = self.asm.branch(None, self.needs.long);
-                    context.ends.push(jump);
-                }
+                self.call_out(context)?;
+                self.jump_to_end(context, last);
                 self.leave(context);
             }
             End::Branch(code, sides) => {
+                if let Some(rare) = rare_side(sides)
+                    && !self.in_tail
+                {
+                    let cond = if rare == 0 {
+                        Cond(*code)
+                    } else {
+                        Cond(*code).inverted()
+                    };
+                    let before = (self.intact, self.flags_intact);
+                    self.far(context, cond, &sides[rare], path.clone())?;
+                    (self.intact, self.flags_intact) = before;
+                    return self.node(context, &sides[1 - rare], path, last);
+                }
                 let taken_first = sides[0].end == End::Call || sides[1].is_empty();
                 let (first, second, jump) = if taken_first {
                     (&sides[0], &sides[1], Cond(*code).inverted())
@@ -397,6 +429,7 @@ impl Site<'_> {
         }
         let (outer, intact, slots) = (self.depth, self.intact, self.slots);
         let ends = std::mem::take(&mut context.ends);
+        let far = std::mem::take(&mut context.far);
         let straight = context.intact;
         self.aside = Some(intact);
         let saved = self.needs.aside & !self.needs.gprs;
@@ -412,6 +445,7 @@ impl Site<'_> {
         }
         context.intact = !0;
         self.node(context, node, path, true)?;
+        context.far = far;
         for patch in std::mem::replace(&mut context.ends, ends) {
             if !self.asm.land_if_near(patch) {
                 self.found.long = true;
@@ -426,11 +460,31 @@ impl Site<'_> {
         self.slots = slots;
         self.intact = context.intact | saved & intact;
         context.intact = straight & self.intact;
-        if !last {
+        self.jump_to_end(context, last);
+        Ok(())
+    }
+
+    /// Goes to the end of the body, if that does not follow.
+    fn jump_to_end(&mut self, context: &mut Context, last: bool) {
+        if context.far {
+            self.asm.jump_to(None, Target::Main, 0);
+            context.far_ends.push(self.asm.fixups.len() - 1);
+        } else if !last {
             let jump = self.asm.branch(None, self.needs.long);
             context.ends.push(jump);
         }
-        Ok(())
+    }
+
+    /// A side of a branch that is rarely taken: it stands in the tail.
+    fn far(&mut self, context: &mut Context, cond: Cond, node: &Node, path: Path) -> Result<()> {
+        let at = self.tail.code.len() as i32;
+        self.asm.jump_to(Some(cond), Target::Tail, at);
+        std::mem::swap(self.asm, &mut self.tail);
+        (context.far, self.in_tail) = (true, true);
+        let done = self.aside(context, node, path, true);
+        (context.far, self.in_tail) = (false, false);
+        std::mem::swap(self.asm, &mut self.tail);
+        done
     }
 
     /// Notes what is the program's at an end of the body.
@@ -732,8 +786,70 @@ impl Site<'_> {
         Ok(())
     }
 
+    /// Calls the routine by way of a shared piece; false if that cannot be.
+    fn detour(&mut self, context: &Context) -> Result<bool> {
+        let call = context.call;
+        let simple = |v: &Value| matches!(v, Value::Const(_)) || is_simple(v);
+        if self.point.may_set_df && !self.flags_pushed || !call.values.iter().all(simple) {
+            return Ok(false);
+        }
+        let Some((mut detour, pushed)) = Detour::new(&call.values, call.common) else {
+            return Ok(false);
+        };
+        let keep_flags = context.flags_later || self.point.live.intersects(RegSet::FLAGS);
+        let outer = self.depth;
+        if self.depth == 0 {
+            self.move_stack(RED_ZONE);
+            detour.back += RED_ZONE as u16;
+        }
+        for (k, &i) in pushed.iter().enumerate() {
+            let value = &call.values[i];
+            let immediate = match *value {
+                Value::Const(n) => Some(n as i32),
+                Value::Data(at) => Some(at as i32),
+                _ => None,
+            };
+            if let Some(n) = immediate {
+                self.asm.push_imm(n);
+                self.depth += 8;
+                continue;
+            }
+            let waiting = pushed[k..].iter();
+            let waiting = waiting.fold(0, |set, i| set | call.values[*i].sources());
+            let reg = match plain_register(value) {
+                Some(reg) if self.is_intact(reg) => reg,
+                _ => {
+                    let to = self.pick(context, context.reserved | waiting, 0)?;
+                    self.compute(Gpr(to), value, 0, false);
+                    Gpr(to)
+                }
+            };
+            self.push(reg);
+        }
+        let filled = ARGUMENT_REGISTERS.iter().take(call.values.len());
+        let filled = filled.fold(0, |set, r| set | r.bit());
+        let clobbers = &call.clobbers;
+        let wrapper = Wrapper {
+            routine: call.routine,
+            gprs: clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | Gpr::RAX.bit(),
+            xmms: clobbers.xmms,
+            flags: keep_flags && self.flags_intact,
+            mxcsr: clobbers.mxcsr,
+            align: clobbers.needs_alignment,
+            stack_words: 0,
+            yields: false,
+            detour: Some(detour),
+        };
+        self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
+        self.depth = outer;
+        Ok(true)
+    }
+
     /// Calls the routine after all, on a path of the body that ends with that.
-    fn call_out(&mut self, context: &Context) {
+    fn call_out(&mut self, context: &Context) -> Result<()> {
+        if self.detour(context)? {
+            return Ok(());
+        }
         let call = context.call;
         let outer = (
             self.depth,
@@ -802,5 +918,6 @@ impl Site<'_> {
             self.flags_pushed,
             self.flags_slot,
         ) = outer;
+        Ok(())
     }
 }

@@ -87,7 +87,7 @@ fn run(machine: &mut Machine, case: &Case, asm: &Asm, wrappers: &Wrappers) -> Ou
         Target::Shared(i) => wrapper_at(i),
         Target::Data(offset) => data + u64::from(offset),
         Target::Original(address) => machine.code_at() + address,
-        Target::OriginalReturn | Target::ReturnMap => {
+        Target::OriginalReturn | Target::ReturnMap | Target::Main | Target::Tail => {
             unreachable!("no value of a return is asked for")
         }
     };
@@ -183,6 +183,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
             },
             values: pointers.iter().map(|p| random_argument(r, *p)).collect(),
             body: None,
+            common: r.next(),
         });
     }
     let image = image(&codes);
@@ -206,8 +207,10 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
     };
     let emit = |calls: &[SiteCall]| {
         let (mut asm, mut wrappers) = (Asm::default(), Wrappers::default());
-        let inlined = site::emit(&mut asm, calls, point, &mut wrappers);
+        let emitted = site::emit(&mut asm, 0, calls, point, &mut wrappers);
         asm.code.extend(Machine::way_back());
+        let inlined = emitted.inlined;
+        emitted.join(&mut asm, 0);
         (asm, wrappers, inlined)
     };
     let (asm, wrappers, _) = emit(&calls);
