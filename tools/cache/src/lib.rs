@@ -62,10 +62,7 @@ fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count
 #[analysis]
 fn refer(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Counter<2>) {
     let shape = Shape(shape);
-    let line = cache
-        .lines
-        .get(shape.set(address))
-        .map_or(0, |line| line.get());
+    let line = cache.lines[shape.set(address) % MAX_LINES].get();
     if size > shape.line() || address.wrapping_add(line) > shape.line() - size {
         other(&cache, shape, address, size, count);
     }
@@ -76,11 +73,8 @@ fn refer(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Co
 #[inline(never)]
 fn other(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
     let start = address & !(shape.line() - 1);
-    if shape.ways() == 1
-        && address - start + size <= shape.line()
-        && let Some(line) = cache.lines.get(shape.set(address))
-    {
-        line.set(start.wrapping_neg());
+    if shape.ways() == 1 && address - start + size <= shape.line() {
+        cache.lines[shape.set(address) % MAX_LINES].set(start.wrapping_neg());
         count.add_to(Seen::Misses as usize, 1);
         return;
     }

@@ -583,6 +583,13 @@ impl Evaluator<'_> {
             (Operand::Val(Val::Symbol(s)), _) | (_, Operand::Val(Val::Symbol(s))) => {
                 return Err(wants(s));
             }
+            (Operand::Val(val), Operand::Val(Val::Number(1)))
+            | (Operand::Val(Val::Number(1)), Operand::Val(val))
+                if width == 8 =>
+            {
+                state.set_flags(flags::ALL, Flag::Undefined);
+                return self.set(state, to, val);
+            }
             (other, Operand::Val(Val::Number(n))) | (Operand::Val(Val::Number(n)), other)
                 if fits(n, width).is_some() =>
             {
