@@ -319,6 +319,15 @@ impl Asm {
         self.fixup(target, 0);
     }
 
+    /// `push target`, of which the address has 31 bits.
+    pub fn push_address(&mut self, target: Target) {
+        self.byte(0x68);
+        self.fixup(target, 0);
+        if let Some(fixup) = self.fixups.last_mut() {
+            fixup.absolute = true;
+        }
+    }
+
     /// `ret bytes`
     pub fn ret_dropping(&mut self, bytes: u16) {
         self.byte(0xc2);

@@ -150,10 +150,16 @@ impl Plan {
             .by_gs()
             .map(|_| wrappers.index(threads.enter_wrapper()));
         plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
-        for wrapper in &wrappers.list {
+        let mut next = 0;
+        // Pieces may want further wrappers.
+        while let Some(wrapper) = wrappers.list.get(next).copied() {
             let mut asm = Asm::default();
-            wrapper.emit(&mut asm);
+            match &wrapper.detour {
+                Some(d) => asm = d.emit(&wrapper, options.bodies, absolute, &mut wrappers),
+                None => wrapper.emit(&mut asm),
+            }
             plan.add_shared(asm);
+            next += 1;
         }
         if plan
             .fixups
@@ -423,6 +429,7 @@ impl Planner<'_> {
                 live: live[i],
                 may_set_df: here.may_set_df,
                 absolute: self.absolute,
+                is_piece: false,
             };
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
@@ -458,7 +465,7 @@ impl Planner<'_> {
     /// What can stand in the place of a call.
     fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
         let bounds: Vec<_> = values.iter().map(inline::bound).collect();
-        self.bodies?.body(routine, &bounds)
+        self.bodies?.body(routine, &bounds, false)
     }
 
     /// An instruction without calls.

@@ -1,16 +1,20 @@
 //! Calls that are rarely made, in few bytes at the point.
 //!
 //! The point pushes what only it knows and calls a piece that all such points share. That
-//! saves all that the routine may change, fills the arguments, and on its way back
-//! drops what was pushed (`ret n`): after the call nothing has changed.
+//! does what the routine does, keeps all registers, and drops what was pushed on its way back
+//! (`ret n`): after the call nothing has changed. The piece is made as the calls of a point
+//! are, so a routine that can be in line is in line there.
 //!
-//! On the stack, upwards from the saved rbp: the return address, then the words
-//! in the opposite of the order in which they were pushed.
+//! The words lie above the return address, the last one pushed first.
 
-use super::args::Value;
-use super::asm::{Asm, Gpr, Mem};
-use super::code::Target;
-use super::site::ARGUMENT_REGISTERS;
+use super::Clobbers;
+use super::args::{Address, Value};
+use super::asm::{Asm, Gpr};
+use super::inline;
+use super::site::{self, Point, SiteCall};
+use super::wrapper::{Wrapper, Wrappers};
+use crate::analysis::specialise::Specialiser;
+use crate::live::RegSet;
 
 /// Constants below this are part of the shared piece: few pieces come of it.
 const SMALL: u64 = 256;
@@ -24,23 +28,21 @@ pub enum Fill {
     Const(u64),
     /// An offset in the plan's data, likewise.
     Data(u32),
-    /// The running thread's copy of what lies at `at`, likewise.
+    /// The running thread's copy of what lies in the main block, likewise.
     Thread {
-        /// Offset of the slot with the copy's distance.
-        slot: u32,
-        /// What is added.
-        offset: i32,
+        /// Offset of the main block in the plan's data.
+        block: u32,
+        /// Offset in the plan's data.
+        at: u32,
     },
     /// The word of this number that was pushed.
     Pushed(u8),
-    /// It is an offset in the plan's data.
-    PushedData(u8),
 }
 
-/// What a shared piece does beside calling the routine.
+/// What a shared piece does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Detour {
-    /// The arguments in registers.
+    /// The arguments.
     pub fills: [Fill; 6],
     /// Bytes that it drops when it returns.
     pub back: u16,
@@ -56,55 +58,81 @@ impl Detour {
         }
         let mut pushed = Vec::new();
         for (i, (value, fill)) in values.iter().zip(&mut fills).enumerate() {
-            let number = pushed.len() as u8;
             let is_common = common >> i & 1 != 0;
             *fill = match *value {
                 Value::Const(n) if n < SMALL || is_common => Fill::Const(n),
                 Value::Data(at) if is_common => Fill::Data(at),
-                Value::Thread { block, at } => Fill::Thread {
-                    slot: block + atom_abi::THREAD_THIS as u32,
-                    offset: (at - block) as i32,
-                },
+                Value::Thread { block, at } if is_common => Fill::Thread { block, at },
                 Value::Const(n) if i32::try_from(n as i64).is_err() => return None,
-                Value::Data(at) if i32::try_from(at).is_err() => return None,
-                Value::Data(_) => Fill::PushedData(number),
-                Value::Const(_) | Value::Reg(_) | Value::Stack(_) | Value::Address(_) => {
-                    Fill::Pushed(number)
+                Value::Const(_)
+                | Value::Data(_)
+                | Value::Reg(_)
+                | Value::Stack(_)
+                | Value::Address(_) => {
+                    pushed.push(i);
+                    Fill::Pushed(pushed.len() as u8 - 1)
                 }
                 _ => return None,
             };
-            if matches!(fill, Fill::Pushed(_) | Fill::PushedData(_)) {
-                pushed.push(i);
-            }
         }
         let back = 8 * pushed.len() as u16;
         Some((Self { fills, back }, pushed))
     }
 
-    /// Fills the argument registers; rax is free.
-    pub fn fill(&self, asm: &mut Asm) {
+    /// The arguments as the piece finds them.
+    fn values(&self) -> Vec<Value> {
         let words = self.fills.iter();
-        let words = words.filter(|f| matches!(f, Fill::Pushed(_) | Fill::PushedData(_)));
-        let last = words.count() as i32 - 1;
-        // Above rbp: the saved rbp and the return address.
-        let word = |number: u8| Mem::at(Gpr::RBP, 16 + 8 * (last - i32::from(number)));
-        for (fill, to) in self.fills.iter().zip(ARGUMENT_REGISTERS) {
-            match *fill {
-                Fill::Nothing => {}
-                Fill::Const(n) => asm.mov_imm(to, n),
-                Fill::Data(at) => asm.lea_target(to, Target::Data(at)),
-                Fill::Thread { slot, offset } => {
-                    asm.gs();
-                    asm.load_target(to, Target::Data(slot));
-                    asm.lea(to, Mem::at(to, offset));
-                }
-                Fill::Pushed(number) => asm.load(to, word(number)),
-                Fill::PushedData(number) => {
-                    asm.load(Gpr::RAX, word(number));
-                    asm.lea_target(to, Target::Data(0));
-                    asm.lea(to, Mem::indexed(to, Gpr::RAX, 1));
-                }
+        let words = words.filter(|f| matches!(f, Fill::Pushed(_))).count() as i64;
+        let value = |fill: &Fill| match *fill {
+            Fill::Nothing => None,
+            Fill::Const(n) => Some(Value::Const(n)),
+            Fill::Data(at) => Some(Value::Data(at)),
+            Fill::Thread { block, at } => Some(Value::Thread { block, at }),
+            Fill::Pushed(number) => {
+                let at = 8 * (words - i64::from(number));
+                Some(Value::Load(Address::at(Gpr::RSP, at), 8))
             }
-        }
+        };
+        self.fills.iter().map_while(value).collect()
+    }
+
+    /// Emits the piece of a wrapper that has this. Others that it needs come to the list's end.
+    pub fn emit(
+        &self,
+        wrapper: &Wrapper,
+        bodies: Option<&Specialiser<'_>>,
+        absolute: bool,
+        wrappers: &mut Wrappers,
+    ) -> Asm {
+        let values = self.values();
+        let bounds: Vec<_> = values.iter().map(inline::bound).collect();
+        let call = SiteCall {
+            routine: wrapper.routine,
+            clobbers: Clobbers {
+                gprs: wrapper.gprs,
+                xmms: wrapper.xmms,
+                flags: true,
+                mxcsr: wrapper.mxcsr,
+                is_leaf: false,
+                needs_alignment: wrapper.align,
+            },
+            body: bodies.and_then(|b| b.body(wrapper.routine, &bounds, true)),
+            values,
+            common: 0,
+        };
+        let point = Point {
+            live: match wrapper.flags {
+                true => RegSet::ALL,
+                false => RegSet::ALL.without(RegSet::FLAGS),
+            },
+            may_set_df: false,
+            absolute,
+            is_piece: true,
+        };
+        let mut asm = Asm::default();
+        let emitted = site::emit(&mut asm, 0, &[call], point, wrappers);
+        asm.ret_dropping(self.back);
+        emitted.join(&mut asm, 0);
+        asm
     }
 }

@@ -114,6 +114,7 @@ impl Exits {
                     live: RegSet::ALL,
                     may_set_df: true,
                     absolute: false,
+                    is_piece: false,
                 };
                 // Without bodies there is no tail.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);

@@ -26,9 +26,7 @@ use atom_abi::THREAD_THIS;
 use super::Clobbers;
 use super::args::{Taken, Value};
 use super::asm::{Asm, Cond, Gpr, Mem, Patch};
-#[cfg(test)]
-use super::code::Fixup;
-use super::code::Target;
+use super::code::{Fixup, Target};
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Body;
@@ -73,6 +71,15 @@ pub struct Point {
     pub may_set_df: bool,
     /// Data has fixed addresses that fit a displacement.
     pub absolute: bool,
+    /// It is a shared piece: what lies below rsp is free.
+    pub is_piece: bool,
+}
+
+impl Point {
+    /// Bytes below rsp that are the program's.
+    fn red_zone(&self) -> i32 {
+        if self.is_piece { 0 } else { RED_ZONE }
+    }
 }
 
 /// What the emission found that it must save. Only grows.
@@ -99,7 +106,6 @@ pub struct Emitted {
     pub tail: Asm,
 }
 
-#[cfg(test)]
 impl Emitted {
     /// Puts the tail right here, if the point's code starts at `base`.
     pub fn join(self, asm: &mut Asm, base: usize) {
@@ -318,7 +324,7 @@ impl Site<'_> {
 
     fn open(&mut self) {
         if self.needs.calls || self.needs.gprs != 0 {
-            self.move_stack(RED_ZONE);
+            self.move_stack(self.point.red_zone());
         }
         if self.needs.calls && self.point.may_set_df {
             self.asm.push_flags();
@@ -376,7 +382,7 @@ impl Site<'_> {
             self.asm.pop_flags();
         }
         if self.needs.calls || self.needs.gprs != 0 {
-            self.asm.move_stack(RED_ZONE);
+            self.asm.move_stack(self.point.red_zone());
         }
     }
 

@@ -33,7 +33,8 @@ pub struct Wrapper {
     /// Leave the result, unless it is 0, in the word above the return address,
     /// which the caller made room for; rax and rcx are in `gprs`.
     pub yields: bool,
-    /// It fills the arguments itself.
+    /// It is a piece for rare calls instead, which keeps what is in `flags` if that is set;
+    /// the routine changes the registers that are named.
     pub detour: Option<Detour>,
 }
 
@@ -100,9 +101,6 @@ impl Wrapper {
         for word in (0..i32::from(self.stack_words)).rev() {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }
-        if let Some(detour) = &self.detour {
-            detour.fill(asm);
-        }
         asm.call(Target::Analysis(self.routine));
         if self.yields {
             asm.mov(Gpr::RCX, Gpr::RAX);
@@ -124,9 +122,6 @@ impl Wrapper {
         }
         bits(self.gprs).rev().for_each(|n| asm.pop(Gpr(n)));
         asm.pop(Gpr::RBP);
-        match self.detour {
-            Some(detour) => asm.ret_dropping(detour.back),
-            None => asm.ret(),
-        }
+        asm.ret();
     }
 }

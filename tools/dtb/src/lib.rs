@@ -19,7 +19,9 @@ const NONE: u64 = 1 << 63;
 
 thread_state! {
     struct Buffer {
-        /// The time: references so far.
+        /// The page of the last reference, as below.
+        last: ThreadCell<u64>,
+        /// The time: changes of page so far.
         now: ThreadCell<u64>,
         /// By place the page, as the address of its first byte, negated: an address is in
         /// the page if the sum is small.
@@ -60,11 +62,16 @@ impl Shape {
 #[analysis]
 fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
     let shape = Shape(shape);
+    if address.wrapping_add(buffer.last.get()) <= shape.page() - size {
+        return;
+    }
     let place = shape.place(address);
-    if address.wrapping_add(buffer.pages[place].get()) > shape.page() - size {
+    let page = buffer.pages[place].get();
+    if address.wrapping_add(page) > shape.page() - size {
         other(&buffer, shape.0, address, size, count);
         return;
     }
+    buffer.last.set(page);
     let now = buffer.now.get() + 1;
     buffer.now.set(now);
     buffer.times[place].set(now);
@@ -90,6 +97,7 @@ fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, count
         {
             count.add_to(Seen::Misses as usize, times);
         }
+        buffer.last.set(page.wrapping_neg());
         let now = buffer.now.get() + 1;
         buffer.now.set(now);
         buffer.times[place].set(now);
@@ -213,6 +221,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let shape = entries << 8 | u64::from(page.trailing_zeros());
     let zero = || ThreadCell::new(0);
     let buffer = program.thread_data(Buffer {
+        last: ThreadCell::new(NONE),
         now: zero(),
         pages: std::array::from_fn(|_| ThreadCell::new(NONE)),
         times: std::array::from_fn(|_| zero()),

@@ -62,6 +62,8 @@ pub struct Evaluator<'a> {
     ops: Vec<Op>,
     /// Branches that could not be decided, on the way here.
     branches: u32,
+    /// Rare cases are followed, too.
+    whole: bool,
 }
 
 fn number(register: Register) -> usize {
@@ -87,6 +89,7 @@ impl<'a> Evaluator<'a> {
         decode: &'a dyn Fn(u64) -> std::sync::Arc<Function>,
         entry: u64,
         shapes: &[Shape],
+        whole: bool,
     ) -> Result<(Node, Vec<(u8, V)>)> {
         let mut me = Self {
             image,
@@ -97,6 +100,7 @@ impl<'a> Evaluator<'a> {
             narrow: 0,
             ops: Vec::new(),
             branches: 0,
+            whole,
         };
         let mut state = State {
             regs: [Val::Nothing; 16],
@@ -190,7 +194,9 @@ impl<'a> Evaluator<'a> {
                     at = raw.next_ip();
                 }
                 // What a branch leads to in a function of its own is the rare case.
-                Exit::Tail(_) if self.branches > 0 && !state.stored => return Err(Fail::No),
+                Exit::Tail(_) if self.branches > 0 && !self.whole && !state.stored => {
+                    return Err(Fail::No);
+                }
                 Exit::Tail(Callee::Known(callee)) => {
                     let function = (self.decode)(*callee);
                     let node = self.follow(&function, *callee, state)?;

@@ -197,6 +197,7 @@ impl Flow {
             live: counter.spot.live,
             may_set_df,
             absolute: false,
+            is_piece: false,
         };
         emit_increment(asm, Target::Data(counter.cell), self.prefix, point);
     }

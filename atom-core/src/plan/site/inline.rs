@@ -21,7 +21,7 @@ use crate::plan::detour::Detour;
 use crate::plan::wrapper::Wrapper;
 
 /// A side of a branch that other paths go around stands there if it is no longer than this.
-const MOST_IN_LINE: usize = 3;
+const MOST_IN_LINE: usize = 12;
 
 /// The body cannot stand here; the routine must be called.
 struct Refused;
@@ -144,13 +144,13 @@ fn plain_register(value: &Value) -> Option<Gpr> {
     }
 }
 
-/// The side of a branch that is to stand out of the way: one that calls, or one
+/// The side of a branch that is to stand out of the way: one that only calls, or one
 /// that is long where the other does nothing more.
 fn rare_side(sides: &[Node; 2]) -> Option<usize> {
     let calls = |side: &Node| side.ops.is_empty() && side.end == End::Call;
     let is_rare = |i: &usize| {
         let (side, other) = (&sides[*i], &sides[1 - *i]);
-        calls(side) || other.is_empty() && (side.may_call() || side.ops.len() > MOST_IN_LINE)
+        calls(side) || other.is_empty() && side.ops.len() > MOST_IN_LINE
     };
     (0..2).find(is_rare)
 }
@@ -160,12 +160,19 @@ fn is_simple(value: &Value) -> bool {
     match value {
         Value::Reg(_) | Value::Stack(_) | Value::Taken(Taken::Flags(_)) => true,
         Value::Data(_) | Value::Original(_) | Value::Thread { .. } => true,
+        Value::Load(a, 8) => is_on_stack(a),
         Value::Address(a) => {
             let more = a.element.is_some() || a.bits.is_some() || a.image.is_some();
             a.segment == Segment::Flat && !a.index_is_byte && !more
         }
         _ => false,
     }
+}
+
+/// A word at a known distance from rsp.
+fn is_on_stack(a: &Address) -> bool {
+    let disp = a.disp;
+    *a == Address::at(Gpr::RSP, disp) && i32::try_from(disp).is_ok()
 }
 
 /// The calls with what they read from one register read from another.
@@ -280,9 +287,7 @@ impl Site<'_> {
                 self.found.long = true;
             }
         }
-        for fixup in context.far_ends {
-            self.tail.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
-        }
+        self.land_far(context.far_ends);
         self.intact = context.intact;
         self.flags_intact = context.flags_intact;
         Ok(())
@@ -430,11 +435,12 @@ impl Site<'_> {
         let (outer, intact, slots) = (self.depth, self.intact, self.slots);
         let ends = std::mem::take(&mut context.ends);
         let far = std::mem::take(&mut context.far);
+        let far_ends = std::mem::take(&mut context.far_ends);
         let straight = context.intact;
         self.aside = Some(intact);
         let saved = self.needs.aside & !self.needs.gprs;
         if saved != 0 && self.depth == 0 {
-            self.move_stack(RED_ZONE);
+            self.move_stack(self.point.red_zone());
         }
         let below = self.depth;
         for number in (0..16).filter(|n| saved >> n & 1 != 0) {
@@ -446,6 +452,7 @@ impl Site<'_> {
         context.intact = !0;
         self.node(context, node, path, true)?;
         context.far = far;
+        self.land_far(std::mem::replace(&mut context.far_ends, far_ends));
         for patch in std::mem::replace(&mut context.ends, ends) {
             if !self.asm.land_if_near(patch) {
                 self.found.long = true;
@@ -472,6 +479,13 @@ impl Site<'_> {
         } else if !last {
             let jump = self.asm.branch(None, self.needs.long);
             context.ends.push(jump);
+        }
+    }
+
+    /// Lets jumps from the tail end here.
+    fn land_far(&mut self, jumps: Vec<usize>) {
+        for fixup in jumps {
+            self.tail.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
         }
     }
 
@@ -790,7 +804,10 @@ impl Site<'_> {
     fn detour(&mut self, context: &Context) -> Result<bool> {
         let call = context.call;
         let simple = |v: &Value| matches!(v, Value::Const(_)) || is_simple(v);
-        if self.point.may_set_df && !self.flags_pushed || !call.values.iter().all(simple) {
+        if self.point.is_piece
+            || self.point.may_set_df && !self.flags_pushed
+            || !call.values.iter().all(simple)
+        {
             return Ok(false);
         }
         let Some((mut detour, pushed)) = Detour::new(&call.values, call.common) else {
@@ -799,18 +816,23 @@ impl Site<'_> {
         let keep_flags = context.flags_later || self.point.live.intersects(RegSet::FLAGS);
         let outer = self.depth;
         if self.depth == 0 {
-            self.move_stack(RED_ZONE);
+            self.move_stack(self.point.red_zone());
             detour.back += RED_ZONE as u16;
         }
         for (k, &i) in pushed.iter().enumerate() {
             let value = &call.values[i];
-            let immediate = match *value {
-                Value::Const(n) => Some(n as i32),
-                Value::Data(at) => Some(at as i32),
-                _ => None,
+            let is_immediate = match *value {
+                Value::Const(n) => {
+                    self.asm.push_imm(n as i32);
+                    true
+                }
+                Value::Data(at) if self.point.absolute => {
+                    self.asm.push_address(Target::Data(at));
+                    true
+                }
+                _ => false,
             };
-            if let Some(n) = immediate {
-                self.asm.push_imm(n);
+            if is_immediate {
                 self.depth += 8;
                 continue;
             }
@@ -860,7 +882,7 @@ impl Site<'_> {
         );
         let (found, intact) = (self.found, self.intact);
         if self.depth == 0 {
-            self.move_stack(RED_ZONE);
+            self.move_stack(self.point.red_zone());
         }
         let below = self.depth;
         let pushes_flags = self.point.may_set_df && !self.flags_pushed;

@@ -77,7 +77,13 @@ struct Case {
     state: State,
 }
 
-fn run(machine: &mut Machine, case: &Case, asm: &Asm, wrappers: &Wrappers) -> Outcome {
+fn run(
+    machine: &mut Machine,
+    case: &Case,
+    asm: &Asm,
+    mut wrappers: Wrappers,
+    bodies: Option<&Specialiser<'_>>,
+) -> Outcome {
     let place = |n: usize| machine.code_at() + 0x1000 * n as u64;
     let wrapper_at = |i: u32| place(3) + 0x400 * u64::from(i);
     let data = machine.data_at();
@@ -97,11 +103,16 @@ fn run(machine: &mut Machine, case: &Case, asm: &Asm, wrappers: &Wrappers) -> Ou
         (image + STATICS, case.statics.clone()),
         (data, case.memory.clone()),
     ];
-    for (i, wrapper) in wrappers.list.iter().enumerate() {
+    let mut i = 0;
+    while let Some(wrapper) = wrappers.list.get(i).copied() {
         let mut asm = Asm::default();
-        wrapper.emit(&mut asm);
+        match &wrapper.detour {
+            Some(detour) => asm = detour.emit(&wrapper, bodies, false, &mut wrappers),
+            None => wrapper.emit(&mut asm),
+        }
         let at = wrapper_at(i as u32);
         writes.push((at, random::resolve(&asm, at, target)));
+        i += 1;
     }
     let window = machine.stack_at() - 256;
     writes.push((window, case.stack.clone()));
@@ -191,6 +202,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
         live: random::random_live(r),
         may_set_df: r.below(5) == 0,
         absolute: false,
+        is_piece: false,
     };
     let mut state = random::random_state(r, machine, point.may_set_df);
     state.mxcsr = 0x1f80;
@@ -214,14 +226,14 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
         (asm, wrappers, inlined)
     };
     let (asm, wrappers, _) = emit(&calls);
-    let wanted = run(machine, &case, &asm, &wrappers);
+    let wanted = run(machine, &case, &asm, wrappers, None);
     let bodies = Specialiser::new(&image);
     for call in &mut calls {
         let bounds: Vec<_> = call.values.iter().map(inline::bound).collect();
-        call.body = bodies.body(call.routine, &bounds);
+        call.body = bodies.body(call.routine, &bounds, false);
     }
     let (asm, wrappers, inlined) = emit(&calls);
-    let seen = run(machine, &case, &asm, &wrappers);
+    let seen = run(machine, &case, &asm, wrappers, Some(&bodies));
     let fail = |what: &str| {
         let routines: String = codes.iter().skip(1).map(|c| listing(&c.1) + "\n").collect();
         let arguments: Vec<_> = calls.iter().map(|c| &c.values).collect();
@@ -280,7 +292,7 @@ fn points_with_the_same_shape_share_a_body() {
     Writer::new(&mut asm, r, STATICS, HELPER).write(&[true]);
     let image = image(&[(ROUTINES, asm.assemble(ROUTINES).unwrap())]);
     let bodies = Specialiser::new(&image);
-    let body = |at| bodies.body(ROUTINES, &[inline::bound(&Value::Data(at))]);
+    let body = |at| bodies.body(ROUTINES, &[inline::bound(&Value::Data(at))], false);
     let (a, b) = (body(8), body(16));
     assert!(a.is_none() && b.is_none() || Arc::ptr_eq(&a.unwrap(), &b.unwrap()));
 }
