@@ -465,7 +465,7 @@ impl Planner<'_> {
     /// What can stand in the place of a call.
     fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
         let bounds: Vec<_> = values.iter().map(inline::bound).collect();
-        self.bodies?.body(routine, &bounds, false)
+        self.bodies?.body(routine, &bounds)
     }
 
     /// An instruction without calls.

@@ -116,7 +116,7 @@ impl Detour {
                 is_leaf: false,
                 needs_alignment: wrapper.align,
             },
-            body: bodies.and_then(|b| b.body(wrapper.routine, &bounds, true)),
+            body: bodies.and_then(|b| b.whole_body(wrapper.routine, &bounds)),
             values,
             common: 0,
         };

@@ -69,7 +69,7 @@ pub fn increments(
     values: &[Value],
 ) -> Option<Vec<Increment>> {
     let bounds: Vec<Bound> = values.iter().map(bound).collect();
-    let counts = specialiser.body(routine, &bounds, false)?.counts()?;
+    let counts = specialiser.body(routine, &bounds)?.counts()?;
     let increment = |count: &crate::analysis::specialise::Count| {
         Some(Increment {
             cell: cell(count.cell, values)?,

@@ -161,8 +161,17 @@ impl<'a> Specialiser<'a> {
     }
 
     /// The body of the routine for such arguments; `None` if it must be called. What a
-    /// branch leads to in a function of its own is left to a call, unless the `whole` is wanted.
-    pub fn body(&self, routine: u64, bounds: &[Bound], whole: bool) -> Option<Arc<Body>> {
+    /// branch leads to in a function of its own is rare, and left to a call.
+    pub fn body(&self, routine: u64, bounds: &[Bound]) -> Option<Arc<Body>> {
+        self.find(routine, bounds, false)
+    }
+
+    /// The same with what is rare.
+    pub fn whole_body(&self, routine: u64, bounds: &[Bound]) -> Option<Arc<Body>> {
+        self.find(routine, bounds, true)
+    }
+
+    fn find(&self, routine: u64, bounds: &[Bound], whole: bool) -> Option<Arc<Body>> {
         if bounds.len() > 64 {
             return None;
         }

@@ -230,7 +230,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
     let bodies = Specialiser::new(&image);
     for call in &mut calls {
         let bounds: Vec<_> = call.values.iter().map(inline::bound).collect();
-        call.body = bodies.body(call.routine, &bounds, false);
+        call.body = bodies.body(call.routine, &bounds);
     }
     let (asm, wrappers, inlined) = emit(&calls);
     let seen = run(machine, &case, &asm, wrappers, Some(&bodies));
@@ -292,7 +292,7 @@ fn points_with_the_same_shape_share_a_body() {
     Writer::new(&mut asm, r, STATICS, HELPER).write(&[true]);
     let image = image(&[(ROUTINES, asm.assemble(ROUTINES).unwrap())]);
     let bodies = Specialiser::new(&image);
-    let body = |at| bodies.body(ROUTINES, &[inline::bound(&Value::Data(at))], false);
+    let body = |at| bodies.body(ROUTINES, &[inline::bound(&Value::Data(at))]);
     let (a, b) = (body(8), body(16));
     assert!(a.is_none() && b.is_none() || Arc::ptr_eq(&a.unwrap(), &b.unwrap()));
 }
