@@ -6,9 +6,10 @@ use std::sync::OnceLock;
 
 use atom_core::cfg::{Cfg, seeds::FrameFacts};
 use atom_core::image::Image;
-use atom_core::plan::Plan;
+use atom_core::live::Live;
+use atom_core::plan::{Clobbers, Plan};
 use atom_core::rewrite::{self, Layout};
-use atom_core::{Result, emit};
+use atom_core::{Result, check, emit};
 
 /// Opens a program with these contents. The file is this process's own, in memory.
 pub fn open(contents: &[u8]) -> Result<Image> {
@@ -21,11 +22,13 @@ pub fn open(contents: &[u8]) -> Result<Image> {
     Image::open(file)
 }
 
-/// Everything that `atom` does without a tool.
+/// Everything that `atom -g --check` does without a tool.
+///
+/// # Panics
+/// If the output is not what the checker can follow: a defect as much as a panic is.
 pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     let table = image.unwind_table()?;
-    let mut cfg = Cfg::build(image, &FrameFacts::new(&table))?;
-    let pads = rewrite::find_pads(image, &mut cfg);
+    let (cfg, pads) = rewrite::understand(image, &FrameFacts::new(&table))?;
     let plan = Plan::default();
     let options = rewrite::Options {
         strict: true,
@@ -36,7 +39,26 @@ pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     let place = emit::Placement::new(image, &layout, &table, &plan, None)?;
     let text = rewrite::encode(image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(image, &cfg, &layout, &options)?;
-    emit::write(image, &cfg, &plan, &layout, text, &old, &place, None)
+    let debug = emit::debug::build(image, &cfg, &plan, &layout, &place, None);
+    let output = emit::write(
+        image, &cfg, &plan, &layout, text, &old, &place, None, &debug,
+    )?;
+    let output = output.to_vec()?;
+    let subject = check::Subject {
+        image,
+        cfg: &cfg,
+        live: &Live::compute(image, &cfg),
+        plan: &plan,
+        layout: &layout,
+        analysis: (place.analysis, place.rw),
+        end: place.end,
+        clobbers: &|_| Clobbers::EVERYTHING,
+        output: &output,
+    };
+    if let Err(e) = check::check(&subject) {
+        panic!("{e}");
+    }
+    Ok(output)
 }
 
 /// A sound program of which sections get other contents.

@@ -7,7 +7,8 @@
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::sys::{AT_FDCWD, call6, check, nr, syscall};
+use crate::signals::without_write_signals;
+use crate::sys::{AT_FDCWD, call6, check, errno, nr, syscall};
 
 /// The lowest number for our descriptors; 0 until it is known.
 static HIGH: AtomicUsize = AtomicUsize::new(0);
@@ -147,6 +148,35 @@ pub(crate) unsafe extern "C" fn mkfifo(path: *const c_char, mode: usize) -> isiz
     })
 }
 
+/// What cannot be told here cannot be told at all: to Rust's library it is closed then, which
+/// is no error. Any other would be a panic, and the end of the application.
+const STDERR: usize = 2;
+
+/// Functions that are their system call, and whose signals the application does not get.
+macro_rules! writing {
+    ($($name:ident = $number:literal;)*) => { $(
+        /// # Safety
+        /// As C's function of this name.
+        pub(crate) unsafe extern "C" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            // SAFETY: the caller's promise.
+            let result = without_write_signals(|| unsafe { call6($number, [a, b, c, d, e, f]) });
+            check(if result < 0 && a == STDERR { -(errno::EBADF as isize) } else { result })
+        }
+    )* };
+}
+
+writing! {
+    write = 1;
+    pwrite = 18;
+    writev = 20;
+    pwritev = 296;
+    sendfile = 40;
+    truncate = 76;
+    ftruncate = 77;
+    splice = 275;
+    copy_file_range = 326;
+}
+
 /// Functions that are their system call and nothing else.
 macro_rules! passed_on {
     ($($name:ident = $number:literal;)*) => { $(
@@ -162,13 +192,9 @@ macro_rules! passed_on {
 
 passed_on! {
     read = 0;
-    write = 1;
     pread = 17;
-    pwrite = 18;
     readv = 19;
-    writev = 20;
     preadv = 295;
-    pwritev = 296;
     close = 3;
     fstat = 5;
     poll = 7;
@@ -179,14 +205,9 @@ passed_on! {
     ioctl = 16;
     madvise = 28;
     getppid = 110;
-    sendfile = 40;
-    splice = 275;
-    copy_file_range = 326;
     flock = 73;
     fsync = 74;
     fdatasync = 75;
-    truncate = 76;
-    ftruncate = 77;
     rename = 82;
     mkdir = 83;
     rmdir = 84;

@@ -29,6 +29,8 @@ pub(crate) mod nr {
     pub const FCNTL: usize = 72;
     pub const GETCWD: usize = 79;
     pub const READLINK: usize = 89;
+    pub const RT_SIGPENDING: usize = 127;
+    pub const RT_SIGTIMEDWAIT: usize = 128;
     pub const ARCH_PRCTL: usize = 158;
     pub const GETTID: usize = 186;
     pub const TIME: usize = 201;
@@ -47,9 +49,12 @@ pub(crate) mod nr {
 /// Error numbers used by name.
 pub(crate) mod errno {
     pub const EPERM: i32 = 1;
+    pub const EBADF: i32 = 9;
     pub const EAGAIN: i32 = 11;
     pub const ENOMEM: i32 = 12;
     pub const EINVAL: i32 = 22;
+    pub const EFBIG: i32 = 27;
+    pub const EPIPE: i32 = 32;
     pub const ERANGE: i32 = 34;
     pub const ENAMETOOLONG: i32 = 36;
     pub const ENOSYS: i32 = 38;
@@ -160,6 +165,24 @@ fn map_near(next: &AtomicUsize, len: usize, protection: usize) -> *mut u8 {
 /// Fresh zeroed pages for `len` bytes, or null.
 pub(crate) fn map(len: usize) -> *mut u8 {
     map_with(len, 3)
+}
+
+/// Fresh zeroed pages away from the application's, `wiped` bytes of which, at the start, are
+/// zeros again in a forked child. Null if there are none, or if the kernel cannot do that.
+pub fn map_wiped(wiped: usize, len: usize) -> *mut u8 {
+    const MADV_WIPEONFORK: usize = 18;
+    let memory = map(len);
+    if memory.is_null() {
+        return memory;
+    }
+    // SAFETY: advice about pages that were mapped just now; without it they are given back.
+    unsafe {
+        if syscall!(nr::MADVISE, memory, wiped, MADV_WIPEONFORK) != 0 {
+            unmap(memory, pages(len));
+            return ptr::null_mut();
+        }
+    }
+    memory
 }
 
 /// As [`map`], where no segment base from the image up is negative: the system

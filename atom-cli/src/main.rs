@@ -3,6 +3,7 @@
 //! It owns everything that the libraries must not do: it prints, it exits, it
 //! writes files. The work itself is in `driver`, step by step.
 
+mod analyze;
 mod args;
 mod cleanup;
 mod debugger;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse_from(&words);
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
+        Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
     };

@@ -253,3 +253,35 @@ fn stopped_by_a_signal() {
         assert_eq!(entries(), ["app", "report"]);
     }
 }
+
+/// A program of 120 bytes whose code lies in the ELF header. It stays there, and runs.
+#[test]
+fn code_in_the_header() {
+    let folder = Folder::new();
+    let mut file = vec![0u8; 64 + 56];
+    file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
+    // mov dil, 42; mov al, 60; syscall
+    file[8..15].copy_from_slice(&[0x40, 0xb7, 42, 0xb0, 60, 0x0f, 0x05]);
+    let size = file.len() as u64;
+    let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
+    put(16, &[2, 0, 62, 0, 1, 0, 0, 0]); // ET_EXEC, x86-64
+    put(24, &0x40_0008u64.to_le_bytes()); // e_entry
+    put(32, &64u64.to_le_bytes()); // e_phoff
+    put(52, &[64, 0, 56, 0, 1, 0]);
+    put(64, &[1, 0, 0, 0, 5, 0, 0, 0]); // PT_LOAD, R E
+    put(80, &0x40_0000u64.to_le_bytes());
+    put(96, &size.to_le_bytes());
+    put(104, &size.to_le_bytes());
+    put(112, &4096u64.to_le_bytes());
+    folder.write("tiny", &file);
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.join("tiny"), mode).unwrap();
+    assert_eq!(run(&folder, "tiny", &[]).status.code(), Some(42));
+    folder.atom_ok(&["tiny", "--move-all", "--check", "-o", "out"]);
+    assert_eq!(run(&folder, "out", &[]).status.code(), Some(42));
+    assert!(
+        folder
+            .atom_ok(&["show", "tiny"])
+            .contains("headers of the file")
+    );
+}

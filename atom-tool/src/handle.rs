@@ -194,6 +194,12 @@ impl<'a> Proc<'a> {
         (self.host().proc_size)(self.host().context, self.id)
     }
 
+    /// False if calls on it are not made, because the user chose other procedures
+    /// (`--only`, `--skip`). Adding them is no error.
+    pub fn is_selected(&self) -> bool {
+        (self.host().proc_is_selected)(self.host().context, self.id)
+    }
+
     /// How well it is understood.
     pub fn status(&self) -> Status {
         match (self.host().proc_status)(self.host().context, self.id) {
@@ -408,6 +414,16 @@ impl<'a> Inst<'a> {
             session: self.session,
         }
         .proc_at(self.target_pc()?)
+    }
+
+    /// The procedure that this instruction leads to from outside: by a direct call, or by a
+    /// direct jump from another procedure to its first instruction (a tail call).
+    pub fn entered_proc(&self) -> Option<Proc<'a>> {
+        self.called_proc().or_else(|| {
+            let target = self.target()?;
+            let callee = target.proc();
+            (callee != self.proc() && target.pc() == callee.pc()).then_some(callee)
+        })
     }
 
     /// Source file and line, where there is debug information.

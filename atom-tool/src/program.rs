@@ -247,9 +247,10 @@ impl<'a> Program<'a> {
         CounterTable::new(self, rows)
     }
 
-    /// A table that counts where indirect calls and jumps go; `sites` are their addresses.
-    pub fn targets(&self, sites: &[u64]) -> TargetTable {
-        TargetTable::new(self, sites)
+    /// A table that counts where indirect calls and jumps go.
+    pub fn targets(&self, sites: &[Inst<'_>]) -> TargetTable {
+        let sites: Vec<u64> = sites.iter().map(Inst::pc).collect();
+        TargetTable::new(self, &sites)
     }
 
     /// The same as [`Program::counters`], once for all threads, which count atomically.

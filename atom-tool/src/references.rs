@@ -56,7 +56,8 @@ impl Inst<'_> {
             }
             times = match name {
                 _ if name.contains("gather") || name.contains("scatter") => Times::Elements,
-                _ if !is_repeated => Times::Once,
+                // PadLock's instructions repeat too, over blocks of their own kind.
+                _ if !is_repeated || !is_string(name) => Times::Once,
                 _ if name.starts_with("cmps") || name.starts_with("scas") => Times::Compared,
                 _ => Times::Repeated,
             };
@@ -72,6 +73,12 @@ impl Inst<'_> {
     pub fn has_access_size(&self, operand: u8) -> bool {
         self.offers(Before, AccessSizeOf(operand))
     }
+}
+
+/// Whether this is the mnemonic of a string instruction.
+fn is_string(name: &str) -> bool {
+    let kinds = ["movs", "stos", "lods", "cmps", "scas", "ins", "outs"];
+    kinds.iter().any(|kind| name.starts_with(kind))
 }
 
 /// Analysis side: the references of a repeated instruction, `times` times from the

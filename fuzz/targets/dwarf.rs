@@ -1,4 +1,5 @@
-//! Debug information: the line of every address, and the functions that it belongs to.
+//! Debug information: the line of every address, the functions that it belongs to, and its
+//! conversion for moved code.
 #![no_main]
 
 use atom_core::image::debug::DebugLines;
@@ -26,5 +27,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 let _ = lines.functions_at(address);
             }
         }
+        let _ = atom_fuzz::rewrite(&image);
     }
 });

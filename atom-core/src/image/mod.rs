@@ -163,6 +163,21 @@ impl Image {
         self.file.get(start..end)
     }
 
+    /// True if these bytes are, in the file, part of the ELF header or of the program
+    /// headers; very small programs have code there.
+    pub fn is_header(&self, address: u64, len: u64) -> bool {
+        const ELF_HEADER: u64 = 64;
+        const PROGRAM_HEADER: u64 = 56;
+        let table = self.program_header_offset;
+        let table = table..table + PROGRAM_HEADER * self.program_headers.len() as u64;
+        self.segments.iter().any(|s| {
+            let skip = address.wrapping_sub(s.address);
+            let start = s.offset.wrapping_add(skip);
+            let touches = |r: &std::ops::Range<u64>| start < r.end && r.start < start + len;
+            skip < s.file_size && (touches(&(0..ELF_HEADER)) || touches(&table))
+        })
+    }
+
     /// True if the address lies in an executable segment's file contents.
     pub fn is_code(&self, address: u64) -> bool {
         let i = self.segments.partition_point(|s| s.address <= address);

@@ -433,7 +433,7 @@ impl Planner<'_> {
             };
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
-            self.counter(part, b, inst, Position::Before, counters);
+            self.counter(part, inst, Position::Before, counters);
             let lists = [
                 (&around.before[..], When::Before),
                 (&around.before_transfer, When::Transfer),
@@ -456,8 +456,8 @@ impl Planner<'_> {
             // What the instruction has just written is still there for the calls.
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, Position::After, point, end)?;
-            self.counter(part, b, inst, Position::After, counters);
-            self.counter(part, b, inst, Position::Taken, counters);
+            self.counter(part, inst, Position::After, counters);
+            self.counter(part, inst, Position::Taken, counters);
         }
         Ok(())
     }
@@ -470,17 +470,16 @@ impl Planner<'_> {
 
     /// An instruction without calls.
     fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
-        self.counter(part, b, inst, Position::Before, counters);
+        self.counter(part, inst, Position::Before, counters);
         self.exit_hook(part, b, inst);
-        self.counter(part, b, inst, Position::After, counters);
-        self.counter(part, b, inst, Position::Taken, counters);
+        self.counter(part, inst, Position::After, counters);
+        self.counter(part, inst, Position::Taken, counters);
     }
 
     /// The flow's counter at a place, if the next one stands there.
     fn counter(
         &self,
         part: &mut Part,
-        b: BlockId,
         inst: InstId,
         position: Position,
         counters: &mut &[flow::Counter],
@@ -493,8 +492,7 @@ impl Planner<'_> {
         }
         *counters = rest;
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        let may_set_df = self.live.may_set_df(self.cfg.block(b).proc);
-        self.flow.emit(&mut part.asm, counter, may_set_df);
+        self.flow.emit(&mut part.asm, counter);
         part.close(code, fixups, inst, position);
     }
 

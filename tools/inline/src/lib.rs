@@ -51,33 +51,24 @@ fn report(
     let numbers: HashMap<u64, usize> = procs.iter().map(|p| p.pc).zip(0..).collect();
     let number = |pc: u64| numbers.get(&pc).copied();
     let mut made = Vec::new();
-    let mut outside = 0;
-    for transfer in indirect.transfers() {
-        let Some(site) = indirect_sites.get(transfer.site) else {
-            continue;
-        };
-        let (Some(caller), Some(callee)) = (number(site.proc_pc), number(transfer.target)) else {
-            outside += transfer.count;
-            continue;
-        };
+    let mut add = |site: Site, callee, indirect, count| {
         made.push(Call {
             site,
-            caller,
+            caller: number(site.proc_pc).unwrap_or(usize::MAX),
             callee,
-            indirect: true,
-            count: transfer.count,
-        });
-    }
-    for (([count], site), callee) in calls.rows().zip(sites.iter()).zip(callees.iter()) {
-        let caller = number(site.proc_pc).unwrap_or(usize::MAX);
-        let callee = *callee as usize;
-        made.push(Call {
-            site,
-            caller,
-            callee,
-            indirect: false,
+            indirect,
             count,
         });
+    };
+    let mut outside = 0;
+    for t in indirect.transfers() {
+        match (indirect_sites.get(t.site), number(t.target)) {
+            (Some(site), Some(callee)) => add(site, callee, true, t.count),
+            _ => outside += t.count,
+        }
+    }
+    for (([count], site), callee) in calls.rows().zip(sites.iter()).zip(callees.iter()) {
+        add(site, *callee as usize, false, count);
     }
     made.retain(|call| call.count != 0);
     let total = made.iter().map(|call| call.count).sum::<u64>() + outside;
@@ -85,8 +76,7 @@ fn report(
     let mut candidates = Vec::new();
     for call in &made {
         let [insts, pushes, _, _, stub] = facts[call.callee];
-        let possible = stub == 0 && call.caller != call.callee && insts != 0;
-        if possible && insts <= max_size {
+        if stub == 0 && call.caller != call.callee && (1..=max_size).contains(&insts) {
             // What vanishes: `call`, `ret`, and each `push` with its `pop`.
             let vanishing = 2 + 2 * u64::from(pushes);
             let saved = call.count * vanishing;
@@ -108,10 +98,7 @@ fn report(
         .fact("candidates", candidates.len() as u64)
         .fact("calls by candidates %", Cell::percent(covered, total))
         .fact("instructions saved by all", saved);
-    let columns = [
-        "score", "calls", "%", "saved", "size", "leaf", "sites", "kind", "pc", "caller", "callee",
-        "line",
-    ];
+    let columns = "score calls % saved size leaf sites kind pc caller callee line".split(' ');
     let table = report.table("candidates", columns);
     for (score, saved, call) in candidates {
         let [insts, _, calls, sites, _] = facts[call.callee];
@@ -156,9 +143,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let files = ReportFiles::from_options(&options, "inline.out")?;
     let max_size = options.value("--max-size")?.unwrap_or("200");
     options.finish()?;
-    let max_size: u32 = max_size
-        .parse()
-        .map_err(|_| format!("--max-size takes a number of instructions, not `{max_size}`"))?;
+    let fail = |_| format!("--max-size takes a number of instructions, not `{max_size}`");
+    let max_size: u32 = max_size.parse().map_err(fail)?;
 
     let mut procs = SiteList::new();
     let mut all_facts: Vec<Facts> = Vec::new();
@@ -185,20 +171,18 @@ fn instrument(program: &Program, args: &Args) -> Result {
         callees.push(callee.index() as u32);
         all_facts[callee.index()][SITES] += 1;
     }
-    let pcs: Vec<u64> = pointers.iter().map(|inst| inst.pc()).collect();
-    let targets = program.targets(&pcs);
+    let targets = program.targets(&pointers);
     let mut pointer_sites = SiteList::new();
     for (inst, row) in pointers.iter().zip(targets.rows()) {
         inst.add_call(Before, indirect, (row, BranchTarget, Reg::Pc));
         pointer_sites.push(*inst);
     }
-    let name = program.name();
     program.add_call(
         After,
         report,
         (
             &files,
-            name,
+            program.name(),
             max_size,
             calls,
             &sites,

@@ -65,39 +65,32 @@ fn report(
     for ([_, callee, _], n) in &graph {
         explained[*callee as usize] += n;
     }
-    for (callee, (entries, explained)) in entries.iter().zip(&explained).enumerate() {
-        if entries > explained {
-            graph.insert([UNKNOWN, callee as u32, CALL], entries - explained);
+    for (callee, (n, explained)) in entries.iter().zip(&explained).enumerate() {
+        if n > explained {
+            graph.insert([UNKNOWN, callee as u32, CALL], n - explained);
         }
     }
     let mut callers: Vec<Vec<(Arc, u64)>> = vec![Vec::new(); entries.len()];
     let mut callees = callers.clone();
-    for (&arc, &n) in &graph {
+    let mut sorted: Vec<(Arc, u64)> = graph.iter().map(|(&arc, &n)| (arc, n)).collect();
+    sorted.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    for (arc, n) in sorted {
         callers[arc[1] as usize].push((arc, n));
         if arc[0] != UNKNOWN {
             callees[arc[0] as usize].push((arc, n));
         }
     }
 
-    let name = |proc: u32| match procs.get(proc as usize) {
-        Some(site) => site.proc,
-        None => "(outside)",
-    };
+    let site = |proc: u32| procs.get(proc as usize);
+    let name = |proc: u32| site(proc).map_or("(outside)", |site| site.proc);
+    let pc = |proc: u32| site(proc).map_or(Cell::Empty, |site| Cell::Address(site.pc));
     let mut report = Report::new("prof", &program);
     let entered = entries.iter().filter(|n| **n != 0).count();
     report
         .fact("entries", total)
         .fact("procedures entered", entered as u64)
         .fact("procedures", entries.len() as u64);
-    let columns = [
-        "entries",
-        "%",
-        "callers",
-        "callees",
-        "pc",
-        "procedure",
-        "line",
-    ];
+    let columns = "entries % callers callees pc procedure line".split(' ');
     let table = report.table("procedures", columns);
     for (i, site) in procs.iter().enumerate() {
         if entries[i] + explained[i] != 0 {
@@ -122,9 +115,6 @@ fn report(
     let table = report.table("call graph", ["calls", "kind", "procedure"]);
     table.readers(Readers::People);
     for i in order {
-        for list in [&mut callers[i], &mut callees[i]] {
-            list.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
-        }
         for (arc, n) in &callers[i] {
             let text = format!("    from {}", name(arc[0]));
             table.row([(*n).into(), KINDS[arc[2] as usize].into(), text.into()]);
@@ -136,20 +126,8 @@ fn report(
         }
     }
 
-    let pc = |proc: u32| match procs.get(proc as usize) {
-        Some(site) => Cell::Address(site.pc),
-        None => Cell::Empty,
-    };
-    let columns = [
-        "calls",
-        "kind",
-        "caller",
-        "caller pc",
-        "callee",
-        "callee pc",
-    ];
-    let table = report.table("arcs", columns);
-    table.readers(Readers::Programs);
+    let columns = "calls,kind,caller,caller pc,callee,callee pc".split(',');
+    let table = report.table("arcs", columns).readers(Readers::Programs);
     for (&[caller, callee, kind], n) in &graph {
         let kind = KINDS[kind as usize].into();
         let (from, to) = (name(caller).into(), name(callee).into());
@@ -176,16 +154,15 @@ fn instrument(program: &Program, args: &Args) -> Result {
         if proc.first_block().is_some() {
             proc.add_call(Before, count, (entries.at(proc.index()),));
         }
-        for inst in proc.blocks().map(|block| block.last_inst()) {
-            if !with_arcs {
-                continue;
-            }
-            let Some((callee, kind)) = goes_to(inst) else {
+        let ends = proc.blocks().map(|block| block.last_inst());
+        for inst in ends.filter(|_| with_arcs) {
+            let Some(callee) = inst.entered_proc() else {
                 if inst.is_type(InstType::Call) && inst.offers(Before, BranchTarget) {
                     pointers.push(inst);
                 }
                 continue;
             };
+            let kind = [JUMP, CALL][usize::from(inst.is_type(InstType::Call))];
             let arc = [proc.index() as u32, callee.index() as u32, kind];
             let number = *numbers.entry(arc).or_insert_with(|| {
                 arcs.push(arc);
@@ -202,12 +179,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
             inst.add_call(Before, count, (calls.at(number),));
         }
     }
-    let pcs: Vec<u64> = pointers.iter().map(|inst| inst.pc()).collect();
-    let callers: Vec<u32> = pointers
-        .iter()
-        .map(|inst| inst.proc().index() as u32)
-        .collect();
-    let targets = program.targets(&pcs);
+    let caller = |inst: &Inst| inst.proc().index() as u32;
+    let callers: Vec<u32> = pointers.iter().map(caller).collect();
+    let targets = program.targets(&pointers);
     for (inst, row) in pointers.iter().zip(targets.rows()) {
         inst.add_call(Before, indirect, (row, BranchTarget, Reg::Pc));
     }
@@ -220,16 +194,6 @@ fn instrument(program: &Program, args: &Args) -> Result {
         ),
     );
     Ok(())
-}
-
-/// The procedure that a direct call calls, or that a jump out of its own goes to.
-fn goes_to(inst: Inst<'_>) -> Option<(Proc<'_>, u32)> {
-    if let Some(callee) = inst.called_proc() {
-        return Some((callee, CALL));
-    }
-    let target = inst.target()?;
-    let callee = target.proc();
-    (callee != inst.proc() && target.pc() == callee.pc()).then_some((callee, JUMP))
 }
 
 atom_tool::tool!(instrument);

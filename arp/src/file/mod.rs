@@ -1,0 +1,51 @@
+//! Data files: formats, readers and writers.
+pub(crate) mod ascii;
+pub(crate) mod blocks;
+pub(crate) mod convert;
+pub(crate) mod order;
+pub(crate) mod output;
+pub(crate) mod reader;
+pub(crate) mod samples;
+pub(crate) mod sink;
+pub(crate) mod sums;
+pub(crate) mod varint;
+
+use crate::types::{Mode, Section, ValueSet};
+
+/// The first line of every data file.
+pub(crate) const TITLE: &str = "# Atomium record and playback data - format version 1.1.";
+
+/// Open sections of a record at most, in files.
+pub(crate) const MAX_STACK: usize = 1 << 16;
+/// Sets of values at most, in files.
+pub(crate) const MAX_SETS: usize = 1 << 10;
+
+/// What stands at the head of a data file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Heading {
+    pub mode: Mode,
+    pub sets: Vec<ValueSet>,
+    pub info: Vec<(String, String)>,
+    pub sections: Vec<Section>,
+}
+
+impl Heading {
+    /// The first two lines.
+    pub fn lines(&self, format: u8) -> String {
+        let mut text = format!("{TITLE}\n{format} {} {}", self.mode as u8, self.sets.len());
+        for set in &self.sets {
+            text.push_str(&format!(" {}", set.data_type as u8));
+        }
+        text.push('\n');
+        text
+    }
+
+    /// Takes a section over, in place of an older description of it.
+    pub fn add_section(&mut self, section: Section) {
+        // Files list them by number, so the usual case is the end of the list.
+        match self.sections.binary_search_by_key(&section.sid, |s| s.sid) {
+            Ok(at) => self.sections[at] = section,
+            Err(at) => self.sections.insert(at, section),
+        }
+    }
+}

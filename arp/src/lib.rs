@@ -1,0 +1,75 @@
+//! Record and playback of what a program's kernels cost.
+//!
+//! A program, or a tool that instruments it, says where *sections* begin and end. For kernel and
+//! profiled sections it provides callbacks that measure something. This crate keeps
+//! what they measured: every value with the exact context in which it occurred, or averages or histograms by call path.
+//! It writes that to a data file, reads data files, and plays recorded values back.
+//!
+//! - [`Session`] and [`ThreadRecorder`] record and play back;
+//! - [`Reader`] streams through data files, [`Profile`] holds one in memory;
+//! - [`convert`] translates between the formats.
+//!
+//! ```
+//! use arp::{Area, DataType, Kind, Meter, Mode, Profile, Session, Sid, Tid};
+//!
+//! struct Clock(u64);
+//!
+//! impl Meter for Clock {
+//!     fn enter(&mut self, _: Sid, data: &mut Area) {
+//!         data.set_word(self.0);
+//!     }
+//!     fn leave(&mut self, _: Sid, data: &mut Area) {
+//!         self.0 += 3;
+//!         data.set_word(self.0 - data.word());
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), arp::Error> {
+//! # let path = std::env::temp_dir().join(format!("arp-doc-{}.arp", std::process::id()));
+//! let session = Session::builder(Mode::RecordAll)
+//!     .file(&path)
+//!     .meter(DataType::ULong, "ticks", |_| Clock(0))
+//!     .start()?;
+//! let mut thread = session.thread(Tid(1));
+//! thread.enter(Kind::Plain, Sid(2), 0);
+//! for _ in 0..3 {
+//!     thread.enter(Kind::Kernel, Sid(1), 0);
+//!     thread.leave(Kind::Kernel, Sid(1));
+//! }
+//! thread.leave(Kind::Plain, Sid(2));
+//! thread.end();
+//! session.finish()?;
+//!
+//! let profile = Profile::load(&path)?;
+//! assert_eq!(profile.len(), 3);
+//! assert_eq!(arp::tuple(&profile.stack(2)), "2@0 1@2");
+//! assert_eq!(profile.value(2, 0).map(|v| v.as_f64()), Some(3.0));
+//! # std::fs::remove_file(&path).unwrap();
+//! # Ok(())
+//! # }
+//! ```
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod error;
+mod file;
+mod histogram;
+mod longdouble;
+mod problem;
+mod profile;
+mod record;
+mod stats;
+mod types;
+mod value;
+
+pub use error::{Error, ErrorKind, Place, Result};
+pub use file::convert::file as convert;
+pub use file::reader::{Data, Reader, Record};
+pub use histogram::{Bucket, Histogram, MAX_ERROR};
+pub use longdouble::{LongDouble, ParseLongDoubleError};
+pub use problem::{Problem, Severity};
+pub use profile::Profile;
+pub use record::{Meter, Session, SessionBuilder, Summary, ThreadRecorder};
+pub use stats::Stats;
+pub use types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet, tuple};
+pub use value::{Area, Value};

@@ -1,0 +1,484 @@
+//! A data file in memory: for programs that look at records in any order.
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::file::Heading;
+use crate::file::convert::Writer;
+use crate::file::order::{Order, Place};
+use crate::file::reader::{Data, Reader};
+use crate::histogram::Histogram;
+use crate::longdouble::LongDouble;
+use crate::record::block::{Encoder, Open};
+use crate::record::tree::{NONE, ROOT, Role, Tree};
+use crate::stats::Stats;
+use crate::types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet};
+use crate::value::{Area, Value};
+
+/// No thread is known.
+const NO_THREAD: u32 = u32::MAX;
+
+/// The records of a data file.
+///
+/// Those of a thread are in the order in which the executions began, if they are single values.
+/// A record costs 24 bytes and 8 for each set of values.
+#[derive(Debug)]
+pub struct Profile {
+    heading: Heading,
+    /// Executions: the one around it, and the step from there.
+    instances: Vec<(u32, Step)>,
+    entries: Vec<Entry>,
+    columns: Columns,
+    damage: Option<Error>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    instance: u32,
+    thread: u32,
+    /// Where its values are, in units of the number of sets.
+    data: u32,
+}
+
+#[derive(Debug)]
+enum Columns {
+    Samples {
+        bits: Vec<u64>,
+        /// If a type is `long double`, all values of all sets.
+        long: Vec<LongDouble>,
+    },
+    Stats(Vec<Stats>),
+    Histograms(Vec<Histogram>),
+}
+
+impl Profile {
+    /// Reads a file. If it is damaged but its heading is whole, this gives all that comes before
+    /// the damage, and [`damage`](Self::damage) tells of it.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read(Reader::open(path)?)
+    }
+
+    /// Reads the rest of a file.
+    pub fn read(mut reader: Reader) -> Result<Self> {
+        let mode = reader.mode();
+        let sets: Vec<_> = reader.sets().iter().map(|s| s.data_type).collect();
+        let has_long = sets.contains(&DataType::LongDouble);
+        let mut instances = vec![(NONE, Step::default())];
+        let mut entries = Vec::new();
+        let mut columns = match mode {
+            Mode::RecordAverage => Columns::Stats(Vec::new()),
+            Mode::RecordHistogram => Columns::Histograms(Vec::new()),
+            _ => Columns::Samples {
+                bits: Vec::new(),
+                long: Vec::new(),
+            },
+        };
+        let mut chain = vec![ROOT];
+        let mut last_thread = None;
+        let mut orders: HashMap<u32, Order> = HashMap::new();
+        let mut places: Vec<Place> = Vec::new();
+        let mut moved = false;
+        let damage = loop {
+            let record = match reader.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            };
+            let thread = record.thread.map_or(NO_THREAD, |t| t.0);
+            if last_thread != Some(thread) {
+                chain.truncate(1);
+                moved |= last_thread.is_some();
+                last_thread = Some(thread);
+            }
+            let known = chain[1..].iter().zip(record.stack);
+            let same = known
+                .take_while(|(i, step)| instances[**i as usize].1 == **step)
+                .count();
+            chain.truncate(same + 1);
+            for step in &record.stack[same..] {
+                let parent = chain[chain.len() - 1];
+                chain.push(instances.len() as u32);
+                instances.push((parent, *step));
+            }
+            let index = entries.len() as u32;
+            if instances.len() >= NONE as usize || index == NONE {
+                break Some(Error::usage("load", "there are too many records"));
+            }
+            let instance = chain[chain.len() - 1];
+            entries.push(Entry {
+                instance,
+                thread,
+                data: index,
+            });
+            if mode == Mode::RecordAll && thread != NO_THREAD {
+                let place = orders.entry(thread).or_default().place(record.stack);
+                moved |= !place.own;
+                places.push(place);
+            }
+            match (&mut columns, record.data) {
+                (Columns::Samples { bits, long }, Data::Sample(values)) => {
+                    for (value, ty) in values.iter().zip(&sets) {
+                        let mut area = Area::default();
+                        area.set(*ty, *value);
+                        bits.push(area.bits(*ty));
+                        if has_long {
+                            let bytes = area.0[..10].try_into().expect("ten bytes");
+                            long.push(LongDouble::from_bytes(bytes));
+                        }
+                    }
+                }
+                (Columns::Stats(all), Data::Stats(stats)) => all.extend_from_slice(stats),
+                (Columns::Histograms(all), Data::Histograms(more)) => all.extend_from_slice(more),
+                _ => {}
+            }
+        };
+        if moved && !places.is_empty() {
+            entries.sort_by_key(|e| (e.thread, places[e.data as usize]));
+        }
+        let heading = reader.into_heading();
+        Ok(Self {
+            heading,
+            instances,
+            entries,
+            columns,
+            damage,
+        })
+    }
+
+    /// What was wrong with the file, if anything was.
+    pub fn damage(&self) -> Option<&Error> {
+        self.damage.as_ref()
+    }
+
+    /// The same, and forgets it.
+    pub fn take_damage(&mut self) -> Option<Error> {
+        self.damage.take()
+    }
+
+    /// What the records are.
+    pub fn mode(&self) -> Mode {
+        self.heading.mode
+    }
+
+    /// The sets of values.
+    pub fn sets(&self) -> &[ValueSet] {
+        &self.heading.sets
+    }
+
+    /// The sections that are described, by number.
+    pub fn sections(&self) -> &[Section] {
+        &self.heading.sections
+    }
+
+    /// The description of a section.
+    pub fn section(&self, sid: Sid) -> Option<&Section> {
+        let sections = &self.heading.sections;
+        sections
+            .binary_search_by_key(&sid, |s| s.sid)
+            .ok()
+            .map(|at| &sections[at])
+    }
+
+    /// Notes about the recording.
+    pub fn info(&self) -> &[(String, String)] {
+        &self.heading.info
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no records.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The stack of record `index`, outermost section first. Empty if there is no such record.
+    pub fn stack(&self, index: usize) -> Vec<Step> {
+        let mut stack = Vec::new();
+        let mut at = self.entries.get(index).map_or(ROOT, |e| e.instance);
+        while at != ROOT {
+            let (parent, step) = self.instances[at as usize];
+            stack.push(step);
+            at = parent;
+        }
+        stack.reverse();
+        stack
+    }
+
+    /// The thread of record `index`, if the file knows it.
+    pub fn thread(&self, index: usize) -> Option<Tid> {
+        let thread = self.entries.get(index)?.thread;
+        (thread != NO_THREAD).then_some(Tid(thread))
+    }
+
+    /// How many executions record `index` stands for.
+    pub fn count(&self, index: usize) -> u64 {
+        self.stats(index, 0).map_or(0, |s| s.count())
+    }
+
+    fn at(&self, index: usize, set: usize) -> Option<usize> {
+        let sets = self.heading.sets.len();
+        let entry = self.entries.get(index).filter(|_| set < sets)?;
+        Some(entry.data as usize * sets + set)
+    }
+
+    /// The value of set `set` in record `index`: of a single execution, else the mean.
+    pub fn value(&self, index: usize, set: usize) -> Option<Value> {
+        let at = self.at(index, set)?;
+        let ty = self.heading.sets[set].data_type;
+        Some(match &self.columns {
+            Columns::Samples { long, .. } if ty == DataType::LongDouble => {
+                Value::LongDouble(long[at])
+            }
+            Columns::Samples { bits, .. } => Value::from_bits(ty, bits[at]),
+            Columns::Stats(stats) => stats[at].mean_value(ty),
+            Columns::Histograms(all) => all[at].stats.mean_value(ty),
+        })
+    }
+
+    /// Count, sum, least and greatest value of set `set` in record `index`.
+    pub fn stats(&self, index: usize, set: usize) -> Option<Stats> {
+        let at = self.at(index, set)?;
+        Some(match &self.columns {
+            Columns::Stats(stats) => stats[at],
+            Columns::Histograms(all) => all[at].stats,
+            Columns::Samples { .. } => {
+                let mut stats = Stats::new(self.heading.sets[set].data_type);
+                stats.add(self.value(index, set)?);
+                stats
+            }
+        })
+    }
+
+    /// The histogram of set `set` in record `index`; `None` in other modes.
+    pub fn histogram(&self, index: usize, set: usize) -> Option<&Histogram> {
+        let at = self.at(index, set)?;
+        match &self.columns {
+            Columns::Histograms(all) => Some(&all[at]),
+            _ => None,
+        }
+    }
+
+    /// Turns single values into averages or histograms, or histograms into averages:
+    /// then there is one record for each call path, whatever threads took it.
+    pub fn switch_mode(&mut self, mode: Mode) -> Result<()> {
+        let old = self.heading.mode;
+        let possible = match mode {
+            Mode::RecordAverage => true,
+            Mode::RecordHistogram => old != Mode::RecordAverage,
+            Mode::RecordAll => old == mode,
+            Mode::Playback => false,
+        };
+        if !possible {
+            let reason = format!("records of mode {old} do not have what {mode} needs");
+            return Err(Error::usage("switch the mode", reason));
+        }
+        if mode == Mode::RecordAll {
+            return Ok(());
+        }
+        // Executions come after those around them, so paths can be numbered in one go.
+        let mut paths: HashMap<(u32, Sid), u32> = HashMap::new();
+        let mut path_of = vec![ROOT];
+        let mut instances = vec![(NONE, Step::default())];
+        for (parent, step) in &self.instances[1..] {
+            let parent = path_of[*parent as usize];
+            let path = *paths.entry((parent, step.sid)).or_insert_with(|| {
+                instances.push((
+                    parent,
+                    Step {
+                        sid: step.sid,
+                        counter: 0,
+                    },
+                ));
+                instances.len() as u32 - 1
+            });
+            path_of.push(path);
+        }
+        let sets = self.heading.sets.len();
+        let mut entry_of = vec![NONE; instances.len()];
+        let mut entries: Vec<Entry> = Vec::new();
+        let (mut stats, mut histograms) = (Vec::new(), Vec::new());
+        for (index, entry) in self.entries.iter().enumerate() {
+            let path = path_of[entry.instance as usize];
+            if entry_of[path as usize] == NONE {
+                entry_of[path as usize] = entries.len() as u32;
+                let data = entries.len() as u32;
+                entries.push(Entry {
+                    instance: path,
+                    thread: NO_THREAD,
+                    data,
+                });
+                for set in &self.heading.sets {
+                    match mode {
+                        Mode::RecordAverage => stats.push(Stats::new(set.data_type)),
+                        _ => histograms.push(Histogram::new(set.data_type)),
+                    }
+                }
+            }
+            let at = entry_of[path as usize] as usize * sets;
+            for set in 0..sets {
+                match mode {
+                    Mode::RecordAverage => {
+                        if let Some(more) = self.stats(index, set) {
+                            stats[at + set].merge(&more);
+                        }
+                    }
+                    _ => match (self.histogram(index, set), self.value(index, set)) {
+                        (Some(more), _) => histograms[at + set].merge(more),
+                        (None, Some(value)) => histograms[at + set].add(value),
+                        _ => {}
+                    },
+                }
+            }
+        }
+        self.columns = match mode {
+            Mode::RecordAverage => Columns::Stats(stats),
+            _ => Columns::Histograms(histograms),
+        };
+        self.instances = instances;
+        self.entries = entries;
+        self.heading.mode = mode;
+        Ok(())
+    }
+
+    /// Writes a data file.
+    pub fn save(&self, path: impl AsRef<Path>, format: Format, gzip: bool) -> Result<()> {
+        let sets = self.heading.sets.len();
+        let records = self.entries.len() as u64;
+        let mut writer = Writer::create(path.as_ref(), format, gzip, &self.heading, records)?;
+        if format == Format::Binary && matches!(self.columns, Columns::Samples { .. }) {
+            self.save_samples(&mut writer)?;
+            return writer.finish();
+        }
+        let mut values = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let stack = self.stack(index);
+            let data = entry.data as usize * sets..(entry.data as usize + 1) * sets;
+            let data = match &self.columns {
+                Columns::Stats(stats) => Data::Stats(&stats[data]),
+                Columns::Histograms(all) => Data::Histograms(&all[data]),
+                Columns::Samples { .. } => {
+                    values.clear();
+                    values.extend((0..sets).filter_map(|set| self.value(index, set)));
+                    Data::Sample(&values)
+                }
+            };
+            match format {
+                Format::Ascii => writer.text(&stack, data)?,
+                Format::Binary => {
+                    let path: Vec<_> = stack.iter().map(|s| s.sid).collect();
+                    let thread = if entry.thread == NO_THREAD {
+                        0
+                    } else {
+                        entry.thread
+                    };
+                    writer.sums(Tid(thread), &path, data)?;
+                }
+            }
+        }
+        writer.finish()
+    }
+
+    fn save_samples(&self, writer: &mut Writer<'_>) -> Result<()> {
+        let sets = self.heading.sets.len();
+        let mut first = 0;
+        while first < self.entries.len() {
+            let thread = self.entries[first].thread;
+            let same = self.entries[first..]
+                .iter()
+                .take_while(|e| e.thread == thread)
+                .count();
+            let tid = Tid(if thread == NO_THREAD { 0 } else { thread });
+            let mut recorder = Rerecorder::new(&self.heading.sets);
+            let mut areas = vec![Area::default(); sets];
+            for index in first..first + same {
+                for (set, area) in areas.iter_mut().enumerate() {
+                    if let Some(value) = self.value(index, set) {
+                        area.set(self.heading.sets[set].data_type, value);
+                    }
+                }
+                recorder.add(&self.stack(index), &areas);
+                if recorder.encoder.is_full() || index + 1 == first + same {
+                    let mut payload = Vec::new();
+                    let records = recorder.encoder.take(&mut payload);
+                    let frame = crate::file::blocks::samples(tid, records, &payload);
+                    writer.samples(&frame, records)?;
+                }
+            }
+            first += same;
+        }
+        Ok(())
+    }
+}
+
+/// Encodes records of which only the stacks are known.
+struct Rerecorder {
+    tree: Tree,
+    open: Vec<Reopened>,
+    stack: Vec<Step>,
+    serial: u64,
+    encoder: Encoder,
+}
+
+struct Reopened {
+    serial: u64,
+    node: u32,
+}
+
+impl Open for Reopened {
+    fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    fn node(&self) -> u32 {
+        self.node
+    }
+}
+
+impl Rerecorder {
+    fn new(sets: &[ValueSet]) -> Self {
+        Self {
+            tree: Tree::new(),
+            open: vec![Reopened {
+                serial: 0,
+                node: ROOT,
+            }],
+            stack: Vec::new(),
+            serial: 0,
+            encoder: Encoder::new(sets),
+        }
+    }
+
+    fn add(&mut self, stack: &[Step], areas: &[Area]) {
+        let mut same = stack
+            .iter()
+            .zip(&self.stack)
+            .take_while(|(a, b)| a == b)
+            .count();
+        // The innermost execution counts as new also if the record before was within it.
+        same = same.min(stack.len().saturating_sub(1));
+        self.stack.truncate(same);
+        self.open.truncate(same + 1);
+        for step in &stack[same..] {
+            let parent = self.open[self.open.len() - 1].node;
+            let mut node = self.tree.child(parent, step.sid);
+            if node == NONE {
+                node = self.tree.add(parent, step.sid, Kind::Plain, Role::Real);
+            }
+            self.tree.nodes[node as usize].counter = step.counter;
+            self.serial += 1;
+            self.open.push(Reopened {
+                serial: self.serial,
+                node,
+            });
+            self.stack.push(*step);
+        }
+        if let Some(top) = self.open.last().filter(|top| top.node != ROOT) {
+            let node = top.node;
+            self.encoder
+                .add(&mut self.tree, &self.open, node, self.serial, areas);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Recording and playing back while a program runs.
+pub(crate) mod block;
+pub(crate) mod playback;
+pub(crate) mod session;
+pub(crate) mod thread;
+pub(crate) mod tree;
+
+pub use session::{Session, SessionBuilder, Summary};
+pub use thread::ThreadRecorder;
+
+use crate::types::Sid;
+use crate::value::Area;
+
+/// One set of callbacks of one thread.
+///
+/// `enter` is the last thing that entering a measured section does, and `leave` the first that leaving it
+/// does, so what lies between them is the section and little else. They must not enter or leave sections.
+pub trait Meter: Send {
+    /// A kernel or profiled section has been entered.
+    fn enter(&mut self, sid: Sid, data: &mut Area);
+    /// The same execution is about to be left. What is in `data` after this is recorded.
+    fn leave(&mut self, sid: Sid, data: &mut Area);
+}

@@ -1,0 +1,465 @@
+//! A recording: what all threads share, from the start to the finished file.
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::file::Heading;
+use crate::file::convert;
+use crate::file::sink::Sink;
+use crate::histogram::Histogram;
+use crate::problem::{Problem, Severity};
+use crate::record::block::Encoder;
+use crate::record::playback::Index;
+use crate::record::{Meter, ThreadRecorder};
+use crate::stats::Stats;
+use crate::types::{DataType, Format, Mode, Section, Sid, Tid, ValueSet};
+
+/// Makes a set of callbacks for a thread.
+type Factory = Box<dyn Fn(Tid) -> Box<dyn Meter> + Send + Sync>;
+/// Gets the problems.
+type Handler = Box<dyn Fn(&Problem) + Send + Sync>;
+
+/// So many problems of a sort are printed if there is no handler.
+const PRINTED: u32 = 10;
+
+/// Sums of one call path.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Aggregate {
+    Stats(Vec<Stats>),
+    Histograms(Vec<Histogram>),
+}
+
+impl Aggregate {
+    pub fn merge(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Stats(mine), Self::Stats(other)) => {
+                mine.iter_mut().zip(&other).for_each(|(a, b)| a.merge(b));
+            }
+            (Self::Histograms(mine), Self::Histograms(other)) => {
+                mine.iter_mut().zip(&other).for_each(|(a, b)| a.merge(b));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sums by thread and call path.
+pub(crate) type Collected = BTreeMap<(Tid, Vec<Sid>), Aggregate>;
+
+pub(crate) struct Shared {
+    pub mode: Mode,
+    pub sets: Vec<ValueSet>,
+    pub max_sid: Sid,
+    pub fold: bool,
+    pub playback: Option<Arc<Index>>,
+    factories: Vec<Factory>,
+    handler: Option<Handler>,
+    printed: [AtomicU32; Problem::SORTS],
+    problems: AtomicU64,
+    samples: AtomicU64,
+    /// Where records go, in mode `RecordAll`, with the file's name.
+    sink: Mutex<Output>,
+    collected: Mutex<Collected>,
+}
+
+struct Output {
+    path: PathBuf,
+    format: Format,
+    gzip: bool,
+    info: Vec<(String, String)>,
+    sections: Vec<Section>,
+    sink: Option<Sink>,
+    finished: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Tells the handler, or prints.
+    pub fn report(&self, problem: &Problem) {
+        self.problems.fetch_add(1, Ordering::Relaxed);
+        if let Some(handler) = &self.handler {
+            return handler(problem);
+        }
+        let before = self.printed[problem.sort()].fetch_add(1, Ordering::Relaxed);
+        if before < PRINTED {
+            let what = match problem.severity() {
+                Severity::Warning => "warning",
+                _ => "error",
+            };
+            eprintln!("arp: {what}: {problem}");
+            if before + 1 == PRINTED {
+                eprintln!("arp: more of this sort are not shown");
+            }
+        }
+    }
+
+    /// Writes a thread's block.
+    pub fn write_samples(&self, tid: Tid, encoder: &mut Encoder) {
+        let mut payload = Vec::with_capacity(64 << 10);
+        let records = encoder.take(&mut payload);
+        let block = crate::file::blocks::samples(tid, records, &payload);
+        let mut output = lock(&self.sink);
+        if output.finished {
+            return;
+        }
+        let result = output.open_sink(self).and_then(|()| {
+            let sink = output.sink.as_mut().expect("just opened");
+            sink.write(&block)
+        });
+        match result {
+            Ok(()) => {
+                self.samples
+                    .fetch_add(u64::from(records), Ordering::Relaxed);
+            }
+            Err(error) => {
+                // What could not be written once would leave a gap; nothing more is recorded.
+                output.finished = true;
+                drop(output);
+                self.report(&error.into());
+            }
+        }
+    }
+
+    pub fn collect(&self, tid: Tid, paths: Vec<(Vec<Sid>, Aggregate)>) {
+        if paths.is_empty() {
+            return;
+        }
+        let mut collected = lock(&self.collected);
+        for (path, aggregate) in paths {
+            match collected.entry((tid, path)) {
+                std::collections::btree_map::Entry::Vacant(slot) => {
+                    slot.insert(aggregate);
+                }
+                std::collections::btree_map::Entry::Occupied(mut slot) => {
+                    slot.get_mut().merge(aggregate);
+                }
+            }
+        }
+    }
+
+    fn heading(&self, output: &Output) -> Heading {
+        Heading {
+            mode: self.mode,
+            sets: self.sets.clone(),
+            info: output.info.clone(),
+            sections: output.sections.clone(),
+        }
+    }
+}
+
+impl Output {
+    fn open_sink(&mut self, shared: &Shared) -> Result<()> {
+        if self.sink.is_none() {
+            let heading = shared.heading(self);
+            self.sink = Some(Sink::create(&self.path, &heading)?);
+        }
+        Ok(())
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let severity = match error.kind {
+            ErrorKind::Io => Severity::Io,
+            ErrorKind::Usage => Severity::Fatal,
+            ErrorKind::Syntax | ErrorKind::Truncated => Severity::Syntax,
+        };
+        Problem::File {
+            severity,
+            message: error.to_string(),
+        }
+    }
+}
+
+/// Says how to record; ends with [`start`](Self::start).
+pub struct SessionBuilder {
+    mode: Mode,
+    path: PathBuf,
+    format: Format,
+    gzip: Option<bool>,
+    sets: Vec<ValueSet>,
+    factories: Vec<Factory>,
+    info: Vec<(String, String)>,
+    sections: Vec<Section>,
+    max_sid: Sid,
+    fold: bool,
+    handler: Option<Handler>,
+}
+
+impl fmt::Debug for SessionBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionBuilder")
+            .field("mode", &self.mode)
+            .field("path", &self.path)
+            .field("sets", &self.sets)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SessionBuilder {
+    /// The data file; `data.arp` if it is not named. In playback it is read, else written.
+    /// A name that ends in `.gz` asks for gzip.
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.path = path.into();
+        self
+    }
+
+    /// The format of the file, [`Format::Binary`] if it is not named.
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// Whether the file is compressed with gzip, whatever its name is.
+    pub fn gzip(mut self, gzip: bool) -> Self {
+        self.gzip = Some(gzip);
+        self
+    }
+
+    /// Adds a set of callbacks with values of type `data_type` called `name`.
+    /// `make` makes one for each thread.
+    pub fn meter<M: Meter + 'static>(
+        mut self,
+        data_type: DataType,
+        name: &str,
+        make: impl Fn(Tid) -> M + Send + Sync + 'static,
+    ) -> Self {
+        let name = name.to_owned();
+        self.sets.push(ValueSet { data_type, name });
+        self.factories
+            .push(Box::new(move |tid| Box::new(make(tid))));
+        self
+    }
+
+    /// Describes a section. Sections need not be described to be entered.
+    pub fn section(mut self, section: Section) -> Self {
+        self.sections.push(section);
+        self
+    }
+
+    /// A note about the recording as a whole, such as the program's name. It goes into binary files.
+    pub fn info(mut self, key: &str, value: &str) -> Self {
+        self.info.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The greatest section number; others are reported and not recorded.
+    pub fn max_sid(mut self, max: Sid) -> Self {
+        self.max_sid = max;
+        self
+    }
+
+    /// With this, a section that is entered while it is open, of whatever kind, silently belongs to the outer
+    /// execution, and so does all that is entered in it. Paths then stay short where functions are recursive.
+    /// Without it, measured sections in recursion are reported and plain ones lengthen the path.
+    pub fn fold_recursion(mut self, fold: bool) -> Self {
+        self.fold = fold;
+        self
+    }
+
+    /// Gets the problems that come up. Without it they go to standard error, the first ten of each sort.
+    pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
+        self.handler = Some(Box::new(handler));
+        self
+    }
+
+    /// Starts recording, or reads the file for playback.
+    ///
+    /// In mode [`RecordAll`](Mode::RecordAll) the file is made now and grows as the program runs.
+    /// Until the end it is in binary format, so that it can be read if there is no end.
+    pub fn start(self) -> Result<Session> {
+        if self.sets.is_empty() {
+            return Err(Error::usage("start recording", "there are no callbacks"));
+        }
+        let playback = match self.mode {
+            Mode::Playback => Some(Arc::new(self.load()?)),
+            _ => None,
+        };
+        let gzip = self.gzip.unwrap_or_else(|| is_gz(&self.path));
+        let shared = Shared {
+            mode: self.mode,
+            sets: self.sets,
+            max_sid: self.max_sid,
+            fold: self.fold,
+            playback,
+            factories: self.factories,
+            handler: self.handler,
+            printed: Default::default(),
+            problems: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+            sink: Mutex::new(Output {
+                path: self.path,
+                format: self.format,
+                gzip,
+                info: self.info,
+                sections: self.sections,
+                sink: None,
+                finished: false,
+            }),
+            collected: Mutex::default(),
+        };
+        if shared.mode == Mode::RecordAll {
+            lock(&shared.sink).open_sink(&shared)?;
+        }
+        Ok(Session {
+            shared: Arc::new(shared),
+        })
+    }
+
+    fn load(&self) -> Result<Index> {
+        let index = Index::load(&self.path)?;
+        let types = |sets: &[ValueSet]| sets.iter().map(|s| s.data_type).collect::<Vec<_>>();
+        let (there, here) = (types(&index.sets), types(&self.sets));
+        if there != here {
+            let list = |types: &[DataType]| {
+                let names: Vec<_> = types.iter().map(DataType::to_string).collect();
+                names.join(", ")
+            };
+            let reason = format!(
+                "it has values of type {}, the callbacks have {}",
+                list(&there),
+                list(&here)
+            );
+            return Err(Error::usage("play back", reason).of_file(&self.path));
+        }
+        Ok(index)
+    }
+}
+
+fn is_gz(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("gz"))
+}
+
+/// A recording, or a playback, that is under way. Clones are the same session.
+#[derive(Clone)]
+pub struct Session {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("mode", &self.shared.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a session came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The file that was written; none in playback.
+    pub file: Option<PathBuf>,
+    /// Records in it.
+    pub records: u64,
+    /// Problems that were reported.
+    pub problems: u64,
+}
+
+impl Session {
+    /// Begins to say how to record.
+    pub fn builder(mode: Mode) -> SessionBuilder {
+        SessionBuilder {
+            mode,
+            path: PathBuf::from("data.arp"),
+            format: Format::Binary,
+            gzip: None,
+            sets: Vec::new(),
+            factories: Vec::new(),
+            info: Vec::new(),
+            sections: Vec::new(),
+            max_sid: Sid(u32::MAX - 1),
+            fold: false,
+            handler: None,
+        }
+    }
+
+    /// The mode.
+    pub fn mode(&self) -> Mode {
+        self.shared.mode
+    }
+
+    /// The recorder of thread `tid`, with callbacks of its own.
+    pub fn thread(&self, tid: Tid) -> ThreadRecorder {
+        let meters = self.shared.factories.iter().map(|make| make(tid)).collect();
+        ThreadRecorder::new(Arc::clone(&self.shared), tid, meters)
+    }
+
+    /// Tells the handler of a problem that the caller found.
+    pub fn report(&self, problem: &Problem) {
+        self.shared.report(problem);
+    }
+
+    /// Describes more sections; those whose number is known already are described anew.
+    pub fn add_sections(&self, sections: &[Section]) -> Result<()> {
+        let mut output = lock(&self.shared.sink);
+        for section in sections {
+            match output.sections.iter_mut().find(|s| s.sid == section.sid) {
+                Some(old) => *old = section.clone(),
+                None => output.sections.push(section.clone()),
+            }
+        }
+        match &mut output.sink {
+            Some(sink) => sink.write(&crate::file::blocks::sections(sections)),
+            None => Ok(()),
+        }
+    }
+
+    /// The process is the child after a `fork`: from now on it records into `path`, and
+    /// what was recorded before is the parent's. Each of its recorders needs [`ThreadRecorder::forget`].
+    /// The file is made when there is something to write.
+    pub fn forked(&self, path: impl Into<PathBuf>) {
+        let mut output = lock(&self.shared.sink);
+        output.path = path.into();
+        output.sink = None;
+        lock(&self.shared.collected).clear();
+        self.shared.samples.store(0, Ordering::Relaxed);
+    }
+
+    /// Writes the rest and completes the file. Recorders must have ended; what others record after this is lost.
+    /// A second call does nothing.
+    pub fn finish(&self) -> Result<Summary> {
+        let shared = &*self.shared;
+        let mut output = lock(&shared.sink);
+        let mut summary = Summary {
+            file: None,
+            records: 0,
+            problems: shared.problems.load(Ordering::Relaxed),
+        };
+        if std::mem::replace(&mut output.finished, true) {
+            return Ok(summary);
+        }
+        let heading = shared.heading(&output);
+        match shared.mode {
+            Mode::Playback => return Ok(summary),
+            Mode::RecordAll => {
+                output.open_sink(shared)?;
+                summary.records = shared.samples.load(Ordering::Relaxed);
+                let sink = output.sink.take().expect("just opened");
+                sink.finish(summary.records)?;
+                if output.format != Format::Binary || output.gzip {
+                    convert::file(&output.path, &output.path, output.format, output.gzip)?;
+                }
+            }
+            Mode::RecordAverage | Mode::RecordHistogram => {
+                let collected = std::mem::take(&mut *lock(&shared.collected));
+                summary.records = collected.len() as u64;
+                convert::aggregates(
+                    &output.path,
+                    output.format,
+                    output.gzip,
+                    &heading,
+                    collected,
+                )?;
+            }
+        }
+        summary.file = Some(output.path.clone());
+        Ok(summary)
+    }
+}

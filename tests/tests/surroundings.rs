@@ -1,0 +1,179 @@
+//! Programs that make it hard to write a file when they end: no descriptors, another root, no
+//! room. They behave as ever; the counts are there, or a message says why they are not.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use atom_tests::atom::{self, Job};
+use atom_tests::outcome::plain_environment;
+
+/// What becomes of the counts.
+enum Counts {
+    Written,
+    /// Standard error says so, with this in it.
+    Refused(&'static str),
+}
+
+use Counts::{Refused, Written};
+
+const CASES: [(&str, Counts); 10] = [
+    ("nothing", Written),
+    ("close", Written),
+    ("close_range", Written),
+    ("chdir", Written),
+    ("umask", Written),
+    ("blocked", Written),
+    ("chroot", Refused("No such file or directory")),
+    ("no descriptors", Refused("Too many open files")),
+    ("file size", Refused("File too large")),
+    ("file size caught", Refused("File too large")),
+];
+
+fn built(flags: &[&str]) -> (PathBuf, PathBuf, PathBuf) {
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("surroundings{}", flags.concat()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (program, rewritten) = (folder.join("ends"), folder.join("ends.prof"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("surroundings/ends.c");
+    let made = Command::new("gcc")
+        .args(["-O1", "-o"])
+        .args([&program, &source])
+        .args(flags)
+        .status();
+    assert!(made.expect("gcc runs").success());
+    let options = ["--entries", "--output", "counts"]
+        .map(String::from)
+        .to_vec();
+    atom::instrument(
+        &program,
+        &rewritten,
+        &Job::Tool("prof".into(), options),
+        true,
+    )
+    .unwrap();
+    (folder, program, rewritten)
+}
+
+/// Runs it in an empty folder, which is left as it was then.
+fn run(program: &Path, how: &str, folder: &Path, stdout: Stdio) -> Output {
+    // What is not there cannot be removed.
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder).unwrap();
+    let mut command = Command::new(program);
+    plain_environment(&mut command);
+    command.arg(how).current_dir(folder).stdout(stdout);
+    command
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap()
+}
+
+/// What the tool says of `work`.
+fn entries(text: &str) -> Option<u64> {
+    let mut lines = text.lines();
+    let line = lines.find(|l| l.split_whitespace().any(|word| word == "work"))?;
+    line.split_whitespace()
+        .next()?
+        .replace(',', "")
+        .parse()
+        .ok()
+}
+
+fn check(flags: &[&str]) {
+    let (folder, program, rewritten) = built(flags);
+    for (how, counts) in CASES {
+        let before = run(&program, how, &folder.join("before"), Stdio::piped());
+        // Only root may change the root.
+        if how == "chroot" && before.status.code() == Some(90) {
+            println!("chroot: not allowed here");
+            continue;
+        }
+        let inside = folder.join("after");
+        let after = run(&rewritten, how, &inside, Stdio::piped());
+        let said = String::from_utf8_lossy(&after.stderr).into_owned();
+        assert_eq!(before.status, after.status, "{how}: {said}");
+        assert_eq!(before.status.code(), Some(17), "{how}");
+        assert_eq!(before.stdout, after.stdout, "{how}");
+        let file = inside.join("counts");
+        match counts {
+            Written => {
+                assert_eq!(said, "", "{how}");
+                let text = std::fs::read(&file).map(|t| String::from_utf8_lossy(&t).into_owned());
+                let text = text.unwrap_or_else(|e| panic!("{how}: {e}"));
+                assert_eq!(entries(&text), Some(1000), "{how}: {text}");
+            }
+            Refused(reason) => {
+                assert!(said.starts_with("prof: cannot write "), "{how}: {said}");
+                assert!(
+                    said.contains(reason) && said.contains("counts"),
+                    "{how}: {said}"
+                );
+                assert!(file.metadata().map_or(true, |m| m.size() == 0), "{how}");
+            }
+        }
+    }
+}
+
+#[test]
+fn dynamic() {
+    check(&[]);
+}
+
+#[test]
+fn static_() {
+    check(&["-static"]);
+}
+
+/// Standard output and error are full or closed.
+#[test]
+fn nowhere_to_tell() {
+    let (folder, program, rewritten) = built(&["-no-pie"]);
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
+    for script in ["\"$0\" 'file size'", "\"$0\" 'file size' >&- 2>&-"] {
+        let run = |program: &Path| {
+            let inside = folder.join("nowhere");
+            std::fs::create_dir_all(&inside).unwrap();
+            let mut command = Command::new("sh");
+            plain_environment(&mut command);
+            command
+                .args(["-c", script])
+                .arg(program)
+                .current_dir(inside);
+            command.stdout(full()).stderr(full()).status().unwrap()
+        };
+        assert_eq!(run(&program).code(), Some(17), "{script}");
+        assert_eq!(run(&rewritten).code(), Some(17), "{script}");
+    }
+}
+
+/// The reader of the tool's output goes away before there is any.
+#[test]
+fn the_reader_has_gone() {
+    let (folder, program, _) = built(&["-O2"]);
+    let rewritten = folder.join("ends.pipe");
+    let job = Job::Tool("prof".into(), ["--output", "-"].map(String::from).to_vec());
+    atom::instrument(&program, &rewritten, &job, true).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = Command::new(&rewritten);
+    plain_environment(&mut command);
+    command.arg("wait").stdin(Stdio::piped()).stdout(writer);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let mut line = String::new();
+    BufReader::new(reader).read_line(&mut line).unwrap();
+    assert_eq!(line, "wait\n");
+    // The reader is gone; now the program may end.
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(17));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("cannot write") && said.contains("Broken pipe"),
+        "{said}"
+    );
+}
