@@ -17,12 +17,13 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     disable_help_subcommand = true,
     override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
-        atom analyze FILE [OPTIONS]",
+        atom analyze FILE [OPTIONS]\n       \
+        atom clocks [--json]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
         atom ./app ./libmytool.so -o app.inst -- --output my.out\n  \
         atom show /usr/bin/bzip2\n\n\
-        A program called `show` or `analyze` in the working directory is ./show, ./analyze."
+        A program called `show`, `analyze` or `clocks` in the working directory is ./show and so on."
 )]
 pub struct Args {
     /// Another job than instrumenting.
@@ -40,6 +41,8 @@ pub enum Command {
     Show(Show),
     /// Report on logs of procedure entries and exits
     Analyze(crate::analyze::Analyze),
+    /// Measure the clocks of this machine: granularity, cost, monotonicity
+    Clocks(crate::clocks::Clocks),
 }
 
 /// Arguments of `atom APP ...`.
@@ -163,6 +166,7 @@ mod tests {
             Some(Command::Analyze(_))
         ));
         assert!(parse(&["./analyze"]).command.is_none());
+        assert!(parse(&["./clocks", "-o", "x"]).command.is_none());
         let args = parse(&["app", "show"]);
         assert!(args.command.is_none());
         assert_eq!(args.run.tool_file.unwrap(), PathBuf::from("show"));

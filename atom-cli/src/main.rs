@@ -6,6 +6,7 @@
 mod analyze;
 mod args;
 mod cleanup;
+mod clocks;
 mod debugger;
 mod driver;
 mod find;
@@ -19,7 +20,11 @@ mod steps;
 
 use std::process::ExitCode;
 
+use atom_core::error::Kind;
 use clap::Parser;
+
+/// The exit code if what is inserted does not fit; `README.md` names it.
+const TOO_LARGE: u8 = 3;
 
 fn main() -> ExitCode {
     cleanup::on_panic();
@@ -28,6 +33,7 @@ fn main() -> ExitCode {
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
+        Some(args::Command::Clocks(clocks)) => clocks::run(clocks),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
     };
@@ -35,7 +41,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             message::error(&error);
-            ExitCode::FAILURE
+            match error.kind {
+                Kind::TooLarge => ExitCode::from(TOO_LARGE),
+                Kind::Other => ExitCode::FAILURE,
+            }
         }
     }
 }

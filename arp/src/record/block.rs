@@ -10,7 +10,7 @@ use crate::types::{DataType, ValueSet};
 use crate::value::Area;
 
 /// Records in a thread's first block. Each block may have twice as many as the one before,
-/// so a program that is killed has at least half of its records in the file.
+/// so a program that is killed has about half of its records, or more, in the file.
 const FIRST_BLOCK: u32 = 64;
 /// Records in a block at most.
 const MOST_RECORDS: u32 = 1 << 16;
@@ -90,41 +90,43 @@ impl Encoder {
             tree.nodes[node as usize].encoded.serial = serial;
             varint::put(&mut self.shape, u64::from(encoded.path));
             // Executions that were open at the path's last record are the same now.
+            let depth = open.len() - 1;
             let mut changed = 1;
-            while open[open.len() - 1 - changed].serial() > encoded.serial {
+            while changed < depth && open[depth - changed].serial() > encoded.serial {
                 changed += 1;
             }
-            let depth = open.len() - 1;
             let last = encoded.counters as usize..encoded.counters as usize + depth;
             let last = &mut self.last_counters[last];
             let first = depth - changed;
             let mut counter = tree.nodes[open[first + 1].node() as usize].counter;
-            let mut usual = counter == last[first].wrapping_add(1);
-            let mut at = first;
-            loop {
-                at += 1;
-                if at == depth {
-                    break;
-                }
-                let deeper = tree.nodes[open[at + 1].node() as usize].counter;
-                usual &= deeper == 0;
-            }
-            if usual {
-                varint::put(&mut self.shape, (changed as u64) << 1);
-                last[first] = counter;
-                last[first + 1..].fill(0);
+            let before = last[first];
+            let mut usual = counter == before.wrapping_add(1);
+            last[first] = counter;
+            if changed == 1 && usual {
+                // The next iteration of an innermost loop.
+                self.shape.push(1 << 1);
             } else {
-                varint::put(&mut self.shape, (changed as u64) << 1 | 1);
-                for at in first..depth {
-                    counter = tree.nodes[open[at + 1].node() as usize].counter;
-                    varint::put_signed(&mut self.shape, counter.wrapping_sub(last[at]));
-                    last[at] = counter;
+                for at in first + 1..depth {
+                    usual &= tree.nodes[open[at + 1].node() as usize].counter == 0;
+                }
+                if usual {
+                    varint::put(&mut self.shape, (changed as u64) << 1);
+                    for counter in &mut last[first + 1..] {
+                        *counter = 0;
+                    }
+                } else {
+                    varint::put(&mut self.shape, (changed as u64) << 1 | 1);
+                    varint::put_signed(&mut self.shape, counter.wrapping_sub(before));
+                    for at in first + 1..depth {
+                        counter = tree.nodes[open[at + 1].node() as usize].counter;
+                        varint::put_signed(&mut self.shape, counter.wrapping_sub(last[at]));
+                        last[at] = counter;
+                    }
                 }
             }
         }
         let values = tree.nodes[node as usize].encoded.values as usize;
-        for (set, area) in areas.iter().enumerate().take(self.types.len()) {
-            let out = &mut self.values[set];
+        for (set, (out, area)) in self.values.iter_mut().zip(areas).enumerate() {
             match self.types[set] {
                 DataType::Float => out.extend_from_slice(&area.0[..4]),
                 DataType::Double => out.extend_from_slice(&area.0[..8]),

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::args::{Selected, Taken, Value};
 use super::asm::Asm;
 use super::data::Data;
-use super::exits::{Exits, Hook};
+use super::exits::Exits;
 use super::flow::{self, Flow};
 use super::inline;
 use super::operand::{At, When};
@@ -18,7 +18,7 @@ use super::returns;
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
-use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
+use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Shift, Snippet, Target};
 use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
 use crate::decode::Flow as How;
@@ -106,7 +106,7 @@ impl Plan {
         }
         let exits = options
             .finish
-            .map(|f| Exits::new(image, f, !options.may_have_threads));
+            .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
         let mut data = Data::build(calls)?;
         let flow = match options.bodies.filter(|_| !options.every_point) {
             Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &data),
@@ -114,6 +114,7 @@ impl Plan {
         };
         let flow = flow.lay_out(calls, &mut data, options.threads.access);
         data.check_size()?;
+        image.release_pages();
         let planner = Planner {
             image,
             cfg,
@@ -189,11 +190,21 @@ impl Plan {
         let fixups = self.fixups.len() as u32;
         self.code.extend_from_slice(&asm.code);
         self.fixups.extend_from_slice(&asm.fixups);
+        self.add_shifts(&asm.shifts, code);
         Snippet {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
             tail: 0,
+            tail_shifts: 0,
         }
+    }
+
+    fn add_shifts(&mut self, shifts: &[Shift], code: u32) {
+        let placed = shifts.iter().map(|s| Shift {
+            at: s.at + code,
+            ..*s
+        });
+        self.shifts.extend(placed);
     }
 
     fn add_shared(&mut self, asm: Asm) -> u32 {
@@ -222,6 +233,7 @@ impl Plan {
             .map(|w| wrappers.index(*w))
             .collect();
         self.code.extend_from_slice(&part.asm.code);
+        self.add_shifts(&part.asm.shifts, code);
         self.fixups
             .extend(part.asm.fixups.iter().map(|f| match f.target {
                 Target::Shared(i) => Fixup {
@@ -234,6 +246,7 @@ impl Plan {
             code: s.code.start + code..s.code.end + code,
             fixups: s.fixups.start + fixups..s.fixups.end + fixups,
             tail: s.tail,
+            tail_shifts: s.tail_shifts,
         }));
         self.insertions
             .extend(part.insertions.iter().map(|i| Insertion {
@@ -271,6 +284,7 @@ impl Part {
         position: Position,
         tail: Asm,
     ) {
+        debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");
         let main = self.asm.code.len() as u32;
         self.asm.code.extend_from_slice(&tail.code);
         let moved = |f: &Fixup| Fixup {
@@ -278,6 +292,8 @@ impl Part {
             ..*f
         };
         self.asm.fixups.extend(tail.fixups.iter().map(moved));
+        self.asm.add_shifts(&tail.shifts, main);
+        let tail_shifts = tail.shifts.len() as u32;
         let tail = tail.code.len() as u32;
         for fixup in &mut self.asm.fixups[fixups..] {
             fixup.at -= code as u32;
@@ -291,6 +307,7 @@ impl Part {
             code: code as u32..self.asm.code.len() as u32,
             fixups: fixups as u32..self.asm.fixups.len() as u32,
             tail,
+            tail_shifts,
         });
     }
 }
@@ -641,10 +658,11 @@ impl Planner<'_> {
         let Some(exits) = &self.exits else { return };
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
-        let at_plt = inst == block.first && b == proc.first_block && exits.is_ending_plt(proc);
+        let at_start = inst == block.first && b == proc.first_block;
+        let at_plt = exits.at_plt(proc).filter(|_| at_start);
         let flow = self.cfg.inst(inst).flow;
-        let hook = if at_plt {
-            Some(Hook::Always)
+        let hook = if at_plt.is_some() {
+            at_plt
         } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {

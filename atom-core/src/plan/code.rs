@@ -41,6 +41,25 @@ pub struct Fixup {
     pub absolute: bool,
 }
 
+/// How the frame of the code around an insertion, or of a shared snippet's
+/// caller, is found from inside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// rsp is so many bytes below what it was before.
+    Below(u32),
+    /// rbp, which was pushed first of all, points at where it was pushed.
+    Base,
+}
+
+/// A change of [`Frame`], for the unwind tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shift {
+    /// Offset behind the instruction that made it.
+    pub at: u32,
+    /// What holds from there on.
+    pub frame: Frame,
+}
+
 /// A piece of inserted code: fixed size, position independent but for its fixups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snippet {
@@ -51,6 +70,8 @@ pub struct Snippet {
     /// This many bytes at the end of the code stand behind the procedure: what
     /// is rarely run is out of the way there. Only what insertions name has any.
     pub tail: u32,
+    /// How many changes of frame are the tail's; they come last.
+    pub tail_shifts: u32,
 }
 
 impl Snippet {
@@ -129,6 +150,9 @@ pub struct Plan {
     pub code: Vec<u8>,
     /// Fixups of all snippets.
     pub fixups: Vec<Fixup>,
+    /// Where inserted code moves the stack pointer: offsets in `code`, ascending. Before
+    /// the first change of a snippet the frame is `Below(0)`, and again at its end.
+    pub shifts: Vec<Shift>,
     /// Snippets that insertions name. One snippet may serve several insertions.
     pub snippets: Vec<Snippet>,
     /// Snippets that are placed once in the new text and called or jumped to.
@@ -161,4 +185,12 @@ pub struct Plan {
     pub calls_added: u64,
     /// Of these, made by code in line.
     pub calls_inlined: u64,
+}
+
+impl Plan {
+    /// The changes of frame in a snippet.
+    pub fn shifts_of(&self, snippet: &Snippet) -> &[Shift] {
+        let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);
+        &self.shifts[index(snippet.code.start)..index(snippet.code.end)]
+    }
 }

@@ -116,6 +116,7 @@ impl Emitted {
             ..f
         });
         asm.fixups.extend(tail);
+        asm.add_shifts(&self.tail.shifts, start as u32);
         let code = &mut asm.code;
         asm.fixups.retain(|fixup| {
             let target = match fixup.target {
@@ -144,7 +145,7 @@ pub fn emit(
     for number in xmms.flat_map(|mask| (0..16).filter(move |n| mask >> n & 1 != 0)) {
         point.live |= RegSet::xmm(number);
     }
-    let start = (asm.code.len(), asm.fixups.len(), wrappers.list.len());
+    let start = (asm.mark(), wrappers.list.len());
     let mut needs = Needs {
         calls: calls.iter().any(|c| c.body.is_none()),
         ..Needs::default()
@@ -181,9 +182,8 @@ pub fn emit(
             };
         }
         needs = site.found;
-        asm.code.truncate(start.0);
-        asm.fixups.truncate(start.1);
-        wrappers.truncate(start.2);
+        asm.rewind(start.0);
+        wrappers.truncate(start.1);
     }
 }
 

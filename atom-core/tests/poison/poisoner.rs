@@ -77,6 +77,7 @@ impl Poison {
                 code: start..end,
                 fixups: 0..0,
                 tail: 0,
+                tail_shifts: 0,
             });
             self.plan.insertions.push(Insertion {
                 inst,
@@ -98,7 +99,7 @@ pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
         ..Default::default()
     };
     let layout = rewrite::Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-    let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
+    let place = emit::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
     let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
     let out = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?;

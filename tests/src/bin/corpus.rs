@@ -150,7 +150,7 @@ fn each_job(
                 (text, slowdown)
             }
             // A documented limit, refused with a message: not a broken program.
-            Err(e) if e.to_string().contains("do not fit within 2 GiB") => {
+            Err(e) if e.code == Some(atom::TOO_LARGE) => {
                 row.cells.push("too large".into());
                 continue;
             }

@@ -106,6 +106,7 @@ impl Site<'_> {
         let at = self.tail.code.len() as i32;
         self.asm.jump_to(Some(cond), Target::Tail, at);
         std::mem::swap(self.asm, &mut self.tail);
+        self.asm.at_depth(self.depth as u32);
         (context.far, self.in_tail) = (true, true);
         let done = self.aside(context, node, path, true);
         (context.far, self.in_tail) = (false, false);
@@ -177,6 +178,7 @@ impl Site<'_> {
         };
         self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
         self.depth = outer;
+        self.asm.at_depth(outer as u32);
         Ok(true)
     }
 
