@@ -16,12 +16,13 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     subcommand_negates_reqs = true,
     disable_help_subcommand = true,
     override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
-        atom show APP [--proc NAME|ADDRESS] [--json]",
+        atom show APP [--proc NAME|ADDRESS] [--json]\n       \
+        atom arp FILE [OPTIONS]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
         atom ./app ./libmytool.so -o app.inst -- --output my.out\n  \
         atom show /usr/bin/bzip2\n\n\
-        A program called `show` in the working directory is ./show."
+        A program called `show` or `arp` in the working directory is ./show, ./arp."
 )]
 pub struct Args {
     /// Another job than instrumenting.
@@ -37,6 +38,8 @@ pub struct Args {
 pub enum Command {
     /// Show how a program is understood: its procedures, blocks and instructions
     Show(Show),
+    /// Look at recorded kernels: show, compare, merge and convert .arp files
+    Arp(crate::arp::Arp),
 }
 
 /// Arguments of `atom APP ...`.
@@ -155,6 +158,11 @@ mod tests {
         let args = parse(&["./show"]);
         assert!(args.command.is_none());
         assert_eq!(args.run.app.unwrap(), PathBuf::from("./show"));
+        assert!(matches!(
+            parse(&["arp", "x"]).command,
+            Some(Command::Arp(_))
+        ));
+        assert!(parse(&["./arp"]).command.is_none());
         let args = parse(&["app", "show"]);
         assert!(args.command.is_none());
         assert_eq!(args.run.tool_file.unwrap(), PathBuf::from("show"));

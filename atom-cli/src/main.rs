@@ -4,6 +4,7 @@
 //! writes files. The work itself is in `driver`, step by step.
 
 mod args;
+mod arp;
 mod cleanup;
 mod debugger;
 mod driver;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse_from(&words);
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
+        Some(args::Command::Arp(arp)) => arp::run(arp),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
     };
