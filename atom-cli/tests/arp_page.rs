@@ -20,7 +20,10 @@ fn browse(folder: &Folder, page: &str) -> String {
             "--disable-dev-shm-usage",
             "--window-size=1200,900",
         ])
-        .arg(format!("--user-data-dir={}", folder.join("browser").display()))
+        .arg(format!(
+            "--user-data-dir={}",
+            folder.join("browser").display()
+        ))
         .arg("--dump-dom")
         .arg(format!("file://{}", folder.join(page).display()))
         .output()
@@ -119,22 +122,35 @@ fn tree_flame_graph_and_histograms_are_drawn_and_can_be_used() {
     let strings = |key: &str| -> Vec<String> {
         serde_json::from_value(found[key].clone()).unwrap_or_else(|_| panic!("{key} in {found}"))
     };
-    assert!(found["title"].as_str().unwrap().starts_with("data.arp: record_all"));
-    assert_eq!(strings("first"), ["main", "loop", "filter", "convolve", clip]);
+    assert!(
+        found["title"]
+            .as_str()
+            .unwrap()
+            .starts_with("data.arp: record_all")
+    );
+    assert_eq!(
+        strings("first"),
+        ["main", "loop", "filter", "convolve", clip]
+    );
     assert_eq!(strings("closed"), ["main"]);
     assert_eq!(strings("opened"), ["main", "loop"]);
     assert_eq!(strings("all"), ["main", "loop", "filter", "convolve", clip]);
     assert_eq!(strings("totals"), ["178", "78", "78", "60", "15"]);
     assert_eq!(strings("byCount")[3..], ["convolve", clip]);
     assert_eq!(strings("byCountUp")[3..], [clip, "convolve"]);
-    assert_eq!(strings("sections"), ["main", "filter", "loop", "convolve", clip]);
+    assert_eq!(
+        strings("sections"),
+        ["main", "filter", "loop", "convolve", clip]
+    );
     assert_eq!(strings("sources")[0], "image.c:30-35");
 
     let frames = |key: &str| -> Vec<(String, String, f64)> {
         let list: Vec<(String, String, String)> =
             serde_json::from_value(found[key].clone()).unwrap();
         let width = |text: &str| text.trim_end_matches('%').parse().unwrap();
-        list.into_iter().map(|(n, l, w)| (n, l, width(&w))).collect()
+        list.into_iter()
+            .map(|(n, l, w)| (n, l, width(&w)))
+            .collect()
     };
     let width = |key: &str, name: &str| {
         let frames = frames(key);
@@ -142,7 +158,12 @@ fn tree_flame_graph_and_histograms_are_drawn_and_can_be_used() {
         frame.unwrap_or_else(|| panic!("{name} in {frames:?}")).2
     };
     assert_eq!(frames("flame").len(), 6);
-    for (name, part) in [("main", 178.0), ("filter", 78.0), ("convolve", 60.0), (clip, 15.0)] {
+    for (name, part) in [
+        ("main", 178.0),
+        ("filter", 78.0),
+        ("convolve", 60.0),
+        (clip, 15.0),
+    ] {
         assert!((width("flame", name) - part / 1.78).abs() < 0.01, "{name}");
     }
     assert_eq!(width("zoomed", "filter"), 100.0);
@@ -169,13 +190,18 @@ fn pages_of_averages_and_of_nothing() {
     let averages = ["1 0 4: 3 2 1 5;", "2 1 6: 2 nan -inf 0.5;"];
     folder.write("averages.arp", by_hand(0, &[11], &averages));
     folder.write("nothing.arp", by_hand(1, &[4], &[]));
-    let script = r#"return [all("#tree tbody tr").length, all(".frame").length, all("figure").length];"#;
+    let script = r##"
+        return [all("#tree tbody tr").length, all(".frame").length, all("figure").length];
+    "##;
     folder.atom_ok(&["arp", "averages.arp", "--html", "page.html"]);
     let seen = drive(&folder, "page.html", script);
     assert_eq!(seen[0], 2);
     assert_eq!(seen[2], 0);
     folder.atom_ok(&["arp", "nothing.arp", "--html", "page.html"]);
-    assert_eq!(drive(&folder, "page.html", script), serde_json::json!([0, 1, 0]));
+    assert_eq!(
+        drive(&folder, "page.html", script),
+        serde_json::json!([0, 1, 0])
+    );
 }
 
 #[test]

@@ -115,7 +115,6 @@ pub fn json(
             map.insert("values".into(), values.collect::<Vec<_>>().into());
             Value::Object(map)
         });
-    let sections: Vec<_> = sections.collect();
     let threads = analysis.threads().iter();
     let threads = threads.map(|(tid, n)| json!({ "id": tid.map(|t| t.0), "records": n }));
     let head = json!({
@@ -133,17 +132,31 @@ pub fn json(
             "type": analysis.sets()[set].data_type.to_string(),
             "total": value(analysis.total(set)),
         })).collect::<Vec<_>>(),
-        "sections": sections,
     });
     // The contexts may be many, so they are not put together in memory.
-    let mut text = serde_json::to_string_pretty(&head)?;
-    text.truncate(text.len() - "\n}".len());
-    write!(out, "{text},\n  \"contexts\": [")?;
-    for index in 0..analysis.contexts().len() {
-        let separator = if index > 0 { "," } else { "" };
-        write!(out, "{separator}\n    {}", context(analysis, index, sets))?;
+    write!(out, "{{\n{}", members(&head))?;
+    list(out, "sections", sections)?;
+    let contexts = 0..analysis.contexts().len();
+    let contexts = contexts.map(|index| context(analysis, index, sets));
+    list(out, "contexts", contexts)?;
+    writeln!(out, "\n}}")
+}
+
+/// The members of an object, one a line.
+pub fn members(object: &Value) -> String {
+    let members = object.as_object().into_iter().flatten();
+    let members = members.map(|(key, value)| format!("{}: {value}", Value::from(key.as_str())));
+    members.collect::<Vec<_>>().join(",\n")
+}
+
+/// One more member: a list, one element a line.
+pub fn list(out: &mut dyn Write, key: &str, elements: impl Iterator<Item = Value>) -> Result<()> {
+    write!(out, ",\n\"{key}\": [")?;
+    for (n, element) in elements.enumerate() {
+        let comma = if n > 0 { "," } else { "" };
+        write!(out, "{comma}\n  {element}")?;
     }
-    writeln!(out, "\n  ]\n}}")
+    write!(out, "\n]")
 }
 
 fn context(analysis: &Analysis, index: usize, sets: &[usize]) -> Value {

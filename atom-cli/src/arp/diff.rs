@@ -270,22 +270,19 @@ fn json_diff(
         "b": args.b.display().to_string(),
         "damage": damage,
     });
-    let mut text = serde_json::to_string(&head)?;
-    text.truncate(text.len() - 1);
-    write!(out, "{text},\n\"sets\": [")?;
+    write!(out, "{{\n{},\n\"sets\": [", data::members(&head))?;
     for (n, &set) in sets.iter().enumerate() {
         let comparison = Comparison::new(pair.a, pair.b, set);
         let comma = if n > 0 { "," } else { "" };
-        let name = &pair.a.sets()[set].name;
-        write!(out, "{comma}\n{{\"set\": {set}, \"name\": {}", json!(name))?;
+        let head = json!({ "set": set, "name": pair.a.sets()[set].name });
+        write!(out, "{comma}\n{{{}", data::members(&head))?;
         for (key, list) in [
             ("sections", &comparison.sections),
             ("contexts", &comparison.contexts),
         ] {
-            write!(out, ",\n\"{key}\": [")?;
             let order = sorted(list, args);
-            let order = order.iter().take(args.limit.unwrap_or(usize::MAX));
-            for (n, &at) in order.enumerate() {
+            let rows = order.iter().take(args.limit.unwrap_or(usize::MAX));
+            let rows = rows.map(|&at| {
                 let difference = &list[at];
                 let mut map = Map::new();
                 map.insert("id".into(), difference.section.0.0.into());
@@ -297,15 +294,15 @@ fn json_diff(
                 }
                 map.insert("a".into(), side(&difference.a));
                 map.insert("b".into(), side(&difference.b));
-                map.insert("change".into(), data::value(difference.change(|s| s.total)));
-                let comma = if n > 0 { "," } else { "" };
-                write!(out, "{comma}\n  {}", Value::Object(map))?;
-            }
-            write!(out, "\n]")?;
+                let change = difference.change(|s| s.total);
+                map.insert("change".into(), data::value(change));
+                Value::Object(map)
+            });
+            data::list(out, key, rows)?;
         }
         write!(out, "}}")?;
     }
-    writeln!(out, "\n]}}")
+    writeln!(out, "\n]\n}}")
 }
 
 fn csv_diff(out: &mut dyn Write, args: &Diff, pair: &Pair<'_>, sets: &[usize]) -> IoResult<()> {
