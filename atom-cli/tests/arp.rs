@@ -425,23 +425,15 @@ fn converted_files() {
         // And back.
         folder.atom_ok(&["arp", "convert", name, "back.bin"]);
         let back = folder.atom_ok(&["arp", "back.bin", "--json", "--counters"]);
-        let (mut back, mut whole) = (without_head(&back), without_head(&whole));
-        if format == Format::Ascii {
-            // Text is in the order in which executions began.
-            for json in [&mut back, &mut whole] {
-                let list = json[1].as_array_mut().unwrap();
-                list.iter_mut()
-                    .for_each(|context| context["id"] = Value::Null);
-            }
-        }
-        assert_eq!(back, whole, "{name}");
+        assert_eq!(without_head(&back), without_head(&whole), "{name}");
     }
     let text = String::from_utf8(folder.read("a.txt")).unwrap();
     assert!(
         text.lines().nth(3).unwrap().starts_with("1 0 9@0: 178 13"),
         "{text}"
     );
-    folder.write("cut.arp", &folder.read("data.arp")[..400]);
+    let whole = folder.read("data.arp");
+    folder.write("cut.arp", &whole[..whole.len() - 3]);
     let partial = ["arp", "convert", "cut.arp", "x.txt"];
     folder.fails(&partial, &["cut.arp", "help: --partial"]);
     folder.atom_ok(&[&partial[..], &["--partial"]].concat());

@@ -7,8 +7,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use ::arp::Histogram;
 use ::arp::analyse::{Analysis, Figures, Label};
+use ::arp::{Histogram, Stats};
 use atom_core::Result;
 use serde_json::{Map, Value, json};
 
@@ -117,12 +117,24 @@ fn sections(analysis: &Analysis, args: &View, sets: &[usize]) -> Vec<Value> {
 }
 
 /// `[from, to, count]` of each bar. Bars are equally wide, or become wider by the same factor if the values are
-/// positive and differ a lot.
+/// positive and differ a lot. Of few integers each has a bar.
 fn bars(histogram: &Histogram) -> Vec<Value> {
     let (min, max) = (histogram.stats.min(), histogram.stats.max());
     let buckets: Vec<_> = histogram.buckets().collect();
     if buckets.is_empty() || !(max - min).is_finite() {
         return Vec::new();
+    }
+    let integers = matches!(histogram.stats, Stats::Integer { .. });
+    if integers && max - min < BARS as f64 {
+        let mut counts = vec![0u64; (max - min) as usize + 1];
+        for bucket in buckets {
+            let value = bucket.middle.clamp(min, max);
+            counts[(value - min) as usize] += bucket.count;
+        }
+        let bars = counts.iter().enumerate();
+        return bars
+            .map(|(i, n)| json!([min + i as f64, min + i as f64, n]))
+            .collect();
     }
     let grows = min > 0.0 && max / min > 50.0;
     let bars = if max > min { BARS } else { 1 };

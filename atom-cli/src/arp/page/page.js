@@ -233,7 +233,7 @@ function figure(section) {
   const { bars, f, q } = section.values[set];
   const made = element("figure", null, matches(section.name) ? "found" : "");
   made.append(element("figcaption", section.name));
-  made.append(element("div", `${section.shown} executions, mean ${shown(f[2])}`));
+  made.append(element("div", `count ${section.shown}, mean ${shown(f[2])}`));
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
   svg.setAttribute("viewBox", "0 0 1 1");
@@ -245,13 +245,15 @@ function figure(section) {
     const place = { x: at / bars.length, width: 0.9 / bars.length, y: 1 - height, height };
     for (const [key, number] of Object.entries(place)) bar.setAttribute(key, number);
     const title = document.createElementNS(space, "title");
-    title.textContent = `${shown(from)} to ${shown(to)}: ${shown(count)}`;
+    title.textContent = (from === to ? shown(from) : `${shown(from)} to ${shown(to)}`) + `: ${shown(count)}`;
     bar.append(title);
     svg.append(bar);
   });
   const ends = element("div", null, "ends");
-  ends.append(element("span", shown(f[3])), element("span", shown(f[4])));
-  const quantiles = data.quantiles.map((name, at) => `${name} ${shown(q[at])}`).join("  ");
+  const wide = (bar) => bar[1] - bar[0];
+  const grows = wide(bars[bars.length - 1]) > 1.5 * wide(bars[0]);
+  ends.append(element("span", shown(f[3])), element("span", grows ? "logarithmic" : ""), element("span", shown(f[4])));
+  const quantiles = data.quantiles.map((name, at) => `${name} ${shown(q[at])}`).join(", ");
   made.append(svg, ends, element("div", quantiles));
   return made;
 }
