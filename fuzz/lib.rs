@@ -28,8 +28,7 @@ pub fn open(contents: &[u8]) -> Result<Image> {
 /// If the output is not what the checker can follow: a defect as much as a panic is.
 pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     let table = image.unwind_table()?;
-    let mut cfg = Cfg::build(image, &FrameFacts::new(&table))?;
-    let pads = rewrite::find_pads(image, &mut cfg);
+    let (cfg, pads) = rewrite::understand(image, &FrameFacts::new(&table))?;
     let plan = Plan::default();
     let options = rewrite::Options {
         strict: true,

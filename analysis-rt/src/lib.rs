@@ -57,3 +57,4 @@ pub use entry::{Entered, enter, refused_entries};
 pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use signals::Uninterrupted;
 pub use start::{finish, pid, set_flush_hook, start, start_pid};
+pub use sys::map_wiped;

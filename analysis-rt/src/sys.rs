@@ -167,6 +167,24 @@ pub(crate) fn map(len: usize) -> *mut u8 {
     map_with(len, 3)
 }
 
+/// Fresh zeroed pages away from the application's, `wiped` bytes of which, at the start, are
+/// zeros again in a forked child. Null if there are none, or if the kernel cannot do that.
+pub fn map_wiped(wiped: usize, len: usize) -> *mut u8 {
+    const MADV_WIPEONFORK: usize = 18;
+    let memory = map(len);
+    if memory.is_null() {
+        return memory;
+    }
+    // SAFETY: advice about pages that were mapped just now; without it they are given back.
+    unsafe {
+        if syscall!(nr::MADVISE, memory, wiped, MADV_WIPEONFORK) != 0 {
+            unmap(memory, pages(len));
+            return ptr::null_mut();
+        }
+    }
+    memory
+}
+
 /// As [`map`], where no segment base from the image up is negative: the system
 /// call that sets one refuses those.
 pub(crate) fn map_far(len: usize) -> *mut u8 {

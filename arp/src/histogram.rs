@@ -149,6 +149,11 @@ impl Histogram {
         }
     }
 
+    /// How many KiB the counts take.
+    pub(crate) fn octaves(&self) -> usize {
+        self.octaves.len()
+    }
+
     /// Accounts for all that `other` accounts for.
     pub fn merge(&mut self, other: &Self) {
         self.stats.merge(&other.stats);

@@ -71,7 +71,7 @@ pub use histogram::{Bucket, Histogram, MAX_ERROR};
 pub use longdouble::{LongDouble, ParseLongDoubleError};
 pub use problem::{Problem, Severity};
 pub use profile::Profile;
-pub use record::{Meter, Session, SessionBuilder, Summary, ThreadRecorder};
+pub use record::{Caller, ForkGuard, Meter, Session, SessionBuilder, Summary, ThreadRecorder};
 pub use stats::Stats;
 pub use types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet, tuple};
 pub use value::{Area, Value};

@@ -25,6 +25,8 @@ const SPECIAL: u16 = 0x7fff;
 const SIGN: u16 = 0x8000;
 /// Enough decimal digits to tell any two values apart.
 const DIGITS: u32 = 21;
+/// So many digits of a decimal number survive in this format.
+const SAFE_DIGITS: u32 = 18;
 
 impl LongDouble {
     /// The value that these ten bytes are in memory.
@@ -251,7 +253,7 @@ fn scale_f64(x: f64, power: i32) -> f64 {
 }
 
 impl fmt::Display for LongDouble {
-    /// 21 significant digits, with no zeros at the end, and an exponent where it is shorter.
+    /// As many digits as are needed to read the same value, and an exponent where it is shorter.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let field = self.exponent_field();
         if field == SPECIAL && self.significand << 1 != 0 {
@@ -266,7 +268,17 @@ impl fmt::Display for LongDouble {
         if self.significand == 0 {
             return f.write_str("0.0");
         }
-        let (digits, point) = self.digits(field);
+        let magnitude = Self {
+            head: field,
+            ..*self
+        };
+        let same = |(digits, point): &(String, i32)| {
+            Self::from_decimal(&format!("0.{digits}e{point}")) == Some(magnitude)
+        };
+        let short = (SAFE_DIGITS..DIGITS)
+            .map(|n| self.digits(field, n))
+            .find(same);
+        let (digits, point) = short.unwrap_or_else(|| self.digits(field, DIGITS));
         let digits = digits.trim_end_matches('0');
         if (-5..=DIGITS as i32).contains(&point) {
             if point <= 0 {
@@ -285,8 +297,8 @@ impl fmt::Display for LongDouble {
 }
 
 impl LongDouble {
-    /// [`DIGITS`] decimal digits `d` and a position such that the magnitude is `0.d * 10^position`.
-    fn digits(self, field: u16) -> (String, i32) {
+    /// `count` decimal digits `d` and a position such that the magnitude is `0.d * 10^position`.
+    fn digits(self, field: u16, count: u32) -> (String, i32) {
         let scale = self.scale(field);
         let significand = BigUint::from(self.significand);
         let (numerator, denominator) = if scale >= 0 {
@@ -298,7 +310,7 @@ impl LongDouble {
         let bits = self.significand.ilog2() as i32 + scale;
         let mut position = (f64::from(bits) * std::f64::consts::LOG10_2).floor() as i32 + 1;
         loop {
-            let shift = DIGITS as i32 - position;
+            let shift = count as i32 - position;
             let ten = BigUint::from(10u32).pow(shift.unsigned_abs());
             let (top, bottom) = if shift >= 0 {
                 (&numerator * &ten, denominator.clone())
@@ -308,7 +320,7 @@ impl LongDouble {
             let twice = &bottom << 1u32;
             let rounded = ((top << 1u32) + &bottom) / twice;
             let text = rounded.to_string();
-            match text.len().cmp(&(DIGITS as usize)) {
+            match text.len().cmp(&(count as usize)) {
                 std::cmp::Ordering::Equal => return (text, position),
                 std::cmp::Ordering::Greater => position += 1,
                 std::cmp::Ordering::Less => position -= 1,
@@ -380,7 +392,7 @@ mod tests {
         assert_eq!(text(1.0), "1.0");
         assert_eq!(text(-0.5), "-0.5");
         assert_eq!(text(1e25), "1.0000000000000000906e25");
-        assert_eq!(text(0.1), "0.100000000000000005551");
+        assert_eq!(text(0.1), "0.10000000000000000555");
         assert_eq!(
             LongDouble::from_u64(u64::MAX).to_string(),
             "18446744073709551615.0"

@@ -88,6 +88,8 @@ pub enum Problem {
         thread: Tid,
         /// The limit.
         limit: Tid,
+        /// The section that it entered or left, if it did that.
+        sid: Option<Sid>,
     },
     /// More sections are open than a stack can have. The inner ones are not recorded.
     TooDeep {
@@ -123,6 +125,11 @@ pub enum Problem {
     StillRunning {
         /// Their numbers.
         threads: Vec<Tid>,
+    },
+    /// A spawned thread had ended and was not joined.
+    NeverJoined {
+        /// The thread.
+        thread: Tid,
     },
     /// A thread was joined that had not been spawned, or twice.
     JoinWithoutSpawn {
@@ -177,6 +184,7 @@ impl Problem {
             | Self::OpenAtEnd { .. }
             | Self::NotJoined { .. }
             | Self::StillRunning { .. }
+            | Self::NeverJoined { .. }
             | Self::NotSpawned { .. } => Severity::Warning,
             Self::OutOfOrder { .. } => Severity::Fatal,
             Self::File { severity, .. } => *severity,
@@ -203,13 +211,14 @@ impl Problem {
             | Self::SpawnedTwice { thread }
             | Self::SharedThread { thread, .. }
             | Self::NotSpawned { thread }
+            | Self::NeverJoined { thread }
             | Self::Reentered { thread, .. } => Some(*thread),
             Self::StillRunning { .. } | Self::OutOfOrder { .. } | Self::File { .. } => None,
         }
     }
 
     /// A number for its sort, by which repeated ones can be held back.
-    pub(crate) fn sort(&self) -> usize {
+    pub fn sort(&self) -> usize {
         match self {
             Self::LeaveWithoutEnter { .. } => 0,
             Self::WrongNesting { .. } => 1,
@@ -231,11 +240,12 @@ impl Problem {
             Self::Reentered { .. } => 17,
             Self::OutOfOrder { .. } => 18,
             Self::File { .. } => 19,
+            Self::NeverJoined { .. } => 20,
         }
     }
 
     /// One more than the largest [`sort`](Self::sort).
-    pub(crate) const SORTS: usize = 20;
+    pub(crate) const SORTS: usize = 21;
 }
 
 struct List<'a, T>(&'a [T]);
@@ -289,8 +299,12 @@ impl fmt::Display for Problem {
                     "section {sid} is above the highest section number, {limit}"
                 )
             }
-            Self::UnknownThread { limit, .. } => {
-                write!(f, "its number is above the highest thread number, {limit}")
+            Self::UnknownThread { limit, sid, .. } => {
+                write!(f, "its number is above the highest thread number, {limit}")?;
+                match sid {
+                    Some(sid) => write!(f, "; section {sid} is not recorded"),
+                    None => Ok(()),
+                }
             }
             Self::TooDeep { sid, .. } => {
                 write!(
@@ -318,6 +332,7 @@ impl fmt::Display for Problem {
                 threads.len(),
                 List(threads)
             ),
+            Self::NeverJoined { .. } => f.write_str("was not joined before the end"),
             Self::JoinWithoutSpawn { .. } => f.write_str("joined, but it was not spawned"),
             Self::SpawnedTwice { .. } => {
                 f.write_str("spawned again before the last thread with this number was joined")

@@ -15,6 +15,10 @@ use crate::stats::Stats;
 use crate::types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet};
 use crate::value::{Area, Value};
 
+/// Executions at most, of 24 bytes each; larger files can be streamed.
+const MAX_INSTANCES: usize = 1 << 28;
+/// Octaves of histograms at most, of 1 KiB each.
+const MAX_OCTAVES: usize = 1 << 22;
 /// No thread is known.
 const NO_THREAD: u32 = u32::MAX;
 
@@ -78,6 +82,7 @@ impl Profile {
         let mut orders: HashMap<u32, Order> = HashMap::new();
         let mut places: Vec<Place> = Vec::new();
         let mut moved = false;
+        let mut octaves = 0;
         let damage = loop {
             let record = match reader.next() {
                 Ok(Some(record)) => record,
@@ -101,8 +106,14 @@ impl Profile {
                 instances.push((parent, *step));
             }
             let index = entries.len() as u32;
-            if instances.len() >= NONE as usize || index == NONE {
-                break Some(Error::usage("load", "there are too many records"));
+            if let Data::Histograms(all) = record.data {
+                octaves += all.iter().map(Histogram::octaves).sum::<usize>();
+            }
+            if instances.len() > MAX_INSTANCES || index == NONE || octaves > MAX_OCTAVES {
+                break Some(Error::usage(
+                    "load",
+                    "there is more in it than fits into memory",
+                ));
             }
             let instance = chain[chain.len() - 1];
             entries.push(Entry {

@@ -537,4 +537,6 @@ pub struct Host {
     /// no, adding the call is an error.
     pub offers:
         extern "C" fn(*mut Context, scope: Scope, id: u32, place: Place, arg: *const Arg) -> bool,
+    /// Whether calls on this procedure are made, by the user's choice.
+    pub proc_is_selected: extern "C" fn(*mut Context, proc: u32) -> bool,
 }

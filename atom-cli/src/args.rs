@@ -17,12 +17,13 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     disable_help_subcommand = true,
     override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
+        atom analyze FILE [OPTIONS]\n       \
         atom arp FILE [OPTIONS]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
         atom ./app ./libmytool.so -o app.inst -- --output my.out\n  \
         atom show /usr/bin/bzip2\n\n\
-        A program called `show` or `arp` in the working directory is ./show, ./arp."
+        A program called like a command, such as `show`, in the working directory is ./show."
 )]
 pub struct Args {
     /// Another job than instrumenting.
@@ -38,6 +39,8 @@ pub struct Args {
 pub enum Command {
     /// Show how a program is understood: its procedures, blocks and instructions
     Show(Show),
+    /// Report on logs of procedure entries and exits
+    Analyze(crate::analyze::Analyze),
     /// Look at recorded kernels: show, compare, merge and convert .arp files
     Arp(crate::arp::Arp),
 }
@@ -158,6 +161,11 @@ mod tests {
         let args = parse(&["./show"]);
         assert!(args.command.is_none());
         assert_eq!(args.run.app.unwrap(), PathBuf::from("./show"));
+        assert!(matches!(
+            parse(&["analyze", "x"]).command,
+            Some(Command::Analyze(_))
+        ));
+        assert!(parse(&["./analyze"]).command.is_none());
         assert!(matches!(
             parse(&["arp", "x"]).command,
             Some(Command::Arp(_))

@@ -80,10 +80,9 @@ pub fn run(args: &Run) -> Result<()> {
         "cfg",
         "finding procedures",
         || {
-            let mut cfg = Cfg::build(&image, &frames)?;
-            let pads = rewrite::find_pads(&image, &mut cfg);
+            let understood = rewrite::understand(&image, &frames)?;
             memory::give_back();
-            Ok((cfg, pads))
+            Ok(understood)
         },
         |(cfg, _)| describe_cfg(cfg),
     )?;
@@ -261,7 +260,11 @@ fn prepare_tool(
     let mut calls = steps.run(
         "tool",
         "running the instrument routine",
-        || tool.instrument(image, cfg, &lines, request.tool_options, &end_after_panic),
+        || {
+            let options = request.tool_options;
+            let selected = selected.as_ref();
+            tool.instrument_selected(image, cfg, &lines, options, &end_after_panic, selected)
+        },
         |calls| count(calls.calls.len(), "call"),
     )?;
     memory::give_back();

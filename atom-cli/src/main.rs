@@ -3,6 +3,7 @@
 //! It owns everything that the libraries must not do: it prints, it exits, it
 //! writes files. The work itself is in `driver`, step by step.
 
+mod analyze;
 mod args;
 mod arp;
 mod cleanup;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse_from(&words);
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
+        Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
         Some(args::Command::Arp(arp)) => arp::run(arp),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),

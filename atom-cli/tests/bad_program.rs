@@ -81,6 +81,11 @@ fn other_machines() {
 }
 
 #[test]
+fn program_headers_within_the_elf_header() {
+    refused(&changed(|b| b[32] = 8), &["overlap the ELF header"]);
+}
+
+#[test]
 fn other_kinds_of_elf() {
     refused(&changed(|b| b[TYPE] = 4), &["core file"]);
     let folder = Folder::new();

@@ -43,3 +43,31 @@ id!(
 id!(
     /// An instruction, numbered through the whole program.
     InstId, "insn");
+
+/// An address in six bytes, for where there are many: the hardware knows no more
+/// than 48 bits, of which the highest stands for all above it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Address48([u16; 3]);
+
+impl Address48 {
+    /// Keeps an address.
+    pub const fn new(address: u64) -> Self {
+        Self([
+            address as u16,
+            (address >> 16) as u16,
+            (address >> 32) as u16,
+        ])
+    }
+
+    /// The address.
+    pub const fn get(self) -> u64 {
+        let [low, middle, high] = self.0;
+        (high as i16 as i64 as u64) << 32 | (middle as u64) << 16 | low as u64
+    }
+}
+
+impl fmt::Debug for Address48 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.get())
+    }
+}

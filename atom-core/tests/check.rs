@@ -67,8 +67,7 @@ impl Rewritten {
     fn new(file: &std::path::Path, plan_of: &dyn Fn(&Image, &Cfg) -> Plan) -> Result<Self> {
         let image = Image::open(file)?;
         let table = image.unwind_table()?;
-        let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
-        let pads = rewrite::find_pads(&image, &mut cfg);
+        let (cfg, pads) = rewrite::understand(&image, &FrameFacts::new(&table))?;
         let plan = plan_of(&image, &cfg);
         let options = rewrite::Options {
             strict: true,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::RwLock;
 
-use atom_core::cfg::{Cfg, seeds::FrameFacts};
+use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
 use atom_core::plan::Plan;
 use atom_core::rewrite::{self, Layout};
@@ -57,8 +57,7 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
-    let pads = rewrite::find_pads(&image, &mut cfg);
+    let (cfg, pads) = rewrite::understand(&image, &FrameFacts::new(&table))?;
     let options = rewrite::Options {
         strict: true,
         extra: rewrite::Extra::All,
@@ -137,7 +136,7 @@ fn check(name: &str, compiler: &str, file: &str, options: &[&str], plan: &Plan) 
 fn plan(data: bool) -> Plan {
     let mut plan = Plan::default();
     if data {
-        plan.data = vec![0; 100];
+        plan.data.grow(100);
         plan.data_relocs = vec![8, 16];
     }
     plan

@@ -194,6 +194,12 @@ impl<'a> Proc<'a> {
         (self.host().proc_size)(self.host().context, self.id)
     }
 
+    /// False if calls on it are not made, because the user chose other procedures
+    /// (`--only`, `--skip`). Adding them is no error.
+    pub fn is_selected(&self) -> bool {
+        (self.host().proc_is_selected)(self.host().context, self.id)
+    }
+
     /// How well it is understood.
     pub fn status(&self) -> Status {
         match (self.host().proc_status)(self.host().context, self.id) {

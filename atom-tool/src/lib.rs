@@ -75,9 +75,11 @@
 extern crate self as atom_tool;
 
 mod call;
+pub mod clocks;
 mod counters;
 mod entry;
 mod flow;
+pub mod forks;
 mod handle;
 mod operands;
 mod options;
@@ -94,6 +96,7 @@ mod strings;
 mod targets;
 mod thread_data;
 
+pub use analysis_rt::Uninterrupted;
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::query::{EdgeKind, InstInfo};
 pub use atom_tool_macros::analysis;
@@ -136,10 +139,10 @@ pub mod prelude {
     };
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
-        Cell, Class, Counter, CounterTable, Counters, EffAddrValue, Files, Inst, InstType,
-        PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report, ReportFiles,
-        Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable, Targets,
-        ThreadCell, Value, analysis, output, thread_state,
+        Cell, Class, Counter, CounterTable, Counters, Edge, EdgeKind, EffAddrValue, Files, Inst,
+        InstType, PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report,
+        ReportFiles, Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable,
+        Targets, ThreadCell, Value, analysis, output, thread_state,
     };
 }
 

@@ -102,6 +102,25 @@ impl<T: Int> ThreadCell<T> {
     }
 }
 
+impl ThreadCell<u64> {
+    /// Adds, and gives what was there before, in one instruction: of a thread and a signal
+    /// handler that interrupts it, each gets a value of its own.
+    #[inline(always)]
+    pub fn fetch_add(&self, mut value: u64) -> u64 {
+        // SAFETY: the cell is the thread's own memory. Without a lock the instruction is
+        // atomic for one processor only, which is enough for one thread.
+        unsafe {
+            std::arch::asm!(
+                "xadd [{cell}], {value}",
+                cell = in(reg) self.0.as_ptr(),
+                value = inout(reg) value,
+                options(nostack)
+            );
+        }
+        value
+    }
+}
+
 impl<T: Int + Default> Default for ThreadCell<T> {
     fn default() -> Self {
         Self::new(T::default())
@@ -220,6 +239,21 @@ impl<T> Copy for PerThread<T> {}
 // SAFETY: transparent over a pointer.
 unsafe impl<T: ThreadState> Param for PerThread<T> {
     const CODE: u8 = code::OTHER;
+}
+
+impl<T: ThreadState> PerThread<T> {
+    /// The system's number of the thread that this is the copy of, as far as it is known; 0 in a
+    /// program with one thread. It changes when a thread takes over the copy of one that has ended.
+    #[inline(always)]
+    pub fn thread_number(self) -> u32 {
+        // SAFETY: values of this type are made only by `atom`, which points them to
+        // what `ThreadData::new` laid out, in a block; blocks live for ever.
+        unsafe {
+            let head = std::ptr::from_ref(self.state).byte_sub(HEAD);
+            let block = head.byte_sub(*head.cast::<u64>() as usize);
+            (*block.cast::<ThreadBlock>()).tid.load(Relaxed)
+        }
+    }
 }
 
 impl<T: ThreadState> Deref for PerThread<T> {

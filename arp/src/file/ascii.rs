@@ -15,7 +15,7 @@ use std::io::{self, BufRead, Write};
 
 use crate::error::{Error, ErrorKind, Place, Result};
 use crate::file::reader::{Data, Record};
-use crate::file::{Heading, MAX_STACK};
+use crate::file::{Heading, MAX_OCTAVES, MAX_STACK};
 use crate::histogram::Histogram;
 use crate::stats::Stats;
 use crate::types::{DataType, Kind, Mode, Section, Sid, Step};
@@ -128,6 +128,7 @@ impl AsciiReader {
             }
         } else {
             let count = self.number("the number of executions")?;
+            let mut octaves = 0;
             for set in 0..self.types.len() {
                 let ty = self.types[set];
                 let stats = self.sums(ty, count)?;
@@ -141,7 +142,11 @@ impl AsciiReader {
                         self.mark(b'@')?;
                         let count = self.number("the count of a bucket")?;
                         histogram.add_many(low, count);
+                        if octaves + histogram.octaves() > MAX_OCTAVES {
+                            return Err(self.bad("a record has too many buckets"));
+                        }
                     }
+                    octaves += histogram.octaves();
                     self.histograms.push(histogram);
                 }
             }
@@ -374,7 +379,7 @@ pub(crate) struct AsciiWriter<W: Write> {
 impl<W: Write> AsciiWriter<W> {
     /// Writes the head of a file with so many records.
     pub fn new(mut out: W, heading: &Heading, records: u64) -> io::Result<Self> {
-        write!(out, "{}{records}\n", heading.lines(0))?;
+        writeln!(out, "{}{records}", heading.lines(0))?;
         Ok(Self {
             out,
             mode: heading.mode,

@@ -27,7 +27,7 @@ pub(crate) const VERSION: u8 = 1;
 const MARK: &[u8; 4] = b"ARPb";
 const HEAD: usize = 28;
 /// Larger contents are not believed.
-const MAX_CONTENTS: usize = 64 << 20;
+const MAX_CONTENTS: usize = 16 << 20;
 /// Contents of this size are not worth compressing.
 const SMALL: usize = 64;
 /// Sections in a block.

@@ -16,7 +16,9 @@ use crate::types::{Mode, Section, ValueSet};
 pub(crate) const TITLE: &str = "# Atomium record and playback data - format version 1.1.";
 
 /// Open sections of a record at most, in files.
-pub(crate) const MAX_STACK: usize = 1 << 16;
+pub(crate) const MAX_STACK: usize = 1 << 12;
+/// Octaves of the histograms of a record at most, in files; each takes 1 KiB of memory.
+pub(crate) const MAX_OCTAVES: usize = 1 << 16;
 /// Sets of values at most, in files.
 pub(crate) const MAX_SETS: usize = 1 << 10;
 

@@ -121,15 +121,16 @@ impl Reader {
             Format::Ascii => Source::Ascii(Box::new(AsciiReader::new(input, &heading)?)),
             Format::Binary => {
                 let place = Place::Offset(offset);
-                let mut magic = [0; MAGIC.len() + 1];
-                input
-                    .read_exact(&mut magic)
-                    .map_err(|e| Error::truncated(place, e.to_string()))?;
-                if magic[..MAGIC.len()] != *MAGIC {
-                    return Err(Error::syntax(
-                        place,
-                        "it is called binary, but it is none of ours",
-                    ));
+                let mut magic = Vec::new();
+                let most = MAGIC.len() as u64 + 1;
+                let read = input.by_ref().take(most).read_to_end(&mut magic);
+                read.map_err(|e| Error::truncated(place, e.to_string()))?;
+                if !magic.iter().zip(MAGIC).all(|(a, b)| a == b) {
+                    let reason = "it is called binary, but it is none of ours";
+                    return Err(Error::syntax(place, reason));
+                }
+                if magic.len() <= MAGIC.len() {
+                    return Err(Error::truncated(place, "the heading is not whole"));
                 }
                 if magic[MAGIC.len()] != VERSION {
                     let found = magic[MAGIC.len()];

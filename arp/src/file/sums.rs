@@ -5,9 +5,9 @@
 //! - in a histogram the number of buckets that are not empty, and of each the distance
 //!   of its key from the one before (at first from 0) and its count. See [`Histogram`] for the keys.
 use crate::error::Result;
-use crate::file::MAX_STACK;
 use crate::file::blocks::{Block, BlockKind};
 use crate::file::varint::{self, Cursor};
+use crate::file::{MAX_OCTAVES, MAX_STACK};
 use crate::histogram::Histogram;
 use crate::stats::Stats;
 use crate::types::{DataType, Sid, Step, ValueSet};
@@ -129,6 +129,7 @@ impl Sums {
             let sid = Sid(cursor.number32()?);
             self.stack.push(Step { sid, counter: 0 });
         }
+        let mut octaves = 0;
         for ty in &self.types {
             let stats = get_stats(&mut cursor, *ty)?;
             if self.block.kind == BlockKind::Stats as u8 {
@@ -141,10 +142,11 @@ impl Sums {
             for _ in 0..cursor.number()? {
                 key = key.checked_add(cursor.number32()?)?;
                 let count = cursor.number()?;
-                if !histogram.add_key(key, count) {
+                if !histogram.add_key(key, count) || octaves + histogram.octaves() > MAX_OCTAVES {
                     return None;
                 }
             }
+            octaves += histogram.octaves();
             self.histograms.push(histogram);
         }
         self.at += cursor.position();

@@ -90,11 +90,11 @@ impl Encoder {
             tree.nodes[node as usize].encoded.serial = serial;
             varint::put(&mut self.shape, u64::from(encoded.path));
             // Executions that were open at the path's last record are the same now.
+            let depth = open.len() - 1;
             let mut changed = 1;
-            while open[open.len() - 1 - changed].serial() > encoded.serial {
+            while changed < depth && open[depth - changed].serial() > encoded.serial {
                 changed += 1;
             }
-            let depth = open.len() - 1;
             let last = encoded.counters as usize..encoded.counters as usize + depth;
             let last = &mut self.last_counters[last];
             let first = depth - changed;

@@ -5,8 +5,8 @@ pub(crate) mod session;
 pub(crate) mod thread;
 pub(crate) mod tree;
 
-pub use session::{Session, SessionBuilder, Summary};
-pub use thread::ThreadRecorder;
+pub use session::{ForkGuard, Session, SessionBuilder, Summary};
+pub use thread::{Caller, ThreadRecorder};
 
 use crate::types::Sid;
 use crate::value::Area;

@@ -16,6 +16,7 @@ use crate::record::playback::Index;
 use crate::record::{Meter, ThreadRecorder};
 use crate::stats::Stats;
 use crate::types::{DataType, Format, Mode, Section, Sid, Tid, ValueSet};
+use crate::value::Area;
 
 /// Makes a set of callbacks for a thread.
 type Factory = Box<dyn Fn(Tid) -> Box<dyn Meter> + Send + Sync>;
@@ -55,7 +56,7 @@ pub(crate) struct Shared {
     pub max_sid: Sid,
     pub fold: bool,
     pub playback: Option<Arc<Index>>,
-    factories: Vec<Factory>,
+    factories: Vec<Option<Factory>>,
     handler: Option<Handler>,
     printed: [AtomicU32; Problem::SORTS],
     problems: AtomicU64,
@@ -184,7 +185,7 @@ pub struct SessionBuilder {
     format: Format,
     gzip: Option<bool>,
     sets: Vec<ValueSet>,
-    factories: Vec<Factory>,
+    factories: Vec<Option<Factory>>,
     info: Vec<(String, String)>,
     sections: Vec<Section>,
     max_sid: Sid,
@@ -233,7 +234,14 @@ impl SessionBuilder {
         let name = name.to_owned();
         self.sets.push(ValueSet { data_type, name });
         self.factories
-            .push(Box::new(move |tid| Box::new(make(tid))));
+            .push(Some(Box::new(move |tid| Box::new(make(tid)))));
+        self
+    }
+
+    /// Adds a set of values without callbacks; then recorders are made with [`Session::thread_with`].
+    pub fn values(mut self, set: ValueSet) -> Self {
+        self.sets.push(set);
+        self.factories.push(None);
         self
     }
 
@@ -386,9 +394,34 @@ impl Session {
     }
 
     /// The recorder of thread `tid`, with callbacks of its own.
+    /// A set that was declared without callbacks gets zeros.
     pub fn thread(&self, tid: Tid) -> ThreadRecorder {
-        let meters = self.shared.factories.iter().map(|make| make(tid)).collect();
+        let make = |factory: &Option<Factory>| match factory {
+            Some(make) => make(tid),
+            None => Box::new(NoMeter) as Box<dyn Meter>,
+        };
+        let meters = self.shared.factories.iter().map(make).collect();
         ThreadRecorder::new(Arc::clone(&self.shared), tid, meters)
+    }
+
+    /// The recorder of thread `tid`, with these callbacks, one for each set of values.
+    pub fn thread_with(&self, tid: Tid, mut meters: Vec<Box<dyn Meter>>) -> ThreadRecorder {
+        meters.resize_with(self.shared.sets.len(), || Box::new(NoMeter));
+        ThreadRecorder::new(Arc::clone(&self.shared), tid, meters)
+    }
+
+    /// Whether nothing has been recorded yet, as far as recorders have handed it over.
+    pub fn is_empty(&self) -> bool {
+        self.shared.samples.load(Ordering::Relaxed) == 0 && lock(&self.shared.collected).is_empty()
+    }
+
+    /// Keeps the session still while the process forks.
+    pub fn fork_guard(&self) -> ForkGuard<'_> {
+        ForkGuard {
+            shared: &self.shared,
+            output: lock(&self.shared.sink),
+            collected: lock(&self.shared.collected),
+        }
     }
 
     /// Tells the handler of a problem that the caller found.
@@ -415,11 +448,7 @@ impl Session {
     /// what was recorded before is the parent's. Each of its recorders needs [`ThreadRecorder::forget`].
     /// The file is made when there is something to write.
     pub fn forked(&self, path: impl Into<PathBuf>) {
-        let mut output = lock(&self.shared.sink);
-        output.path = path.into();
-        output.sink = None;
-        lock(&self.shared.collected).clear();
-        self.shared.samples.store(0, Ordering::Relaxed);
+        self.fork_guard().forked(path);
     }
 
     /// Writes the rest and completes the file. Recorders must have ended; what others record after this is lost.
@@ -462,4 +491,41 @@ impl Session {
         summary.file = Some(output.path.clone());
         Ok(summary)
     }
+}
+
+/// See [`Session::fork_guard`]. A program with threads takes it before it forks and drops it in both processes, so that
+/// the child does not find locks held by threads that it does not have.
+pub struct ForkGuard<'a> {
+    shared: &'a Shared,
+    output: MutexGuard<'a, Output>,
+    collected: MutexGuard<'a, Collected>,
+}
+
+impl fmt::Debug for ForkGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForkGuard").finish_non_exhaustive()
+    }
+}
+
+impl ForkGuard<'_> {
+    /// The data file's name.
+    pub fn path(&self) -> PathBuf {
+        self.output.path.clone()
+    }
+
+    /// What [`Session::forked`] does.
+    pub fn forked(mut self, path: impl Into<PathBuf>) {
+        self.output.path = path.into();
+        self.output.sink = None;
+        self.collected.clear();
+        self.shared.samples.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Measures nothing.
+struct NoMeter;
+
+impl Meter for NoMeter {
+    fn enter(&mut self, _: Sid, _: &mut Area) {}
+    fn leave(&mut self, _: Sid, _: &mut Area) {}
 }

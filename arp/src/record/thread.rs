@@ -26,11 +26,33 @@ const MAX_DEPTH: usize = 1000;
 /// Call paths at most, so that a wild recursion does not fill the memory.
 const MAX_PATHS: usize = 1 << 20;
 
+/// What is known of the function that enters or leaves a section. It tells sections that a `longjmp` or an
+/// exception left from those that are still running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// Its stack pointer; 0 if it is not known.
+    pub stack_pointer: usize,
+    /// A number for the place in the program, such as the return address; 0 if it is not known.
+    pub site: usize,
+}
+
+impl Caller {
+    /// Whether the function that `old` was has ended.
+    fn is_after(&self, old: &Self) -> bool {
+        old.stack_pointer != 0 && self.stack_pointer > old.stack_pointer
+    }
+
+    /// Whether the same function entered the same section before: in an earlier iteration.
+    fn is_same_place(&self, old: &Self) -> bool {
+        self.stack_pointer != 0 && self.site != 0 && self == old
+    }
+}
+
 /// An open section that is recorded, or, at the bottom of the stack, none or an inherited one.
 #[derive(Clone, Copy)]
 struct Frame {
     serial: u64,
-    stack_pointer: usize,
+    caller: Caller,
     node: u32,
     sid: Sid,
     kind: Kind,
@@ -54,7 +76,7 @@ impl Open for Frame {
 #[derive(Clone, Copy)]
 struct Ghost {
     sid: Sid,
-    stack_pointer: usize,
+    caller: Caller,
     /// The number of frames below it.
     above: usize,
 }
@@ -132,45 +154,43 @@ impl ThreadRecorder {
     /// within the execution of the section around it, usually 0.
     #[inline]
     pub fn enter(&mut self, kind: Kind, sid: Sid, start: i64) {
-        self.enter_at(kind, sid, start, 0);
+        self.enter_at(kind, sid, start, Caller::default());
     }
 
-    /// The same, with the stack pointer of the function that enters the section.
-    ///
-    /// It tells sections that a `longjmp` or an exception left from those that are still running; 0 if it is not known.
+    /// The same, with what is known of the function that enters the section.
     #[inline]
-    pub fn enter_at(&mut self, kind: Kind, sid: Sid, start: i64, stack_pointer: usize) {
+    pub fn enter_at(&mut self, kind: Kind, sid: Sid, start: i64, caller: Caller) {
         let parent = self.frames[self.frames.len() - 1].node;
         let node = self.tree.child(parent, sid);
         if node != NONE {
             let known = &self.tree.nodes[node as usize];
             if known.kind == kind && known.role == Role::Real {
-                return self.open(node, start, stack_pointer);
+                return self.open(node, start, caller);
             }
         }
-        self.enter_slowly(kind, sid, start, stack_pointer);
+        self.enter_slowly(kind, sid, start, caller);
     }
 
     /// A section is left.
     #[inline]
     pub fn leave(&mut self, kind: Kind, sid: Sid) {
-        self.leave_at(kind, sid, 0);
+        self.leave_at(kind, sid, Caller::default());
     }
 
-    /// The same, with the stack pointer of the function that leaves the section.
+    /// The same, with what is known of the function that leaves the section.
     #[inline]
-    pub fn leave_at(&mut self, kind: Kind, sid: Sid, stack_pointer: usize) {
+    pub fn leave_at(&mut self, kind: Kind, sid: Sid, caller: Caller) {
         let count = self.frames.len();
         let top = &self.frames[count - 1];
         if top.sid == sid && top.kind == kind && self.ghost_floor != count && count > self.base {
             self.close();
         } else {
-            self.leave_slowly(kind, sid, stack_pointer);
+            self.leave_slowly(kind, sid, caller.stack_pointer);
         }
     }
 
     #[inline]
-    fn open(&mut self, index: u32, start: i64, stack_pointer: usize) {
+    fn open(&mut self, index: u32, start: i64, caller: Caller) {
         let count = self.frames.len();
         let (parent_serial, parent_instance) = {
             let parent = &self.frames[count - 1];
@@ -191,7 +211,7 @@ impl ThreadRecorder {
         }
         self.frames.push(Frame {
             serial: self.serial,
-            stack_pointer,
+            caller,
             node: index,
             sid,
             kind,
@@ -284,12 +304,12 @@ impl ThreadRecorder {
     /// A section that is entered on this path for the first time, or that cannot be recorded.
     #[cold]
     #[inline(never)]
-    fn enter_slowly(&mut self, kind: Kind, sid: Sid, start: i64, stack_pointer: usize) {
+    fn enter_slowly(&mut self, kind: Kind, sid: Sid, start: i64, caller: Caller) {
         let thread = self.tid;
         if sid > self.session.max_sid {
             let limit = self.session.max_sid;
             self.report(&Problem::UnknownSection { thread, sid, limit });
-            return self.haunt(sid, stack_pointer);
+            return self.haunt(sid, caller);
         }
         let was = *self.kinds.entry(sid).or_insert(kind);
         if was != kind {
@@ -299,19 +319,20 @@ impl ThreadRecorder {
                 was,
                 now: kind,
             });
-            return self.haunt(sid, stack_pointer);
+            return self.haunt(sid, caller);
         }
         let parent = self.frames[self.frames.len() - 1].node;
         let mut node = self.tree.child(parent, sid);
         if node == NONE {
             if self.frames.len() > MAX_DEPTH || self.tree.nodes.len() > MAX_PATHS {
                 self.report(&Problem::TooDeep { thread, sid });
-                return self.haunt(sid, stack_pointer);
+                return self.haunt(sid, caller);
             }
             let (open, kernel) = self.tree.look_up(parent, sid);
             let role = match (open, kernel, kind) {
                 (true, _, _) if self.session.fold => Role::Folded,
                 (true, _, Kind::Kernel | Kind::Profiled) => Role::Recursion,
+                (true, _, Kind::Plain) => Role::Repeated,
                 (_, Some(_), Kind::Kernel) => Role::NestedKernel,
                 _ => Role::Real,
             };
@@ -319,7 +340,7 @@ impl ThreadRecorder {
         }
         let role = self.tree.nodes[node as usize].role;
         if role == Role::Real {
-            return self.open(node, start, stack_pointer);
+            return self.open(node, start, caller);
         }
         // The section that is in the way may be one that was never left.
         let outer = self.frames.iter().rposition(|frame| match role {
@@ -327,16 +348,13 @@ impl ThreadRecorder {
             _ => frame.sid == sid,
         });
         if let Some(at) = outer.filter(|at| *at >= self.base) {
-            let old = self.frames[at].stack_pointer;
-            let ended = match role {
-                Role::NestedKernel => stack_pointer > old,
-                _ => stack_pointer >= old,
-            };
-            if ended && old != 0 && stack_pointer != 0 {
+            let old = self.frames[at].caller;
+            let again = role != Role::NestedKernel && caller.is_same_place(&old);
+            if caller.is_after(&old) || again {
                 let ghosts = self.ghosts.partition_point(|g| g.above <= at);
                 let open = self.abandon(at, ghosts);
                 self.report(&Problem::Abandoned { thread, open });
-                return self.enter_at(kind, sid, start, stack_pointer);
+                return self.enter_at(kind, sid, start, caller);
             }
         }
         match role {
@@ -345,9 +363,10 @@ impl ThreadRecorder {
                 self.report(&Problem::NestedKernel { thread, sid, outer });
             }
             Role::Recursion => self.report(&Problem::Recursion { thread, sid }),
+            Role::Repeated => return self.open(node, start, caller),
             _ => {}
         }
-        self.haunt(sid, stack_pointer);
+        self.haunt(sid, caller);
     }
 
     /// Leaves a section that is not the innermost, or none at all.
@@ -412,19 +431,15 @@ impl ThreadRecorder {
 
     fn top_stack_pointer(&self) -> usize {
         match self.ghosts.last() {
-            Some(ghost) if ghost.above == self.frames.len() => ghost.stack_pointer,
-            _ => self.frames[self.frames.len() - 1].stack_pointer,
+            Some(ghost) if ghost.above == self.frames.len() => ghost.caller.stack_pointer,
+            _ => self.frames[self.frames.len() - 1].caller.stack_pointer,
         }
     }
 
     /// Opens a section that is not recorded.
-    fn haunt(&mut self, sid: Sid, stack_pointer: usize) {
+    fn haunt(&mut self, sid: Sid, caller: Caller) {
         let above = self.frames.len();
-        self.ghosts.push(Ghost {
-            sid,
-            stack_pointer,
-            above,
-        });
+        self.ghosts.push(Ghost { sid, caller, above });
         self.ghost_floor = above;
     }
 
@@ -455,6 +470,12 @@ impl ThreadRecorder {
             counter: self.tree.nodes[frame.node as usize].counter,
         };
         self.frames[1..].iter().map(step).collect()
+    }
+
+    /// The length of [`stack`](Self::stack).
+    #[inline]
+    pub fn recorded_depth(&self) -> usize {
+        self.frames.len() - 1
     }
 
     /// The innermost recorded section with its counter.
@@ -516,7 +537,7 @@ impl ThreadRecorder {
         self.serial += 1;
         self.frames.push(Frame {
             serial: self.serial,
-            stack_pointer: 0,
+            caller: Caller::default(),
             node: ROOT,
             sid: Sid(u32::MAX),
             kind: Kind::Plain,
@@ -537,7 +558,7 @@ impl ThreadRecorder {
             self.serial += 1;
             self.frames.push(Frame {
                 serial: self.serial,
-                stack_pointer: 0,
+                caller: Caller::default(),
                 node,
                 sid: step.sid,
                 kind: Kind::Plain,
@@ -589,11 +610,22 @@ impl ThreadRecorder {
     /// What [`end`](Self::end) does, for recorders that are used again after
     /// [`restart`](Self::restart).
     pub fn finish(&mut self) {
-        if self.depth() > self.base - 1 {
-            let (thread, open) = (self.tid, self.abandon(self.base, 0));
+        self.stop();
+        self.deliver();
+    }
+
+    /// Closes what is open. It is reported and not recorded.
+    pub fn stop(&mut self) {
+        let open = self.close_open();
+        if !open.is_empty() {
+            let thread = self.tid;
             self.report(&Problem::OpenAtEnd { thread, open });
         }
-        self.deliver();
+    }
+
+    /// Closes what is open, unrecorded, and says what that was, outermost section first.
+    pub fn close_open(&mut self) -> Vec<Sid> {
+        self.abandon(self.base, 0)
     }
 
     /// Hands over to the session what was recorded.

@@ -19,6 +19,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 pub(crate) enum Role {
     /// A section as it should be.
     Real,
+    /// The same, but it is open further out as well: recursion, or a section that was never left.
+    Repeated,
     /// The section is open further out, and measured.
     Recursion,
     /// The section is open further out, and that is allowed: the inner execution belongs to the outer.

@@ -155,7 +155,7 @@ fn blocks_json<'a>(program: &Program<'a>, id: ProcId, listing: &mut Listing) -> 
         let (kind, block, address) = match *succ {
             Succ::Fall(to) => ("fall", Some(to), Some(cfg.block_pc(to))),
             Succ::Branch(to) => ("branch", Some(to), Some(cfg.block_pc(to))),
-            Succ::Tail(address) => ("leave", None, Some(address)),
+            Succ::Tail(address) => ("leave", None, Some(address.get())),
             Succ::Unknown => ("unknown", None, None),
         };
         SuccJson {

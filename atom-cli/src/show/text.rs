@@ -202,9 +202,9 @@ fn succ_text(program: &Program, succ: &Succ) -> String {
     match succ {
         Succ::Fall(to) => format!("{to} (falls)"),
         Succ::Branch(to) => to.to_string(),
-        Succ::Tail(address) => match program.place(*address) {
+        Succ::Tail(address) => match program.place(address.get()) {
             Some(name) => format!("{name} (leaves)"),
-            None => format!("{address:#x} (leaves)"),
+            None => format!("{:#x} (leaves)", address.get()),
         },
         Succ::Unknown => "unknown".to_string(),
     }

@@ -9,7 +9,7 @@ use super::gaps::Followed;
 use super::jump_table::{self, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
-use super::{Cfg, ProcKind, pointers};
+use super::{Cfg, Kept, ProcKind, pointers};
 use crate::error::Result;
 use crate::image::Image;
 
@@ -38,9 +38,14 @@ pub(super) struct Discovery<'a> {
 impl Cfg {
     /// Builds the graph of a program.
     pub fn build(image: &Image, frames: &FrameFacts) -> Result<Self> {
+        Self::build_keeping(image, frames, &Kept::new())
+    }
+
+    /// The same; the procedures in `kept` are left as they are, and not instrumented.
+    pub fn build_keeping(image: &Image, frames: &FrameFacts, kept: &Kept) -> Result<Self> {
         let mut discovery = Discovery::start(image, frames);
         discovery.run(frames);
-        Ok(discovery.finish(frames))
+        Ok(discovery.finish(frames, kept))
     }
 }
 

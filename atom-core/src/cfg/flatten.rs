@@ -6,17 +6,17 @@ use super::build::Discovery;
 use super::jump_table::Found;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
-use super::{Block, Cfg, JumpTable, Proc, ProcKind, Status, Succ};
+use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
 use crate::decode::{Flow, Inst, decode_at, direct_target, plain_target};
-use crate::ids::{BlockId, InstId, ProcId};
+use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 
 impl Discovery<'_> {
-    pub(super) fn finish(mut self, frames: &FrameFacts) -> Cfg {
+    pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept) -> Cfg {
         let image = self.image;
         self.bodies.par_iter_mut().for_each(Body::finish);
         let tables = self.find_tables(usize::MAX);
-        let reasons = self.obstacles(frames, &tables);
+        let reasons = self.obstacles(frames, &tables, kept);
         // A procedure that stays keeps its exception table, with original addresses.
         for (range, pad) in &frames.landing_pads {
             let owner = self.body_at(frames.ranges[*range].start);
@@ -234,11 +234,11 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
         let before = all.len();
         let goes_on = |pc: u64| match block_at(pc) {
             Some(b) if inside(pc) => Succ::Fall(b),
-            _ => Succ::Tail(pc),
+            _ => Succ::Tail(Address48::new(pc)),
         };
         let jumps_to = |pc: u64| match block_at(pc) {
             Some(b) if inside(pc) => Succ::Branch(b),
-            _ => Succ::Tail(pc),
+            _ => Succ::Tail(Address48::new(pc)),
         };
         match inst.flow {
             Flow::Jump | Flow::CondJump => {

@@ -18,10 +18,13 @@ mod pointers;
 pub mod seeds;
 mod traverse;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::decode::{Inst, decode_at, direct_target, plain_target};
-use crate::ids::{BlockId, InstId, ProcId};
+use iced_x86::Instruction;
+
+use crate::decode::{Inst, Run, decode_at, direct_target, plain_target};
+use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 
 /// How well a procedure is understood.
@@ -133,7 +136,7 @@ pub enum Succ {
     /// To a block of the same procedure, by its branch or jump table.
     Branch(BlockId),
     /// Out of the procedure to this address by a jump (tail call, fragment).
-    Tail(u64),
+    Tail(Address48),
     /// To a place that is not known: return, unbounded indirect jump.
     Unknown,
 }
@@ -156,6 +159,9 @@ pub struct JumpTable {
     /// The targets, sorted, without duplicates.
     pub targets: Vec<u64>,
 }
+
+/// Procedures that shall not move, by their first address, and why.
+pub type Kept = BTreeMap<u64, String>;
 
 /// The whole program's control flow.
 #[derive(Debug, Default)]
@@ -287,5 +293,23 @@ impl Cfg {
             .unwrap_or(&[]);
         decode_at(bytes, pc)
             .expect("an instruction of the cfg decodes as it did when the cfg was built")
+    }
+
+    /// The instructions of a block, decoded one after the other.
+    pub fn decode_block<'i>(
+        &self,
+        image: &'i Image,
+        id: BlockId,
+    ) -> impl Iterator<Item = Instruction> + use<'i> {
+        let block = self.block(id);
+        let pc = self.inst_pc(block.first);
+        let size = self.inst_end(block.last()) - pc;
+        let mut run = Run::new(image.bytes_at(pc, size as usize).unwrap_or(&[]), pc);
+        (0..block.count).map(move |_| {
+            let mut instruction = Instruction::default();
+            let is_valid = run.next_into(&mut instruction);
+            assert!(is_valid, "a block decodes as it did when the cfg was built");
+            instruction
+        })
     }
 }

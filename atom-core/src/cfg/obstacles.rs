@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use object::elf;
 use rayon::prelude::*;
 
+use super::Kept;
 use super::build::Discovery;
 use super::jump_table::{self, Found, JumpForm};
 use super::seeds::{FrameFacts, Seed};
@@ -16,7 +17,12 @@ use crate::image::Image;
 
 impl Discovery<'_> {
     /// Why a procedure stays in place, for each body.
-    pub(super) fn obstacles(&self, frames: &FrameFacts, tables: &[Found]) -> Vec<Option<String>> {
+    pub(super) fn obstacles(
+        &self,
+        frames: &FrameFacts,
+        tables: &[Found],
+        kept: &Kept,
+    ) -> Vec<Option<String>> {
         let image = self.image;
         // A table in the text might be taken for code and get a pad.
         let with_table: HashSet<u64> = tables
@@ -45,6 +51,9 @@ impl Discovery<'_> {
                     let first = image.base + u64::from(body.insts[0].offset);
                     if image.is_header(first, span.into()) && body.insts.iter().any(in_header) {
                         return Some("it lies in the headers of the file".to_string());
+                    }
+                    if let Some(reason) = kept.get(&body.start) {
+                        return Some(reason.clone());
                     }
                     if let Some((pc, reason)) = &body.obstacle {
                         return Some(format!("{reason} at {pc:#x}"));

@@ -233,13 +233,16 @@ impl Checker<'_> {
         let next = cfg.inst_end(cfg.block(b).last());
         let goes_on = cfg.succs(b).iter().any(|s| match s {
             crate::cfg::Succ::Fall(_) => true,
-            crate::cfg::Succ::Tail(t) => *t == next && cfg.inst_at(next).is_some(),
+            crate::cfg::Succ::Tail(t) => t.get() == next && cfg.inst_at(next).is_some(),
             _ => false,
         });
         if !goes_on {
             return Ok(());
         }
         let (goal, live) = self.place_of(next);
+        // Where another procedure follows, it may also be entered by callers that
+        // keep more in registers.
+        let live = live & self.subject.live.after(b);
         self.walk(at, goal, live)
             .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))
     }

@@ -83,6 +83,27 @@ pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
+/// Decodes instructions that follow each other: one decoder for all costs less
+/// than one for each.
+pub struct Run<'a> {
+    decoder: Decoder<'a>,
+}
+
+impl<'a> Run<'a> {
+    /// Starts at `address`, where `bytes` lie.
+    pub fn new(bytes: &'a [u8], address: u64) -> Self {
+        Self {
+            decoder: Decoder::with_ip(64, bytes, address, DecoderOptions::NONE),
+        }
+    }
+
+    /// Decodes the next one; false if there is none that is valid.
+    pub fn next_into(&mut self, instruction: &mut Instruction) -> bool {
+        self.decoder.decode_out(instruction);
+        !instruction.is_invalid()
+    }
+}
+
 /// The flow of a decoded instruction.
 pub fn flow_of(instruction: &Instruction) -> Flow {
     match instruction.flow_control() {

@@ -151,10 +151,14 @@ impl<'a> Writer<'a> {
             }
         }
         let plan = self.plan;
-        self.out.put(self.rw_offset(place.data), &plan.data[..]);
+        let start = self.rw_offset(place.data);
+        for (at, bytes) in plan.data.pieces() {
+            self.out.put(start + at as u64, bytes);
+        }
+        self.out.grow(start + plan.data.len() as u64);
         for slot in &plan.data_relocs {
             let at = *slot as usize;
-            let offset = u64::from_le_bytes(plan.data[at..at + 8].try_into().expect("eight bytes"));
+            let offset = u64::from_le_bytes(plan.data.read(at));
             let (slot, address) = (place.data + u64::from(*slot), place.data + offset);
             if place.early == slot {
                 self.put_rw(slot, &address.to_le_bytes());
@@ -348,8 +352,7 @@ impl<'a> Writer<'a> {
         }
         if place.early != 0 {
             let at = (place.early - place.data) as usize;
-            let offset = &self.plan.data[at..at + 8];
-            let offset = u64::from_le_bytes(offset.try_into().expect("eight bytes"));
+            let offset = u64::from_le_bytes(self.plan.data.read(at));
             let value = place.data + offset;
             for field in [place.early, u64::from(elf::R_X86_64_RELATIVE), value] {
                 rela.extend(field.to_le_bytes());

@@ -118,6 +118,12 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
     let phdrs = header
         .program_headers(endian, data)
         .map_err(|_| malformed("the program header table is cut off"))?;
+    if header.e_phoff(endian) < size_of::<Header>() as u64 {
+        return Err(
+            Error::new(DOING, "its program headers overlap the ELF header")
+                .advice("programs that are squeezed like this cannot be written again"),
+        );
+    }
     let is_pie = header.e_type(endian) == elf::ET_DYN;
     let entry = header.e_entry(endian);
 

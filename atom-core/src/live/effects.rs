@@ -24,6 +24,27 @@ pub struct Effects {
     pub writes: RegSet,
 }
 
+/// What a run of instructions does to liveness.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Transfer {
+    uses: RegSet,
+    kills: RegSet,
+}
+
+impl Transfer {
+    /// What is live before, from what is live after.
+    pub fn before(&self, after: RegSet) -> RegSet {
+        self.uses | after.without(self.kills)
+    }
+}
+
+impl From<Effects> for Transfer {
+    fn from(effects: Effects) -> Self {
+        let Effects { uses, kills, .. } = effects;
+        Self { uses, kills }
+    }
+}
+
 impl Effects {
     /// What is live before, from what is live after.
     pub fn before(&self, after: RegSet) -> RegSet {
@@ -125,6 +146,7 @@ fn hidden_uses(instruction: &Instruction) -> RegSet {
 /// Computes effects; keeps the decoder's working storage between calls.
 pub struct EffectsOf {
     factory: InstructionInfoFactory,
+    all: Vec<Effects>,
 }
 
 impl EffectsOf {
@@ -132,7 +154,17 @@ impl EffectsOf {
     pub fn new() -> Self {
         Self {
             factory: InstructionInfoFactory::new(),
+            all: Vec::new(),
         }
+    }
+
+    /// The effects of each of these instructions.
+    pub fn of_all(&mut self, instructions: impl Iterator<Item = Instruction>) -> &[Effects] {
+        let mut all = std::mem::take(&mut self.all);
+        all.clear();
+        all.extend(instructions.map(|instruction| self.of(&instruction)));
+        self.all = all;
+        &self.all
     }
 
     /// The effects of one instruction, without what happens in a callee.

@@ -10,7 +10,7 @@
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
-use super::effects::{Effects, EffectsOf};
+use super::effects::{Effects, EffectsOf, Transfer};
 use super::{RegSet, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::{Flow, direct_target};
@@ -53,8 +53,8 @@ pub enum End {
 /// What is known of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockInfo {
-    /// Effects of all its instructions, callees apart.
-    pub effects: Effects,
+    /// What all its instructions do, callees apart.
+    pub effects: Transfer,
     /// How it ends.
     pub end: End,
 }
@@ -90,25 +90,41 @@ impl Graph {
     /// Reads the whole program once.
     pub fn build(image: &Image, cfg: &Cfg) -> Self {
         let is_go = image.is_go();
-        let parts: Vec<(Vec<BlockInfo>, ProcInfo)> = (0..cfg.procs.len())
+        let nothing = BlockInfo {
+            effects: Transfer::default(),
+            end: End::Dead,
+        };
+        let mut blocks = vec![nothing; cfg.blocks.len()];
+        let mut rest = &mut blocks[..];
+        let mut own_blocks = Vec::with_capacity(cfg.procs.len());
+        for proc in &cfg.procs {
+            let (own, others) = rest.split_at_mut(proc.block_count as usize);
+            own_blocks.push(own);
+            rest = others;
+        }
+        let procs: Vec<ProcInfo> = own_blocks
             .into_par_iter()
+            .enumerate()
             .with_min_len(16)
-            .map_init(EffectsOf::new, |effects_of, p| {
-                read_proc(image, cfg, ProcId::from_index(p), effects_of, is_go)
+            .map_init(EffectsOf::new, |effects_of, (p, own)| {
+                read_proc(image, cfg, ProcId::from_index(p), own, effects_of, is_go)
             })
             .collect();
         let mut graph = Self {
-            blocks: Vec::with_capacity(cfg.blocks.len()),
-            procs: Vec::with_capacity(cfg.procs.len()),
+            blocks,
+            procs,
             callers: vec![Vec::new(); cfg.procs.len()],
             is_target: vec![false; cfg.blocks.len()],
         };
-        for (p, (blocks, info)) in parts.into_iter().enumerate() {
-            let calls = blocks.iter().filter_map(|b| match b.end {
+        for (p, proc) in cfg.procs.iter().enumerate() {
+            let first = proc.first_block.index();
+            let own = &graph.blocks[first..first + proc.block_count as usize];
+            let calls = own.iter().filter_map(|b| match b.end {
                 End::Call(callee) => Some(callee),
                 _ => None,
             });
-            for callee in calls.chain(info.tails.iter().map(|t| t.1)) {
+            let tails = graph.procs[p].tails.iter().map(|t| t.1);
+            for callee in calls.chain(tails) {
                 if let Callee::Known(block, proc) = callee {
                     graph.is_target[block.index()] = true;
                     let callers = &mut graph.callers[proc.index()];
@@ -117,8 +133,6 @@ impl Graph {
                     }
                 }
             }
-            graph.blocks.extend(blocks);
-            graph.procs.push(info);
         }
         graph.close_over_calls(cfg);
         for target in unknown_code::targets(image, cfg) {
@@ -189,19 +203,19 @@ fn read_proc(
     image: &Image,
     cfg: &Cfg,
     id: ProcId,
+    blocks: &mut [BlockInfo],
     effects_of: &mut EffectsOf,
     is_go: bool,
-) -> (Vec<BlockInfo>, ProcInfo) {
+) -> ProcInfo {
     let proc = cfg.proc(id);
     let mut info = ProcInfo::default();
-    let mut blocks = Vec::with_capacity(proc.block_count as usize);
-    for b in proc.blocks() {
+    for (b, out) in proc.blocks().zip(blocks) {
         let block = cfg.block(b);
         let mut effects = Effects::default();
         let mut stack_top = StackTop::Caller;
         let mut last = Instruction::default();
-        for i in block.insts() {
-            last = cfg.decode(image, i);
+        for (i, instruction) in block.insts().zip(cfg.decode_block(image, b)) {
+            last = instruction;
             effects = effects.then(&effects_of.of(&last));
             info.may_set_df |= matches!(
                 last.mnemonic(),
@@ -213,8 +227,8 @@ fn read_proc(
         }
         let jump = match cfg.inst(block.last()).flow {
             Flow::IndirectJump => {
-                let before = block.insts().take(block.count as usize - 1);
-                Pointer::of(&last, before.map(|i| cfg.decode(image, i)))
+                let before = cfg.decode_block(image, b).take(block.count as usize - 1);
+                Pointer::of(&last, before)
             }
             _ => Pointer::Other,
         };
@@ -257,9 +271,12 @@ fn read_proc(
                     .map(|callee| (b, callee)),
             );
         }
-        blocks.push(BlockInfo { effects, end });
+        *out = BlockInfo {
+            effects: effects.into(),
+            end,
+        };
     }
-    (blocks, info)
+    info
 }
 
 /// Whether the word at rsp is what the caller's `call` left there.
@@ -407,7 +424,7 @@ fn tails_of(cfg: &Cfg, b: BlockId) -> impl Iterator<Item = Callee> + '_ {
         .copied()
         .filter(|t| *t < proc.start || *t >= proc.end);
     let tails = cfg.succs(b).iter().filter_map(|s| match s {
-        Succ::Tail(target) => Some(*target),
+        Succ::Tail(target) => Some(target.get()),
         _ => None,
     });
     tails.chain(outside).map(|target| callee_at(cfg, target))

@@ -21,18 +21,20 @@ mod unknown_code;
 pub use effects::{Effects, EffectsOf, reg_bit};
 pub use regset::RegSet;
 
+use std::sync::Arc;
+
 use crate::cfg::Cfg;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
+
+use solve::Solution;
 
 /// Liveness of the whole program.
 pub struct Live<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
-    /// Live after each block.
-    after: Vec<RegSet>,
-    /// The same, carried over the callee of a call that ends the block.
-    across: Vec<RegSet>,
+    /// Live at the ends of blocks.
+    ends: Arc<Solution>,
     /// Procedures that may run with the direction flag set.
     may_set_df: Vec<bool>,
     /// Live everywhere.
@@ -43,13 +45,12 @@ impl<'a> Live<'a> {
     /// Computes it.
     pub fn compute(image: &'a Image, cfg: &'a Cfg) -> Self {
         let graph = graph::Graph::build(image, cfg);
-        let (after, across) = solve::solve(cfg, &graph);
+        let ends = solve::solve(cfg, &graph);
         let may_set_df = graph.procs.iter().map(|p| p.may_set_df).collect();
         Self {
             image,
             cfg,
-            after,
-            across,
+            ends: Arc::new(ends),
             may_set_df,
             kept: RegSet::EMPTY,
         }
@@ -58,10 +59,8 @@ impl<'a> Live<'a> {
     /// The same with some registers live everywhere, because somebody other
     /// than the program reads them.
     pub fn keeping(&self, kept: RegSet) -> Self {
-        let with = |sets: &[RegSet]| sets.iter().map(|s| *s | kept).collect();
         Self {
-            after: with(&self.after),
-            across: with(&self.across),
+            ends: self.ends.clone(),
             may_set_df: self.may_set_df.clone(),
             kept: self.kept | kept,
             ..*self
@@ -70,12 +69,10 @@ impl<'a> Live<'a> {
 
     /// Takes everything for live: always right, never tight.
     pub fn everything(image: &'a Image, cfg: &'a Cfg) -> Self {
-        let all = vec![RegSet::ALL; cfg.blocks.len()];
         Self {
             image,
             cfg,
-            after: all.clone(),
-            across: all,
+            ends: Arc::new(Solution::everything(cfg)),
             may_set_df: vec![true; cfg.procs.len()],
             kept: RegSet::ALL,
         }
@@ -86,9 +83,22 @@ impl<'a> Live<'a> {
         self.may_set_df[proc.index()]
     }
 
+    /// What is live before the first instruction of a block.
+    pub fn at_start(&self, block: BlockId) -> RegSet {
+        self.ends.before[block.index()] | self.kept
+    }
+
     /// What is live after the last instruction of a block, on all ways out of it.
     pub fn after(&self, block: BlockId) -> RegSet {
-        self.after[block.index()]
+        self.ends.after[block.index()] | self.kept
+    }
+
+    /// The same, carried over the callee of a call that ends the block.
+    fn across(&self, block: BlockId) -> RegSet {
+        match self.ends.calls.binary_search(&block) {
+            Ok(i) => self.ends.across[i] | self.kept,
+            Err(_) => self.after(block),
+        }
     }
 
     /// What is live before each instruction of a block, and after the last.
@@ -104,12 +114,11 @@ impl<'a> Live<'a> {
         sets.clear();
         sets.resize(count + 1, RegSet::EMPTY);
         sets[count] = self.after(block);
-        let mut live = self.across[block.index()];
-        for (i, inst) in self.cfg.block(block).insts().enumerate().rev() {
-            live = effects_of
-                .of(&self.cfg.decode(self.image, inst))
-                .before(live);
-            sets[i] = live | self.kept;
+        let mut live = self.across(block);
+        let effects = effects_of.of_all(self.cfg.decode_block(self.image, block));
+        for (effects, set) in effects.iter().zip(&mut sets[..count]).rev() {
+            live = effects.before(live);
+            *set = live | self.kept;
         }
     }
 

@@ -27,6 +27,9 @@ use crate::ids::{BlockId, ProcId};
 /// Procedure visits allowed, as a multiple of their number.
 const VISITS_PER_PROC: usize = 300;
 
+/// Blocks that one piece of parallel work takes.
+const CHUNK: usize = 4096;
+
 struct Solver<'a> {
     cfg: &'a Cfg,
     graph: &'a Graph,
@@ -37,9 +40,22 @@ struct Solver<'a> {
     dirty: Vec<AtomicBool>,
 }
 
-/// Live after the last instruction of each block, and the same with the
-/// callee's effects taken into account if that is a call.
-pub fn solve(cfg: &Cfg, graph: &Graph) -> (Vec<RegSet>, Vec<RegSet>) {
+/// What is live at the ends of all blocks.
+#[derive(Default)]
+pub struct Solution {
+    /// Before the first instruction of each block.
+    pub before: Vec<RegSet>,
+    /// After the last instruction of each block.
+    pub after: Vec<RegSet>,
+    /// Blocks at whose end this is not what is live before the instruction that
+    /// follows it, but a call lies between; sorted.
+    pub calls: Vec<BlockId>,
+    /// By number in `calls`: the same as in `after`, carried over the callee.
+    pub across: Vec<RegSet>,
+}
+
+/// Finds what is live.
+pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
     let solver = Solver {
         cfg,
         graph,
@@ -55,8 +71,7 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> (Vec<RegSet>, Vec<RegSet>) {
     let mut visits_left = VISITS_PER_PROC * cfg.procs.len().max(100);
     while !work.is_empty() {
         if work.len() > visits_left {
-            let all = vec![RegSet::ALL; cfg.blocks.len()];
-            return (all.clone(), all);
+            return Solution::everything(cfg);
         }
         visits_left -= work.len();
         work.par_iter()
@@ -70,16 +85,51 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> (Vec<RegSet>, Vec<RegSet>) {
             }
         }
     }
-    (0..cfg.blocks.len())
-        .into_par_iter()
-        .with_min_len(1024)
-        .map(|b| {
-            let b = BlockId::from_index(b);
-            let proc = cfg.block(b).proc;
-            let after = solver.after(proc, b, solver.tails_from(proc, b));
-            (after, solver.across(b, after))
+    let mut found = Solution {
+        before: vec![RegSet::EMPTY; cfg.blocks.len()],
+        after: vec![RegSet::EMPTY; cfg.blocks.len()],
+        ..Solution::default()
+    };
+    let carried: Vec<Vec<(BlockId, RegSet)>> = found
+        .before
+        .par_chunks_mut(CHUNK)
+        .zip(found.after.par_chunks_mut(CHUNK))
+        .enumerate()
+        .map(|(chunk, (before, after))| {
+            let mut carried = Vec::new();
+            for (i, (before, after)) in before.iter_mut().zip(after).enumerate() {
+                let b = BlockId::from_index(chunk * CHUNK + i);
+                let proc = cfg.block(b).proc;
+                *after = solver.after(proc, b, solver.tails_from(proc, b));
+                let across = solver.across(b, *after);
+                *before = graph.blocks[b.index()].effects.before(across);
+                if across != *after {
+                    carried.push((b, across));
+                }
+            }
+            carried
         })
-        .unzip()
+        .collect();
+    let count = carried.iter().map(Vec::len).sum();
+    found.calls.reserve_exact(count);
+    found.across.reserve_exact(count);
+    for (b, across) in carried.into_iter().flatten() {
+        found.calls.push(b);
+        found.across.push(across);
+    }
+    found
+}
+
+impl Solution {
+    /// All is live.
+    pub fn everything(cfg: &Cfg) -> Self {
+        let all = vec![RegSet::ALL; cfg.blocks.len()];
+        Self {
+            before: all.clone(),
+            after: all,
+            ..Self::default()
+        }
+    }
 }
 
 impl Solver<'_> {

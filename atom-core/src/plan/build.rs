@@ -341,7 +341,7 @@ impl Planner<'_> {
             };
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
-            self.counter(part, b, inst, Position::Before, counters);
+            self.counter(part, inst, Position::Before, counters);
             let lists = [
                 (&around.before[..], When::Before),
                 (&around.before_transfer, When::Transfer),
@@ -361,10 +361,10 @@ impl Planner<'_> {
                 ..point
             };
             let end = self.cfg.inst_end(inst);
-            self.counter(part, b, inst, Position::After, counters);
+            self.counter(part, inst, Position::After, counters);
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, Position::After, point, end)?;
-            self.counter(part, b, inst, Position::Taken, counters);
+            self.counter(part, inst, Position::Taken, counters);
         }
         Ok(())
     }
@@ -377,17 +377,16 @@ impl Planner<'_> {
 
     /// An instruction without calls.
     fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
-        self.counter(part, b, inst, Position::Before, counters);
+        self.counter(part, inst, Position::Before, counters);
         self.exit_hook(part, b, inst);
-        self.counter(part, b, inst, Position::After, counters);
-        self.counter(part, b, inst, Position::Taken, counters);
+        self.counter(part, inst, Position::After, counters);
+        self.counter(part, inst, Position::Taken, counters);
     }
 
     /// The flow's counter at a place, if the next one stands there.
     fn counter(
         &self,
         part: &mut Part,
-        b: BlockId,
         inst: InstId,
         position: Position,
         counters: &mut &[flow::Counter],
@@ -400,8 +399,7 @@ impl Planner<'_> {
         }
         *counters = rest;
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-        let may_set_df = self.live.may_set_df(self.cfg.block(b).proc);
-        self.flow.emit(&mut part.asm, counter, may_set_df);
+        self.flow.emit(&mut part.asm, counter);
         part.close(code, fixups, inst, position);
     }
 

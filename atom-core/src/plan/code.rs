@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::flow::Totals;
+use super::sparse::Sparse;
 use crate::ids::{BlockId, InstId};
 
 /// Where a four-byte relative field of inserted code points to.
@@ -119,7 +120,7 @@ pub struct Plan {
     /// Insertions sorted by (instruction, position), in the order of addition.
     pub insertions: Vec<Insertion>,
     /// Read-write data of the plan: records and contents of string and array arguments.
-    pub data: Vec<u8>,
+    pub data: Sparse,
     /// 8-byte slots in `data` that hold an offset in `data` and want the
     /// run-time address of `data` added.
     pub data_relocs: Vec<u32>,

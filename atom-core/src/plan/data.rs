@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use atom_abi::THREAD_HEADER;
 
+use super::sparse::Sparse;
 use crate::error::{Error, Result};
 use crate::tool::{Argument, Calls};
 
@@ -11,7 +12,7 @@ use crate::tool::{Argument, Calls};
 #[derive(Default)]
 pub struct Data {
     /// The bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: Sparse,
     /// Slots that want the run-time address of the data added.
     pub relocs: Vec<u32>,
     /// By argument of [`Calls::args`]: its offset, for those that lie here.
@@ -30,7 +31,7 @@ impl Data {
     /// equal contents and equal records are kept once.
     pub fn build(calls: &Calls) -> Result<Self> {
         let mut data = Self {
-            bytes: calls.placed.clone(),
+            bytes: Sparse::copy_of(&calls.placed),
             ..Self::default()
         };
         let mut contents: HashMap<&[u8], u32> = HashMap::new();
@@ -79,7 +80,7 @@ impl Data {
     /// Adds so many zero bytes, from the start of a cache line; their offset.
     pub fn reserve(&mut self, size: usize) -> u32 {
         let start = self.bytes.len().next_multiple_of(64);
-        self.bytes.resize(start + size, 0);
+        self.bytes.grow(start + size);
         start as u32
     }
 
@@ -92,8 +93,7 @@ impl Data {
     }
 
     fn align(&mut self) -> u32 {
-        self.bytes
-            .resize(self.bytes.len().next_multiple_of(ALIGN), 0);
+        self.bytes.grow(self.bytes.len().next_multiple_of(ALIGN));
         self.bytes.len() as u32
     }
 
@@ -103,8 +103,8 @@ impl Data {
             return at;
         }
         let at = self.align();
-        self.bytes.extend_from_slice(bytes);
-        self.bytes.push(0);
+        self.bytes.extend(bytes);
+        self.bytes.extend(&[0]);
         known.insert(bytes, at);
         at
     }
@@ -116,8 +116,8 @@ impl Data {
         }
         let record = self.align();
         self.relocs.push(record);
-        self.bytes.extend_from_slice(&u64::from(at).to_le_bytes());
-        self.bytes.extend_from_slice(&len.to_le_bytes());
+        self.bytes.extend(&u64::from(at).to_le_bytes());
+        self.bytes.extend(&len.to_le_bytes());
         known.insert((at, len), record);
         record
     }

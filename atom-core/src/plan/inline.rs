@@ -3,7 +3,7 @@
 
 use super::args::Value;
 use crate::analysis::specialise::ops::{Base, Known, Symbol};
-use crate::analysis::specialise::{Bound, Specialiser};
+use crate::analysis::specialise::{Bound, Count, Specialiser};
 
 /// A cell of memory that inserted code counts in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -61,21 +61,82 @@ fn number(known: Known, values: &[Value]) -> Option<i64> {
     }
 }
 
-/// If all that the routine does with these arguments is to add constants to
-/// cells that are known now, what it adds to which.
-pub fn increments(
-    specialiser: &Specialiser,
+/// Finds what calls add to cells. Most calls of a tool are of few kinds, so
+/// what their routines do is kept here, where no other thread looks at it.
+pub struct Increments<'a> {
+    specialiser: &'a Specialiser<'a>,
+    kinds: Vec<Kind>,
+    /// The kind that is replaced next.
+    next: usize,
+    bounds: Vec<Bound>,
+}
+
+/// Calls for which the specialiser knows one answer.
+struct Kind {
     routine: u64,
-    values: &[Value],
-) -> Option<Vec<Increment>> {
-    let bounds: Vec<Bound> = values.iter().map(bound).collect();
-    let counts = specialiser.body(routine, &bounds)?.counts()?;
-    let increment = |count: &crate::analysis::specialise::Count| {
-        Some(Increment {
-            cell: cell(count.cell, values)?,
-            amount: number(count.amount, values)?,
-            locked: count.locked,
-        })
-    };
-    counts.iter().map(increment).collect()
+    bounds: Vec<Bound>,
+    counts: Option<Vec<Count>>,
+}
+
+/// Kinds of calls that are kept.
+const KINDS: usize = 8;
+
+impl<'a> Increments<'a> {
+    /// Nothing is known yet.
+    pub fn new(specialiser: &'a Specialiser<'a>) -> Self {
+        Self {
+            specialiser,
+            kinds: Vec::new(),
+            next: 0,
+            bounds: Vec::new(),
+        }
+    }
+
+    /// If all that the routine does with these arguments is to add constants to
+    /// cells that are known now, what it adds to which. The result is in `found`.
+    pub fn find(&mut self, routine: u64, values: &[Value], found: &mut Vec<Increment>) -> bool {
+        found.clear();
+        self.bounds.clear();
+        self.bounds.extend(values.iter().map(bound));
+        let known = |k: &Kind| k.routine == routine && k.bounds == self.bounds;
+        let at = match self.kinds.iter().position(known) {
+            Some(at) => at,
+            None => self.learn(routine),
+        };
+        let Some(counts) = &self.kinds[at].counts else {
+            return false;
+        };
+        for count in counts {
+            let (Some(cell), Some(amount)) =
+                (cell(count.cell, values), number(count.amount, values))
+            else {
+                return false;
+            };
+            found.push(Increment {
+                cell,
+                amount,
+                locked: count.locked,
+            });
+        }
+        true
+    }
+
+    /// Asks the specialiser about the routine with the present bounds; yields
+    /// the number of the kind.
+    fn learn(&mut self, routine: u64) -> usize {
+        let body = self.specialiser.body(routine, &self.bounds);
+        let kind = Kind {
+            routine,
+            bounds: self.bounds.clone(),
+            counts: body.and_then(|b| b.counts()),
+        };
+        if self.kinds.len() < KINDS {
+            self.kinds.push(kind);
+            return self.kinds.len() - 1;
+        }
+        let at = self.next;
+        self.next = (at + 1) % KINDS;
+        self.kinds[at] = kind;
+        at
+    }
 }

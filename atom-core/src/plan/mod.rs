@@ -16,6 +16,7 @@ pub(crate) mod operand;
 pub(crate) mod points;
 pub(crate) mod returns;
 mod site;
+mod sparse;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -25,6 +26,7 @@ use crate::analysis::specialise::Specialiser;
 
 pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
 pub use flow::Totals;
+pub use sparse::Sparse;
 pub use threads::{ThreadAccess, ThreadOptions};
 
 /// What an analysis routine, with all that it calls, may change.

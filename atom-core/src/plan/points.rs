@@ -271,7 +271,7 @@ fn exit(cfg: &Cfg, id: BlockId) -> Exit {
     let end = cfg.inst_end(last);
     let tails = || {
         cfg.succs(id).iter().filter_map(|s| match s {
-            Succ::Tail(target) if leaves(cfg, block.proc, *target) => Some(*target),
+            Succ::Tail(target) => Some(target.get()).filter(|t| leaves(cfg, block.proc, *t)),
             _ => None,
         })
     };

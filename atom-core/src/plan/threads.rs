@@ -23,6 +23,7 @@ use super::args::Value;
 use super::asm::{Asm, Gpr};
 use super::code::{Guards, Target};
 use super::data::Data;
+use super::sparse::Sparse;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::cfg::{Cfg, ProcKind};
 use crate::decode::Flow;
@@ -101,10 +102,9 @@ impl Data {
             return None;
         }
         const HEADER: u32 = THREAD_HEADER as u32;
-        let reserve = |bytes: &mut Vec<u8>, len: usize| {
-            bytes.resize(bytes.len().next_multiple_of(THREAD_HEADER), 0);
-            let at = bytes.len();
-            bytes.resize(at + len, 0);
+        let reserve = |bytes: &mut Sparse, len: usize| {
+            let at = bytes.len().next_multiple_of(THREAD_HEADER);
+            bytes.grow(at + len);
             at as u32
         };
         let more = (HEADER + threads.len).next_multiple_of(HEADER);
@@ -114,13 +114,13 @@ impl Data {
         for (offset, range) in &threads.initial {
             let at = (block + HEADER + offset) as usize;
             let contents = &threads.contents[range.start as usize..range.end as usize];
-            self.bytes[at..at + contents.len()].copy_from_slice(contents);
+            self.bytes.write(at, contents);
         }
         let mut table = |ranges: &mut dyn Iterator<Item = (u32, u32)>| {
             let at = reserve(&mut self.bytes, 0);
             for (offset, len) in ranges {
-                self.bytes.extend((HEADER + offset).to_le_bytes());
-                self.bytes.extend(len.to_le_bytes());
+                self.bytes.extend(&(HEADER + offset).to_le_bytes());
+                self.bytes.extend(&len.to_le_bytes());
             }
             u64::from(at)
         };
@@ -129,7 +129,7 @@ impl Data {
         let sums = table(&mut sums.chain((cells != 0).then_some(counters)));
         let initial = table(&mut threads.initial.iter().map(|(at, r)| (*at, r.end - r.start)));
         let contents = reserve(&mut self.bytes, 0);
-        self.bytes.extend_from_slice(&threads.contents);
+        self.bytes.extend(&threads.contents);
         let info = reserve(&mut self.bytes, size_of::<ThreadInfo>());
         // The fields of `ThreadInfo` in their order; true: the address of an offset.
         let fields = [
@@ -144,13 +144,13 @@ impl Data {
         ];
         const { assert!(size_of::<ThreadInfo>() == 8 * 8) };
         for (slot, (value, is_address)) in (info..).step_by(8).zip(fields) {
-            self.bytes[slot as usize..][..8].copy_from_slice(&value.to_le_bytes());
+            self.bytes.write(slot as usize, &value.to_le_bytes());
             if is_address {
                 self.relocs.push(slot);
             }
         }
-        self.bytes[block as usize + THREAD_THIS..][..8]
-            .copy_from_slice(&u64::from(block).to_le_bytes());
+        let this = block as usize + THREAD_THIS;
+        self.bytes.write(this, &u64::from(block).to_le_bytes());
         self.relocs.push(block + THREAD_THIS as u32);
         self.threads = Some(Place { block, info });
         Some(block + more)

@@ -520,7 +520,7 @@ impl<'a> ProcBuilder<'a> {
             let goes_on = cfg.succs(b).iter().any(|s| match s {
                 Succ::Fall(_) => true,
                 Succ::Tail(t) => {
-                    *t == next
+                    t.get() == next
                         && (cfg.inst_at(next).is_some()
                             || !matches!(inst.flow, Flow::Call | Flow::IndirectCall))
                 }

@@ -12,13 +12,15 @@
 //! An original address that control can reach indirectly keeps a *pad*, a jump
 //! to the new text ([`pads`]), so that code pointers keep their values.
 
-use crate::cfg::Cfg;
+use crate::cfg::seeds::FrameFacts;
+use crate::cfg::{Cfg, Kept};
 use crate::error::{Error, Result};
 use crate::image::Image;
 
 mod encode;
 mod guards;
 mod layout;
+mod left;
 mod moved;
 pub mod pads;
 mod region;
@@ -36,18 +38,31 @@ pub use region::{Region, Wishes};
 /// operand reaches. Below an image, it is the distance between the starts.
 pub const GAP: u64 = 0x6000_0000;
 
-/// Finds places for the pads of everything that can move, and notes in the graph
-/// which procedures will have a gap: some instruction of theirs has to stay
-/// where it is, and runs there without its calls.
-pub fn find_pads(image: &Image, cfg: &mut Cfg) -> pads::Sites {
-    let sites = pads::Sites::new(image, cfg, &MovedSet::all(cfg));
-    for &(proc, address) in sites.left() {
-        cfg.set_partial(
-            proc,
-            format!("there is no room for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
-        );
+/// The program as procedures, blocks and instructions, and places for the pads of everything
+/// that can move. The graph says which procedures will have a gap: some instruction of
+/// theirs has to stay where it is, and runs there without its calls. Where that would not run
+/// right, the whole procedure stays.
+pub fn understand(image: &Image, frames: &FrameFacts) -> Result<(Cfg, pads::Sites)> {
+    let mut kept = Kept::new();
+    loop {
+        let mut cfg = Cfg::build_keeping(image, frames, &kept)?;
+        let sites = pads::Sites::new(image, &cfg, &MovedSet::all(&cfg));
+        let unsound = left::unsound(image, &cfg, &sites);
+        if unsound.is_empty() {
+            for &(proc, address) in sites.left() {
+                cfg.set_partial(
+                    proc,
+                    format!("there is no room for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
+                );
+            }
+            return Ok((cfg, sites));
+        }
+        // Each of them moved in this round, so there is an end to it.
+        kept.extend(unsound.into_iter().map(|(proc, address)| {
+            let reason = format!("there is no room for a jump at {address:#x}, and what stays there would not run right");
+            (cfg.proc(proc).start, reason)
+        }));
     }
-    sites
 }
 
 const DOING: &str = "writing the new text";

@@ -6,7 +6,7 @@
 //! stays, a direct call or jump to the start of one that moves is patched if it
 //! has a 32-bit displacement; all else goes through pads.
 
-use crate::cfg::{Cfg, Status};
+use crate::cfg::Cfg;
 use crate::error::Result;
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
@@ -61,7 +61,7 @@ impl MovedSet {
             let gaps: Vec<u64> = sites
                 .left()
                 .iter()
-                .filter(|(proc, _)| cfg.proc(*proc).status == Status::Full)
+                .filter(|left| !all.left().contains(left))
                 .map(|(_, address)| *address)
                 .collect();
             if gaps.is_empty() {

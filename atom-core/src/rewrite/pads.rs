@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 
-use super::{Layout, MovedSet, Options, moved};
+use super::{Layout, MovedSet, Options, left, moved};
 
 /// Changes of the original text.
 #[derive(Debug, Default)]
@@ -116,6 +116,19 @@ impl Sites {
         self.landings.iter().map(|landing| landing.block)
     }
 
+    /// Whether a pad belongs at this address, or what had to stay for want of one.
+    pub(super) fn is_landing(&self, address: u64) -> bool {
+        self.landings
+            .binary_search_by_key(&address, |l| l.address)
+            .is_ok()
+    }
+
+    /// The next address of that kind.
+    pub(super) fn next_after(&self, address: u64) -> u64 {
+        let i = self.landings.partition_point(|l| l.address <= address);
+        self.landings.get(i).map_or(u64::MAX, |l| l.address)
+    }
+
     fn next(&self, i: usize) -> u64 {
         self.landings.get(i + 1).map_or(u64::MAX, |l| l.address)
     }
@@ -209,7 +222,7 @@ impl Sites {
     /// The original instructions up to the next pad run in place.
     fn leave(&mut self, i: usize) {
         let Landing { address, proc, .. } = self.landings[i];
-        let len = (self.next(i) - address).min(15) as usize;
+        let len = (self.next(i) - address).min(left::KEPT) as usize;
         self.free.take(address, len);
         self.left.push((proc, address));
     }

@@ -2,7 +2,49 @@
 
 use std::ops::Range;
 
-pub use atom_abi::host::{Place, Scope};
+use atom_abi::host;
+
+/// What a call is added to: [`host::Scope`] in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The whole program.
+    Program,
+    /// A procedure.
+    Proc,
+    /// A basic block.
+    Block,
+    /// An instruction.
+    Inst,
+}
+
+impl From<host::Scope> for Scope {
+    fn from(scope: host::Scope) -> Self {
+        match scope {
+            host::Scope::Program => Self::Program,
+            host::Scope::Proc => Self::Proc,
+            host::Scope::Block => Self::Block,
+            host::Scope::Inst => Self::Inst,
+        }
+    }
+}
+
+/// Where there: [`host::Place`] in one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Before the point.
+    Before,
+    /// After the point.
+    After,
+}
+
+impl From<host::Place> for Place {
+    fn from(place: host::Place) -> Self {
+        match place {
+            host::Place::Before => Self::Before,
+            host::Place::After => Self::After,
+        }
+    }
+}
 
 /// One argument of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -51,13 +51,13 @@ pub(super) fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()
         }
     }
     calls.calls.push(Call {
-        scope: request.scope,
+        scope: request.scope.into(),
         id: if request.scope == Scope::Program {
             0
         } else {
             request.id
         },
-        place: request.place,
+        place: request.place.into(),
         routine,
         args: first as u32..calls.args.len() as u32,
     });

@@ -52,6 +52,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         named_routine,
         add_data,
         offers,
+        proc_is_selected,
         add_thread_data,
         named_procs: query::named_procs,
         bytes_at: query::bytes_at,
@@ -420,6 +421,15 @@ extern "C" fn offers(
         args,
     };
     check::offers(session(context), &request)
+}
+
+extern "C" fn proc_is_selected(context: *mut Context, proc: u32) -> bool {
+    let session = session(context);
+    let known = session.cfg.procs.get(proc as usize);
+    known.is_some_and(|known| {
+        let selected = session.selected;
+        selected.is_none_or(|s| s.contains(ProcId(proc), known.start))
+    })
 }
 
 extern "C" fn add_thread_data(

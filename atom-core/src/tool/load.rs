@@ -17,6 +17,7 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolFlags};
 
 use super::calls::Calls;
+use super::select::Selected;
 use super::session::Session;
 use super::{LineInfo, host};
 use crate::analysis::ToolFacts;
@@ -225,7 +226,21 @@ impl Tool {
         args: &[String],
         panicked: &dyn Fn(&Error) -> Infallible,
     ) -> Result<Calls> {
-        let session = Session::new(self, image, cfg, lines, panicked);
+        self.instrument_selected(image, cfg, lines, args, panicked, None)
+    }
+
+    /// The same where the user has chosen what is instrumented. The routine may ask
+    /// what that is; calls on other things are for the caller to drop.
+    pub fn instrument_selected(
+        &self,
+        image: &Image,
+        cfg: &Cfg,
+        lines: &dyn LineInfo,
+        args: &[String],
+        panicked: &dyn Fn(&Error) -> Infallible,
+        selected: Option<&Selected>,
+    ) -> Result<Calls> {
+        let session = Session::new(self, image, cfg, lines, panicked, selected);
         let table = host::table(&session);
         let args: Vec<StrRef> = args.iter().map(|a| StrRef::new(a)).collect();
         let code = (self.header().instrument)(&table, args.len(), args.as_ptr());

@@ -13,6 +13,7 @@ use super::calls::Calls;
 use super::load::Tool;
 use super::names::demangle;
 use super::query::Cache;
+use super::select::Selected;
 use super::{LineInfo, check, threads};
 use crate::cfg::{Cfg, ProcKind, Status};
 use crate::decode::class::{Classifier, types_of_flow};
@@ -29,6 +30,7 @@ pub(super) struct Session<'a> {
     pub(super) cfg: &'a Cfg,
     pub(super) lines: &'a dyn LineInfo,
     pub(super) panicked: &'a dyn Fn(&Error) -> Infallible,
+    pub(super) selected: Option<&'a Selected>,
     pub(super) classifier: RefCell<Classifier>,
     formatter: RefCell<NasmFormatter>,
     pub(super) calls: RefCell<Calls>,
@@ -51,6 +53,7 @@ impl<'a> Session<'a> {
         cfg: &'a Cfg,
         lines: &'a dyn LineInfo,
         panicked: &'a dyn Fn(&Error) -> Infallible,
+        selected: Option<&'a Selected>,
     ) -> Self {
         Self {
             tool,
@@ -58,6 +61,7 @@ impl<'a> Session<'a> {
             cfg,
             lines,
             panicked,
+            selected,
             classifier: RefCell::default(),
             formatter: RefCell::new(NasmFormatter::new()),
             calls: RefCell::default(),

@@ -90,8 +90,7 @@ impl Poison {
 pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let mut cfg = Cfg::build(&image, &FrameFacts::new(&table))?;
-    let pads = rewrite::find_pads(&image, &mut cfg);
+    let (cfg, pads) = rewrite::understand(&image, &FrameFacts::new(&table))?;
     let plan = choice.map_or_else(Plan::default, |choice| plan(&image, &cfg, choice));
     let options = rewrite::Options {
         extra: rewrite::Extra::All,

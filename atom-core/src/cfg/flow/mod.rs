@@ -216,6 +216,7 @@ impl FlowGraph {
                 Succ::Branch(to) => self.inner(cfg, jump, to),
                 Succ::Tail(_) if falls && is_call && facts.never_goes_on(id) => continue,
                 Succ::Tail(address) => {
+                    let address = address.get();
                     let inside = cfg.block_at(address).filter(|b| self.node(*b).is_some());
                     match (inside, falls) {
                         (Some(to), true) => self.inner(cfg, next, to),

@@ -200,12 +200,12 @@ impl<'a> Search<'a> {
                 match *succ {
                     Succ::Fall(to) | Succ::Branch(to) => work.push(to),
                     Succ::Unknown => return true,
-                    Succ::Tail(address) => match cfg.block_at(address) {
+                    Succ::Tail(address) => match cfg.block_at(address.get()) {
                         Some(to) if super::whole(cfg, cfg.block(to).proc) == id => work.push(to),
                         Some(to) => {
                             let proc = cfg.block(to).proc;
                             // Into the middle of another procedure: in doubt it returns.
-                            if cfg.proc(proc).start != address || self.returns[proc.index()] {
+                            if cfg.proc(proc).start != address.get() || self.returns[proc.index()] {
                                 return true;
                             }
                         }

@@ -28,7 +28,7 @@ pub struct Ways {
 fn place(cfg: &Cfg, procs: &[ProcId], succ: &Succ) -> Option<BlockId> {
     let to = match *succ {
         Succ::Fall(to) | Succ::Branch(to) => to,
-        Succ::Tail(pc) => cfg.block_at(pc)?,
+        Succ::Tail(pc) => cfg.block_at(pc.get())?,
         Succ::Unknown => return None,
     };
     procs.contains(&cfg.block(to).proc).then_some(to)

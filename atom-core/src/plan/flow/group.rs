@@ -7,8 +7,10 @@
 //! from a call that may not come back or may come back twice. Nothing is
 //! assumed of these but that the code after them runs only if control comes there.
 
-use super::frequency;
+use rayon::prelude::*;
+
 use super::tree::Edge;
+use super::{Keeping, frequency};
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
 use crate::decode::Flow;
 use crate::ids::{BlockId, InstId, ProcId};
@@ -26,8 +28,8 @@ pub struct Spot {
     pub inst: InstId,
     /// Where at it.
     pub position: Position,
-    /// What is live there.
-    pub live: RegSet,
+    /// What is to be kept there.
+    pub keeping: Keeping,
 }
 
 /// What leads out of a conditional branch.
@@ -103,30 +105,44 @@ pub fn entered(image: &Image, cfg: &Cfg) -> Vec<bool> {
                 || (proc.first_block.index() == i && !part_starts)
         })
         .collect();
-    let mut enter = |pc: u64| {
-        if let Some(block) = cfg.block_at(pc) {
+    let targets: Vec<BlockId> = (0..cfg.procs.len())
+        .into_par_iter()
+        .with_min_len(32)
+        .flat_map_iter(|p| ways_in(image, cfg, ProcId::from_index(p)))
+        .collect();
+    for block in targets {
+        entered[block.index()] = true;
+    }
+    for target in cfg.jump_tables.iter().flat_map(|t| &t.targets) {
+        if let Some(block) = cfg.block_at(*target) {
             entered[block.index()] = true;
         }
-    };
-    for (i, block) in cfg.blocks.iter().enumerate() {
-        let last = block.last();
-        if cfg.inst(last).flow == Flow::Call {
-            enter(cfg.decode(image, last).near_branch_target());
+    }
+    entered
+}
+
+/// The blocks to which a procedure's calls lead, and its jumps to other procedures.
+fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
+    let mut blocks = Vec::new();
+    for b in cfg.proc(id).blocks() {
+        let last = cfg.block(b).last();
+        if cfg.inst(last).flow == Flow::Call
+            && let Some(target) = cfg.direct_target(image, last)
+        {
+            blocks.extend(cfg.block_at(target));
         }
-        for succ in cfg.succs(BlockId::from_index(i)) {
-            let Succ::Tail(pc) = *succ else { continue };
+        for succ in cfg.succs(b) {
+            let Succ::Tail(to) = *succ else { continue };
+            let pc = to.get();
             let inside = cfg
                 .proc_at(pc)
-                .is_some_and(|p| whole(cfg, p) == whole(cfg, block.proc));
+                .is_some_and(|p| whole(cfg, p) == whole(cfg, id));
             if !inside {
-                enter(pc);
+                blocks.extend(cfg.block_at(pc));
             }
         }
     }
-    for table in &cfg.jump_tables {
-        table.targets.iter().for_each(|t| enter(*t));
-    }
-    entered
+    blocks
 }
 
 /// Storage that is used again.
@@ -155,16 +171,23 @@ impl Group {
         };
         let mut live_in = Vec::with_capacity(group.blocks.len());
         for (i, &b) in group.blocks.iter().enumerate() {
-            world
-                .live
-                .block_into(b, &mut scratch.effects_of, &mut scratch.sets);
-            live_in.push(scratch.sets[0]);
-            let spot = inside(cfg.block(b), &scratch.sets);
-            let frequency = group.frequency[i];
-            group
-                .edges
-                .push(edge(start(i), end(i), Some(cost(&spot, frequency))));
-            group.spots.push(Some(spot));
+            let live = world.live.at_start(b);
+            live_in.push(live);
+            let (inst, live) = if live.intersects(CHANGED) {
+                world
+                    .live
+                    .block_into(b, &mut scratch.effects_of, &mut scratch.sets);
+                inside(cfg.block(b), &scratch.sets)
+            } else {
+                (cfg.block(b).first, live)
+            };
+            let cost = cost(Position::Before, live, group.frequency[i]);
+            group.edges.push(edge(start(i), end(i), Some(cost)));
+            group.spots.push(Some(Spot {
+                inst,
+                position: Position::Before,
+                keeping: Keeping::of(live),
+            }));
         }
         let mut enters: Vec<bool> = group
             .blocks
@@ -207,7 +230,9 @@ impl Group {
         let inst = cfg.inst(last);
         let place = |succ: &Succ| match *succ {
             Succ::Fall(to) | Succ::Branch(to) => index_of(cfg, procs, to),
-            Succ::Tail(pc) => cfg.block_at(pc).and_then(|to| index_of(cfg, procs, to)),
+            Succ::Tail(pc) => cfg
+                .block_at(pc.get())
+                .and_then(|to| index_of(cfg, procs, to)),
             Succ::Unknown => None,
         };
         let vertex = |to: Option<usize>| to.map_or(0, start);
@@ -231,12 +256,13 @@ impl Group {
                 };
                 let mut way = |succ: &Succ, position, share: f32, countable: bool| {
                     let to = place(succ);
+                    let live = live_at(to);
                     let spot = Spot {
                         inst: last,
                         position,
-                        live: live_at(to),
+                        keeping: Keeping::of(live),
                     };
-                    let cost = countable.then(|| cost(&spot, self.frequency[i] * share));
+                    let cost = countable.then(|| cost(position, live, self.frequency[i] * share));
                     self.add(end(i), vertex(to), cost, countable.then_some(spot))
                 };
                 let taken = way(&taken, Position::Taken, ways.taken, plain);
@@ -298,36 +324,32 @@ pub fn index_of(cfg: &Cfg, procs: &[ProcId], b: BlockId) -> Option<usize> {
     None
 }
 
-/// The best place to count a block: where the flags are dead.
-fn inside(block: &Block, live: &[RegSet]) -> Spot {
+/// The best place to count a block: where the flags are dead. Yields what is live there.
+fn inside(block: &Block, live: &[RegSet]) -> (InstId, RegSet) {
     let count = block.count as usize;
     let at = (0..count)
         .find(|i| !live[*i].intersects(CHANGED))
         .unwrap_or(0);
-    Spot {
-        inst: InstId(block.first.0 + at as u32),
-        position: Position::Before,
-        live: live[at],
-    }
+    (InstId(block.first.0 + at as u32), live[at])
 }
 
 /// What counting at a place costs: roughly, instructions executed and a little for their size.
-fn cost(spot: &Spot, frequency: f32) -> f32 {
+fn cost(position: Position, live: RegSet, frequency: f32) -> f32 {
     const SIZE: f32 = 0.02;
-    let increment = if !spot.live.intersects(CHANGED) {
+    let increment = if !live.intersects(CHANGED) {
         1.0
-    } else if spot.live.gpr_mask() & 1 == 0 {
+    } else if live.gpr_mask() & 1 == 0 {
         3.0
     } else {
         5.0
     };
-    let jump = if spot.position == Position::Taken {
+    let jump = if position == Position::Taken {
         1.0
     } else {
         0.0
     };
     // Of equal ways, rather a block than an edge.
-    let edge = if spot.position == Position::Before {
+    let edge = if position == Position::Before {
         0.0
     } else {
         0.05

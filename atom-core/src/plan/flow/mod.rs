@@ -16,18 +16,20 @@ mod returns;
 mod table;
 mod tree;
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use rayon::prelude::*;
 
 use super::asm::Asm;
 use super::code::{Position, Target};
 use super::data::Data;
-use super::site::Point;
 use super::threads::ThreadAccess;
 use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::live::{Live, RegSet};
+use crate::memory;
 use crate::tool::Calls;
 
 use group::{Group, Scratch, Spot, World};
@@ -59,12 +61,12 @@ pub struct Counter {
 #[derive(Default)]
 pub struct Flow {
     /// By number of a call: it is not made. Empty: all are.
-    handled: Vec<bool>,
+    handled: Vec<AtomicBool>,
     /// The counters by place.
     counters: Vec<Counter>,
     /// Prefix of the counters' instructions.
     prefix: Option<u8>,
-    /// By group, until it is laid out.
+    /// By some groups, until it is laid out.
     counted: Vec<Counted>,
     /// For the runtime.
     pub totals: Option<Totals>,
@@ -75,13 +77,17 @@ const LOCK: u8 = 0xf0;
 /// On the running thread's own.
 const GS: u8 = 0x65;
 
-/// What came out for one group.
+/// What came out for some groups.
+#[derive(Default)]
 struct Counted {
     spots: Vec<Spot>,
     table: Vec<u8>,
+    /// The most values that the table computes for one group.
     values: usize,
-    calls: Vec<u32>,
 }
+
+/// Groups that one piece of parallel work takes.
+const CHUNK: usize = 64;
 
 impl Flow {
     /// Decides which calls are counted by flow, and lays out what that takes.
@@ -97,28 +103,48 @@ impl Flow {
         if qualified.wants.is_empty() {
             return Self::default();
         }
+        memory::give_back();
         let groups = groups(cfg);
+        let (entered, returns) = rayon::join(
+            || group::entered(image, cfg),
+            || returns::certain(image, cfg, &groups),
+        );
         let world = World {
             image,
             cfg,
             live,
-            entered: group::entered(image, cfg),
-            returns: returns::certain(image, cfg, &groups),
+            entered,
+            returns,
         };
         let mut wants = qualified.wants;
         let group_of = |want: &Want| group::whole(cfg, cfg.block(want.block).proc);
-        wants.par_sort_by_key(|w| (group_of(w), w.call));
-        let counted: Vec<Counted> = wants
-            .par_chunk_by(|a, b| group_of(a) == group_of(b))
-            .map_init(Scratch::default, |scratch, wants| {
-                let whole = group_of(&wants[0]);
-                let at = groups.binary_search_by_key(&whole, |g| g[0]).ok()?;
-                count(&world, &groups[at], wants, scratch)
+        wants.par_sort_unstable_by_key(|w| (group_of(w), w.call, w.way));
+        let by_group: Vec<&[Want]> = wants.chunk_by(|a, b| group_of(a) == group_of(b)).collect();
+        let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
+        let counted = by_group
+            .par_chunks(CHUNK)
+            .map_init(Scratch::default, |scratch, some| {
+                let mut counted = Counted::default();
+                for wants in some {
+                    let whole = group_of(&wants[0]);
+                    let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
+                    let procs = at.map(|at| &groups[at]);
+                    let done = procs.and_then(|procs| counted.add(&world, procs, wants, scratch));
+                    if done.is_some() {
+                        for want in *wants {
+                            handled[want.call as usize].store(true, Relaxed);
+                        }
+                    }
+                }
+                counted.spots.shrink_to_fit();
+                counted.table.shrink_to_fit();
+                counted
             })
-            .flatten()
             .collect();
+        drop(wants);
+        memory::give_back();
         Self {
-            handled: vec![false; calls.calls.len()],
+            handled,
             prefix: qualified.locked.then_some(LOCK),
             counted,
             ..Self::default()
@@ -153,19 +179,17 @@ impl Flow {
         let table = data.reserve(size);
         let mut cell = counters;
         let mut at = table as usize;
-        for group in counted {
-            for spot in group.spots {
+        self.counters.reserve_exact(count);
+        for groups in counted {
+            for spot in groups.spots {
                 self.counters.push(Counter { spot, cell });
                 cell += 8;
             }
-            data.bytes[at..at + group.table.len()].copy_from_slice(&group.table);
-            at += group.table.len();
-            for call in group.calls {
-                self.handled[call as usize] = true;
-            }
+            data.bytes.write(at, &groups.table);
+            at += groups.table.len();
         }
         self.counters
-            .sort_unstable_by_key(|c| (c.spot.inst, c.spot.position));
+            .par_sort_unstable_by_key(|c| (c.spot.inst, c.spot.position));
         self.totals = Some(Totals {
             table,
             table_size: size as u32,
@@ -177,12 +201,12 @@ impl Flow {
 
     /// Whether the call of this number is counted by flow, so not made.
     pub fn handles(&self, call: usize) -> bool {
-        self.handled.get(call).copied().unwrap_or(false)
+        self.handled.get(call).is_some_and(|h| h.load(Relaxed))
     }
 
     /// Number of calls that are not made.
     pub fn handled(&self) -> usize {
-        self.handled.iter().filter(|h| **h).count()
+        self.handled.iter().filter(|h| h.load(Relaxed)).count()
     }
 
     /// The counters at the instructions from `first` up to, not including, `end`.
@@ -192,43 +216,83 @@ impl Flow {
     }
 
     /// Emits the code of a counter.
-    pub fn emit(&self, asm: &mut Asm, counter: &Counter, may_set_df: bool) {
-        let point = Point {
-            live: counter.spot.live,
-            may_set_df,
-        };
-        emit_increment(asm, Target::Data(counter.cell), self.prefix, point);
+    pub fn emit(&self, asm: &mut Asm, counter: &Counter) {
+        emit_increment(
+            asm,
+            Target::Data(counter.cell),
+            self.prefix,
+            counter.spot.keeping,
+        );
     }
 }
 
-/// Increments a cell in one instruction, keeping what is live.
-fn emit_increment(asm: &mut Asm, cell: Target, prefix: Option<u8>, point: Point) {
+/// What an increment has to keep at its place, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keeping {
+    /// Where the flags that it changes wait.
+    flags: FlagsIn,
+    /// The overflow flag is one of them.
+    overflow: bool,
+}
+
+/// Where flags wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FlagsIn {
+    /// Nobody reads them.
+    Nowhere,
+    /// In ax, which is free.
+    Ax,
+    /// In ax, whose contents wait in this register.
+    AxFor(u8),
+    /// In ax, whose contents wait on the stack.
+    AxForStack,
+}
+
+impl Keeping {
+    /// What there is to keep where this is live.
+    pub fn of(live: RegSet) -> Self {
+        use super::asm::Gpr;
+        let free = |r: &u8| *r != Gpr::RSP.0 && live.gpr_mask() >> r & 1 == 0;
+        let flags = if !live.intersects(group::CHANGED) {
+            FlagsIn::Nowhere
+        } else if free(&Gpr::RAX.0) {
+            FlagsIn::Ax
+        } else {
+            (0..16)
+                .find(free)
+                .map_or(FlagsIn::AxForStack, FlagsIn::AxFor)
+        };
+        Self {
+            flags,
+            overflow: live.intersects(RegSet::OF),
+        }
+    }
+}
+
+/// Increments a cell in one instruction.
+fn emit_increment(asm: &mut Asm, cell: Target, prefix: Option<u8>, keeping: Keeping) {
     use super::asm::{Gpr, Mem};
     use super::site::RED_ZONE;
-    let live = point.live;
-    let overflow = live.intersects(RegSet::OF);
-    if !live.intersects(group::CHANGED) {
-        return asm.increment(cell, prefix);
-    }
-    let free = |r: &u8| *r != Gpr::RSP.0 && live.gpr_mask() >> r & 1 == 0;
-    if free(&Gpr::RAX.0) {
-        asm.flags_to_ax(overflow);
+    let increment = |asm: &mut Asm| {
+        asm.flags_to_ax(keeping.overflow);
         asm.increment(cell, prefix);
-        asm.flags_from_ax(overflow);
-    } else if let Some(keeper) = (0..16).find(free).map(Gpr) {
-        asm.mov(keeper, Gpr::RAX);
-        asm.flags_to_ax(overflow);
-        asm.increment(cell, prefix);
-        asm.flags_from_ax(overflow);
-        asm.mov(Gpr::RAX, keeper);
-    } else {
-        asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
-        asm.push(Gpr::RAX);
-        asm.flags_to_ax(overflow);
-        asm.increment(cell, prefix);
-        asm.flags_from_ax(overflow);
-        asm.pop(Gpr::RAX);
-        asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
+        asm.flags_from_ax(keeping.overflow);
+    };
+    match keeping.flags {
+        FlagsIn::Nowhere => asm.increment(cell, prefix),
+        FlagsIn::Ax => increment(asm),
+        FlagsIn::AxFor(keeper) => {
+            asm.mov(Gpr(keeper), Gpr::RAX);
+            increment(asm);
+            asm.mov(Gpr::RAX, Gpr(keeper));
+        }
+        FlagsIn::AxForStack => {
+            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
+            asm.push(Gpr::RAX);
+            increment(asm);
+            asm.pop(Gpr::RAX);
+            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
+        }
     }
 }
 
@@ -248,60 +312,62 @@ fn groups(cfg: &Cfg) -> Vec<Vec<ProcId>> {
         .collect()
 }
 
-/// Counts one group's flow, if that is possible and pays.
-fn count(
-    world: &World<'_>,
-    procs: &[ProcId],
-    wants: &[Want],
-    scratch: &mut Scratch,
-) -> Option<Counted> {
-    let mut graph = Group::new(world, procs, scratch)?;
-    let mut edges = Vec::with_capacity(wants.len());
-    let mut explicit = 0.0;
-    for want in wants {
-        let i = group::index_of(world.cfg, procs, want.block)?;
-        let edge = match want.way {
-            Way::Block => i as u32,
-            Way::Taken => graph.branches[i]?.taken,
-            Way::Falling => graph.branches[i]?.falling,
-        };
-        // What the call would cost at least: a branch's cell has to be found.
-        explicit += match want.way {
-            Way::Block => graph.edges[i].cost?,
-            _ => graph.frequency[i] * 2.0,
-        };
-        graph.edges[edge as usize].wanted = true;
-        edges.push(edge);
+impl Counted {
+    /// Counts one group's flow, if that is possible and pays.
+    fn add(
+        &mut self,
+        world: &World<'_>,
+        procs: &[ProcId],
+        wants: &[Want],
+        scratch: &mut Scratch,
+    ) -> Option<()> {
+        let mut graph = Group::new(world, procs, scratch)?;
+        let mut edges = Vec::with_capacity(wants.len());
+        let mut explicit = 0.0;
+        for want in wants {
+            let i = group::index_of(world.cfg, procs, want.block)?;
+            let edge = match want.way {
+                Way::Block => i as u32,
+                Way::Taken => graph.branches[i]?.taken,
+                Way::Falling => graph.branches[i]?.falling,
+            };
+            // What the call would cost at least: a branch's cell has to be found.
+            explicit += match want.way {
+                Way::Block => graph.edges[i].cost?,
+                _ => graph.frequency[i] * 2.0,
+            };
+            graph.edges[edge as usize].wanted = true;
+            edges.push(edge);
+        }
+        let solution = tree::solve(graph.vertices(), &graph.edges)?;
+        let cost: f32 = solution
+            .counted
+            .iter()
+            .filter_map(|e| graph.edges[*e as usize].cost)
+            .sum();
+        if cost > explicit {
+            return None;
+        }
+        let spots = solution.counted.iter().map(|e| graph.spots[*e as usize]);
+        let (count, size) = (self.spots.len(), self.table.len());
+        let cells = wants.iter().zip(edges).map(|(want, edge)| table::CellOf {
+            edge,
+            cell: want.cell,
+            amount: want.amount,
+        });
+        let written = spots
+            .map(|spot| spot.map(|spot| self.spots.push(spot)))
+            .collect::<Option<()>>()
+            .and_then(|()| table::write(&mut self.table, graph.edges.len(), &solution, cells));
+        if written.is_none() {
+            self.spots.truncate(count);
+            self.table.truncate(size);
+            return None;
+        }
+        let values = solution.counted.len() + solution.derived.len();
+        self.values = self.values.max(values);
+        Some(())
     }
-    let solution = tree::solve(graph.vertices(), &graph.edges)?;
-    let cost: f32 = solution
-        .counted
-        .iter()
-        .filter_map(|e| graph.edges[*e as usize].cost)
-        .sum();
-    if cost > explicit {
-        return None;
-    }
-    let spots = solution
-        .counted
-        .iter()
-        .map(|e| graph.spots[*e as usize])
-        .collect::<Option<Vec<Spot>>>()?;
-    let cells = wants.iter().zip(edges).map(|(want, edge)| table::CellOf {
-        edge,
-        cell: want.cell,
-        amount: want.amount,
-    });
-    let mut bytes = Vec::new();
-    table::write(&mut bytes, graph.edges.len(), &solution, cells)?;
-    let mut calls: Vec<u32> = wants.iter().map(|w| w.call).collect();
-    calls.dedup();
-    Some(Counted {
-        spots,
-        table: bytes,
-        values: solution.counted.len() + solution.derived.len(),
-        calls,
-    })
 }
 
 /// True if the counter stands at this place.

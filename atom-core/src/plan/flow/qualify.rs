@@ -8,18 +8,18 @@ use crate::decode::Flow;
 use crate::ids::{BlockId, InstId};
 use crate::plan::args::Value;
 use crate::plan::data::Data;
-use crate::plan::inline::{self, Cell, Increment};
+use crate::plan::inline::{Cell, Increment, Increments};
 use crate::tool::{Argument, Call, Calls, Place, Scope};
 
 /// When a call adds to its cell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Way {
     /// Each time that the block runs.
     Block,
-    /// When the branch at the block's end is taken.
-    Taken,
-    /// When it is not.
+    /// When the branch at the block's end is not taken.
     Falling,
+    /// When it is taken.
+    Taken,
 }
 
 /// A cell that wants to know how often control passes.
@@ -29,17 +29,19 @@ pub struct Want {
     pub call: u32,
     /// Where.
     pub block: BlockId,
-    /// When.
-    pub way: Way,
     /// Offset of the cell in the plan's data.
     pub cell: u32,
+    /// When.
+    pub way: Way,
+    /// The routine counts in one step for all threads.
+    locked: bool,
     /// What is added each time.
     pub amount: i64,
 }
 
 /// What may be counted by flow.
 pub struct Qualified {
-    /// The cells, by call.
+    /// The cells, in the order of calls.
     pub wants: Vec<Want>,
     /// Some routine counts in one step for all threads.
     pub locked: bool,
@@ -54,71 +56,119 @@ enum Does {
     /// It adds to one cell.
     Adds(Increment),
     /// To one cell if the branch is taken, to another if not.
-    AddsByBranch(Increment, Increment),
+    AddsByBranch {
+        falling: Increment,
+        taken: Increment,
+    },
+}
+
+/// Calls that one piece of parallel work takes.
+const CHUNK: usize = 8192;
+
+/// What was found out about some calls, apart from the others.
+struct Part {
+    /// Wants for cells that may turn out not to be private.
+    wants: Vec<Want>,
+    /// Pieces of data that somebody may look at.
+    open: Vec<usize>,
 }
 
 /// The calls that qualify.
 pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qualified {
-    let all = &calls.calls;
-    let does: Vec<Does> = all
-        .par_iter()
-        .with_min_len(256)
-        .map(|call| does(calls, call, bodies, data))
-        .collect();
     let regions = Regions::new(calls, data);
+    let parts: Vec<Part> = calls
+        .calls
+        .par_chunks(CHUNK)
+        .enumerate()
+        .map(|(chunk, some)| {
+            let mut reader = Reader::new(calls, bodies, data);
+            let mut part = Part {
+                wants: Vec::with_capacity(some.len()),
+                open: Vec::new(),
+            };
+            for (i, call) in some.iter().enumerate() {
+                let number = (chunk * CHUNK + i) as u32;
+                match reader.does(call) {
+                    Does::Anything => part.opens(calls, data, &regions, call),
+                    does => part.add(cfg, calls, &regions, number, call, does),
+                }
+            }
+            part
+        })
+        .collect();
     let mut is_open = vec![false; regions.starts.len() + 1];
-    let at_end = |call: &Call| call.scope == Scope::Program && call.place == Place::After;
-    for (call, _) in all
-        .iter()
-        .zip(&does)
-        .filter(|(call, does)| matches!(does, Does::Anything) && !at_end(call))
-    {
-        for i in call.args.start as usize..call.args.end as usize {
-            if let Argument::Data(_) | Argument::ThreadData(_) = calls.args[i] {
-                is_open[regions.of(data.offsets[i])] = true;
+    for region in parts.iter().flat_map(|p| &p.open) {
+        is_open[*region] = true;
+    }
+    let mut qualified = Qualified {
+        wants: Vec::with_capacity(parts.iter().map(|p| p.wants.len()).sum()),
+        locked: false,
+    };
+    let private = |want: &Want| !is_open[regions.of(want.cell)];
+    for part in parts {
+        for of_call in part.wants.chunk_by(|a, b| a.call == b.call) {
+            if of_call.iter().all(private) {
+                qualified.locked |= of_call.iter().any(|w| w.locked);
+                qualified.wants.extend(of_call);
             }
         }
     }
-    let mut qualified = Qualified {
-        wants: Vec::new(),
-        locked: false,
-    };
-    for (number, (call, does)) in all.iter().zip(does).enumerate() {
+    qualified
+}
+
+impl Part {
+    /// Notes that the call may look at all data that it is given.
+    fn opens(&mut self, calls: &Calls, data: &Data, regions: &Regions, call: &Call) {
+        if call.scope == Scope::Program && call.place == Place::After {
+            return;
+        }
+        for i in call.args.start as usize..call.args.end as usize {
+            if let Argument::Data(_) | Argument::ThreadData(_) = calls.args[i] {
+                let region = regions.of(data.offsets[i]);
+                if self.open.last() != Some(&region) {
+                    self.open.push(region);
+                }
+            }
+        }
+    }
+
+    /// Adds what the call wants, if flow can tell it.
+    fn add(
+        &mut self,
+        cfg: &Cfg,
+        calls: &Calls,
+        regions: &Regions,
+        number: u32,
+        call: &Call,
+        does: Does,
+    ) {
         let (first, second) = match does {
-            Does::Anything | Does::Counts => continue,
+            Does::Anything | Does::Counts => return,
             Does::Adds(i) => ((Way::Block, i), None),
-            Does::AddsByBranch(falling, taken) => {
+            Does::AddsByBranch { falling, taken } => {
                 ((Way::Falling, falling), Some((Way::Taken, taken)))
             }
         };
         let Some(block) = block_of(cfg, call, second.is_some()) else {
-            continue;
+            return;
         };
-        let both = || [Some(first), second].into_iter().flatten();
-        let private = |increment: &Increment| match increment.cell {
-            Cell::Data(at) => {
-                at % 8 == 0 && regions.has_cell(calls, at) && !is_open[regions.of(at)]
+        let before = self.wants.len();
+        for (way, increment) in [Some(first), second].into_iter().flatten() {
+            match increment.cell {
+                Cell::Data(cell) if cell % 8 == 0 && regions.has_cell(calls, cell) => {
+                    self.wants.push(Want {
+                        call: number,
+                        block,
+                        cell,
+                        way,
+                        locked: increment.locked,
+                        amount: increment.amount,
+                    });
+                }
+                _ => return self.wants.truncate(before),
             }
-            _ => false,
-        };
-        if !both().all(|(_, increment)| private(&increment)) {
-            continue;
-        }
-        for (way, increment) in both() {
-            let Cell::Data(cell) = increment.cell else {
-                continue;
-            };
-            qualified.locked |= increment.locked;
-            qualified.wants.push(Want {
-                call: number as u32,
-                block,
-                way,
-                cell,
-                amount: increment.amount,
-            });
         }
     }
-    qualified
 }
 
 /// The pieces of data that the tool placed; offsets in the plan's data.
@@ -186,45 +236,78 @@ fn block_of(cfg: &Cfg, call: &Call, by_branch: bool) -> Option<BlockId> {
     (passes && (!by_branch || flow == Flow::CondJump)).then_some(block)
 }
 
-fn does(calls: &Calls, call: &Call, bodies: &Specialiser, data: &Data) -> Does {
-    if call.scope == Scope::Program {
-        return Does::Anything;
+/// Finds out what calls do.
+struct Reader<'a> {
+    calls: &'a Calls,
+    data: &'a Data,
+    increments: Increments<'a>,
+    values: Vec<Value>,
+    found: Vec<Increment>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(calls: &'a Calls, bodies: &'a Specialiser<'a>, data: &'a Data) -> Self {
+        Self {
+            calls,
+            data,
+            increments: Increments::new(bodies),
+            values: Vec::new(),
+            found: Vec::new(),
+        }
     }
-    let range = call.args.start as usize..call.args.end as usize;
-    let Some(arguments) = calls.args.get(range.clone()) else {
-        return Does::Anything;
-    };
-    let values = |taken: u64| -> Vec<Value> {
-        arguments
-            .iter()
-            .zip(range.clone())
-            .map(|(argument, i)| match argument {
-                Argument::Const(n) => Value::Const(*n),
-                // Of the threads' data, the main block stands for all.
-                Argument::Data(_)
-                | Argument::ThreadData(_)
-                | Argument::Str(..)
-                | Argument::CStr(..)
-                | Argument::Array(..)
-                | Argument::CArray(..) => Value::Data(data.offsets[i]),
-                Argument::BrCondValue => Value::Const(taken),
-                // Anything that is not known.
-                _ => Value::Cycles,
-            })
-            .collect()
-    };
-    let adds = |taken| inline::increments(bodies, call.routine, &values(taken));
-    let by_branch = arguments.contains(&Argument::BrCondValue);
-    match (adds(0), by_branch) {
-        (None, _) => Does::Anything,
-        (Some(one), false) => match one[..] {
-            [one] => Does::Adds(one),
+
+    fn does(&mut self, call: &Call) -> Does {
+        if call.scope == Scope::Program {
+            return Does::Anything;
+        }
+        let range = call.args.start as usize..call.args.end as usize;
+        let calls = self.calls;
+        let Some(arguments) = calls.args.get(range.clone()) else {
+            return Does::Anything;
+        };
+        let offsets = &self.data.offsets[range];
+        if !self.adds(call.routine, arguments, offsets, 0) {
+            return Does::Anything;
+        }
+        let first = self.only();
+        if !arguments.contains(&Argument::BrCondValue) {
+            return first.map_or(Does::Counts, Does::Adds);
+        }
+        if !self.adds(call.routine, arguments, offsets, 1) {
+            return Does::Anything;
+        }
+        match (first, self.only()) {
+            (Some(falling), Some(taken)) => Does::AddsByBranch { falling, taken },
             _ => Does::Counts,
-        },
-        (Some(falling), true) => match (&falling[..], adds(1).as_deref()) {
-            (_, None) => Does::Anything,
-            (&[falling], Some(&[taken])) => Does::AddsByBranch(falling, taken),
-            _ => Does::Counts,
-        },
+        }
+    }
+
+    /// What was found, if it is one addition.
+    fn only(&self) -> Option<Increment> {
+        match self.found[..] {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// Finds what is added by a call of these arguments, with a branch's
+    /// condition as given; false if it does not only add.
+    fn adds(&mut self, routine: u64, arguments: &[Argument], offsets: &[u32], taken: u64) -> bool {
+        let value = |(argument, offset): (&Argument, &u32)| match argument {
+            Argument::Const(n) => Value::Const(*n),
+            // Of the threads' data, the main block stands for all.
+            Argument::Data(_)
+            | Argument::ThreadData(_)
+            | Argument::Str(..)
+            | Argument::CStr(..)
+            | Argument::Array(..)
+            | Argument::CArray(..) => Value::Data(*offset),
+            Argument::BrCondValue => Value::Const(taken),
+            // Anything that is not known.
+            _ => Value::Cycles,
+        };
+        self.values.clear();
+        self.values.extend(arguments.iter().zip(offsets).map(value));
+        self.increments.find(routine, &self.values, &mut self.found)
     }
 }

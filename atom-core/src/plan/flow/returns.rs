@@ -232,8 +232,7 @@ impl Follower<'_> {
     ) -> Option<()> {
         let cfg = self.cfg;
         let block = cfg.block(b);
-        for inst in block.insts() {
-            let instruction = cfg.decode(self.image, inst);
+        for (inst, instruction) in block.insts().zip(cfg.decode_block(self.image, b)) {
             if touches_return_address(&instruction, &stack) {
                 return None;
             }
@@ -247,7 +246,8 @@ impl Follower<'_> {
         for succ in cfg.succs(b) {
             match *succ {
                 Succ::Fall(to) | Succ::Branch(to) => work.push((to, stack)),
-                Succ::Tail(pc) => {
+                Succ::Tail(to) => {
+                    let pc = to.get();
                     let to = cfg.block_at(pc)?;
                     let owner = cfg.block(to).proc;
                     if self.procs.contains(&owner) {

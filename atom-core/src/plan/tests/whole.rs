@@ -326,13 +326,11 @@ fn strings_and_arrays_become_records() {
             panic!("six arguments lie in the data, not {}", offsets.len())
         };
         assert_eq!((string, placed), (again, 3));
-        assert_eq!(&plan.data[..5], [7; 5]);
-        let word = |at: u32| {
-            u64::from_le_bytes(plan.data[at as usize..at as usize + 8].try_into().unwrap())
-        };
+        assert_eq!(plan.data.read(0), [7; 5]);
+        let word = |at: u32| u64::from_le_bytes(plan.data.read(at as usize));
         assert_eq!((word(string), word(string + 8)), (text.into(), 5));
         assert_eq!((word(array), word(array + 8)), (elements.into(), 2));
-        assert_eq!(&plan.data[text as usize..text as usize + 6], b"hello\0");
+        assert_eq!(&plan.data.read(text as usize), b"hello\0");
         assert_eq!(elements % 16, 0);
         assert_eq!(plan.data_relocs.len(), 2);
     });

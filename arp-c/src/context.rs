@@ -1,0 +1,57 @@
+//! C callbacks as the recorder wants them, each with the context of its thread.
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use arp_core::{Area, DataType, Meter, Sid};
+
+pub(crate) type EnterLeave = extern "C" fn(sid: u16, data: *mut c_void, context: *mut c_void);
+pub(crate) type SpawnJoin = extern "C" fn(tid: u16, context: *mut *mut c_void);
+
+/// What `arp_add_callbacks` was given.
+#[derive(Clone, Copy)]
+pub(crate) struct CallbackSet {
+    pub data_type: DataType,
+    pub enter: Option<EnterLeave>,
+    pub leave: Option<EnterLeave>,
+    pub spawn: Option<SpawnJoin>,
+    pub join: Option<SpawnJoin>,
+    pub context: Context,
+}
+
+/// A pointer that only the callbacks look behind.
+#[derive(Clone, Copy)]
+pub(crate) struct Context(pub *mut c_void);
+
+// SAFETY: this library passes the pointer on and never follows it. Which threads may use what is
+// behind it is between the program and its callbacks.
+unsafe impl Send for Context {}
+// SAFETY: the same.
+unsafe impl Sync for Context {}
+
+/// The context of one thread in one set.
+pub(crate) type ContextCell = Arc<AtomicPtr<c_void>>;
+
+/// The callbacks of one set for one thread.
+pub(crate) struct CMeter {
+    pub set: CallbackSet,
+    pub context: ContextCell,
+}
+
+impl Meter for CMeter {
+    #[inline]
+    fn enter(&mut self, sid: Sid, data: &mut Area) {
+        if let Some(enter) = self.set.enter {
+            let context = self.context.load(Ordering::Relaxed);
+            enter(sid.0 as u16, (&raw mut *data).cast(), context);
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, sid: Sid, data: &mut Area) {
+        if let Some(leave) = self.set.leave {
+            let context = self.context.load(Ordering::Relaxed);
+            leave(sid.0 as u16, (&raw mut *data).cast(), context);
+        }
+    }
+}

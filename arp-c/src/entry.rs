@@ -1,0 +1,219 @@
+//! Entering and leaving sections.
+//!
+//! The C functions are a few instructions in front of the Rust ones: they add the caller's
+//! stack pointer, which tells sections that a `longjmp` left from those whose functions still run.
+use std::arch::naked_asm;
+use std::sync::atomic::Ordering;
+
+use arp_core::{Caller, Kind, Problem, Tid};
+
+use crate::active::{Active, State, active, out_of_order, section};
+use crate::report::{self, Errors, end_if_due};
+use crate::slot::{CLOSED, FREE, Refusal, Slot};
+use crate::system::{NoCancel, thread_pointer};
+
+macro_rules! enter {
+    ($name:ident, $inner:ident, $kind:expr) => {
+        /// Enters a section; see the header.
+        ///
+        /// The arguments are in di, si and edx, and stay there; the caller's stack pointer and the
+        /// return address become the fourth and fifth.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(_tid: u16, _sid: u16, _start: i32) {
+            naked_asm!("lea rcx, [rsp + 8]", "mov r8, [rsp]", "jmp {}", sym $inner)
+        }
+
+        extern "C" fn $inner(tid: u16, sid: u16, start: i32, stack_pointer: usize, site: usize) {
+            let caller = Caller { stack_pointer, site };
+            enter($kind, tid, sid, start, caller);
+        }
+    };
+}
+
+macro_rules! leave {
+    ($name:ident, $inner:ident, $kind:expr) => {
+        /// Leaves a section; see the header.
+        ///
+        /// The arguments are in di and si, and stay there; the caller's stack pointer becomes the third.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name(_tid: u16, _sid: u16) {
+            naked_asm!("lea rdx, [rsp + 8]", "jmp {}", sym $inner)
+        }
+
+        extern "C" fn $inner(tid: u16, sid: u16, stack_pointer: usize) {
+            let caller = Caller { stack_pointer, site: 0 };
+            leave($kind, tid, sid, caller);
+        }
+    };
+}
+
+enter!(arp_enter, enter_plain, Kind::Plain);
+enter!(arp_enter_kernel, enter_kernel, Kind::Kernel);
+enter!(arp_enter_profiled, enter_profiled, Kind::Profiled);
+leave!(arp_leave, leave_plain, Kind::Plain);
+leave!(arp_leave_kernel, leave_kernel, Kind::Kernel);
+leave!(arp_leave_profiled, leave_profiled, Kind::Profiled);
+
+#[inline]
+fn enter(kind: Kind, tid: u16, sid: u16, start: i32, caller: Caller) {
+    let work = |slot: &Slot, recorder: &mut arp_core::ThreadRecorder| {
+        recorder.enter_at(kind, section(sid), start.into(), caller);
+        if let Some(published) = &slot.published {
+            published.update(recorder);
+        }
+    };
+    if let Some(active) = active()
+        && let Some(slot) = active.slot(tid)
+        && slot
+            .with(thread_pointer(), |recorder| work(slot, recorder))
+            .is_ok()
+    {
+        return end_if_due();
+    }
+    if let Some((slot, me)) = slow(tid, sid, "arp_enter") {
+        let _ = slot.with(me, |recorder| work(slot, recorder));
+    }
+    end_if_due();
+}
+
+#[inline]
+fn leave(kind: Kind, tid: u16, sid: u16, caller: Caller) {
+    let work = |slot: &Slot, recorder: &mut arp_core::ThreadRecorder| {
+        recorder.leave_at(kind, section(sid), caller);
+        if let Some(published) = &slot.published {
+            published.update(recorder);
+            if slot.children.load(Ordering::Relaxed) != 0 {
+                check_children(tid, sid, recorder.recorded_depth());
+            }
+        }
+        if recorder.is_nearly_full() {
+            let _guard = NoCancel::new();
+            recorder.flush();
+        }
+    };
+    if let Some(active) = active()
+        && let Some(slot) = active.slot(tid)
+        && slot
+            .with(thread_pointer(), |recorder| work(slot, recorder))
+            .is_ok()
+    {
+        return end_if_due();
+    }
+    if let Some((slot, me)) = slow(tid, sid, "arp_leave") {
+        let _ = slot.with(me, |recorder| work(slot, recorder));
+    }
+    end_if_due();
+}
+
+/// A thread's first call, or one that makes no sense. Gives what to try again.
+#[cold]
+fn slow(tid: u16, sid: u16, function: &'static str) -> Option<(&'static Slot, usize)> {
+    let Some(active) = active() else {
+        if let Some(reason) = out_of_order() {
+            report::tell(&Errors::NONE, &Problem::OutOfOrder { function, reason });
+        }
+        return None;
+    };
+    if !crate::active::is_running() {
+        // Threads that outlive the recording have been reported at its end.
+        return None;
+    }
+    if !active.knows(tid, Some(section(sid))) {
+        return None;
+    }
+    let me = thread_pointer();
+    let (thread, sid) = (Tid(tid.into()), section(sid));
+    if let Some(slot) = active.slot(tid)
+        && slot.owner() == me
+        && let Err(Refusal::Busy) = slot.with(me, |_| ())
+    {
+        active.report(&Problem::Reentered { thread, sid });
+        return None;
+    }
+    let problem = claim(active, tid, me, sid);
+    if let Some(problem) = problem {
+        let fatal = matches!(problem, Problem::SharedThread { .. });
+        active.report(&problem);
+        if fatal {
+            return None;
+        }
+    }
+    active.slot(tid).map(|slot| (slot, me))
+}
+
+/// The calling thread takes a number over, if no other has it.
+fn claim(active: &Active, tid: u16, me: usize, sid: arp_core::Sid) -> Option<Problem> {
+    let mut table = active.table();
+    let thread = Tid(tid.into());
+    let slot = active.make_slot(tid);
+    let first = table.states.iter().all(Option::is_none);
+    let state = &mut table.states[usize::from(tid)];
+    let mut problem = None;
+    match slot.owner() {
+        FREE => {
+            if !matches!(state, Some(State::Running { .. })) {
+                if !first && *state != Some(State::Root) {
+                    problem = Some(Problem::NotSpawned { thread });
+                }
+                *state = Some(State::Root);
+            }
+            slot.claim(me);
+        }
+        CLOSED => {}
+        owner if owner == me => {}
+        _ => problem = Some(Problem::SharedThread { thread, sid }),
+    }
+    problem
+}
+
+/// A section was left: were the threads that it spawned joined?
+#[cold]
+fn check_children(tid: u16, sid: u16, depth: usize) {
+    let Some(active) = active() else {
+        return;
+    };
+    let mut problems = Vec::new();
+    for (child, state) in active.table().states.iter_mut().enumerate() {
+        if let Some(State::Running {
+            parent,
+            depth: spawned,
+            warned,
+        }) = state
+            && *parent == Tid(tid.into())
+            && *spawned > depth
+            && !*warned
+        {
+            *warned = true;
+            let (thread, parent, sid) = (Tid(child as u32), *parent, section(sid));
+            problems.push(Problem::NotJoined {
+                thread,
+                parent,
+                sid,
+            });
+        }
+    }
+    problems.iter().for_each(|problem| active.report(problem));
+}
+
+/// How many sections thread `tid` has open.
+#[unsafe(no_mangle)]
+extern "C" fn arp_depth(tid: u16) -> u32 {
+    let slot = active().and_then(|active| active.slot(tid));
+    let depth = slot.and_then(|slot| slot.with(thread_pointer(), |r| r.depth()).ok());
+    depth.unwrap_or(0) as u32
+}
+
+/// Closes all but the outermost `depth` sections of thread `tid`, unrecorded.
+#[unsafe(no_mangle)]
+extern "C" fn arp_unwind(tid: u16, depth: u32) {
+    if let Some(slot) = active().and_then(|active| active.slot(tid)) {
+        let _ = slot.with(thread_pointer(), |recorder| {
+            recorder.unwind_to_depth(depth as usize);
+            if let Some(published) = &slot.published {
+                published.update(recorder);
+            }
+        });
+    }
+}

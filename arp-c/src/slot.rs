@@ -1,0 +1,139 @@
+//! The recorder of one thread number, and who may use it.
+//!
+//! Each thread number has one recorder, which one thread at a time owns. The owner uses it
+//! without a lock:
+//! 1. it sees its thread pointer in `owner`;
+//! 2. it sets `busy`, which only the owner does;
+//! 3. it looks at `owner` again; if it is still there, the recorder is its own until it clears `busy`.
+//!
+//! Who takes a recorder away stores another owner, makes all threads pass a
+//! memory barrier and waits until `busy` is clear. Whoever was between 1 and 3 either has set `busy` by then or will
+//! see the new owner in 3. `busy` also tells a callback or a signal handler that its thread is already inside.
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use std::time::{Duration, Instant};
+
+use arp_core::ThreadRecorder;
+
+use crate::context::ContextCell;
+use crate::published::Published;
+use crate::system;
+
+/// No thread owns it.
+pub(crate) const FREE: usize = 0;
+/// No thread will ever own it.
+pub(crate) const CLOSED: usize = usize::MAX;
+
+pub(crate) struct Slot {
+    owner: AtomicUsize,
+    busy: AtomicBool,
+    /// The kernel's number of the owner.
+    system_thread: AtomicI32,
+    recorder: UnsafeCell<ThreadRecorder>,
+    /// `None` if there is one thread only.
+    pub published: Option<Published>,
+    /// Threads that were spawned here and not joined.
+    pub children: AtomicU32,
+    /// Of each set of callbacks.
+    pub contexts: Vec<ContextCell>,
+}
+
+// SAFETY: the recorder is reached only by the protocol above, by one thread at a time; it is Send.
+unsafe impl Sync for Slot {}
+
+/// Why a recorder cannot be used.
+pub(crate) enum Refusal {
+    /// The calling thread does not own it.
+    NotOwner,
+    /// The calling thread is using it already.
+    Busy,
+}
+
+impl Slot {
+    pub fn new(recorder: ThreadRecorder, threads: bool, contexts: Vec<ContextCell>) -> Self {
+        Self {
+            owner: AtomicUsize::new(FREE),
+            busy: AtomicBool::new(false),
+            system_thread: AtomicI32::new(0),
+            recorder: UnsafeCell::new(recorder),
+            published: threads.then(Published::new),
+            children: AtomicU32::new(0),
+            contexts,
+        }
+    }
+
+    /// Runs `work` on the recorder if the calling thread, whose pointer is `me`, owns it and is not inside.
+    #[inline]
+    pub fn with<R>(
+        &self,
+        me: usize,
+        work: impl FnOnce(&mut ThreadRecorder) -> R,
+    ) -> Result<R, Refusal> {
+        if self.owner.load(Ordering::Acquire) != me {
+            return Err(Refusal::NotOwner);
+        }
+        if self.busy.load(Ordering::Relaxed) {
+            return Err(Refusal::Busy);
+        }
+        self.busy.store(true, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if self.owner.load(Ordering::Acquire) != me {
+            self.busy.store(false, Ordering::Release);
+            return Err(Refusal::NotOwner);
+        }
+        // SAFETY: steps 1 to 3 of the protocol.
+        let result = work(unsafe { &mut *self.recorder.get() });
+        self.busy.store(false, Ordering::Release);
+        Ok(result)
+    }
+
+    pub fn owner(&self) -> usize {
+        self.owner.load(Ordering::Acquire)
+    }
+
+    /// The kernel's number of the owner, 0 if there was none.
+    pub fn system_thread(&self) -> i32 {
+        self.system_thread.load(Ordering::Relaxed)
+    }
+
+    /// The calling thread becomes the owner of a free recorder. Under the table's lock.
+    pub fn claim(&self, me: usize) {
+        self.system_thread
+            .store(system::thread_id(), Ordering::Relaxed);
+        self.owner.store(me, Ordering::Release);
+    }
+
+    /// Takes the recorder from its owner, runs `work` on it and leaves it with owner `next`. `None` if the
+    /// owner does not stop using it within `patience`. Under the table's lock, which all takers hold.
+    pub fn take<R>(
+        &self,
+        next: usize,
+        patience: Duration,
+        work: impl FnOnce(&mut ThreadRecorder) -> R,
+    ) -> Option<R> {
+        let old = self.owner.swap(CLOSED, Ordering::SeqCst);
+        if old != FREE && old != CLOSED {
+            if old == system::thread_pointer() && self.busy.load(Ordering::Relaxed) {
+                // From within a callback of this very recorder.
+                return None;
+            }
+            system::fence_all_threads();
+            let start = Instant::now();
+            while self.busy.load(Ordering::Acquire) {
+                // A thread that was cancelled within a callback stays busy for ever.
+                if !system::is_alive(self.system_thread()) {
+                    break;
+                }
+                if start.elapsed() > patience {
+                    return None;
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        self.busy.store(false, Ordering::Relaxed);
+        // SAFETY: no owner is between the protocol's steps any more, and none can begin.
+        let result = work(unsafe { &mut *self.recorder.get() });
+        self.owner.store(next, Ordering::Release);
+        Some(result)
+    }
+}

@@ -1,0 +1,212 @@
+//! Threads that begin and end, and the end of the recording.
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arp_core::{Mode, Problem, Step, Tid};
+
+use crate::active::{Active, State, active, is_running, out_of_order};
+use crate::context::SpawnJoin;
+use crate::fork;
+use crate::report::{self, Errors, end_if_due};
+use crate::slot::{CLOSED, FREE};
+use crate::system::{NoCancel, is_alive, thread_id};
+
+/// How long a thread may stay in a callback when its recorder is wanted.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The recording, or a message.
+fn running(function: &'static str) -> Option<&'static Active> {
+    let active = active().filter(|_| is_running());
+    if active.is_none()
+        && let Some(reason) = out_of_order()
+    {
+        report::tell(&Errors::NONE, &Problem::OutOfOrder { function, reason });
+    }
+    active
+}
+
+/// A thread begins; see the header.
+#[unsafe(no_mangle)]
+extern "C" fn arp_spawned(parent: u16, child: u16) {
+    let _guard = NoCancel::new();
+    if let Some(active) = running("arp_spawned")
+        && active.knows(parent, None)
+        && active.knows(child, None)
+    {
+        active.locked(|| spawn(active, parent, child));
+    }
+    end_if_due();
+}
+
+fn spawn(active: &Active, parent: u16, child: u16) {
+    let thread = Tid(child.into());
+    let mut table = active.table();
+    let busy = matches!(
+        table.states[usize::from(child)],
+        Some(State::Running { .. } | State::Root)
+    );
+    if busy || parent == child {
+        drop(table);
+        return active.report(&Problem::SpawnedTwice { thread });
+    }
+    table.states[usize::from(parent)].get_or_insert(State::Root);
+    let from = active.slot(parent);
+    let stack: Vec<Step> = from
+        .and_then(|slot| slot.published.as_ref())
+        .map(|published| published.stack())
+        .unwrap_or_default();
+    let slot = active.make_slot(child);
+    for (index, context) in slot.contexts.iter().enumerate() {
+        let inherited = match from {
+            Some(parent) => parent.contexts[index].load(Ordering::Relaxed),
+            None => active.sets[index].context.0,
+        };
+        context.store(inherited, Ordering::Relaxed);
+    }
+    let started = slot.take(FREE, PATIENCE, |recorder| {
+        recorder.restart(&stack);
+        if let Some(published) = &slot.published {
+            published.replace(&stack);
+        }
+    });
+    if started.is_none() {
+        drop(table);
+        return active.report(&Problem::SpawnedTwice { thread });
+    }
+    let state = State::Running {
+        parent: Tid(parent.into()),
+        depth: stack.len(),
+        warned: false,
+    };
+    table.states[usize::from(child)] = Some(state);
+    if let Some(from) = from {
+        from.children.fetch_add(1, Ordering::Relaxed);
+    }
+    drop(table);
+    call(active, child, |set| set.spawn);
+}
+
+/// A thread ends; see the header.
+#[unsafe(no_mangle)]
+extern "C" fn arp_join(child: u16) {
+    let _guard = NoCancel::new();
+    if let Some(active) = running("arp_join")
+        && active.knows(child, None)
+    {
+        active.locked(|| join(active, child));
+    }
+    end_if_due();
+}
+
+fn join(active: &Active, child: u16) {
+    let thread = Tid(child.into());
+    let mut table = active.table();
+    let state = table.states[usize::from(child)];
+    let (Some(State::Running { parent, .. }), Some(slot)) = (state, active.slot(child)) else {
+        drop(table);
+        return active.report(&Problem::JoinWithoutSpawn { thread });
+    };
+    let open = slot.take(FREE, PATIENCE, |recorder| recorder.close_open());
+    table.states[usize::from(child)] = Some(State::Joined);
+    drop(table);
+    match open {
+        Some(open) if open.is_empty() => {}
+        Some(open) => active.report(&Problem::OpenAtEnd { thread, open }),
+        None => active.report(&Problem::StillRunning {
+            threads: vec![thread],
+        }),
+    }
+    if let Some(parent) = active.slot(parent.0 as u16) {
+        parent.children.fetch_sub(1, Ordering::Relaxed);
+    }
+    call(active, child, |set| set.join);
+}
+
+/// Calls the spawn or join callbacks of thread `tid`.
+fn call(active: &Active, tid: u16, which: fn(&crate::context::CallbackSet) -> Option<SpawnJoin>) {
+    let Some(slot) = active.slot(tid) else {
+        return;
+    };
+    for (set, cell) in active.sets.iter().zip(&slot.contexts) {
+        if let Some(callback) = which(set) {
+            let mut context: *mut c_void = cell.load(Ordering::Relaxed);
+            callback(tid, &mut context);
+            cell.store(context, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The recording ends; see the header.
+#[unsafe(no_mangle)]
+extern "C" fn arp_finish() {
+    if running("arp_finish").is_some() {
+        finish();
+    }
+    end_if_due();
+}
+
+/// Ends the recording if there is one. For the program's end.
+pub(crate) fn finish_quietly() {
+    if is_running() {
+        finish();
+    }
+}
+
+fn finish() {
+    let _guard = NoCancel::new();
+    let Some(active) = active() else {
+        return;
+    };
+    if !Active::stop() {
+        return;
+    }
+    let (mut alive, mut unjoined) = (Vec::new(), Vec::new());
+    for (tid, slot) in active.slots() {
+        let state = active.table().states[usize::from(tid)];
+        let thread = slot.system_thread();
+        let there = slot.owner() != FREE && thread != thread_id() && is_alive(thread);
+        match state {
+            Some(State::Running { .. } | State::Root) if there => alive.push(Tid(tid.into())),
+            Some(State::Running { .. }) => unjoined.push(Tid(tid.into())),
+            _ => {}
+        }
+    }
+    // First stop them all, then tell: a message may take its time.
+    let table = active.table();
+    let mut stopped = Vec::new();
+    for (tid, slot) in active.slots() {
+        if slot.take(CLOSED, PATIENCE, |_| ()).is_some() {
+            stopped.push(slot);
+        } else if !alive.contains(&Tid(tid.into())) {
+            alive.push(Tid(tid.into()));
+        }
+    }
+    drop(table);
+    if !alive.is_empty() {
+        active.report(&Problem::StillRunning { threads: alive });
+    }
+    for thread in unjoined {
+        active.report(&Problem::NeverJoined { thread });
+    }
+    for slot in stopped {
+        slot.take(CLOSED, PATIENCE, |recorder| recorder.finish());
+    }
+    if fork::is_child() && active.session.is_empty() {
+        return;
+    }
+    match active.session.finish() {
+        Ok(summary) => {
+            if let Some(file) = summary
+                .file
+                .filter(|_| active.session.mode() != Mode::Playback)
+            {
+                eprintln!(
+                    "Note: The data gathered during this run are stored in the file '{}'.",
+                    file.display()
+                );
+            }
+        }
+        Err(error) => active.report(&error.into()),
+    }
+}

@@ -1,0 +1,2 @@
+/* A second file of a program. */
+int not_used;

@@ -1,0 +1,209 @@
+//! To whom each instant belongs.
+//!
+//! An instant of a thread belongs to one procedure: the innermost that is running and that the
+//! report includes. So the time of an excluded procedure goes to its caller, or to
+//! the caller's caller. Recursion needs no special care for this; for the time
+//! *including* callees only the outermost activation of a procedure counts.
+
+use std::collections::HashMap;
+
+use crate::reader::Log;
+use crate::{Event, Kind, Result};
+
+/// What is known of a procedure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// How often it was called.
+    pub calls: u64,
+    /// How often it was left without passing an exit, or suspended.
+    pub left: u64,
+    /// Ticks that belong to it.
+    pub own: u64,
+    /// Ticks during which it was running or waiting for what it called.
+    pub inclusive: u64,
+}
+
+/// A caller that nothing is known of: the log begins there.
+pub const OUTSIDE: u32 = u32::MAX;
+
+#[derive(Default)]
+struct Thread {
+    /// What is running and included, innermost last, with the clock at its start.
+    open: Vec<(u32, u64)>,
+    last: u64,
+    is_begun: bool,
+}
+
+/// The sums of a log.
+pub struct Account<F> {
+    is_included: F,
+    figures: HashMap<u32, Figures>,
+    /// Calls by caller and callee.
+    arcs: HashMap<(u32, u32), u64>,
+    /// How many activations of a procedure a thread has.
+    depth: HashMap<(u32, u32), u32>,
+    threads: Vec<Thread>,
+    unlisted: u64,
+}
+
+impl<F: FnMut(u32) -> bool> Account<F> {
+    /// Nothing yet. `is_included` tells whether a procedure is one of the report's.
+    pub fn new(is_included: F) -> Self {
+        Self {
+            is_included,
+            figures: HashMap::new(),
+            arcs: HashMap::new(),
+            depth: HashMap::new(),
+            threads: Vec::new(),
+            unlisted: 0,
+        }
+    }
+
+    /// Takes a whole log.
+    pub fn of(log: &mut Log, is_included: F) -> Result<Self> {
+        let mut account = Self::new(is_included);
+        let mut events = Vec::new();
+        while let Some(thread) = log.next_events(&mut events)? {
+            account.add(thread, &events);
+        }
+        Ok(account)
+    }
+
+    /// Takes events of a thread that follow those that were taken before.
+    pub fn add(&mut self, thread: u32, events: &[Event]) {
+        let index = thread as usize;
+        if self.threads.len() <= index {
+            self.threads.resize_with(index + 1, Thread::default);
+        }
+        let state = &mut self.threads[index];
+        for &Event { proc, kind, clock } in events {
+            if !state.is_begun {
+                (state.is_begun, state.last) = (true, clock);
+            }
+            if let Some((running, _)) = state.open.last() {
+                let passed = clock.saturating_sub(state.last);
+                self.figures.entry(*running).or_default().own += passed;
+            }
+            state.last = clock;
+            if !(self.is_included)(proc) {
+                self.unlisted += u64::from(kind == Kind::Entry);
+                continue;
+            }
+            if kind.opens() {
+                let figures = self.figures.entry(proc).or_default();
+                if kind == Kind::Entry {
+                    figures.calls += 1;
+                    let caller = state.open.last().map_or(OUTSIDE, |(proc, _)| *proc);
+                    *self.arcs.entry((caller, proc)).or_default() += 1;
+                }
+                *self.depth.entry((thread, proc)).or_default() += 1;
+                state.open.push((proc, clock));
+                continue;
+            }
+            let Some((proc, start)) = state.open.pop_if(|(open, _)| *open == proc) else {
+                continue;
+            };
+            let figures = self.figures.entry(proc).or_default();
+            figures.left += u64::from(kind == Kind::Left);
+            let depth = self.depth.entry((thread, proc)).or_default();
+            *depth = depth.saturating_sub(1);
+            if *depth == 0 {
+                figures.inclusive += clock.saturating_sub(start);
+            }
+        }
+    }
+
+    /// The figures of a procedure.
+    pub fn figures(&self, proc: u32) -> Figures {
+        self.figures.get(&proc).copied().unwrap_or_default()
+    }
+
+    /// The procedures that were called or have time, by number.
+    pub fn procedures(&self) -> Vec<u32> {
+        let mut all: Vec<_> = self.figures.keys().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Calls of a procedure by another one, in order; the caller may be [`OUTSIDE`].
+    pub fn arcs(&self) -> Vec<((u32, u32), u64)> {
+        let mut all: Vec<_> = self.arcs.iter().map(|(k, v)| (*k, *v)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Calls of procedures that the report does not include.
+    pub fn excluded_calls(&self) -> u64 {
+        self.unlisted
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Kind::{Entry, Exit, Left, Resumed};
+
+    fn account(events: &[(u32, Kind, u64)], included: &[u32]) -> impl Fn(u32) -> [u64; 3] {
+        let mut account = Account::new(|proc| included.contains(&proc));
+        for (proc, kind, clock) in events {
+            let (proc, kind, clock) = (*proc, *kind, *clock);
+            account.add(0, &[Event { proc, kind, clock }]);
+        }
+        let all: HashMap<u32, [u64; 3]> = (0..9)
+            .map(|p| (p, account.figures(p)))
+            .map(|(p, f)| (p, [f.calls, f.own, f.inclusive]))
+            .collect();
+        move |proc| all[&proc]
+    }
+
+    const MUTUAL: [(u32, Kind, u64); 10] = [
+        (0, Entry, 100),
+        (1, Entry, 110),
+        (2, Entry, 130),
+        (1, Entry, 160),
+        (1, Entry, 170),
+        (1, Exit, 175),
+        (1, Exit, 180),
+        (2, Exit, 181),
+        (1, Exit, 183),
+        (0, Exit, 200),
+    ];
+
+    #[test]
+    fn an_instant_belongs_to_one() {
+        let of = account(&MUTUAL, &[0, 1, 2]);
+        assert_eq!(of(0), [1, 10 + 17, 100]);
+        assert_eq!(of(1), [3, 20 + 10 + 5 + 5 + 2, 73]);
+        assert_eq!(of(2), [1, 30 + 1, 51]);
+    }
+
+    #[test]
+    fn excluded_time_goes_to_the_caller() {
+        let of = account(&MUTUAL, &[0, 2]);
+        assert_eq!(of(0), [1, 30 + 19, 100]);
+        assert_eq!(of(1), [0, 0, 0]);
+        assert_eq!(of(2), [1, 51, 51]);
+        // With the outermost excluded, the time in front of the others is nobody's.
+        assert_eq!(account(&MUTUAL, &[1, 2])(1), [3, 42, 73]);
+    }
+
+    #[test]
+    fn suspended_time_is_nobodys() {
+        let events = [
+            (0, Entry, 0),
+            (1, Entry, 10),
+            (1, Left, 15),
+            (1, Resumed, 40),
+            (1, Exit, 42),
+            (0, Exit, 50),
+        ];
+        let of = account(&events, &[0, 1]);
+        assert_eq!(of(0), [1, 10 + 25 + 8, 50]);
+        assert_eq!(of(1), [1, 7, 7]);
+    }
+}

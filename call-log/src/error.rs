@@ -1,0 +1,85 @@
+//! What may be wrong with an input.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Result of reading a log or the description of a report.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Where in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Place {
+    /// In the file as a whole.
+    #[default]
+    Whole,
+    /// In a line, counted from 1.
+    Line(u64),
+    /// In a record of fixed size, counted from 1.
+    Record(u64),
+    /// At a byte, counted from 0.
+    Offset(u64),
+}
+
+/// A mistake in an input, or a file that cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Error {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it.
+    pub place: Place,
+    /// What is wrong.
+    pub reason: String,
+    /// What to do about it; may be empty.
+    pub advice: String,
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    /// Something is wrong with this file.
+    pub fn new(file: &Path, reason: impl Into<String>) -> Self {
+        Self {
+            file: file.to_path_buf(),
+            place: Place::Whole,
+            reason: reason.into(),
+            advice: String::new(),
+        }
+    }
+
+    /// At this place of it.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.place = place;
+        self
+    }
+
+    /// With advice.
+    #[must_use]
+    pub fn advice(mut self, advice: impl Into<String>) -> Self {
+        self.advice = advice.into();
+        self
+    }
+}
+
+impl Error {
+    /// What stands in front of the advice.
+    pub fn problem(&self) -> String {
+        let place = match self.place {
+            Place::Whole => String::new(),
+            Place::Line(n) => format!(", line {n}"),
+            Place::Record(n) => format!(", record {n}"),
+            Place::Offset(n) => format!(", byte {n}"),
+        };
+        format!("{}{place}: {}", self.file.display(), self.reason)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem())?;
+        if !self.advice.is_empty() {
+            write!(f, " ({})", self.advice)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! Logs of procedure entries and exits: how they are written and read, and what
+//! is computed from them.
+//!
+//! Three parties must agree about a log: the tool that writes it inside an
+//! instrumented program, programs that write it by themselves (`profile.h`), and
+//! the command that makes reports of it. What they agree about is here, once.
+//!
+//! - [`exercise`]: records of fixed size without names, at most 256 procedures;
+//! - [`compact`]: a few bytes for each event, with names, threads and clock;
+//! - [`balance`]: from what is seen in a running program to entries and exits
+//!   that pair;
+//! - [`reader`]: either format, block by block;
+//! - [`account`]: to whom each instant belongs.
+#![deny(missing_docs)]
+
+pub mod account;
+pub mod balance;
+pub mod clock;
+pub mod compact;
+mod error;
+pub mod exercise;
+pub mod indat;
+pub mod reader;
+pub mod table;
+mod varint;
+
+pub use error::{Error, Place, Result};
+
+/// What an event is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Kind {
+    /// A procedure is called.
+    Entry,
+    /// A procedure returns, or goes on in another one that it jumps to.
+    Exit,
+    /// A procedure is left by other means: `longjmp`, an exception, the end of its
+    /// thread or process, a change to another stack.
+    Left,
+    /// A procedure that has been called before goes on: no call.
+    Resumed,
+}
+
+impl Kind {
+    /// True if the procedure runs from here on, false if it ends.
+    pub fn opens(self) -> bool {
+        matches!(self, Self::Entry | Self::Resumed)
+    }
+}
+
+/// An event in the life of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// The procedure's number in the log.
+    pub proc: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// The clock's value.
+    pub clock: u64,
+}
+
+/// A procedure that is named in a log.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Procedure {
+    /// Its number in the log.
+    pub number: u32,
+    /// Its address in the original program; 0 if it is not known.
+    pub pc: u64,
+    /// Its name.
+    pub name: String,
+    /// Its source file; empty if it is not known.
+    pub file: String,
+    /// The line; 0 if it is not known.
+    pub line: u32,
+}

@@ -1,0 +1,307 @@
+//! The report as a table, laid out as the exercise's first figure has it, and its values.
+
+use std::fmt::Write;
+
+use crate::Result;
+use crate::account::{Account, Figures};
+use crate::indat::{Listed, Wanted};
+use crate::reader::Log;
+
+/// A line of a report.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    /// The procedure's number.
+    pub number: u32,
+    /// Its name.
+    pub name: String,
+    /// Its figures; none if it is excluded.
+    pub figures: Option<Figures>,
+}
+
+/// A report.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// The heading.
+    pub heading: String,
+    /// The procedures.
+    pub lines: Vec<Line>,
+    /// Ticks in a second.
+    pub ticks_per_second: f64,
+    /// Threads in the log.
+    pub threads: usize,
+    /// What the reader should know: the program was killed, events are missing.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The report that is wanted.
+    pub fn make(wanted: &Wanted) -> Result<Self> {
+        let mut log = Log::open(&wanted.data)?;
+        Self::of(&mut log, &wanted.heading, &wanted.procs)
+    }
+
+    /// The report on all procedures that a log names, those with the most time first.
+    pub fn of_all(log: &mut Log, heading: &str) -> Result<Self> {
+        let account = Account::of(log, |_| true)?;
+        let mut listed: Vec<Listed> = account
+            .procedures()
+            .into_iter()
+            .map(|number| Listed {
+                number,
+                name: log
+                    .procedure(number)
+                    .map_or_else(|| format!("procedure {number}"), |p| p.name.clone()),
+                is_included: true,
+            })
+            .collect();
+        listed.sort_by_key(|p| std::cmp::Reverse(account.figures(p.number).own));
+        Self::from(log, &account, heading, &listed)
+    }
+
+    /// The report on these procedures.
+    pub fn of(log: &mut Log, heading: &str, listed: &[Listed]) -> Result<Self> {
+        let mut included: Vec<u32> = listed
+            .iter()
+            .filter(|p| p.is_included)
+            .map(|p| p.number)
+            .collect();
+        included.sort_unstable();
+        let account = Account::of(log, |proc| included.binary_search(&proc).is_ok())?;
+        Self::from(log, &account, heading, listed)
+    }
+
+    fn from<F: FnMut(u32) -> bool>(
+        log: &Log,
+        account: &Account<F>,
+        heading: &str,
+        listed: &[Listed],
+    ) -> Result<Self> {
+        let mut notes = Vec::new();
+        if !log.is_ended() {
+            notes.push(
+                "the program was killed: what is open ends with its thread's last event".into(),
+            );
+        }
+        let tail = log.tail().copied().unwrap_or_default();
+        if tail.lost != 0 {
+            notes.push(format!(
+                "{} entries or exits are missing in the log",
+                tail.lost
+            ));
+        }
+        Ok(Self {
+            heading: heading.to_owned(),
+            lines: listed
+                .iter()
+                .map(|p| Line {
+                    number: p.number,
+                    name: p.name.clone(),
+                    figures: p.is_included.then(|| account.figures(p.number)),
+                })
+                .collect(),
+            ticks_per_second: log.ticks_per_second()?,
+            threads: account.threads(),
+            notes,
+        })
+    }
+
+    /// Calls of all included procedures.
+    pub fn calls(&self) -> u64 {
+        self.figures().map(|f| f.calls).sum()
+    }
+
+    /// Ticks of all included procedures.
+    pub fn ticks(&self) -> u64 {
+        self.figures().map(|f| f.own).sum()
+    }
+
+    /// Ticks as milliseconds.
+    pub fn millis(&self, ticks: u64) -> f64 {
+        ticks as f64 * 1000.0 / self.ticks_per_second
+    }
+
+    fn figures(&self) -> impl Iterator<Item = &Figures> {
+        self.lines.iter().filter_map(|line| line.figures.as_ref())
+    }
+
+    /// The table.
+    pub fn text(&self) -> String {
+        let names = self.lines.iter().map(|l| l.name.chars().count());
+        let width = names.max().unwrap_or(0).clamp(14, 60);
+        let mut text = String::from("-----\n");
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}\n", self.heading);
+        let _ = writeln!(
+            text,
+            "{:width$}  {:^19}          Execution Time (ms.)",
+            "Procedure Name", "Calls"
+        );
+        let _ = writeln!(
+            text,
+            "{:width$}  {:>10}  {:>7}  {:>13}  {:>12}  {:>7}",
+            "", "Total", "Pct.", "Total", "Avg./Call", "Pct."
+        );
+        let (calls, ticks) = (self.calls(), self.ticks());
+        for line in &self.lines {
+            let name = shortened(&line.name, width);
+            let Some(f) = line.figures else {
+                let _ = writeln!(text, "{name}");
+                continue;
+            };
+            let _ = writeln!(
+                text,
+                "{name:width$}  {:>10}  {:>7}  {:>13.3}  {:>12.3}  {:>7}",
+                f.calls,
+                percent(f.calls, calls),
+                self.millis(f.own),
+                self.millis(f.own) / f.calls.max(1) as f64,
+                percent(f.own, ticks),
+            );
+        }
+        let total = self.millis(ticks);
+        let _ = writeln!(text, "\nTotal running time in milliseconds: {total:.3}");
+        for note in &self.notes {
+            let _ = writeln!(text, "Note: {note}.");
+        }
+        text
+    }
+
+    /// The values, with a line of names: comma-separated, quoted where needed.
+    pub fn csv(&self) -> String {
+        let mut text = String::from(
+            "heading,number,procedure,included,calls,calls_percent,time_ms,average_ms,time_percent,inclusive_ms,left\n",
+        );
+        let (calls, ticks) = (self.calls(), self.ticks());
+        for line in &self.lines {
+            let (heading, name) = (quoted(&self.heading), quoted(&line.name));
+            let _ = write!(text, "{heading},{},{name}", line.number);
+            let _ = match line.figures {
+                None => writeln!(text, ",0,,,,,,,"),
+                Some(f) => writeln!(
+                    text,
+                    ",1,{},{:.4},{:.6},{:.6},{:.4},{:.6},{}",
+                    f.calls,
+                    share(f.calls, calls),
+                    self.millis(f.own),
+                    self.millis(f.own) / f.calls.max(1) as f64,
+                    share(f.own, ticks),
+                    self.millis(f.inclusive),
+                    f.left,
+                ),
+            };
+        }
+        text
+    }
+
+    /// The same as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        let (calls, ticks) = (self.calls(), self.ticks());
+        let lines: Vec<_> = self
+            .lines
+            .iter()
+            .map(|line| match line.figures {
+                None => serde_json::json!({
+                    "number": line.number, "procedure": line.name, "included": false,
+                }),
+                Some(f) => serde_json::json!({
+                    "number": line.number, "procedure": line.name, "included": true,
+                    "calls": f.calls, "calls_percent": share(f.calls, calls),
+                    "time_ms": self.millis(f.own),
+                    "average_ms": self.millis(f.own) / f.calls.max(1) as f64,
+                    "time_percent": share(f.own, ticks),
+                    "inclusive_ms": self.millis(f.inclusive),
+                    "left": f.left,
+                }),
+            })
+            .collect();
+        serde_json::json!({
+            "heading": self.heading,
+            "calls": calls,
+            "time_ms": self.millis(ticks),
+            "threads": self.threads,
+            "procedures": lines,
+            "notes": self.notes,
+        })
+    }
+}
+
+/// A share of a whole in percent; 0 of nothing.
+pub fn share(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        _ => part as f64 * 100.0 / whole as f64,
+    }
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.2}%", share(part, whole))
+}
+
+/// The name in this width; the end of a longer one is left out.
+fn shortened(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.to_owned();
+    }
+    name.chars().take(width - 3).chain("...".chars()).collect()
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exercise's second report, with its figures.
+    #[test]
+    fn the_layout() {
+        let figures = |calls, own| {
+            Some(Figures {
+                calls,
+                own,
+                inclusive: own,
+                left: 0,
+            })
+        };
+        let line = |number, name: &str, figures| Line {
+            number,
+            name: name.into(),
+            figures,
+        };
+        let report = Report {
+            heading: "This is a sample run with two procedures profiled.".into(),
+            lines: vec![
+                line(0, "Main", figures(1, 0)),
+                line(1, "A", None),
+                line(2, "B1", figures(600, 4_120_000)),
+            ],
+            ticks_per_second: 1e6,
+            threads: 1,
+            notes: vec![],
+        };
+        let want = "\
+-----
+This is a sample run with two procedures profiled.
+
+Procedure Name         Calls                 Execution Time (ms.)
+                     Total     Pct.          Total     Avg./Call     Pct.
+Main                     1    0.17%          0.000         0.000    0.00%
+A
+B1                     600   99.83%       4120.000         6.867  100.00%
+
+Total running time in milliseconds: 4120.000
+";
+        assert_eq!(report.text(), want);
+        assert!(
+            report
+                .csv()
+                .contains(",2,B1,1,600,99.8336,4120.000000,6.866667,100.0000,")
+        );
+        assert_eq!(report.json()["procedures"][2]["calls"], 600);
+    }
+}

@@ -1,0 +1,198 @@
+//! What the user has chosen, from the command line into the program.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use atom_tool::clocks::{self, ProfTimer};
+use atom_tool::{Options, Program, Result, Sites};
+use call_log::clock::Clock;
+
+use crate::sink;
+
+/// Megabytes of log that are kept in memory before the file is begun.
+const MEMORY: u64 = 64 << 20;
+
+/// The settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub file: String,
+    /// Where a description for `atom analyze` goes; may be empty.
+    pub indat: String,
+    pub clock: Clock,
+    pub is_exercise: bool,
+    /// Bytes of log that are kept before the file is begun.
+    pub memory: u64,
+    pub program: String,
+}
+
+impl Settings {
+    pub fn from_options(options: &Options<'_>, program: &Program<'_>) -> Result<Self> {
+        let is_exercise = options.choice("--format", &[("compact", false), ("exercise", true)])?;
+        let clock = options.value("--clock")?;
+        let clock = match (clock, is_exercise) {
+            (None, false) => Clock::Tsc,
+            (None, true) => Clock::ItimerProf,
+            (Some(word), _) => {
+                Clock::NAMED
+                    .iter()
+                    .find(|(name, _)| *name == word)
+                    .ok_or_else(|| {
+                        let words: Vec<_> = Clock::NAMED.iter().map(|(name, _)| *name).collect();
+                        format!("the option --clock takes {}, not `{word}`", words.join("|"))
+                    })?
+                    .1
+            }
+        };
+        let file = options.value("--output")?;
+        let default = if is_exercise {
+            "timing.dat"
+        } else {
+            "calllog.out"
+        };
+        let stream = options.flag("--stream");
+        let memory = options.size("--memory", MEMORY)?;
+        Ok(Self {
+            file: file.unwrap_or(default).to_owned(),
+            indat: options.value("--indat")?.unwrap_or("").to_owned(),
+            clock,
+            is_exercise,
+            memory: if stream { 0 } else { memory },
+            program: program.name().to_owned(),
+        })
+    }
+
+    /// As one argument.
+    pub fn encode(&self) -> String {
+        let clock = self.clock as u8;
+        format!(
+            "{}\0{}\0{clock}\0{}\0{}\0{}",
+            self.file,
+            self.indat,
+            u8::from(self.is_exercise),
+            self.memory,
+            self.program
+        )
+    }
+
+    fn decode(text: &str) -> Self {
+        let mut parts = text.split('\0');
+        let mut next = || parts.next().unwrap_or("").to_owned();
+        let (file, indat) = (next(), next());
+        let clock = next().parse().ok().and_then(Clock::from_number);
+        Self {
+            file,
+            indat,
+            clock: clock.unwrap_or(Clock::Unknown),
+            is_exercise: next() == "1",
+            memory: next().parse().unwrap_or(MEMORY),
+            program: next(),
+        }
+    }
+}
+
+/// What holds for the whole run.
+pub struct Run {
+    pub settings: Settings,
+    pub procs: Sites,
+    /// The clock and the monotonic clock in nanoseconds at one moment at the start.
+    pub start: (u64, u64),
+    /// The process.
+    pub pid: u32,
+}
+
+static RUN: OnceLock<Run> = OnceLock::new();
+
+/// Microseconds from which the timer of `Clock::ItimerProf` was seen to count downwards.
+static TIMER: AtomicU64 = AtomicU64::new(0);
+
+pub fn begin(settings: &str, procs: Sites) {
+    let settings = Settings::decode(settings);
+    if settings.clock == Clock::ItimerProf {
+        start_timer();
+    }
+    let start = now(settings.clock);
+    let pid = std::process::id();
+    let _ = RUN.set(Run {
+        settings,
+        procs,
+        start,
+        pid,
+    });
+    sink::begin();
+}
+
+/// None in code that runs before the program's start.
+pub fn run() -> Option<&'static Run> {
+    RUN.get()
+}
+
+/// The clock and the monotonic clock at one moment.
+pub fn now(clock: Clock) -> (u64, u64) {
+    (read(clock as u32), clocks::monotonic())
+}
+
+fn start_timer() {
+    if !ProfTimer::start() && ProfTimer::left() == 0 {
+        eprintln!("calllog: the kernel refuses the timer ITIMER_PROF: all clock values will be 0");
+    }
+    // As high as it can come, should the program use the timer for itself.
+    TIMER.store(ProfTimer::SECONDS as u64 * 1_000_000, Ordering::Relaxed);
+}
+
+/// The clock's value; all count upwards here.
+pub fn read(clock: u32) -> u64 {
+    match clock {
+        c if c == Clock::Tsc as u32 => clocks::time_stamp(),
+        c if c == Clock::Monotonic as u32 => clocks::monotonic(),
+        c if c == Clock::ThreadCpu as u32 => clocks::thread_cpu(),
+        _ => TIMER
+            .load(Ordering::Relaxed)
+            .saturating_sub(ProfTimer::left()),
+    }
+}
+
+/// In a forked child, before its first event.
+pub fn in_child(run: &Run) {
+    // A timer is not inherited.
+    if run.settings.clock == Clock::ItimerProf {
+        start_timer();
+    }
+}
+
+impl Run {
+    /// The clock's value from which records count.
+    pub fn origin(&self) -> u64 {
+        match self.settings.clock {
+            Clock::Tsc | Clock::Monotonic => self.start.0,
+            _ => 0,
+        }
+    }
+
+    /// Ticks in a second, always the same.
+    pub fn rate_of_records(&self) -> f64 {
+        static RATE: OnceLock<f64> = OnceLock::new();
+        *RATE.get_or_init(|| self.exact_ticks_per_second())
+    }
+
+    /// Ticks of the clock in a second, as far as it can be known by now.
+    pub fn ticks_per_second(&self) -> f64 {
+        let known = self.settings.clock.ticks_per_second();
+        if known != 0.0 {
+            return known;
+        }
+        let (clock, nanos) = now(self.settings.clock);
+        let passed = nanos.saturating_sub(self.start.1).max(1);
+        clock.saturating_sub(self.start.0) as f64 * 1e9 / passed as f64
+    }
+
+    /// The same, exact to a few millionths, for which it waits in a short run.
+    fn exact_ticks_per_second(&self) -> f64 {
+        const ENOUGH: u64 = 20_000_000;
+        if self.settings.clock.ticks_per_second() == 0.0 {
+            while clocks::monotonic() < self.start.1 + ENOUGH {
+                std::hint::spin_loop();
+            }
+        }
+        self.ticks_per_second()
+    }
+}

@@ -1,0 +1,233 @@
+//! The log of a process: bytes in memory, and from some size on in files.
+//!
+//! Each process has its own. A forked child must neither write what its parent has
+//! not written yet nor wait for a lock that another thread of the parent held, so it
+//! makes a new one: the address of a process's own is kept in memory that is empty in a child.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use atom_tool::{clocks, forks, output};
+use call_log::Procedure;
+use call_log::compact::{self, Header, Tail};
+
+use crate::settings::{self, Run};
+use crate::thread::Events;
+
+/// The word that holds the address of this process's sink.
+static OWN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+/// At the program's start.
+pub fn begin() {
+    if let Some(memory) = forks::memory(0) {
+        OWN.store(memory.as_ptr().cast(), Ordering::Release);
+    }
+}
+
+/// This process's sink. Signals must wait while it is locked.
+pub fn lock() -> Option<MutexGuard<'static, Sink>> {
+    let run = settings::run()?;
+    // SAFETY: null or a word that stays.
+    let own = unsafe { OWN.load(Ordering::Acquire).as_ref()? };
+    let mut at = own.load(Ordering::Acquire);
+    if at == 0 {
+        let fresh = Box::into_raw(Box::new(Mutex::new(Sink::new(run)))) as u64;
+        at = match own.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh,
+            // Another thread was first; this one's is small and stays unused.
+            Err(other) => other,
+        };
+    }
+    // SAFETY: only addresses of sinks are stored there, and they stay.
+    let sink = unsafe { &*(at as *const Mutex<Sink>) };
+    Some(sink.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// The log of a process.
+pub struct Sink {
+    run: &'static Run,
+    /// The one file of the compact format, or for each thread one of records.
+    files: Vec<Stream>,
+    /// Bytes in memory.
+    size: u64,
+    threads: u32,
+    named: Vec<bool>,
+    events: u64,
+    is_complete: bool,
+}
+
+/// What goes to a file.
+struct Stream {
+    name: String,
+    bytes: Vec<u8>,
+    file: Option<File>,
+    failed: bool,
+}
+
+impl Stream {
+    fn new(name: String) -> Self {
+        Self {
+            name,
+            bytes: Vec::new(),
+            file: None,
+            failed: false,
+        }
+    }
+
+    fn write(&mut self) {
+        let result = self.try_write();
+        self.bytes.clear();
+        if let (Err(error), false) = (result, self.failed) {
+            self.failed = true;
+            eprintln!("calllog: cannot write {error}; the log ends here");
+        }
+    }
+
+    fn try_write(&mut self) -> io::Result<()> {
+        if self.failed {
+            return Ok(());
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let file = output::create(&self.name)?.into_inner()?;
+                self.file.insert(file)
+            }
+        };
+        let path = || output::path(&self.name);
+        file.write_all(&self.bytes)
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path().display())))
+    }
+}
+
+impl Sink {
+    fn new(run: &'static Run) -> Self {
+        let mut first = Stream::new(run.settings.file.clone());
+        let process = std::process::id();
+        if !run.settings.is_exercise {
+            let settings = &run.settings;
+            let header = Header {
+                clock: settings.clock,
+                process,
+                parent: if process == run.pid { 0 } else { run.pid },
+                start: match process == run.pid {
+                    true => run.start.0,
+                    false => settings::now(settings.clock).0,
+                },
+                ticks_per_second: settings.clock.ticks_per_second(),
+                unix_nanos: clocks::since_1970(),
+                program: settings.program.clone(),
+            };
+            compact::header_block(&mut first.bytes, &header);
+        }
+        Self {
+            run,
+            files: vec![first],
+            size: 0,
+            threads: 0,
+            named: vec![false; run.procs.iter().count()],
+            events: 0,
+            is_complete: false,
+        }
+    }
+
+    /// Takes a thread's events.
+    pub fn take(&mut self, events: &mut Events, tid: u32) {
+        self.name(std::mem::take(&mut events.new_procs));
+        if events.encoder.count() == 0 && events.records.is_empty() {
+            return;
+        }
+        let number = *events.number.get_or_insert_with(|| {
+            self.threads += 1;
+            self.threads - 1
+        });
+        let mut file = 0;
+        if self.run.settings.is_exercise {
+            // A record does not tell its thread.
+            file = number as usize;
+            while self.files.len() <= file {
+                let name = format!("{}.thread{}", self.run.settings.file, self.files.len() + 1);
+                self.files.push(Stream::new(name));
+            }
+        }
+        let bytes = &mut self.files[file].bytes;
+        let before = bytes.len();
+        self.events += events.encoder.count();
+        bytes.append(&mut events.records);
+        events.encoder.take_block(number, tid, bytes);
+        self.size += (bytes.len() - before) as u64;
+        if self.size > self.run.settings.memory {
+            self.write(false, Tail::default());
+        }
+    }
+
+    /// Names procedures to the log that have not been.
+    fn name(&mut self, numbers: Vec<u32>) {
+        let is_new = |number: &u32| {
+            let named = self.named.get_mut(*number as usize);
+            named.is_some_and(|named| !std::mem::replace(named, true))
+        };
+        let numbers: Vec<u32> = numbers.into_iter().filter(is_new).collect();
+        if numbers.is_empty() || self.run.settings.is_exercise {
+            return;
+        }
+        let procs = numbers.into_iter().filter_map(|number| {
+            let site = self.run.procs.get(number as usize)?;
+            Some(Procedure {
+                number,
+                pc: site.pc,
+                name: site.proc.to_owned(),
+                file: site.file.to_owned(),
+                line: site.line,
+            })
+        });
+        let procs: Vec<_> = procs.collect();
+        compact::procedures_block(&mut self.files[0].bytes, &procs);
+    }
+
+    /// The process ends.
+    pub fn finish(&mut self, tail: Tail) {
+        self.write(true, tail);
+        if !self.run.settings.indat.is_empty() && !std::mem::replace(&mut self.is_complete, true) {
+            if let Err(error) = self.describe() {
+                eprintln!("calllog: cannot write {error}");
+            }
+        }
+    }
+
+    fn write(&mut self, is_end: bool, tail: Tail) {
+        if !self.run.settings.is_exercise {
+            let tail = Tail {
+                end: match is_end {
+                    true => tail.end,
+                    false => settings::now(self.run.settings.clock).0,
+                },
+                ticks_per_second: self.run.ticks_per_second(),
+                events: self.events,
+                ..tail
+            };
+            compact::end_block(&mut self.files[0].bytes, &tail, is_end);
+        }
+        self.files.iter_mut().for_each(Stream::write);
+        self.size = 0;
+    }
+
+    /// Writes what `atom analyze` is to report: one report for each file.
+    fn describe(&self) -> io::Result<()> {
+        let mut to = output::create(&self.run.settings.indat)?;
+        for (i, file) in self.files.iter().enumerate() {
+            let blank = if i == 0 { "" } else { "\n" };
+            let data = output::path(&file.name);
+            writeln!(to, "{blank}{}", data.display())?;
+            writeln!(to, "Procedures of {}", self.run.settings.program)?;
+            for (number, site) in self.run.procs.iter().enumerate() {
+                if self.named[number] {
+                    writeln!(to, "{number} {} 1", site.proc)?;
+                }
+            }
+        }
+        to.flush()
+    }
+}

@@ -1,0 +1,272 @@
+//! From the notes of a thread to events that pair.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use atom_tool::{AllThreads, PerThread, Uninterrupted, forks};
+use call_log::balance::{Balancer, Point};
+use call_log::compact::{Encoder, Tail};
+use call_log::{Event, exercise};
+
+use crate::settings::{self, Run};
+use crate::sink::{self, Sink};
+use crate::{Buffer, NOTE, Note};
+
+/// Bytes of notes that a thread collects.
+const SIZE: u64 = 2720 * NOTE;
+
+unsafe extern "C" {
+    safe fn gettid() -> i32;
+    safe fn sched_yield() -> i32;
+}
+
+/// What a thread keeps between two buffers.
+pub struct State {
+    /// True while the thread, or the one that ends the process, works on it.
+    busy: AtomicBool,
+    /// The buffer's first byte.
+    start: u64,
+    /// The thread's number in the system.
+    tid: u32,
+    balancer: Balancer,
+    events: Events,
+    /// Notes that were begun and never written.
+    lost: u64,
+}
+
+/// Events on their way to the log.
+#[derive(Default)]
+pub struct Events {
+    /// The thread's number in the log; none before its first event.
+    pub number: Option<u32>,
+    /// In the compact format.
+    pub encoder: Encoder,
+    /// As records of the exercise.
+    pub records: Vec<u8>,
+    /// Procedures that this thread has not named to the log before.
+    pub new_procs: Vec<u32>,
+    named: Vec<u64>,
+}
+
+impl Events {
+    #[inline]
+    fn push(&mut self, run: &Run, event: Event) {
+        let (word, bit) = (event.proc as usize / 64, 1 << (event.proc % 64));
+        if self.named.get(word).is_none_or(|w| w & bit == 0) {
+            self.name(word, bit, event.proc);
+        }
+        if run.settings.is_exercise {
+            let since = event.clock.saturating_sub(run.origin());
+            let event = Event {
+                clock: since,
+                ..event
+            };
+            let from = atom_tool::clocks::ProfTimer::SECONDS;
+            let record = exercise::counted_down(event, run.rate_of_records(), from);
+            self.records.extend(record);
+        } else {
+            self.encoder.push(event);
+        }
+    }
+
+    #[cold]
+    fn name(&mut self, word: usize, bit: u64, proc: u32) {
+        if self.named.len() <= word {
+            self.named.resize(word + 1, 0);
+        }
+        self.named[word] |= bit;
+        self.new_procs.push(proc);
+    }
+}
+
+/// The note does not simply go to the buffer: there is none, it is full, the
+/// process has forked or the thread is another one.
+#[cold]
+#[inline(never)]
+pub fn slow(buffer: PerThread<Buffer>, at: u64, note: Note) {
+    let _signals_wait = Uninterrupted::begin();
+    // What runs before the program does is not logged.
+    let Some(run) = settings::run() else { return };
+    if !make(&buffer) {
+        return;
+    }
+    // SAFETY: `make` has put a state there, which stays.
+    let state = unsafe { &mut *(buffer.state.get() as *mut State) };
+    if state.busy.swap(true, Ordering::Acquire) {
+        // The process is just ending.
+        return;
+    }
+    let limit = buffer.limit.get() as *mut u64;
+    let noted = buffer.cursor.get().min(state.start + SIZE);
+    // SAFETY: the word in front of the buffer.
+    if unsafe { limit.read_volatile() } == 0 {
+        // A forked child. What its parent has noted, the parent tells of; here it
+        // only tells what is open.
+        state.consume(noted, at, |_, _| {});
+        state.balancer.fork();
+        (state.events, state.lost) = (Events::default(), 0);
+        settings::in_child(run);
+        // The thread that forked goes on, under another number.
+        state.tid = gettid() as u32;
+        buffer.thread.set(buffer.thread_number());
+        // SAFETY: as above.
+        unsafe { limit.write_volatile(state.start + SIZE) };
+    } else {
+        state.flush(run, noted, at);
+    }
+    if buffer.thread.get() != buffer.thread_number() || state.tid == 0 {
+        if state.tid != 0 && state.tid != gettid() as u32 {
+            state.end_thread(run);
+        }
+        buffer.thread.set(buffer.thread_number());
+        state.tid = gettid() as u32;
+    }
+    // SAFETY: the buffer's first note.
+    unsafe { (state.start as *mut Note).write(note) };
+    buffer.cursor.set(state.start + NOTE);
+    state.busy.store(false, Ordering::Release);
+}
+
+impl State {
+    /// Takes the notes up to `noted`; the place at `own` is reserved and not written.
+    fn consume(&mut self, noted: u64, own: u64, mut out: impl FnMut(&mut Events, Event)) {
+        let (events, lost) = (&mut self.events, &mut self.lost);
+        for at in (self.start..noted).step_by(NOTE as usize) {
+            // SAFETY: a place in the buffer, of which all bytes are initialised. That
+            // its thread may write to it at the process's end is why this is volatile.
+            let note = unsafe {
+                let note = (at as *const Note).read_volatile();
+                (at as *mut u64).write_volatile(0);
+                note
+            };
+            if note.word == 0 {
+                *lost += u64::from(at != own);
+                continue;
+            }
+            let point = Point {
+                seen: note.seen(),
+                proc: note.proc(),
+                sp: note.sp,
+                clock: note.clock,
+            };
+            self.balancer
+                .point(point, &mut stack_around, &mut |event| out(events, event));
+        }
+    }
+
+    fn flush(&mut self, run: &Run, noted: u64, own: u64) {
+        self.consume(noted, own, |events, event| events.push(run, event));
+        self.hand_over();
+    }
+
+    fn hand_over(&mut self) {
+        if let Some(mut sink) = sink::lock() {
+            sink.take(&mut self.events, self.tid);
+        }
+    }
+
+    /// The thread has ended, and another one takes over.
+    fn end_thread(&mut self, run: &Run) {
+        let events = &mut self.events;
+        let clock = self.balancer.last_clock();
+        self.balancer
+            .end(clock, &mut |event| events.push(run, event));
+        self.hand_over();
+        self.events.number = None;
+    }
+}
+
+/// Gives the thread a buffer if it has none. False if there is no memory.
+fn make(buffer: &Buffer) -> bool {
+    if buffer.limit.get() != 0 {
+        return true;
+    }
+    let Some(memory) = forks::memory(SIZE as usize) else {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        if !TOLD.swap(true, Ordering::Relaxed) {
+            eprintln!("calllog: no memory for a thread's log (or a kernel older than Linux 4.14)");
+        }
+        return false;
+    };
+    let start = memory.as_ptr() as u64 + forks::WIPED as u64;
+    let state = Box::new(State {
+        busy: AtomicBool::new(false),
+        start,
+        tid: 0,
+        balancer: Balancer::new(),
+        events: Events::default(),
+        lost: 0,
+    });
+    // SAFETY: the first word of memory that is its own.
+    unsafe { memory.write_volatile(start + SIZE) };
+    buffer.cursor.set(start);
+    buffer.state.set(Box::into_raw(state) as u64);
+    buffer.limit.set(memory.as_ptr() as u64);
+    true
+}
+
+/// The range of memory around an address, as the kernel tells it.
+fn stack_around(address: u64) -> Option<(u64, u64)> {
+    // Asking takes long; few programs have more stacks than that.
+    const MOST: u32 = 5000;
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    if ASKED.fetch_add(1, Ordering::Relaxed) >= MOST {
+        return None;
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let (start, rest) = line.split_once('-')?;
+        let (end, _) = rest.split_once(' ')?;
+        let start = u64::from_str_radix(start, 16).ok()?;
+        let end = u64::from_str_radix(end, 16).ok()?;
+        (start..end).contains(&address).then_some((start, end))
+    })
+}
+
+/// The process ends, or tries to become another program: writes the log. What comes after it is
+/// appended.
+pub fn end(all: AllThreads<Buffer>) {
+    let Some(run) = settings::run() else { return };
+    let now = settings::now(run.settings.clock).0;
+    let me = gettid() as u32;
+    let mut tail = Tail {
+        end: now,
+        ..Tail::default()
+    };
+    for buffer in all.iter() {
+        let limit = buffer.limit.get() as *const u64;
+        // SAFETY: null, or the word in front of a buffer. It is 0 in a forked child if
+        // the thread is its parent's, or has noted nothing here.
+        if unsafe { limit.as_ref() }.is_none_or(|word| *word == 0) {
+            continue;
+        }
+        // SAFETY: where there is a buffer there is a state.
+        let state = unsafe { &mut *(buffer.state.get() as *mut State) };
+        let mut rounds = 0;
+        while state.busy.swap(true, Ordering::Acquire) && rounds < 10_000 {
+            sched_yield();
+            rounds += 1;
+        }
+        if rounds == 10_000 {
+            tail.lost += 1;
+            continue;
+        }
+        state.flush(run, buffer.cursor.get().min(state.start + SIZE), 0);
+        buffer.cursor.set(state.start);
+        let is_me = state.tid == me;
+        let goes_on = is_me || run.settings.clock.is_shared() && forks::is_alive(state.tid);
+        let clock = if goes_on { now } else { 0 };
+        let events = &mut state.events;
+        state
+            .balancer
+            .suspend(clock, &mut |event| events.push(run, event));
+        state.hand_over();
+        let oddities = state.balancer.oddities();
+        tail.unmatched += oddities.unmatched;
+        tail.left += oddities.left;
+        tail.lost += state.lost;
+        state.busy.store(false, Ordering::Release);
+    }
+    if let Some(mut sink) = sink::lock() {
+        Sink::finish(&mut sink, tail);
+    }
+}
