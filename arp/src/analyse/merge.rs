@@ -107,7 +107,7 @@ fn survey(inputs: &[PathBuf], options: &Combine) -> Result<Inputs> {
         }
         let offset = if options.renumber { free } else { 0 };
         offsets.push(offset);
-        if let Some(Tid(highest)) = highest {
+        if let Some(Tid(highest)) = highest.filter(|_| options.renumber) {
             let next = highest.checked_add(offset).and_then(|n| n.checked_add(1));
             let too_many = || usage(path, "there are no more thread numbers".into());
             free = free.max(next.ok_or_else(too_many)?);
