@@ -285,3 +285,20 @@ fn a_killed_run_leaves_whole_blocks() {
         assert_eq!((tuple.as_str(), *value), (format!("1@{i}").as_str(), 1.0));
     }
 }
+
+#[test]
+fn sections_have_names() {
+    let program = compile("gcc", &["named.c"], &[]);
+    for (format, expected) in [("t", Format::Ascii), ("b", Format::Binary)] {
+        assert_eq!(program.succeed(&[format]), "ok\n");
+        let reader = Reader::open(program.path("data.arp")).expect("a data file");
+        assert_eq!(reader.format(), expected);
+        let profile = Profile::read(reader).expect("a data file");
+        let section = profile.section(arp_core::Sid(1)).expect("a description");
+        assert_eq!(
+            (section.name.as_str(), section.line, section.end_line),
+            ("inner loop", 12, 18)
+        );
+        assert_eq!(section.file, "named.c");
+    }
+}

@@ -18,6 +18,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
         atom analyze FILE [OPTIONS]\n       \
+        atom clocks [--json]\n       \
         atom arp FILE [OPTIONS]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
@@ -41,6 +42,8 @@ pub enum Command {
     Show(Show),
     /// Report on logs of procedure entries and exits
     Analyze(crate::analyze::Analyze),
+    /// Measure the clocks of this machine: granularity, cost, monotonicity
+    Clocks(crate::clocks::Clocks),
     /// Look at recorded kernels: show, compare, merge and convert .arp files
     Arp(crate::arp::Arp),
 }
@@ -166,6 +169,7 @@ mod tests {
             Some(Command::Analyze(_))
         ));
         assert!(parse(&["./analyze"]).command.is_none());
+        assert!(parse(&["./clocks", "-o", "x"]).command.is_none());
         assert!(matches!(
             parse(&["arp", "x"]).command,
             Some(Command::Arp(_))

@@ -7,6 +7,7 @@ mod analyze;
 mod args;
 mod arp;
 mod cleanup;
+mod clocks;
 mod debugger;
 mod driver;
 mod find;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let result = match &args.command {
         Some(args::Command::Show(show)) => show::run(show),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
+        Some(args::Command::Clocks(clocks)) => clocks::run(clocks),
         Some(args::Command::Arp(arp)) => arp::run(arp),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),

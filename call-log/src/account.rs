@@ -82,7 +82,8 @@ impl<F: FnMut(u32) -> bool> Account<F> {
             }
             if let Some((running, _)) = state.open.last() {
                 let passed = clock.saturating_sub(state.last);
-                self.figures.entry(*running).or_default().own += passed;
+                let own = &mut self.figures.entry(*running).or_default().own;
+                *own = own.saturating_add(passed);
             }
             state.last = clock;
             if !(self.is_included)(proc) {
@@ -108,7 +109,8 @@ impl<F: FnMut(u32) -> bool> Account<F> {
             let depth = self.depth.entry((thread, proc)).or_default();
             *depth = depth.saturating_sub(1);
             if *depth == 0 {
-                figures.inclusive += clock.saturating_sub(start);
+                let passed = clock.saturating_sub(start);
+                figures.inclusive = figures.inclusive.saturating_add(passed);
             }
         }
     }

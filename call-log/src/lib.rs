@@ -15,13 +15,19 @@
 
 pub mod account;
 pub mod balance;
+pub mod chrome;
 pub mod clock;
 pub mod compact;
 mod error;
 pub mod exercise;
+pub mod gmon;
+pub mod gprof;
+pub mod html;
 pub mod indat;
 pub mod reader;
+pub mod speedscope;
 pub mod table;
+pub mod timeline;
 mod varint;
 
 pub use error::{Error, Place, Result};

@@ -112,7 +112,7 @@ impl Report {
 
     /// Ticks of all included procedures.
     pub fn ticks(&self) -> u64 {
-        self.figures().map(|f| f.own).sum()
+        self.figures().fold(0, |sum, f| sum.saturating_add(f.own))
     }
 
     /// Ticks as milliseconds.

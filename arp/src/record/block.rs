@@ -10,7 +10,7 @@ use crate::types::{DataType, ValueSet};
 use crate::value::Area;
 
 /// Records in a thread's first block. Each block may have twice as many as the one before,
-/// so a program that is killed has at least half of its records in the file.
+/// so a program that is killed has about half of its records, or more, in the file.
 const FIRST_BLOCK: u32 = 64;
 /// Records in a block at most.
 const MOST_RECORDS: u32 = 1 << 16;

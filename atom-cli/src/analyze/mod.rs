@@ -1,5 +1,8 @@
 //! `atom analyze`: reports on logs of procedure entries and exits.
 
+mod export;
+mod gprof;
+
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
@@ -14,18 +17,38 @@ use clap::Args;
 pub struct Analyze {
     /// A description of reports (analyze.indat), or a log that the tool calllog has written
     pub file: PathBuf,
+    /// The program, for --gprof
+    #[arg(requires = "gprof")]
+    pub app: Option<PathBuf>,
     /// Write the figures as JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
     /// Write the figures as comma-separated values
-    #[arg(long)]
+    #[arg(long, conflicts_with = "gprof")]
     pub csv: bool,
+    /// Compare the log with what gprof makes of this gmon.out, and explain the differences
+    #[arg(long, value_name = "gmon.out")]
+    pub gprof: Option<PathBuf>,
+    /// Write a page that shows the calls over time
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Write a trace for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub chrome: Option<PathBuf>,
+    /// Write a profile for speedscope
+    #[arg(long, value_name = "FILE")]
+    pub speedscope: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn run(args: &Analyze) -> Result<()> {
     let reports = reports(args)?;
-    print(&in_format(args, &reports))
+    let text = match &args.gprof {
+        None => in_format(args, &reports.iter().map(|r| &r.0).collect::<Vec<_>>()),
+        Some(gmon) => gprof::compare(args, gmon, &reports)?,
+    };
+    export::run(args, &reports)?;
+    print(&text)
 }
 
 /// An error of the library as one of the command.
@@ -37,23 +60,30 @@ fn failed(error: call_log::Error) -> Error {
 }
 
 /// The reports that the file describes, or the one of a log.
-fn reports(args: &Analyze) -> Result<Vec<Report>> {
+fn reports(args: &Analyze) -> Result<Vec<(Report, Wanted)>> {
     if reader::is_compact(&args.file).map_err(failed)? {
         let mut log = Log::open(&args.file).map_err(failed)?;
-        let heading = heading(&log);
-        return Ok(vec![Report::of_all(&mut log, &heading).map_err(failed)?]);
+        let wanted = Wanted {
+            data: args.file.clone(),
+            heading: heading(&log),
+            procs: Vec::new(),
+            line: 0,
+        };
+        let report = Report::of_all(&mut log, &wanted.heading).map_err(failed)?;
+        return Ok(vec![(report, wanted)]);
     }
     let wanted: Vec<Wanted> = indat::read(&args.file).map_err(failed)?;
     wanted
-        .iter()
-        .map(|wanted| {
-            Report::make(wanted).map_err(|error| {
+        .into_iter()
+        .map(|wanted| match Report::make(&wanted) {
+            Ok(report) => Ok((report, wanted)),
+            Err(error) => {
                 // The line that names the data is where to look first.
                 let described = format!("(of line {} of {})", wanted.line, args.file.display());
                 let mut error = failed(error);
                 error.reason = format!("{} {described}", error.reason);
-                error
-            })
+                Err(error)
+            }
         })
         .collect()
 }
@@ -71,9 +101,9 @@ fn heading(log: &Log) -> String {
     }
 }
 
-fn in_format(args: &Analyze, reports: &[Report]) -> String {
+fn in_format(args: &Analyze, reports: &[&Report]) -> String {
     if args.json {
-        let all: Vec<_> = reports.iter().map(Report::json).collect();
+        let all: Vec<_> = reports.iter().map(|r| r.json()).collect();
         return format!("{:#}\n", serde_json::json!({ "reports": all }));
     }
     if args.csv {
@@ -81,20 +111,17 @@ fn in_format(args: &Analyze, reports: &[Report]) -> String {
         for (i, report) in reports.iter().enumerate() {
             let csv = report.csv();
             // One line of names for all of them.
-            let rest = if i == 0 {
-                &csv
-            } else {
-                csv.split_once('\n').map_or("", |c| c.1)
-            };
-            text.push_str(rest);
+            let rest = csv.split_once('\n').map_or("", |c| c.1);
+            text.push_str(if i == 0 { &csv } else { rest });
         }
         return text;
     }
-    let texts: Vec<_> = reports.iter().map(Report::text).collect();
+    let texts: Vec<_> = reports.iter().map(|r| r.text()).collect();
     texts.join("\n")
 }
 
-fn print(text: &str) -> Result<()> {
+/// Writes to standard output.
+pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         // Whoever reads has seen enough, as `head` does.

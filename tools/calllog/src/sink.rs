@@ -190,10 +190,10 @@ impl Sink {
     /// The process ends.
     pub fn finish(&mut self, tail: Tail) {
         self.write(true, tail);
-        if !self.run.settings.indat.is_empty() && !std::mem::replace(&mut self.is_complete, true) {
-            if let Err(error) = self.describe() {
-                eprintln!("calllog: cannot write {error}");
-            }
+        let is_first = !std::mem::replace(&mut self.is_complete, true);
+        if is_first && !self.run.settings.indat.is_empty() {
+            self.describe()
+                .unwrap_or_else(|error| eprintln!("calllog: cannot write {error}"));
         }
     }
 
