@@ -36,7 +36,7 @@ pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
         ..rewrite::Options::default()
     };
     let layout = Layout::new(image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-    let place = emit::Placement::new(image, &layout, &table, &plan, None)?;
+    let place = emit::Placement::new(image, &cfg, &layout, &table, &plan, None)?;
     let text = rewrite::encode(image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(image, &cfg, &layout, &options)?;
     let debug = emit::debug::build(image, &cfg, &plan, &layout, &place, None);

@@ -7,7 +7,7 @@
 use atom_abi::{Export, StrRef};
 
 use crate::{
-    dir, env, heap, io, keys, math, path, process, start, string, thread, time, tls, unwind,
+    dir, env, exec, heap, io, keys, math, path, process, start, string, thread, time, tls, unwind,
 };
 
 macro_rules! exports {
@@ -287,4 +287,7 @@ exports! {
     "nearbyintf" => math::rintf,
     "roundeven" => math::roundeven,
     "roundevenf" => math::roundevenf,
+
+    // What inserted code calls, not the tool.
+    "__atom_exec" => exec::exec,
 }

@@ -33,6 +33,7 @@ mod data;
 mod dir;
 mod entry;
 mod env;
+mod exec;
 mod exports;
 mod futex;
 mod heap;

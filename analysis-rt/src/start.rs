@@ -195,6 +195,22 @@ pub(crate) fn kind() -> Kind {
 /// # Safety
 /// Called by the instrumented program after [`start`], where it may end.
 pub unsafe extern "C" fn finish() {
+    // SAFETY: the caller's promise.
+    unsafe { end(ENDED) }
+}
+
+/// The same where the process goes on if it does not end after all; then it is
+/// done again.
+///
+/// # Safety
+/// As for [`finish`].
+pub(crate) unsafe fn finish_for_now() {
+    // SAFETY: the caller's promise.
+    unsafe { end(RUNNING) }
+}
+
+/// Ends, and leaves the process in a state.
+unsafe fn end(then: u32) {
     let Some(process) = process() else { return };
     let tid = sys::gettid();
     let first =
@@ -232,5 +248,5 @@ pub unsafe extern "C" fn finish() {
         let flush: fn() = unsafe { core::mem::transmute(flush) };
         flush();
     }
-    process.state.store(ENDED, Ordering::Release);
+    process.state.store(then, Ordering::Release);
 }

@@ -44,6 +44,7 @@ pub(crate) mod nr {
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
     pub const PRLIMIT64: usize = 302;
+    pub const FACCESSAT: usize = 269;
 }
 
 /// Error numbers used by name.

@@ -26,7 +26,17 @@ pub(crate) fn thread_id() -> i32 {
 pub(crate) fn is_alive(thread: i32) -> bool {
     // SAFETY: signal 0 is not sent, only checked.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) };
-    answer == 0
+    if answer != 0 {
+        return false;
+    }
+    // A main thread that has ended stays, as a zombie, until the others have.
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    let stat = stat.unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    !matches!(state, Some('Z' | 'X'))
 }
 
 const REGISTER: c_int = 1 << 4;

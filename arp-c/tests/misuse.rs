@@ -150,6 +150,30 @@ fn longjmp_across_sections() {
 fn a_cancelled_thread() {
     let problem = "warning: thread 2: ended with sections 6, 2 open; they are not recorded";
     check("cancel", &[problem], &[("6@0 1@0", 1.0)]);
+    // Also while the library is calling one of its callbacks.
+    check("cancel-in-callback", &[problem], &[("6@0 1@0", 1.0)]);
+}
+
+#[test]
+fn a_main_thread_that_ends_before_others() {
+    for what in ["main-exits", "main-cancelled"] {
+        let here = Program {
+            folder: tempfile::tempdir().expect("a folder"),
+        };
+        std::os::unix::fs::symlink(program().path("program"), here.path("program"))
+            .expect("a link");
+        let problem = "warning: thread 1: ended with sections 5 open; they are not recorded";
+        assert_eq!(
+            here.succeed(&[what]).lines().collect::<Vec<_>>(),
+            [problem],
+            "{what}"
+        );
+        assert_eq!(
+            here.records("data.arp"),
+            list(&[("1@0", 1.0), ("5@0 3@0", 1.0)]),
+            "{what}"
+        );
+    }
 }
 
 #[test]

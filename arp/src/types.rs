@@ -49,6 +49,7 @@ impl Kind {
     }
 
     /// Whether callbacks are called for sections of this kind.
+    #[inline]
     pub fn is_measured(self) -> bool {
         self != Self::Plain
     }
@@ -169,6 +170,7 @@ impl DataType {
     }
 
     /// Size of a value in bytes, without padding.
+    #[inline]
     pub fn size(self) -> usize {
         match self {
             Self::Char | Self::UChar => 1,
@@ -180,6 +182,7 @@ impl DataType {
     }
 
     /// Whether it has a sign and is an integer.
+    #[inline]
     pub fn is_signed(self) -> bool {
         matches!(
             self,
@@ -188,6 +191,7 @@ impl DataType {
     }
 
     /// Whether it is a floating-point type.
+    #[inline]
     pub fn is_float(self) -> bool {
         matches!(self, Self::Float | Self::Double | Self::LongDouble)
     }

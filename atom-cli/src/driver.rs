@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::path::Path;
 
 use atom_core::analysis::specialise::Specialiser;
@@ -19,7 +20,7 @@ use atom_core::live::Live;
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::{self, Layout, Region};
-use atom_core::tool::{Calls, Tool, may_have_threads};
+use atom_core::tool::{Argument, Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -82,25 +83,46 @@ pub fn run(args: &Run) -> Result<()> {
         || {
             let understood = rewrite::understand(&image, &frames)?;
             memory::give_back();
+            image.release_pages();
             Ok(understood)
         },
         |(cfg, _)| describe_cfg(cfg),
     )?;
 
-    // The tool's calls, and its code as it will lie in the program.
-    let mut tool = match &request.tool {
-        None => None,
-        Some(file) => Some(prepare_tool(file, &request, &image, &cfg, &mut steps)?),
+    // The tool's calls, and its code as it will lie in the program. The tool uses
+    // one thread; meanwhile the others find out what is live.
+    let (mut tool, live) = match &request.tool {
+        None => (None, None),
+        Some(file) => std::thread::scope(|scope| {
+            let live = scope.spawn(|| Live::compute(&image, &cfg));
+            let tool = prepare_tool(file, &request, &image, &cfg, &mut steps)?;
+            let live = steps.run(
+                "live",
+                "finding live registers",
+                || {
+                    let live = live.join().unwrap_or_else(|e| resume_unwind(e));
+                    memory::give_back();
+                    image.release_pages();
+                    Ok(live)
+                },
+                |_| count(cfg.blocks.len(), "block"),
+            )?;
+            Ok((Some(tool), Some(live)))
+        })?,
     };
     let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
     let summaries = tool
         .as_ref()
         .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
     // The calls as code with symbolic targets.
-    let plan = match &mut tool {
-        None => Plan::default(),
-        Some(tool) => plan_calls(tool, &request, &image, &cfg, &mut steps)?,
+    let plan = match (&mut tool, &summaries, &live) {
+        (Some(tool), Some(summaries), Some(live)) => {
+            let facts = (&image, &cfg, live);
+            plan_calls(tool, summaries, &request, facts, &mut steps)?
+        }
+        _ => Plan::default(),
     };
+    let live = live.filter(|_| request.check);
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
     let options = rewrite::Options {
         strict: request.strict,
@@ -113,7 +135,7 @@ pub fn run(args: &Run) -> Result<()> {
         "laying out the new text",
         || {
             let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-            let placement = Placement::new(&image, &layout, &unwind, &plan, analysis)?;
+            let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
         |(layout, _)| describe_layout(layout),
@@ -166,7 +188,7 @@ pub fn run(args: &Run) -> Result<()> {
         let subject = check::Subject {
             image: &image,
             cfg: &cfg,
-            live: &Live::compute(&image, &cfg),
+            live: &live.unwrap_or_else(|| Live::compute(&image, &cfg)),
             plan: &plan,
             layout: &layout,
             analysis: (placement.analysis, placement.rw),
@@ -295,41 +317,30 @@ fn prepare_tool(
 /// what routines change.
 fn plan_calls(
     tool: &mut Prepared,
+    summaries: &Summaries,
     request: &Request,
-    image: &Image,
-    cfg: &Cfg,
+    (image, cfg, live): (&Image, &Cfg, &Live),
     steps: &mut Steps,
 ) -> Result<Plan> {
     let calls = std::mem::take(&mut tool.calls);
-    let live = steps.run(
-        "live",
-        "finding live registers",
-        || {
-            let live = Live::compute(image, cfg);
-            memory::give_back();
-            Ok(live)
-        },
-        |_| count(cfg.blocks.len(), "block"),
-    )?;
     steps.run(
         "plan",
         "planning the calls",
         || {
-            let routines = routines(&calls);
-            let summaries = Summaries::new(&tool.analysis, &routines);
-            refuse_wide_registers(&tool.analysis, &summaries, &routines)?;
+            refuse_wide_registers(&tool.analysis, summaries, &routines(&calls))?;
             let may_have_threads = may_have_threads(image, cfg);
             let facts = &tool.analysis.facts;
             let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
                 finish: Some(facts.finish),
+                exec: facts.export("__atom_exec"),
                 may_have_threads,
                 bodies: request.inline.then_some(&bodies),
                 threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, facts),
                 every_point: request.precise_signals,
             };
             let clobbers = |routine| summaries.of(routine).into();
-            Plan::build(image, cfg, &live, &calls, &clobbers, &options)
+            Plan::build(image, cfg, live, &calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
@@ -366,6 +377,11 @@ fn refuse_wide_registers(
 /// The analysis routines that are called, each once.
 fn routines(calls: &Calls) -> Vec<u64> {
     let mut routines: Vec<_> = calls.calls.iter().map(|call| call.routine).collect();
+    // Those that are passed as arguments may be called, too.
+    routines.extend(calls.args.iter().filter_map(|argument| match argument {
+        Argument::Routine(address) => Some(*address),
+        _ => None,
+    }));
     routines.sort_unstable();
     routines.dedup();
     routines

@@ -21,7 +21,11 @@ mod steps;
 
 use std::process::ExitCode;
 
+use atom_core::error::Kind;
 use clap::Parser;
+
+/// The exit code if what is inserted does not fit; `README.md` names it.
+const TOO_LARGE: u8 = 3;
 
 fn main() -> ExitCode {
     cleanup::on_panic();
@@ -39,7 +43,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             message::error(&error);
-            ExitCode::FAILURE
+            match error.kind {
+                Kind::TooLarge => ExitCode::from(TOO_LARGE),
+                Kind::Other => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -393,3 +393,67 @@ fn readers_agree() {
         );
     }
 }
+
+#[test]
+fn a_backtrace_leads_from_an_analysis_routine_to_main() {
+    let folder = Folder::new();
+    let hello = tool("hello_tool");
+    let stops = ["break atom_analysis_call", "run", "bt", "kill"];
+    let kinds = [
+        &["-g", "-O0"][..],
+        &["-O2"],
+        &["-O2", "-fomit-frame-pointer", "-no-pie"],
+        &["-O1", "-static"],
+        &["-O1", "-static-pie"],
+        &["-O2", "-s"],
+    ];
+    for flags in kinds {
+        let stripped = flags.contains(&"-s");
+        let unstripped: Vec<_> = flags.iter().copied().filter(|f| *f != "-s").collect();
+        assert!(compile(&folder, "gcc", "app", PROGRAM, &unstripped));
+        let symbols = Command::new("nm").arg(folder.join("app")).output();
+        let symbols = text(&symbols.expect("nm runs"));
+        let leaf = symbols
+            .lines()
+            .find(|l| l.ends_with(" t leaf") || l.ends_with(" T leaf"));
+        let leaf = leaf
+            .and_then(|l| l.split(' ').next())
+            .expect("it has a leaf");
+        assert!(compile(&folder, "gcc", "app", PROGRAM, flags));
+        let leaf = u64::from_str_radix(leaf, 16).expect("an address");
+        let only = format!("{leaf:#x}-{:#x}", leaf + 1);
+        let only = match stripped {
+            true => &only[..],
+            false => "leaf",
+        };
+        let arguments = [
+            "app",
+            &hello,
+            "-o",
+            "out",
+            "--no-inline",
+            "--precise-signals",
+        ];
+        folder.atom_ok(&[&arguments[..], &["--only", only]].concat());
+        let after = gdb(&folder, "out", &stops);
+        let frames: Vec<String> = frames(&after)
+            .iter()
+            .map(|f| f.split(' ').next().unwrap_or_default().to_owned())
+            .skip_while(|f| !["leaf", "??"].contains(&f.as_str()))
+            .collect();
+        let found: Vec<&str> = frames.iter().map(String::as_str).collect();
+        if stripped {
+            // leaf, middle, main, and libc, whose frames have names.
+            assert_eq!(found[..3], ["??"; 3], "{after}");
+            assert!(
+                found[3..].iter().any(|f| f.starts_with("__libc_start")),
+                "{after}"
+            );
+        } else {
+            assert!(
+                found.starts_with(&["leaf", "middle", "main"]),
+                "{flags:?}: {after}"
+            );
+        }
+    }
+}

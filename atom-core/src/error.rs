@@ -6,12 +6,25 @@ use std::path::PathBuf;
 /// Shorthand for a result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What a failure is to whoever has to act on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Kind {
+    /// Nothing of the following.
+    #[default]
+    Other,
+    /// What is inserted makes the program larger than its code can reach. With
+    /// fewer points it would work.
+    TooLarge,
+}
+
 /// A failure of any stage.
 ///
 /// `Display` gives one line: the attempt, the place, the reason. Advice is
 /// separate so that a command can print it on a line of its own.
 #[derive(Debug)]
 pub struct Error {
+    /// Which kind it is.
+    pub kind: Kind,
     /// What was tried, as a gerund phrase: "reading the program".
     pub doing: &'static str,
     /// The file concerned.
@@ -30,6 +43,7 @@ impl Error {
     /// An error with a reason and no place yet.
     pub fn new(doing: &'static str, reason: impl Into<String>) -> Self {
         Self {
+            kind: Kind::Other,
             doing,
             file: None,
             address: None,
@@ -37,6 +51,16 @@ impl Error {
             reason: reason.into(),
             advice: None,
         }
+    }
+
+    /// Something new does not fit within what the program's code can reach.
+    pub fn too_large(doing: &'static str, what: &str) -> Self {
+        let reason = format!("{what} not fit within 2 GiB of the program");
+        Self {
+            kind: Kind::TooLarge,
+            ..Self::new(doing, reason)
+        }
+        .advice("instrument fewer procedures")
     }
 
     /// Adds the file.

@@ -75,7 +75,7 @@ impl Rewritten {
             ..Default::default()
         };
         let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-        let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
+        let place = emit::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
         let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
         let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
         let output =

@@ -9,6 +9,9 @@ use crate::error::{Error, Result};
 use crate::outcome::{Setting, run};
 use crate::source::End;
 
+/// Exit code of `atom` where what is inserted does not fit: a documented limit.
+pub const TOO_LARGE: i32 = 3;
+
 /// What to make of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
@@ -141,11 +144,12 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
     let seconds = start.elapsed().as_secs_f64();
     if outcome.end != End::Exit(0) {
         let text = String::from_utf8_lossy(&outcome.stderr).into_owned();
-        return Err(Error::new(
-            "instrumenting",
-            format!("{:?}: {}", outcome.end, text.trim()),
-        )
-        .file(program));
+        let reason = format!("{:?}: {}", outcome.end, text.trim());
+        let error = Error::new("instrumenting", reason).file(program);
+        return Err(match outcome.end {
+            End::Exit(code) => error.code(code),
+            _ => error,
+        });
     }
     let text = std::fs::read(&report).unwrap_or_default();
     Ok(Made {

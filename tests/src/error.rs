@@ -17,6 +17,8 @@ pub struct Error {
     pub file: Option<PathBuf>,
     /// Why it failed.
     pub reason: String,
+    /// The exit code of the command that failed, if that is what happened.
+    pub code: Option<i32>,
 }
 
 impl Error {
@@ -26,7 +28,14 @@ impl Error {
             doing,
             file: None,
             reason: reason.to_string(),
+            code: None,
         }
+    }
+
+    /// Adds a command's exit code.
+    pub fn code(mut self, code: i32) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// Adds the file.

@@ -10,6 +10,8 @@ pub mod check;
 pub mod corpus;
 pub mod counts;
 pub mod error;
+pub mod frames;
+pub mod kernels;
 pub mod lock;
 pub mod models;
 pub mod outcome;

@@ -20,14 +20,16 @@ fn stated(path: &Path) -> Vec<(String, [u64; 3])> {
     stated.collect()
 }
 
-#[test]
-fn points_are_passed_as_often_as_the_source_says() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sources/points.c");
+/// Builds and runs a source with the tool `points`; `more` looks at each result.
+fn check(name: &str, more: &dyn Fn(&str, &dyn Fn(&str) -> Vec<u64>)) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("sources")
+        .join(name);
     let source = Source::read(&path).unwrap();
     let stated = stated(&path);
     assert!(!stated.is_empty());
     let target = atom::target_folder().unwrap();
-    let folder = target.join("test-programs").join("points");
+    let folder = target.join("test-programs").join("points").join(name);
     std::fs::create_dir_all(&folder).unwrap();
     for variant in &source.variants {
         let program = folder.join(&variant.0);
@@ -57,7 +59,21 @@ fn points_are_passed_as_often_as_the_source_says() {
             assert_eq!(seen, [*before, *after, *calls], "{} {name}", variant.0);
             assert_eq!(row[4], 0, "{} {name}: order of calls", variant.0);
         }
-        // exit is called in its depth: nothing comes after it.
-        assert_eq!(row("main")[..2], [1, 0], "{}", variant.0);
+        more(&variant.0, &row);
     }
+}
+
+#[test]
+fn points_are_passed_as_often_as_the_source_says() {
+    check("points.c", &|variant, row| {
+        // exit is called in its depth: nothing comes after it.
+        assert_eq!(row("main")[..2], [1, 0], "{variant}");
+    });
+}
+
+#[test]
+fn a_process_ends_by_exec_and_goes_on_if_that_fails() {
+    check("exec.c", &|variant, row| {
+        assert_eq!(row("main")[..2], [1, 0], "{variant}");
+    });
 }

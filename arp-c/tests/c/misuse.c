@@ -104,6 +104,32 @@ static void recurse(int depth)
     arp_leave_profiled(1, 3);
 }
 
+/* A callback that waits for ever where it is told to. */
+static void block_in_callback(const arp_sid sid, void *data, void *context)
+{
+    enter_clock(sid, data, context);
+    if (sid == 2) {
+        if (write(ready[1], "x", 1) != 1)
+            abort();
+        for (;;)
+            pause();
+    }
+}
+
+static pthread_t main_thread;
+
+/* Works when the main thread has gone. */
+static void *outlive(void *argument)
+{
+    arp_tid tid = (arp_tid)(size_t)argument;
+    if (with_handler == 2)
+        pthread_cancel(main_thread);
+    pthread_join(main_thread, 0);
+    kernel(tid, 3);
+    arp_join(tid);
+    return 0;
+}
+
 static int descend(int depth)
 {
     int sum;
@@ -205,6 +231,18 @@ static void nowhere(const char *what)
         pthread_cancel(thread);
         pthread_join(thread, 0);
         arp_join(2);
+    } else if (!strcmp(what, "main-exits") || !strcmp(what, "main-cancelled")) {
+        if (!strcmp(what, "main-cancelled"))
+            with_handler = 2;
+        kernel(1, 1);
+        arp_enter(1, 5, 0);
+        arp_spawned(1, 2);
+        main_thread = pthread_self();
+        begin(outlive, 2);
+        if (with_handler == 2)
+            for (;;)
+                pause();
+        pthread_exit(0);
     } else if (!strcmp(what, "running")) {
         arp_spawned(1, 2);
         begin(wait_in_section, 2);
@@ -284,7 +322,13 @@ int main(int argc, char **argv)
         arp_finish();
         return 0;
     }
-    start(arp_record_all);
+    if (!strcmp(what, "cancel-in-callback")) {
+        arp_add_callbacks(arp_uint, block_in_callback, leave_clock, 0, 0, 0);
+        arp_start(4, 9, arp_record_all, on_error, &handled, 0, 0, 0);
+        what = "cancel";
+    } else {
+        start(arp_record_all);
+    }
     nowhere(what);
     /* Whatever happened, this is recorded. */
     kernel(1, 9);

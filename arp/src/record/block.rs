@@ -99,32 +99,34 @@ impl Encoder {
             let last = &mut self.last_counters[last];
             let first = depth - changed;
             let mut counter = tree.nodes[open[first + 1].node() as usize].counter;
-            let mut usual = counter == last[first].wrapping_add(1);
-            let mut at = first;
-            loop {
-                at += 1;
-                if at == depth {
-                    break;
-                }
-                let deeper = tree.nodes[open[at + 1].node() as usize].counter;
-                usual &= deeper == 0;
-            }
-            if usual {
-                varint::put(&mut self.shape, (changed as u64) << 1);
-                last[first] = counter;
-                last[first + 1..].fill(0);
+            let before = last[first];
+            let mut usual = counter == before.wrapping_add(1);
+            last[first] = counter;
+            if changed == 1 && usual {
+                // The next iteration of an innermost loop.
+                self.shape.push(1 << 1);
             } else {
-                varint::put(&mut self.shape, (changed as u64) << 1 | 1);
-                for at in first..depth {
-                    counter = tree.nodes[open[at + 1].node() as usize].counter;
-                    varint::put_signed(&mut self.shape, counter.wrapping_sub(last[at]));
-                    last[at] = counter;
+                for at in first + 1..depth {
+                    usual &= tree.nodes[open[at + 1].node() as usize].counter == 0;
+                }
+                if usual {
+                    varint::put(&mut self.shape, (changed as u64) << 1);
+                    for counter in &mut last[first + 1..] {
+                        *counter = 0;
+                    }
+                } else {
+                    varint::put(&mut self.shape, (changed as u64) << 1 | 1);
+                    varint::put_signed(&mut self.shape, counter.wrapping_sub(before));
+                    for at in first + 1..depth {
+                        counter = tree.nodes[open[at + 1].node() as usize].counter;
+                        varint::put_signed(&mut self.shape, counter.wrapping_sub(last[at]));
+                        last[at] = counter;
+                    }
                 }
             }
         }
         let values = tree.nodes[node as usize].encoded.values as usize;
-        for (set, area) in areas.iter().enumerate().take(self.types.len()) {
-            let out = &mut self.values[set];
+        for (set, (out, area)) in self.values.iter_mut().zip(areas).enumerate() {
             match self.types[set] {
                 DataType::Float => out.extend_from_slice(&area.0[..4]),
                 DataType::Double => out.extend_from_slice(&area.0[..8]),

@@ -1,11 +1,15 @@
 //! Recording and playing back while a program runs.
 pub(crate) mod block;
+mod builder;
+mod life;
 pub(crate) mod playback;
+mod recover;
 pub(crate) mod session;
 pub(crate) mod thread;
 pub(crate) mod tree;
 
-pub use session::{ForkGuard, Session, SessionBuilder, Summary};
+pub use builder::SessionBuilder;
+pub use session::{ForkGuard, Session, Summary};
 pub use thread::{Caller, ThreadRecorder};
 
 use crate::types::Sid;

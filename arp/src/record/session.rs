@@ -1,7 +1,7 @@
 //! A recording: what all threads share, from the start to the finished file.
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,15 +13,15 @@ use crate::histogram::Histogram;
 use crate::problem::{Problem, Severity};
 use crate::record::block::Encoder;
 use crate::record::playback::Index;
-use crate::record::{Meter, ThreadRecorder};
+use crate::record::{Meter, SessionBuilder, ThreadRecorder};
 use crate::stats::Stats;
-use crate::types::{DataType, Format, Mode, Section, Sid, Tid, ValueSet};
+use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
 use crate::value::Area;
 
 /// Makes a set of callbacks for a thread.
-type Factory = Box<dyn Fn(Tid) -> Box<dyn Meter> + Send + Sync>;
+pub(super) type Factory = Box<dyn Fn(Tid) -> Box<dyn Meter> + Send + Sync>;
 /// Gets the problems.
-type Handler = Box<dyn Fn(&Problem) + Send + Sync>;
+pub(super) type Handler = Box<dyn Fn(&Problem) + Send + Sync>;
 
 /// So many problems of a sort are printed if there is no handler.
 const PRINTED: u32 = 10;
@@ -56,27 +56,27 @@ pub(crate) struct Shared {
     pub max_sid: Sid,
     pub fold: bool,
     pub playback: Option<Arc<Index>>,
-    factories: Vec<Option<Factory>>,
-    handler: Option<Handler>,
-    printed: [AtomicU32; Problem::SORTS],
-    problems: AtomicU64,
-    samples: AtomicU64,
+    pub(super) factories: Vec<Option<Factory>>,
+    pub(super) handler: Option<Handler>,
+    pub(super) printed: [AtomicU32; Problem::SORTS],
+    pub(super) problems: AtomicU64,
+    pub(super) samples: AtomicU64,
     /// Where records go, in mode `RecordAll`, with the file's name.
-    sink: Mutex<Output>,
-    collected: Mutex<Collected>,
+    pub(super) sink: Mutex<Output>,
+    pub(super) collected: Mutex<Collected>,
 }
 
-struct Output {
-    path: PathBuf,
-    format: Format,
-    gzip: bool,
-    info: Vec<(String, String)>,
-    sections: Vec<Section>,
-    sink: Option<Sink>,
-    finished: bool,
+pub(super) struct Output {
+    pub(super) path: PathBuf,
+    pub(super) format: Format,
+    pub(super) gzip: bool,
+    pub(super) info: Vec<(String, String)>,
+    pub(super) sections: Vec<Section>,
+    pub(super) sink: Option<Sink>,
+    pub(super) finished: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -155,7 +155,7 @@ impl Shared {
 }
 
 impl Output {
-    fn open_sink(&mut self, shared: &Shared) -> Result<()> {
+    pub(super) fn open_sink(&mut self, shared: &Shared) -> Result<()> {
         if self.sink.is_none() {
             let heading = shared.heading(self);
             self.sink = Some(Sink::create(&self.path, &heading)?);
@@ -176,173 +176,6 @@ impl From<Error> for Problem {
             message: error.to_string(),
         }
     }
-}
-
-/// Says how to record; ends with [`start`](Self::start).
-pub struct SessionBuilder {
-    mode: Mode,
-    path: PathBuf,
-    format: Format,
-    gzip: Option<bool>,
-    sets: Vec<ValueSet>,
-    factories: Vec<Option<Factory>>,
-    info: Vec<(String, String)>,
-    sections: Vec<Section>,
-    max_sid: Sid,
-    fold: bool,
-    handler: Option<Handler>,
-}
-
-impl fmt::Debug for SessionBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionBuilder")
-            .field("mode", &self.mode)
-            .field("path", &self.path)
-            .field("sets", &self.sets)
-            .finish_non_exhaustive()
-    }
-}
-
-impl SessionBuilder {
-    /// The data file; `data.arp` if it is not named. In playback it is read, else written.
-    /// A name that ends in `.gz` asks for gzip.
-    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.path = path.into();
-        self
-    }
-
-    /// The format of the file, [`Format::Binary`] if it is not named.
-    pub fn format(mut self, format: Format) -> Self {
-        self.format = format;
-        self
-    }
-
-    /// Whether the file is compressed with gzip, whatever its name is.
-    pub fn gzip(mut self, gzip: bool) -> Self {
-        self.gzip = Some(gzip);
-        self
-    }
-
-    /// Adds a set of callbacks with values of type `data_type` called `name`.
-    /// `make` makes one for each thread.
-    pub fn meter<M: Meter + 'static>(
-        mut self,
-        data_type: DataType,
-        name: &str,
-        make: impl Fn(Tid) -> M + Send + Sync + 'static,
-    ) -> Self {
-        let name = name.to_owned();
-        self.sets.push(ValueSet { data_type, name });
-        self.factories
-            .push(Some(Box::new(move |tid| Box::new(make(tid)))));
-        self
-    }
-
-    /// Adds a set of values without callbacks; then recorders are made with [`Session::thread_with`].
-    pub fn values(mut self, set: ValueSet) -> Self {
-        self.sets.push(set);
-        self.factories.push(None);
-        self
-    }
-
-    /// Describes a section. Sections need not be described to be entered.
-    pub fn section(mut self, section: Section) -> Self {
-        self.sections.push(section);
-        self
-    }
-
-    /// A note about the recording as a whole, such as the program's name. It goes into binary files.
-    pub fn info(mut self, key: &str, value: &str) -> Self {
-        self.info.push((key.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// The greatest section number; others are reported and not recorded.
-    pub fn max_sid(mut self, max: Sid) -> Self {
-        self.max_sid = max;
-        self
-    }
-
-    /// With this, a section that is entered while it is open, of whatever kind, silently belongs to the outer
-    /// execution, and so does all that is entered in it. Paths then stay short where functions are recursive.
-    /// Without it, measured sections in recursion are reported and plain ones lengthen the path.
-    pub fn fold_recursion(mut self, fold: bool) -> Self {
-        self.fold = fold;
-        self
-    }
-
-    /// Gets the problems that come up. Without it they go to standard error, the first ten of each sort.
-    pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
-        self.handler = Some(Box::new(handler));
-        self
-    }
-
-    /// Starts recording, or reads the file for playback.
-    ///
-    /// In mode [`RecordAll`](Mode::RecordAll) the file is made now and grows as the program runs.
-    /// Until the end it is in binary format, so that it can be read if there is no end.
-    pub fn start(self) -> Result<Session> {
-        if self.sets.is_empty() {
-            return Err(Error::usage("start recording", "there are no callbacks"));
-        }
-        let playback = match self.mode {
-            Mode::Playback => Some(Arc::new(self.load()?)),
-            _ => None,
-        };
-        let gzip = self.gzip.unwrap_or_else(|| is_gz(&self.path));
-        let shared = Shared {
-            mode: self.mode,
-            sets: self.sets,
-            max_sid: self.max_sid,
-            fold: self.fold,
-            playback,
-            factories: self.factories,
-            handler: self.handler,
-            printed: Default::default(),
-            problems: AtomicU64::new(0),
-            samples: AtomicU64::new(0),
-            sink: Mutex::new(Output {
-                path: self.path,
-                format: self.format,
-                gzip,
-                info: self.info,
-                sections: self.sections,
-                sink: None,
-                finished: false,
-            }),
-            collected: Mutex::default(),
-        };
-        if shared.mode == Mode::RecordAll {
-            lock(&shared.sink).open_sink(&shared)?;
-        }
-        Ok(Session {
-            shared: Arc::new(shared),
-        })
-    }
-
-    fn load(&self) -> Result<Index> {
-        let index = Index::load(&self.path)?;
-        let types = |sets: &[ValueSet]| sets.iter().map(|s| s.data_type).collect::<Vec<_>>();
-        let (there, here) = (types(&index.sets), types(&self.sets));
-        if there != here {
-            let list = |types: &[DataType]| {
-                let names: Vec<_> = types.iter().map(DataType::to_string).collect();
-                names.join(", ")
-            };
-            let reason = format!(
-                "it has values of type {}, the callbacks have {}",
-                list(&there),
-                list(&here)
-            );
-            return Err(Error::usage("play back", reason).of_file(&self.path));
-        }
-        Ok(index)
-    }
-}
-
-fn is_gz(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|e| e.eq_ignore_ascii_case("gz"))
 }
 
 /// A recording, or a playback, that is under way. Clones are the same session.
@@ -373,19 +206,7 @@ pub struct Summary {
 impl Session {
     /// Begins to say how to record.
     pub fn builder(mode: Mode) -> SessionBuilder {
-        SessionBuilder {
-            mode,
-            path: PathBuf::from("data.arp"),
-            format: Format::Binary,
-            gzip: None,
-            sets: Vec::new(),
-            factories: Vec::new(),
-            info: Vec::new(),
-            sections: Vec::new(),
-            max_sid: Sid(u32::MAX - 1),
-            fold: false,
-            handler: None,
-        }
+        SessionBuilder::new(mode)
     }
 
     /// The mode.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::load::{DOING, Reader};
+use crate::image::unwind::{self, Memory, UnwindInput, UnwindTable};
 use crate::{Error, Result};
 
 /// What the tool's header says, as addresses in the tool's file.
@@ -24,6 +25,14 @@ pub struct ToolFacts {
     pub thread_block: u64,
     /// The analysis routines by name.
     pub routines: Vec<(String, u64)>,
+}
+
+impl ToolFacts {
+    /// The runtime's function that stands for a symbol.
+    pub fn export(&self, symbol: &str) -> Option<u64> {
+        let found = self.exports.iter().find(|e| e.0 == symbol);
+        found.map(|e| e.1)
+    }
 }
 
 /// The template of thread-local storage.
@@ -86,6 +95,8 @@ pub struct AnalysisImage {
     pub init_functions: Vec<u64>,
     /// The tool's symbols by address.
     pub symbols: Vec<Symbol>,
+    /// Where its `.eh_frame` lies in `text`; empty if it has none.
+    pub eh_frame: Range<u64>,
     /// What the tool's header says.
     pub facts: ToolFacts,
     /// All relocated slots.
@@ -105,6 +116,29 @@ impl AnalysisImage {
         Self::parse(file, &bytes, facts)
     }
 
+    /// An image of nothing.
+    pub(super) fn empty(file: &Path) -> Self {
+        Self {
+            file: file.to_path_buf(),
+            text: Vec::new(),
+            code: Vec::new(),
+            data_start: 0,
+            data: Vec::new(),
+            zero_size: 0,
+            relocations: Vec::new(),
+            tls: None,
+            init_array: 0,
+            init_functions: Vec::new(),
+            symbols: Vec::new(),
+            eh_frame: 0..0,
+            facts: ToolFacts::default(),
+            slots: BTreeMap::new(),
+            constant_slots: 0..0,
+            missing: BTreeMap::new(),
+            functions: Vec::new(),
+        }
+    }
+
     /// Prepares the tool whose file holds `bytes`; `file` is for messages.
     pub fn parse(file: &Path, bytes: &[u8], facts: ToolFacts) -> Result<Self> {
         let mut image = Reader::new(file, bytes, &facts).lay_out()?;
@@ -116,6 +150,15 @@ impl AnalysisImage {
     /// End of the image: no address of it is at or beyond this.
     pub fn end(&self) -> u64 {
         self.data_start + self.data.len() as u64 + self.zero_size
+    }
+
+    /// The unwind tables of its code, at the addresses of the tool's file.
+    pub fn unwind_table(&self) -> Option<UnwindTable<'_>> {
+        let range = self.eh_frame.start as usize..self.eh_frame.end as usize;
+        let bytes = self.text.get(range).filter(|b| !b.is_empty())?;
+        let memory = Memory::new([(0, &self.text[..])]);
+        let input = UnwindInput::from_section(bytes, self.eh_frame.start, memory);
+        unwind::parse(&input).ok()
     }
 
     /// Imports that the runtime lacks, bound to a function that ends the program.
@@ -220,22 +263,12 @@ impl AnalysisImage {
         data_size: usize,
     ) -> Self {
         Self {
-            file: "test".into(),
             text,
             code: functions.clone(),
             data_start,
             data: vec![0; data_size],
-            zero_size: 0,
-            relocations: Vec::new(),
-            tls: None,
-            init_array: 0,
-            init_functions: Vec::new(),
-            symbols: Vec::new(),
-            facts: ToolFacts::default(),
-            slots: BTreeMap::new(),
-            constant_slots: 0..0,
-            missing: BTreeMap::new(),
             functions,
+            ..Self::empty(Path::new("test"))
         }
     }
 }

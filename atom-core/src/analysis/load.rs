@@ -3,12 +3,12 @@
 //! ABI, in short: loadable segments ascend; the dynamic section says where the
 //! tables are; what is writable, or is written by relocation, is data.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::image::{AnalysisImage, Symbol, Tls, ToolFacts, Value};
 use super::unwind_ranges;
@@ -50,24 +50,7 @@ impl<'a> Reader<'a> {
                 .advice("build the tool as a cdylib for x86_64-unknown-linux-gnu"));
         }
         let segments = header.program_headers(endian, self.bytes).map_err(broken)?;
-        let mut image = AnalysisImage {
-            file: self.file.to_path_buf(),
-            text: Vec::new(),
-            code: Vec::new(),
-            data_start: 0,
-            data: Vec::new(),
-            zero_size: 0,
-            relocations: Vec::new(),
-            tls: None,
-            init_array: 0,
-            init_functions: Vec::new(),
-            symbols: Vec::new(),
-            facts: ToolFacts::default(),
-            slots: BTreeMap::new(),
-            constant_slots: 0..0,
-            missing: BTreeMap::new(),
-            functions: Vec::new(),
-        };
+        let mut image = AnalysisImage::empty(self.file);
         let mut dynamic = Dynamic::new();
         let mut data_end = None;
         for ph in segments {
@@ -174,6 +157,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Symbols are for messages and tables: a broken symbol table is an empty one.
+    /// The same holds for unwind tables.
     fn symbols(&self, image: &mut AnalysisImage) {
         let Ok(file) = object::File::parse(self.bytes) else {
             return;
@@ -189,6 +173,12 @@ impl<'a> Reader<'a> {
                 is_function,
             })
         };
+        if let Some(section) = file.section_by_name(".eh_frame") {
+            let end = section.address().saturating_add(section.size());
+            if end <= image.text.len() as u64 {
+                image.eh_frame = section.address()..end;
+            }
+        }
         image.symbols = file.symbols().filter_map(convert).collect();
         if image.symbols.is_empty() {
             image.symbols = file.dynamic_symbols().filter_map(convert).collect();

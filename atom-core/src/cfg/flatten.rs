@@ -89,6 +89,7 @@ impl Discovery<'_> {
                 is_local: !seed.is_exported && !pointers.contains(&seed.start),
             });
         }
+        cfg.index_procs();
         cfg.jump_tables = jump_tables(&cfg, tables);
         link_blocks(image, &mut cfg);
         cfg

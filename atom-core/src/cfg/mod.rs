@@ -14,7 +14,7 @@ mod gaps;
 mod jump_table;
 mod obstacles;
 mod parts;
-mod pointers;
+pub(crate) mod pointers;
 pub mod seeds;
 mod traverse;
 
@@ -181,6 +181,8 @@ pub struct Cfg {
     /// Procedures that move together or not at all: one enters the other
     /// elsewhere than at its start, by a jump, a call or an exception.
     pub together: Vec<(ProcId, ProcId)>,
+    /// Where each procedure starts, as an offset from `base`: close together, to search in.
+    starts: Vec<u32>,
 }
 
 impl Cfg {
@@ -241,12 +243,22 @@ impl Cfg {
         first.first.index()..last.first.index() + last.count as usize
     }
 
+    /// Makes looking for procedures quick; call it when they are complete.
+    fn index_procs(&mut self) {
+        let offset = |p: &Proc| u32::try_from(p.start.checked_sub(self.base)?).ok();
+        self.starts = self.procs.iter().map_while(offset).collect();
+    }
+
     /// The procedure whose range contains an address.
     pub fn proc_at(&self, address: u64) -> Option<ProcId> {
-        let i = self
-            .procs
-            .partition_point(|p| p.start <= address)
-            .checked_sub(1)?;
+        let offset = u32::try_from(address.checked_sub(self.base)?);
+        let after = match offset {
+            Ok(offset) if self.starts.len() == self.procs.len() => {
+                self.starts.partition_point(|s| *s <= offset)
+            }
+            _ => self.procs.partition_point(|p| p.start <= address),
+        };
+        let i = after.checked_sub(1)?;
         (address < self.procs[i].end).then_some(ProcId::from_index(i))
     }
 
@@ -260,9 +272,12 @@ impl Cfg {
         let range = self.proc_insts(proc);
         let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let start = range.start;
-        let found = self.insts[range]
-            .binary_search_by_key(&offset, |i| i.offset)
-            .ok()?;
+        let insts = &self.insts[range];
+        // Most often it is the first one that is looked for.
+        let found = match insts.first() {
+            Some(first) if first.offset == offset => 0,
+            _ => insts.binary_search_by_key(&offset, |i| i.offset).ok()?,
+        };
         Some(InstId::from_index(start + found))
     }
 
@@ -273,9 +288,15 @@ impl Cfg {
 
     /// The block that starts at an address.
     pub fn block_at(&self, address: u64) -> Option<BlockId> {
-        let inst = self.inst_at(address)?;
-        let block = self.block_of(inst);
-        (self.block(block).first == inst).then_some(block)
+        let proc = self.proc_at(address)?;
+        let inst = self.inst_in(proc, address)?;
+        let first = self.proc(proc).first_block.index();
+        let blocks = &self.blocks[first..first + self.proc(proc).block_count as usize];
+        let found = match blocks.first() {
+            Some(block) if block.first == inst => 0,
+            _ => blocks.binary_search_by_key(&inst, |b| b.first).ok()?,
+        };
+        Some(BlockId::from_index(first + found))
     }
 
     /// The target of a direct branch or call.

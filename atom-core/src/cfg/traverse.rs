@@ -4,7 +4,9 @@
 //! instructions does no harm. Instructions may overlap (a jump over a `lock`
 //! prefix): each start is an instruction of its own.
 
-use crate::decode::{Flow, Inst, decode_at, direct_target, flow_of, is_rip_relative};
+use iced_x86::Instruction;
+
+use crate::decode::{Flow, Inst, Run, direct_target, flow_of, is_rip_relative};
 use crate::image::Image;
 
 /// What is known of each byte of a procedure.
@@ -56,6 +58,8 @@ pub struct Body {
     pub local_calls: Vec<u64>,
     /// Addresses of indirect jumps.
     pub indirect_jumps: Vec<u64>,
+    /// Nothing new is to be learnt of its jump tables until it changes.
+    pub tables_are_settled: bool,
     /// Contains an instruction that moves no control but cannot be decoded or
     /// moved: address and reason.
     pub obstacle: Option<(u64, String)>,
@@ -113,20 +117,21 @@ impl Body {
             self.add_mark(leader, mark::LEADER);
             let mut pc = leader;
             let mut after_call = false;
+            let bytes = image.rest_at(pc).unwrap_or(&[]);
+            let size = bytes.len().min((self.end - pc) as usize);
+            let mut run = Run::new(&bytes[..size], pc);
+            let mut instruction = Instruction::default();
             while self.contains(pc) {
                 if self.mark_at(pc) & mark::START != 0 {
                     break;
                 }
-                let bytes = image
-                    .bytes_at(pc, (self.end - pc).min(15) as usize)
-                    .unwrap_or(&[]);
-                let Some(instruction) = decode_at(bytes, pc) else {
+                if !run.next_into(&mut instruction) {
                     // What follows a call that never returns need not be code.
                     if !after_call && self.obstacle.is_none() {
                         self.obstacle = Some((pc, "bytes that are no known instruction".into()));
                     }
                     break;
-                };
+                }
                 if !reaches_image(image, &instruction) {
                     if !after_call && self.obstacle.is_none() {
                         self.obstacle = Some((pc, "bytes that are hardly an instruction".into()));

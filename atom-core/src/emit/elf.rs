@@ -223,6 +223,12 @@ impl<'a> Writer<'a> {
         };
         let start = start::assemble(&facts)?;
         self.put_rx(self.layout.start, &start.code);
+        if let Some(unwind) = &self.placement.unwind
+            && !unwind.start_rows.is_empty()
+        {
+            let at = unwind.eh_frame.address + unwind.start_rows.start as u64;
+            self.put_rx(at, &start.rows);
+        }
         Ok(start)
     }
 

@@ -6,12 +6,13 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::sync::mpsc::{channel, sync_channel};
 
 use crate::error::{Error, Result};
 use crate::rewrite::{NewText, overlay};
 
 /// How much is put together at a time.
-const WINDOW: usize = 4 << 20;
+const WINDOW: usize = 2 << 20;
 
 /// Contents of a part.
 enum Part<'a> {
@@ -91,45 +92,35 @@ impl<'a> Output<'a> {
         self.len == 0
     }
 
-    /// Writes it from the first byte to the last. What fails beside the writing
-    /// itself is an [`Error`](crate::Error) in the other one.
+    /// Writes it from the first byte to the last: while one window is written, the
+    /// next one is made. What fails beside the writing itself is an
+    /// [`Error`](crate::Error) in the other one.
     pub fn write_to(&self, file: &mut dyn Write) -> io::Result<()> {
-        let mut window = Vec::with_capacity(WINDOW);
-        let (mut parts, mut changes) = (&self.parts[..], &self.changes[..]);
-        let mut start = 0;
-        while start < self.len {
-            let end = self.len.min(start + WINDOW as u64);
-            window.clear();
-            window.resize((end - start) as usize, 0);
-            // What ends in this window is done with.
-            let is_over = |offset: u64, len: u64| offset + len <= end;
-            for (offset, contents) in parts.iter().take_while(|p| p.0 < end) {
-                match contents {
-                    Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
-                    Part::Text(text) => {
-                        let from = start.max(*offset);
-                        let to = end.min(offset + text.size()).max(from);
-                        let place = &mut window[(from - start) as usize..(to - start) as usize];
-                        text.fill(from - offset, place).map_err(io::Error::other)?;
+        let (full, made) = sync_channel::<io::Result<Vec<u8>>>(1);
+        let (empty, used) = channel::<Vec<u8>>();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut cursor = Windows::new(self);
+                loop {
+                    let window = used.try_recv().unwrap_or_default();
+                    let Some(window) = cursor.next(window).transpose() else {
+                        return;
+                    };
+                    let failed = window.is_err();
+                    // Nobody takes it if writing has failed.
+                    if full.send(window).is_err() || failed {
+                        return;
                     }
                 }
+            });
+            for window in made {
+                let window = window?;
+                file.write_all(&window)?;
+                // At the end nobody needs it.
+                let _ = empty.send(window);
             }
-            let done = parts.iter().take_while(|p| is_over(p.0, p.1.len()));
-            parts = &parts[done.count()..];
-            // In the order in which they were made, which is that of their bytes.
-            let mut here: Vec<_> = changes.iter().take_while(|c| c.0 < end).collect();
-            here.sort_unstable_by_key(|c| c.1);
-            for (offset, from, to) in here {
-                let bytes = &self.bytes[*from as usize..*to as usize];
-                overlay(&mut window, start, *offset, bytes);
-            }
-            let done = changes.iter();
-            let done = done.take_while(|c| is_over(c.0, u64::from(c.2 - c.1)));
-            changes = &changes[done.count()..];
-            file.write_all(&window)?;
-            start = end;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The whole file.
@@ -142,6 +133,65 @@ impl<'a> Output<'a> {
                 Err(e) => Error::new("writing the output", e.to_string()),
             }),
         }
+    }
+}
+
+/// Makes an output piece by piece.
+struct Windows<'o, 'a> {
+    output: &'o Output<'a>,
+    /// What does not lie wholly before `start`.
+    parts: &'o [(u64, Part<'a>)],
+    changes: &'o [(u64, u32, u32)],
+    start: u64,
+}
+
+impl<'o, 'a> Windows<'o, 'a> {
+    fn new(output: &'o Output<'a>) -> Self {
+        Self {
+            output,
+            parts: &output.parts,
+            changes: &output.changes,
+            start: 0,
+        }
+    }
+
+    /// The next piece, in the storage of `window`; `None` behind the last one.
+    fn next(&mut self, mut window: Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+        let start = self.start;
+        if start >= self.output.len {
+            return Ok(None);
+        }
+        let end = self.output.len.min(start + WINDOW as u64);
+        window.clear();
+        window.resize((end - start) as usize, 0);
+        for (offset, contents) in self.parts.iter().take_while(|p| p.0 < end) {
+            match contents {
+                Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
+                Part::Text(text) => {
+                    let from = start.max(*offset);
+                    let to = end.min(offset + text.size()).max(from);
+                    let place = &mut window[(from - start) as usize..(to - start) as usize];
+                    text.fill(from - offset, place).map_err(io::Error::other)?;
+                }
+            }
+        }
+        // What ends in this window is done with.
+        let is_over = |offset: u64, len: u64| offset + len <= end;
+        let parts = self.parts.iter();
+        let done = parts.take_while(|p| is_over(p.0, p.1.len())).count();
+        self.parts = &self.parts[done..];
+        // In the order in which they were made, which is that of their bytes.
+        let mut here: Vec<_> = self.changes.iter().take_while(|c| c.0 < end).collect();
+        here.sort_unstable_by_key(|c| c.1);
+        for (offset, from, to) in here {
+            let bytes = &self.output.bytes[*from as usize..*to as usize];
+            overlay(&mut window, start, *offset, bytes);
+        }
+        let changes = self.changes.iter();
+        let done = changes.take_while(|c| is_over(c.0, u64::from(c.2 - c.1)));
+        self.changes = &self.changes[done.count()..];
+        self.start = end;
+        Ok(Some(window))
     }
 }
 

@@ -3,12 +3,14 @@
 use atom_abi::StartInfo;
 
 use crate::analysis::AnalysisImage;
-use crate::emit::unwind::{self, UnwindBlobs};
+use crate::cfg::Cfg;
+use crate::emit::start::HEAD;
+use crate::emit::unwind::{self, Additions, UnwindBlobs};
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::image::unwind::UnwindTable;
 use crate::plan::Plan;
-use crate::rewrite::{Anchors, Layout};
+use crate::rewrite::{Anchors, Frames, Layout};
 
 const PAGE: u64 = 0x1000;
 const DT_PREINIT_ARRAY: i64 = 32;
@@ -75,6 +77,7 @@ impl Placement {
     /// Places everything behind the text of `layout`.
     pub fn new(
         image: &Image,
+        cfg: &Cfg,
         layout: &Layout,
         table: &UnwindTable<'_>,
         plan: &Plan,
@@ -83,8 +86,16 @@ impl Placement {
         let mut p = Self::default();
         let mut cursor = Cursor(layout.end);
         let moved = layout.moved_ranges();
-        if !table.fdes.is_empty() && !moved.is_empty() {
-            let blobs = unwind::build(table, &moved, layout, layout.end)?;
+        let tool_table = analysis.and_then(AnalysisImage::unwind_table);
+        if !table.fdes.is_empty() && (!moved.is_empty() || analysis.is_some()) {
+            let frames = Frames { cfg, plan, layout };
+            let additions = Additions {
+                own: &frames.own(),
+                entries: &frames.entries(),
+                start: Some((layout.start, layout.start + HEAD)),
+                tool: tool_table.as_ref(),
+            };
+            let blobs = unwind::build_with(table, &moved, &frames, &additions, layout.end)?;
             cursor.0 = blobs.eh_frame_hdr.end();
             p.unwind = Some(blobs);
         }
@@ -112,6 +123,9 @@ impl Placement {
         }
         if let Some(a) = analysis {
             p.analysis = cursor.take(PAGE, a.text.len() as u64);
+            if let Some(blobs) = &mut p.unwind {
+                blobs.place_tool(p.analysis)?;
+            }
             p.rx_end = cursor.0;
             p.rw = p.analysis + a.data_start;
             cursor.0 = p.analysis + a.end();
@@ -142,12 +156,7 @@ impl Placement {
         // writable segment's pages to malloc, which would change its results.
         p.end = cursor.0.next_multiple_of(PAGE);
         if p.end.wrapping_sub(layout.start) > layout.region.size {
-            return Err(Error::new(
-                "placing the new segments",
-                "they do not fit within 2 GiB of the program",
-            )
-            .file(&image.path)
-            .advice("instrument fewer procedures"));
+            return Err(Error::too_large("placing the new segments", "they do").file(&image.path));
         }
         Ok(p)
     }

@@ -22,6 +22,7 @@
 use iced_x86::code_asm::*;
 use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
 
+use super::unwind::{Rows, START_ROWS};
 use crate::error::{Error, Result};
 
 /// Bytes reserved for the start-up code at the head of the new text.
@@ -83,7 +84,12 @@ pub struct StartCode {
     pub fini: u64,
     /// A function that does nothing.
     pub nothing: u64,
+    /// Its rows of the unwind tables.
+    pub rows: Vec<u8>,
 }
+
+/// What `init` pushes, as DWARF's numbers of registers: rbx, rbp, r12.
+const SAVED_BY_INIT: [u8; 3] = [3, 6, 12];
 
 const SYS_BRK: u32 = 12;
 const SYS_PRCTL: u32 = 157;
@@ -99,7 +105,7 @@ pub fn assemble(facts: &StartFacts) -> Result<StartCode> {
     assemble_inner(facts)
         .map_err(|e| Error::new("writing the start-up code", e.to_string()))
         .and_then(|code| {
-            if code.code.len() as u64 > HEAD {
+            if code.code.len() as u64 > HEAD || code.rows.len() > START_ROWS {
                 return Err(Error::new(
                     "writing the start-up code",
                     "it is larger than its place",
@@ -201,14 +207,88 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
         facts.address,
         iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
     )?;
-    let start = StartCode {
+    let mut functions = vec![
+        result.label_ip(&preinit)?,
+        result.label_ip(&fini)?,
+        result.label_ip(&init)?,
+        result.label_ip(&nothing)?,
+    ];
+    if facts.moves_heap {
+        functions.push(result.label_ip(&heap)?);
+    }
+    let mut start = StartCode {
         entry: result.label_ip(&entry)?,
-        preinit: result.label_ip(&preinit)?,
-        fini: result.label_ip(&fini)?,
-        nothing: result.label_ip(&nothing)?,
+        preinit: functions[0],
+        fini: functions[1],
+        nothing: functions[3],
         code: result.inner.code_buffer,
+        rows: Vec::new(),
     };
+    start.rows = rows(facts, &start.code, &functions).bytes().to_vec();
     Ok(start)
+}
+
+/// Follows the stack pointer through the code. `functions`: where one starts
+/// that is called; the entry point, which is not, comes before them.
+fn rows(facts: &StartFacts, code: &[u8], functions: &[u64]) -> Rows {
+    use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
+    let mut rows = Rows::new(facts.address);
+    rows.outermost(facts.address);
+    // Pushed since the function's start, as DWARF numbers; none for what is no register.
+    let mut depth = 0i64;
+    let mut pushed = Vec::new();
+    let mut framed = false;
+    for instruction in &mut Decoder::with_ip(64, code, facts.address, DecoderOptions::NONE) {
+        let at = instruction.ip();
+        if functions.contains(&at) {
+            (depth, framed) = (0, false);
+            pushed.clear();
+            rows.below(at, 0);
+            for register in SAVED_BY_INIT {
+                rows.same(register);
+            }
+            if at == functions[0] {
+                rows.return_below_cfa();
+            }
+        }
+        let next = instruction.next_ip();
+        let is_rsp = |op| {
+            instruction.op_kind(op) == OpKind::Register
+                && instruction.op_register(op) == Register::RSP
+        };
+        let old = depth;
+        match instruction.mnemonic() {
+            Mnemonic::Push => {
+                depth += 8;
+                pushed.push(instruction.op_register(0));
+            }
+            Mnemonic::Pop => depth -= 8,
+            Mnemonic::Sub if is_rsp(0) => depth += instruction.immediate(1) as i64,
+            Mnemonic::Add if is_rsp(0) => depth -= instruction.immediate(1) as i64,
+            Mnemonic::Mov if is_rsp(1) && instruction.op0_register() == Register::RBP => {
+                framed = true;
+                rows.base(next, &SAVED_BY_INIT);
+            }
+            Mnemonic::Mov if is_rsp(0) => {
+                framed = false;
+                depth = 8 * pushed.len() as i64;
+                rows.below(next, depth);
+            }
+            _ => {}
+        }
+        if depth != old && !framed {
+            rows.below(next, depth);
+        }
+        // While the original DT_FINI runs, its return address lies elsewhere. Unwinders
+        // come here from the call's end, and count from there.
+        if depth < 0 && old >= 0 {
+            const CALL: u64 = 5;
+            rows.return_at(next, facts.exit_return.wrapping_sub(next + CALL) as i64);
+        } else if depth >= 0 && old < 0 {
+            rows.return_below_cfa();
+        }
+    }
+    rows
 }
 
 /// rdi: the process stack at argc. The auxiliary vector stands behind the

@@ -5,10 +5,13 @@
 pub mod debug;
 pub mod imports;
 mod inlined;
+pub mod labels;
 mod open;
 pub mod unwind;
 
 use std::path::{Path, PathBuf};
+
+use memmap2::UncheckedAdvice;
 
 /// A loaded segment (`PT_LOAD`).
 #[derive(Clone, Debug)]
@@ -145,6 +148,16 @@ impl Image {
     /// `len` bytes at a virtual address, as they are in the file.
     pub fn bytes_at(&self, address: u64, len: usize) -> Option<&[u8]> {
         self.rest_at(address)?.get(..len)
+    }
+
+    /// Gives back the memory that the mapped file takes: what is read again comes
+    /// from the system's cache.
+    pub fn release_pages(&self) {
+        // SAFETY: the mapping is of a file and read-only, so dropping its pages
+        // loses nothing: they are read again when they are touched.
+        let advised = unsafe { self.file.unchecked_advise(UncheckedAdvice::DontNeed) };
+        // If the system does not take the advice, no harm is done.
+        advised.unwrap_or_default();
     }
 
     /// The bytes from a virtual address to the end of its segment's file contents.

@@ -5,7 +5,7 @@
 //! them changes the arithmetic flags unless its comment says so.
 
 use super::args::Element;
-use super::code::{Fixup, Target};
+use super::code::{Fixup, Frame, Shift, Target};
 
 pub mod machine;
 
@@ -97,9 +97,89 @@ pub struct Asm {
     pub code: Vec<u8>,
     /// The fixups.
     pub fixups: Vec<Fixup>,
+    /// Where the stack pointer moves against the program's, in order of offsets.
+    pub shifts: Vec<Shift>,
+    /// Bytes from the program's rsp down to the present one. Code is emitted so
+    /// that this depends on the place only, not on the way there.
+    depth: u32,
+    /// rbp holds the frame, so that rsp does not matter.
+    framed: bool,
+}
+
+/// A point of [`Asm`] to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    code: usize,
+    fixups: usize,
+    shifts: usize,
+    depth: u32,
 }
 
 impl Asm {
+    /// What has been emitted so far.
+    pub fn mark(&self) -> Mark {
+        Mark {
+            code: self.code.len(),
+            fixups: self.fixups.len(),
+            shifts: self.shifts.len(),
+            depth: self.depth,
+        }
+    }
+
+    /// Forgets what has been emitted since.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.code.truncate(mark.code);
+        self.fixups.truncate(mark.fixups);
+        self.shifts.truncate(mark.shifts);
+        self.depth = mark.depth;
+    }
+
+    /// The instruction just emitted moved rsp down by so many bytes.
+    fn moved_down(&mut self, bytes: i32) {
+        self.depth = self.depth.wrapping_add_signed(bytes);
+        if !self.framed {
+            self.shift(Frame::Below(self.depth));
+        }
+    }
+
+    /// Bytes from the program's rsp down to the present one.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Behind a jump: control comes here from where rsp was so far down.
+    pub fn at_depth(&mut self, depth: u32) {
+        if self.depth != depth {
+            self.depth = depth;
+            self.shift(Frame::Below(depth));
+        }
+    }
+
+    fn shift(&mut self, frame: Frame) {
+        self.shifts.push(Shift {
+            at: self.code.len() as u32,
+            frame,
+        });
+    }
+
+    /// `push rbp; mov rbp, rsp`: the head of a function. What follows may move
+    /// rsp as it likes until [`Asm::close_frame`].
+    pub fn open_frame(&mut self) {
+        self.push(Gpr::RBP);
+        self.mov(Gpr::RBP, Gpr::RSP);
+        self.framed = true;
+        self.shift(Frame::Base);
+    }
+
+    /// `pop rbp`, where rsp is as it was behind [`Asm::open_frame`].
+    pub fn close_frame(&mut self) {
+        self.rex(false, 0, 0, Gpr::RBP.0, false);
+        self.byte(0x58 | Gpr::RBP.low());
+        self.framed = false;
+        self.depth = 0;
+        self.shift(Frame::Below(0));
+    }
+
     /// Instructions as bytes, for what is used in one place only.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes(bytes);
@@ -182,12 +262,14 @@ impl Asm {
     pub fn push(&mut self, reg: Gpr) {
         self.rex(false, 0, 0, reg.0, false);
         self.byte(0x50 | reg.low());
+        self.moved_down(8);
     }
 
     /// `pop reg`
     pub fn pop(&mut self, reg: Gpr) {
         self.rex(false, 0, 0, reg.0, false);
         self.byte(0x58 | reg.low());
+        self.moved_down(-8);
     }
 
     /// `push imm`, sign-extended to 64 bits.
@@ -199,11 +281,13 @@ impl Asm {
                 self.imm32(value);
             }
         }
+        self.moved_down(8);
     }
 
     /// `push qword [mem]`
     pub fn push_mem(&mut self, mem: Mem) {
         self.op_mem(false, &[0xff], 6, mem);
+        self.moved_down(8);
     }
 
     /// `mov to, from`, 64 bits; nothing if they are the same.
@@ -272,6 +356,9 @@ impl Asm {
     /// `lea to, [mem]`
     pub fn lea(&mut self, to: Gpr, mem: Mem) {
         self.op_mem(true, &[0x8d], to.0, mem);
+        if to == Gpr::RSP && mem.base == Some(Gpr::RSP) {
+            self.moved_down(-mem.disp);
+        }
     }
 
     /// `lea to32, [mem]`: the address modulo 2^32.
@@ -353,11 +440,13 @@ impl Asm {
     /// `pushfq`
     pub fn push_flags(&mut self) {
         self.byte(0x9c);
+        self.moved_down(8);
     }
 
     /// `popfq`. Changes the flags.
     pub fn pop_flags(&mut self) {
         self.byte(0x9d);
+        self.moved_down(-8);
     }
 
     /// `cld`

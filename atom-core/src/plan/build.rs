@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::args::{Selected, Taken, Value};
 use super::asm::Asm;
 use super::data::Data;
-use super::exits::{Exits, Hook};
+use super::exits::Exits;
 use super::flow::{self, Flow};
 use super::inline;
 use super::operand::{At, When};
@@ -18,7 +18,7 @@ use super::returns;
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
-use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Snippet, Target};
+use super::{Clobbers, Fixup, Insertion, Options, Plan, Position, Shift, Snippet, Target};
 use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
 use crate::decode::Flow as How;
@@ -74,7 +74,7 @@ impl Plan {
         }
         let exits = options
             .finish
-            .map(|f| Exits::new(image, f, !options.may_have_threads));
+            .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
         let mut data = Data::build(calls)?;
         let flow = match options.bodies.filter(|_| !options.every_point) {
             Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &data),
@@ -82,6 +82,7 @@ impl Plan {
         };
         let flow = flow.lay_out(calls, &mut data, options.threads.access);
         data.check_size()?;
+        image.release_pages();
         let planner = Planner {
             image,
             cfg,
@@ -150,10 +151,19 @@ impl Plan {
         let fixups = self.fixups.len() as u32;
         self.code.extend_from_slice(&asm.code);
         self.fixups.extend_from_slice(&asm.fixups);
+        self.add_shifts(&asm.shifts, code);
         Snippet {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
         }
+    }
+
+    fn add_shifts(&mut self, shifts: &[Shift], code: u32) {
+        let placed = shifts.iter().map(|s| Shift {
+            at: s.at + code,
+            ..*s
+        });
+        self.shifts.extend(placed);
     }
 
     fn add_shared(&mut self, asm: Asm) -> u32 {
@@ -182,6 +192,7 @@ impl Plan {
             .map(|w| wrappers.index(*w))
             .collect();
         self.code.extend_from_slice(&part.asm.code);
+        self.add_shifts(&part.asm.shifts, code);
         self.fixups
             .extend(part.asm.fixups.iter().map(|f| match f.target {
                 Target::Shared(i) => Fixup {
@@ -218,6 +229,7 @@ struct Part {
 impl Part {
     /// Makes what has been emitted since the marks a snippet at a point.
     fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
+        debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");
         for fixup in &mut self.asm.fixups[fixups..] {
             fixup.at -= code as u32;
         }
@@ -319,6 +331,7 @@ impl Planner<'_> {
                 &around.before,
                 &around.before_transfer,
                 &around.if_taken,
+                &around.taken,
                 &around.after,
             ];
             if lists.iter().all(|l| l.is_empty()) {
@@ -347,9 +360,20 @@ impl Planner<'_> {
                 (&around.before_transfer, When::Transfer),
             ];
             self.calls_at(part, &here, &lists, Position::Before, point, pc)?;
-            if !around.if_taken.is_empty() {
-                let mut site = Vec::with_capacity(around.if_taken.len());
-                for &number in &around.if_taken {
+            let taken = match &around.taken[..] {
+                [] => None,
+                _ => Some(here.at.taken()?),
+            };
+            // A branch that counts does not reach a place of its own: see the layout.
+            let on_the_way = matches!(taken, Some(Taken::Flags(_)));
+            let guarded = match on_the_way {
+                true => &[][..],
+                false => &around.taken[..],
+            };
+            if !around.if_taken.is_empty() || !guarded.is_empty() {
+                let numbers = guarded.iter().chain(&around.if_taken);
+                let mut site = Vec::with_capacity(guarded.len() + around.if_taken.len());
+                for &number in numbers {
                     site.push(self.resolve(number, &here, pc, When::Transfer, 0)?);
                 }
                 let guard = Some(Guard::Taken(here.at.taken()?));
@@ -365,6 +389,10 @@ impl Planner<'_> {
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, Position::After, point, end)?;
             self.counter(part, inst, Position::Taken, counters);
+            if on_the_way {
+                let lists = [(&around.taken[..], When::Transfer)];
+                self.calls_at(part, &here, &lists, Position::Taken, point, pc)?;
+            }
         }
         Ok(())
     }
@@ -541,10 +569,11 @@ impl Planner<'_> {
         let Some(exits) = &self.exits else { return };
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
-        let at_plt = inst == block.first && b == proc.first_block && exits.is_ending_plt(proc);
+        let at_start = inst == block.first && b == proc.first_block;
+        let at_plt = exits.at_plt(proc).filter(|_| at_start);
         let flow = self.cfg.inst(inst).flow;
-        let hook = if at_plt {
-            Some(Hook::Always)
+        let hook = if at_plt.is_some() {
+            at_plt
         } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {
@@ -575,6 +604,7 @@ impl Planner<'_> {
         for call in mine {
             let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
+                Argument::Routine(at) | Argument::Static(at) => Ok(Some(Value::Tool(*at))),
                 Argument::Str(..)
                 | Argument::CStr(..)
                 | Argument::Array(..)

@@ -35,6 +35,25 @@ pub struct Fixup {
     pub addend: i32,
 }
 
+/// How the frame of the code around an insertion, or of a shared snippet's
+/// caller, is found from inside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frame {
+    /// rsp is so many bytes below what it was before.
+    Below(u32),
+    /// rbp, which was pushed first of all, points at where it was pushed.
+    Base,
+}
+
+/// A change of [`Frame`], for the unwind tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shift {
+    /// Offset behind the instruction that made it.
+    pub at: u32,
+    /// What holds from there on.
+    pub frame: Frame,
+}
+
 /// A piece of inserted code: fixed size, position independent but for its fixups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snippet {
@@ -113,6 +132,9 @@ pub struct Plan {
     pub code: Vec<u8>,
     /// Fixups of all snippets.
     pub fixups: Vec<Fixup>,
+    /// Where inserted code moves the stack pointer: offsets in `code`, ascending. Before
+    /// the first change of a snippet the frame is `Below(0)`, and again at its end.
+    pub shifts: Vec<Shift>,
     /// Snippets that insertions name. One snippet may serve several insertions.
     pub snippets: Vec<Snippet>,
     /// Snippets that are placed once in the new text and called or jumped to.
@@ -145,4 +167,12 @@ pub struct Plan {
     pub calls_added: u64,
     /// Of these, made by code in line.
     pub calls_inlined: u64,
+}
+
+impl Plan {
+    /// The changes of frame in a snippet.
+    pub fn shifts_of(&self, snippet: &Snippet) -> &[Shift] {
+        let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);
+        &self.shifts[index(snippet.code.start)..index(snippet.code.end)]
+    }
 }

@@ -6,11 +6,15 @@
 //! at their PLT entry or at the call through their slot, and the program's own
 //! `syscall` instructions where the call's number is that of an exit. `finish`
 //! does nothing the second time, so one hook too many does no harm.
+//!
+//! A successful `exec` ends the program too. It is hooked in the same ways, but
+//! with the runtime's `exec`, which knows that the call may fail.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::Clobbers;
-use super::asm::{Asm, Cond};
+use super::args::Value;
+use super::asm::{Asm, Cond, Gpr};
 use super::code::Target;
 use super::site::{self, Point, RED_ZONE, SiteCall};
 use super::wrapper::{Wrapper, Wrappers};
@@ -33,55 +37,85 @@ const ENDING: [&str; 9] = [
     "_ZSt9terminatev",
 ];
 
+/// Functions that make the process another program, and how their first argument
+/// names that one: by path, by a name to look for, or otherwise.
+const EXECUTING: [(&str, Exec); 9] = [
+    ("execve", Exec::Path),
+    ("execv", Exec::Path),
+    ("execl", Exec::Path),
+    ("execle", Exec::Path),
+    ("execvp", Exec::Name),
+    ("execlp", Exec::Name),
+    ("execvpe", Exec::Name),
+    ("fexecve", Exec::Other),
+    ("execveat", Exec::Other),
+];
+
+/// The second argument of the runtime's `exec`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exec {
+    /// The first argument is a path.
+    Path = 0,
+    /// The first argument is a name that may be looked up in `PATH`.
+    Name = 1,
+    /// It is neither.
+    Other = 2,
+}
+
 const R_X86_64_GLOB_DAT: u32 = 6;
 const R_X86_64_JUMP_SLOT: u32 = 7;
 
 /// Numbers of `exit`, which ends a thread, and `exit_group`.
 const SYS_EXIT: i32 = 60;
 const SYS_EXIT_GROUP: i32 = 231;
+const SYS_EXECVE: i32 = 59;
+const SYS_EXECVEAT: i32 = 322;
 
 /// What to call where.
 pub struct Exits {
     finish: u64,
-    slots: HashSet<u64>,
+    exec: Option<u64>,
+    slots: HashMap<u64, Hook>,
     thread_exit_ends: bool,
 }
 
-fn is_ending(name: &str) -> bool {
+fn hook_of(name: &str) -> Option<Hook> {
     let name = name.split('@').next().unwrap_or(name);
-    ENDING.contains(&name)
+    if ENDING.contains(&name) {
+        return Some(Hook::Always);
+    }
+    let exec = EXECUTING.iter().find(|e| e.0 == name)?;
+    Some(Hook::Exec(exec.1))
 }
 
 impl Exits {
     /// `thread_exit_ends`: the process has one thread, so its end is the process's.
-    pub fn new(image: &Image, finish: u64, thread_exit_ends: bool) -> Self {
+    /// `finish` and `exec` are the runtime's.
+    pub fn new(image: &Image, finish: u64, exec: Option<u64>, thread_exit_ends: bool) -> Self {
         let slots = image
             .relocs
             .iter()
             .filter(|r| matches!(r.kind, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT))
-            .filter(|r| {
-                image
-                    .dynamic_symbols
-                    .get(r.symbol as usize)
-                    .is_some_and(|s| is_ending(&s.name))
+            .filter_map(|r| {
+                let symbol = image.dynamic_symbols.get(r.symbol as usize)?;
+                Some((r.address, hook_of(&symbol.name)?))
             })
-            .map(|r| r.address)
             .collect();
         Self {
             finish,
+            exec,
             slots,
             thread_exit_ends,
         }
     }
 
-    /// True if the procedure is a PLT entry of such a function.
-    pub fn is_ending_plt(&self, proc: &Proc) -> bool {
-        proc.kind == ProcKind::Plt
-            && proc
-                .name
-                .as_deref()
-                .and_then(|n| n.strip_suffix("@plt"))
-                .is_some_and(is_ending)
+    /// The hook of a procedure that is a PLT entry of such a function.
+    pub fn at_plt(&self, proc: &Proc) -> Option<Hook> {
+        let name = proc
+            .name
+            .as_deref()
+            .filter(|_| proc.kind == ProcKind::Plt)?;
+        hook_of(name.strip_suffix("@plt")?)
     }
 
     /// The hook before this instruction, if it needs one.
@@ -93,7 +127,7 @@ impl Exits {
                 if what.rip_relative && proc.kind != ProcKind::Plt && !self.slots.is_empty() =>
             {
                 let slot = cfg.decode(image, inst).ip_rel_memory_address();
-                self.slots.contains(&slot).then_some(Hook::Always)
+                self.slots.get(&slot).copied()
             }
             _ => None,
         }
@@ -102,12 +136,20 @@ impl Exits {
     /// Emits a hook.
     pub fn emit(&self, hook: Hook, asm: &mut Asm, wrappers: &mut Wrappers) {
         match hook {
-            Hook::Always => {
+            Hook::Always | Hook::Exec(_) => {
+                let (routine, values) = match (hook, self.exec) {
+                    (Hook::Exec(how), Some(exec)) => {
+                        let values = vec![Value::Reg(Gpr::RDI), Value::Const(how as u64)];
+                        (exec, values)
+                    }
+                    (Hook::Exec(_), None) => return,
+                    _ => (self.finish, Vec::new()),
+                };
                 let call = SiteCall {
-                    routine: self.finish,
+                    routine,
                     clobbers: Clobbers::EVERYTHING,
                     body: None,
-                    values: Vec::new(),
+                    values,
                 };
                 let point = Point {
                     live: RegSet::ALL,
@@ -123,31 +165,46 @@ impl Exits {
     fn emit_syscall(&self, asm: &mut Asm, wrappers: &mut Wrappers) {
         asm.move_stack(-RED_ZONE);
         asm.push_flags();
-        asm.compare_eax(SYS_EXIT_GROUP);
-        let skip = if self.thread_exit_ends {
-            let group = asm.jump_if(Cond::E);
-            asm.compare_eax(SYS_EXIT);
+        let mut ends = vec![(SYS_EXIT_GROUP, None)];
+        if self.thread_exit_ends {
+            ends.push((SYS_EXIT, None));
+        }
+        if self.exec.is_some() {
+            ends.push((SYS_EXECVE, Some(Exec::Path)));
+            ends.push((SYS_EXECVEAT, Some(Exec::Other)));
+        }
+        for (number, exec) in ends {
+            asm.compare_eax(number);
             let skip = asm.jump_if(Cond::NE);
-            asm.land(group);
-            skip
-        } else {
-            asm.jump_if(Cond::NE)
-        };
-        asm.clear_direction();
-        let wrapper = Wrapper {
-            routine: self.finish,
-            gprs: RegSet::CALLER_SAVED.gpr_mask(),
-            xmms: u16::MAX,
-            flags: false,
-            mxcsr: true,
-            align: true,
-            stack_words: 0,
-            yields: false,
-        };
-        asm.call(Target::Shared(wrappers.index(wrapper)));
-        asm.land(skip);
+            asm.clear_direction();
+            match exec.zip(self.exec) {
+                None => asm.call(Target::Shared(wrappers.index(whole(self.finish)))),
+                // The file is in rdi already.
+                Some((how, routine)) => {
+                    asm.push(Gpr::RSI);
+                    asm.mov_imm(Gpr::RSI, how as u64);
+                    asm.call(Target::Shared(wrappers.index(whole(routine))));
+                    asm.pop(Gpr::RSI);
+                }
+            }
+            asm.land(skip);
+        }
         asm.pop_flags();
         asm.move_stack(RED_ZONE);
+    }
+}
+
+/// A call from where nothing is known.
+fn whole(routine: u64) -> Wrapper {
+    Wrapper {
+        routine,
+        gprs: RegSet::CALLER_SAVED.gpr_mask(),
+        xmms: u16::MAX,
+        flags: false,
+        mxcsr: true,
+        align: true,
+        stack_words: 0,
+        yields: false,
     }
 }
 
@@ -158,4 +215,6 @@ pub enum Hook {
     Always,
     /// A system call, which may be an exit.
     Syscall,
+    /// The process may become another program here.
+    Exec(Exec),
 }

@@ -24,7 +24,7 @@ mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
-pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
+pub use code::{Fixup, Frame, Guard, Guards, Insertion, Plan, Position, Shift, Snippet, Target};
 pub use flow::Totals;
 pub use sparse::Sparse;
 pub use threads::{ThreadAccess, ThreadOptions};
@@ -81,6 +81,9 @@ pub struct Options<'a> {
     /// Address of the runtime's `finish` in the tool's file; hooks are set
     /// where a process may end. `None`: no hooks.
     pub finish: Option<u64>,
+    /// Address of the runtime's `exec`. `None`: a process that becomes another
+    /// program does so unnoticed.
+    pub exec: Option<u64>,
     /// The program can have more than one thread: the end of a thread is not
     /// the end of the process.
     pub may_have_threads: bool,

@@ -91,7 +91,7 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
     for number in xmms.flat_map(|mask| (0..16).filter(move |n| mask >> n & 1 != 0)) {
         point.live |= RegSet::xmm(number);
     }
-    let start = (asm.code.len(), asm.fixups.len(), wrappers.list.len());
+    let start = (asm.mark(), wrappers.list.len());
     let mut needs = Needs {
         calls: calls.iter().any(|c| c.body.is_none()),
         ..Needs::default()
@@ -121,9 +121,8 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
             return calls.iter().take(64).filter(|c| c.body.is_some()).count() - refused;
         }
         needs = site.found;
-        asm.code.truncate(start.0);
-        asm.fixups.truncate(start.1);
-        wrappers.truncate(start.2);
+        asm.rewind(start.0);
+        wrappers.truncate(start.1);
     }
 }
 
@@ -132,6 +131,7 @@ pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
     let place = |asm: &mut Asm, to: Gpr, value: &Value| match *value {
         Value::Const(constant) => asm.mov_imm(to, constant),
         Value::Data(offset) => asm.lea_target(to, Target::Data(offset)),
+        Value::Tool(address) => asm.lea_target(to, Target::Analysis(address)),
         Value::Pointed { slot, offset } => {
             asm.load_target(to, Target::Data(slot));
             asm.lea(to, Mem::at(to, offset as i32));
@@ -548,6 +548,7 @@ impl Site<'_> {
                 self.asm.lea(to, Mem::at(to, offset as i32));
             }
             Value::Original(address) => self.asm.lea_target(to, Target::Original(address)),
+            Value::Tool(address) => self.asm.lea_target(to, Target::Analysis(address)),
             Value::Reg(reg) => match self.moved_to(reg) {
                 None if reg == to => return,
                 None => self.asm.mov(to, reg),

@@ -66,8 +66,7 @@ fn bits(mask: u16) -> impl DoubleEndedIterator<Item = u8> {
 impl Wrapper {
     /// Emits it.
     pub fn emit(&self, asm: &mut Asm) {
-        asm.push(Gpr::RBP);
-        asm.mov(Gpr::RBP, Gpr::RSP);
+        asm.open_frame();
         bits(self.gprs).for_each(|n| asm.push(Gpr(n)));
         let mut saved = 8 * self.gprs.count_ones() as i32;
         if self.flags {
@@ -117,7 +116,7 @@ impl Wrapper {
             asm.flags_from_ax(true);
         }
         bits(self.gprs).rev().for_each(|n| asm.pop(Gpr(n)));
-        asm.pop(Gpr::RBP);
+        asm.close_frame();
         asm.ret();
     }
 }

@@ -53,7 +53,15 @@ pub(super) fn place(
     places
 }
 
-const fn size(guard: Guard) -> u64 {
+/// Where a guard moves the stack pointer: offsets, and how far down it is from there on.
+pub(super) const fn depths(guard: Guard) -> &'static [(u8, u32)] {
+    match guard {
+        Guard::Light => &[],
+        Guard::Clean => &[(5, 128), (6, 136), (7, 144), (36, 136), (37, 128), (45, 0)],
+    }
+}
+
+pub(super) const fn size(guard: Guard) -> u64 {
     match guard {
         Guard::Light => 33,
         Guard::Clean => 50,

@@ -160,12 +160,7 @@ impl Layout {
             cursor = map.wrapping_add(returns::size(cfg, &moved));
         }
         if cursor.wrapping_sub(start) > region.size {
-            return Err(Error::new(
-                "laying out the new text",
-                "the new text does not fit within 2 GiB of the program",
-            )
-            .file(&image.path)
-            .advice("instrument fewer procedures"));
+            return Err(Error::too_large("laying out the new text", "it does").file(&image.path));
         }
         Ok(Self {
             start,
@@ -244,7 +239,7 @@ impl Layout {
     }
 
     /// New end of an instruction, before what is inserted behind it.
-    fn end_of(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, inst: InstId) -> Option<u64> {
+    pub(super) fn end_of(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, inst: InstId) -> Option<u64> {
         let i = proc.index();
         let start = self.entry(proc)?;
         let at = inst.index() - self.first_insts[i];
@@ -256,6 +251,33 @@ impl Layout {
         let layout = &self.procs[i];
         let size = layout.forms[at].size(cfg.inst(inst));
         Some(start + u64::from(layout.labels[at] + before + size))
+    }
+
+    /// The procedure at an original address, or that ends there, if it moves.
+    pub(super) fn moved_proc_at(&self, old: u64) -> Option<ProcId> {
+        let i = self.ranges.partition_point(|r| r.0 <= old).checked_sub(1)?;
+        let proc = ProcId::from_index(i);
+        (self.moved.contains(proc) && old <= self.ranges[i].1).then_some(proc)
+    }
+
+    /// True if the procedure has calls whose return address is taken as data.
+    pub(super) fn pushes_returns(&self, proc: ProcId) -> bool {
+        self.procs[proc.index()].forms.contains(&Form::PushReturn)
+    }
+
+    /// Where such a call lies, if this is one.
+    pub(super) fn pushed_return(
+        &self,
+        cfg: &Cfg,
+        plan: &Plan,
+        proc: ProcId,
+        inst: InstId,
+    ) -> Option<std::ops::Range<u64>> {
+        let at = inst.index() - self.first_insts[proc.index()];
+        let form = self.procs[proc.index()].forms[at];
+        let end = self.end_of(cfg, plan, proc, inst)?;
+        let size = u64::from(form.size(cfg.inst(inst)));
+        (form == Form::PushReturn).then_some(end - size..end)
     }
 
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
@@ -370,7 +392,7 @@ pub(super) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
     insertions.iter().map(|i| snippet_size(plan, i)).sum()
 }
 
-fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
+pub(super) fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
     let code = &plan.snippets[insertion.snippet as usize].code;
     code.end - code.start
 }

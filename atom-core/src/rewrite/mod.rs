@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 
 mod encode;
+mod frames;
 mod guards;
 mod layout;
 mod left;
@@ -29,6 +30,7 @@ mod tables;
 
 pub(crate) use encode::overlay;
 pub use encode::{Anchors, NewText, encode};
+pub use frames::Frames;
 pub use layout::Layout;
 pub use moved::MovedSet;
 pub use region::{Region, Wishes};

@@ -97,7 +97,7 @@ pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
         ..Default::default()
     };
     let layout = rewrite::Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-    let place = emit::Placement::new(&image, &layout, &table, &plan, None)?;
+    let place = emit::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
     let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
     let out = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?;

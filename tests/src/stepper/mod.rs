@@ -15,7 +15,7 @@
 //! Counts belong to an address space, as a counter in memory would: threads and
 //! a `vfork` child count together, a `fork` child starts with a copy.
 
-mod ptrace;
+pub(crate) mod ptrace;
 mod refs;
 mod text;
 mod trace;
@@ -24,6 +24,7 @@ pub mod values;
 pub use refs::{Reference, Step};
 pub use text::{Branch, Text};
 pub use trace::{Options, run, watch};
+pub(crate) use trace::{begin_traced, entry_point};
 
 use std::collections::BTreeMap;
 

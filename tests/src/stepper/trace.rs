@@ -121,7 +121,7 @@ struct Tracer<'a> {
 }
 
 /// Lets a command start without address randomisation, traced by this thread.
-pub(super) fn begin_traced(command: &mut Command) {
+pub(crate) fn begin_traced(command: &mut Command) {
     // SAFETY: the closure makes two system calls only, which are safe after fork.
     unsafe {
         command.pre_exec(|| {
@@ -655,7 +655,7 @@ fn interrupted_rsp(tid: pid_t) -> io::Result<u64> {
 }
 
 /// Run-time entry point, from the auxiliary vector.
-pub(super) fn entry_point(pid: pid_t) -> io::Result<u64> {
+pub(crate) fn entry_point(pid: pid_t) -> io::Result<u64> {
     let auxv = std::fs::read(format!("/proc/{pid}/auxv"))?;
     let mut words = auxv
         .chunks_exact(8)

@@ -2,10 +2,12 @@
 //!
 //! Only what says *where* changes; what says *how* is copied byte for byte.
 //! A piece that starts in the middle of an FDE replays all that came before
-//! without advancing, which leaves the unwinder in the same state.
+//! without advancing, which leaves the unwinder in the same state. Where inserted code moves
+//! the stack pointer, rows of our own come in between.
 
 use super::expression::{offset_from_rsp, uses_rip};
-use super::moves::Piece;
+use super::moves::{Lowered, Piece, Stray};
+use super::state::{Cfa, State};
 use crate::image::unwind::{CfiKind, CfiReader, Cie, Fde, Read, UnwindTable};
 
 const RIP_DEPENDENT: &str = "its frame depends on the program counter";
@@ -30,7 +32,7 @@ pub(super) fn check_initial(table: &UnwindTable<'_>, cie: &Cie) -> Read<()> {
             CfiKind::Advance(_) | CfiKind::SetLocation(_) => {
                 return Err("its CIE's instructions advance");
             }
-            CfiKind::DefCfaExpression(e) | CfiKind::RegisterExpression(e) if uses_rip(e) => {
+            CfiKind::DefCfaExpression(e) | CfiKind::RegisterExpression(_, e) if uses_rip(e) => {
                 return Err(RIP_DEPENDENT);
             }
             _ => {}
@@ -47,6 +49,9 @@ pub(super) fn rewrite(
     out: &mut Vec<u8>,
 ) -> Read<()> {
     let mut reader = table.fde_instructions(fde);
+    let inserted = piece.inserted();
+    let mut anchors: Vec<usize> = (0..inserted.strays.len()).collect();
+    anchors.sort_by_key(|i| inserted.strays[*i].old);
     let mut writer = Writer {
         out,
         piece,
@@ -55,6 +60,14 @@ pub(super) fn rewrite(
         by_rip: None,
         saved: Vec::new(),
         written: None,
+        state: State::initial(table.cie_instructions(table.cie(fde)))?,
+        saved_states: Vec::new(),
+        lowered: &inserted.lowered,
+        depth: 0,
+        strays: &inserted.strays,
+        anchors: &anchors,
+        states: Vec::new(),
+        state_of: vec![None; anchors.len()],
     };
     loop {
         let from = reader.pos();
@@ -81,6 +94,7 @@ pub(super) fn rewrite(
         }
     }
     writer.finish_row(piece.range.old_end)?;
+    writer.strays()?;
     if !piece.searched() {
         return Err("too much code without known instructions");
     }
@@ -99,11 +113,25 @@ struct Writer<'a> {
     saved: Vec<Option<&'a [u8]>>,
     /// The CFA's offset from rsp that was written in place of `by_rip`.
     written: Option<i64>,
+    /// What has been written, without regard to `depth`.
+    state: State<'a>,
+    saved_states: Vec<State<'a>>,
+    /// Changes of the stack pointer that are still to come.
+    lowered: &'a [Lowered],
+    /// How much lower it is at `new`.
+    depth: u32,
+    strays: &'a [Stray],
+    /// Indices of strays whose original address is still to come, by that address.
+    anchors: &'a [usize],
+    /// States at original addresses of strays.
+    states: Vec<State<'a>>,
+    /// For each stray the index of its state.
+    state_of: Vec<Option<usize>>,
 }
 
 impl<'a> Writer<'a> {
     /// Copies an instruction that holds from `self.old` on.
-    fn copy(&mut self, kind: CfiKind<'a>, bytes: &[u8]) -> Read<()> {
+    fn copy(&mut self, kind: CfiKind<'a>, bytes: &'a [u8]) -> Read<()> {
         match kind {
             CfiKind::DefCfaExpression(e) if uses_rip(e) => {
                 offset_from_rsp(e, self.old).ok_or(RIP_DEPENDENT)?;
@@ -113,7 +141,7 @@ impl<'a> Writer<'a> {
                     return Ok(());
                 }
             }
-            CfiKind::RegisterExpression(e) if uses_rip(e) => return Err(RIP_DEPENDENT),
+            CfiKind::RegisterExpression(_, e) if uses_rip(e) => return Err(RIP_DEPENDENT),
             CfiKind::DefCfa(..) | CfiKind::DefCfaExpression(_) => self.by_rip = None,
             CfiKind::DefCfaRegister(_) | CfiKind::DefCfaOffset(_) if self.by_rip.is_some() => {
                 return Err("a CFA's expression is changed in part");
@@ -128,14 +156,36 @@ impl<'a> Writer<'a> {
             }
             _ => {}
         }
-        self.advance_to(self.piece.new_address(self.old))?;
+        self.advance_to(self.piece.row_address(self.old))?;
         self.out.extend_from_slice(bytes);
+        match kind {
+            CfiKind::RememberState => self.saved_states.push(self.state.clone()),
+            CfiKind::RestoreState => {
+                self.state = self
+                    .saved_states
+                    .pop()
+                    .ok_or("a state is restored but not saved")?;
+            }
+            _ => self.state.apply(kind, bytes),
+        }
+        if self.depth != 0 {
+            self.state.describe(self.depth, self.out)?;
+        }
         Ok(())
     }
 
     /// The row that started at `self.old` ends at `end`: writes what it needs
     /// where the CFA depends on the program counter.
     fn finish_row(&mut self, end: u64) -> Read<()> {
+        while let Some((&stray, rest)) = self.anchors.split_first()
+            && self.strays[stray].old < end
+        {
+            if self.states.last() != Some(&self.state) {
+                self.states.push(self.state.clone());
+            }
+            self.state_of[stray] = Some(self.states.len() - 1);
+            self.anchors = rest;
+        }
         let Some(expression) = self.by_rip.filter(|_| !self.piece.stays()) else {
             return Ok(());
         };
@@ -144,8 +194,8 @@ impl<'a> Writer<'a> {
             if !self.piece.spend() {
                 break;
             }
-            let new = match self.piece.exact(old) {
-                _ if old == first => self.piece.new_address(old),
+            let new = match self.piece.exact_row(old) {
+                _ if old == first => self.piece.row_address(old),
                 Some(new) => new,
                 None => continue,
             };
@@ -156,31 +206,74 @@ impl<'a> Writer<'a> {
                 self.out.push(7);
                 uleb(self.out, u64::try_from(offset).map_err(|_| RIP_DEPENDENT)?);
                 self.written = Some(offset);
+                self.state.cfa = Cfa::Register(7, offset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Code that lies behind all other code, and the rest.
+    fn strays(&mut self) -> Read<()> {
+        for (stray, state) in self.strays.iter().zip(std::mem::take(&mut self.state_of)) {
+            self.advance_to(stray.new)?;
+            if let Some(state) = state.map(|i| &self.states[i]) {
+                self.state.change_to(state, self.out)?;
+                self.state = state.clone();
+            }
+        }
+        self.lower_until(self.piece.range.new_end)
+    }
+
+    /// Writes the rows of inserted code up to a new address.
+    fn lower_until(&mut self, new: u64) -> Read<()> {
+        while let Some((lowered, rest)) = self.lowered.split_first()
+            && lowered.at <= new
+        {
+            self.lowered = rest;
+            if lowered.depth == self.depth {
+                continue;
+            }
+            self.depth = lowered.depth;
+            if self.state.depends_on_rsp() {
+                self.step_to(lowered.at)?;
+                self.state.describe(self.depth, self.out)?;
             }
         }
         Ok(())
     }
 
     fn advance_to(&mut self, new: u64) -> Read<()> {
+        self.lower_until(new)?;
+        self.step_to(new)
+    }
+
+    fn step_to(&mut self, new: u64) -> Read<()> {
         let delta = new
             .checked_sub(self.new)
             .ok_or("its instructions changed their order")?;
         self.new = new;
-        match delta {
-            0 => {}
-            1..=0x3f => self.out.push(0x40 | delta as u8),
-            0x40..=0xff => self.out.extend([0x02, delta as u8]),
-            0x100..=0xffff => {
-                self.out.push(0x03);
-                self.out.extend((delta as u16).to_le_bytes());
-            }
-            _ => {
-                let delta = u32::try_from(delta).map_err(|_| "an advance exceeds 4 GiB")?;
-                self.out.push(0x04);
-                self.out.extend(delta.to_le_bytes());
-            }
+        if u32::try_from(delta).is_err() {
+            return Err("an advance exceeds 4 GiB");
         }
+        advance(self.out, delta);
         Ok(())
+    }
+}
+
+/// Appends what moves the location on by so many bytes, less than 4 GiB.
+pub(super) fn advance(out: &mut Vec<u8>, delta: u64) {
+    match delta {
+        0 => {}
+        1..=0x3f => out.push(0x40 | delta as u8),
+        0x40..=0xff => out.extend([0x02, delta as u8]),
+        0x100..=0xffff => {
+            out.push(0x03);
+            out.extend((delta as u16).to_le_bytes());
+        }
+        _ => {
+            out.push(0x04);
+            out.extend((delta as u32).to_le_bytes());
+        }
     }
 }
 

@@ -61,6 +61,30 @@ pub(super) fn offset_from_rsp(expression: &[u8], rip: u64) -> Option<i64> {
     }
 }
 
+/// The expression for where rsp is `depth` bytes lower, and whether it uses rsp
+/// at all. `None` if it cannot be adapted.
+pub(super) fn lowered(expression: &[u8], depth: u32) -> Option<(Vec<u8>, bool)> {
+    let mut c = Cursor::new(expression, 0, 0);
+    let mut out = Vec::with_capacity(expression.len() + 4);
+    let (mut uses_rsp, mut jumps) = (false, false);
+    while !c.at_end() {
+        let from = c.pos();
+        match step(&mut c).ok()? {
+            Op::Register(RSP, offset) => {
+                out.push(0x70 + RSP);
+                super::cfi::sleb(&mut out, offset.checked_add(depth.into())?);
+                uses_rsp = true;
+                continue;
+            }
+            Op::Unknown => return None,
+            _ => jumps |= matches!(expression[from], 0x28 | 0x2f),
+        }
+        out.extend_from_slice(&expression[from..c.pos()]);
+    }
+    // A jump counts bytes, whose number may have changed.
+    (!(jumps && uses_rsp)).then_some((out, uses_rsp))
+}
+
 fn binary(code: u8, left: i64, right: i64) -> Option<i64> {
     let shift = u32::try_from(right).ok();
     Some(match code {

@@ -6,11 +6,13 @@
 //! address and FDE address, both relative to the index, by ascending start.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::cfi::{copies_verbatim, rewrite, sleb, uleb};
 use super::moves::{MovedRange, in_place};
+use super::own::{INITIAL, Own};
 use super::{DOING, distance, pcrel};
-use crate::image::unwind::{Cie, Fde, INDIRECT, PCREL_SDATA4, Personality, UnwindTable};
+use crate::image::unwind::{Fde, INDIRECT, PCREL_SDATA4, Personality, UnwindTable};
 use crate::{Error, Result};
 
 /// `DW_EH_PE_udata4`.
@@ -34,6 +36,23 @@ struct CieKey<'a> {
 /// Address of the first instruction, and address of the FDE.
 pub(super) type Index = Vec<(u64, u64)>;
 
+/// What has been written.
+pub(super) struct Finished {
+    pub bytes: Vec<u8>,
+    pub index: Index,
+    /// Which of the index are the tool's.
+    pub foreign: Range<usize>,
+}
+
+fn new_range(start: u64, end: u64) -> MovedRange {
+    MovedRange {
+        old_start: start,
+        old_end: end,
+        new_start: start,
+        new_end: end,
+    }
+}
+
 /// Writes `.eh_frame` record by record.
 pub(super) struct FrameWriter<'a> {
     table: &'a UnwindTable<'a>,
@@ -45,6 +64,8 @@ pub(super) struct FrameWriter<'a> {
     /// for moved code: spares the search.
     known: [Vec<Option<usize>>; 2],
     index: Index,
+    /// The index of the tool's code.
+    foreign: Index,
     scratch: Vec<u8>,
 }
 
@@ -59,6 +80,7 @@ impl<'a> FrameWriter<'a> {
             cies: HashMap::new(),
             known: [none.clone(), none],
             index: Index::with_capacity(2 * table.fdes.len()),
+            foreign: Index::new(),
             scratch: Vec::new(),
         }
     }
@@ -95,13 +117,21 @@ impl<'a> FrameWriter<'a> {
     }
 
     /// The table, and its index by start address.
-    pub fn finish(mut self) -> (Vec<u8>, Index) {
+    pub fn finish(mut self) -> Finished {
         self.bytes.extend([0; 4]);
         // As they will be at run time: what lies below the image wraps around here.
         let base = self.base;
-        self.index
-            .sort_by_key(|entry| entry.0.wrapping_sub(base) as i64);
-        (self.bytes, self.index)
+        let distance = |entry: &(u64, u64)| entry.0.wrapping_sub(base) as i64;
+        self.index.sort_by_key(distance);
+        // The tool's code lies behind the table, and nothing else that is new does.
+        let before = self.index.partition_point(|entry| distance(entry) < 0);
+        let foreign = before..before + self.foreign.len();
+        self.index.splice(before..before, self.foreign);
+        Finished {
+            bytes: self.bytes,
+            index: self.index,
+            foreign,
+        }
     }
 
     /// Offset of the CIE for an FDE. Moved code's advances are counted in bytes.
@@ -122,23 +152,71 @@ impl<'a> FrameWriter<'a> {
             signal_frame: cie.signal_frame,
             instructions: &self.table.eh_frame[from.start as usize..from.end as usize],
         };
-        let offset = match self.cies.get(&key) {
-            Some(&offset) => offset,
-            None => {
-                let offset = self.write_cie(cie, &key)?;
-                self.cies.insert(key, offset);
-                offset
-            }
-        };
+        let offset = self.cie_of(key)?;
         self.known[usize::from(moved)][number] = Some(offset);
         Ok(offset)
     }
 
-    fn write_cie(&mut self, cie: &Cie, key: &CieKey<'_>) -> Result<usize> {
+    fn cie_of(&mut self, key: CieKey<'a>) -> Result<usize> {
+        if let Some(&offset) = self.cies.get(&key) {
+            return Ok(offset);
+        }
+        let offset = self.write_cie(&key)?;
+        self.cies.insert(key, offset);
+        Ok(offset)
+    }
+
+    /// Adds an FDE for code that has no original; yields where its instructions lie.
+    pub fn own(&mut self, own: &Own) -> Result<Range<usize>> {
+        let cie = self.cie_of(CieKey {
+            version: 1,
+            code_align: 1,
+            data_align: -8,
+            return_register: 16,
+            personality: None,
+            lsda: false,
+            signal_frame: false,
+            instructions: &INITIAL,
+        })?;
+        let range = new_range(own.start, own.end);
+        self.fde(cie, &range, None, own.rows.bytes())?;
+        Ok(self.bytes.len() - own.rows.bytes().len().next_multiple_of(4)..self.bytes.len())
+    }
+
+    /// Adds the FDEs of a tool's code, which will lie `self.base` plus a distance
+    /// that is not known yet from where its file has it. Its exceptions end in
+    /// it, so it needs no personality routine.
+    pub fn foreign(&mut self, table: &'a UnwindTable<'a>) -> Result<()> {
+        let known = std::mem::take(&mut self.index);
+        for fde in &table.fdes {
+            let cie = table.cie(fde);
+            if !copies_verbatim(table.fde_instructions(fde)) {
+                continue;
+            }
+            let bytes =
+                |range: &Range<u32>| &table.eh_frame[range.start as usize..range.end as usize];
+            let cie = self.cie_of(CieKey {
+                version: cie.version,
+                code_align: cie.code_align,
+                data_align: cie.data_align,
+                return_register: cie.return_register,
+                personality: None,
+                lsda: false,
+                signal_frame: cie.signal_frame,
+                instructions: bytes(&cie.instructions),
+            })?;
+            let range = new_range(self.base + fde.start, self.base + fde.end());
+            self.fde(cie, &range, None, bytes(&fde.instructions))?;
+        }
+        self.foreign = std::mem::replace(&mut self.index, known);
+        Ok(())
+    }
+
+    fn write_cie(&mut self, key: &CieKey<'_>) -> Result<usize> {
         let start = self.begin();
         let out = &mut self.bytes;
         out.extend([0; 4]);
-        out.push(cie.version);
+        out.push(key.version);
         out.extend(b"zR");
         if key.personality.is_some() {
             out.push(b'P');
@@ -152,7 +230,7 @@ impl<'a> FrameWriter<'a> {
         out.push(0);
         uleb(out, key.code_align);
         sleb(out, key.data_align);
-        match cie.version {
+        match key.version {
             1 => out.push(key.return_register as u8),
             _ => uleb(out, key.return_register),
         }
@@ -221,15 +299,15 @@ impl<'a> FrameWriter<'a> {
 }
 
 /// `.eh_frame_hdr` at `address` for the table at `eh_frame`.
-pub(super) fn header(address: u64, eh_frame: u64, index: Index) -> Result<Vec<u8>> {
+pub(super) fn header(address: u64, eh_frame: u64, index: &Index) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(12 + 8 * index.len());
     out.extend([1, PCREL_SDATA4, UDATA4, DATAREL_SDATA4]);
     pcrel(&mut out, address, eh_frame)?;
     let count = u32::try_from(index.len()).map_err(|_| too_large())?;
     out.extend(count.to_le_bytes());
     for (start, fde) in index {
-        out.extend(distance(address, start)?.to_le_bytes());
-        out.extend(distance(address, fde)?.to_le_bytes());
+        out.extend(distance(address, *start)?.to_le_bytes());
+        out.extend(distance(address, *fde)?.to_le_bytes());
     }
     Ok(out)
 }

@@ -16,14 +16,17 @@ mod expression;
 mod frames;
 mod lsda;
 mod moves;
+mod own;
+mod state;
 
 use std::ops::Range;
 
 use crate::image::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
-pub use moves::{AddressMap, MovedRange};
+pub use moves::{AddressMap, Inserted, Lowered, MovedRange, Stray};
 use moves::{Moves, in_place};
+pub use own::{Own, Rows};
 
 const DOING: &str = "writing exception tables";
 
@@ -66,6 +69,10 @@ pub struct UnwindBlobs {
     pub eh_frame: Blob,
     /// `.eh_frame_hdr`, for `PT_GNU_EH_FRAME`.
     pub eh_frame_hdr: Blob,
+    /// Instructions of [`Additions::start`] in `eh_frame`, to be filled in.
+    pub start_rows: Range<usize>,
+    /// Which entries of the index are the tool's; see [`UnwindBlobs::place_tool`].
+    tool: Range<usize>,
     /// Moved code through which an exception cannot pass. Empty if every FDE
     /// of moved code passes [`check`].
     pub undescribed: Vec<Undescribed>,
@@ -82,6 +89,75 @@ pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
         .map_err(|reason| Error::new(DOING, reason).address(fde.start))
 }
 
+/// What the tables describe beside the program's own code.
+#[derive(Clone, Copy, Default)]
+pub struct Additions<'a> {
+    /// Code without an original.
+    pub own: &'a [Own],
+    /// Pieces that stand in front of moved code: the original address at which the frame is
+    /// as at their start, and their rows.
+    pub entries: &'a [(u64, MovedEntry)],
+    /// Where the start-up code will be, start and end.
+    pub start: Option<(u64, u64)>,
+    /// The tables of the tool's file.
+    pub tool: Option<&'a UnwindTable<'a>>,
+}
+
+/// A piece of inserted code whose frame is that of an original address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MovedEntry {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// Where it moves the stack pointer.
+    pub lowered: Vec<Lowered>,
+}
+
+impl AddressMap for MovedEntry {
+    fn new_address(&self, _: u64) -> Option<u64> {
+        Some(self.start)
+    }
+
+    fn inserted(&self, _: &MovedRange) -> Inserted {
+        Inserted {
+            lowered: self.lowered.clone(),
+            strays: Vec::new(),
+        }
+    }
+}
+
+/// Bytes that rows of the start-up code may take.
+pub const START_ROWS: usize = 256;
+
+impl UnwindBlobs {
+    /// The tool's code is known to lie at this address.
+    pub fn place_tool(&mut self, address: u64) -> Result<()> {
+        let far = || Error::new(DOING, "the tool's code is too far away").address(address);
+        let moved = i32::try_from(address.wrapping_sub(self.eh_frame.address) as i64);
+        let moved = moved.map_err(|_| far())?;
+        for i in self.tool.clone() {
+            let entry = 12 + 8 * i;
+            let add = |bytes: &mut [u8], at: usize| {
+                let field: [u8; 4] = bytes[at..at + 4].try_into().ok()?;
+                let value = i32::from_le_bytes(field).checked_add(moved)?;
+                bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                Some(())
+            };
+            let header = &mut self.eh_frame_hdr;
+            let fde: [u8; 4] = header.bytes[entry + 4..entry + 8].try_into().expect("four");
+            let fde = header
+                .address
+                .wrapping_add_signed(i32::from_le_bytes(fde).into());
+            let fde = (fde - self.eh_frame.address) as usize;
+            add(&mut header.bytes, entry)
+                .and_then(|()| add(&mut self.eh_frame.bytes, fde + 8))
+                .ok_or_else(far)?;
+        }
+        Ok(())
+    }
+}
+
 /// Builds the tables for a program whose code moved.
 ///
 /// `moved` is sorted by original address. The tables lie one behind the other
@@ -90,6 +166,17 @@ pub fn build(
     table: &UnwindTable<'_>,
     moved: &[MovedRange],
     map: &dyn AddressMap,
+    start_address: u64,
+) -> Result<UnwindBlobs> {
+    build_with(table, moved, map, &Additions::default(), start_address)
+}
+
+/// The same with descriptions of other code.
+pub fn build_with<'a>(
+    table: &'a UnwindTable<'a>,
+    moved: &[MovedRange],
+    map: &dyn AddressMap,
+    additions: &Additions<'a>,
     start_address: u64,
 ) -> Result<UnwindBlobs> {
     let moves = Moves::new(moved, map)?;
@@ -106,12 +193,59 @@ pub fn build(
             writer.moved(fde, &piece.range, piece.lsda, &plan.cfi[piece.cfi.clone()])?;
         }
     }
-    let (bytes, index) = writer.finish();
-    blobs.eh_frame.bytes = bytes;
+    for own in additions.own {
+        writer.own(own)?;
+    }
+    for (old, entry) in additions.entries {
+        add_entry(table, *old, entry, &mut writer)?;
+    }
+    if let Some((start, end)) = additions.start {
+        let rows = Rows::reserved(start, START_ROWS);
+        blobs.start_rows = writer.own(&Own { start, end, rows })?;
+    }
+    if let Some(tool) = additions.tool {
+        writer.foreign(tool)?;
+    }
+    let finished = writer.finish();
+    blobs.eh_frame.bytes = finished.bytes;
+    blobs.tool = finished.foreign;
+    let index = &finished.index;
     blobs.eh_frame_hdr.address = blobs.eh_frame.end().next_multiple_of(ALIGNMENT);
     blobs.eh_frame_hdr.bytes =
         frames::header(blobs.eh_frame_hdr.address, blobs.eh_frame.address, index)?;
     Ok(blobs)
+}
+
+/// Describes a piece in front of moved code. What is not understood is left out.
+fn add_entry(
+    table: &UnwindTable<'_>,
+    old: u64,
+    entry: &MovedEntry,
+    writer: &mut FrameWriter<'_>,
+) -> Result<()> {
+    let Some(fde) = table.find(old).map(|i| &table.fdes[i]) else {
+        return Ok(());
+    };
+    let range = MovedRange {
+        old_start: old,
+        old_end: old + 1,
+        new_start: entry.start,
+        new_end: entry.end,
+    };
+    let ranges = [range];
+    let moves = Moves::new(&ranges, entry)?;
+    let mut cfi = Vec::new();
+    for piece in moves.pieces(fde) {
+        let initial = cfi::check_initial(table, table.cie(fde));
+        if initial
+            .and_then(|()| cfi::rewrite(table, fde, &piece, &mut cfi))
+            .is_ok()
+        {
+            writer.moved(fde, &piece.range, None, &cfi)?;
+        }
+        cfi.clear();
+    }
+    Ok(())
 }
 
 /// What will be written for moved code.
@@ -133,7 +267,9 @@ fn plan(table: &UnwindTable<'_>, moves: &Moves<'_>, blobs: &mut UnwindBlobs) -> 
     let mut plan = Plan::default();
     let overlap = |at| Error::new(DOING, "frame descriptions overlap too much").address(at);
     let most_pieces = moves.most_pieces(table.fdes.len());
-    let most_cfi = 16 * table.eh_frame.len() + (1 << 20);
+    // Inserted code needs a row for an instruction at most.
+    let new_text = moves.new_size();
+    let most_cfi = 16 * table.eh_frame.len() + 2 * new_text + (1 << 20);
     let mut budget = 4 * table.memory_size() + (1 << 20);
     for (index, fde) in table.fdes.iter().enumerate() {
         let mut pieces = moves.pieces(fde).peekable();

@@ -15,6 +15,46 @@ pub trait AddressMap {
     /// Where the instruction at `old`, and whatever was inserted before it,
     /// starts now. Answers at least for every instruction boundary that moved.
     fn new_address(&self, old: u64) -> Option<u64>;
+
+    /// Where what the tables say of `old` holds now: behind the instruction
+    /// before it, where something may have been inserted.
+    fn row_address(&self, old: u64) -> Option<u64> {
+        self.new_address(old)
+    }
+
+    /// What was inserted into a moved range.
+    fn inserted(&self, _range: &MovedRange) -> Inserted {
+        Inserted::default()
+    }
+}
+
+/// Inserted code moves the stack pointer: from this new address on, it is
+/// `depth` bytes lower than the original code has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lowered {
+    /// The new address.
+    pub at: u64,
+    /// In bytes.
+    pub depth: u32,
+}
+
+/// Code that lies behind the procedure that it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stray {
+    /// Its new address.
+    pub new: u64,
+    /// The original address at which the frame is as it is here.
+    pub old: u64,
+}
+
+/// What unwinding must know of code inserted into a moved range.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Inserted {
+    /// Changes of the stack pointer, ascending.
+    pub lowered: Vec<Lowered>,
+    /// Code out of order, ascending by new address, each up to the next or to
+    /// the range's end. All other code of the range lies in front of it.
+    pub strays: Vec<Stray>,
 }
 
 impl<F: Fn(u64) -> Option<u64>> AddressMap for F {
@@ -56,6 +96,34 @@ impl Piece<'_> {
             .take_while(|&a| a == old || self.spend())
             .find_map(|a| self.exact(a))
             .unwrap_or(r.new_end)
+    }
+
+    /// The same for rows of the tables.
+    pub fn row_address(&self, old: u64) -> u64 {
+        let r = &self.range;
+        if old <= r.old_start {
+            return r.new_start;
+        }
+        (old..r.old_end)
+            .take_while(|&a| a == old || self.spend())
+            .find_map(|a| self.exact_row(a))
+            .unwrap_or(r.new_end)
+    }
+
+    /// Where the row for the instruction at `old` starts now, if the map knows it.
+    pub fn exact_row(&self, old: u64) -> Option<u64> {
+        let Some(moves) = self.moves else {
+            return Some(old);
+        };
+        let r = &self.range;
+        let new = moves.map.row_address(old);
+        new.filter(|new| (r.new_start..=r.new_end).contains(new))
+    }
+
+    /// What was inserted.
+    pub fn inserted(&self) -> Inserted {
+        self.moves
+            .map_or_else(Inserted::default, |m| m.map.inserted(&self.range))
     }
 
     /// Where the instruction at `old` lies now, if the map knows it.
@@ -155,6 +223,12 @@ impl<'m> Moves<'m> {
         self.touching(old, old.saturating_add(1))
             .find_map(|r| self.map.new_address(old).filter(|new| inside(new, r)))
             .unwrap_or(old)
+    }
+
+    /// Bytes of new text.
+    pub fn new_size(&self) -> usize {
+        let sizes = self.ranges.iter().map(|r| r.new_end - r.new_start);
+        sizes.fold(0u64, u64::saturating_add) as usize
     }
 
     /// How many pieces honest tables can have.

@@ -46,7 +46,11 @@ pub(crate) enum CfiKind<'a> {
     /// The CFA becomes an expression.
     DefCfaExpression(&'a [u8]),
     /// A register's rule becomes an expression.
-    RegisterExpression(&'a [u8]),
+    RegisterExpression(u64, &'a [u8]),
+    /// A register gets its rule.
+    Rule(u64),
+    /// A register gets the rule that the CIE gave it.
+    Restore(u64),
     /// Pushes all rules.
     RememberState,
     /// Pops all rules.
@@ -90,9 +94,9 @@ impl<'a> CfiReader<'a> {
             0x40..=0x7f => self.advance(u64::from(opcode & 0x3f))?,
             0x80..=0xbf => {
                 c.uleb()?;
-                CfiKind::Other
+                CfiKind::Rule(u64::from(opcode & 0x3f))
             }
-            0xc0..=0xff => CfiKind::Other,
+            0xc0..=0xff => CfiKind::Restore(u64::from(opcode & 0x3f)),
             0x00 => CfiKind::Nop,
             0x01 => {
                 let target = c.encoded(self.pointer_encoding)?;
@@ -114,11 +118,13 @@ impl<'a> CfiReader<'a> {
                 self.advance(delta)?
             }
             0x05 | 0x09 | 0x14 | 0x2f => {
+                let register = c.uleb()?;
                 c.uleb()?;
-                c.uleb()?;
-                CfiKind::Other
+                CfiKind::Rule(register)
             }
-            0x06..=0x08 | 0x2e => {
+            0x06 => CfiKind::Restore(c.uleb()?),
+            0x07 | 0x08 => CfiKind::Rule(c.uleb()?),
+            0x2e => {
                 c.uleb()?;
                 CfiKind::Other
             }
@@ -129,13 +135,13 @@ impl<'a> CfiReader<'a> {
             0x0e => CfiKind::DefCfaOffset(c.uleb()? as i64),
             0x0f => CfiKind::DefCfaExpression(block(c)?),
             0x10 | 0x16 => {
-                c.uleb()?;
-                CfiKind::RegisterExpression(block(c)?)
+                let register = c.uleb()?;
+                CfiKind::RegisterExpression(register, block(c)?)
             }
             0x11 | 0x15 => {
-                c.uleb()?;
+                let register = c.uleb()?;
                 c.sleb()?;
-                CfiKind::Other
+                CfiKind::Rule(register)
             }
             0x12 => CfiKind::DefCfa(c.uleb()?, c.sleb()?.wrapping_mul(self.data_align)),
             0x13 => CfiKind::DefCfaOffset(c.sleb()?.wrapping_mul(self.data_align)),

@@ -252,7 +252,10 @@ impl Keeping {
     /// What there is to keep where this is live.
     pub fn of(live: RegSet) -> Self {
         use super::asm::Gpr;
-        let free = |r: &u8| *r != Gpr::RSP.0 && live.gpr_mask() >> r & 1 == 0;
+        // The unwind tables may find the frame by rbp even where the program does not
+        // read it again.
+        let frame = [Gpr::RSP.0, Gpr::RBP.0];
+        let free = |r: &u8| !frame.contains(r) && live.gpr_mask() >> r & 1 == 0;
         let flags = if !live.intersects(group::CHANGED) {
             FlagsIn::Nowhere
         } else if free(&Gpr::RAX.0) {

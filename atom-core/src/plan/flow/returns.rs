@@ -11,11 +11,10 @@
 //!
 //! Signal handlers that do not return are not considered; see `docs/limits.md`.
 
-use std::collections::HashMap;
-
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
+use super::group::index_of;
 use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
 use crate::decode::{Flow, direct_target};
 use crate::ids::{BlockId, InstId, ProcId};
@@ -151,24 +150,25 @@ pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
         })
         .collect();
     let mut certain = vec![false; cfg.procs.len()];
-    let mut callers: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut calls: Vec<(u32, u32)> = Vec::new();
     let mut lost = Vec::new();
     for (procs, facts) in groups.iter().zip(&facts) {
         let me = procs[0].0;
         certain[me as usize] = facts.trusted;
         if facts.trusted {
-            for &callee in &facts.callees {
-                callers.entry(callee).or_default().push(me);
-            }
+            calls.extend(facts.callees.iter().map(|callee| (*callee, me)));
         }
     }
-    for callee in callers.keys() {
-        if !certain[*callee as usize] {
-            lost.push(*callee);
+    calls.par_sort_unstable();
+    calls.dedup();
+    for of_callee in calls.chunk_by(|a, b| a.0 == b.0) {
+        if !certain[of_callee[0].0 as usize] {
+            lost.push(of_callee[0].0);
         }
     }
     while let Some(callee) = lost.pop() {
-        for &caller in callers.get(&callee).into_iter().flatten() {
+        let first = calls.partition_point(|c| c.0 < callee);
+        for &(_, caller) in calls[first..].iter().take_while(|c| c.0 == callee) {
             if std::mem::replace(&mut certain[caller as usize], false) {
                 lost.push(caller);
             }
@@ -202,14 +202,20 @@ impl Follower<'_> {
         if proc.kind != ProcKind::Normal || !self.procs.iter().all(fine) {
             return None;
         }
-        let mut at: HashMap<BlockId, Stack> = HashMap::new();
+        let blocks: usize = self
+            .procs
+            .iter()
+            .map(|p| cfg.proc(*p).block_count as usize)
+            .sum();
+        let mut at: Vec<Option<Stack>> = vec![None; blocks];
         let start = Stack {
             depth: 0,
             frame: None,
         };
         let mut work = vec![(proc.first_block, start)];
         while let Some((b, stack)) = work.pop() {
-            let stack = match at.get(&b) {
+            let place = &mut at[index_of(cfg, self.procs, b)?];
+            let stack = match place {
                 None => stack,
                 Some(known) if known.depth != stack.depth => return None,
                 Some(known) if known.frame == stack.frame || known.frame.is_none() => continue,
@@ -218,7 +224,7 @@ impl Follower<'_> {
                     ..*known
                 },
             };
-            at.insert(b, stack);
+            *place = Some(stack);
             self.block(b, stack, &mut work)?;
         }
         Some(())

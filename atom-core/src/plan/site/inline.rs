@@ -179,7 +179,7 @@ impl Site<'_> {
             return None;
         }
         // Counts of shifts go to rcx.
-        let free = !used & !self.needs.gprs & !Gpr::RSP.bit() & !Gpr::RCX.bit();
+        let free = !used & !self.needs.gprs & !(Gpr::RSP.bit() | Gpr::RBP.bit() | Gpr::RCX.bit());
         (0..16).find(|n| free >> n & 1 != 0).map(Gpr)
     }
 
@@ -306,10 +306,12 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Registers that must not be changed in this attempt.
+    /// Registers that must not be changed in this attempt. rbp is always one:
+    /// also where the program does not read it again, such as before `pop rbp`,
+    /// the unwind tables may find the frame by it.
     fn kept(&self, context: &Context) -> u16 {
         let aside = self.aside.map_or(0, |_| self.needs.aside);
-        context.keep & self.intact & !self.needs.gprs & !aside
+        context.keep & self.intact & !self.needs.gprs & !aside | Gpr::RBP.bit()
     }
 
     /// A register to write to, outside `held`. One of `liked` is taken if it is
@@ -329,6 +331,8 @@ impl Site<'_> {
             .values
             .iter()
             .fold(0, |set, v| set | v.sources());
+        // What a callee keeps stays where the unwind tables look for it.
+        let held = held | RegSet::CALLEE_SAVED.gpr_mask();
         let victim = free(held | own).or_else(|| free(held)).ok_or(Refused)?;
         self.want(1 << victim);
         Ok(victim)
@@ -341,6 +345,7 @@ impl Site<'_> {
         mut path: Path,
         last: bool,
     ) -> Result<()> {
+        debug_assert_eq!(self.asm.depth(), self.depth as u32);
         path.release(node.live[0], context.reserved);
         for (i, op) in node.ops.iter().enumerate() {
             match op {

@@ -136,6 +136,7 @@ pub fn only_if_selected(asm: &mut Asm, selected: Selected) -> Vec<Patch> {
     };
     asm.test_eax(top);
     let skip = asm.jump_if(Cond::E);
+    let depth = asm.depth();
     let close = |asm: &mut Asm| {
         asm.pop_flags();
         asm.pop(Gpr::RAX);
@@ -144,6 +145,7 @@ pub fn only_if_selected(asm: &mut Asm, selected: Selected) -> Vec<Patch> {
     close(asm);
     let run = asm.jump();
     asm.land(skip);
+    asm.at_depth(depth);
     close(asm);
     let over = asm.jump();
     asm.land(run);

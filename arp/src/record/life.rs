@@ -1,0 +1,173 @@
+//! A recorder's life beside entering and leaving: what is open, a new thread, the end.
+use crate::problem::Problem;
+use crate::record::session::Aggregate;
+use crate::record::thread::{Caller, Frame, Store};
+use crate::record::tree::{NONE, ROOT, Role};
+use crate::record::{Meter, ThreadRecorder};
+use crate::types::{Kind, Sid, Step};
+
+impl ThreadRecorder {
+    /// How many sections are open, inherited ones included.
+    pub fn depth(&self) -> usize {
+        self.frames.len() - 1 + self.ghosts.len()
+    }
+
+    /// The sections that are open and their counters, outermost first.
+    pub fn stack(&self) -> Vec<Step> {
+        let step = |frame: &Frame| Step {
+            sid: frame.sid,
+            counter: self.tree.nodes[frame.node as usize].counter,
+        };
+        self.frames[1..].iter().map(step).collect()
+    }
+
+    /// The length of [`stack`](Self::stack).
+    #[inline]
+    pub fn recorded_depth(&self) -> usize {
+        self.frames.len() - 1
+    }
+
+    /// The innermost recorded section with its counter.
+    #[inline]
+    pub fn top(&self) -> Option<Step> {
+        let frame = self.frames.last().filter(|_| self.frames.len() > 1)?;
+        let counter = self.tree.nodes[frame.node as usize].counter;
+        Some(Step {
+            sid: frame.sid,
+            counter,
+        })
+    }
+
+    /// Leaves all open sections in order, so that their executions are recorded up to here.
+    pub fn leave_all(&mut self) {
+        self.exorcise(0);
+        while self.frames.len() > self.base {
+            self.close();
+        }
+    }
+
+    /// A new thread with the same number begins, in the sections that its parent had open.
+    /// `stack` is the parent's [`stack`](Self::stack). What was open before is closed unrecorded.
+    pub fn restart(&mut self, stack: &[Step]) {
+        self.frames.clear();
+        self.exorcise(0);
+        let root = if matches!(self.store, Store::Playback(_)) {
+            ROOT
+        } else {
+            NONE
+        };
+        self.serial += 1;
+        self.frames.push(Frame {
+            serial: self.serial,
+            caller: Caller::default(),
+            node: ROOT,
+            sid: Sid(u32::MAX),
+            kind: Kind::Plain,
+            instance: root,
+        });
+        for step in stack {
+            let top = self.frames[self.frames.len() - 1];
+            let mut node = self.tree.child(top.node, step.sid);
+            if node == NONE {
+                node = self.tree.add(top.node, step.sid, Kind::Plain, Role::Real);
+            }
+            self.tree.nodes[node as usize].counter = step.counter;
+            self.tree.nodes[node as usize].parent_serial = top.serial;
+            let instance = match &self.store {
+                Store::Playback(index) => index.child(top.instance, *step),
+                _ => NONE,
+            };
+            self.serial += 1;
+            self.frames.push(Frame {
+                serial: self.serial,
+                caller: Caller::default(),
+                node,
+                sid: step.sid,
+                kind: Kind::Plain,
+                instance,
+            });
+        }
+        self.base = self.frames.len();
+    }
+
+    /// The set of callbacks number `index`.
+    pub fn meter_mut(&mut self, index: usize) -> Option<&mut (dyn Meter + 'static)> {
+        self.meters.get_mut(index).map(|meter| &mut **meter)
+    }
+
+    /// Whether the block in memory will soon be full, for callers to whom the time of the write matters.
+    #[inline]
+    pub fn is_nearly_full(&self) -> bool {
+        matches!(&self.store, Store::All(encoder) if encoder.is_nearly_full())
+    }
+
+    /// Writes the records in memory to the file, in mode [`RecordAll`](Mode::RecordAll).
+    #[cold]
+    pub fn flush(&mut self) {
+        if let Store::All(encoder) = &mut self.store
+            && encoder.records() > 0
+        {
+            self.session.write_samples(self.tid, encoder);
+        }
+    }
+
+    /// Forgets what was recorded and is not yet in the file; for the child after `fork`.
+    pub fn forget(&mut self) {
+        match &mut self.store {
+            Store::All(encoder) => encoder.clear(),
+            Store::Average(stats) => stats.clear(),
+            Store::Histogram(histograms) => histograms.clear(),
+            Store::Playback(_) => return,
+        }
+        for node in &mut self.tree.nodes {
+            node.encoded.values = NONE;
+        }
+    }
+
+    /// The thread ends. Sections that are still open are reported and not recorded.
+    pub fn end(mut self) {
+        self.finish();
+    }
+
+    /// What [`end`](Self::end) does, for recorders that are used again after
+    /// [`restart`](Self::restart).
+    pub fn finish(&mut self) {
+        self.stop();
+        self.deliver();
+    }
+
+    /// Closes what is open. It is reported and not recorded.
+    pub fn stop(&mut self) {
+        let open = self.close_open();
+        if !open.is_empty() {
+            let thread = self.tid;
+            self.report(&Problem::OpenAtEnd { thread, open });
+        }
+    }
+
+    /// Closes what is open, unrecorded, and says what that was, outermost section first.
+    pub fn close_open(&mut self) -> Vec<Sid> {
+        self.abandon(self.base, 0)
+    }
+
+    /// Hands over to the session what was recorded.
+    pub(crate) fn deliver(&mut self) {
+        self.flush();
+        let sets = self.types.len();
+        let mut collected = Vec::new();
+        for index in 0..self.tree.nodes.len() as u32 {
+            let slot = self.tree.nodes[index as usize].encoded.values as usize;
+            if slot == NONE as usize {
+                continue;
+            }
+            let aggregate = match &self.store {
+                Store::Average(all) => Aggregate::Stats(all[slot..slot + sets].to_vec()),
+                Store::Histogram(all) => Aggregate::Histograms(all[slot..slot + sets].to_vec()),
+                _ => break,
+            };
+            collected.push((self.tree.path(index), aggregate));
+        }
+        self.session.collect(self.tid, collected);
+        self.forget();
+    }
+}

@@ -1,0 +1,204 @@
+//! What makes no sense, or happens for the first time: sections that cannot be recorded, and
+//! sections that were not left.
+use crate::problem::Problem;
+use crate::record::ThreadRecorder;
+use crate::record::thread::{Caller, Ghost};
+use crate::record::tree::{NONE, Role};
+use crate::types::{Kind, Sid};
+
+/// Open sections at most.
+const MAX_DEPTH: usize = 1000;
+/// Call paths at most, so that a wild recursion does not fill the memory.
+const MAX_PATHS: usize = 1 << 20;
+
+/// Where an open section was found.
+enum Found {
+    Frame(usize),
+    Ghost(usize),
+}
+
+impl ThreadRecorder {
+    /// A section that is entered on this path for the first time, or that cannot be recorded.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn enter_slowly(&mut self, kind: Kind, sid: Sid, start: i64, caller: Caller) {
+        let thread = self.tid;
+        if sid > self.session.max_sid {
+            let limit = self.session.max_sid;
+            self.report(&Problem::UnknownSection { thread, sid, limit });
+            return self.haunt(sid, caller);
+        }
+        let was = *self.kinds.entry(sid).or_insert(kind);
+        if was != kind {
+            self.report(&Problem::KindDiffers {
+                thread,
+                sid,
+                was,
+                now: kind,
+            });
+            return self.haunt(sid, caller);
+        }
+        let parent = self.frames[self.frames.len() - 1].node;
+        let mut node = self.tree.child(parent, sid);
+        if node == NONE {
+            if self.frames.len() > MAX_DEPTH || self.tree.nodes.len() > MAX_PATHS {
+                self.report(&Problem::TooDeep { thread, sid });
+                return self.haunt(sid, caller);
+            }
+            let (open, kernel) = self.tree.look_up(parent, sid);
+            let role = match (open, kernel, kind) {
+                (true, _, _) if self.session.fold => Role::Folded,
+                (true, _, Kind::Kernel | Kind::Profiled) => Role::Recursion,
+                (true, _, Kind::Plain) => Role::Repeated,
+                (_, Some(_), Kind::Kernel) => Role::NestedKernel,
+                _ => Role::Real,
+            };
+            node = self.tree.add(parent, sid, kind, role);
+        }
+        let role = self.tree.nodes[node as usize].role;
+        if role == Role::Real {
+            return self.open(node, start, caller);
+        }
+        // The section that is in the way may be one that was never left.
+        let outer = self.frames.iter().rposition(|frame| match role {
+            Role::NestedKernel => frame.kind == Kind::Kernel,
+            _ => frame.sid == sid,
+        });
+        if let Some(at) = outer.filter(|at| *at >= self.base) {
+            let old = self.frames[at].caller;
+            let again = role != Role::NestedKernel && caller.is_same_place(&old);
+            if caller.is_after(&old) || again {
+                let ghosts = self.ghosts.partition_point(|g| g.above <= at);
+                let open = self.abandon(at, ghosts);
+                self.report(&Problem::Abandoned { thread, open });
+                return self.enter_at(kind, sid, start, caller);
+            }
+        }
+        match role {
+            Role::NestedKernel => {
+                let outer = outer.map_or(Sid(0), |at| self.frames[at].sid);
+                self.report(&Problem::NestedKernel { thread, sid, outer });
+            }
+            Role::Recursion => self.report(&Problem::Recursion { thread, sid }),
+            Role::Repeated => return self.open(node, start, caller),
+            _ => {}
+        }
+        self.haunt(sid, caller);
+    }
+
+    /// Leaves a section that is not the innermost, or none at all.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave_slowly(&mut self, kind: Kind, sid: Sid, stack_pointer: usize) {
+        let thread = self.tid;
+        let Some(found) = self.find(sid) else {
+            return self.report(&Problem::LeaveWithoutEnter { thread, sid });
+        };
+        // Whatever is above it should have been left before.
+        let ended = |old: usize| old != 0 && stack_pointer > old;
+        let (frames, ghosts, dead) = match found {
+            Found::Ghost(at) => {
+                let ghost = self.ghosts[at];
+                (ghost.above, at + 1, ended(self.top_stack_pointer()))
+            }
+            Found::Frame(at) => {
+                let ghosts = self.ghosts.partition_point(|g| g.above <= at);
+                (at + 1, ghosts, ended(self.top_stack_pointer()))
+            }
+        };
+        let inner = self.frames.len() > frames || self.ghosts.len() > ghosts;
+        if inner {
+            let open = self.abandon(frames, ghosts);
+            self.report(&if dead {
+                Problem::Abandoned { thread, open }
+            } else {
+                Problem::WrongNesting { thread, sid, open }
+            });
+        }
+        match found {
+            Found::Ghost(at) => self.exorcise(at),
+            Found::Frame(at) if self.frames[at].kind == kind => self.close(),
+            Found::Frame(at) => {
+                let was = self.frames[at].kind;
+                self.report(&Problem::KindDiffers {
+                    thread,
+                    sid,
+                    was,
+                    now: kind,
+                });
+                self.frames.truncate(at);
+            }
+        }
+    }
+
+    /// The innermost open section `sid`.
+    fn find(&self, sid: Sid) -> Option<Found> {
+        let ghost = self.ghosts.iter().rposition(|g| g.sid == sid);
+        let frame = self.frames[self.base..].iter().rposition(|f| f.sid == sid);
+        let frame = frame.map(|at| at + self.base);
+        match (ghost, frame) {
+            // A ghost above n frames is further in than frame n - 1.
+            (Some(ghost), Some(frame)) if self.ghosts[ghost].above <= frame => {
+                Some(Found::Frame(frame))
+            }
+            (Some(ghost), _) => Some(Found::Ghost(ghost)),
+            (None, frame) => frame.map(Found::Frame),
+        }
+    }
+
+    fn top_stack_pointer(&self) -> usize {
+        match self.ghosts.last() {
+            Some(ghost) if ghost.above == self.frames.len() => ghost.caller.stack_pointer,
+            _ => self.frames[self.frames.len() - 1].caller.stack_pointer,
+        }
+    }
+
+    /// Opens a section that is not recorded.
+    fn haunt(&mut self, sid: Sid, caller: Caller) {
+        let above = self.frames.len();
+        self.ghosts.push(Ghost { sid, caller, above });
+        self.ghost_floor = above;
+    }
+
+    /// Removes ghosts from number `at` on.
+    pub(super) fn exorcise(&mut self, at: usize) {
+        self.ghosts.truncate(at);
+        self.ghost_floor = self.ghosts.last().map_or(usize::MAX, |g| g.above);
+    }
+
+    /// Closes what is above `frames` frames and, of the ghosts, above the first `ghosts`; unrecorded. Gives their numbers.
+    pub(super) fn abandon(&mut self, frames: usize, ghosts: usize) -> Vec<Sid> {
+        let closed = self.frames.split_off(frames);
+        let mut open: Vec<_> = closed.iter().map(|f| f.sid).collect();
+        open.extend(self.ghosts[ghosts..].iter().map(|g| g.sid));
+        self.exorcise(ghosts);
+        open
+    }
+
+    /// Closes, unrecorded, the sections that were entered by functions that have ended: those whose
+    /// stack pointer is below `stack_pointer`. Says how many that were.
+    pub fn unwind(&mut self, stack_pointer: usize) -> usize {
+        let before = self.depth();
+        let dead = |old: usize| old != 0 && old < stack_pointer;
+        while self.depth() > self.base - 1 && dead(self.top_stack_pointer()) {
+            if self.ghost_floor == self.frames.len() {
+                self.exorcise(self.ghosts.len() - 1);
+            } else {
+                self.frames.pop();
+            }
+        }
+        before - self.depth()
+    }
+
+    /// Closes, unrecorded, all but the outermost `depth` sections; for the place
+    /// that a `longjmp` leads to, where `depth` was asked for before.
+    pub fn unwind_to_depth(&mut self, depth: usize) {
+        while self.depth() > depth.max(self.base - 1) {
+            if self.ghost_floor == self.frames.len() {
+                self.exorcise(self.ghosts.len() - 1);
+            } else {
+                self.frames.pop();
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Frame descriptions for code that has no original: shared pieces of inserted
+//! code, guards, the start-up code.
+//!
+//! All of it starts as a function does, with the return address at rsp, and is
+//! described from there.
+
+use super::cfi::{sleb, uleb};
+use crate::plan::Frame;
+
+/// What all these descriptions start with: the CFA is rsp + 8, the return
+/// address lies 8 below it.
+pub(super) const INITIAL: [u8; 5] = [0x0c, 7, 8, 0x80 | 16, 1];
+
+/// DWARF's numbers.
+const RBP: u8 = 6;
+const RSP: u8 = 7;
+const RIP: u8 = 16;
+
+/// A piece of such code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Own {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// Its rows.
+    pub rows: Rows,
+}
+
+/// Rows under construction, as call frame instructions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rows {
+    at: u64,
+    bytes: Vec<u8>,
+    /// The CFA is found from rbp.
+    by_rbp: bool,
+}
+
+impl Rows {
+    /// For code that starts at `start`.
+    pub fn new(start: u64) -> Self {
+        Self {
+            at: start,
+            bytes: Vec::new(),
+            by_rbp: false,
+        }
+    }
+
+    /// Room for so many bytes of instructions that come later.
+    pub(super) fn reserved(start: u64, size: usize) -> Self {
+        Self {
+            bytes: vec![0; size],
+            ..Self::new(start)
+        }
+    }
+
+    /// The instructions.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The next row starts here; addresses ascend.
+    fn advance(&mut self, to: u64) {
+        super::cfi::advance(&mut self.bytes, to.saturating_sub(self.at));
+        self.at = to;
+    }
+
+    /// A frame as inserted code has it.
+    pub fn frame(&mut self, at: u64, frame: Frame) {
+        match frame {
+            Frame::Below(depth) => self.below(at, i64::from(depth)),
+            Frame::Base => self.base(at, &[RBP]),
+        }
+    }
+
+    /// rsp is `depth` bytes below the return address, and the registers are the caller's.
+    pub fn below(&mut self, at: u64, depth: i64) {
+        self.advance(at);
+        if std::mem::take(&mut self.by_rbp) {
+            self.bytes.extend([0x0c, RSP]);
+        } else {
+            self.bytes.push(0x0e);
+        }
+        uleb(&mut self.bytes, (depth + 8).max(0) as u64);
+    }
+
+    /// `registers` were pushed in this order, and rbp points at the last.
+    pub fn base(&mut self, at: u64, registers: &[u8]) {
+        self.advance(at);
+        self.bytes.extend([0x0c, RBP]);
+        uleb(&mut self.bytes, 8 + 8 * registers.len() as u64);
+        for (i, register) in registers.iter().enumerate() {
+            self.bytes.extend([0x80 | register, i as u8 + 2]);
+        }
+        self.by_rbp = true;
+    }
+
+    /// A register is the caller's again.
+    pub fn same(&mut self, register: u8) {
+        self.bytes.extend([0x08, register]);
+    }
+
+    /// There is no caller.
+    pub fn outermost(&mut self, at: u64) {
+        self.advance(at);
+        self.bytes.extend([0x07, RIP]);
+    }
+
+    /// The return address lies at an address that is `distance` from `at`.
+    pub fn return_at(&mut self, at: u64, distance: i64) {
+        self.advance(at);
+        let mut expression = vec![0x70 + RIP];
+        sleb(&mut expression, distance);
+        self.bytes.extend([0x10, RIP]);
+        uleb(&mut self.bytes, expression.len() as u64);
+        self.bytes.extend(expression);
+    }
+
+    /// The return address lies below the CFA, as it usually does.
+    pub fn return_below_cfa(&mut self) {
+        self.bytes.extend([0x80 | RIP, 1]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The state of an unwinder's row: how the CFA and each register are found.
+//!
+//! Followed while instructions are copied, for two ends. In inserted code the
+//! stack pointer is lower than the row says, so the CFA is described anew
+//! there. And code that was put behind its procedure, such as what stands on the way
+//! to a branch's target, needs the row of the place that it belongs to.
+
+use super::cfi::{sleb, uleb};
+use super::expression::lowered;
+use crate::image::unwind::{CfiKind, CfiReader, Read};
+
+/// DWARF's number of the stack pointer.
+const RSP: u64 = 7;
+
+const DEF_CFA: u8 = 0x0c;
+const DEF_CFA_OFFSET: u8 = 0x0e;
+const DEF_CFA_EXPRESSION: u8 = 0x0f;
+const EXPRESSION: u8 = 0x10;
+const DEF_CFA_SF: u8 = 0x12;
+
+/// How the CFA is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cfa<'a> {
+    /// Nothing was said yet.
+    Unknown,
+    /// A register plus an offset.
+    Register(u64, i64),
+    /// An expression's value.
+    Expression(&'a [u8]),
+}
+
+/// What a register's rule is, as the instruction that makes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rule<'a> {
+    register: u64,
+    bytes: &'a [u8],
+    /// The expression, if it is one.
+    expression: Option<&'a [u8]>,
+}
+
+/// A row, as far as it differs from what the CIE says of registers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct State<'a> {
+    pub cfa: Cfa<'a>,
+    /// By register.
+    rules: Vec<Rule<'a>>,
+}
+
+impl<'a> State<'a> {
+    /// After a CIE's initial instructions.
+    pub fn initial(mut reader: CfiReader<'a>) -> Read<Self> {
+        let mut state = Self {
+            cfa: Cfa::Unknown,
+            rules: Vec::new(),
+        };
+        while let Some(kind) = reader.next()? {
+            state.set_cfa(kind);
+        }
+        Ok(state)
+    }
+
+    fn set_cfa(&mut self, kind: CfiKind<'a>) {
+        self.cfa = match (kind, self.cfa) {
+            (CfiKind::DefCfa(register, offset), _) => Cfa::Register(register, offset),
+            (CfiKind::DefCfaRegister(register), Cfa::Register(_, offset)) => {
+                Cfa::Register(register, offset)
+            }
+            (CfiKind::DefCfaOffset(offset), Cfa::Register(register, _)) => {
+                Cfa::Register(register, offset)
+            }
+            (CfiKind::DefCfaExpression(e), _) => Cfa::Expression(e),
+            (CfiKind::DefCfaRegister(_) | CfiKind::DefCfaOffset(_), _) => Cfa::Unknown,
+            (_, same) => same,
+        };
+    }
+
+    /// Follows one instruction, which is `bytes`.
+    pub fn apply(&mut self, kind: CfiKind<'a>, bytes: &'a [u8]) {
+        let (register, expression, restored) = match kind {
+            CfiKind::Rule(register) => (register, None, false),
+            CfiKind::RegisterExpression(register, e) => (register, Some(e), false),
+            CfiKind::Restore(register) => (register, None, true),
+            _ => return self.set_cfa(kind),
+        };
+        let rule = Rule {
+            register,
+            bytes,
+            expression,
+        };
+        match self.rules.binary_search_by_key(&register, |r| r.register) {
+            Ok(at) if restored => drop(self.rules.remove(at)),
+            Ok(at) => self.rules[at] = rule,
+            Err(_) if restored => {}
+            Err(at) => self.rules.insert(at, rule),
+        }
+    }
+
+    /// True if something is found by way of the stack pointer.
+    pub fn depends_on_rsp(&self) -> bool {
+        let uses_rsp = |e: &[u8]| lowered(e, 0).is_none_or(|l| l.1);
+        let cfa = match self.cfa {
+            Cfa::Register(register, _) => register == RSP,
+            Cfa::Expression(e) => uses_rsp(e),
+            Cfa::Unknown => false,
+        };
+        cfa || self.rules.iter().filter_map(|r| r.expression).any(uses_rsp)
+    }
+
+    /// Appends what describes the same frame where rsp is `depth` bytes lower.
+    /// What went before is this state at another depth.
+    pub fn describe(&self, depth: u32, out: &mut Vec<u8>) -> Read<()> {
+        const ODD: &str = "its frame is found by an expression that cannot be adapted";
+        match self.cfa {
+            Cfa::Register(RSP, offset) => {
+                let offset = offset.checked_add(depth.into());
+                out.push(DEF_CFA_OFFSET);
+                uleb(out, offset.and_then(|o| u64::try_from(o).ok()).ok_or(ODD)?);
+            }
+            Cfa::Expression(e) => {
+                let (bytes, changed) = lowered(e, depth).ok_or(ODD)?;
+                if changed {
+                    out.push(DEF_CFA_EXPRESSION);
+                    block(out, &bytes);
+                }
+            }
+            _ => {}
+        }
+        for rule in &self.rules {
+            let Some(e) = rule.expression else { continue };
+            let (bytes, changed) = lowered(e, depth).ok_or(ODD)?;
+            if changed {
+                out.push(rule.bytes[0]);
+                debug_assert!(matches!(rule.bytes[0], EXPRESSION | 0x16));
+                uleb(out, rule.register);
+                block(out, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what leads from this state to another one.
+    pub fn change_to(&self, other: &Self, out: &mut Vec<u8>) -> Read<()> {
+        if self.cfa != other.cfa {
+            match other.cfa {
+                Cfa::Unknown => return Err("its frame is not known"),
+                Cfa::Register(register, offset) => match u64::try_from(offset) {
+                    Ok(offset) => {
+                        out.push(DEF_CFA);
+                        uleb(out, register);
+                        uleb(out, offset);
+                    }
+                    Err(_) if offset % 8 == 0 => {
+                        out.push(DEF_CFA_SF);
+                        uleb(out, register);
+                        sleb(out, offset / -8);
+                    }
+                    Err(_) => return Err("its frame has an odd offset"),
+                },
+                Cfa::Expression(e) => {
+                    out.push(DEF_CFA_EXPRESSION);
+                    block(out, e);
+                }
+            }
+        }
+        let has = |rules: &[Rule<'_>], register| {
+            rules
+                .binary_search_by_key(&register, |r: &Rule<'_>| r.register)
+                .is_ok()
+        };
+        for rule in self.rules.iter().filter(|r| !has(&other.rules, r.register)) {
+            match rule.register {
+                n @ 0..=0x3f => out.push(0xc0 | n as u8),
+                n => {
+                    out.push(0x06);
+                    uleb(out, n);
+                }
+            }
+        }
+        for rule in other.rules.iter().filter(|r| !self.rules.contains(r)) {
+            out.extend_from_slice(rule.bytes);
+        }
+        Ok(())
+    }
+}
+
+fn block(out: &mut Vec<u8>, bytes: &[u8]) {
+    uleb(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

@@ -1,0 +1,210 @@
+//! What the unwind tables must know of inserted code: where it moves the stack
+//! pointer, and to which place of the original code belongs what lies apart.
+
+use std::ops::Range;
+
+use crate::cfg::{Cfg, ProcKind};
+use crate::emit::unwind::{
+    AddressMap, Inserted, Lowered, MovedEntry, MovedRange, Own, Rows, Stray,
+};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::plan::{Frame, Insertion, Plan, Position};
+
+use super::layout::{insertions_of, snippet_size, take_at};
+use super::{Layout, guards};
+
+/// The layout as unwind tables see it.
+pub struct Frames<'a> {
+    /// The program.
+    pub cfg: &'a Cfg,
+    /// What is inserted.
+    pub plan: &'a Plan,
+    /// Where everything lies.
+    pub layout: &'a Layout,
+}
+
+impl AddressMap for Frames<'_> {
+    fn new_address(&self, old: u64) -> Option<u64> {
+        self.layout.new_address(old)
+    }
+
+    fn row_address(&self, old: u64) -> Option<u64> {
+        let label = self.layout.new_address(old)?;
+        let behind = || {
+            let proc = self.layout.moved_proc_at(old)?;
+            self.layout.return_address(self.cfg, self.plan, proc, old)
+        };
+        Some(behind().unwrap_or(label))
+    }
+
+    fn inserted(&self, range: &MovedRange) -> Inserted {
+        let mut found = Inserted::default();
+        let Some(proc) = self.layout.moved_proc_at(range.old_start) else {
+            return found;
+        };
+        let insts = self.insts(proc, range);
+        self.in_line(proc, &insts, &mut found.lowered);
+        self.apart(proc, range, &mut found);
+        let inside = |at: u64| range.new_start < at && at <= range.new_end;
+        found.lowered.retain(|l| inside(l.at));
+        found.strays.retain(|s| inside(s.new));
+        found
+    }
+}
+
+impl Frames<'_> {
+    /// Frames of the shared snippets and of guards at the starts of procedures.
+    pub fn own(&self) -> Vec<Own> {
+        let plan = self.plan;
+        let mut own = Vec::with_capacity(plan.shared.len() + 1);
+        for (snippet, offset) in plan.shared.iter().zip(&self.layout.shared) {
+            let start = self.layout.start + u64::from(*offset);
+            let mut rows = Rows::new(start);
+            for shift in plan.shifts_of(snippet) {
+                rows.frame(
+                    start + u64::from(shift.at - snippet.code.start),
+                    shift.frame,
+                );
+            }
+            let end = start + u64::from(snippet.code.end - snippet.code.start);
+            own.push(Own { start, end, rows });
+        }
+        // Neighbours share a description.
+        let mut last: Option<Own> = None;
+        for place in &self.layout.guards {
+            if !self.is_entry(place.block) {
+                own.extend(last.take());
+                continue;
+            }
+            let open = last.get_or_insert_with(|| Own {
+                start: place.address,
+                end: 0,
+                rows: Rows::new(place.address),
+            });
+            for (at, depth) in guards::depths(place.guard) {
+                let frame = Frame::Below(*depth);
+                open.rows.frame(place.address + u64::from(*at), frame);
+            }
+            open.end = place.address + guards::size(place.guard);
+        }
+        own.extend(last);
+        own
+    }
+
+    /// Guards in the middle of procedures, with the original addresses that they lead to.
+    pub fn entries(&self) -> Vec<(u64, MovedEntry)> {
+        let guards = self.layout.guards.iter();
+        guards
+            .filter(|place| !self.is_entry(place.block))
+            .map(|place| {
+                let lowered = guards::depths(place.guard)
+                    .iter()
+                    .map(|(at, depth)| Lowered {
+                        at: place.address + u64::from(*at),
+                        depth: *depth,
+                    });
+                let entry = MovedEntry {
+                    start: place.address,
+                    end: place.address + guards::size(place.guard),
+                    lowered: lowered.collect(),
+                };
+                (self.cfg.block_pc(place.block), entry)
+            })
+            .collect()
+    }
+
+    /// True where a call enters a procedure.
+    fn is_entry(&self, block: BlockId) -> bool {
+        let proc = self.cfg.proc(self.cfg.block(block).proc);
+        let is_part = matches!(proc.kind, ProcKind::Fragment(_));
+        self.cfg.block_pc(block) == proc.start && !is_part && proc.kind != ProcKind::Plt
+    }
+
+    /// The instructions of a procedure that lie in a range.
+    fn insts(&self, proc: ProcId, range: &MovedRange) -> Range<usize> {
+        let insts = self.cfg.proc_insts(proc);
+        let first = |old: u64| {
+            insts.start
+                + self.cfg.insts[insts.clone()]
+                    .partition_point(|i| self.cfg.base + u64::from(i.offset) < old)
+        };
+        first(range.old_start)..first(range.old_end)
+    }
+
+    fn in_line(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
+        let mut rest = insertions_of(self.plan, insts);
+        while let Some(first) = rest.first() {
+            let inst = first.inst;
+            let label = self.layout.label(proc, inst);
+            let entry = take_at(&mut rest, inst, Position::Entry);
+            if self.cfg.inst_pc(inst) == self.cfg.proc(proc).start {
+                self.snippets(entry, label - self.size(entry), out);
+            }
+            self.snippets(take_at(&mut rest, inst, Position::Before), label, out);
+            let after = take_at(&mut rest, inst, Position::After);
+            if let Some(end) = self.layout.end_of(self.cfg, self.plan, proc, inst) {
+                self.snippets(after, end, out);
+            }
+            take_at(&mut rest, inst, Position::Taken);
+        }
+        if self.layout.pushes_returns(proc) {
+            for inst in insts.clone().map(InstId::from_index) {
+                if let Some(end) = self.layout.pushed_return(self.cfg, self.plan, proc, inst) {
+                    // Its first byte is a push, and its last instruction leaves one word.
+                    out.push(Lowered {
+                        at: end.start + 1,
+                        depth: 8,
+                    });
+                    out.push(Lowered {
+                        at: end.end,
+                        depth: 0,
+                    });
+                }
+            }
+            out.sort_by_key(|l| l.at);
+        }
+    }
+
+    /// Stubs of entries in the middle, and what is on the way to branches' targets.
+    fn apart(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
+        let layout = &self.layout.procs[proc.index()];
+        let start = self.layout.starts[proc.index()];
+        let stubs = layout
+            .stubs
+            .iter()
+            .map(|(block, at)| (self.cfg.block(*block).first, Position::Entry, *at));
+        let taken = layout
+            .taken
+            .iter()
+            .map(|(inst, at)| (*inst, Position::Taken, *at));
+        for (inst, position, at) in stubs.chain(taken) {
+            let (new, old) = (start + u64::from(at), self.cfg.inst_pc(inst));
+            if range.old_start <= old && old < range.old_end {
+                found.strays.push(Stray { new, old });
+            }
+            let here = insertions_of(self.plan, &(inst.index()..inst.index() + 1));
+            let from = here.partition_point(|i| i.position < position);
+            let to = here.partition_point(|i| i.position <= position);
+            self.snippets(&here[from..to], new, &mut found.lowered);
+        }
+    }
+
+    fn size(&self, insertions: &[Insertion]) -> u64 {
+        let sizes = insertions.iter().map(|i| snippet_size(self.plan, i));
+        u64::from(sizes.sum::<u32>())
+    }
+
+    fn snippets(&self, insertions: &[Insertion], mut at: u64, out: &mut Vec<Lowered>) {
+        for insertion in insertions {
+            let snippet = &self.plan.snippets[insertion.snippet as usize];
+            for shift in self.plan.shifts_of(snippet) {
+                // Only shared snippets have frames of their own.
+                if let Frame::Below(depth) = shift.frame {
+                    let at = at + u64::from(shift.at - snippet.code.start);
+                    out.push(Lowered { at, depth });
+                }
+            }
+            at += u64::from(snippet_size(self.plan, insertion));
+        }
+    }
+}
