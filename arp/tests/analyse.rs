@@ -23,8 +23,11 @@ fn analyse(text: &str, options: &Options) -> Analysis {
     analysis
 }
 
-/// Section, count, total, self of each section, by number.
-fn sections(analysis: &Analysis) -> Vec<(u32, Option<(u64, bool)>, Number, Number)> {
+/// Section, count, total, self.
+type Row = (u32, Option<(u64, bool)>, Number, Number);
+
+/// The sections by number.
+fn sections(analysis: &Analysis) -> Vec<Row> {
     let rows = analysis.sections().into_iter();
     let mut rows: Vec<_> = rows
         .map(|row| {

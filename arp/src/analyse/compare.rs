@@ -49,10 +49,7 @@ impl Difference {
         match (&self.a, &self.b) {
             (Some(a), Some(b)) => figure(b) - figure(a),
             (None, Some(b)) => figure(b),
-            (Some(a), None) => {
-                let a = figure(a);
-                (a - a) - a
-            }
+            (Some(a), None) => figure(a).negated(),
             (None, None) => Number::Integer(0),
         }
     }

@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
 
     fn switch_to(&mut self, thread: Option<Tid>) -> Result<()> {
         let known = self.cursors.get(self.current);
-        if !known.is_some_and(|c| c.thread == thread) {
+        if known.is_none_or(|c| c.thread != thread) {
             let known = self.cursors.iter().position(|c| c.thread == thread);
             self.current = match known {
                 Some(at) => at,
@@ -175,8 +175,7 @@ impl<'a> Builder<'a> {
         let same = pairs.take_while(|(a, b)| a == b).count();
         // As long as the sections are the same ones and counters do not count, so are the contexts.
         let mut parallel = !self.counters;
-        for depth in same..stack.len() {
-            let step = stack[depth];
+        for (depth, &step) in stack.iter().enumerate().skip(same) {
             parallel &= cursor.stack.get(depth).is_some_and(|s| s.sid == step.sid);
             if parallel {
                 cursor.stack[depth] = step;

@@ -57,6 +57,14 @@ impl Number {
         }
     }
 
+    /// With the other sign.
+    pub fn negated(self) -> Self {
+        match self {
+            Self::Integer(n) => Self::Integer(n.saturating_neg()),
+            Self::Float(x) => Self::Float(-x),
+        }
+    }
+
     /// In the order of the values; what is not a number comes first or last.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
