@@ -218,7 +218,7 @@ unsafe fn with<R>(
     let result = unsafe { trace.cast::<Trace>().as_ref() }.map(work);
     let reason = match result {
         Some(Some(result)) => return result,
-        Some(None) => "the index is too large",
+        Some(None) => "the index, or what is there, is too large",
         None => "there is no trace",
     };
     let errors = loaded().as_ref().map_or(Errors::NONE, |l| l.errors);
@@ -254,7 +254,7 @@ unsafe extern "C" fn arp_trace_get_stack_length(trace: *mut c_void) -> u32 {
 /// See above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_stack_pos(trace: *mut c_void, depth: u32) -> u16 {
-    let sid = |t: &Trace| t.stack.get(depth as usize).map(|step| step.sid.0 as u16);
+    let sid = |t: &Trace| u16::try_from(t.stack.get(depth as usize)?.sid.0).ok();
     // SAFETY: the caller's promise.
     unsafe { with("arp_trace_get_stack_pos", trace, 0, sid) }
 }
@@ -265,11 +265,7 @@ unsafe extern "C" fn arp_trace_get_stack_pos(trace: *mut c_void, depth: u32) -> 
 /// See above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_stack_index(trace: *mut c_void, depth: u32) -> c_int {
-    let counter = |t: &Trace| {
-        t.stack
-            .get(depth as usize)
-            .map(|step| step.counter as c_int)
-    };
+    let counter = |t: &Trace| c_int::try_from(t.stack.get(depth as usize)?.counter).ok();
     // SAFETY: the caller's promise.
     unsafe { with("arp_trace_get_stack_index", trace, 0, counter) }
 }

@@ -302,3 +302,14 @@ fn sections_have_names() {
         assert_eq!(section.file, "named.c");
     }
 }
+
+#[test]
+fn several_recordings_one_after_the_other() {
+    let strict = ["-std=c89", "-pedantic", "-Wstrict-prototypes"];
+    let program = compile("gcc", &["again.c"], &strict);
+    program.succeed(&[]);
+    for round in 0..3 {
+        let expected = list(&[("1@0", f64::from(round + 1))]);
+        assert_eq!(program.records(&format!("again{round}.arp")), expected);
+    }
+}

@@ -59,6 +59,16 @@ impl Error {
         }
     }
 
+    /// Reading failed: the file is shorter than it should be, or its compression is damaged.
+    pub(crate) fn reading(place: Place, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
+                Self::syntax(place, error.to_string())
+            }
+            _ => Self::truncated(place, error.to_string()),
+        }
+    }
+
     /// The request makes no sense.
     pub(crate) fn usage(doing: &'static str, reason: impl Into<String>) -> Self {
         Self::new(ErrorKind::Usage, doing, Place::Nowhere, reason)

@@ -190,7 +190,9 @@ impl Histogram {
     /// `q` of 0 is the minimum and of 1 the maximum, both exact; what is between differs from the
     /// value at that place in the sorted sequence by at most [`MAX_ERROR`] of it.
     pub fn quantile(&self, q: f64) -> f64 {
-        let total: u64 = self.buckets().map(|b| b.count).sum();
+        let total = self
+            .buckets()
+            .fold(0u64, |sum, b| sum.saturating_add(b.count));
         if total == 0 {
             return 0.0;
         }
@@ -201,11 +203,12 @@ impl Histogram {
             return self.stats.max();
         }
         let wanted = ((q * total as f64).ceil() as u64).clamp(1, total);
-        let mut seen = 0;
+        let mut seen = 0u64;
         for bucket in self.buckets() {
-            seen += bucket.count;
+            seen = bucket.count.saturating_add(seen);
             if seen >= wanted {
-                return bucket.middle.clamp(self.stats.min(), self.stats.max());
+                // A file may say anything of these.
+                return bucket.middle.max(self.stats.min()).min(self.stats.max());
             }
         }
         self.stats.max()

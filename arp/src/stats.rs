@@ -69,8 +69,8 @@ impl Stats {
                 } else if value > *max {
                     *max = value;
                 }
-                *count += 1;
-                *sum += value;
+                *count = count.wrapping_add(1);
+                *sum = sum.wrapping_add(value);
             }
             Self::Float {
                 count,
@@ -84,7 +84,7 @@ impl Stats {
                 }
                 *min = min.min(value);
                 *max = max.max(value);
-                *count += 1;
+                *count = count.wrapping_add(1);
                 *sum += value;
             }
         }
@@ -192,7 +192,7 @@ impl Stats {
             Self::Integer { count, sum, .. } => {
                 let n = i128::from(count.max(1));
                 let half = if sum < 0 { -(n / 2) } else { n / 2 };
-                let mean = (sum + half) / n;
+                let mean = sum.saturating_add(half) / n;
                 if ty.is_signed() {
                     Value::Signed(mean as i64)
                 } else {

@@ -217,7 +217,7 @@ impl AsciiReader {
             let bytes = self
                 .input
                 .fill_buf()
-                .map_err(|e| Error::truncated(Place::Line(line), e.to_string()))?;
+                .map_err(|e| Error::reading(Place::Line(line), &e))?;
             if bytes.is_empty() {
                 return Ok(None);
             }
@@ -254,7 +254,7 @@ impl AsciiReader {
             let bytes = self
                 .input
                 .fill_buf()
-                .map_err(|e| Error::truncated(Place::Line(line), e.to_string()))?;
+                .map_err(|e| Error::reading(Place::Line(line), &e))?;
             let is_part = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+');
             let part = bytes.iter().take_while(is_part).count();
             let (all, empty) = (part == bytes.len(), bytes.is_empty());
@@ -283,7 +283,7 @@ impl AsciiReader {
             let place = Place::Line(self.line);
             let mut limited = io::Read::take(&mut self.input, MAX_TOKEN as u64);
             let read = limited.read_until(b'\n', &mut line);
-            read.map_err(|e| Error::truncated(place, e.to_string()))?;
+            read.map_err(|e| Error::reading(place, &e))?;
             self.line += 1;
             let line = String::from_utf8_lossy(&line);
             let fields: Vec<_> = line

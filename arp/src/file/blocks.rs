@@ -229,7 +229,7 @@ fn fill(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 /// Reads a block that starts at `offset`. `None` at the end of the source.
 pub(crate) fn read(source: &mut impl Read, offset: u64) -> Result<Option<(Block, u64)>> {
     let place = Place::Offset(offset);
-    let failed = |e: io::Error| Error::truncated(place, e.to_string());
+    let failed = |e: io::Error| Error::reading(place, &e);
     let mut head = [0; HEAD];
     match fill(source, &mut head).map_err(failed)? {
         0 => return Ok(None),

@@ -108,7 +108,7 @@ impl Reader {
         let mut gzip = false;
         let head = input
             .fill_buf()
-            .map_err(|e| Error::truncated(Place::Offset(0), e.to_string()))?;
+            .map_err(|e| Error::reading(Place::Offset(0), &e))?;
         if head.starts_with(&[0x1f, 0x8b]) {
             gzip = true;
             input = Box::new(BufReader::with_capacity(
@@ -124,7 +124,7 @@ impl Reader {
                 let mut magic = Vec::new();
                 let most = MAGIC.len() as u64 + 1;
                 let read = input.by_ref().take(most).read_to_end(&mut magic);
-                read.map_err(|e| Error::truncated(place, e.to_string()))?;
+                read.map_err(|e| Error::reading(place, &e))?;
                 if !magic.iter().zip(MAGIC).all(|(a, b)| a == b) {
                     let reason = "it is called binary, but it is none of ours";
                     return Err(Error::syntax(place, reason));
@@ -358,7 +358,7 @@ fn line(input: &mut Input, number: u64) -> Result<String> {
     let most = (MAX_SETS * 4 + 100) as u64;
     let place = Place::Line(number);
     let read = input.by_ref().take(most).read_until(b'\n', &mut bytes);
-    read.map_err(|e| Error::truncated(place, e.to_string()))?;
+    read.map_err(|e| Error::reading(place, &e))?;
     if bytes.pop() != Some(b'\n') {
         let reason = "the heading is not whole";
         return Err(if bytes.len() as u64 + 1 < most {
@@ -377,7 +377,7 @@ fn line(input: &mut Input, number: u64) -> Result<String> {
 fn read_heading(input: &mut Input) -> Result<(Format, Heading, u64)> {
     let start = input
         .fill_buf()
-        .map_err(|e| Error::truncated(Place::Offset(0), e.to_string()))?;
+        .map_err(|e| Error::reading(Place::Offset(0), &e))?;
     let seen = start.len().min(TITLE.len());
     if start.is_empty() {
         return Err(Error::truncated(Place::Offset(0), "it is empty"));
