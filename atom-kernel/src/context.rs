@@ -12,10 +12,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use atom_tool::{Block, EdgeKind, Inst, InstType, Proc, Reg, Way};
+use atom_tool::{Block, EdgeKind, Inst, InstType, Proc, Way};
 
 use crate::find::region::{Border, Point, Region, is_call};
-use crate::find::view::{Family, View, base};
+use crate::find::view::{Family, View, base, is_stub};
 use crate::find::{Found, How, Kind};
 use crate::list;
 use crate::options::Context;
@@ -302,14 +302,7 @@ fn goes_to<'a>(inst: Inst<'a>) -> Option<Callee<'a>> {
         let edges = inst.block().successors();
         edges.iter().all(|e| e.kind != EdgeKind::Table)
     };
-    let is_plt = || {
-        // Of a few instructions that end in a jump through a fixed slot.
-        let blocks = inst.proc().blocks();
-        let few = blocks.len() == 1 && inst.block().insts().len() <= 4;
-        let fixed = inst.memory().iter().any(|m| m.base == Some(Reg::Pc));
-        inst.proc().name().ends_with("@plt") || few && fixed
-    };
-    (jumps && !is_plt() && leaves()).then_some(Callee::Unknown("*"))
+    (jumps && !is_stub(inst.proc()) && leaves()).then_some(Callee::Unknown("*"))
 }
 
 /// Adds the call sites and iterations of one procedure.

@@ -6,7 +6,7 @@ use atom_tool::{Result, Status};
 
 use super::labels;
 use super::region::{Border, Region};
-use super::view::{View, base};
+use super::view::{View, base, is_stub};
 use super::{Found, How, Kind, Section, Unplaced};
 
 /// What is to be found.
@@ -72,7 +72,7 @@ fn procedures<'a>(view: &View<'a>, kind: Kind, name: &str, found: &mut Found<'a>
     let mut seen = HashSet::new();
     for proc in view.program.procs() {
         let fits = glob(name, proc.name()) || glob(name, proc.symbol());
-        if !fits || proc.name().ends_with("@plt") || proc.symbol().ends_with(".cold") {
+        if !fits || is_stub(proc) || proc.symbol().ends_with(".cold") {
             continue;
         }
         any = true;

@@ -5,7 +5,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use atom_tool::{Block, Edge, Inst, Loops, Proc, Program};
+use atom_tool::{Block, Edge, Inst, InstType, Loops, Proc, Program, Reg};
 
 /// A procedure with its parts.
 pub struct Family<'a> {
@@ -127,6 +127,21 @@ fn whole<'a>(proc: Proc<'a>, blocks: &[Block<'a>], entries: &HashSet<Block<'a>>)
     let mut entered = procs.into_iter().filter(is_entered);
     let named = |p: &&Proc<'a>| !p.symbol().ends_with(".cold");
     entered.find(|p| named(&p)).unwrap_or(proc)
+}
+
+/// True for a piece of the procedure linkage table: a few instructions that end in
+/// a jump through a fixed slot.
+pub fn is_stub(proc: Proc<'_>) -> bool {
+    if proc.name().ends_with("@plt") {
+        return true;
+    }
+    let (Some(block), 1) = (proc.first_block(), proc.blocks().len()) else {
+        return false;
+    };
+    let last = block.last_inst();
+    let jumps = last.is_type(InstType::Jump) && !last.is_type(InstType::Ret);
+    let fixed = || last.memory().iter().any(|m| m.base == Some(Reg::Pc));
+    jumps && !last.is_type(InstType::Call) && block.insts().len() <= 4 && fixed()
 }
 
 /// An empty name fits every function.
