@@ -49,6 +49,7 @@ programs! {
     strings_c: "strings.c",
     threads_c: "threads.c",
     unfound_s: "unfound.S",
+    unreachable_c: "unreachable.c",
     values_s: "values.S",
     vectors_c: "vectors.c",
     virtual_cc: "virtual.cc",
