@@ -10,7 +10,7 @@ use core::ffi::c_void;
 
 use crate::StrRef;
 use crate::query::{
-    EdgeRecord, FrameRecord, LoopRecord, MemoryRecord, OperandRecord, RegAccessRecord,
+    EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord, OperandRecord, RegAccessRecord,
     RegUsageRecord, Sink, SourceFrameRecord,
 };
 
@@ -45,6 +45,14 @@ pub enum Scope {
     Block = 2,
     /// An instruction.
     Inst = 3,
+    /// The way into a block from outside its procedure; the place is ignored,
+    /// as with the next two.
+    Entry = 4,
+    /// The way from a block to what follows it in the program, when its last
+    /// instruction does not jump; after a call, when that returns.
+    Falling = 5,
+    /// The way out of a block by its last instruction, when that jumps or returns.
+    Taken = 6,
 }
 
 /// The kinds of argument; says how [`Arg::value`] and [`Arg::ptr`] are read.
@@ -94,6 +102,9 @@ pub enum ArgKind {
     ReturnValue = 16,
     /// The second 64 bits of the vector register with number `value`.
     RegvHigh = 17,
+    /// The run-time address of what the tool exports and has loaded at `ptr`.
+    /// Only in calls before and after the program.
+    Exported = 18,
 }
 
 /// The number of no operand in particular.
@@ -539,4 +550,10 @@ pub struct Host {
         extern "C" fn(*mut Context, scope: Scope, id: u32, place: Place, arg: *const Arg) -> bool,
     /// Whether calls on this procedure are made, by the user's choice.
     pub proc_is_selected: extern "C" fn(*mut Context, proc: u32) -> bool,
+    /// The labels of source functions that debug information names, with names
+    /// that start with `prefix`.
+    pub labels:
+        extern "C" fn(*mut Context, prefix: StrRef, arg: *mut c_void, sink: Sink<LabelRecord>),
+    /// Contents of the section with this name, decompressed; empty if there is none.
+    pub section: extern "C" fn(*mut Context, name: StrRef) -> StrRef,
 }

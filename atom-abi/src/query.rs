@@ -97,6 +97,9 @@ pub enum Relation {
     InnermostLoop = 2,
     /// 1 if some entry of the procedure leads to the block, else 0.
     Reachable = 3,
+    /// 1 if the block's address is taken: a code pointer in data, in an operand or
+    /// in the table of exported symbols, so that an indirect call may lead there.
+    AddressTaken = 4,
 }
 
 /// How a procedure uses the stack. Offsets count from the virtual frame
@@ -291,4 +294,24 @@ pub struct SourceFrameRecord {
     pub line: u32,
     /// Column, or 0.
     pub column: u32,
+}
+
+/// A label in a source function, as debug information describes it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LabelRecord {
+    /// Its name.
+    pub name: StrRef,
+    /// Name of the function as in the debug information; empty if unknown.
+    pub function: StrRef,
+    /// Source file, or empty.
+    pub file: StrRef,
+    /// Line, or 0.
+    pub line: u32,
+    /// Column, or 0.
+    pub column: u32,
+    /// Address that the compiler gave it, or 0. Optimisation makes it
+    /// unreliable; a label of an inlined function has one for each copy, of
+    /// which this is one.
+    pub address: u64,
 }

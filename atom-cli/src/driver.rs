@@ -20,7 +20,7 @@ use atom_core::live::Live;
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::{self, Layout, Region};
-use atom_core::tool::{Calls, Tool, may_have_threads};
+use atom_core::tool::{Argument, Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -377,6 +377,11 @@ fn refuse_wide_registers(
 /// The analysis routines that are called, each once.
 fn routines(calls: &Calls) -> Vec<u64> {
     let mut routines: Vec<_> = calls.calls.iter().map(|call| call.routine).collect();
+    // Those that are passed as arguments may be called, too.
+    routines.extend(calls.args.iter().filter_map(|argument| match argument {
+        Argument::Routine(address) => Some(*address),
+        _ => None,
+    }));
     routines.sort_unstable();
     routines.dedup();
     routines

@@ -213,6 +213,26 @@ integers! {
     i8 as i64; i16 as i64; i32 as i64; i64 as i64; isize as i64;
 }
 
+/// What the tool's shared object exports under a C name; found by
+/// [`Program::exported`](crate::Program::exported). In calls before and after the
+/// program, a parameter of type `usize` gets its run-time address, or 0 for none.
+#[derive(Clone, Copy, Debug)]
+pub struct Exported(pub(crate) *const ());
+
+impl Arg<usize> for Option<Exported> {
+    fn to_host(&self) -> host::Arg {
+        match self {
+            None => constant(0),
+            Some(exported) => host::Arg {
+                kind: ArgKind::Exported,
+                elem_size: 0,
+                value: 0,
+                ptr: exported.0.cast(),
+            },
+        }
+    }
+}
+
 macro_rules! computed {
     ($($arg:ty => $kind:ident $value:expr;)*) => {$(
         impl Computed for $arg {

@@ -216,6 +216,13 @@ impl<'a> Block<'a> {
         self.relation(Relation::Reachable) == 1
     }
 
+    /// True if its address is a code pointer somewhere in the program, in data or
+    /// an operand, or is exported, so that a call through a pointer, or a library,
+    /// may lead there.
+    pub fn is_address_taken(&self) -> bool {
+        self.relation(Relation::AddressTaken) == 1
+    }
+
     /// Place in [`Proc::loops`] of the innermost loop that contains it.
     pub fn innermost_loop(&self) -> Option<usize> {
         let place = self.relation(Relation::InnermostLoop);

@@ -77,10 +77,12 @@ extern crate self as atom_tool;
 mod call;
 pub mod clocks;
 mod counters;
+mod edges;
 mod entry;
 mod flow;
 pub mod forks;
 mod handle;
+mod labels;
 mod operands;
 mod options;
 pub mod output;
@@ -102,15 +104,17 @@ pub use atom_abi::query::{EdgeKind, InstInfo};
 pub use atom_tool_macros::analysis;
 pub use call::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
-    EffAddrOf, EffAddrValue, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue, Routine,
-    StoredValue, StoredValueOf,
+    EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue,
+    Routine, StoredValue, StoredValueOf,
 };
 pub use counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
     PlainCounter, PlainCounters, Sharing,
 };
+pub use edges::Way;
 pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
+pub use labels::Label;
 pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};

@@ -67,6 +67,33 @@ impl<'a> Options<'a> {
         Ok(found)
     }
 
+    /// The values of an option that may be given several times.
+    pub fn values(&self, name: &str) -> Result<Vec<&'a str>> {
+        let mut found = Vec::new();
+        let mut first = Vec::new();
+        {
+            // One at a time, with what is in front of it out of the way.
+            let mut rest = self.rest.borrow_mut();
+            while let Some(i) = rest.iter().position(|arg| {
+                *arg == name || arg.strip_prefix(name).is_some_and(|v| v.starts_with('='))
+            }) {
+                first.extend(rest.drain(..i));
+                let arg = rest.remove(0);
+                match arg.strip_prefix(name).and_then(|v| v.strip_prefix('=')) {
+                    Some(value) => found.push(value),
+                    None if rest.is_empty() => {
+                        return Err(format!("the option {name} needs a value").into());
+                    }
+                    None => found.push(rest.remove(0)),
+                }
+            }
+            first.append(&mut rest);
+            *rest = first;
+        }
+        self.known.borrow_mut().push(format!("{name} VALUE"));
+        Ok(found)
+    }
+
     /// The value of an option that is one of a few words; the first is the default.
     pub fn choice<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T> {
         let list = words
@@ -160,6 +187,19 @@ mod tests {
         assert!(o.flag("--quiet"));
         assert!(!o.flag("--loud"));
         o.finish().unwrap();
+    }
+
+    #[test]
+    fn values_that_are_repeated() {
+        let o = options(&[
+            "--x", "1", "--only", "a", "--y=2", "--only=b", "--only", "--z",
+        ]);
+        assert_eq!(o.values("--only").unwrap(), ["a", "b", "--z"]);
+        assert_eq!(o.values("--none").unwrap(), [""; 0]);
+        assert_eq!(o.value("--x").unwrap(), Some("1"));
+        assert_eq!(o.value("--y").unwrap(), Some("2"));
+        o.finish().unwrap();
+        assert!(options(&["--only"]).values("--only").is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use atom_abi::StrRef;
 use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
 
-use crate::call::{ArgList, AsRoutine, Computed, computed};
+use crate::call::{ArgList, AsRoutine, Computed, Exported, computed};
 use crate::counters::{Atomic, CounterTable, Plain};
 use crate::flow::each;
 use crate::handle::{Handles, Inst, Proc};
@@ -211,6 +211,14 @@ impl<'a> Program<'a> {
             session: self.session,
             id,
         })
+    }
+
+    /// What the tool's own shared object exports under this name: a C function or
+    /// data that was linked into it.
+    pub fn exported(&self, name: &str) -> Option<Exported> {
+        let host = self.host();
+        let found = (host.named_routine)(host.context, StrRef::new(name));
+        (!found.is_null()).then_some(Exported(found))
     }
 
     /// Adds a call before the program starts or after it has ended.

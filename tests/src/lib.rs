@@ -11,6 +11,7 @@ pub mod corpus;
 pub mod counts;
 pub mod error;
 pub mod frames;
+pub mod kernels;
 pub mod lock;
 pub mod models;
 pub mod outcome;

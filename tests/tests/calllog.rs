@@ -316,6 +316,86 @@ fn mistakes_in_the_input_are_told() {
     }
 }
 
+/// Two coroutines on stacks of their own, resumed eleven times each in turn.
+const COROUTINES: &str = r#"
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <ucontext.h>
+#define HIDDEN __attribute__((noinline, noclone))
+static volatile int sink;
+static ucontext_t home, other[2];
+static int turn;
+HIDDEN void leaf(int i) { sink = i; }
+HIDDEN void yields(int me) { leaf(me); swapcontext(&other[me], &home); sink++; }
+HIDDEN void body(int me) { for (int i = 0; i < 10; i++) yields(me); sink++; }
+static void start(void) { body(turn); sink++; }
+HIDDEN void resume(int i) { turn = i; swapcontext(&home, &other[i]); sink++; }
+int main(void) {
+    for (int i = 0; i < 2; i++) {
+        getcontext(&other[i]);
+        /* What is beside it must not be one mapping with it. */
+        char *memory = mmap(0, 1 << 17, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(memory + 4096, 1 << 16, PROT_READ | PROT_WRITE);
+        other[i].uc_stack.ss_sp = memory + 4096;
+        other[i].uc_stack.ss_size = 1 << 16;
+        other[i].uc_link = &home;
+        makecontext(&other[i], start, 0);
+    }
+    for (int round = 0; round < 11; round++)
+        for (int i = 0; i < 2; i++) resume(i);
+    return 0;
+}
+"#;
+
+/// A coroutine that is left is suspended, not ended: its calls count once.
+#[test]
+fn coroutines_are_suspended() {
+    let folder = folder("coroutines");
+    let program = compile(&folder, COROUTINES, &["-O2"]);
+    let place = log(&folder, &program, "calllog", &[], &[]);
+    let figures = figures(&analyze(&["--json"], &place.join("calllog.out")), 0);
+    for (proc, calls, suspended) in [
+        ("main", 1, 0),
+        ("resume", 22, 0),
+        ("start", 2, 20),
+        ("body", 2, 20),
+        ("yields", 20, 20),
+        ("leaf", 20, 0),
+    ] {
+        assert_eq!(figures[proc], (calls, suspended), "{proc}");
+    }
+}
+
+/// Of a process that is killed there is what was streamed, and the report says so.
+#[test]
+fn a_killed_process_leaves_what_was_streamed() {
+    const PROGRAM: &str = "#include <signal.h>\nstatic volatile int sink;\n\
+        __attribute__((noinline, noclone)) void leaf(int i) { sink = i; }\n\
+        int main(void) { for (int i = 0; i < 100000; i++) leaf(i); raise(SIGKILL); return 0; }\n";
+    let folder = folder("killed");
+    let program = compile(&folder, PROGRAM, &["-O2"]);
+    let out = folder.join("out");
+    let options = vec!["--stream".to_owned()];
+    atom::instrument(
+        &program,
+        &out,
+        &Job::Tool("calllog".to_owned(), options),
+        true,
+    )
+    .unwrap();
+    let outcome = run(Command::new(&out).current_dir(&folder), &Setting::default()).unwrap();
+    assert_eq!(outcome.end, End::Signal(9));
+    let text = analyze(&["--json"], &folder.join("calllog.out"));
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let report = &json["reports"][0];
+    assert!(report["notes"][0].as_str().unwrap().contains("killed"));
+    let procs = report["procedures"].as_array().unwrap();
+    let leaf = procs.iter().find(|p| p["procedure"] == "leaf").unwrap();
+    let calls = leaf["calls"].as_u64().unwrap();
+    assert!((95_000..=100_000).contains(&calls), "{calls}");
+    assert!(leaf["time_ms"].as_f64().unwrap() > 0.0);
+}
+
 fn json_of(file: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }

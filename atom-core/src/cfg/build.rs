@@ -128,7 +128,7 @@ impl<'a> Discovery<'a> {
     fn settle(&mut self, mut pending: Vec<(u64, u8)>, unbounded_limit: usize) {
         for _ in 0..MAX_ROUNDS {
             pending.extend(self.new_refs());
-            let tables = self.find_tables(unbounded_limit);
+            let tables = self.find_open_tables(unbounded_limit);
             pending.extend(
                 tables
                     .iter()
@@ -172,7 +172,27 @@ impl<'a> Discovery<'a> {
         targets
     }
 
+    /// Tables whose targets may not have been followed yet.
+    fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<jump_table::Found> {
+        let found = self.tables_of(unbounded_limit, |body| !body.tables_are_settled);
+        for (i, tables) in &found {
+            self.bodies[*i].tables_are_settled = tables.are_settled;
+        }
+        found.into_iter().flat_map(|(_, t)| t.found).collect()
+    }
+
+    /// All tables.
     pub(super) fn find_tables(&self, unbounded_limit: usize) -> Vec<jump_table::Found> {
+        let found = self.tables_of(unbounded_limit, |_| true);
+        found.into_iter().flat_map(|(_, t)| t.found).collect()
+    }
+
+    /// The tables of some procedures, by the procedures' numbers.
+    fn tables_of(
+        &self,
+        unbounded_limit: usize,
+        wanted: impl Fn(&Body) -> bool + Sync,
+    ) -> Vec<(usize, jump_table::Tables)> {
         let other_part = |body: &Body, address: u64, certain: bool| {
             let is_fragment = |i: usize| self.seeds[i].looks_like_fragment;
             let Some(i) = self.body_at(address) else {
@@ -191,8 +211,9 @@ impl<'a> Discovery<'a> {
         };
         self.bodies
             .par_iter()
-            .filter(|b| !b.indirect_jumps.is_empty())
-            .flat_map_iter(|b| jump_table::find(self.image, b, &around))
+            .enumerate()
+            .filter(|(_, b)| !b.indirect_jumps.is_empty() && wanted(b))
+            .map(|(i, b)| (i, jump_table::find(self.image, b, &around)))
             .collect()
     }
 
@@ -248,6 +269,7 @@ impl<'a> Discovery<'a> {
             .map(|(body, work)| {
                 let before = body.insts.len();
                 let mut changed = false;
+                body.tables_are_settled &= work.is_empty();
                 if let Some((all, any)) = explore_together(image, body, &work) {
                     *body = all;
                     body.finish();

@@ -44,10 +44,21 @@ pub struct Surroundings<'a> {
     pub unbounded_limit: usize,
 }
 
+/// The tables of one procedure.
+#[derive(Default)]
+pub struct Tables {
+    /// The tables.
+    pub found: Vec<Found>,
+    /// They are all that there are, their sizes are known, and they lead nowhere
+    /// else: as long as nothing changes in the procedure, nothing else can change them.
+    pub are_settled: bool,
+}
+
 /// Tables of 32-bit entries relative to the table, for one procedure.
-pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
+pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     let mut found = Vec::new();
     let mut complete = true;
+    let mut bounded = true;
     for jump in &body.indirect_jumps {
         let Some(use_) = dissect(image, body, *jump) else {
             complete &= form_of(image, body, *jump) == JumpForm::Pointer;
@@ -59,6 +70,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             if use_.bound.is_some() {
                 targets = entries(image, body, around, table, size, use_.bound, true);
             }
+            bounded &= !targets.is_empty() && targets.iter().all(|t| body.contains(*t));
             if targets.is_empty() && around.unbounded_limit > 0 {
                 targets = entries(image, body, around, table, size, None, true);
             }
@@ -78,7 +90,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
         }
     }
     if complete || around.unbounded_limit == 0 {
-        return found;
+        return Tables {
+            found,
+            are_settled: complete && bounded,
+        };
     }
     let mut bases: Vec<u64> = body
         .refs
@@ -103,7 +118,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Vec<Found> {
             });
         }
     }
-    found
+    Tables {
+        found,
+        are_settled: false,
+    }
 }
 
 /// The targets that the entries at `table` lead to; `is_known` if a jump was
@@ -124,6 +142,8 @@ fn entries(
         None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
     };
     let mut targets = Vec::new();
+    // Entries before the first target that lead past the procedure's end.
+    let mut dead = 0;
     for (i, entry) in image
         .rest_at(table)
         .unwrap_or_default()
@@ -138,6 +158,16 @@ fn entries(
             Ok(offset) => table.wrapping_add_signed(i64::from(i32::from_le_bytes(offset))),
             Err(_) => u64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
         };
+        // What the compiler knows not to happen (the end of a switch that names
+        // every value) leads to an empty block, which may be the last: nothing of
+        // this procedure is there. The entries behind count none the less.
+        if is_known && target == body.end {
+            match targets.last() {
+                Some(any) => targets.push(*any),
+                None => dead += 1,
+            }
+            continue;
+        }
         let plausible = if body.contains(target) {
             is_plausible(image, body, target)
         } else {
@@ -154,6 +184,9 @@ fn entries(
         } else {
             break;
         }
+    }
+    if let Some(first) = targets.first().copied() {
+        targets.splice(0..0, std::iter::repeat_n(first, dead));
     }
     targets
 }

@@ -14,7 +14,7 @@ mod gaps;
 mod jump_table;
 mod obstacles;
 mod parts;
-mod pointers;
+pub(crate) mod pointers;
 pub mod seeds;
 mod traverse;
 

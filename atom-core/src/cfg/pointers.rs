@@ -7,7 +7,7 @@ use crate::image::Image;
 /// Code addresses that stand in data: in relocations of a position-independent
 /// program; in another, in every aligned word of its data, where they are
 /// certain only beside another one, as in a table of labels.
-pub(super) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
+pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     let mut pointers: Vec<(u64, bool)> = image
         .relocs
         .iter()

@@ -58,6 +58,8 @@ pub struct Body {
     pub local_calls: Vec<u64>,
     /// Addresses of indirect jumps.
     pub indirect_jumps: Vec<u64>,
+    /// Nothing new is to be learnt of its jump tables until it changes.
+    pub tables_are_settled: bool,
     /// Contains an instruction that moves no control but cannot be decoded or
     /// moved: address and reason.
     pub obstacle: Option<(u64, String)>,

@@ -5,6 +5,7 @@
 pub mod debug;
 pub mod imports;
 mod inlined;
+pub mod labels;
 mod open;
 pub mod unwind;
 

@@ -122,6 +122,8 @@ pub enum Value {
     },
     /// Run-time address of an address of the original image.
     Original(u64),
+    /// The run-time address of this address of the tool's file.
+    Tool(u64),
     /// A general register other than rsp.
     Reg(Gpr),
     /// rsp, and this added.

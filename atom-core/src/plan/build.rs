@@ -331,6 +331,7 @@ impl Planner<'_> {
                 &around.before,
                 &around.before_transfer,
                 &around.if_taken,
+                &around.taken,
                 &around.after,
             ];
             if lists.iter().all(|l| l.is_empty()) {
@@ -359,9 +360,20 @@ impl Planner<'_> {
                 (&around.before_transfer, When::Transfer),
             ];
             self.calls_at(part, &here, &lists, Position::Before, point, pc)?;
-            if !around.if_taken.is_empty() {
-                let mut site = Vec::with_capacity(around.if_taken.len());
-                for &number in &around.if_taken {
+            let taken = match &around.taken[..] {
+                [] => None,
+                _ => Some(here.at.taken()?),
+            };
+            // A branch that counts does not reach a place of its own: see the layout.
+            let on_the_way = matches!(taken, Some(Taken::Flags(_)));
+            let guarded = match on_the_way {
+                true => &[][..],
+                false => &around.taken[..],
+            };
+            if !around.if_taken.is_empty() || !guarded.is_empty() {
+                let numbers = guarded.iter().chain(&around.if_taken);
+                let mut site = Vec::with_capacity(guarded.len() + around.if_taken.len());
+                for &number in numbers {
                     site.push(self.resolve(number, &here, pc, When::Transfer, 0)?);
                 }
                 let guard = Some(Guard::Taken(here.at.taken()?));
@@ -377,6 +389,10 @@ impl Planner<'_> {
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, Position::After, point, end)?;
             self.counter(part, inst, Position::Taken, counters);
+            if on_the_way {
+                let lists = [(&around.taken[..], When::Transfer)];
+                self.calls_at(part, &here, &lists, Position::Taken, point, pc)?;
+            }
         }
         Ok(())
     }
@@ -588,6 +604,7 @@ impl Planner<'_> {
         for call in mine {
             let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
+                Argument::Routine(at) | Argument::Static(at) => Ok(Some(Value::Tool(*at))),
                 Argument::Str(..)
                 | Argument::CStr(..)
                 | Argument::Array(..)

@@ -499,6 +499,7 @@ impl At {
             Argument::AccessSize(n) => self.access_size(n)?,
             Argument::LoadedValue(n) => self.loaded(n, element, when)?,
             Argument::StoredValue(n) => self.stored(n, element, when)?,
+            Argument::Routine(at) | Argument::Static(at) => Value::Tool(at),
             Argument::RepCount => self.repeat_count(when)?,
             Argument::BranchTarget => self.branch_target(when)?,
             Argument::ReturnValue if when != When::After && is_near_return(&self.instruction) => {

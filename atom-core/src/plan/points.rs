@@ -88,6 +88,9 @@ pub struct Points<'a> {
     proc: [Index; 2],
     block: [Index; 2],
     inst: [Index; 2],
+    entry: Index,
+    falling: Index,
+    taken: Index,
 }
 
 /// The calls around one instruction, as numbers of calls.
@@ -101,6 +104,8 @@ pub struct Around {
     pub before_transfer: Vec<u32>,
     /// The same, but only if the branch is taken.
     pub if_taken: Vec<u32>,
+    /// On the way to the branch's target.
+    pub taken: Vec<u32>,
     /// On the way to the next instruction.
     pub after: Vec<u32>,
 }
@@ -113,6 +118,7 @@ impl Around {
             &mut self.before,
             &mut self.before_transfer,
             &mut self.if_taken,
+            &mut self.taken,
             &mut self.after,
         ] {
             list.clear();
@@ -129,12 +135,16 @@ impl<'a> Points<'a> {
                 Index::build(calls, scope, Place::After, count, made)?,
             ])
         };
+        let edges = |scope| Index::build(calls, scope, Place::Before, cfg.blocks.len(), made);
         Ok(Self {
             cfg,
             calls,
             proc: index(Scope::Proc, cfg.procs.len())?,
             block: index(Scope::Block, cfg.blocks.len())?,
             inst: index(Scope::Inst, cfg.insts.len())?,
+            entry: edges(Scope::Entry)?,
+            falling: edges(Scope::Falling)?,
+            taken: edges(Scope::Taken)?,
         })
     }
 
@@ -152,6 +162,13 @@ impl<'a> Points<'a> {
         self.proc[1].at(whole(self.cfg, id).index())
     }
 
+    /// What is added to blocks and to ways between them.
+    fn of_blocks(&self) -> impl Iterator<Item = &Index> {
+        self.block
+            .iter()
+            .chain([&self.entry, &self.falling, &self.taken])
+    }
+
     /// True if there is any call in the procedure.
     pub fn any_in_proc(&self, id: ProcId) -> bool {
         let proc = self.cfg.proc(id);
@@ -164,8 +181,7 @@ impl<'a> Points<'a> {
         !self.proc[0].at(id.index()).is_empty()
             || !self.at_exits(id).is_empty()
             || self
-                .block
-                .iter()
+                .of_blocks()
                 .any(|x| !x.between(blocks.clone()).is_empty())
             || self
                 .inst
@@ -178,7 +194,7 @@ impl<'a> Points<'a> {
         let block = self.cfg.block(id);
         let first = block.first.index();
         let insts = first..first + block.count as usize;
-        self.block.iter().any(|x| !x.at(id.index()).is_empty())
+        self.of_blocks().any(|x| !x.at(id.index()).is_empty())
             || self
                 .inst
                 .iter()
@@ -188,9 +204,7 @@ impl<'a> Points<'a> {
     }
 
     fn is_entry(&self, id: BlockId) -> bool {
-        let block = self.cfg.block(id);
-        let proc = self.cfg.proc(block.proc);
-        !matches!(proc.kind, ProcKind::Fragment(_)) && (block.is_entry || proc.first_block == id)
+        is_entry(self.cfg, id)
     }
 
     /// The calls around an instruction of a block.
@@ -200,6 +214,7 @@ impl<'a> Points<'a> {
         if inst == block.first {
             if self.is_entry(id) {
                 around.entry.extend(self.proc[0].at(block.proc.index()));
+                around.entry.extend(self.entry.at(id.index()));
             }
             around.before.extend(self.block[0].at(id.index()));
         }
@@ -222,17 +237,38 @@ impl<'a> Points<'a> {
             return;
         }
         list.extend(self.block[1].at(id.index()));
-        let at_exits = self.at_exits(block.proc);
-        if at_exits.is_empty() {
-            return;
+        match flow {
+            Flow::Jump | Flow::IndirectJump | Flow::Return => {
+                list.extend(self.taken.at(id.index()));
+            }
+            Flow::CondJump => {}
+            _ => list.extend(self.falling.at(id.index())),
         }
-        match exit(self.cfg, id) {
-            Exit::Never => {}
-            Exit::Always => list.extend(at_exits),
+        let at_exits = self.at_exits(block.proc);
+        let exit = match at_exits {
+            [] => Exit::Never,
+            _ => exit(self.cfg, id),
+        };
+        if exit == Exit::Always {
+            list.extend(at_exits);
+        }
+        if flow == Flow::CondJump {
+            around.taken.extend(self.taken.at(id.index()));
+            around.after.extend(self.falling.at(id.index()));
+        }
+        match exit {
+            Exit::Never | Exit::Always => {}
             Exit::IfTaken => around.if_taken.extend(at_exits),
             Exit::Falling => around.after.extend(at_exits),
         }
     }
+}
+
+/// True if other procedures enter the procedure of this block here.
+pub(crate) fn is_entry(cfg: &Cfg, id: BlockId) -> bool {
+    let block = cfg.block(id);
+    let proc = cfg.proc(block.proc);
+    !matches!(proc.kind, ProcKind::Fragment(_)) && (block.is_entry || proc.first_block == id)
 }
 
 /// The procedure whose entry and exit calls hold in `id`: for a part of a

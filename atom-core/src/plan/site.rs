@@ -131,6 +131,7 @@ pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
     let place = |asm: &mut Asm, to: Gpr, value: &Value| match *value {
         Value::Const(constant) => asm.mov_imm(to, constant),
         Value::Data(offset) => asm.lea_target(to, Target::Data(offset)),
+        Value::Tool(address) => asm.lea_target(to, Target::Analysis(address)),
         Value::Pointed { slot, offset } => {
             asm.load_target(to, Target::Data(slot));
             asm.lea(to, Mem::at(to, offset as i32));
@@ -547,6 +548,7 @@ impl Site<'_> {
                 self.asm.lea(to, Mem::at(to, offset as i32));
             }
             Value::Original(address) => self.asm.lea_target(to, Target::Original(address)),
+            Value::Tool(address) => self.asm.lea_target(to, Target::Analysis(address)),
             Value::Reg(reg) => match self.moved_to(reg) {
                 None if reg == to => return,
                 None => self.asm.mov(to, reg),

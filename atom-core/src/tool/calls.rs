@@ -15,6 +15,12 @@ pub enum Scope {
     Block,
     /// An instruction.
     Inst,
+    /// The way into a block from outside its procedure.
+    Entry,
+    /// The way from a block to what stands behind it.
+    Falling,
+    /// The way out of a block by a jump or return at its end.
+    Taken,
 }
 
 impl From<host::Scope> for Scope {
@@ -24,6 +30,9 @@ impl From<host::Scope> for Scope {
             host::Scope::Proc => Self::Proc,
             host::Scope::Block => Self::Block,
             host::Scope::Inst => Self::Inst,
+            host::Scope::Entry => Self::Entry,
+            host::Scope::Falling => Self::Falling,
+            host::Scope::Taken => Self::Taken,
         }
     }
 }
@@ -86,6 +95,10 @@ pub enum Argument {
     ReturnValue,
     /// The second 64 bits of a vector register: number as in `atom_abi::host::Reg`.
     RegvHigh(u8),
+    /// The address of one of the tool's functions: its address in the tool's file.
+    Routine(u64),
+    /// The same of data of the tool.
+    Static(u64),
 }
 
 /// The operand that a value without a number means.

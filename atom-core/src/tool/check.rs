@@ -7,7 +7,7 @@ use super::session::Session;
 use crate::decode::Flow;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::plan::operand::{At, When};
-use crate::plan::points::exit_by_jump;
+use crate::plan::points::{exit_by_jump, is_entry};
 use crate::{Error, Result};
 
 /// More than any routine of the typed interface has.
@@ -81,10 +81,12 @@ fn refusal(session: &Session<'_>, request: &Request<'_>, routine: u64, reason: &
                 Some(cfg.proc(id).start),
             )
         }
-        Scope::Block if index < cfg.blocks.len() => (
-            "a block".to_owned(),
-            Some(cfg.block_pc(BlockId(request.id))),
-        ),
+        Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken if index < cfg.blocks.len() => {
+            (
+                "a block".to_owned(),
+                Some(cfg.block_pc(BlockId(request.id))),
+            )
+        }
         Scope::Inst if index < cfg.insts.len() => {
             let id = InstId(request.id);
             (
@@ -106,7 +108,9 @@ fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), Strin
     let (kind, count) = match request.scope {
         Scope::Program => return Ok(()),
         Scope::Proc => ("procedure", session.cfg.procs.len()),
-        Scope::Block => ("block", session.cfg.blocks.len()),
+        Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
+            ("block", session.cfg.blocks.len())
+        }
         Scope::Inst => ("instruction", session.cfg.insts.len()),
     };
     if request.id as usize >= count {
@@ -114,6 +118,25 @@ fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), Strin
             "there is no {kind} {}, there are {count}",
             request.id
         ));
+    }
+    let cfg = session.cfg;
+    let last_flow = || cfg.inst(cfg.block(BlockId(request.id)).last()).flow;
+    match request.scope {
+        Scope::Entry if !is_entry(cfg, BlockId(request.id)) => {
+            return Err("no other procedure enters there".to_owned());
+        }
+        Scope::Falling if last_flow().ends_flow() => {
+            return Err("the block is not followed by what stands behind it".to_owned());
+        }
+        Scope::Taken
+            if !matches!(
+                last_flow(),
+                Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+            ) =>
+        {
+            return Err("the block does not end with a jump or return".to_owned());
+        }
+        _ => {}
     }
     if request.scope == Scope::Proc
         && let Some(reason) = session.opaque_reason(ProcId(request.id))
@@ -205,6 +228,18 @@ fn argument(
                 return Ok(Argument::ReturnValue);
             }
             computed(session, request, Argument::ReturnValue)?
+        }
+        ArgKind::Exported => {
+            if request.scope != Scope::Program {
+                return Err(
+                    "what the tool exports is known only before and after the program".to_owned(),
+                );
+            }
+            match session.tool.exported_in_file(arg.ptr.cast()) {
+                Some((address, true)) => Argument::Routine(address),
+                Some((address, false)) => Argument::Static(address),
+                None => return Err("the tool exports nothing at this address".to_owned()),
+            }
         }
         ArgKind::BrCondValue => {
             if !before_inst || session.inst_types(inst) & InstType::CondBr as u32 == 0 {

@@ -70,6 +70,8 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         proc_entries: query::proc_entries,
         proc_frame: query::proc_frame,
         source_frames: query::source_frames,
+        labels: query::labels,
+        section: query::section,
     }
 }
 

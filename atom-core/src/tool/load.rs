@@ -256,6 +256,14 @@ impl Tool {
             .then_some(address)
     }
 
+    /// Address in the file of what is exported and lies at an address of this
+    /// process, and whether it is code.
+    pub(super) fn exported_in_file(&self, address: *const ()) -> Option<(u64, bool)> {
+        let in_file = (address as u64).wrapping_sub(self.bias);
+        let known = self.exported.values().any(|a| *a == in_file);
+        known.then(|| (in_file, self.code_in_file(address).is_some()))
+    }
+
     /// Address in this process of an exported symbol, with or without prefix.
     pub(super) fn named(&self, name: &str) -> Option<*const ()> {
         let address = self

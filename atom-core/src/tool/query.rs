@@ -13,8 +13,8 @@ use std::rc::Rc;
 use atom_abi::StrRef;
 use atom_abi::host::{Context, NONE};
 use atom_abi::query::{
-    EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LoopRecord, MemoryRecord, OperandRecord,
-    RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
+    EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord,
+    OperandRecord, RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
 };
 use iced_x86::InstructionInfoFactory;
 
@@ -23,11 +23,13 @@ use super::names::demangle;
 use super::session::Session;
 use crate::cfg::flow::{self, EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::frame;
+use crate::cfg::pointers::data_pointers;
 use crate::decode::memory::MemoryOperands;
 use crate::decode::{Flow, direct_target, operands, registers};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::imports::Imports;
 use crate::image::unwind::UnwindTable;
+use crate::image::{debug, labels};
 
 /// Blocks of the graphs that are kept.
 const MAX_KEPT: usize = 1 << 19;
@@ -43,6 +45,8 @@ pub(super) struct Cache<'a> {
     /// Strings that were handed out, each once.
     strings: RefCell<HashSet<Box<str>>>,
     by_name: OnceCell<HashMap<&'a str, Vec<ProcId>>>,
+    sections: RefCell<HashMap<String, Rc<[u8]>>>,
+    taken: OnceCell<HashSet<u64>>,
 }
 
 impl Default for Cache<'_> {
@@ -56,6 +60,8 @@ impl Default for Cache<'_> {
             memory: RefCell::default(),
             strings: RefCell::default(),
             by_name: OnceCell::new(),
+            sections: RefCell::default(),
+            taken: OnceCell::new(),
         }
     }
 }
@@ -105,6 +111,47 @@ impl<'a> Session<'a> {
         let kept = StrRef::new(&text);
         strings.insert(text);
         kept
+    }
+
+    /// Code addresses that stand somewhere in the program.
+    fn taken(&self) -> &HashSet<u64> {
+        let (image, cfg) = (self.image, self.cfg);
+        self.cache.taken.get_or_init(|| {
+            let data = data_pointers(image).into_iter().map(|p| p.0);
+            let exported = image.dynamic_symbols.iter();
+            let exported = exported.filter(|s| !s.is_undefined).map(|s| s.address);
+            let mut taken: HashSet<u64> = data.chain(exported).collect();
+            for i in 0..cfg.insts.len() {
+                let inst = &cfg.insts[i];
+                if inst.flow != Flow::Next || image.is_pie && !inst.rip_relative {
+                    continue;
+                }
+                let decoded = self.decode(InstId::from_index(i));
+                let address = match decoded.is_ip_rel_memory_operand() {
+                    true => Some(decoded.ip_rel_memory_address()),
+                    // The last operand of an instruction that has a constant.
+                    false => decoded
+                        .op_count()
+                        .checked_sub(1)
+                        .and_then(|last| decoded.try_immediate(last).ok()),
+                };
+                taken.extend(address.filter(|a| image.is_code(*a)));
+            }
+            taken
+        })
+    }
+
+    /// Contents of a section, kept as long as the session.
+    fn section(&self, name: &str) -> &[u8] {
+        let mut kept = self.cache.sections.borrow_mut();
+        let bytes = kept.entry(name.to_owned()).or_insert_with(|| {
+            let found = object::File::parse(&self.image.file[..]).ok();
+            let bytes = found.and_then(|f| Some(debug::section(&f, name)?.into_owned()));
+            bytes.unwrap_or_default().into()
+        });
+        let bytes: *const [u8] = &**bytes;
+        // SAFETY: what is kept is never changed or dropped, and does not move with the map.
+        unsafe { &*bytes }
     }
 
     /// The name of what a call calls. None if it is not known.
@@ -327,6 +374,8 @@ pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what:
         graph.innermost_loop(id).unwrap_or(NONE)
     } else if is(Relation::Reachable) {
         graph.is_reachable(id).into()
+    } else if is(Relation::AddressTaken) {
+        session.taken().contains(&session.cfg.block_pc(id)).into()
     } else {
         session.note(session.error(format!(
             "it asked for relation {what} of a block, which does not exist"
@@ -426,5 +475,34 @@ pub(super) extern "C" fn source_frames(
             column: frame.column,
         };
         sink(arg, &record);
+    }
+}
+
+pub(super) extern "C" fn labels(
+    context: *mut Context,
+    prefix: StrRef,
+    arg: *mut c_void,
+    sink: Sink<LabelRecord>,
+) {
+    let session = session(context);
+    for label in labels::labels(session.image, text(prefix)) {
+        let record = LabelRecord {
+            name: session.intern(&label.name),
+            function: session.intern(&label.function),
+            file: session.intern(&label.file),
+            line: label.line,
+            column: label.column,
+            address: label.address,
+        };
+        sink(arg, &record);
+    }
+}
+
+pub(super) extern "C" fn section(context: *mut Context, name: StrRef) -> StrRef {
+    let session = session(context);
+    let bytes = session.section(text(name));
+    StrRef {
+        ptr: bytes.as_ptr(),
+        len: bytes.len(),
     }
 }

@@ -141,7 +141,7 @@ impl Selected {
                     let id = ProcId(call.id);
                     (id, cfg.proc(id).start)
                 }
-                Scope::Block => {
+                Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
                     let id = BlockId(call.id);
                     (cfg.block(id).proc, cfg.block_pc(id))
                 }

@@ -11,6 +11,8 @@ use atom_tests::counts::{read_branch, read_flow, read_icount};
 use atom_tests::error::{Error, Result};
 use atom_tests::models;
 use atom_tests::outcome::{Setting, run};
+use call_log::Kind;
+use call_log::reader::Log;
 use clap::Parser;
 
 /// Runs programs as they are, rewritten without a tool, with icount, branch and
@@ -23,7 +25,8 @@ struct Args {
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Only these rewrites: empty, moved, half, icount, branch, cache, flow (repeatable).
+    /// Only these rewrites: empty, moved, half, icount, branch, cache, flow, calllog
+    /// (repeatable). Without it, all but the last.
     #[arg(long)]
     job: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.
@@ -47,9 +50,12 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 7] = [
-    "empty", "moved", "half", "icount", "branch", "cache", "flow",
+const JOBS: [&str; 8] = [
+    "empty", "moved", "half", "icount", "branch", "cache", "flow", "calllog",
 ];
+
+/// Rewrites that are made only if they are named.
+const ON_DEMAND: [&str; 1] = ["calllog"];
 
 struct Row {
     name: String,
@@ -73,6 +79,10 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             "flowjudge".into(),
             vec!["--output".into(), output.display().to_string()],
         ),
+        "calllog" => Job::Tool(
+            "calllog".into(),
+            vec!["--output".into(), output.display().to_string()],
+        ),
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
         _ => Job::Empty,
@@ -88,6 +98,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         }
         let counted = match kind {
             "flow" => read_flow(&entry.path()),
+            "calllog" => read_log(&entry.path()),
             "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
             "cache" => models::read(&entry.path(), "instructions")
                 .map(|c| c.values().map(|n| n.references).sum()),
@@ -103,6 +114,24 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         let _ = std::fs::remove_file(entry.path());
     }
     (sum == 0).then(|| "the tool left no figures".to_string())
+}
+
+/// Entries in a log of calls, which must be whole.
+fn read_log(file: &Path) -> Result<u64> {
+    let fail = |reason: String| Error::new("reading the log", reason).file(file);
+    let mut log = Log::open(file).map_err(|e| fail(e.to_string()))?;
+    let (mut events, mut entries) = (Vec::new(), 0);
+    while let Some(_thread) = log
+        .next_events(&mut events)
+        .map_err(|e| fail(e.to_string()))?
+    {
+        entries += events.iter().filter(|e| e.kind == Kind::Entry).count() as u64;
+    }
+    let tail = log.tail().copied().unwrap_or_default();
+    if !log.is_ended() || tail.lost != 0 {
+        return Err(fail(format!("it is not whole: {tail:?}")));
+    }
+    Ok(entries)
 }
 
 fn procedures(report: &serde_json::Value) -> String {
@@ -123,7 +152,11 @@ fn each_job(
     mut compare: impl FnMut(&Path) -> Result<(Option<String>, Option<f64>)>,
 ) -> Result<()> {
     for kind in JOBS {
-        if !args.job.is_empty() && !args.job.iter().any(|j| j == kind) {
+        let is_wanted = match args.job.as_slice() {
+            [] => !ON_DEMAND.contains(&kind),
+            wanted => wanted.iter().any(|j| j == kind),
+        };
+        if !is_wanted {
             row.cells.push("-".into());
             continue;
         }
@@ -141,7 +174,7 @@ fn each_job(
                 }
                 let (text, slowdown) = compare(&rewritten)?;
                 let text = text.or_else(|| {
-                    if !["icount", "branch", "cache", "flow"].contains(&kind) {
+                    if !["icount", "branch", "cache", "flow", "calllog"].contains(&kind) {
                         None
                     } else {
                         tool_wrote(kind, out)

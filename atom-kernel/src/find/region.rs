@@ -1,0 +1,195 @@
+//! A part of a procedure, and the points at which control crosses its border.
+//!
+//! A region is a set of instructions. Inside a block the border lies between two
+//! instructions; between blocks it lies on edges, and what is to be done there
+//! must stand on those edges alone. Two kinds of edge cannot hold anything: an
+//! exception's, so that its landing pad does what is to be done *if* the region is
+//! still open, and those of a jump through a table whose targets lie on both
+//! sides, where the target decides at run time.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use atom_tool::{Block, EdgeKind, Inst, InstType, Way};
+
+use super::view::Family;
+
+/// A part of a procedure.
+#[derive(Clone)]
+pub struct Region<'a> {
+    /// The procedure.
+    pub family: Rc<Family<'a>>,
+    /// Numbers of its instructions.
+    pub insts: HashSet<usize>,
+}
+
+/// Where control crosses a border.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Point<'a> {
+    /// Before an instruction, on every way to it.
+    Before(Inst<'a>),
+    /// After a call, once it has come back.
+    After(Inst<'a>),
+    /// On a way into or out of a block.
+    Way(Block<'a>, Way),
+    /// At an indirect jump, if it goes to one of these addresses.
+    Table(Inst<'a>, Vec<u64>),
+    /// Before a block, if the region is open (to leave), or is not (to enter).
+    Perhaps(Block<'a>),
+}
+
+impl<'a> Point<'a> {
+    /// An address that says where it is.
+    pub fn address(&self) -> u64 {
+        match self {
+            Self::Before(inst) | Self::After(inst) | Self::Table(inst, _) => inst.pc(),
+            Self::Way(block, Way::Entry) | Self::Perhaps(block) => block.pc(),
+            Self::Way(block, _) => block.last_inst().pc(),
+        }
+    }
+}
+
+/// All points at which control crosses a region's border.
+#[derive(Clone, Default, Debug)]
+pub struct Border<'a> {
+    /// Into the region.
+    pub enters: Vec<Point<'a>>,
+    /// Out of it.
+    pub leaves: Vec<Point<'a>>,
+}
+
+impl<'a> Region<'a> {
+    /// All of a procedure.
+    pub fn whole(family: Rc<Family<'a>>) -> Self {
+        let insts = family.insts().map(|i| i.index()).collect();
+        Self { family, insts }
+    }
+
+    /// These blocks.
+    pub fn of_blocks(family: Rc<Family<'a>>, blocks: &HashSet<Block<'a>>) -> Self {
+        let insts = blocks.iter().flat_map(|b| b.insts());
+        let insts = insts.map(|i| i.index()).collect();
+        Self { family, insts }
+    }
+
+    /// True if the instruction belongs to it.
+    pub fn has(&self, inst: Inst<'a>) -> bool {
+        self.insts.contains(&inst.index())
+    }
+
+    fn starts(&self, block: Block<'a>) -> bool {
+        self.has(block.first_inst())
+    }
+
+    /// The points at which control crosses its border.
+    pub fn border(&self) -> Border<'a> {
+        let mut border = Border::default();
+        for &block in &self.family.blocks {
+            if self.family.entries.contains(&block) && self.starts(block) {
+                border.enters.push(match has_entry(block) {
+                    true => Point::Way(block, Way::Entry),
+                    false => Point::Perhaps(block),
+                });
+            }
+            let mut was = self.starts(block);
+            for inst in block.insts() {
+                if self.has(inst) != was {
+                    was = !was;
+                    border.add(was, Point::Before(inst));
+                }
+            }
+            self.after(block, was, &mut border);
+        }
+        for list in [&mut border.enters, &mut border.leaves] {
+            let mut seen = HashSet::new();
+            list.retain(|point| seen.insert(point.clone()));
+        }
+        border
+    }
+
+    /// Crossings behind a block whose end is `inside` or not.
+    fn after(&self, block: Block<'a>, inside: bool, border: &mut Border<'a>) {
+        let edges = self.family.successors(block);
+        let to = |b: Option<Block<'a>>| b.is_some_and(|b| self.starts(b));
+        let tables: Vec<_> = edges.iter().filter(|e| e.kind == EdgeKind::Table).collect();
+        let crossing = tables.iter().filter(|e| to(e.block) != inside);
+        let targets: Vec<u64> = crossing.filter_map(|e| e.address).collect();
+        if !targets.is_empty() {
+            border.add(
+                !inside,
+                match targets.len() == tables.len() {
+                    true => Point::Way(block, Way::Taken),
+                    false => Point::Table(block.last_inst(), targets),
+                },
+            );
+        }
+        for edge in edges.iter().filter(|e| to(e.block) != inside) {
+            match (edge.kind, Way::of(edge.kind), edge.block) {
+                (EdgeKind::Unknown, ..) if !tables.is_empty() => {}
+                (EdgeKind::Unwind, _, Some(pad)) => border.add(!inside, Point::Perhaps(pad)),
+                (_, Some(way), _) => border.add(!inside, Point::Way(block, way)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl<'a> Border<'a> {
+    fn add(&mut self, enters: bool, point: Point<'a>) {
+        match enters {
+            true => self.enters.push(point),
+            false => self.leaves.push(point),
+        }
+    }
+
+    /// Adds another's points.
+    pub fn append(&mut self, other: Self) {
+        self.enters.extend(other.enters);
+        self.leaves.extend(other.leaves);
+    }
+}
+
+/// True if another procedure enters the block's procedure there.
+fn has_entry(block: Block<'_>) -> bool {
+    block.has_way(Way::Entry)
+}
+
+/// Adds to a set of blocks what lies on the ways from one of them to another
+/// inside one execution of the loop around them, if any: ways through the loop's
+/// header are other executions.
+pub fn close<'a>(family: &Family<'a>, blocks: &mut HashSet<Block<'a>>, around: Option<usize>) {
+    let scope: Option<HashSet<Block>> =
+        around.map(|i| family.loops[i].blocks.iter().copied().collect());
+    let header = around.map(|i| family.loops[i].header);
+    let inside = |b: &Block<'a>| scope.as_ref().is_none_or(|s| s.contains(b));
+    let mut backward: HashMap<Block, Vec<Block>> = HashMap::new();
+    let mut forward: HashMap<Block, Vec<Block>> = HashMap::new();
+    for &from in family.blocks.iter().filter(|b| inside(b)) {
+        let edges = family.successors(from).iter();
+        for to in edges.filter_map(|e| e.block).filter(|b| inside(b)) {
+            if Some(to) != header {
+                forward.entry(from).or_default().push(to);
+                backward.entry(to).or_default().push(from);
+            }
+        }
+    }
+    let reach = |next: &HashMap<Block<'a>, Vec<Block<'a>>>| {
+        let mut seen: HashSet<Block> = blocks.clone();
+        let mut work: Vec<Block> = blocks.iter().copied().collect();
+        while let Some(block) = work.pop() {
+            for &to in next.get(&block).into_iter().flatten() {
+                if seen.insert(to) {
+                    work.push(to);
+                }
+            }
+        }
+        seen
+    };
+    let (after, before) = (reach(&forward), reach(&backward));
+    blocks.extend(after.intersection(&before));
+}
+
+/// True if the instruction ends its block by a call.
+pub fn is_call(inst: Inst<'_>) -> bool {
+    inst.is_type(InstType::Call)
+}

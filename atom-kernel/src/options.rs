@@ -1,0 +1,175 @@
+//! The options of the tool.
+
+use arp::{DataType, Mode};
+use atom_tool::{Args, Result};
+
+use crate::find::{Kind, Pattern};
+use crate::run::meters::Measure;
+
+/// How much of the way to a section is recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Context {
+    /// Calls and iterations that lead to it.
+    Full,
+    /// Marked sections only.
+    None,
+}
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Print what was found.
+    pub list: bool,
+    /// Sections named on the command line.
+    pub patterns: Vec<(Kind, Pattern)>,
+    /// Look for labels and markers.
+    pub marks: bool,
+    /// How much of the context is recorded.
+    pub context: Context,
+    /// What is measured.
+    pub measures: Vec<Measure>,
+    /// Names of the user's callbacks and of what they get as context.
+    pub callbacks: [Option<String>; 3],
+    /// Type of the values of the user's callbacks.
+    pub data_type: DataType,
+    /// Record, or play back.
+    pub mode: Mode,
+    /// Binary, or text.
+    pub binary: bool,
+    /// The data file.
+    pub file: String,
+    /// Where a summary goes, or empty.
+    pub summary: String,
+}
+
+impl Options {
+    /// Reads the command line.
+    pub fn read(args: &Args<'_>) -> Result<Self> {
+        let options = args.options();
+        let list = options.flag("--list");
+        let mut patterns = Vec::new();
+        for (name, kind) in [("--kernel", Kind::Kernel), ("--profile", Kind::Profiled)] {
+            for text in options.values(name)? {
+                patterns.push((kind, Pattern::parse(text)?));
+            }
+        }
+        let marks = !options.flag("--no-marks");
+        let context = options.choice(
+            "--context",
+            &[("full", Context::Full), ("none", Context::None)],
+        )?;
+        let text =
+            |name: &str| -> Result<Option<String>> { Ok(options.value(name)?.map(str::to_owned)) };
+        let callbacks = [
+            text("--arp-enter-callback")?,
+            text("--arp-leave-callback")?,
+            text("--arp-data-context")?,
+        ];
+        let data_type = data_type(options.value("--arp-data-type")?.unwrap_or("unsigned int"))?;
+        let mode = options.choice(
+            "--arp-mode",
+            &[
+                ("record_average", Mode::RecordAverage),
+                ("record_all", Mode::RecordAll),
+                ("record_histogram", Mode::RecordHistogram),
+                ("playback", Mode::Playback),
+            ],
+        )?;
+        let binary = options.choice("--arp-format", &[("binary", true), ("ascii", false)])?;
+        let file = text("--arp-data-filename")?.unwrap_or_else(|| "data.arp".to_owned());
+        let summary = text("--summary")?.unwrap_or_default();
+        let has_callbacks = callbacks[0].is_some() || callbacks[1].is_some();
+        let measures = match options.value("--measure")? {
+            Some(words) => measures(words)?,
+            None if has_callbacks => Vec::new(),
+            None => vec![Measure::Cycles],
+        };
+        options.finish()?;
+        let mut options = Self {
+            list,
+            patterns,
+            marks,
+            context,
+            measures,
+            callbacks,
+            data_type,
+            mode,
+            binary,
+            file,
+            summary,
+        };
+        if has_callbacks {
+            options.measures.push(Measure::Callbacks);
+        }
+        Ok(options)
+    }
+}
+
+fn measures(words: &str) -> Result<Vec<Measure>> {
+    let mut measures = Vec::new();
+    for word in words.split(',') {
+        let measure = match word {
+            "cycles" => Measure::Cycles,
+            "cputime" => Measure::CpuTime,
+            "instructions" => Measure::Instructions,
+            _ => {
+                return Err(format!(
+                    "the option --measure takes cycles, cputime and instructions, not `{word}`"
+                )
+                .into());
+            }
+        };
+        if measures.contains(&measure) {
+            return Err(format!("`{word}` is to be measured twice").into());
+        }
+        measures.push(measure);
+    }
+    Ok(measures)
+}
+
+/// A C type by its name, as in C or as the enumerators of the ARP library spell it.
+fn data_type(name: &str) -> Result<DataType> {
+    let plain = name.strip_prefix("arp_").unwrap_or(name);
+    let short = |ty: &DataType| {
+        let long = ty.to_string();
+        long.replace("unsigned ", "u")
+            .replace("long long", "llong")
+            .replace("long double", "ldouble")
+    };
+    let found = DataType::ALL.iter().find(|ty| {
+        ty.to_string() == plain
+            || short(ty) == plain
+            || plain == "unsigned" && **ty == DataType::UInt
+    });
+    found.copied().ok_or_else(|| {
+        format!("the option --arp-data-type takes a C type such as `unsigned long`, not `{name}`")
+            .into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_by_their_names() {
+        for (name, ty) in [
+            ("unsigned int", DataType::UInt),
+            ("unsigned", DataType::UInt),
+            ("arp_ullong", DataType::ULongLong),
+            ("ldouble", DataType::LongDouble),
+            ("long", DataType::Long),
+            ("double", DataType::Double),
+        ] {
+            assert_eq!(data_type(name).unwrap(), ty, "{name}");
+        }
+        assert!(data_type("string").is_err());
+    }
+
+    #[test]
+    fn measures_by_their_names() {
+        let both = measures("instructions,cycles").unwrap();
+        assert_eq!(both, [Measure::Instructions, Measure::Cycles]);
+        assert!(measures("cycles,cycles").is_err() && measures("time").is_err());
+    }
+}

@@ -1,0 +1,204 @@
+//! What is measured.
+//!
+//! Measuring takes time, of which a part lies between the two readings and so in
+//! the value, and what is measured inside of a section lies in the section's value
+//! as a whole. Both are found at the start by measuring nothing, and subtracted.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arp::{Area, DataType, Meter, Sid, Value};
+
+/// The measures that there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// The time-stamp counter.
+    Cycles,
+    /// The thread's time on the processor, in nanoseconds.
+    CpuTime,
+    /// Instructions of the program itself.
+    Instructions,
+    /// Callbacks of the user.
+    Callbacks,
+}
+
+impl Measure {
+    /// All, by number.
+    pub const ALL: [Self; 4] = [
+        Self::Cycles,
+        Self::CpuTime,
+        Self::Instructions,
+        Self::Callbacks,
+    ];
+
+    /// The measure with this number.
+    pub fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.get(number as usize).copied()
+    }
+
+    /// What its values are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cycles => "cycles",
+            Self::CpuTime => "cpu ns",
+            Self::Instructions => "instructions",
+            Self::Callbacks => "callback",
+        }
+    }
+
+    /// Reads it.
+    #[inline]
+    pub fn now_at(self, at: &Place) -> u64 {
+        match self {
+            // SAFETY: every x86-64 processor has it.
+            Self::Cycles => unsafe { core::arch::x86_64::_rdtsc() },
+            Self::CpuTime => cpu_time(),
+            // SAFETY: the cell lies in the thread's block, which lives for ever.
+            Self::Instructions => unsafe { (*at.instructions).load(Relaxed) },
+            Self::Callbacks => 0,
+        }
+    }
+}
+
+fn cpu_time() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// What measuring itself costs, in the unit of the measure.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Part of a section's own value.
+    pub own: u64,
+    /// A begin and an end of a section that is not measured, in what is around it.
+    pub plain: u64,
+    /// A begin and an end of a measured section, in what is around it.
+    pub measured: u64,
+}
+
+/// Where a thread's numbers are found.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// Instructions executed.
+    pub instructions: *const AtomicU64,
+    /// Begins of sections that are not measured, and of those that are.
+    pub events: *const [AtomicU64; 2],
+}
+
+// SAFETY: both point to atomic numbers that live for ever.
+unsafe impl Send for Place {}
+
+/// A measure of one thread.
+pub struct Reading {
+    /// What it reads.
+    pub measure: Measure,
+    /// What is subtracted.
+    pub cost: Cost,
+    /// The thread's numbers.
+    pub place: Place,
+}
+
+impl Reading {
+    /// What has been spent for measuring so far.
+    fn spent(&self) -> u64 {
+        // SAFETY: see `Place`.
+        let [plain, measured] = unsafe { &*self.place.events };
+        let plain = plain.load(Relaxed).wrapping_mul(self.cost.plain);
+        plain.wrapping_add(measured.load(Relaxed).wrapping_mul(self.cost.measured))
+    }
+}
+
+impl Meter for Reading {
+    #[inline]
+    fn enter(&mut self, _: Sid, data: &mut Area) {
+        let spent = self.spent();
+        data.0[8..].copy_from_slice(&spent.to_le_bytes());
+        data.set_word(self.measure.now_at(&self.place));
+    }
+
+    #[inline]
+    fn leave(&mut self, _: Sid, data: &mut Area) {
+        let now = self.measure.now_at(&self.place);
+        let before = data.0[8..].try_into().map_or(0, u64::from_le_bytes);
+        // The one begin too many is the section's own, which is in `own`.
+        let spent = self.spent().wrapping_sub(before);
+        let value = now.wrapping_sub(data.word());
+        *data = Area::default();
+        data.set_word(value.saturating_sub(spent.saturating_add(self.cost.own)));
+    }
+}
+
+/// Callbacks in C: `void (*)(arp_sid, void *data, void *context)`.
+pub struct Callbacks {
+    /// Address of the one for begins, or 0.
+    pub enter: usize,
+    /// Address of the one for ends, or 0.
+    pub leave: usize,
+    /// What both get.
+    pub context: usize,
+}
+
+type Callback = unsafe extern "C" fn(u16, *mut Area, usize);
+
+impl Callbacks {
+    fn call(&self, address: usize, sid: Sid, data: &mut Area) {
+        if address != 0 {
+            // SAFETY: `atom` gave the run-time address of the function that the
+            // user named as a callback; the area has room for every data type.
+            unsafe {
+                let callback: Callback = std::mem::transmute(address);
+                callback(sid.0 as u16, data, self.context);
+            }
+        }
+    }
+}
+
+impl Meter for Callbacks {
+    fn enter(&mut self, sid: Sid, data: &mut Area) {
+        self.call(self.enter, sid, data);
+    }
+
+    fn leave(&mut self, sid: Sid, data: &mut Area) {
+        self.call(self.leave, sid, data);
+    }
+}
+
+/// Values that were played back: their number and sum, by section.
+pub static PLAYED: Mutex<BTreeMap<Sid, (u64, f64)>> = Mutex::new(BTreeMap::new());
+
+/// Adds up what comes from the data file.
+pub struct Played {
+    /// Type of the values.
+    pub data_type: DataType,
+    /// Number and sum, by section.
+    pub sums: BTreeMap<Sid, (u64, f64)>,
+}
+
+impl Meter for Played {
+    fn enter(&mut self, sid: Sid, data: &mut Area) {
+        let value: Value = data.get(self.data_type);
+        let sum = self.sums.entry(sid).or_default();
+        sum.0 += 1;
+        sum.1 += value.as_f64();
+    }
+
+    fn leave(&mut self, _: Sid, _: &mut Area) {}
+}
+
+impl Drop for Played {
+    fn drop(&mut self) {
+        if let Ok(mut all) = PLAYED.lock() {
+            for (sid, (count, sum)) in std::mem::take(&mut self.sums) {
+                let entry = all.entry(sid).or_default();
+                entry.0 += count;
+                entry.1 += sum;
+            }
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! What runs in the program.
+//!
+//! Nothing here takes a lock but a thread's first call, and calls at which threads
+//! are made. A signal handler that interrupts one of these routines and comes to
+//! sections of its own finds the thread busy: what it does is left out, begins and
+//! ends alike.
+
+pub mod meters;
+mod open;
+mod session;
+
+use std::io::Write;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU64, compiler_fence};
+
+use arp::{DataType, Format, Kind, Mode, Section, Sid, Step};
+use atom_tool::prelude::*;
+use atom_tool::{ThreadCell, thread_state};
+
+use meters::{Measure, PLAYED};
+use open::{Facts, Open, Row};
+use session::{ENDED, SPAWNED, Settings, Spawned, THREADS, Table, ThreadEntry, Whole, lock, whole};
+
+thread_state! {
+    /// What each thread has.
+    pub struct Thread {
+        /// Instructions executed.
+        pub instructions: ThreadCell<u64>,
+        /// Where its [`Open`] lies; 0 before it first enters a section.
+        pub open: ThreadCell<usize>,
+        /// 1 while one of the routines works.
+        pub busy: ThreadCell<u64>,
+        /// What was left out because a routine was at work.
+        pub missed: ThreadCell<u64>,
+    }
+}
+
+impl Default for Thread {
+    fn default() -> Self {
+        Self {
+            instructions: ThreadCell::new(0),
+            open: ThreadCell::new(0),
+            busy: ThreadCell::new(0),
+            missed: ThreadCell::new(0),
+        }
+    }
+}
+
+/// Begun by a marker, so that a scope's end may close it.
+pub const MARKER: u8 = 1;
+/// A jump to another procedure, whose end is not seen: closed by what comes then.
+pub const TAIL: u8 = 2;
+
+/// What the table has of each section: id, kind, flags, first line, last line.
+pub type RowFacts = [u32; 5];
+
+/// The kinds of section, by their numbers.
+pub const KINDS: [&str; 3] = ["plain", "kernel", "profile"];
+
+/// Before the program. `settings` are mode, format, data type, whether `context`
+/// is the address of a pointer to the context, and then the measures.
+#[analysis]
+pub fn begin(
+    settings: Array<u32>,
+    file: Str,
+    program: Str,
+    enter: usize,
+    leave: usize,
+    context: usize,
+    facts: Array<RowFacts>,
+    names: Strings,
+    files: Strings,
+) {
+    let mut table = Table {
+        rows: Vec::with_capacity(facts.len()),
+        sections: Vec::with_capacity(facts.len()),
+    };
+    for ((facts, name), file) in facts.iter().zip(names.iter()).zip(files.iter()) {
+        let kind = Kind::from_number(facts[1].into()).unwrap_or_default();
+        table.rows.push(Row {
+            sid: Sid(facts[0]),
+            kind,
+            flags: facts[2] as u8,
+        });
+        table.sections.push(Section {
+            sid: Sid(facts[0]),
+            kind,
+            name: name.to_owned(),
+            file: file.to_owned(),
+            line: facts[3],
+            end_line: facts[4],
+        });
+    }
+    let number = |i: usize| settings.get(i).copied().unwrap_or(0);
+    let measures = settings.iter().skip(4);
+    let context = match (context, number(3)) {
+        (0, _) | (_, 0) => context,
+        // SAFETY: the address of a pointer that the tool exports.
+        (at, _) => unsafe { *(at as *const usize) },
+    };
+    let settings = Settings {
+        mode: Mode::from_number(number(0).into()).unwrap_or(Mode::RecordAverage),
+        format: match number(1) {
+            0 => Format::Ascii,
+            _ => Format::Binary,
+        },
+        data_type: DataType::from_number(number(2).into()).unwrap_or(DataType::UInt),
+        file: file.as_str(),
+        program: program.as_str(),
+        measures: measures.filter_map(|m| Measure::from_number(*m)).collect(),
+        callbacks: [enter, leave, context],
+    };
+    if let Err(reason) = Whole::begin(table, settings) {
+        eprintln!("kernel: nothing is recorded: {reason}");
+    }
+}
+
+/// Does something with the thread's open sections.
+#[inline(always)]
+fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
+    if thread.busy.get() != 0 {
+        thread.missed.add(1);
+        return;
+    }
+    thread.busy.set(1);
+    // Who ends the process makes this thread see `ENDED`, or sees that it is busy.
+    compiler_fence(SeqCst);
+    if !ENDED.load(Relaxed)
+        && let Some(whole) = whole()
+    {
+        let known = thread.open.get() as *mut Open;
+        if whole.is_forked() {
+            whole.forked(known);
+        }
+        // SAFETY: set by `first` to a value that is never dropped, and used by
+        // this thread only, once at a time because of `busy`.
+        match unsafe { known.as_mut() } {
+            Some(open) if open.owner == thread.thread_number() => act(open),
+            old => {
+                if let Some(open) = first(thread, whole, old) {
+                    act(open);
+                }
+            }
+        }
+    }
+    compiler_fence(SeqCst);
+    thread.busy.set(0);
+}
+
+/// A thread's first section.
+#[cold]
+#[inline(never)]
+fn first(
+    thread: PerThread<Thread>,
+    whole: &'static Whole,
+    old: Option<&'static mut Open>,
+) -> Option<&'static mut Open> {
+    let context = inherited();
+    let depth = context.len();
+    let owner = thread.thread_number();
+    let instructions = (&raw const thread.instructions).cast::<AtomicU64>();
+    if let Some(open) = old {
+        let place = Open::place_of(open.events(), instructions);
+        let recorder = whole.recorder(place, &context)?;
+        open.take_over(owner, depth, recorder);
+        return Some(open);
+    }
+    let events = Box::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let recorder = whole.recorder(Open::place_of(&events, instructions), &context)?;
+    let open = Box::leak(Box::new(Open::new(
+        &whole.table,
+        owner,
+        depth,
+        events,
+        recorder,
+    )));
+    thread.open.set(&raw mut *open as usize);
+    lock(&THREADS).push(ThreadEntry { open });
+    Some(open)
+}
+
+/// The thread pointer, which C libraries use as a thread's number.
+fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: by the ABI of thread-local storage the word at fs:0 is its own address;
+    // a program without threads of that kind makes none of them here.
+    unsafe { core::arch::asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly)) };
+    pointer
+}
+
+/// What was open where this thread was made.
+fn inherited() -> Vec<Step> {
+    let mut spawned = lock(&SPAWNED);
+    if spawned.is_empty() {
+        return Vec::new();
+    }
+    let me = thread_pointer();
+    let is_me = |s: &Spawned| {
+        // SAFETY: its maker is still in the call that it gave this place to.
+        s.number == me
+            || s.number == 0 && s.place != 0 && unsafe { *(s.place as *const usize) } == me
+    };
+    match spawned.iter().rposition(is_me) {
+        Some(i) => spawned.remove(i).context,
+        None => Vec::new(),
+    }
+}
+
+/// A thread is about to be made; its number will stand at `place`.
+#[analysis]
+pub fn spawning(thread: PerThread<Thread>, place: RegV) {
+    with(thread, |open| {
+        lock(&SPAWNED).push(Spawned {
+            place: place.0 as usize,
+            number: 0,
+            maker: open.owner,
+            context: open.context(),
+        });
+    });
+}
+
+/// A thread was made, or could not be.
+#[analysis]
+pub fn spawned(thread: PerThread<Thread>, failed: RegV) {
+    made(thread, failed.0 as u32 != 0);
+}
+
+/// A thread was made.
+#[analysis]
+pub fn spawned_surely(thread: PerThread<Thread>) {
+    made(thread, false);
+}
+
+fn made(thread: PerThread<Thread>, failed: bool) {
+    with(thread, |open| {
+        let mut all = lock(&SPAWNED);
+        let mine = |s: &Spawned| s.number == 0 && s.maker == open.owner;
+        let Some(i) = all.iter().rposition(mine) else {
+            return;
+        };
+        if failed || all[i].place == 0 {
+            all.remove(i);
+            return;
+        }
+        // SAFETY: the call has just stored it there.
+        all[i].number = unsafe { *(all[i].place as *const usize) };
+    });
+}
+
+/// Adds to the instructions that a thread has executed.
+#[analysis]
+pub fn count(thread: PerThread<Thread>, n: u64) {
+    thread.instructions.add(n);
+}
+
+/// A section begins.
+#[analysis]
+pub fn enter(thread: PerThread<Thread>, section: u32, rsp: RegV) {
+    with(thread, |open| open.enter(section, rsp.0, 0));
+}
+
+/// A section begins whose executions are counted from here.
+#[analysis]
+pub fn enter_from(thread: PerThread<Thread>, section: u32, rsp: RegV, start: RegV) {
+    with(thread, |open| open.enter(section, rsp.0, start.0 as i64));
+}
+
+/// A section ends.
+#[analysis]
+pub fn leave(thread: PerThread<Thread>, section: u32, rsp: RegV) {
+    with(thread, |open| open.leave(section, rsp.0));
+}
+
+/// A section begins, unless it is open.
+#[analysis]
+pub fn enter_if_closed(thread: PerThread<Thread>, section: u32, rsp: RegV) {
+    with(thread, |open| open.enter_if_closed(section, rsp.0));
+}
+
+/// A section ends, if it is open.
+#[analysis]
+pub fn leave_if_open(thread: PerThread<Thread>, section: u32, rsp: RegV) {
+    with(thread, |open| open.leave_if_open(section, rsp.0));
+}
+
+/// The scope ends that was begun last.
+#[analysis]
+pub fn leave_scope(thread: PerThread<Thread>, _section: u32, rsp: RegV) {
+    with(thread, |open| open.leave_scope(rsp.0));
+}
+
+/// A jump through a table crosses a section's border, if it goes to one of these
+/// places, which are told by their distance from the jump.
+#[analysis]
+pub fn table(
+    thread: PerThread<Thread>,
+    section: u32,
+    enters: bool,
+    rsp: RegV,
+    target: u64,
+    pc: RegV,
+    places: Array<i64>,
+) {
+    let distance = target.wrapping_sub(pc.0) as i64;
+    if places.iter().any(|p| *p == distance) {
+        with(thread, |open| match enters {
+            true => open.enter(section, rsp.0, 0),
+            false => open.leave(section, rsp.0),
+        });
+    }
+}
+
+/// After the program: completes the data file, and writes the summary if one is
+/// wanted. What the user should know is printed.
+#[analysis]
+pub fn end(
+    all: AllThreads<Thread>,
+    summary: Str,
+    facts: Array<RowFacts>,
+    names: Strings,
+    places: Strings,
+) {
+    let Some(whole) = whole() else { return };
+    ENDED.store(true, SeqCst);
+    // From here on each other thread sees that, or its being busy is seen.
+    // SAFETY: a system call without effect on memory.
+    unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) };
+    let mut missed = 0;
+    let mut still_busy = Vec::new();
+    for thread in all.iter() {
+        let mut waited = 0;
+        while thread.busy.get() != 0 && waited < 200 {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+            waited += 1;
+        }
+        if thread.busy.get() != 0 {
+            still_busy.push(thread.open.get());
+        }
+        missed += thread.missed.get();
+    }
+    let threads = lock(&THREADS);
+    let mut sum = Facts {
+        counts: vec![0; facts.len()],
+        ..Facts::default()
+    };
+    for entry in threads.iter() {
+        if still_busy.contains(&(entry.open as usize)) {
+            continue;
+        }
+        // SAFETY: its thread works on it no more.
+        let open = unsafe { &mut *entry.open };
+        open.finish();
+        for (sum, count) in sum.counts.iter_mut().zip(&open.facts.counts) {
+            *sum += count;
+        }
+        sum.closed += open.facts.closed;
+        sum.unmatched += open.facts.unmatched;
+        sum.left_open += open.facts.left_open;
+        // What its measures have left to say, they say when they go.
+        // SAFETY: nobody uses it again.
+        unsafe { std::ptr::drop_in_place(open) };
+    }
+    let mut messages = whole.finish();
+    if !still_busy.is_empty() {
+        messages.push(format!(
+            "{} threads were interrupted while they recorded: their last records are missing",
+            still_busy.len()
+        ));
+    }
+    for message in messages {
+        eprintln!("kernel: {message}");
+    }
+    if summary.is_empty() {
+        return;
+    }
+    let played = lock(&PLAYED);
+    let written = output::create(&summary).and_then(|mut out| {
+        writeln!(out, "count\tkind\tid\tname\tplace\tplayed\tsum")?;
+        let described = facts.iter().zip(names.iter()).zip(places.iter());
+        for (((facts, name), place), count) in described.zip(&sum.counts) {
+            let kind = KINDS[facts[1] as usize % KINDS.len()];
+            let id = facts[0];
+            let (times, total) = played.get(&Sid(id)).copied().unwrap_or_default();
+            writeln!(
+                out,
+                "{count}\t{kind}\t{id}\t{name}\t{place}\t{times}\t{total}"
+            )?;
+        }
+        writeln!(out, "# threads: {}", threads.len())?;
+        writeln!(out, "# open at the end: {}", sum.left_open)?;
+        writeln!(
+            out,
+            "# closed because their procedures were gone: {}",
+            sum.closed
+        )?;
+        writeln!(out, "# ends without a begin: {}", sum.unmatched)?;
+        writeln!(out, "# left out in signal handlers: {missed}")?;
+        out.flush()
+    });
+    if let Err(e) = written {
+        eprintln!("kernel: cannot write {e}");
+    }
+}

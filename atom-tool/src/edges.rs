@@ -1,0 +1,75 @@
+//! Calls on the ways between blocks.
+//!
+//! A block's `Before` is passed on every way to it, and its `After` on every way
+//! out. Who wants to know that control enters or leaves a part of a procedure
+//! needs some of the ways only: those that cross the part's border.
+
+use atom_abi::host::{Place, Reg, Scope};
+use atom_abi::query::EdgeKind;
+
+use crate::call::{ArgList, AsRoutine};
+use crate::handle::Block;
+use crate::params::Params;
+
+/// A way into a block or out of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Way {
+    /// Into the block, from outside its procedure. Fits blocks at which another
+    /// procedure enters: the first one, and others that are called or jumped to.
+    Entry,
+    /// Out of the block, to what stands behind it: its last instruction does not
+    /// jump, or is a call that has returned.
+    Falling,
+    /// Out of the block by its last instruction, a jump that is taken or a return.
+    /// Of an indirect jump, all ways at once.
+    Taken,
+}
+
+impl Way {
+    /// The way out of a block along which an edge of this kind goes. None for an
+    /// exception, on whose way nothing can stand, and for [`EdgeKind::Table`],
+    /// which shares its way with others.
+    pub fn of(kind: EdgeKind) -> Option<Self> {
+        match kind {
+            EdgeKind::Fall | EdgeKind::CallReturn => Some(Self::Falling),
+            EdgeKind::Taken | EdgeKind::Tail | EdgeKind::Return | EdgeKind::Unknown => {
+                Some(Self::Taken)
+            }
+            EdgeKind::Table | EdgeKind::Unwind => None,
+        }
+    }
+}
+
+impl Way {
+    fn scope(self) -> Scope {
+        match self {
+            Self::Entry => Scope::Entry,
+            Self::Falling => Scope::Falling,
+            Self::Taken => Scope::Taken,
+        }
+    }
+}
+
+impl Block<'_> {
+    /// True if control may go this way, so that a call can be added there.
+    pub fn has_way(&self, way: Way) -> bool {
+        let session = self.session;
+        session.offers(way.scope(), self.id, Place::Before, &Reg::Rsp)
+    }
+
+    /// Adds a call that is made when control goes this way.
+    ///
+    /// At the block's end it comes after those added to the block and its last
+    /// instruction; at an entry, after those added to the procedure and before
+    /// those added to the block. A way that the block does not have is an error
+    /// that `atom` ends with.
+    pub fn add_call_on<P: Params>(
+        &self,
+        way: Way,
+        routine: impl AsRoutine<P>,
+        args: impl ArgList<P>,
+    ) {
+        let session = self.session;
+        session.add_typed(way.scope(), self.id, Place::Before, routine, args);
+    }
+}
