@@ -7,7 +7,8 @@
 //!
 //! - [`Session`] and [`ThreadRecorder`] record and play back;
 //! - [`Reader`] streams through data files, [`Profile`] holds one in memory;
-//! - [`convert`] translates between the formats.
+//! - [`convert`] translates between the formats;
+//! - [`analyse`] adds up, compares and combines recordings.
 //!
 //! ```
 //! use arp::{Area, DataType, Kind, Meter, Mode, Profile, Session, Sid, Tid};
@@ -51,6 +52,7 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod analyse;
 mod error;
 mod file;
 mod histogram;

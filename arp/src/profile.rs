@@ -425,12 +425,12 @@ impl Profile {
 }
 
 /// Encodes records of which only the stacks are known.
-struct Rerecorder {
+pub(crate) struct Rerecorder {
     tree: Tree,
     open: Vec<Reopened>,
     stack: Vec<Step>,
     serial: u64,
-    encoder: Encoder,
+    pub encoder: Encoder,
 }
 
 struct Reopened {
@@ -449,7 +449,7 @@ impl Open for Reopened {
 }
 
 impl Rerecorder {
-    fn new(sets: &[ValueSet]) -> Self {
+    pub fn new(sets: &[ValueSet]) -> Self {
         Self {
             tree: Tree::new(),
             open: vec![Reopened {
@@ -462,7 +462,7 @@ impl Rerecorder {
         }
     }
 
-    fn add(&mut self, stack: &[Step], areas: &[Area]) {
+    pub fn add(&mut self, stack: &[Step], areas: &[Area]) {
         let mut same = stack
             .iter()
             .zip(&self.stack)

@@ -105,6 +105,8 @@ pub enum ArgKind {
     /// The run-time address of what the tool exports and has loaded at `ptr`.
     /// Only in calls before and after the program.
     Exported = 18,
+    /// All ones if string instructions go down (the direction flag is set), else 0.
+    Direction = 19,
 }
 
 /// The number of no operand in particular.

@@ -18,12 +18,13 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
         atom analyze FILE [OPTIONS]\n       \
-        atom clocks [--json]",
+        atom clocks [--json]\n       \
+        atom arp FILE [OPTIONS]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
         atom ./app ./libmytool.so -o app.inst -- --output my.out\n  \
         atom show /usr/bin/bzip2\n\n\
-        A program called `show`, `analyze` or `clocks` in the working directory is ./show and so on."
+        A program called like a command, such as `show`, in the working directory is ./show."
 )]
 pub struct Args {
     /// Another job than instrumenting.
@@ -43,6 +44,8 @@ pub enum Command {
     Analyze(crate::analyze::Analyze),
     /// Measure the clocks of this machine: granularity, cost, monotonicity
     Clocks(crate::clocks::Clocks),
+    /// Look at recorded kernels: show, compare, merge and convert .arp files
+    Arp(crate::arp::Arp),
 }
 
 /// Arguments of `atom APP ...`.
@@ -167,6 +170,11 @@ mod tests {
         ));
         assert!(parse(&["./analyze"]).command.is_none());
         assert!(parse(&["./clocks", "-o", "x"]).command.is_none());
+        assert!(matches!(
+            parse(&["arp", "x"]).command,
+            Some(Command::Arp(_))
+        ));
+        assert!(parse(&["./arp"]).command.is_none());
         let args = parse(&["app", "show"]);
         assert!(args.command.is_none());
         assert_eq!(args.run.tool_file.unwrap(), PathBuf::from("show"));

@@ -338,6 +338,7 @@ fn plan_calls(
                 bodies: request.inline.then_some(&bodies),
                 threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, facts),
                 every_point: request.precise_signals,
+                low_room: low_room(image, request)?,
             };
             let clobbers = |routine| summaries.of(routine).into();
             Plan::build(image, cfg, live, &calls, &clobbers, &options)
@@ -349,6 +350,14 @@ fn plan_calls(
             format!("{points}, {shared}, {flow} counted by flow")
         },
     )
+}
+
+/// Bytes of the new segments that certainly lie below 2 GiB.
+fn low_room(image: &Image, request: &Request) -> Result<u64> {
+    let region = Region::wanted(image, &request.wishes)?;
+    let is_fixed = !image.is_pie && region.data.is_none();
+    let low = (1u64 << 31).saturating_sub(region.start);
+    Ok(if is_fixed { low.min(region.size) } else { 0 })
 }
 
 /// Calls keep the application's general, xmm and flag registers; what else an

@@ -5,6 +5,7 @@
 
 mod analyze;
 mod args;
+mod arp;
 mod cleanup;
 mod clocks;
 mod debugger;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Some(args::Command::Show(show)) => show::run(show),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks),
+        Some(args::Command::Arp(arp)) => arp::run(arp),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
     };

@@ -148,6 +148,8 @@ fn inserted(code: &'static [u8], live: RegSet) -> impl Fn(&Image, &Cfg) -> Plan 
             snippets: vec![Snippet {
                 code: 0..code.len() as u32,
                 fixups: 0..0,
+                tail: 0,
+                tail_shifts: 0,
             }],
             insertions: vec![Insertion {
                 inst,

@@ -128,6 +128,12 @@ pub struct StoredValueOf(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RepCount;
 
+/// Stands for the direction in which string instructions go: all ones if they
+/// go down, else 0. It costs much less than [`Reg::Flags`], for which no point may
+/// change a flag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Direction;
+
 /// Stands for the address that a jump, call or return goes to, if it is taken;
 /// addresses are those of the original program. Fits before the instruction,
 /// and after a jump or return.
@@ -267,6 +273,7 @@ computed! {
     StoredValue => StoredValue |_| ANY_OPERAND;
     StoredValueOf => StoredValue |n| n.0.into();
     RepCount => RepCount |_| 0;
+    Direction => Direction |_| 0;
     BranchTarget => BranchTarget |_| 0;
     ReturnValue => ReturnValue |_| 0;
 }

@@ -104,8 +104,8 @@ pub use atom_abi::query::{EdgeKind, InstInfo};
 pub use atom_tool_macros::analysis;
 pub use call::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
-    EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RepCount, ReturnValue,
-    Routine, StoredValue, StoredValueOf,
+    Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RepCount,
+    ReturnValue, Routine, StoredValue, StoredValueOf,
 };
 pub use counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,
@@ -138,8 +138,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        AccessSize, AccessSizeOf, BranchTarget, EffAddrOf, HighHalf, LoadedValue, LoadedValueOf,
-        RepCount, ReturnValue, StoredValue, StoredValueOf,
+        AccessSize, AccessSizeOf, BranchTarget, Direction, EffAddrOf, HighHalf, LoadedValue,
+        LoadedValueOf, RepCount, ReturnValue, StoredValue, StoredValueOf,
     };
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,

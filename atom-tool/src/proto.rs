@@ -75,7 +75,7 @@ macro_rules! from_computed {
 }
 from_computed!(
     BrCondValue EffAddrValue EffAddrOf AccessSize AccessSizeOf LoadedValue LoadedValueOf
-    StoredValue StoredValueOf RepCount BranchTarget ReturnValue
+    StoredValue StoredValueOf RepCount BranchTarget ReturnValue Direction
 );
 
 /// A type of a prototype.

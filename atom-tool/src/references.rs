@@ -86,16 +86,16 @@ fn is_string(name: &str) -> bool {
 ///
 /// Calls `access` with an address and how many times in turn the same blocks of
 /// memory of `line` bytes (a power of two) are accessed: the first elements of such a
-/// run come alone, so that what repeats has settled. `flags` tell the direction.
+/// run come alone, so that what repeats has settled. `down` is the [`Direction`](crate::Direction).
 pub fn repeated(
     mut at: [u64; 2],
     times: u64,
     size: u64,
-    flags: u64,
+    down: u64,
     line: u64,
     mut access: impl FnMut(u64, u64),
 ) {
-    let down = flags & 0x400 != 0;
+    let down = down != 0;
     let step = if down { size.wrapping_neg() } else { size };
     // How many further elements lie in the same lines.
     let follow = |address: u64| {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(elements, 2000);
         assert!(runs < 1300, "{runs}");
         let mut seen = Vec::new();
-        repeated([96, 0], 10, 8, 0x400, 32, |a, n| seen.push((a, n)));
+        repeated([96, 0], 10, 8, 1, 32, |a, n| seen.push((a, n)));
         assert_eq!(seen, [(96, 1), (88, 1), (80, 3), (56, 1), (48, 3), (24, 1)]);
         repeated([96, 0], 10, 0, 0, 32, |_, _| panic!("no size"));
     }

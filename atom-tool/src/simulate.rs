@@ -6,7 +6,7 @@
 
 use crate::Place::{After, Before};
 use crate::Reg;
-use crate::call::{AccessSizeOf, EffAddrOf, RepCount, Routine};
+use crate::call::{AccessSizeOf, Direction, EffAddrOf, RepCount, Routine};
 use crate::counters::{Counter, CounterAt, CounterTable, Counters};
 use crate::handle::Inst;
 use crate::params::Array;
@@ -33,13 +33,13 @@ pub struct Simulator<T: 'static> {
     /// For one reference: state, shape, address, size, counter.
     pub refer: Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>,
     /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
-    /// (the second 0 if there is none), times, flags, size, counter. None of
+    /// (the second 0 if there is none), times, direction, size, counter. None of
     /// its references is counted otherwise.
     #[allow(clippy::type_complexity)]
     pub repeat: Routine<(PerThread<T>, u64, u64, u64, u64, u64, u64, Counter<2>)>,
     /// Before a string comparison, which may end early: state, both addresses, times.
     pub compare: Routine<(PerThread<T>, u64, u64, u64)>,
-    /// After it: state, shape, what is left in rcx, flags, size, counter.
+    /// After it: state, shape, what is left in rcx, direction, size, counter.
     pub compared: Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>,
 }
 
@@ -144,22 +144,22 @@ impl<T: ThreadState> Simulator<T> {
         }
         let (a, size) = (EffAddrOf(operands[0]), AccessSizeOf(operands[0]));
         let b = operands.get(1).map(|operand| EffAddrOf(*operand));
-        let flags = Reg::Flags;
+        let down = Direction;
         match (references.times, b) {
             (Times::Compared, b) => {
                 match b {
                     Some(b) => inst.add_call(Before, self.compare, (state, a, b, RepCount)),
                     None => inst.add_call(Before, self.compare, (state, a, 0, RepCount)),
                 }
-                let args = (state, shape, Reg::Rcx, flags, size, count);
+                let args = (state, shape, Reg::Rcx, down, size, count);
                 inst.add_call(After, self.compared, args);
             }
             (Times::Repeated, Some(b)) => {
-                let args = (state, shape, a, b, RepCount, flags, size, count);
+                let args = (state, shape, a, b, RepCount, down, size, count);
                 inst.add_call(Before, self.repeat, args);
             }
             (Times::Repeated, None) => {
-                let args = (state, shape, a, 0, RepCount, flags, size, count);
+                let args = (state, shape, a, 0, RepCount, down, size, count);
                 inst.add_call(Before, self.repeat, args);
             }
             _ => inst.add_call(Before, self.repeat, (state, shape, a, 0, 1, 0, size, count)),
@@ -216,4 +216,48 @@ pub fn begin(comparison: &Comparison, known: [u64; 3]) {
 pub fn end(comparison: &Comparison, rcx: u64) -> ([u64; 2], u64) {
     let [first, second, times] = [0, 1, 2].map(|i: usize| comparison[i].get());
     ([first, second], times.saturating_sub(rcx))
+}
+
+/// Defines a simulator's routines for instructions that make many references, and
+/// `simulator`, which makes a [`Simulator`] of them and of a routine for one reference. Given are
+/// the type of the state, which has a [`Comparison`] named `comparison`, and two functions:
+/// `touch(state, shape, address, size, times, counter)` makes a reference so many times in turn
+/// and counts all of it; `line(shape)` tells how many bytes are one line, or page.
+#[macro_export]
+macro_rules! simulator {
+    ($state:ty, $touch:path, $line:path) => {
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn repeat(state: PerThread<$state>, shape: u64, a: u64, b: u64, times: u64, down: u64, size: u64, count: Counter<2>) {
+            $crate::repeated([a, b], times, size, down, $line(shape), |address, n| {
+                $touch(&state, shape, address, size, n, count);
+            });
+        }
+
+        #[$crate::analysis]
+        fn compare(state: PerThread<$state>, a: u64, b: u64, times: u64) {
+            $crate::simulate::begin(&state.comparison, [a, b, times]);
+        }
+
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn compared(state: PerThread<$state>, shape: u64, rcx: u64, down: u64, size: u64, count: Counter<2>) {
+            let (at, times) = $crate::simulate::end(&state.comparison, rcx);
+            $crate::repeated(at, times, size, down, $line(shape), |address, n| {
+                $touch(&state, shape, address, size, n, count);
+            });
+        }
+
+        /// The routines for a program, with that for one reference.
+        fn simulator(
+            refer: $crate::Routine<(PerThread<$state>, u64, u64, u64, Counter<2>)>,
+        ) -> $crate::simulate::Simulator<$state> {
+            $crate::simulate::Simulator {
+                refer,
+                repeat: repeat(),
+                compare: compare(),
+                compared: compared(),
+            }
+        }
+    };
 }

@@ -58,6 +58,7 @@ fn check(name: &str, more: &dyn Fn(&str, &dyn Fn(&str) -> Vec<u64>)) {
             let seen = [row[0], row[1], row[3]];
             assert_eq!(seen, [*before, *after, *calls], "{} {name}", variant.0);
             assert_eq!(row[4], 0, "{} {name}: order of calls", variant.0);
+            assert_eq!(row[5..], [0, 0], "{} {name}: ways", variant.0);
         }
         more(&variant.0, &row);
     }

@@ -312,6 +312,9 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
             Err(format!("writes to the program's memory at {address:#x}"))
         };
     }
+    if base == Register::None && !own(instruction.memory_displacement64()) {
+        return Err("writes to a table that is not its own".into());
+    }
     let known = |register: Register| {
         register.is_gpr() && !matches!(state.gprs[number(register)], Value::Unknown)
     };
@@ -348,6 +351,11 @@ pub fn pop(state: &mut State) -> Result<Value, Complaint> {
         Some(Slot::Word(value)) => Ok(value),
         _ => Ok(Value::Unknown),
     }
+}
+
+/// Drops bytes off the stack, as `ret n` does.
+pub fn drop_words(state: &mut State, bytes: u16) {
+    move_stack(state, bytes.into());
 }
 
 fn move_stack(state: &mut State, by: i64) {

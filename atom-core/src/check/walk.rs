@@ -131,7 +131,12 @@ impl Walker<'_> {
                 FlowControl::Return if !context.is_empty() => {
                     let back = context.pop();
                     match step::pop(&mut state).map_err(at)? {
-                        Value::Return(to) if Some(to) == back => go((to, context), &state),
+                        Value::Return(to) if Some(to) == back => {
+                            if instruction.op_count() == 1 {
+                                step::drop_words(&mut state, instruction.immediate16());
+                            }
+                            go((to, context), &state);
+                        }
                         _ => return Err(at("returns without its return address".into())),
                     }
                 }

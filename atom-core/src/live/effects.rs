@@ -103,6 +103,12 @@ fn keeps_part_of_xmm(instruction: &Instruction) -> bool {
     }
 }
 
+/// Logical operations: they compute no carry out of the lowest digit.
+fn clears_auxiliary_carry(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    matches!(instruction.mnemonic(), And | Or | Xor | Test)
+}
+
 /// Instructions that, on some processors or for some operands, leave their
 /// destination as it was: `rdssp` does nothing without shadow stacks, the bit
 /// scans nothing for a source of 0 (`tzcnt` and `lzcnt` run as such scans on
@@ -224,6 +230,10 @@ impl EffectsOf {
                     | instruction.rflags_cleared()
                     | instruction.rflags_set(),
             );
+            // Undefined by the manuals, but no processor keeps the old value: they clear it.
+            if clears_auxiliary_carry(instruction) {
+                effects.kills |= RegSet::AF;
+            }
         }
         effects
     }

@@ -130,6 +130,8 @@ pub enum Value {
     Stack(i32),
     /// The flags, as `pushfq` stores them.
     Flags,
+    /// All ones if the direction flag is set, else 0.
+    Direction,
     /// The cycle counter.
     Cycles,
     /// 1 if the branch will be taken, else 0.

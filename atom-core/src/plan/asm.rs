@@ -155,6 +155,15 @@ impl Asm {
         }
     }
 
+    /// Adds those of other code that lies at `start`.
+    pub fn add_shifts(&mut self, shifts: &[Shift], start: u32) {
+        let placed = shifts.iter().map(|s| Shift {
+            at: s.at + start,
+            ..*s
+        });
+        self.shifts.extend(placed);
+    }
+
     fn shift(&mut self, frame: Frame) {
         self.shifts.push(Shift {
             at: self.code.len() as u32,
@@ -202,6 +211,7 @@ impl Asm {
             at: self.code.len() as u32,
             target,
             addend,
+            absolute: false,
         });
         self.imm32(0);
     }
@@ -403,6 +413,22 @@ impl Asm {
         self.code.extend(prefix);
         self.bytes(&[0x48, 0xff, 0x05]);
         self.fixup(target, 0);
+    }
+
+    /// `push target`, of which the address has 31 bits.
+    pub fn push_address(&mut self, target: Target) {
+        self.byte(0x68);
+        self.fixup(target, 0);
+        if let Some(fixup) = self.fixups.last_mut() {
+            fixup.absolute = true;
+        }
+        self.moved_down(8);
+    }
+
+    /// `ret bytes`
+    pub fn ret_dropping(&mut self, bytes: u16) {
+        self.byte(0xc2);
+        self.bytes(&bytes.to_le_bytes());
     }
 
     /// `ret`

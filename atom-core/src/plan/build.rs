@@ -32,6 +32,9 @@ use crate::tool::{Place, Scope};
 /// Procedures that one piece of parallel work takes.
 const CHUNK: usize = 64;
 
+/// Room that the tool's own segments get at least where data is named by absolute addresses.
+const TOOL_ROOM: u64 = 64 << 20;
+
 /// Pieces that are made before they are put together: keeps what is there twice small.
 const WAVE: usize = 32;
 
@@ -48,28 +51,57 @@ impl Plan {
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
     ) -> Result<Self> {
+        let build =
+            |absolute| Self::try_build(image, cfg, live, calls, clobbers, options, absolute);
+        let plan = build(options.low_room != 0)?;
+        if plan.may_take(image) < options.low_room || options.low_room == 0 {
+            return Ok(plan);
+        }
+        drop(plan);
+        build(false)
+    }
+
+    /// More bytes than the new segments have, but for the tool's.
+    fn may_take(&self, image: &Image) -> u64 {
+        let text = image.segments.iter().filter(|s| s.is_executable());
+        let text: u64 = text.map(|s| s.file_size).sum();
+        (self.code.len() + self.data.len()) as u64 + 4 * text + TOOL_ROOM
+    }
+
+    fn try_build(
+        image: &Image,
+        cfg: &Cfg,
+        live: &Live,
+        calls: &Calls,
+        clobbers: &dyn Fn(u64) -> Clobbers,
+        options: &Options<'_>,
+        absolute: bool,
+    ) -> Result<Self> {
         let kept;
-        let live = match seen(&calls.args) {
+        let live = match seen(image, cfg, calls) {
             RegSet::EMPTY => live,
             seen => {
                 kept = live.keeping(seen);
                 &kept
             }
         };
-        let mut routines: HashMap<u64, Clobbers> = HashMap::new();
+        let mut routines: HashMap<u64, Routine> = HashMap::new();
         for call in &calls.calls {
-            routines
-                .entry(call.routine)
-                .or_insert_with(|| clobbers(call.routine));
-            if calls
-                .args
-                .get(call.args.start as usize..call.args.end as usize)
-                .is_none()
-            {
+            let range = call.args.start as usize..call.args.end as usize;
+            let Some(args) = calls.args.get(range) else {
                 return Err(Error::new(
                     "planning calls",
                     "a call's arguments are out of range",
                 ));
+            };
+            let routine = routines.entry(call.routine).or_insert_with(|| Routine {
+                clobbers: clobbers(call.routine),
+                first: args,
+                common: !0,
+            });
+            let pairs = routine.first.iter().zip(args).take(64);
+            for (i, _) in pairs.enumerate().filter(|(_, (a, b))| a != b) {
+                routine.common &= !(1 << i);
             }
         }
         let exits = options
@@ -95,6 +127,7 @@ impl Plan {
             routines,
             bodies: options.bodies,
             exits,
+            absolute,
         };
         let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
         let mut plan = Self {
@@ -118,10 +151,16 @@ impl Plan {
             .by_gs()
             .map(|_| wrappers.index(threads.enter_wrapper()));
         plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
-        for wrapper in &wrappers.list {
+        let mut next = 0;
+        // Pieces may want further wrappers.
+        while let Some(wrapper) = wrappers.list.get(next).copied() {
             let mut asm = Asm::default();
-            wrapper.emit(&mut asm);
+            match &wrapper.detour {
+                Some(d) => asm = d.emit(&wrapper, options.bodies, absolute, &mut wrappers),
+                None => wrapper.emit(&mut asm),
+            }
             plan.add_shared(asm);
+            next += 1;
         }
         if plan
             .fixups
@@ -155,6 +194,8 @@ impl Plan {
         Snippet {
             code: code..self.code.len() as u32,
             fixups: fixups..self.fixups.len() as u32,
+            tail: 0,
+            tail_shifts: 0,
         }
     }
 
@@ -204,6 +245,8 @@ impl Plan {
         self.snippets.extend(part.snippets.iter().map(|s| Snippet {
             code: s.code.start + code..s.code.end + code,
             fixups: s.fixups.start + fixups..s.fixups.end + fixups,
+            tail: s.tail,
+            tail_shifts: s.tail_shifts,
         }));
         self.insertions
             .extend(part.insertions.iter().map(|i| Insertion {
@@ -229,7 +272,29 @@ struct Part {
 impl Part {
     /// Makes what has been emitted since the marks a snippet at a point.
     fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
+        self.close_with_tail(code, fixups, inst, position, Asm::default());
+    }
+
+    /// The same, with a tail.
+    fn close_with_tail(
+        &mut self,
+        code: usize,
+        fixups: usize,
+        inst: InstId,
+        position: Position,
+        tail: Asm,
+    ) {
         debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");
+        let main = self.asm.code.len() as u32;
+        self.asm.code.extend_from_slice(&tail.code);
+        let moved = |f: &Fixup| Fixup {
+            at: f.at + main,
+            ..*f
+        };
+        self.asm.fixups.extend(tail.fixups.iter().map(moved));
+        self.asm.add_shifts(&tail.shifts, main);
+        let tail_shifts = tail.shifts.len() as u32;
+        let tail = tail.code.len() as u32;
         for fixup in &mut self.asm.fixups[fixups..] {
             fixup.at -= code as u32;
         }
@@ -241,8 +306,19 @@ impl Part {
         self.snippets.push(Snippet {
             code: code as u32..self.asm.code.len() as u32,
             fixups: fixups as u32..self.asm.fixups.len() as u32,
+            tail,
+            tail_shifts,
         });
     }
+}
+
+/// What is known of a routine that is called.
+struct Routine<'a> {
+    clobbers: Clobbers,
+    /// The arguments of the first call.
+    first: &'a [Argument],
+    /// Which of them are the same in all calls.
+    common: u64,
 }
 
 struct Planner<'a> {
@@ -254,15 +330,17 @@ struct Planner<'a> {
     threads: Threads,
     data: Data,
     flow: Flow,
-    routines: HashMap<u64, Clobbers>,
+    routines: HashMap<u64, Routine<'a>>,
     bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
+    absolute: bool,
 }
 
 /// The registers that calls take as arguments. Analysis is to see what the
 /// program would hold there, also in a register that the program does not read
-/// again: no point may leave anything else in it.
-fn seen(args: &[Argument]) -> RegSet {
+/// again: no point may leave anything else in it. What the call's own instruction
+/// reads, or has just written, is right anyway.
+fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
     let of = |argument: &Argument| match *argument {
         Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
         Argument::Regv(17) => RegSet::FLAGS,
@@ -272,7 +350,24 @@ fn seen(args: &[Argument]) -> RegSet {
         Argument::ReturnValue => RegSet::gpr(0),
         _ => RegSet::EMPTY,
     };
-    args.iter().map(of).fold(RegSet::EMPTY, RegSet::with)
+    let mut effects = EffectsOf::new();
+    let mut seen = RegSet::EMPTY;
+    for call in &calls.calls {
+        let args = calls
+            .args
+            .get(call.args.start as usize..call.args.end as usize);
+        let args = args.unwrap_or_default().iter();
+        let mut mine = args.map(of).fold(RegSet::EMPTY, RegSet::with);
+        if call.scope == Scope::Inst && !mine.without(seen).is_empty() {
+            let effects = effects.of(&cfg.decode(image, InstId(call.id)));
+            mine = mine.without(effects.uses);
+            if call.place == Place::After {
+                mine = mine.without(effects.kills);
+            }
+        }
+        seen |= mine;
+    }
+    seen
 }
 
 /// Storage that is used again from block to block.
@@ -351,6 +446,8 @@ impl Planner<'_> {
             let point = Point {
                 live: live[i],
                 may_set_df: here.may_set_df,
+                absolute: self.absolute,
+                is_piece: false,
             };
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
@@ -385,9 +482,10 @@ impl Planner<'_> {
                 ..point
             };
             let end = self.cfg.inst_end(inst);
-            self.counter(part, inst, Position::After, counters);
+            // What the instruction has just written is still there for the calls.
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, Position::After, point, end)?;
+            self.counter(part, inst, Position::After, counters);
             self.counter(part, inst, Position::Taken, counters);
             if on_the_way {
                 let lists = [(&around.taken[..], When::Transfer)];
@@ -442,12 +540,18 @@ impl Planner<'_> {
     ) -> Result<SiteCall> {
         let call = self.points.call(number);
         let avx512 = || self.has_avx512(here.block);
-        let values = self.values(call, |argument| {
+        let mut values = self.values(call, |argument| {
             here.at.value(argument, pc, when, element, &avx512)
         })?;
+        if !here.may_set_df {
+            for value in values.iter_mut().filter(|v| **v == Value::Direction) {
+                *value = Value::Const(0);
+            }
+        }
         Ok(SiteCall {
             routine: call.routine,
-            clobbers: self.routines[&call.routine],
+            clobbers: self.routines[&call.routine].clobbers,
+            common: self.routines[&call.routine].common,
             body: self.body(call.routine, &values),
             values,
         })
@@ -547,11 +651,12 @@ impl Planner<'_> {
             Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
             Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
         };
-        part.inlined += site::emit(&mut part.asm, site, point, &mut part.wrappers) as u64;
+        let emitted = site::emit(&mut part.asm, code, site, point, &mut part.wrappers);
+        part.inlined += emitted.inlined as u64;
         for patch in patches {
             part.asm.land(patch);
         }
-        part.close(code, fixups, here.inst, position);
+        part.close_with_tail(code, fixups, here.inst, position, emitted.tail);
         Ok(())
     }
 

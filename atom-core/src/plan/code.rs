@@ -21,9 +21,13 @@ pub enum Target {
     OriginalReturn,
     /// The table of return addresses that the rewriter makes for it.
     ReturnMap,
+    /// The snippet itself; the addend says which byte.
+    Main,
+    /// The snippet's tail, likewise.
+    Tail,
 }
 
-/// A four-byte field: `target + addend - (address of the field + 4)`.
+/// A four-byte field: `target + addend - (address of the field + 4)`, or the sum itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fixup {
     /// Offset of the field from the snippet's first byte.
@@ -33,6 +37,8 @@ pub struct Fixup {
     /// Added to the target (minus the bytes between the field's end and the
     /// instruction's end).
     pub addend: i32,
+    /// The address itself, extended by its sign; only in programs at fixed addresses.
+    pub absolute: bool,
 }
 
 /// How the frame of the code around an insertion, or of a shared snippet's
@@ -61,6 +67,18 @@ pub struct Snippet {
     pub code: Range<u32>,
     /// Range of [`Plan::fixups`]; offsets count from `code.start`.
     pub fixups: Range<u32>,
+    /// This many bytes at the end of the code stand behind the procedure: what
+    /// is rarely run is out of the way there. Only what insertions name has any.
+    pub tail: u32,
+    /// How many changes of frame are the tail's; they come last.
+    pub tail_shifts: u32,
+}
+
+impl Snippet {
+    /// Bytes that stand at the point itself.
+    pub fn main_size(&self) -> u32 {
+        self.code.end - self.code.start - self.tail
+    }
 }
 
 /// Where at an instruction a snippet stands; in this order.

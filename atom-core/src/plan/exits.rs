@@ -149,13 +149,17 @@ impl Exits {
                     routine,
                     clobbers: Clobbers::EVERYTHING,
                     body: None,
+                    common: 0,
                     values,
                 };
                 let point = Point {
                     live: RegSet::ALL,
                     may_set_df: true,
+                    absolute: false,
+                    is_piece: false,
                 };
-                site::emit(asm, &[call], point, wrappers);
+                // Without bodies there is no tail.
+                site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }
             Hook::Syscall => self.emit_syscall(asm, wrappers),
         }
@@ -205,6 +209,7 @@ fn whole(routine: u64) -> Wrapper {
         align: true,
         stack_words: 0,
         yields: false,
+        detour: None,
     }
 }
 

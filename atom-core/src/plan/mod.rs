@@ -9,6 +9,7 @@ mod asm;
 mod build;
 pub mod code;
 mod data;
+mod detour;
 mod exits;
 mod flow;
 mod inline;
@@ -91,6 +92,9 @@ pub struct Options<'a> {
     pub threads: ThreadOptions,
     /// Makes what can be of calls part of their points. `None`: all are called.
     pub bodies: Option<&'a Specialiser<'a>>,
+    /// Bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if
+    /// the program may lie anywhere. Data there can be named by 32-bit displacements.
+    pub low_room: u64,
     /// Makes each call that only counts at its own point, though totals could
     /// be had from fewer counters.
     pub every_point: bool,

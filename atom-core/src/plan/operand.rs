@@ -501,6 +501,7 @@ impl At {
             Argument::StoredValue(n) => self.stored(n, element, when)?,
             Argument::Routine(at) | Argument::Static(at) => Value::Tool(at),
             Argument::RepCount => self.repeat_count(when)?,
+            Argument::Direction => Value::Direction,
             Argument::BranchTarget => self.branch_target(when)?,
             Argument::ReturnValue if when != When::After && is_near_return(&self.instruction) => {
                 Value::Reg(Gpr::RAX)

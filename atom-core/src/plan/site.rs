@@ -26,7 +26,7 @@ use atom_abi::THREAD_THIS;
 use super::Clobbers;
 use super::args::{Taken, Value};
 use super::asm::{Asm, Cond, Gpr, Mem, Patch};
-use super::code::Target;
+use super::code::{Fixup, Target};
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Body;
@@ -58,6 +58,8 @@ pub struct SiteCall {
     pub values: Vec<Value>,
     /// What can stand in its place.
     pub body: Option<Arc<Body>>,
+    /// Which of the arguments are the same in all calls of the routine.
+    pub common: u64,
 }
 
 /// What holds at a point.
@@ -67,6 +69,17 @@ pub struct Point {
     pub live: RegSet,
     /// The direction flag may be set.
     pub may_set_df: bool,
+    /// Data has fixed addresses that fit a displacement.
+    pub absolute: bool,
+    /// It is a shared piece: what lies below rsp is free.
+    pub is_piece: bool,
+}
+
+impl Point {
+    /// Bytes below rsp that are the program's.
+    fn red_zone(&self) -> i32 {
+        if self.is_piece { 0 } else { RED_ZONE }
+    }
 }
 
 /// What the emission found that it must save. Only grows.
@@ -84,8 +97,49 @@ struct Needs {
     long: bool,
 }
 
-/// Emits the calls of one point; yields how many of them became part of it.
-pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut Wrappers) -> usize {
+/// What became of the calls of one point, beside the code there.
+#[derive(Default, Debug)]
+pub struct Emitted {
+    /// How many of them became part of it.
+    pub inlined: usize,
+    /// Code that is rarely run, to be put elsewhere.
+    pub tail: Asm,
+}
+
+impl Emitted {
+    /// Puts the tail right here, if the point's code starts at `base`.
+    pub fn join(self, asm: &mut Asm, base: usize) {
+        let start = asm.code.len();
+        asm.code.extend_from_slice(&self.tail.code);
+        let tail = self.tail.fixups.into_iter().map(|f| Fixup {
+            at: f.at + start as u32,
+            ..f
+        });
+        asm.fixups.extend(tail);
+        asm.add_shifts(&self.tail.shifts, start as u32);
+        let code = &mut asm.code;
+        asm.fixups.retain(|fixup| {
+            let target = match fixup.target {
+                Target::Main => base,
+                Target::Tail => start,
+                _ => return true,
+            };
+            let at = fixup.at as usize;
+            let value = target as i32 + fixup.addend - (at as i32 + 4);
+            code[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            false
+        });
+    }
+}
+
+/// Emits the calls of one point, whose code starts at `base`.
+pub fn emit(
+    asm: &mut Asm,
+    base: usize,
+    calls: &[SiteCall],
+    mut point: Point,
+    wrappers: &mut Wrappers,
+) -> Emitted {
     // What an argument is made of must outlive the calls before its own.
     let xmms = calls.iter().flat_map(|c| &c.values).map(Value::xmm_sources);
     for number in xmms.flat_map(|mask| (0..16).filter(move |n| mask >> n & 1 != 0)) {
@@ -99,6 +153,9 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
     loop {
         let mut site = Site {
             asm,
+            tail: Asm::default(),
+            in_tail: false,
+            base,
             wrappers,
             point,
             needs,
@@ -118,7 +175,11 @@ pub fn emit(asm: &mut Asm, calls: &[SiteCall], mut point: Point, wrappers: &mut 
         site.run(calls);
         if site.found == needs {
             let refused = (0..64).filter(|n| needs.refused >> n & 1 != 0).count();
-            return calls.iter().take(64).filter(|c| c.body.is_some()).count() - refused;
+            let bodies = calls.iter().take(64).filter(|c| c.body.is_some()).count();
+            return Emitted {
+                inlined: bodies - refused,
+                tail: site.tail,
+            };
         }
         needs = site.found;
         asm.rewind(start.0);
@@ -187,6 +248,12 @@ pub fn only_if_taken(asm: &mut Asm, taken: Taken) -> Vec<Patch> {
 
 struct Site<'a> {
     asm: &'a mut Asm,
+    /// What is rarely run.
+    tail: Asm,
+    /// It is what code goes to now.
+    in_tail: bool,
+    /// Where the point's code starts.
+    base: usize,
     wrappers: &'a mut Wrappers,
     point: Point,
     /// Saved in this attempt.
@@ -258,7 +325,7 @@ impl Site<'_> {
 
     fn open(&mut self) {
         if self.needs.calls || self.needs.gprs != 0 {
-            self.move_stack(RED_ZONE);
+            self.move_stack(self.point.red_zone());
         }
         if self.needs.calls && self.point.may_set_df {
             self.asm.push_flags();
@@ -316,7 +383,7 @@ impl Site<'_> {
             self.asm.pop_flags();
         }
         if self.needs.calls || self.needs.gprs != 0 {
-            self.asm.move_stack(RED_ZONE);
+            self.asm.move_stack(self.point.red_zone());
         }
     }
 
@@ -557,6 +624,17 @@ impl Site<'_> {
             Value::Stack(change) => {
                 self.asm.lea(to, Mem::at(Gpr::RSP, self.depth + change));
             }
+            Value::Direction => {
+                if self.flags_pushed {
+                    self.asm.load(to, self.slot(self.flags_slot));
+                } else {
+                    self.asm.push_flags();
+                    self.asm.pop(to);
+                }
+                self.clobber_flags();
+                self.asm.shift_left(to, 53);
+                self.asm.shift_right_signed(to, 63);
+            }
             Value::Flags if self.flags_pushed => {
                 self.asm.load(to, self.slot(self.flags_slot));
             }
@@ -612,6 +690,7 @@ impl Site<'_> {
             align: clobbers.needs_alignment,
             stack_words,
             yields: false,
+            detour: None,
         };
         let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };
         self.intact &= wrapper.gprs | !changed;

@@ -268,6 +268,7 @@ fn whole(routine: u64) -> Wrapper {
         align: true,
         stack_words: 0,
         yields: false,
+        detour: None,
     }
 }
 
@@ -278,6 +279,7 @@ pub fn lookup_wrapper(routine: u64) -> Wrapper {
     Wrapper {
         flags: true,
         yields: true,
+        detour: None,
         ..whole(routine)
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::asm::{Asm, Gpr, Mem};
 use super::code::Target;
+use super::detour::Detour;
 
 /// The default control word of SSE: all exceptions masked, round to nearest.
 const DEFAULT_MXCSR: i32 = 0x1f80;
@@ -32,6 +33,9 @@ pub struct Wrapper {
     /// Leave the result, unless it is 0, in the word above the return address,
     /// which the caller made room for; rax and rcx are in `gprs`.
     pub yields: bool,
+    /// It is a piece for rare calls instead, which keeps what is in `flags` if that is set;
+    /// the routine changes the registers that are named.
+    pub detour: Option<Detour>,
 }
 
 /// The wrappers asked for, numbered from 0.

@@ -138,6 +138,40 @@ pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) 
     }
 }
 
+/// Where the two parts of a snippet stand.
+#[derive(Clone, Copy)]
+struct Place {
+    main: u64,
+    tail: u64,
+}
+
+/// Where the snippets of a procedure's insertions stand.
+struct Places<'p> {
+    all: &'p [Insertion],
+    /// The first part's place is known once it is written.
+    at: Vec<Place>,
+}
+
+impl<'p> Places<'p> {
+    fn new(plan: &Plan, all: &'p [Insertion], mut tail: u64) -> Self {
+        let place = |insertion: &Insertion| {
+            let place = Place { main: 0, tail };
+            tail += u64::from(plan.snippets[insertion.snippet as usize].tail);
+            place
+        };
+        Self {
+            all,
+            at: all.iter().map(place).collect(),
+        }
+    }
+
+    /// The number of the first insertion at this one's place.
+    fn index(&self, insertion: &Insertion) -> usize {
+        let key = |i: &Insertion| (i.inst, i.position);
+        self.all.partition_point(|i| key(i) < key(insertion))
+    }
+}
+
 struct Encoder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
@@ -152,7 +186,9 @@ impl Encoder<'_> {
         let layout = &self.layout.procs[id.index()];
         let start = self.layout.starts[id.index()];
         let insts = cfg.proc_insts(id);
-        let mut rest = insertions_of(self.plan, &insts);
+        let all = insertions_of(self.plan, &insts);
+        let mut rest = all;
+        let mut places = Places::new(self.plan, all, start + u64::from(layout.tails));
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
         let mut taken = Vec::new();
@@ -162,7 +198,7 @@ impl Encoder<'_> {
                 let entry = take_at(&mut rest, inst, Position::Entry);
                 if !entry.is_empty() {
                     if cfg.block_pc(b) == cfg.proc(id).start {
-                        self.snippets(entry, start, &mut out)?;
+                        self.snippets(entry, start, &mut places, &mut out)?;
                     } else {
                         stubs.push((inst, entry));
                     }
@@ -173,7 +209,8 @@ impl Encoder<'_> {
                 if out.len() != label {
                     return Err(self.mismatch(inst));
                 }
-                self.snippets(take_at(&mut rest, inst, Position::Before), start, &mut out)?;
+                let code = take_at(&mut rest, inst, Position::Before);
+                self.snippets(code, start, &mut places, &mut out)?;
                 self.inst(
                     id,
                     inst,
@@ -181,7 +218,8 @@ impl Encoder<'_> {
                     start,
                     &mut out,
                 )?;
-                self.snippets(take_at(&mut rest, inst, Position::After), start, &mut out)?;
+                let code = take_at(&mut rest, inst, Position::After);
+                self.snippets(code, start, &mut places, &mut out)?;
                 let on_the_way = take_at(&mut rest, inst, Position::Taken);
                 if !on_the_way.is_empty() {
                     taken.push(on_the_way);
@@ -195,7 +233,7 @@ impl Encoder<'_> {
             if out.len() != *offset as usize {
                 return Err(self.mismatch(inst));
             }
-            self.snippets(entry, start, &mut out)?;
+            self.snippets(entry, start, &mut places, &mut out)?;
             let next = start + out.len() as u64 + 5;
             out.push(0xe9);
             out.extend(rel32(self.layout.label(id, inst), next)?);
@@ -204,10 +242,20 @@ impl Encoder<'_> {
             if out.len() != *offset as usize {
                 return Err(self.mismatch(*inst));
             }
-            self.snippets(code, start, &mut out)?;
+            self.snippets(code, start, &mut places, &mut out)?;
             let target = cfg.direct_target(self.image, *inst);
             let target = target.ok_or_else(|| self.mismatch(*inst))?;
             self.jump(id, target, start, &mut out)?;
+        }
+        if out.len() != layout.tails as usize {
+            return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
+        }
+        for (insertion, place) in all.iter().zip(&places.at) {
+            let snippet = &self.plan.snippets[insertion.snippet as usize];
+            if snippet.tail != 0 {
+                let code = snippet.code.end - snippet.tail..snippet.code.end;
+                self.piece(snippet, code, *place, &mut out)?;
+            }
         }
         if out.len() != layout.size as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
@@ -232,14 +280,20 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    fn snippets(&self, insertions: &[Insertion], start: u64, out: &mut Vec<u8>) -> Result<()> {
-        for insertion in insertions {
-            let address = start + out.len() as u64;
-            self.snippet(
-                &self.plan.snippets[insertion.snippet as usize],
-                address,
-                out,
-            )?;
+    fn snippets(
+        &self,
+        insertions: &[Insertion],
+        start: u64,
+        places: &mut Places<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let first = insertions.first().map_or(0, |i| places.index(i));
+        for (k, insertion) in insertions.iter().enumerate() {
+            let snippet = &self.plan.snippets[insertion.snippet as usize];
+            let place = &mut places.at[first + k];
+            place.main = start + out.len() as u64;
+            let code = snippet.code.start..snippet.code.end - snippet.tail;
+            self.piece(snippet, code, *place, out)?;
         }
         Ok(())
     }
@@ -258,9 +312,29 @@ impl Encoder<'_> {
     }
 
     fn snippet(&self, snippet: &Snippet, address: u64, out: &mut Vec<u8>) -> Result<()> {
+        let place = Place {
+            main: address,
+            tail: 0,
+        };
+        self.piece(snippet, snippet.code.clone(), place, out)
+    }
+
+    /// Writes a part of a snippet's code.
+    fn piece(
+        &self,
+        snippet: &Snippet,
+        code: std::ops::Range<u32>,
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let at = out.len();
-        out.extend(&self.plan.code[snippet.code.start as usize..snippet.code.end as usize]);
-        for fixup in &self.plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize] {
+        out.extend(&self.plan.code[code.start as usize..code.end as usize]);
+        // The first byte's offset in the snippet, and its address.
+        let first = code.start - snippet.code.start;
+        let address = if first == 0 { place.main } else { place.tail };
+        let fixups = &self.plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize];
+        let end = code.end - snippet.code.start;
+        for fixup in fixups.iter().filter(|f| (first..end).contains(&f.at)) {
             let target = match fixup.target {
                 Target::Original(a) => a,
                 Target::Analysis(a) => self.anchors.analysis + a,
@@ -270,17 +344,18 @@ impl Encoder<'_> {
                     let i = self.plan.original_return;
                     self.shared(i.ok_or_else(|| self.no_returns(address))?)
                 }
+                Target::Main => place.main,
+                Target::Tail => place.tail,
                 Target::ReturnMap => {
                     let map = self.layout.return_map;
                     map.ok_or_else(|| self.no_returns(address))?
                 }
             };
-            let field = address + u64::from(fixup.at);
-            let value = rel32(
-                target.wrapping_add_signed(i64::from(fixup.addend)),
-                field + 4,
-            )?;
-            out[at + fixup.at as usize..][..4].copy_from_slice(&value);
+            let offset = fixup.at - first;
+            let field = address + u64::from(offset);
+            let from = if fixup.absolute { 0 } else { field + 4 };
+            let value = rel32(target.wrapping_add_signed(i64::from(fixup.addend)), from)?;
+            out[at + offset as usize..][..4].copy_from_slice(&value);
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ impl AddressMap for Frames<'_> {
         let insts = self.insts(proc, range);
         self.in_line(proc, &insts, &mut found.lowered);
         self.apart(proc, range, &mut found);
+        self.tails(proc, range, &mut found);
         let inside = |at: u64| range.new_start < at && at <= range.new_end;
         found.lowered.retain(|l| inside(l.at));
         found.strays.retain(|s| inside(s.new));
@@ -189,6 +190,40 @@ impl Frames<'_> {
         }
     }
 
+    /// Tails of inserted code: the frame is that of the point, which may have moved the stack.
+    fn tails(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
+        let start = self.layout.starts[proc.index()];
+        let mut new = start + u64::from(self.layout.procs[proc.index()].tails);
+        for insertion in insertions_of(self.plan, &self.cfg.proc_insts(proc)) {
+            let snippet = &self.plan.snippets[insertion.snippet as usize];
+            if snippet.tail == 0 {
+                continue;
+            }
+            let old = match insertion.position {
+                Position::After => self.cfg.inst_end(insertion.inst),
+                _ => self.cfg.inst_pc(insertion.inst),
+            };
+            let pc = self.cfg.inst_pc(insertion.inst);
+            if range.old_start <= pc && pc < range.old_end {
+                found.strays.push(Stray { new, old });
+                let shifts = self.plan.shifts_of(snippet);
+                let shifts = &shifts[shifts.len() - snippet.tail_shifts as usize..];
+                let first = snippet.code.start + snippet.main_size();
+                if shifts.first().is_none_or(|s| s.at != first) {
+                    let (at, depth) = (new, 0);
+                    found.lowered.push(Lowered { at, depth });
+                }
+                for shift in shifts {
+                    if let Frame::Below(depth) = shift.frame {
+                        let at = new + u64::from(shift.at - first);
+                        found.lowered.push(Lowered { at, depth });
+                    }
+                }
+            }
+            new += u64::from(snippet.tail);
+        }
+    }
+
     fn size(&self, insertions: &[Insertion]) -> u64 {
         let sizes = insertions.iter().map(|i| snippet_size(self.plan, i));
         u64::from(sizes.sum::<u32>())
@@ -197,7 +232,8 @@ impl Frames<'_> {
     fn snippets(&self, insertions: &[Insertion], mut at: u64, out: &mut Vec<Lowered>) {
         for insertion in insertions {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
-            for shift in self.plan.shifts_of(snippet) {
+            let shifts = self.plan.shifts_of(snippet);
+            for shift in &shifts[..shifts.len() - snippet.tail_shifts as usize] {
                 // Only shared snippets have frames of their own.
                 if let Frame::Below(depth) = shift.frame {
                     let at = at + u64::from(shift.at - snippet.code.start);

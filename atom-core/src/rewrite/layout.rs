@@ -60,6 +60,8 @@ pub(super) struct ProcLayout {
     pub stubs: Vec<(BlockId, u32)>,
     /// Code on the way to a branch's target: the branch and the offset.
     pub taken: Vec<(InstId, u32)>,
+    /// Where the tails of inserted code start; they stand in the order of insertions.
+    pub tails: u32,
     /// Total size.
     pub size: u32,
 }
@@ -393,8 +395,7 @@ pub(super) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
 }
 
 pub(super) fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
-    let code = &plan.snippets[insertion.snippet as usize].code;
-    code.end - code.start
+    plan.snippets[insertion.snippet as usize].main_size()
 }
 
 /// Splits off the insertions at `inst` with `position`.
@@ -605,7 +606,10 @@ impl<'a> ProcBuilder<'a> {
             layout.taken.push((inst, offset));
             offset += size + 5;
         }
-        layout.size = offset;
+        layout.tails = offset;
+        let all = insertions_of(self.plan, &self.insts).iter();
+        let tails = all.map(|i| self.plan.snippets[i.snippet as usize].tail);
+        layout.size = offset + tails.sum::<u32>();
     }
 
     /// Lengthens short branches that do not reach; true if there were any.

@@ -99,6 +99,8 @@ pub enum Argument {
     Routine(u64),
     /// The same of data of the tool.
     Static(u64),
+    /// Whether string instructions go down.
+    Direction,
 }
 
 /// The operand that a value without a number means.

@@ -221,6 +221,7 @@ fn argument(
         ArgKind::LoadedValue => computed(session, request, Argument::LoadedValue(operand(arg)?))?,
         ArgKind::StoredValue => computed(session, request, Argument::StoredValue(operand(arg)?))?,
         ArgKind::RepCount => computed(session, request, Argument::RepCount)?,
+        ArgKind::Direction => computed(session, request, Argument::Direction)?,
         ArgKind::BranchTarget => computed(session, request, Argument::BranchTarget)?,
         ArgKind::ReturnValue => {
             if request.scope == Scope::Proc && request.place == Place::After {

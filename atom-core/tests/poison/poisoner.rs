@@ -76,6 +76,8 @@ impl Poison {
             self.plan.snippets.push(Snippet {
                 code: start..end,
                 fixups: 0..0,
+                tail: 0,
+                tail_shifts: 0,
             });
             self.plan.insertions.push(Insertion {
                 inst,

@@ -302,7 +302,7 @@ pub fn table(
     places: Array<i64>,
 ) {
     let distance = target.wrapping_sub(pc.0) as i64;
-    if places.iter().any(|p| *p == distance) {
+    if places.contains(&distance) {
         with(thread, |open| match enters {
             true => open.enter(section, rsp.0, 0),
             false => open.leave(section, rsp.0),

@@ -3,10 +3,13 @@
 //! `--output FILE` gets, for each named procedure, `NAME BEFORE AFTER BLOCKS
 //! CALLS`: how often the calls before and after it were made, those after its
 //! blocks, and those after its call instructions. Routines are called in the
-//! order of their addition; `order` counts the times that they were not.
+//! order of their addition; `order` counts the times that they were not. `ways`
+//! and `entries` are 0 if calls on the ways out of conditional branches agree with
+//! the branches' own values, and those on the ways into procedures with entries.
 
 use std::io::Write;
 
+use atom_tool::Way;
 use atom_tool::prelude::*;
 
 /// Cells of a procedure.
@@ -16,15 +19,31 @@ const BLOCKS: u64 = 2;
 const CALLS: u64 = 3;
 const ORDER: u64 = 4;
 const LAST: usize = 5;
+const TAKEN: u64 = 6;
+const FALLING: u64 = 7;
+const ENTRIES: u64 = 8;
+
+type Row = Counter<9>;
 
 #[analysis]
-fn add(counter: Counter<6>, cell: u64) {
+fn add(counter: Row, cell: u64) {
     counter.add_to(cell as usize, 1);
+}
+
+#[analysis]
+fn subtract(counter: Row, cell: u64) {
+    counter.add_to(cell as usize, u64::MAX);
+}
+
+#[analysis]
+fn branch(counter: Row, taken: Value) {
+    let cell = if taken.is_true() { TAKEN } else { FALLING };
+    counter.add_to(cell as usize, u64::MAX);
 }
 
 /// Called as number 0, 1, 2 at one point.
 #[analysis]
-fn in_order(counter: Counter<6>, number: u64) {
+fn in_order(counter: Row, number: u64) {
     if counter.get()[LAST] != number {
         counter.add_to(ORDER as usize, 1);
     }
@@ -33,14 +52,20 @@ fn in_order(counter: Counter<6>, number: u64) {
 }
 
 #[analysis]
-fn report(output: Str, names: Strings, counters: Counters<6>) {
+fn report(output: Str, names: Strings, counters: Counters<9>) {
     let write = || -> std::io::Result<()> {
         let mut file = output::create(&output)?;
         for (name, row) in names.iter().zip(counters.rows()) {
             writeln!(
                 file,
-                "{name} {} {} {} {} {}",
-                row[0], row[1], row[2], row[3], row[4]
+                "{name} {} {} {} {} {} {} {}",
+                row[0],
+                row[1],
+                row[2],
+                row[3],
+                row[4],
+                row[6] | row[7],
+                row[8]
             )?;
         }
         file.flush()
@@ -54,7 +79,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let output = options.value("--output")?.unwrap_or("points.out");
     options.finish()?;
-    let table = program.counters::<6>(program.procs().len());
+    let table = program.counters::<9>(program.procs().len());
     let mut names = StringList::new();
     for (i, proc) in program.procs().enumerate() {
         names.push(proc.name());
@@ -67,9 +92,18 @@ fn instrument(program: &Program, args: &Args) -> Result {
         }
         proc.add_call(Before, add, (row, BEFORE));
         proc.add_call(After, add, (row, AFTER));
+        proc.add_call(Before, subtract, (row, ENTRIES));
         for block in proc.blocks() {
             block.add_call(After, add, (row, BLOCKS));
             let last = block.last_inst();
+            if block.has_way(Way::Entry) {
+                block.add_call_on(Way::Entry, add, (row, ENTRIES));
+            }
+            if last.is_type(InstType::CondBr) {
+                last.add_call(Before, branch, (row, BrCondValue));
+                block.add_call_on(Way::Taken, add, (row, TAKEN));
+                block.add_call_on(Way::Falling, add, (row, FALLING));
+            }
             if last.is_type(InstType::Call) {
                 last.add_call(After, add, (row, CALLS));
             }

@@ -4,8 +4,8 @@
 //! is off the path. `docs/tools/cache.md` describes the model, options and output.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::{Comparison, Seen, Simulation, Simulator, begin, end};
-use atom_tool::{ThreadCell, repeated, thread_state};
+use atom_tool::simulate::{Comparison, Seen, Simulation};
+use atom_tool::{ThreadCell, thread_state};
 
 /// Lines that a cache may have.
 const MAX_LINES: usize = 1 << 14;
@@ -48,29 +48,13 @@ impl Shape {
 /// 8 KB, direct mapped, lines of 32 bytes.
 const DEFAULT: Shape = Shape::new(256, 1, 32);
 
-/// One reference to a cache of the default shape. Nothing is called but for references longer
-/// than a line: all of it can stand at the point.
+/// One reference to a cache of the default shape, which is known when this is compiled.
 #[analysis]
 fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>) {
     const LINE: u64 = DEFAULT.line();
-    let there = &cache.lines[DEFAULT.set(address)];
-    if size > LINE {
-        slow(&cache, DEFAULT, address, size, count);
-        return;
-    }
-    let offset = address.wrapping_add(there.get());
-    if offset > LINE - size {
-        // The line's address is not looked at again: that saves a register at each point.
-        there.set((address & !(LINE - 1)).wrapping_neg());
-        count.add_to(Seen::Misses as usize, (offset >= LINE).into());
-        let next = address.wrapping_add(size).wrapping_sub(1) & !(LINE - 1);
-        if next > address {
-            let there = &cache.lines[DEFAULT.set(next)];
-            let missed = there.get().wrapping_add(next) != 0;
-            count.add_to(Seen::Misses as usize, missed.into());
-            there.set(next.wrapping_neg());
-            count.add_to(Seen::Extra as usize, 1);
-        }
+    let line = cache.lines[DEFAULT.set(address)].get();
+    if size > LINE || address.wrapping_add(line) > LINE - size {
+        other(&cache, DEFAULT, address, size, count);
     }
 }
 
@@ -78,25 +62,30 @@ fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count
 #[analysis]
 fn refer(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Counter<2>) {
     let shape = Shape(shape);
-    let line = cache
-        .lines
-        .get(shape.set(address))
-        .map_or(0, |line| line.get());
+    let line = cache.lines[shape.set(address) % MAX_LINES].get();
     if size > shape.line() || address.wrapping_add(line) > shape.line() - size {
-        slow(&cache, shape, address, size, count);
+        other(&cache, shape, address, size, count);
     }
 }
 
+/// Another line than that of its set which was used last, or several lines.
 #[cold]
 #[inline(never)]
-fn slow(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
-    touch(cache, shape, address, size, 1, count);
+fn other(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
+    let start = address & !(shape.line() - 1);
+    if shape.ways() == 1 && address - start + size <= shape.line() {
+        cache.lines[shape.set(address) % MAX_LINES].set(start.wrapping_neg());
+        count.add_to(Seen::Misses as usize, 1);
+        return;
+    }
+    touch(cache, shape.0, address, size, 1, count);
     // The first is counted by its block.
     count.add_to(Seen::Extra as usize, u64::MAX);
 }
 
 /// A reference, `times` times in turn: one for each line that it touches.
-fn touch(cache: &Cache, shape: Shape, address: u64, size: u64, times: u64, count: Counter<2>) {
+fn touch(cache: &Cache, shape: u64, address: u64, size: u64, times: u64, count: Counter<2>) {
+    let shape = Shape(shape);
     let mut line = address & !(shape.line() - 1);
     while line < address.saturating_add(size) {
         let set = shape.set(line);
@@ -119,37 +108,11 @@ fn touch(cache: &Cache, shape: Shape, address: u64, size: u64, times: u64, count
     }
 }
 
-/// References of a repeated instruction, `times` times.
-fn again(
-    (cache, shape): (&Cache, u64),
-    at: [u64; 2],
-    times: u64,
-    (flags, size): (u64, u64),
-    count: Counter<2>,
-) {
-    let shape = Shape(shape);
-    repeated(at, times, size, flags, shape.line(), |address, n| {
-        touch(cache, shape, address, size, n, count);
-    });
+fn line(shape: u64) -> u64 {
+    Shape(shape).line()
 }
 
-#[analysis]
-#[rustfmt::skip]
-fn repeat(cache: PerThread<Cache>, shape: u64, a: u64, b: u64, times: u64, flags: u64, size: u64, count: Counter<2>) {
-    again((&cache, shape), [a, b], times, (flags, size), count);
-}
-
-#[analysis]
-fn compare(cache: PerThread<Cache>, a: u64, b: u64, times: u64) {
-    begin(&cache.comparison, [a, b, times]);
-}
-
-#[analysis]
-#[rustfmt::skip]
-fn compared(cache: PerThread<Cache>, shape: u64, rcx: u64, flags: u64, size: u64, count: Counter<2>) {
-    let (at, times) = end(&cache.comparison, rcx);
-    again((&cache, shape), at, times, (flags, size), count);
-}
+atom_tool::simulator!(Cache, touch, line);
 
 #[analysis]
 #[rustfmt::skip]
@@ -190,16 +153,11 @@ fn instrument(program: &Program, args: &Args) -> Result {
         return Err(format!("a cache has {reason}, not {lines} of {line}").into());
     }
     let shape = Shape::new(sets, ways, line);
-    let simulator = Simulator {
-        refer: if shape == DEFAULT {
-            refer_default()
-        } else {
-            refer()
-        },
-        repeat: repeat(),
-        compare: compare(),
-        compared: compared(),
-    };
+    let simulator = simulator(if shape == DEFAULT {
+        refer_default()
+    } else {
+        refer()
+    });
     let cache = || {
         program.thread_data(Cache {
             lines: std::array::from_fn(|_| ThreadCell::new(0)),

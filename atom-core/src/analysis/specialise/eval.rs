@@ -60,6 +60,10 @@ pub struct Evaluator<'a> {
     /// Values whose upper 32 bits are 0.
     narrow: u128,
     ops: Vec<Op>,
+    /// Branches that could not be decided, on the way here.
+    branches: u32,
+    /// Rare cases are followed, too.
+    whole: bool,
 }
 
 fn number(register: Register) -> usize {
@@ -85,6 +89,7 @@ impl<'a> Evaluator<'a> {
         decode: &'a dyn Fn(u64) -> std::sync::Arc<Function>,
         entry: u64,
         shapes: &[Shape],
+        whole: bool,
     ) -> Result<(Node, Vec<(u8, V)>)> {
         let mut me = Self {
             image,
@@ -94,6 +99,8 @@ impl<'a> Evaluator<'a> {
             next: 0,
             narrow: 0,
             ops: Vec::new(),
+            branches: 0,
+            whole,
         };
         let mut state = State {
             regs: [Val::Nothing; 16],
@@ -186,6 +193,10 @@ impl<'a> Evaluator<'a> {
                     self.step(&mut state, raw)?;
                     at = raw.next_ip();
                 }
+                // What a branch leads to in a function of its own is the rare case.
+                Exit::Tail(_) if self.branches > 0 && !self.whole && !state.stored => {
+                    return Err(Fail::No);
+                }
                 Exit::Tail(Callee::Known(callee)) => {
                     let function = (self.decode)(*callee);
                     let node = self.follow(&function, *callee, state)?;
@@ -208,10 +219,12 @@ impl<'a> Evaluator<'a> {
         let code = raw.condition_code() as u8 - 1;
         let (next, narrow) = (self.next, self.narrow);
         let mut sides = [None, None];
+        let branches = self.branches;
         // Compilers put what is rare out of line, behind a taken branch.
         for (side, at) in [(1, raw.next_ip()), (0, raw.near_branch_target())] {
             let count = self.count;
             (self.next, self.narrow) = (next, narrow);
+            self.branches = branches + 1;
             sides[side] = match self.follow(function, at, state.clone()) {
                 Ok(node) => Some(node),
                 Err(Fail::No) if !state.stored => {
@@ -222,6 +235,7 @@ impl<'a> Evaluator<'a> {
                 Err(fail) => return Err(fail),
             };
         }
+        self.branches = branches;
         if sides.iter().all(Option::is_none) {
             return Err(Fail::No);
         }

@@ -147,7 +147,7 @@ struct Routine {
 pub struct Specialiser<'a> {
     image: &'a AnalysisImage,
     functions: RwLock<HashMap<u64, Arc<Function>>>,
-    routines: RwLock<HashMap<u64, Routine>>,
+    routines: RwLock<HashMap<(u64, bool), Routine>>,
 }
 
 impl<'a> Specialiser<'a> {
@@ -160,8 +160,18 @@ impl<'a> Specialiser<'a> {
         }
     }
 
-    /// The body of the routine for such arguments; `None` if it must be called.
+    /// The body of the routine for such arguments; `None` if it must be called. What a
+    /// branch leads to in a function of its own is rare, and left to a call.
     pub fn body(&self, routine: u64, bounds: &[Bound]) -> Option<Arc<Body>> {
+        self.find(routine, bounds, false)
+    }
+
+    /// The same with what is rare.
+    pub fn whole_body(&self, routine: u64, bounds: &[Bound]) -> Option<Arc<Body>> {
+        self.find(routine, bounds, true)
+    }
+
+    fn find(&self, routine: u64, bounds: &[Bound], whole: bool) -> Option<Arc<Body>> {
         if bounds.len() > 64 {
             return None;
         }
@@ -186,7 +196,7 @@ impl<'a> Specialiser<'a> {
         let mut wanted = 0;
         {
             let routines = self.routines.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(known) = routines.get(&routine) {
+            if let Some(known) = routines.get(&(routine, whole)) {
                 wanted = known.wanted.get(&kinds).copied().unwrap_or(0);
                 if let Some(body) = known.bodies.get(&shapes(wanted)) {
                     return body.clone();
@@ -194,7 +204,7 @@ impl<'a> Specialiser<'a> {
             }
         }
         let (body, wanted) = loop {
-            match self.make(routine, &shapes(wanted)) {
+            match self.make(routine, &shapes(wanted), whole) {
                 Ok(body) => break (Some(Arc::new(body)), wanted),
                 Err(Fail::Wants(i)) if wanted >> i & 1 == 0 => {
                     wanted |= 1 << i;
@@ -206,7 +216,7 @@ impl<'a> Specialiser<'a> {
             .routines
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let known = routines.entry(routine).or_default();
+        let known = routines.entry((routine, whole)).or_default();
         // What another thread found to be wanted is wanted.
         *known.wanted.entry(kinds).or_default() |= wanted;
         if known.bodies.len() < MOST_KEPT {
@@ -232,9 +242,9 @@ impl<'a> Specialiser<'a> {
         known.entry(entry).or_insert(function).clone()
     }
 
-    fn make(&self, routine: u64, shapes: &[Shape]) -> Result<Body, Fail> {
+    fn make(&self, routine: u64, shapes: &[Shape], whole: bool) -> Result<Body, Fail> {
         let decode = |entry| self.function(entry);
-        let (mut root, inputs) = Evaluator::run(self.image, &decode, routine, shapes)?;
+        let (mut root, inputs) = Evaluator::run(self.image, &decode, routine, shapes, whole)?;
         prune::simplify(&mut root);
         Ok(Body::new(root, inputs))
     }

@@ -68,6 +68,22 @@ fn takes(m: &Machine, v: V, width: u8) -> bool {
         && (alu || compare || test || multiply)
 }
 
+/// An operation that changes a loaded value by one that nothing else needs can as well
+/// change that one by what is loaded, if their order does not matter.
+fn turned(m: &Machine, v: V, mem: Rm, width: u8, needed: u128) -> Option<Machine> {
+    let (Rm::Reg(Slot::Modify { old, new }), Slot::Use(other)) = (m.rm, m.reg) else {
+        return None;
+    };
+    let commutes = matches!(m.opcode, 0x01 | 0x09 | 0x21 | 0x31);
+    let fits = old == v && other != v && m.width == width && needed & other.bit() == 0;
+    (commutes && fits).then_some(Machine {
+        opcode: m.opcode | 2,
+        reg: Slot::Modify { old: other, new },
+        rm: mem,
+        ..*m
+    })
+}
+
 /// Makes a load that one operation reads a part of that operation.
 fn join(node: &mut Node) {
     let mut i = 0;
@@ -79,24 +95,38 @@ fn join(node: &mut Node) {
         let (mem, width) = (load.rm, load.width);
         let later = &node.ops[i + 1..];
         let reader = later.iter().position(|op| op.reads() & v.bit() != 0);
-        let only = reader.is_some_and(|r| {
+        let joined = reader.and_then(|r| {
             let after = later[r + 1..].iter().fold(0, |set, op| set | op.reads());
             let beyond = match &node.end {
                 End::Branch(_, sides) => sides[0].live[0] | sides[1].live[0],
                 _ => 0,
             };
-            (after | beyond) & v.bit() == 0
-                && !later[..r].iter().any(Op::stores)
-                && matches!(&later[r], Op::Machine(m) if takes(m, v, width))
+            let needed = after | beyond;
+            let Op::Machine(m) = &later[r] else {
+                return None;
+            };
+            if needed & v.bit() != 0 || later[..r].iter().any(Op::stores) {
+                return None;
+            }
+            let whole = takes(m, v, width).then_some(Machine { rm: mem, ..*m });
+            let constant = |w: V| {
+                later[..r]
+                    .iter()
+                    .chain(&node.ops[..i])
+                    .any(|op| matches!(op, Op::Constant(c, _) if *c == w))
+            };
+            let joined = whole.or_else(|| turned(m, v, mem, width, needed));
+            Some((
+                r,
+                joined.filter(|m| !matches!(m.reg, Slot::Modify { old, .. } if constant(old)))?,
+            ))
         });
-        match reader {
-            Some(r) if only => {
-                if let Op::Machine(m) = &mut node.ops[i + 1 + r] {
-                    m.rm = mem;
-                }
+        match joined {
+            Some((r, m)) => {
+                node.ops[i + 1 + r] = Op::Machine(m);
                 node.ops.remove(i);
             }
-            _ => i += 1,
+            None => i += 1,
         }
     }
     if let End::Branch(_, sides) = &mut node.end {

@@ -13,6 +13,8 @@ pub enum Operand {
     Mem(Mem),
     /// Memory at a target and an offset.
     Link(Target, i32),
+    /// The same and a register times a scale, by the target's absolute address.
+    Table(Target, i32, (Gpr, u8)),
 }
 
 /// An instruction, with its registers.
@@ -64,6 +66,7 @@ impl Asm {
                 self.rex(wide, e.reg, index, base, force);
             }
             Operand::Link(..) => self.rex(wide, e.reg, 0, 0, force),
+            Operand::Table(_, _, (index, _)) => self.rex(wide, e.reg, index.0, 0, force),
         }
         if e.opcode > 0xff {
             self.byte(0x0f);
@@ -83,6 +86,19 @@ impl Asm {
                     at: self.code.len() as u32,
                     target,
                     addend: offset - imm_size as i32,
+                    absolute: false,
+                });
+                self.imm32(0);
+            }
+            Operand::Table(target, offset, (index, scale)) => {
+                // No base: a 32-bit displacement, extended by its sign.
+                self.byte((e.reg & 7) << 3 | 4);
+                self.byte((scale.trailing_zeros() as u8) << 6 | index.low() << 3 | 5);
+                self.fixups.push(Fixup {
+                    at: self.code.len() as u32,
+                    target,
+                    addend: offset,
+                    absolute: true,
                 });
                 self.imm32(0);
             }
@@ -106,6 +122,15 @@ impl Asm {
         if let Some(fixup) = self.fixups.last_mut() {
             fixup.addend = offset;
         }
+    }
+
+    /// A jump to a target, conditional or not.
+    pub fn jump_to(&mut self, cond: Option<Cond>, target: Target, addend: i32) {
+        match cond {
+            Some(cond) => self.bytes(&[0x0f, 0x80 | cond.0]),
+            None => self.byte(0xe9),
+        }
+        self.fixup(target, addend);
     }
 
     /// A jump forward, conditional or not, long or short.

@@ -7,7 +7,7 @@
 //! body gives up, the routine is called after all, with everything that the
 //! program still needs saved on that path only.
 
-use super::{ARGUMENT_REGISTERS, RED_ZONE, Site, SiteCall};
+use super::{Site, SiteCall};
 use crate::analysis::specialise::Body;
 use crate::analysis::specialise::ops::{
     Base, End, Imm, Known, Machine, Mem as OpMem, Node, Op, Rm, Slot, Start, Symbol, V,
@@ -17,6 +17,10 @@ use crate::plan::args::{Address, Segment, Taken, Value};
 use crate::plan::asm::machine::{Encoding, Operand};
 use crate::plan::asm::{Cond, Gpr, Mem, Patch};
 use crate::plan::code::Target;
+
+mod rare;
+
+use rare::rare_side;
 
 /// The body cannot stand here; the routine must be called.
 struct Refused;
@@ -111,6 +115,10 @@ struct Context<'a> {
     flags: u8,
     /// Jumps to the end of the body.
     ends: Vec<Patch>,
+    /// Such jumps from the tail, by the numbers of their fixups.
+    far_ends: Vec<usize>,
+    /// Ends are now reached from the tail.
+    far: bool,
     /// Registers and flags that are the program's at each end so far.
     intact: u16,
     flags_intact: bool,
@@ -140,12 +148,19 @@ fn is_simple(value: &Value) -> bool {
     match value {
         Value::Reg(_) | Value::Stack(_) | Value::Taken(Taken::Flags(_)) => true,
         Value::Data(_) | Value::Original(_) | Value::Thread { .. } => true,
+        Value::Load(a, 8) => is_on_stack(a),
         Value::Address(a) => {
             let more = a.element.is_some() || a.bits.is_some() || a.image.is_some();
             a.segment == Segment::Flat && !a.index_is_byte && !more
         }
         _ => false,
     }
+}
+
+/// A word at a known distance from rsp.
+fn is_on_stack(a: &Address) -> bool {
+    let disp = a.disp;
+    *a == Address::at(Gpr::RSP, disp) && i32::try_from(disp).is_ok()
 }
 
 /// The calls with what they read from one register read from another.
@@ -243,6 +258,8 @@ impl Site<'_> {
                 (self.point.live.0 >> 32) as u8
             },
             ends: Vec::new(),
+            far_ends: Vec::new(),
+            far: false,
             intact: !0,
             flags_intact: true,
         };
@@ -258,6 +275,7 @@ impl Site<'_> {
                 self.found.long = true;
             }
         }
+        self.land_far(context.far_ends);
         self.intact = context.intact;
         self.flags_intact = context.flags_intact;
         Ok(())
@@ -355,21 +373,28 @@ impl Site<'_> {
         }
         match &node.end {
             End::Return => {
-                if !last {
-                    let jump = self.asm.branch(None, self.needs.long);
-                    context.ends.push(jump);
-                }
+                self.jump_to_end(context, last);
                 self.leave(context);
             }
             End::Call => {
-                self.call_out(context);
-                if !last {
-                    let jump = self.asm.branch(None, self.needs.long);
-                    context.ends.push(jump);
-                }
+                self.call_out(context)?;
+                self.jump_to_end(context, last);
                 self.leave(context);
             }
             End::Branch(code, sides) => {
+                if let Some(rare) = rare_side(sides)
+                    && !self.in_tail
+                {
+                    let cond = if rare == 0 {
+                        Cond(*code)
+                    } else {
+                        Cond(*code).inverted()
+                    };
+                    let before = (self.intact, self.flags_intact);
+                    self.far(context, cond, &sides[rare], path.clone())?;
+                    (self.intact, self.flags_intact) = before;
+                    return self.node(context, &sides[1 - rare], path, last);
+                }
                 let taken_first = sides[0].end == End::Call || sides[1].is_empty();
                 let (first, second, jump) = if taken_first {
                     (&sides[0], &sides[1], Cond(*code).inverted())
@@ -390,50 +415,6 @@ impl Site<'_> {
                 (self.intact, self.flags_intact) = before;
                 self.node(context, second, path, last)?;
             }
-        }
-        Ok(())
-    }
-
-    /// A path that the straight one goes around. What only it needs is saved here, so
-    /// that the straight one need not. The rest of the point finds all as it was.
-    fn aside(&mut self, context: &mut Context, node: &Node, path: Path, last: bool) -> Result<()> {
-        if self.aside.is_some() || node.ops.is_empty() {
-            return self.node(context, node, path, last);
-        }
-        let (outer, intact, slots) = (self.depth, self.intact, self.slots);
-        let ends = std::mem::take(&mut context.ends);
-        let straight = context.intact;
-        self.aside = Some(intact);
-        let saved = self.needs.aside & !self.needs.gprs;
-        if saved != 0 && self.depth == 0 {
-            self.move_stack(RED_ZONE);
-        }
-        let below = self.depth;
-        for number in (0..16).filter(|n| saved >> n & 1 != 0) {
-            self.push(Gpr(number));
-            if intact >> number & 1 != 0 {
-                self.slots[usize::from(number)] = self.depth;
-            }
-        }
-        context.intact = !0;
-        self.node(context, node, path, true)?;
-        for patch in std::mem::replace(&mut context.ends, ends) {
-            if !self.asm.land_if_near(patch) {
-                self.found.long = true;
-            }
-        }
-        for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
-            self.asm.pop(Gpr(number));
-            self.depth -= 8;
-        }
-        self.move_stack(outer - below);
-        self.aside = None;
-        self.slots = slots;
-        self.intact = context.intact | saved & intact;
-        context.intact = straight & self.intact;
-        if !last {
-            let jump = self.asm.branch(None, self.needs.long);
-            context.ends.push(jump);
         }
         Ok(())
     }
@@ -536,6 +517,15 @@ impl Site<'_> {
         };
         let resolved = self.resolve(context, symbol)?;
         let gs = matches!(resolved, Resolved::Link { gs: true, .. });
+        if let (&Resolved::Link { target, offset, .. }, Some(index)) = (&resolved, index)
+            && self.point.absolute
+        {
+            return Ok(Place {
+                operand: Operand::Table(target, offset, index),
+                gs,
+                held: 0,
+            });
+        }
         match resolved {
             Resolved::Number(n) if i32::try_from(n as i64).is_ok() => Ok(at(None, n as i32)),
             Resolved::Link { target, offset, .. } if index.is_none() => Ok(Place {
@@ -726,77 +716,5 @@ impl Site<'_> {
         }
         path.own(count, rcx);
         Ok(())
-    }
-
-    /// Calls the routine after all, on a path of the body that ends with that.
-    fn call_out(&mut self, context: &Context) {
-        let call = context.call;
-        let outer = (
-            self.depth,
-            self.slots,
-            self.needs,
-            self.flags_pushed,
-            self.flags_slot,
-        );
-        let (found, intact) = (self.found, self.intact);
-        if self.depth == 0 {
-            self.move_stack(RED_ZONE);
-        }
-        let below = self.depth;
-        let pushes_flags = self.point.may_set_df && !self.flags_pushed;
-        if pushes_flags {
-            self.asm.push_flags();
-            self.asm.clear_direction();
-            self.depth += 8;
-            self.flags_slot = self.depth;
-            self.flags_pushed = true;
-        }
-        // What filling the arguments may change, beside what the routine does.
-        let filled = ARGUMENT_REGISTERS
-            .iter()
-            .take(call.values.len())
-            .fold(0, |set, r| set | r.bit());
-        let scratch = Gpr::RAX.bit() | Gpr(11).bit();
-        let clobbered = call.clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | scratch;
-        let kept = self.reserved();
-        let program = (self.point.live.gpr_mask() | context.sources_later) & intact;
-        let saved = clobbered & (program | kept);
-        // The arguments may be made from registers that others overwrite.
-        let sources = call.values.iter().fold(0, |set, v| set | v.sources());
-        let saved = saved | clobbered & sources & intact;
-        for number in (0..16).filter(|n| saved >> n & 1 != 0) {
-            self.push(Gpr(number));
-            if intact >> number & 1 != 0 {
-                self.slots[usize::from(number)] = self.depth;
-            }
-        }
-        self.needs.gprs |= saved;
-        self.needs.calls = true;
-        let in_ax = std::mem::replace(&mut self.flags_in_ax, false);
-        self.call(call, context.sources_later, context.flags_later);
-        self.flags_in_ax = in_ax;
-        for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
-            self.asm.pop(Gpr(number));
-            self.depth -= 8;
-        }
-        if pushes_flags {
-            self.asm.pop_flags();
-        }
-        self.depth = below;
-        let back = below - outer.0;
-        self.move_stack(-back);
-        self.intact |= saved & intact;
-        let new = self.found;
-        self.found = found;
-        self.found.gprs |= new.gprs & !saved;
-        self.found.aside |= new.aside & !saved;
-        self.found.flags |= new.flags && !found.flags && !pushes_flags;
-        (
-            self.depth,
-            self.slots,
-            self.needs,
-            self.flags_pushed,
-            self.flags_slot,
-        ) = outer;
     }
 }

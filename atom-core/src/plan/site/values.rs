@@ -2,7 +2,7 @@
 //! memory, and where a branch goes.
 
 use super::{RED_ZONE, Site};
-use crate::plan::args::{Element, Selected, Taken, Value};
+use crate::plan::args::{Address, Element, Selected, Taken, Value};
 use crate::plan::asm::{Asm, Cond, Gpr, Mem, Patch};
 use crate::plan::code::Target;
 
@@ -10,6 +10,13 @@ impl Site<'_> {
     /// Computes a value into a register.
     pub(super) fn other_value(&mut self, to: Gpr, value: &Value, early: i32) {
         match *value {
+            Value::Load(address, size)
+                if address == Address::at(Gpr::RSP, address.disp)
+                    && i32::try_from(address.disp + i64::from(self.depth)).is_ok() =>
+            {
+                let at = (address.disp + i64::from(self.depth)) as i32;
+                self.asm.load_sized(to, Mem::at(Gpr::RSP, at), size);
+            }
             Value::Load(ref address, size) => {
                 self.address(to, address);
                 self.asm.load_sized(to, Mem::at(to, 0), size);

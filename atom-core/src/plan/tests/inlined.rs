@@ -77,7 +77,13 @@ struct Case {
     state: State,
 }
 
-fn run(machine: &mut Machine, case: &Case, asm: &Asm, wrappers: &Wrappers) -> Outcome {
+fn run(
+    machine: &mut Machine,
+    case: &Case,
+    asm: &Asm,
+    mut wrappers: Wrappers,
+    bodies: Option<&Specialiser<'_>>,
+) -> Outcome {
     let place = |n: usize| machine.code_at() + 0x1000 * n as u64;
     let wrapper_at = |i: u32| place(3) + 0x400 * u64::from(i);
     let data = machine.data_at();
@@ -87,7 +93,7 @@ fn run(machine: &mut Machine, case: &Case, asm: &Asm, wrappers: &Wrappers) -> Ou
         Target::Shared(i) => wrapper_at(i),
         Target::Data(offset) => data + u64::from(offset),
         Target::Original(address) => machine.code_at() + address,
-        Target::OriginalReturn | Target::ReturnMap => {
+        Target::OriginalReturn | Target::ReturnMap | Target::Main | Target::Tail => {
             unreachable!("no value of a return is asked for")
         }
     };
@@ -97,11 +103,16 @@ fn run(machine: &mut Machine, case: &Case, asm: &Asm, wrappers: &Wrappers) -> Ou
         (image + STATICS, case.statics.clone()),
         (data, case.memory.clone()),
     ];
-    for (i, wrapper) in wrappers.list.iter().enumerate() {
+    let mut i = 0;
+    while let Some(wrapper) = wrappers.list.get(i).copied() {
         let mut asm = Asm::default();
-        wrapper.emit(&mut asm);
+        match &wrapper.detour {
+            Some(detour) => asm = detour.emit(&wrapper, bodies, false, &mut wrappers),
+            None => wrapper.emit(&mut asm),
+        }
         let at = wrapper_at(i as u32);
         writes.push((at, random::resolve(&asm, at, target)));
+        i += 1;
     }
     let window = machine.stack_at() - 256;
     writes.push((window, case.stack.clone()));
@@ -183,12 +194,15 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
             },
             values: pointers.iter().map(|p| random_argument(r, *p)).collect(),
             body: None,
+            common: r.next(),
         });
     }
     let image = image(&codes);
     let point = Point {
         live: random::random_live(r),
         may_set_df: r.below(5) == 0,
+        absolute: false,
+        is_piece: false,
     };
     let mut state = random::random_state(r, machine, point.may_set_df);
     state.mxcsr = 0x1f80;
@@ -205,19 +219,21 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
     };
     let emit = |calls: &[SiteCall]| {
         let (mut asm, mut wrappers) = (Asm::default(), Wrappers::default());
-        let inlined = site::emit(&mut asm, calls, point, &mut wrappers);
+        let emitted = site::emit(&mut asm, 0, calls, point, &mut wrappers);
         asm.code.extend(Machine::way_back());
+        let inlined = emitted.inlined;
+        emitted.join(&mut asm, 0);
         (asm, wrappers, inlined)
     };
     let (asm, wrappers, _) = emit(&calls);
-    let wanted = run(machine, &case, &asm, &wrappers);
+    let wanted = run(machine, &case, &asm, wrappers, None);
     let bodies = Specialiser::new(&image);
     for call in &mut calls {
         let bounds: Vec<_> = call.values.iter().map(inline::bound).collect();
         call.body = bodies.body(call.routine, &bounds);
     }
     let (asm, wrappers, inlined) = emit(&calls);
-    let seen = run(machine, &case, &asm, &wrappers);
+    let seen = run(machine, &case, &asm, wrappers, Some(&bodies));
     let fail = |what: &str| {
         let routines: String = codes.iter().skip(1).map(|c| listing(&c.1) + "\n").collect();
         let arguments: Vec<_> = calls.iter().map(|c| &c.values).collect();

@@ -314,7 +314,12 @@ pub fn resolve(asm: &Asm, at: u64, target: impl Fn(Target) -> u64) -> Vec<u8> {
     let mut code = asm.code.clone();
     for fixup in &asm.fixups {
         let field = fixup.at as usize;
-        let value = target(fixup.target).wrapping_sub(at + field as u64 + 4);
+        let from = if fixup.absolute {
+            0
+        } else {
+            at + field as u64 + 4
+        };
+        let value = target(fixup.target).wrapping_sub(from);
         let value = value.wrapping_add_signed(i64::from(fixup.addend));
         code[field..field + 4].copy_from_slice(&(value as u32).to_le_bytes());
     }
@@ -345,6 +350,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     let calls: Vec<SiteCall> = (0..count)
         .map(|k| SiteCall {
             body: None,
+            common: 0,
             routine: k as u64,
             clobbers: random_clobbers(r),
             values: (0..r.below(9)).map(|_| random_value(r)).collect(),
@@ -353,6 +359,8 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     let point = Point {
         live: random_live(r),
         may_set_df: r.chance(5),
+        absolute: false,
+        is_piece: false,
     };
     let guard = r.chance(4).then(|| match random_value(r) {
         Value::Taken(taken) => taken,
@@ -361,7 +369,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     let mut wrappers = Wrappers::default();
     let mut asm = Asm::default();
     let patches = guard.map(|g| site::only_if_taken(&mut asm, g));
-    site::emit(&mut asm, &calls, point, &mut wrappers);
+    site::emit(&mut asm, 0, &calls, point, &mut wrappers);
     for patch in patches.into_iter().flatten() {
         asm.land(patch);
     }
@@ -377,6 +385,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
         Target::Shared(i) => wrapper_at(i),
         Target::Data(offset) => machine.data_at() + u64::from(offset),
         Target::Original(address) => machine.code_at() + address,
+        Target::Main | Target::Tail => unreachable!("there are no bodies"),
         Target::OriginalReturn => place(5),
         Target::ReturnMap => machine.data_at() + values::RETURN_MAP,
     };

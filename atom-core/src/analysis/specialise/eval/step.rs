@@ -295,6 +295,8 @@ impl Evaluator<'_> {
                     state.regs[number(to)] = Val::Symbol(moved(s, y));
                     return Ok(());
                 }
+                // Worth a body for each number.
+                (5, Val::Number(_), Val::Symbol(s)) => return Err(wants(s)),
                 (0, Val::Number(x), Val::Symbol(s)) => {
                     state.set_flags(flags::ALL, Flag::Undefined);
                     state.regs[number(to)] = Val::Symbol(moved(s, x));
@@ -580,6 +582,13 @@ impl Evaluator<'_> {
             }
             (Operand::Val(Val::Symbol(s)), _) | (_, Operand::Val(Val::Symbol(s))) => {
                 return Err(wants(s));
+            }
+            (Operand::Val(val), Operand::Val(Val::Number(1)))
+            | (Operand::Val(Val::Number(1)), Operand::Val(val))
+                if width == 8 =>
+            {
+                state.set_flags(flags::ALL, Flag::Undefined);
+                return self.set(state, to, val);
             }
             (other, Operand::Val(Val::Number(n))) | (Operand::Val(Val::Number(n)), other)
                 if fits(n, width).is_some() =>

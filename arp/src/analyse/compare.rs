@@ -1,0 +1,223 @@
+//! Two recordings side by side.
+//!
+//! Sections are the same if they have the same number and no different names; a section whose number means
+//! something else in the other recording is looked for there by name and file.
+use std::collections::HashMap;
+
+use super::{Analysis, Number};
+use crate::types::{Section, Sid};
+
+/// What two recordings say about the same things, in one set of values.
+#[derive(Debug)]
+pub struct Comparison {
+    /// By section.
+    pub sections: Vec<Difference>,
+    /// By context, without counters and threads.
+    pub contexts: Vec<Difference>,
+}
+
+/// A section or context in two recordings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The section: its number in the first recording and `true`, or if that does not have it, in the
+    /// second and `false`.
+    pub section: (Sid, bool),
+    /// The place of the surrounding context in the list of contexts.
+    pub parent: Option<u32>,
+    /// In the first recording.
+    pub a: Option<Side>,
+    /// In the second.
+    pub b: Option<Side>,
+}
+
+/// Figures of one of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Side {
+    /// How often it was executed, if that is known.
+    pub count: Option<u64>,
+    /// The sum of its values.
+    pub total: Number,
+    /// The same without measured sections within.
+    pub self_value: Number,
+    /// The mean of its values, if it was measured.
+    pub mean: Option<f64>,
+}
+
+impl Difference {
+    /// Second minus first of a figure; what is not there counts as 0.
+    pub fn change(&self, figure: impl Fn(&Side) -> Number) -> Number {
+        match (&self.a, &self.b) {
+            (Some(a), Some(b)) => figure(b) - figure(a),
+            (None, Some(b)) => figure(b),
+            (Some(a), None) => figure(a).negated(),
+            (None, None) => Number::Integer(0),
+        }
+    }
+}
+
+/// A section of either recording.
+type Key = (Sid, bool);
+
+struct Matching {
+    /// From the second recording's numbers.
+    b: HashMap<Sid, Key>,
+}
+
+impl Matching {
+    fn new(a: &Analysis, b: &Analysis) -> Self {
+        let named = |s: Option<&Section>| {
+            s.filter(|s| !s.name.is_empty())
+                .map(|s| (s.name.clone(), s.file.clone()))
+        };
+        let mut map = HashMap::new();
+        let mut left = Vec::new();
+        for sid in &b.sids {
+            let (mine, other) = (named(a.section(*sid)), named(b.section(*sid)));
+            if a.sids.contains(sid) && (mine.is_none() || other.is_none() || mine == other) {
+                map.insert(*sid, (*sid, true));
+            } else {
+                left.push((*sid, other));
+            }
+        }
+        // What is left of the first recording, by name.
+        let mut free: HashMap<(String, String), Vec<Sid>> = HashMap::new();
+        for sid in a.sids.iter().filter(|sid| !map.contains_key(sid)) {
+            if let Some(name) = named(a.section(*sid)) {
+                free.entry(name).or_default().push(*sid);
+            }
+        }
+        for (sid, name) in left {
+            let found = name.and_then(|name| free.get(&name));
+            let key = match found.map(Vec::as_slice) {
+                Some([one]) => (*one, true),
+                _ => (sid, false),
+            };
+            map.insert(sid, key);
+        }
+        Self { b: map }
+    }
+
+    fn key(&self, sid: Sid, is_a: bool) -> Key {
+        match is_a {
+            true => (sid, true),
+            false => self.b.get(&sid).copied().unwrap_or((sid, false)),
+        }
+    }
+}
+
+impl Comparison {
+    /// The sections from the outermost to that of context `index`.
+    pub fn path(&self, index: usize) -> Vec<(Sid, bool)> {
+        let mut path = Vec::new();
+        let mut at = Some(index);
+        while let Some(context) = at.and_then(|at| self.contexts.get(at)) {
+            path.push(context.section);
+            at = context.parent.map(|parent| parent as usize);
+        }
+        path.reverse();
+        path
+    }
+
+    /// Compares set `set` of two recordings.
+    pub fn new(a: &Analysis, b: &Analysis, set: usize) -> Self {
+        let matching = Matching::new(a, b);
+        let mut sections: Vec<Difference> = Vec::new();
+        let mut known: HashMap<Key, usize> = HashMap::new();
+        for (analysis, is_a) in [(a, true), (b, false)] {
+            for row in analysis.sections() {
+                let key = matching.key(row.sid, is_a);
+                let at = *known.entry(key).or_insert_with(|| {
+                    sections.push(Difference {
+                        section: key,
+                        parent: None,
+                        a: None,
+                        b: None,
+                    });
+                    sections.len() - 1
+                });
+                let figures = &row.figures[set];
+                let side = Side {
+                    count: row.count.map(|c| c.0),
+                    total: figures.total,
+                    self_value: figures.self_value,
+                    mean: figures.mean(),
+                };
+                let slot = match is_a {
+                    true => &mut sections[at].a,
+                    false => &mut sections[at].b,
+                };
+                // Two sections of the second may be one by name.
+                match slot {
+                    Some(old) => old.add(&side),
+                    None => *slot = Some(side),
+                }
+            }
+        }
+        Self {
+            sections,
+            contexts: contexts(a, b, set, &matching),
+        }
+    }
+}
+
+impl Side {
+    fn add(&mut self, more: &Self) {
+        let weight = |s: &Self| s.count.unwrap_or(0) as f64;
+        let sum = weight(self) + weight(more);
+        self.mean = match (self.mean, more.mean) {
+            (Some(a), Some(b)) if sum > 0.0 => Some((a * weight(self) + b * weight(more)) / sum),
+            (a, b) => a.or(b),
+        };
+        self.count = match (self.count, more.count) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        };
+        self.total += more.total;
+        self.self_value += more.self_value;
+    }
+}
+
+fn contexts(a: &Analysis, b: &Analysis, set: usize, matching: &Matching) -> Vec<Difference> {
+    // Common contexts: the one around, and the section.
+    let mut nodes: Vec<(Option<u32>, Key)> = Vec::new();
+    let mut sides: Vec<(Option<Side>, Option<Side>)> = Vec::new();
+    let mut known: HashMap<(Option<u32>, Key), u32> = HashMap::new();
+    for (analysis, is_a) in [(a, true), (b, false)] {
+        let mut common: Vec<Option<u32>> = Vec::with_capacity(analysis.contexts.len());
+        for (index, context) in analysis.contexts.iter().enumerate() {
+            let parent = context.parent.and_then(|p| common[p as usize]);
+            let Some(sid) = context.label.sid() else {
+                common.push(parent);
+                continue;
+            };
+            let node = (parent, matching.key(sid, is_a));
+            let at = *known.entry(node).or_insert_with(|| {
+                nodes.push(node);
+                sides.push((None, None));
+                nodes.len() as u32 - 1
+            });
+            common.push(Some(at));
+            let figures = analysis.figures(index, set);
+            let side = Side {
+                count: analysis.count(index).map(|c| c.0),
+                total: figures.total,
+                self_value: figures.self_value,
+                mean: figures.mean(),
+            };
+            let (of_a, of_b) = &mut sides[at as usize];
+            let slot = if is_a { of_a } else { of_b };
+            match slot {
+                Some(old) => old.add(&side),
+                None => *slot = Some(side),
+            }
+        }
+    }
+    let pairs = nodes.into_iter().zip(sides);
+    let differences = pairs.map(|((parent, section), (a, b))| Difference {
+        section,
+        parent,
+        a,
+        b,
+    });
+    differences.collect()
+}

@@ -1,0 +1,260 @@
+//! The sides of a body that are rarely run: put behind the procedure, with registers of
+//! their own, and as a last resort a call of the routine.
+
+use super::super::{ARGUMENT_REGISTERS, Site};
+use super::{Context, Path, Result, is_simple, plain_register};
+use crate::analysis::specialise::ops::{End, Node};
+use crate::live::RegSet;
+use crate::plan::args::Value;
+use crate::plan::asm::{Cond, Gpr};
+use crate::plan::code::Target;
+use crate::plan::detour::Detour;
+use crate::plan::wrapper::Wrapper;
+
+/// A side of a branch that other paths go around stands there if it is no longer than this.
+const MOST_IN_LINE: usize = 12;
+
+/// The side of a branch that is to stand out of the way: one that only calls, or one
+/// that is long where the other does nothing more.
+pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
+    let calls = |side: &Node| side.ops.is_empty() && side.end == End::Call;
+    let is_rare = |i: &usize| {
+        let (side, other) = (&sides[*i], &sides[1 - *i]);
+        calls(side) || other.is_empty() && side.ops.len() > MOST_IN_LINE
+    };
+    (0..2).find(is_rare)
+}
+
+impl Site<'_> {
+    /// A path that the straight one goes around. What only it needs is saved here, so
+    /// that the straight one need not. The rest of the point finds all as it was.
+    pub(super) fn aside(
+        &mut self,
+        context: &mut Context,
+        node: &Node,
+        path: Path,
+        last: bool,
+    ) -> Result<()> {
+        if self.aside.is_some() || node.ops.is_empty() {
+            return self.node(context, node, path, last);
+        }
+        let (outer, intact, slots) = (self.depth, self.intact, self.slots);
+        let ends = std::mem::take(&mut context.ends);
+        let far = std::mem::take(&mut context.far);
+        let far_ends = std::mem::take(&mut context.far_ends);
+        let straight = context.intact;
+        self.aside = Some(intact);
+        let saved = self.needs.aside & !self.needs.gprs;
+        if saved != 0 && self.depth == 0 {
+            self.move_stack(self.point.red_zone());
+        }
+        let below = self.depth;
+        for number in (0..16).filter(|n| saved >> n & 1 != 0) {
+            self.push(Gpr(number));
+            if intact >> number & 1 != 0 {
+                self.slots[usize::from(number)] = self.depth;
+            }
+        }
+        context.intact = !0;
+        self.node(context, node, path, true)?;
+        context.far = far;
+        self.land_far(std::mem::replace(&mut context.far_ends, far_ends));
+        for patch in std::mem::replace(&mut context.ends, ends) {
+            if !self.asm.land_if_near(patch) {
+                self.found.long = true;
+            }
+        }
+        for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
+            self.asm.pop(Gpr(number));
+            self.depth -= 8;
+        }
+        self.move_stack(outer - below);
+        self.aside = None;
+        self.slots = slots;
+        self.intact = context.intact | saved & intact;
+        context.intact = straight & self.intact;
+        self.jump_to_end(context, last);
+        Ok(())
+    }
+
+    /// Goes to the end of the body, if that does not follow.
+    pub(super) fn jump_to_end(&mut self, context: &mut Context, last: bool) {
+        if context.far {
+            self.asm.jump_to(None, Target::Main, 0);
+            context.far_ends.push(self.asm.fixups.len() - 1);
+        } else if !last {
+            let jump = self.asm.branch(None, self.needs.long);
+            context.ends.push(jump);
+        }
+    }
+
+    /// Lets jumps from the tail end here.
+    pub(super) fn land_far(&mut self, jumps: Vec<usize>) {
+        for fixup in jumps {
+            self.tail.fixups[fixup].addend = (self.asm.code.len() - self.base) as i32;
+        }
+    }
+
+    /// A side of a branch that is rarely taken: it stands in the tail.
+    pub(super) fn far(
+        &mut self,
+        context: &mut Context,
+        cond: Cond,
+        node: &Node,
+        path: Path,
+    ) -> Result<()> {
+        let at = self.tail.code.len() as i32;
+        self.asm.jump_to(Some(cond), Target::Tail, at);
+        std::mem::swap(self.asm, &mut self.tail);
+        self.asm.at_depth(self.depth as u32);
+        (context.far, self.in_tail) = (true, true);
+        let done = self.aside(context, node, path, true);
+        (context.far, self.in_tail) = (false, false);
+        std::mem::swap(self.asm, &mut self.tail);
+        done
+    }
+
+    /// Calls the routine by way of a shared piece; false if that cannot be.
+    fn detour(&mut self, context: &Context) -> Result<bool> {
+        let call = context.call;
+        let simple = |v: &Value| matches!(v, Value::Const(_)) || is_simple(v);
+        if self.point.is_piece
+            || self.point.may_set_df && !self.flags_pushed
+            || !call.values.iter().all(simple)
+        {
+            return Ok(false);
+        }
+        let Some((mut detour, pushed)) = Detour::new(&call.values, call.common) else {
+            return Ok(false);
+        };
+        let keep_flags = context.flags_later || self.point.live.intersects(RegSet::FLAGS);
+        let outer = self.depth;
+        if self.depth == 0 {
+            self.move_stack(self.point.red_zone());
+            detour.back += self.point.red_zone() as u16;
+        }
+        for (k, &i) in pushed.iter().enumerate() {
+            let value = &call.values[i];
+            let is_immediate = match *value {
+                Value::Const(n) => {
+                    self.asm.push_imm(n as i32);
+                    true
+                }
+                Value::Data(at) if self.point.absolute => {
+                    self.asm.push_address(Target::Data(at));
+                    true
+                }
+                _ => false,
+            };
+            if is_immediate {
+                self.depth += 8;
+                continue;
+            }
+            let waiting = pushed[k..].iter();
+            let waiting = waiting.fold(0, |set, i| set | call.values[*i].sources());
+            let reg = match plain_register(value) {
+                Some(reg) if self.is_intact(reg) => reg,
+                _ => {
+                    let to = self.pick(context, context.reserved | waiting, 0)?;
+                    self.compute(Gpr(to), value, 0, false);
+                    Gpr(to)
+                }
+            };
+            self.push(reg);
+        }
+        let filled = ARGUMENT_REGISTERS.iter().take(call.values.len());
+        let filled = filled.fold(0, |set, r| set | r.bit());
+        let clobbers = &call.clobbers;
+        let wrapper = Wrapper {
+            routine: call.routine,
+            gprs: clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | Gpr::RAX.bit(),
+            xmms: clobbers.xmms,
+            flags: keep_flags && self.flags_intact,
+            mxcsr: clobbers.mxcsr,
+            align: clobbers.needs_alignment,
+            stack_words: 0,
+            yields: false,
+            detour: Some(detour),
+        };
+        self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
+        self.depth = outer;
+        self.asm.at_depth(outer as u32);
+        Ok(true)
+    }
+
+    /// Calls the routine after all, on a path of the body that ends with that.
+    pub(super) fn call_out(&mut self, context: &Context) -> Result<()> {
+        if self.detour(context)? {
+            return Ok(());
+        }
+        let call = context.call;
+        let outer = (
+            self.depth,
+            self.slots,
+            self.needs,
+            self.flags_pushed,
+            self.flags_slot,
+        );
+        let (found, intact) = (self.found, self.intact);
+        if self.depth == 0 {
+            self.move_stack(self.point.red_zone());
+        }
+        let below = self.depth;
+        let pushes_flags = self.point.may_set_df && !self.flags_pushed;
+        if pushes_flags {
+            self.asm.push_flags();
+            self.asm.clear_direction();
+            self.depth += 8;
+            self.flags_slot = self.depth;
+            self.flags_pushed = true;
+        }
+        // What filling the arguments may change, beside what the routine does.
+        let filled = ARGUMENT_REGISTERS
+            .iter()
+            .take(call.values.len())
+            .fold(0, |set, r| set | r.bit());
+        let scratch = Gpr::RAX.bit() | Gpr(11).bit();
+        let clobbered = call.clobbers.gprs & RegSet::CALLER_SAVED.gpr_mask() | filled | scratch;
+        let kept = self.reserved();
+        let program = (self.point.live.gpr_mask() | context.sources_later) & intact;
+        let saved = clobbered & (program | kept);
+        // The arguments may be made from registers that others overwrite.
+        let sources = call.values.iter().fold(0, |set, v| set | v.sources());
+        let saved = saved | clobbered & sources & intact;
+        for number in (0..16).filter(|n| saved >> n & 1 != 0) {
+            self.push(Gpr(number));
+            if intact >> number & 1 != 0 {
+                self.slots[usize::from(number)] = self.depth;
+            }
+        }
+        self.needs.gprs |= saved;
+        self.needs.calls = true;
+        let in_ax = std::mem::replace(&mut self.flags_in_ax, false);
+        self.call(call, context.sources_later, context.flags_later);
+        self.flags_in_ax = in_ax;
+        for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
+            self.asm.pop(Gpr(number));
+            self.depth -= 8;
+        }
+        if pushes_flags {
+            self.asm.pop_flags();
+        }
+        self.depth = below;
+        let back = below - outer.0;
+        self.move_stack(-back);
+        self.intact |= saved & intact;
+        let new = self.found;
+        self.found = found;
+        self.found.gprs |= new.gprs & !saved;
+        self.found.aside |= new.aside & !saved;
+        self.found.flags |= new.flags && !found.flags && !pushes_flags;
+        (
+            self.depth,
+            self.slots,
+            self.needs,
+            self.flags_pushed,
+            self.flags_slot,
+        ) = outer;
+        Ok(())
+    }
+}
