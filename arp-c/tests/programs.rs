@@ -339,3 +339,28 @@ fn spawning_while_the_parent_records() {
     }
     assert_eq!((Some(f64::from(parent)), child), (expected, 300));
 }
+
+#[test]
+fn scopes_and_exceptions() {
+    for (compiler, level) in [("g++", "-O0"), ("g++", "-O2"), ("clang++", "-O1")] {
+        let program = compile(
+            compiler,
+            &["scopes.cc"],
+            &[level, "-Wno-unused-but-set-variable"],
+        );
+        let output = program.run(&[]);
+        assert!(output.status.success());
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr).lines().count(),
+            1,
+            "only the note"
+        );
+        let mut expected = Vec::new();
+        for i in 0..2 {
+            for inner in ["2@0", "4@0 1@0", "4@0 4@0 1@0"] {
+                expected.push((format!("8@{i} {inner}"), 1.0));
+            }
+        }
+        assert_eq!(program.records("data.arp"), expected, "{compiler} {level}");
+    }
+}
