@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use atom_core::cfg::{Cfg, seeds::FrameFacts};
+use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
 use atom_core::live::Live;
 use atom_core::plan::{Clobbers, Plan};

@@ -340,7 +340,7 @@ fn jumps_out_exits_and_forks() {
         let program = folder.join(format!("{compiler}{level}"));
         compile(
             compiler,
-            &["-g", level, "-Wno-clobbered"][..if compiler == "gcc" { 3 } else { 2 }].as_ref(),
+            ["-g", level, "-Wno-clobbered"][..if compiler == "gcc" { 3 } else { 2 }].as_ref(),
             &[source("leaving.c")],
             &program,
         );

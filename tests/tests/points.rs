@@ -20,8 +20,11 @@ fn stated(path: &Path) -> Vec<(String, [u64; 3])> {
     stated.collect()
 }
 
+/// What the counters of a name say.
+type Counts<'a> = &'a dyn Fn(&str) -> Vec<u64>;
+
 /// Builds and runs a source with the tool `points`; `more` looks at each result.
-fn check(name: &str, more: &dyn Fn(&str, &dyn Fn(&str) -> Vec<u64>)) {
+fn check(name: &str, more: &dyn Fn(&str, Counts<'_>)) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("sources")
         .join(name);
