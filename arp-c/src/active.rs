@@ -145,7 +145,7 @@ impl Active {
             Box::new(meter) as Box<dyn arp_core::Meter>
         });
         let recorder = self.session.thread_with(Tid(tid.into()), meters.collect());
-        let slot = Slot::new(recorder, self.max_tid > 1, contexts);
+        let slot = Slot::new(recorder, contexts);
         let slot = Box::leak(Box::new(slot));
         self.slots[usize::from(tid)].store(slot, Ordering::Release);
         slot

@@ -58,51 +58,43 @@ leave!(arp_leave_profiled, leave_profiled, Kind::Profiled);
 
 #[inline]
 fn enter(kind: Kind, tid: u16, sid: u16, start: i32, caller: Caller) {
-    let work = |slot: &Slot, recorder: &mut arp_core::ThreadRecorder| {
+    let work = |recorder: &mut arp_core::ThreadRecorder| {
         recorder.enter_at(kind, section(sid), start.into(), caller);
-        if let Some(published) = &slot.published {
-            published.update(recorder);
-        }
     };
     if let Some(active) = active()
         && let Some(slot) = active.slot(tid)
-        && slot
-            .with(thread_pointer(), |recorder| work(slot, recorder))
-            .is_ok()
+        && slot.with(thread_pointer(), work).is_ok()
     {
         return end_if_due();
     }
     if let Some((slot, me)) = slow(tid, sid, "arp_enter") {
-        let _ = slot.with(me, |recorder| work(slot, recorder));
+        let _ = slot.with(me, work);
     }
     end_if_due();
 }
 
 #[inline]
 fn leave(kind: Kind, tid: u16, sid: u16, caller: Caller) {
-    let work = |slot: &Slot, recorder: &mut arp_core::ThreadRecorder| {
+    // Gives how deep the thread is then.
+    let work = |recorder: &mut arp_core::ThreadRecorder| {
         recorder.leave_at(kind, section(sid), caller);
-        if let Some(published) = &slot.published {
-            published.update(recorder);
-            if slot.children.load(Ordering::Relaxed) != 0 {
-                check_children(tid, sid, recorder.recorded_depth());
-            }
-        }
         if recorder.is_nearly_full() {
             let _guard = NoCancel::new();
             recorder.flush();
         }
+        recorder.recorded_depth()
     };
     if let Some(active) = active()
         && let Some(slot) = active.slot(tid)
-        && slot
-            .with(thread_pointer(), |recorder| work(slot, recorder))
-            .is_ok()
+        && let Ok(depth) = slot.with(thread_pointer(), work)
     {
+        if slot.children.load(Ordering::Relaxed) != 0 {
+            check_children(tid, sid, depth);
+        }
         return end_if_due();
     }
     if let Some((slot, me)) = slow(tid, sid, "arp_leave") {
-        let _ = slot.with(me, |recorder| work(slot, recorder));
+        let _ = slot.with(me, work);
     }
     end_if_due();
 }
@@ -211,9 +203,6 @@ extern "C" fn arp_unwind(tid: u16, depth: u32) {
     if let Some(slot) = active().and_then(|active| active.slot(tid)) {
         let _ = slot.with(thread_pointer(), |recorder| {
             recorder.unwind_to_depth(depth as usize);
-            if let Some(published) = &slot.published {
-                published.update(recorder);
-            }
         });
     }
 }

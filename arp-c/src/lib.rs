@@ -8,7 +8,6 @@ mod active;
 mod context;
 mod entry;
 mod fork;
-mod published;
 mod query;
 mod report;
 mod setup;

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use arp_core::ThreadRecorder;
 
 use crate::context::ContextCell;
-use crate::published::Published;
 use crate::system;
 
 /// No thread owns it.
@@ -30,8 +29,6 @@ pub(crate) struct Slot {
     /// The kernel's number of the owner.
     system_thread: AtomicI32,
     recorder: UnsafeCell<ThreadRecorder>,
-    /// `None` if there is one thread only.
-    pub published: Option<Published>,
     /// Threads that were spawned here and not joined.
     pub children: AtomicU32,
     /// Of each set of callbacks.
@@ -50,13 +47,12 @@ pub(crate) enum Refusal {
 }
 
 impl Slot {
-    pub fn new(recorder: ThreadRecorder, threads: bool, contexts: Vec<ContextCell>) -> Self {
+    pub fn new(recorder: ThreadRecorder, contexts: Vec<ContextCell>) -> Self {
         Self {
             owner: AtomicUsize::new(FREE),
             busy: AtomicBool::new(false),
             system_thread: AtomicI32::new(0),
             recorder: UnsafeCell::new(recorder),
-            published: threads.then(Published::new),
             children: AtomicU32::new(0),
             contexts,
         }
@@ -104,19 +100,22 @@ impl Slot {
     }
 
     /// Takes the recorder from its owner, runs `work` on it and leaves it with owner `next`. `None` if the
-    /// owner does not stop using it within `patience`. Under the table's lock, which all takers hold.
+    /// owner does not stop using it within `patience`. Under the table's lock, which all takers hold: an owner
+    /// that comes meanwhile waits for that.
     pub fn take<R>(
         &self,
         next: usize,
         patience: Duration,
         work: impl FnOnce(&mut ThreadRecorder) -> R,
     ) -> Option<R> {
-        let old = self.owner.swap(CLOSED, Ordering::SeqCst);
-        if old != FREE && old != CLOSED {
-            if old == system::thread_pointer() && self.busy.load(Ordering::Relaxed) {
-                // From within a callback of this very recorder.
-                return None;
-            }
+        let me = system::thread_pointer();
+        let old = self.owner.load(Ordering::Acquire);
+        if old == me && self.busy.load(Ordering::Relaxed) {
+            // From within a callback of this very recorder.
+            return None;
+        }
+        self.owner.store(CLOSED, Ordering::SeqCst);
+        if old != FREE && old != CLOSED && old != me {
             system::fence_all_threads();
             let start = Instant::now();
             while self.busy.load(Ordering::Acquire) {
@@ -125,9 +124,12 @@ impl Slot {
                     break;
                 }
                 if start.elapsed() > patience {
+                    // What is closed stays closed; else things go on as they were.
+                    self.owner
+                        .store(if next == CLOSED { CLOSED } else { old }, Ordering::Release);
                     return None;
                 }
-                std::thread::sleep(Duration::from_micros(100));
+                std::thread::sleep(Duration::from_micros(20));
             }
         }
         self.busy.store(false, Ordering::Relaxed);

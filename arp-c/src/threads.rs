@@ -3,7 +3,7 @@ use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use arp_core::{Mode, Problem, Step, Tid};
+use arp_core::{Mode, Problem, Tid};
 
 use crate::active::{Active, State, active, is_running, out_of_order};
 use crate::context::SpawnJoin;
@@ -14,6 +14,9 @@ use crate::system::{NoCancel, is_alive, thread_id};
 
 /// How long a thread may stay in a callback when its recorder is wanted.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a parent may stay in a callback when a thread is spawned.
+const SPAWN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The recording, or a message.
 fn running(function: &'static str) -> Option<&'static Active> {
@@ -52,10 +55,16 @@ fn spawn(active: &Active, parent: u16, child: u16) {
     }
     table.states[usize::from(parent)].get_or_insert(State::Root);
     let from = active.slot(parent);
-    let stack: Vec<Step> = from
-        .and_then(|slot| slot.published.as_ref())
-        .map(|published| published.stack())
-        .unwrap_or_default();
+    // The parent may be recording: it is stopped for a moment.
+    let stack = match from.filter(|slot| slot.owner() != FREE) {
+        Some(slot) => slot.take(slot.owner(), SPAWN_PATIENCE, |recorder| recorder.stack()),
+        None => Some(Vec::new()),
+    };
+    let Some(stack) = stack else {
+        drop(table);
+        let (function, reason) = ("arp_spawned", "the parent is in a callback");
+        return active.report(&Problem::OutOfOrder { function, reason });
+    };
     let slot = active.make_slot(child);
     for (index, context) in slot.contexts.iter().enumerate() {
         let inherited = match from {
@@ -64,12 +73,7 @@ fn spawn(active: &Active, parent: u16, child: u16) {
         };
         context.store(inherited, Ordering::Relaxed);
     }
-    let started = slot.take(FREE, PATIENCE, |recorder| {
-        recorder.restart(&stack);
-        if let Some(published) = &slot.published {
-            published.replace(&stack);
-        }
-    });
+    let started = slot.take(FREE, PATIENCE, |recorder| recorder.restart(&stack));
     if started.is_none() {
         drop(table);
         return active.report(&Problem::SpawnedTwice { thread });

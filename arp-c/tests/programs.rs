@@ -313,3 +313,54 @@ fn several_recordings_one_after_the_other() {
         assert_eq!(program.records(&format!("again{round}.arp")), expected);
     }
 }
+
+#[test]
+fn spawning_while_the_parent_records() {
+    let program = compile("gcc", &["spawning.c"], &["-O2"]);
+    program.succeed(&[]);
+    let profile = Profile::load(program.path("data.arp")).expect("a data file");
+    assert!(profile.damage().is_none(), "{:?}", profile.damage());
+    let (mut parent, mut child, mut expected) = (0, 0, None);
+    for (index, (tuple, value)) in records(&profile).into_iter().enumerate() {
+        if tuple == "3@1000000" {
+            expected = Some(value);
+        } else if profile.thread(index) == Some(arp_core::Tid(1)) {
+            // Not one is lost while the parent is stopped.
+            assert_eq!(tuple, format!("2@0 1@{parent}"));
+            parent += 1;
+        } else {
+            // The parent may have been within its kernel, or beside it.
+            assert!(
+                tuple.starts_with("2@0 ") && tuple.ends_with(&format!(" 3@{child}")),
+                "{tuple}"
+            );
+            child += 1;
+        }
+    }
+    assert_eq!((Some(f64::from(parent)), child), (expected, 300));
+}
+
+#[test]
+fn scopes_and_exceptions() {
+    for (compiler, level) in [("g++", "-O0"), ("g++", "-O2"), ("clang++", "-O1")] {
+        let program = compile(
+            compiler,
+            &["scopes.cc"],
+            &[level, "-Wno-unused-but-set-variable"],
+        );
+        let output = program.run(&[]);
+        assert!(output.status.success());
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr).lines().count(),
+            1,
+            "only the note"
+        );
+        let mut expected = Vec::new();
+        for i in 0..2 {
+            for inner in ["2@0", "4@0 1@0", "4@0 4@0 1@0"] {
+                expected.push((format!("8@{i} {inner}"), 1.0));
+            }
+        }
+        assert_eq!(program.records("data.arp"), expected, "{compiler} {level}");
+    }
+}

@@ -1,4 +1,6 @@
-//! Files that appear under their name only when they are complete.
+//! Files that appear under their name only when they are complete. What is there already and is
+//! no file, as `/dev/null` or a pipe, is written to, not replaced.
+
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +13,8 @@ use crate::error::{Error, Result};
 /// A file that is being written, compressed or not.
 pub(crate) struct OutputFile {
     path: PathBuf,
-    temporary: PathBuf,
+    /// The name until then.
+    temporary: Option<PathBuf>,
     writer: Option<Writer>,
 }
 
@@ -23,10 +26,14 @@ enum Writer {
 impl OutputFile {
     /// Will become `path` by [`commit`](Self::commit).
     pub fn create(path: &Path, gzip: bool) -> Result<Self> {
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".tmp{}", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = File::create(&temporary).map_err(|e| Error::io("create", &temporary, &e))?;
+        let is_special = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+        let temporary = (!is_special).then(|| {
+            let mut name = path.file_name().unwrap_or_default().to_os_string();
+            name.push(format!(".tmp{}", std::process::id()));
+            path.with_file_name(name)
+        });
+        let first = temporary.as_deref().unwrap_or(path);
+        let file = File::create(first).map_err(|e| Error::io("create", first, &e))?;
         let file = BufWriter::with_capacity(1 << 16, file);
         let writer = match gzip {
             true => Writer::Gzip(GzEncoder::new(file, Compression::default())),
@@ -47,8 +54,12 @@ impl OutputFile {
             None => return Ok(()),
         };
         let result = file.and_then(|mut file| file.flush());
+        let named = || match &self.temporary {
+            Some(temporary) => std::fs::rename(temporary, &self.path),
+            None => Ok(()),
+        };
         result
-            .and_then(|()| std::fs::rename(&self.temporary, &self.path))
+            .and_then(|()| named())
             .map_err(|e| self.failed(&e))
     }
 
@@ -79,6 +90,33 @@ impl Write for OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         // After a commit there is nothing with this name.
-        let _ = std::fs::remove_file(&self.temporary);
+        if let Some(temporary) = &self.temporary {
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_written_to() {
+        let path = Path::new("/dev/null");
+        let mut file = OutputFile::create(path, false).unwrap();
+        file.write_all(b"nothing").unwrap();
+        file.commit().unwrap();
+        assert!(!std::fs::metadata(path).unwrap().is_file());
+    }
+
+    #[test]
+    fn an_incomplete_file_does_not_appear() {
+        let path = std::env::temp_dir().join(format!("arp-output-{}", std::process::id()));
+        std::fs::write(&path, "old").unwrap();
+        let mut file = OutputFile::create(&path, true).unwrap();
+        file.write_all(b"new").unwrap();
+        drop(file);
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        std::fs::remove_file(&path).unwrap();
     }
 }

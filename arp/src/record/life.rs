@@ -101,7 +101,7 @@ impl ThreadRecorder {
         matches!(&self.store, Store::All(encoder) if encoder.is_nearly_full())
     }
 
-    /// Writes the records in memory to the file, in mode [`RecordAll`](Mode::RecordAll).
+    /// Writes the records in memory to the file, in mode [`RecordAll`](crate::Mode::RecordAll).
     #[cold]
     pub fn flush(&mut self) {
         if let Store::All(encoder) = &mut self.store
