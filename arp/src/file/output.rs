@@ -58,9 +58,7 @@ impl OutputFile {
             Some(temporary) => std::fs::rename(temporary, &self.path),
             None => Ok(()),
         };
-        result
-            .and_then(|()| named())
-            .map_err(|e| self.failed(&e))
+        result.and_then(|()| named()).map_err(|e| self.failed(&e))
     }
 
     /// A write failed.
