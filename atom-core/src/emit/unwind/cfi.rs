@@ -180,8 +180,14 @@ impl<'a> Writer<'a> {
         while let Some((&stray, rest)) = self.anchors.split_first()
             && self.strays[stray].old < end
         {
-            if self.states.last() != Some(&self.state) {
-                self.states.push(self.state.clone());
+            let mut state = self.state.clone();
+            if let Some(expression) = self.by_rip {
+                let old = self.strays[stray].old;
+                let offset = offset_from_rsp(expression, old).ok_or(RIP_DEPENDENT)?;
+                state.cfa = Cfa::Register(7, offset);
+            }
+            if self.states.last() != Some(&state) {
+                self.states.push(state);
             }
             self.state_of[stray] = Some(self.states.len() - 1);
             self.anchors = rest;
@@ -217,8 +223,11 @@ impl<'a> Writer<'a> {
         for (stray, state) in self.strays.iter().zip(std::mem::take(&mut self.state_of)) {
             self.advance_to(stray.new)?;
             if let Some(state) = state.map(|i| &self.states[i]) {
-                self.state.change_to(state, self.out)?;
-                self.state = state.clone();
+                let before = std::mem::replace(&mut self.state, state.clone());
+                before.change_to(state, self.out)?;
+                if self.depth != 0 && before.cfa != self.state.cfa {
+                    self.state.describe(self.depth, self.out)?;
+                }
             }
         }
         self.lower_until(self.piece.range.new_end)
