@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use atom_core::cfg::Cfg;
-use atom_core::cfg::flow::{EdgeKind, FlowFacts, FlowGraph, whole};
+use atom_core::cfg::flow::{EdgeKind, FlowFacts, FlowGraph};
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
 use atom_core::{BlockId, ProcId};
@@ -359,7 +359,7 @@ fn real_programs_obey_the_definitions() {
         let p = load(Path::new(name));
         let mut budget: usize = 30_000_000;
         for id in (0..p.cfg.procs.len()).map(ProcId::from_index) {
-            if whole(&p.cfg, id) != id || !p.cfg.proc(id).is_movable() {
+            if p.cfg.whole(id) != id || !p.cfg.proc(id).is_movable() {
                 continue;
             }
             let graph = FlowGraph::new(&p.cfg, &p.facts, id);

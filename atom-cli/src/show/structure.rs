@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use atom_abi::host::Reg;
 use atom_abi::query::FrameRecord;
-use atom_core::cfg::flow::{self, FlowFacts, FlowGraph};
+use atom_core::cfg::flow::{FlowFacts, FlowGraph};
 use atom_core::cfg::frame::frame;
 use atom_core::image::unwind::UnwindTable;
 use atom_core::{BlockId, ProcId};
@@ -83,7 +83,7 @@ impl<'a> Structure<'a> {
 
     /// The graph of the procedure that one belongs to.
     pub fn graph(&self, program: &Program, proc: ProcId) -> FlowGraph {
-        let whole = flow::whole(program.cfg, proc);
+        let whole = program.cfg.whole(proc);
         FlowGraph::new(program.cfg, &self.facts, whole)
     }
 }

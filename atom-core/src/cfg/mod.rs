@@ -194,6 +194,14 @@ impl Cfg {
         }
     }
 
+    /// The procedure, or the one that it is a part of: whose entry and exit calls hold in it.
+    pub fn whole(&self, id: ProcId) -> ProcId {
+        match self.proc(id).kind {
+            ProcKind::Fragment(Some(parent)) => parent,
+            _ => id,
+        }
+    }
+
     /// The procedure.
     pub fn proc(&self, id: ProcId) -> &Proc {
         &self.procs[id.index()]

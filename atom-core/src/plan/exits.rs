@@ -182,12 +182,12 @@ impl Exits {
             let skip = asm.jump_if(Cond::NE);
             asm.clear_direction();
             match exec.zip(self.exec) {
-                None => asm.call(Target::Shared(wrappers.index(whole(self.finish)))),
+                None => asm.call(Target::Shared(wrappers.index(Wrapper::whole(self.finish)))),
                 // The file is in rdi already.
                 Some((how, routine)) => {
                     asm.push(Gpr::RSI);
                     asm.mov_imm(Gpr::RSI, how as u64);
-                    asm.call(Target::Shared(wrappers.index(whole(routine))));
+                    asm.call(Target::Shared(wrappers.index(Wrapper::whole(routine))));
                     asm.pop(Gpr::RSI);
                 }
             }
@@ -195,21 +195,6 @@ impl Exits {
         }
         asm.pop_flags();
         asm.move_stack(RED_ZONE);
-    }
-}
-
-/// A call from where nothing is known.
-fn whole(routine: u64) -> Wrapper {
-    Wrapper {
-        routine,
-        gprs: RegSet::CALLER_SAVED.gpr_mask(),
-        xmms: u16::MAX,
-        flags: false,
-        mxcsr: true,
-        align: true,
-        stack_words: 0,
-        yields: false,
-        detour: None,
     }
 }
 

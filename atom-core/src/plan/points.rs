@@ -159,7 +159,7 @@ impl<'a> Points<'a> {
         if self.cfg.proc(id).kind == ProcKind::Fragment(None) {
             return &[];
         }
-        self.proc[1].at(whole(self.cfg, id).index())
+        self.proc[1].at(self.cfg.whole(id).index())
     }
 
     /// What is added to blocks and to ways between them.
@@ -271,15 +271,6 @@ pub(crate) fn is_entry(cfg: &Cfg, id: BlockId) -> bool {
     !matches!(proc.kind, ProcKind::Fragment(_)) && (block.is_entry || proc.first_block == id)
 }
 
-/// The procedure whose entry and exit calls hold in `id`: for a part of a
-/// procedure that lies elsewhere, the whole that it belongs to.
-fn whole(cfg: &Cfg, id: ProcId) -> ProcId {
-    match cfg.proc(id).kind {
-        ProcKind::Fragment(Some(parent)) => parent,
-        _ => id,
-    }
-}
-
 /// An instruction by which control leaves a procedure, or a part of one, and
 /// that is no return: a jump to another procedure.
 pub(crate) fn exit_by_jump(cfg: &Cfg, id: ProcId) -> Option<InstId> {
@@ -297,7 +288,7 @@ fn leaves(cfg: &Cfg, from: ProcId, target: u64) -> bool {
     let Some(to) = cfg.proc_at(target) else {
         return true;
     };
-    whole(cfg, from) != whole(cfg, to) && cfg.proc(to).kind != ProcKind::Fragment(None)
+    cfg.whole(from) != cfg.whole(to) && cfg.proc(to).kind != ProcKind::Fragment(None)
 }
 
 /// How control may leave the procedure at the end of a block.

@@ -233,7 +233,9 @@ impl Threads {
         asm.land(zero);
         asm.push_flags();
         asm.clear_direction();
-        asm.call(Target::Shared(wrappers.index(whole(self.options.started))));
+        asm.call(Target::Shared(
+            wrappers.index(Wrapper::whole(self.options.started)),
+        ));
         asm.pop_flags();
         asm.land(skip);
         asm.pop(Gpr::RCX);
@@ -253,22 +255,7 @@ impl Threads {
 
     /// The wrapper of the runtime's function that guards reach.
     pub fn enter_wrapper(&self) -> Wrapper {
-        whole(self.options.enter)
-    }
-}
-
-/// A call from where nothing is known.
-fn whole(routine: u64) -> Wrapper {
-    Wrapper {
-        routine,
-        gprs: RegSet::CALLER_SAVED.gpr_mask(),
-        xmms: u16::MAX,
-        flags: false,
-        mxcsr: true,
-        align: true,
-        stack_words: 0,
-        yields: false,
-        detour: None,
+        Wrapper::whole(self.options.enter)
     }
 }
 
@@ -280,7 +267,7 @@ pub fn lookup_wrapper(routine: u64) -> Wrapper {
         flags: true,
         yields: true,
         detour: None,
-        ..whole(routine)
+        ..Wrapper::whole(routine)
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use super::asm::{Asm, Gpr, Mem};
 use super::code::Target;
 use super::detour::Detour;
+use crate::live::RegSet;
 
 /// The default control word of SSE: all exceptions masked, round to nearest.
 const DEFAULT_MXCSR: i32 = 0x1f80;
@@ -68,6 +69,21 @@ fn bits(mask: u16) -> impl DoubleEndedIterator<Item = u8> {
 }
 
 impl Wrapper {
+    /// A call from where nothing is known.
+    pub fn whole(routine: u64) -> Self {
+        Self {
+            routine,
+            gprs: RegSet::CALLER_SAVED.gpr_mask(),
+            xmms: u16::MAX,
+            flags: false,
+            mxcsr: true,
+            align: true,
+            stack_words: 0,
+            yields: false,
+            detour: None,
+        }
+    }
+
     /// Emits it.
     pub fn emit(&self, asm: &mut Asm) {
         asm.open_frame();

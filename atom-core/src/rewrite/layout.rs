@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::cfg::{Cfg, Succ};
 use crate::decode::{Flow, Inst};
 use crate::emit::unwind::{AddressMap, MovedRange};
 use crate::error::{Error, Result};
@@ -337,7 +337,7 @@ impl Layout {
         if !self.moved.contains(to) {
             return None;
         }
-        let inside = !is_call && whole(cfg, from) == whole(cfg, to);
+        let inside = !is_call && cfg.whole(from) == cfg.whole(to);
         if address == proc.start && !inside {
             return self.entry(to);
         }
@@ -346,14 +346,6 @@ impl Layout {
             return Some(stub);
         }
         Some(self.label(to, inst))
-    }
-}
-
-/// The procedure, or the one that it is a part of.
-pub(super) fn whole(cfg: &Cfg, id: ProcId) -> ProcId {
-    match cfg.proc(id).kind {
-        ProcKind::Fragment(Some(parent)) => parent,
-        _ => id,
     }
 }
 

@@ -21,7 +21,7 @@ use iced_x86::InstructionInfoFactory;
 use super::host::{session, text};
 use super::names::demangle;
 use super::session::Session;
-use crate::cfg::flow::{self, EdgeKind, FlowFacts, FlowGraph};
+use crate::cfg::flow::{EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::frame;
 use crate::cfg::pointers::data_pointers;
 use crate::decode::memory::MemoryOperands;
@@ -75,7 +75,7 @@ impl<'a> Session<'a> {
     }
 
     fn graph(&self, proc: ProcId) -> Rc<FlowGraph> {
-        let whole = flow::whole(self.cfg, proc);
+        let whole = self.cfg.whole(proc);
         if let Some(graph) = self.cache.graphs.borrow().0.get(&whole) {
             return graph.clone();
         }

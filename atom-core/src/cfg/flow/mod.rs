@@ -57,14 +57,6 @@ pub struct Edge {
     pub address: u64,
 }
 
-/// The procedure that a part belongs to, or the procedure itself.
-pub fn whole(cfg: &Cfg, proc: ProcId) -> ProcId {
-    match cfg.proc(proc).kind {
-        ProcKind::Fragment(Some(of)) => of,
-        _ => proc,
-    }
-}
-
 /// A range of code in which an exception leads to a landing pad.
 #[derive(Clone, Copy, Debug)]
 struct Try {

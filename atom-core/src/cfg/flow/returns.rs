@@ -201,7 +201,7 @@ impl<'a> Search<'a> {
                     Succ::Fall(to) | Succ::Branch(to) => work.push(to),
                     Succ::Unknown => return true,
                     Succ::Tail(address) => match cfg.block_at(address.get()) {
-                        Some(to) if super::whole(cfg, cfg.block(to).proc) == id => work.push(to),
+                        Some(to) if cfg.whole(cfg.block(to).proc) == id => work.push(to),
                         Some(to) => {
                             let proc = cfg.block(to).proc;
                             // Into the middle of another procedure: in doubt it returns.

@@ -80,14 +80,6 @@ const fn end(i: usize) -> u32 {
     2 * i as u32 + 2
 }
 
-/// The procedure, or the one that it is a part of.
-pub fn whole(cfg: &Cfg, id: ProcId) -> ProcId {
-    match cfg.proc(id).kind {
-        ProcKind::Fragment(Some(parent)) => parent,
-        _ => id,
-    }
-}
-
 /// Marks the blocks to which control comes from elsewhere.
 pub fn entered(image: &Image, cfg: &Cfg) -> Vec<bool> {
     let mut entered: Vec<bool> = cfg
@@ -136,7 +128,7 @@ fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
             let pc = to.get();
             let inside = cfg
                 .proc_at(pc)
-                .is_some_and(|p| whole(cfg, p) == whole(cfg, id));
+                .is_some_and(|p| cfg.whole(p) == cfg.whole(id));
             if !inside {
                 blocks.extend(cfg.block_at(pc));
             }

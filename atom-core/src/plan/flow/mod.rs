@@ -117,7 +117,7 @@ impl Flow {
             returns,
         };
         let mut wants = qualified.wants;
-        let group_of = |want: &Want| group::whole(cfg, cfg.block(want.block).proc);
+        let group_of = |want: &Want| cfg.whole(cfg.block(want.block).proc);
         wants.par_sort_unstable_by_key(|w| (group_of(w), w.call, w.way));
         let by_group: Vec<&[Want]> = wants.chunk_by(|a, b| group_of(a) == group_of(b)).collect();
         let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
