@@ -8,18 +8,20 @@
 //! to add. The kernel changes the page when it moves the thread or the counter, so a reader
 //! looks at a sequence number before and after ([`read_page`]).
 
-use std::ffi::{c_int, c_long, c_ulong, c_void};
+use std::alloc::Layout;
+use std::ffi::{c_int, c_long, c_ulong};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 const SYS_READ: c_long = 0;
 const SYS_CLOSE: c_long = 3;
 const SYS_MMAP: c_long = 9;
-const SYS_MUNMAP: c_long = 11;
 const SYS_PERF_EVENT_OPEN: c_long = 298;
 const PAGE: usize = 4096;
 
 unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
+    fn fcntl(file: c_int, command: c_int, ...) -> c_int;
     safe fn __errno_location() -> *mut c_int;
 }
 
@@ -140,7 +142,7 @@ fn page_contents(page: &Page, register: &mut impl FnMut(u32) -> u64) -> Option<R
 #[derive(Debug)]
 pub struct Counter {
     file: c_int,
-    page: Option<&'static Page>,
+    page: Option<Mapped>,
 }
 
 impl Counter {
@@ -173,7 +175,10 @@ impl Counter {
             let file =
                 unsafe { syscall(SYS_PERF_EVENT_OPEN, at, 0, -1, group, CLOSE_ON_EXEC) } as c_int;
             if file >= 0 {
-                return Ok(Self { file, page: None });
+                return Ok(Self {
+                    file: out_of_the_way(file),
+                    page: None,
+                });
             }
             error = errno();
         }
@@ -182,22 +187,21 @@ impl Counter {
 
     /// Maps its page, so that [`Self::read`] need not ask the kernel. False if that does not help.
     pub fn map(&mut self) -> bool {
-        const READ: c_int = 1;
-        const SHARED: c_int = 1;
-        let none = std::ptr::null::<c_void>();
-        // SAFETY: a new mapping, which is read only.
-        let at = unsafe { syscall(SYS_MMAP, none, PAGE, READ, SHARED, self.file, 0usize) };
-        if at == -1 {
+        // In place of a page from the heap, which is where it is in nobody's way.
+        let Some(page) = Layout::from_size_align(PAGE, PAGE).ok().and_then(|layout| {
+            // SAFETY: of a size that is not 0.
+            NonNull::new(unsafe { std::alloc::alloc(layout) })
+        }) else {
+            return false;
+        };
+        let mut mapped = Mapped(page);
+        if !mapped.replace(SHARED | FIXED, READ, self.file) {
             return false;
         }
-        // SAFETY: a page that stays until `drop`, and that only the kernel writes.
-        let page = unsafe { &*(at as *const Page) };
-        if page.capabilities.load(Ordering::Relaxed) & MAY_READ == 0 {
-            // SAFETY: what was mapped above.
-            unsafe { syscall(SYS_MUNMAP, at, PAGE) };
+        if mapped.page().capabilities.load(Ordering::Relaxed) & MAY_READ == 0 {
             return false;
         }
-        self.page = Some(page);
+        self.page = Some(mapped);
         true
     }
 
@@ -206,40 +210,87 @@ impl Counter {
         self.page.is_some()
     }
 
-    /// What it has counted.
+    /// What it has counted; none if its file has been closed by somebody else.
     #[inline]
-    pub fn read(&self) -> Reading {
-        if let Some(page) = self.page
-            && let Some(reading) = read_page(page, read_register)
+    pub fn read(&self) -> Option<Reading> {
+        if let Some(mapped) = &self.page
+            && let Some(reading) = read_page(mapped.page(), read_register)
         {
-            return reading;
+            return Some(reading);
         }
         self.ask()
     }
 
     /// The same, by a system call: the times are up to date.
-    pub fn ask(&self) -> Reading {
+    pub fn ask(&self) -> Option<Reading> {
         let mut words = [0u64; 3];
         let size = size_of_val(&words);
         // SAFETY: `size` bytes may be written.
-        unsafe { syscall(SYS_READ, self.file, words.as_mut_ptr(), size) };
+        let read = unsafe { syscall(SYS_READ, self.file, words.as_mut_ptr(), size) };
         let [value, enabled, running] = words;
-        Reading {
+        (read == size as c_long).then_some(Reading {
             value,
             enabled,
             running,
-        }
+        })
     }
 }
 
 impl Drop for Counter {
     fn drop(&mut self) {
-        // SAFETY: its own mapping, which nobody else has, and its own file.
-        unsafe {
-            if let Some(page) = self.page {
-                syscall(SYS_MUNMAP, std::ptr::from_ref(page), PAGE);
-            }
-            syscall(SYS_CLOSE, self.file);
+        self.page = None;
+        // SAFETY: its own file.
+        unsafe { syscall(SYS_CLOSE, self.file) };
+    }
+}
+
+/// Gives a file another number, which the runtime of analysis routines chooses so that it is not
+/// in the program's way.
+fn out_of_the_way(file: c_int) -> c_int {
+    const F_DUPFD_CLOEXEC: c_int = 1030;
+    // SAFETY: its own file.
+    unsafe {
+        let moved = fcntl(file, F_DUPFD_CLOEXEC, 0usize);
+        if moved < 0 {
+            return file;
+        }
+        syscall(SYS_CLOSE, file);
+        moved
+    }
+}
+
+const READ: c_int = 1;
+const WRITE: c_int = 2;
+const SHARED: c_int = 1;
+const PRIVATE: c_int = 2;
+const FIXED: c_int = 0x10;
+const ANONYMOUS: c_int = 0x20;
+
+/// A page of the heap in whose place a counter's page is mapped.
+#[derive(Debug)]
+struct Mapped(NonNull<u8>);
+
+impl Mapped {
+    fn page(&self) -> &Page {
+        // SAFETY: the kernel's page, which only it writes, as long as this lives.
+        unsafe { self.0.cast().as_ref() }
+    }
+
+    fn replace(&mut self, flags: c_int, protection: c_int, file: c_int) -> bool {
+        let at = self.0.as_ptr();
+        // SAFETY: a page that is this one's own.
+        unsafe { syscall(SYS_MMAP, at, PAGE, protection, flags, file, 0usize) == at as c_long }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // If the page cannot become what it was, it is not given back.
+        if self.replace(PRIVATE | FIXED | ANONYMOUS, READ | WRITE, -1)
+            && let Ok(layout) = Layout::from_size_align(PAGE, PAGE)
+        {
+            // SAFETY: allocated with this layout.
+            unsafe { std::alloc::dealloc(self.0.as_ptr(), layout) };
         }
     }
 }
@@ -371,10 +422,10 @@ mod tests {
                     !counter.map(),
                     "the kernel's own counters are in no register"
                 );
-                let before = counter.read();
+                let before = counter.read().unwrap();
                 let pages = vec![1u8; 64 * PAGE];
                 std::hint::black_box(&pages);
-                let after = counter.read();
+                let after = counter.read().unwrap();
                 assert!(after.value >= before.value + 32, "{before:?} {after:?}");
                 assert!(after.enabled > before.enabled);
             }
