@@ -13,6 +13,7 @@ mod book;
 mod cost;
 mod energy;
 mod float;
+mod flow;
 mod meters;
 mod model;
 mod rows;
@@ -41,6 +42,8 @@ const PROCESSOR: u32 = 40;
 
 /// Cells of a thread's counters: at most eight, in rows of two.
 const ROW: usize = 2;
+/// How often the rows are there, to be added up: blocks take turns.
+const REPLICAS: usize = 4;
 
 thread_state! {
     /// A thread's buffer of notes.
@@ -84,11 +87,9 @@ fn by_all(buffer: PerThread<Buffer>, word: u32, sp: RegV, cells: Counters<ROW>) 
 #[inline(always)]
 fn note(buffer: &Buffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>, has_meters: bool) {
     let mut values: Values = [0; MOST];
-    let own = cells.len() * ROW;
+    let own = cells.len() / REPLICAS * ROW;
     let mut count = own;
-    for (value, row) in values.chunks_exact_mut(ROW).zip(cells.rows()) {
-        value.copy_from_slice(&row);
-    }
+    sum_cells(cells, &mut values);
     // SAFETY: null or the address of a word that stays.
     let limit = unsafe { (buffer.limit.get() as *const u64).as_ref() };
     let limit = limit.copied().unwrap_or(0);
@@ -122,9 +123,22 @@ fn note(buffer: &Buffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>, 
     }
 }
 
+/// What a thread has counted in each cell.
+#[inline(always)]
+fn sum_cells(cells: Counters<ROW>, to: &mut [u64]) {
+    let rows = cells.len() / REPLICAS;
+    for (i, value) in to.chunks_exact_mut(ROW).take(rows).enumerate() {
+        for replica in 0..REPLICAS {
+            let row = cells.at(replica * rows + i).get();
+            value[0] = value[0].wrapping_add(row[0]);
+            value[1] = value[1].wrapping_add(row[1]);
+        }
+    }
+}
+
 #[analysis(uninterrupted)]
 fn begin(settings: Str, procs: Sites, files: Strings, cells: Counters<ROW>) {
-    settings::begin(&settings, procs, files, cells.len() * ROW);
+    settings::begin(&settings, procs, files, cells.len() / REPLICAS * ROW);
     cost::calibrate(cells);
 }
 
@@ -151,7 +165,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         }
     }
     let cells = settings.place_cells();
-    let cells = program.counters::<ROW>(cells.div_ceil(ROW));
+    let cells = program.counters::<ROW>(cells.div_ceil(ROW) * REPLICAS);
     let buffer = program.thread_data(Buffer::new());
     let mut procs = SiteList::new();
     let mut stems = rows::Stems::default();

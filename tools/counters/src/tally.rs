@@ -7,9 +7,9 @@ use atom_tool::prelude::*;
 use atom_tool::{CounterAt, CounterTable, MemoryAccess, Times};
 use events::Exact;
 
-use crate::ROW;
 use crate::float;
 use crate::settings::{Settings, Slot};
+use crate::{REPLICAS, ROW, flow};
 
 thread_state! {
     /// What is kept over an instruction that compares strings.
@@ -92,23 +92,36 @@ pub fn add(program: &Program, settings: &Settings, cells: CounterTable<ROW>) {
     let compared = program.thread_data(Compared {
         times: ThreadCell::new(0),
     });
-    for block in program.procs().flat_map(|proc| proc.blocks()) {
-        let mut sums = vec![0; cells.len() * ROW];
-        for inst in block.insts() {
-            for place in places.iter().filter(|p| takes(p.slot, inst)) {
-                sums[place.cell] += constant(place.exact, inst);
-                at_instruction(place, inst);
+    // Blocks take turns, because counting in a cell waits until what was counted last is there.
+    let rows = cells.len() / REPLICAS;
+    let mut turn = 0;
+    for proc in program.procs() {
+        let mut graph = flow::Graph::new(proc);
+        for (block, sums) in proc.blocks().zip(&mut graph.weights) {
+            sums.resize(rows * ROW, 0);
+            for inst in block.insts() {
+                for place in places.iter().filter(|p| takes(p.slot, inst)) {
+                    sums[place.cell] += constant(place.exact, inst);
+                    at_instruction(place, inst);
+                }
+                comparison(&places, inst, compared);
             }
-            comparison(&places, inst, compared);
         }
-        for (number, sums) in sums.chunks_exact(ROW).enumerate() {
-            let row = cells.at(number);
-            match *sums {
-                [0, 0] => {}
-                [n, 0] => block.add_call(Before, tally, (row, 0, n)),
-                [0, n] => block.add_call(Before, tally, (row, 1, n)),
-                [first, second] => block.add_call(Before, tally_both, (row, first, second)),
-                _ => {}
+        graph.settle();
+        for (block, sums) in proc.blocks().zip(&graph.weights) {
+            if sums.iter().all(|n| *n == 0) {
+                continue;
+            }
+            turn = (turn + 1) % REPLICAS;
+            for (number, sums) in sums.chunks_exact(ROW).enumerate() {
+                let row = cells.at(turn * rows + number);
+                match *sums {
+                    [0, 0] => {}
+                    [n, 0] => block.add_call(Before, tally, (row, 0, n)),
+                    [0, n] => block.add_call(Before, tally, (row, 1, n)),
+                    [first, second] => block.add_call(Before, tally_both, (row, first, second)),
+                    _ => {}
+                }
             }
         }
     }

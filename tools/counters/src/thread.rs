@@ -376,8 +376,9 @@ fn stack_around(address: u64) -> Option<(u64, u64)> {
 pub fn end(files: Files, all: AllThreads<Buffer>, cells: Counters<ROW>) {
     let Some(run) = settings::run() else { return };
     let me = gettid() as u32;
-    let totals: Vec<u64> = cells.rows().flatten().collect();
-    let mut found = summary::Found::new(run, &totals);
+    let mut totals: Values = [0; MOST];
+    crate::sum_cells(cells, &mut totals);
+    let mut found = summary::Found::new(run, &totals[..run.cells]);
     for (buffer, cells) in all.iter().zip(cells.of_threads(all)) {
         if buffer.limit.get() == 0 {
             continue;
@@ -400,8 +401,10 @@ pub fn end(files: Files, all: AllThreads<Buffer>, cells: Counters<ROW>) {
         let noted = buffer.cursor.get().min(state.start + state.room);
         state.flush(run, noted, 0);
         buffer.cursor.set(state.start);
-        let cells: Vec<u64> = cells.rows().flatten().collect();
-        if let Some(moment) = state.present(run, &cells, state.tid == me) {
+        let mut values: Values = [0; MOST];
+        crate::sum_cells(cells, &mut values);
+        let cells = &values[..run.cells];
+        if let Some(moment) = state.present(run, cells, state.tid == me) {
             state.close(run, &moment, false);
         }
         let oddities = state.balancer.oddities();
