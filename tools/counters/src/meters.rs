@@ -12,6 +12,9 @@ use crate::settings::Settings;
 /// Values of a note: cells of instrumentation (five rows of two), then meters.
 pub const MOST: usize = 10 + events::MOST;
 
+/// Type of the kernel's own counters, which need no group: they always count.
+const SOFTWARE: u32 = 1;
+
 /// An event that needs a meter.
 #[derive(Clone, Copy, Debug)]
 struct Want {
@@ -74,6 +77,9 @@ impl Meters {
         let mut leader: Option<usize> = None;
         for want in WANTED.get().into_iter().flatten() {
             let opened = want.code.and_then(|(kind, config)| {
+                if kind == SOFTWARE {
+                    return Counter::open(kind, config, None).ok();
+                }
                 let group = leader.and_then(|i| match &meters.all[i] {
                     Meter::Counter(counter) => Some(counter),
                     _ => None,

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use atom_tool::{Cell, Files, Report};
-use events::{Exact, Model};
+use events::perf::Reading;
+use events::{Exact, Model, Source};
 
 use crate::book::Sums;
 use crate::cost::{self, MEASURES};
@@ -57,16 +58,17 @@ impl Found {
             sum.2 = way;
         }
         let kernels = self.run.settings.slots.iter().enumerate();
-        let kernels: Vec<usize> = kernels
+        let kernels: Vec<(usize, bool)> = kernels
             .filter(|(_, slot)| slot.cell.is_none())
-            .map(|(i, _)| 1 + i)
+            .map(|(i, slot)| (1 + i, slot.choice.event.source == Source::Hardware))
             .collect();
         for sums in sums {
             let mut sums = sums.clone();
-            for (i, reading) in kernels.iter().zip(&times) {
+            for ((i, is_hardware), reading) in kernels.iter().zip(&times) {
                 // A counter that shares its register is taken to count as fast all the time.
-                if let Some(reading) = reading.filter(|r| r.running < r.enabled) {
-                    let whole = |value| events::perf::Reading { value, ..reading }.scaled();
+                let is_shared = |r: &Reading| *is_hardware && r.running < r.enabled;
+                if let Some(reading) = reading.filter(is_shared) {
+                    let whole = |value| Reading { value, ..reading }.scaled();
                     sums.scale(*i, |value| whole(value).unwrap_or(0));
                 }
             }
@@ -185,7 +187,11 @@ fn events_table(report: &mut Report, found: &Found) {
             number(times.map(|t| t.1)),
             match missing {
                 Some((_, message)) => message.clone().into(),
-                None if times.is_some_and(|t| t.1 < t.0) => "shared a counter: scaled".into(),
+                None if slot.choice.event.source == Source::Hardware
+                    && times.is_some_and(|t| t.1 < t.0) =>
+                {
+                    "shared a counter: scaled".into()
+                }
                 None => Cell::Empty,
             },
         ]);
