@@ -71,6 +71,7 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
             .unwrap_or_default()
             .starts_with('&'))
         .into(),
+        options.calibrate as u32,
     ];
     settings.extend(options.measures.iter().map(|m| *m as u32));
     let callback = |name: &Option<String>| match name {
@@ -103,7 +104,7 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
     program.add_call(
         After,
         run::end,
-        (thread, options.summary.as_str(), &facts, &names, &places),
+        (thread, thread, options.summary.as_str(), &facts, &names, &places),
     );
     Ok(())
 }
