@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use arp::{
     Area, Caller, DataType, Format, Kind, LongDouble, Meter, Mode, Problem, Profile, Session,
-    SessionBuilder, Sid, Step, ThreadRecorder, Tid, Value, tuple,
+    SessionBuilder, Sid, Step, ThreadRecorder, Tid, Unrecorded, Value, tuple,
 };
 
 /// Leaves the value that it was told to leave.

@@ -104,7 +104,14 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
     program.add_call(
         After,
         run::end,
-        (thread, thread, options.summary.as_str(), &facts, &names, &places),
+        (
+            thread,
+            thread,
+            options.summary.as_str(),
+            &facts,
+            &names,
+            &places,
+        ),
     );
     Ok(())
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::{Heading, blocks};
 use crate::file::convert;
 use crate::file::sink::Sink;
+use crate::file::{Heading, blocks};
 use crate::histogram::Histogram;
 use crate::problem::{Problem, Severity};
 use crate::record::block::Encoder;

@@ -3,8 +3,8 @@
 use std::io::{Result, Write};
 use std::path::Path;
 
-use ::arp::{Format, Unrecorded};
 use ::arp::analyse::{Analysis, Figures};
+use ::arp::{Format, Unrecorded};
 
 use super::numbers::{NONE, float, number, percent};
 use super::rows::{count, walk};

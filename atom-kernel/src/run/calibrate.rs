@@ -77,7 +77,8 @@ pub fn costs(settings: &Settings, notes: &mut Vec<(String, String)>) -> Vec<Cost
         let key = || "callback subtracted".to_owned();
         match own {
             Some(numbers) => {
-                let mut found: Vec<Found> = numbers.chunks_exact(NUMBERS).map(Found::from).collect();
+                let mut found: Vec<Found> =
+                    numbers.chunks_exact(NUMBERS).map(Found::from).collect();
                 if numbers.last() != Some(&0.0) && settings.calibrate == Calibrate::Auto {
                     let text = "nothing: the callbacks change more than their data, so they may not measure a cost";
                     notes.push((key(), text.to_owned()));
@@ -91,8 +92,12 @@ pub fn costs(settings: &Settings, notes: &mut Vec<(String, String)>) -> Vec<Cost
             }
             None => {
                 let text = match settings.calibrate {
-                    Calibrate::Off => "nothing, nor their cost from other values, as it was asked for",
-                    _ => "nothing, nor their cost from other values: they could not be tried at the start",
+                    Calibrate::Off => {
+                        "nothing, nor their cost from other values, as it was asked for"
+                    }
+                    _ => {
+                        "nothing, nor their cost from other values: they could not be tried at the start"
+                    }
                 };
                 notes.push((key(), text.to_owned()));
                 all(false)
@@ -166,7 +171,12 @@ impl Found {
         }
         let place = HERE.with(std::cell::Cell::get);
         let meter = |measure: Measure| settings.meter(measure, Cost::default(), place);
-        let taking_part = || settings.measures.iter().filter(|m| own || **m != Measure::Callbacks);
+        let taking_part = || {
+            settings
+                .measures
+                .iter()
+                .filter(|m| own || **m != Measure::Callbacks)
+        };
         let mut builder = Session::builder(Mode::RecordAverage).on_problem(|_| {});
         for measure in taking_part() {
             let data_type = settings.data_type_of(*measure);
@@ -230,7 +240,10 @@ impl Found {
             measured: around(measured),
         };
         // Whatever it is that such values say, it is no cost.
-        if ![cost.own, cost.plain, cost.measured].iter().all(|n| n.is_finite() && *n >= 0.0) {
+        if ![cost.own, cost.plain, cost.measured]
+            .iter()
+            .all(|n| n.is_finite() && *n >= 0.0)
+        {
             return Self::default();
         }
         Self {

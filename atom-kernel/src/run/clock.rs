@@ -90,10 +90,7 @@ pub fn prepare(measures: &mut [Measure], notes: &mut Vec<(String, String)>) {
     if let Some(doubt) = Tsc::here().doubt() {
         notes.push(("cycles".to_owned(), doubt));
     }
-    notes.push((
-        "cycles per second".to_owned(),
-        format!("{:.0}", rate(1000)),
-    ));
+    notes.push(("cycles per second".to_owned(), format!("{:.0}", rate(1000))));
 }
 
 /// Whether reading the counter raises a signal.

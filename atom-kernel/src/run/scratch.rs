@@ -93,7 +93,8 @@ pub fn changes(work: impl FnOnce()) -> bool {
     unsafe {
         std::ptr::copy_nonoverlapping(start as *const u8, copy.as_mut_ptr(), size);
         work();
-        (0..size).any(|i| (start as *const u8).add(i).read_volatile() != copy.as_ptr().add(i).read())
+        (0..size)
+            .any(|i| (start as *const u8).add(i).read_volatile() != copy.as_ptr().add(i).read())
     }
 }
 
