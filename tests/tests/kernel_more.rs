@@ -6,7 +6,7 @@ use std::process::Command;
 
 use arp::{DataType, Profile, Unrecorded};
 use atom_tests::atom;
-use atom_tests::kernels::{compile, folder, go, instrument, profile, source};
+use atom_tests::kernels::{compile, folder, go, instrument, list, profile, source};
 
 /// The data file of a program's run, which is not there yet.
 fn data(program: &Path) -> String {
@@ -181,6 +181,15 @@ fn children_of_threads_and_recursion() {
         &[source("threads.c")],
         &program,
     );
+    let list = list(&program, &[]);
+    let (name, after) = list
+        .split_once("  recursive: ")
+        .expect("a section is recursive");
+    assert!(
+        name.rfind("profile level") > name.rfind("kernel "),
+        "{list}"
+    );
+    assert!(!after.contains("recursive"), "{list}");
     for mode in ["record_all", "record_average"] {
         for old in std::fs::read_dir(&folder).unwrap().flatten() {
             if old.file_name().to_string_lossy().contains(".arp") {
