@@ -15,6 +15,15 @@ pub struct Graph {
     after: Vec<Option<Vec<usize>>>,
     /// Where it comes from.
     before: Vec<Option<Vec<usize>>>,
+    /// Of a block that ends in a conditional branch: where it goes if taken, and if not.
+    sides: Vec<[Option<usize>; 2]>,
+}
+
+/// A side of a conditional branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Taken = 0,
+    Falling = 1,
 }
 
 impl Graph {
@@ -25,6 +34,7 @@ impl Graph {
             weights: vec![Vec::new(); count],
             after: vec![None; count],
             before: vec![None; count],
+            sides: vec![[None; 2]; count],
         };
         if proc.status() != Status::Full || !proc.blocks().all(|b| b.is_selected()) {
             return graph;
@@ -47,12 +57,52 @@ impl Graph {
                 (!all.is_empty()).then_some(all)
             };
             graph.after[i] = inside(block.successors());
+            for edge in block.successors() {
+                let side = match edge.kind {
+                    EdgeKind::Taken => Side::Taken,
+                    EdgeKind::Fall => Side::Falling,
+                    _ => continue,
+                };
+                let to = edge.block.and_then(|b| b.index().checked_sub(first));
+                graph.sides[i][side as usize] = to.filter(|to| *to < count);
+            }
             let is_entered = entries.contains(&block.index())
                 || block.is_address_taken()
                 || block.has_way(Way::Entry);
             graph.before[i] = inside(block.predecessors()).filter(|_| !is_entered);
         }
         graph
+    }
+
+    /// Lets the cell count one each time that a block's conditional branch goes to this side.
+    /// False if constants cannot do that: both sides are reached from elsewhere too.
+    pub fn count_side(&mut self, block: usize, side: Side, cell: usize) -> bool {
+        let [taken, falling] = self.sides[block];
+        let (wanted, other) = match side {
+            Side::Taken => (taken, falling),
+            Side::Falling => (falling, taken),
+        };
+        let only_from_here = |to: Option<usize>| {
+            to.filter(|to| {
+                *to != block && taken != falling && self.before[*to].as_deref() == Some(&[block])
+            })
+        };
+        if let Some(wanted) = only_from_here(wanted) {
+            self.add(wanted, cell, 1);
+        } else if let Some(other) = only_from_here(other) {
+            // Each time, but not if it goes there.
+            self.add(block, cell, 1);
+            self.add(other, cell, u64::MAX);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Lets a block count, modulo 2^64.
+    pub fn add(&mut self, block: usize, cell: usize, n: u64) {
+        let sum = &mut self.weights[block][cell];
+        *sum = sum.wrapping_add(n);
     }
 
     /// Moves weights to where there are fewer places.
@@ -95,8 +145,8 @@ impl Graph {
     fn share(&mut self, block: usize, others: &[usize]) {
         let weights = std::mem::take(&mut self.weights[block]);
         for other in others {
-            for (sum, n) in self.weights[*other].iter_mut().zip(&weights) {
-                *sum += n;
+            for (cell, n) in weights.iter().enumerate() {
+                self.add(*other, cell, *n);
             }
         }
         self.weights[block] = vec![0; weights.len()];
@@ -119,6 +169,12 @@ mod tests {
             weights: (0..count).map(|i| vec![1 << (4 * i)]).collect(),
             after: list(&after, ends),
             before: list(&before, starts),
+            sides: (0..count)
+                .map(|i| {
+                    let mut to = edges.iter().filter(|e| e.0 == i).map(|e| e.1);
+                    [to.next(), to.next()]
+                })
+                .collect(),
         }
     }
 
@@ -147,6 +203,26 @@ mod tests {
         // A round of the loop and its end: the same as block by block.
         let rounds = 0x11 + 2 * 0x110 + 0x1000;
         assert_eq!(rounds, 1 + 3 * 0x10 + 2 * 0x100 + 0x1000);
+    }
+
+    #[test]
+    fn sides_are_counted_by_constants() {
+        // 0 goes to 1 if its branch is taken, else to 2; 1 goes to 2.
+        let mut one = graph(3, &[(0, 1), (0, 2), (1, 2)], &[2], &[0]);
+        assert!(one.count_side(0, Side::Taken, 0));
+        assert_eq!(weights(&one), [1, 0x11, 0x100]);
+        // The other side is reached from 1 too: all executions without those of this one.
+        assert!(one.count_side(0, Side::Falling, 0));
+        assert_eq!(weights(&one), [2, 0x10, 0x100]);
+        // Both sides are reached from elsewhere.
+        let both = [(0, 1), (0, 2), (3, 1), (3, 2)];
+        let mut none = graph(4, &both, &[1, 2], &[0, 3]);
+        assert!(!none.count_side(0, Side::Taken, 0));
+        assert_eq!(weights(&none), [1, 0x10, 0x100, 0x1000]);
+        // A loop of one block.
+        let mut own = graph(2, &[(0, 0), (0, 1)], &[1], &[]);
+        assert!(own.count_side(0, Side::Taken, 0));
+        assert_eq!(weights(&own), [2, 0xf]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use atom_tool::prelude::*;
 use atom_tool::simulate::Comparison;
 use events::Model;
 
-use crate::ROW;
 use crate::settings::Settings;
+use crate::{REPLICAS, ROW};
 
 /// Lines that the caches may have.
 const MAX_L1: usize = 1 << 12;
@@ -212,8 +212,10 @@ pub fn add(program: &Program, settings: &Settings, options: &Options, cells: Cou
             counters: std::array::from_fn(|_| ThreadCell::new(0)),
         });
         let branches = insts().filter(|inst| inst.is_type(InstType::CondBr));
-        for inst in branches.filter(|inst| inst.offers(Before, BrCondValue)) {
-            let (row, cell) = (cells.at(cell / ROW), (cell % ROW) as u32);
+        let branches = branches.filter(|inst| inst.offers(Before, BrCondValue));
+        for (number, inst) in branches.enumerate() {
+            let replica = number % REPLICAS * (cells.len() / REPLICAS);
+            let (row, cell) = (cells.at(replica + cell / ROW), (cell % ROW) as u32);
             // Branches are at least two bytes apart.
             let key = inst.pc() >> 1;
             let args = (predictor, key, options.history, row, cell, BrCondValue);

@@ -97,12 +97,21 @@ pub fn add(program: &Program, settings: &Settings, cells: CounterTable<ROW>) {
     let mut turn = 0;
     for proc in program.procs() {
         let mut graph = flow::Graph::new(proc);
-        for (block, sums) in proc.blocks().zip(&mut graph.weights) {
-            sums.resize(rows * ROW, 0);
+        for weights in &mut graph.weights {
+            weights.resize(rows * ROW, 0);
+        }
+        for (number, block) in proc.blocks().enumerate() {
+            turn = (turn + 1) % REPLICAS;
             for inst in block.insts() {
                 for place in places.iter().filter(|p| takes(p.slot, inst)) {
-                    sums[place.cell] += constant(place.exact, inst);
-                    at_instruction(place, inst);
+                    graph.add(number, place.cell, constant(place.exact, inst));
+                    let row = cells.at(turn * rows + place.cell / ROW);
+                    match place.exact {
+                        Exact::Taken | Exact::NotTaken => {
+                            branch(place, row, inst, &mut graph, number);
+                        }
+                        _ => at_instruction(place, inst),
+                    }
                 }
                 comparison(&places, inst, compared);
             }
@@ -174,19 +183,28 @@ fn weight(exact: Exact, access: &MemoryAccess) -> u64 {
     }
 }
 
+/// Counts a side of a conditional branch: where control arrives there, else by its condition.
+fn branch(place: &Place, row: CounterAt<ROW>, inst: Inst, graph: &mut flow::Graph, number: usize) {
+    if !inst.is_type(InstType::CondBr) {
+        return;
+    }
+    let side = match place.exact {
+        Exact::Taken => flow::Side::Taken,
+        _ => flow::Side::Falling,
+    };
+    if graph.count_side(number, side, place.cell) || !inst.offers(Before, BrCondValue) {
+        return;
+    }
+    let args = (row, (place.cell % ROW) as u32, BrCondValue);
+    match side {
+        flow::Side::Taken => inst.add_call(Before, tally_taken, args),
+        flow::Side::Falling => inst.add_call(Before, tally_not_taken, args),
+    }
+}
+
 /// Adds calls for what only the running program knows.
 fn at_instruction(place: &Place, inst: Inst) {
     let (row, cell) = (place.row, (place.cell % ROW) as u32);
-    if matches!(place.exact, Exact::Taken | Exact::NotTaken) {
-        if inst.is_type(InstType::CondBr) && inst.offers(Before, BrCondValue) {
-            let args = (row, cell, BrCondValue);
-            match place.exact {
-                Exact::Taken => inst.add_call(Before, tally_taken, args),
-                _ => inst.add_call(Before, tally_not_taken, args),
-            }
-        }
-        return;
-    }
     if !is_of_memory(place.exact) || !inst.is_type(InstType::Load) && !inst.is_type(InstType::Store)
     {
         return;
