@@ -212,6 +212,54 @@ fn executions_pair_and_sums_are_complete() {
     assert!(!calls.contains_key("fib(int)"));
 }
 
+/// A program that is interrupted again and again, wherever it is.
+const INTERRUPTED: &str = r#"
+#include <csignal>
+#include <sys/time.h>
+static volatile unsigned sink, hits;
+__attribute__((noinline)) void leaf(unsigned i) { sink += i; }
+__attribute__((noinline)) void inner() { for (int i = 0; i < 50; i++) sink++; }
+void handler(int) { inner(); hits++; }
+int main() {
+    signal(SIGALRM, handler);
+    itimerval time = {{0, 100}, {0, 100}};
+    setitimer(ITIMER_REAL, &time, 0);
+    while (hits < 2000) leaf(1);
+    time = {};
+    setitimer(ITIMER_REAL, &time, 0);
+}
+"#;
+
+#[test]
+fn interrupted_sums_are_complete() {
+    let folder = folder("interrupted");
+    let program = compile(&folder, INTERRUPTED);
+    let options = [
+        "--json=out.json",
+        "--events",
+        "exact:instructions,exact:taken",
+    ];
+    let ran = ran(&folder, &program, "counters", &options, &[]);
+    let report = json(&ran.place, "out.json");
+    for event in ["exact:instructions", "exact:taken"] {
+        let own: u64 = sums(&report, event, "self").values().sum();
+        let row = report["events"].as_array().unwrap();
+        let row = row.iter().find(|r| r["event"] == event).unwrap();
+        assert_eq!(
+            own + row["outside"].as_u64().unwrap(),
+            in_all(&report, event)
+        );
+    }
+    // A note that is lost while a buffer is worked on is told.
+    let lost = report["notes_lost"].as_u64().unwrap_or(0);
+    let calls = sums(&report, "procedures", "calls");
+    assert!(
+        calls["handler(int)"].abs_diff(2000) <= lost + 1,
+        "{calls:?}"
+    );
+    assert!(lost < 10, "{lost}");
+}
+
 #[test]
 fn an_event_that_is_missing_is_told_once() {
     let folder = folder("missing");

@@ -198,6 +198,7 @@ impl State {
     fn forget(&mut self) {
         self.book = Book::default();
         self.rows = Vec::new();
+        self.last = None;
         self.lost = 0;
     }
 
@@ -239,6 +240,12 @@ impl State {
             }
             let mut moment = self.moment(run, at);
             moment.processor = (word >> PROCESSOR) as u32 & cost::UNKNOWN;
+            // A signal handler may have come between the reading of values and the noting of them.
+            if let Some(last) = &self.last {
+                for (value, last) in moment.values.iter_mut().zip(&last.values) {
+                    *value = (*value).max(*last);
+                }
+            }
             self.last = Some(moment);
             let point = Point {
                 seen: match word as u32 & 3 {
@@ -294,7 +301,7 @@ impl State {
 
     /// The thread has ended, and another one takes over.
     fn end_thread(&mut self, run: &Run) {
-        if let Some(last) = self.last {
+        if let Some(last) = self.last.take() {
             self.close(run, &last, true);
         }
     }
