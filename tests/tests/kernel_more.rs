@@ -390,3 +390,59 @@ fn from_the_program_to_the_picture() {
         assert_eq!(before, after);
     }
 }
+
+#[test]
+fn recording_goes_on_after_exec_in_vain() {
+    let folder = folder("exec");
+    let program = folder.join("exec");
+    compile("gcc", &["-g", "-O1"], &[source("exec.c")], &program);
+    for (mode, format) in [
+        ("record_all", "binary"),
+        ("record_all", "ascii"),
+        ("record_average", "binary"),
+        ("record_histogram", "ascii"),
+    ] {
+        let file = data(&program);
+        let options = [
+            "--arp-mode",
+            mode,
+            "--arp-format",
+            format,
+            "--measure",
+            "instructions",
+            "--arp-data-filename",
+            &file,
+        ];
+        let found = profile(&program, &options);
+        let counts = ["item", "turn", "all"].map(|name| found.counts[name]);
+        assert_eq!(counts, [607, 4, 1], "{mode} {format}");
+        assert_eq!(found.facts["open at the end"], 0);
+        let check = |expected: [u64; 3]| {
+            let recorded = Profile::load(&file).unwrap();
+            assert!(recorded.damage().is_none(), "{mode} {format}");
+            let mut counts = [0; 3];
+            let mut tuples = Vec::new();
+            for i in 0..recorded.len() {
+                let name = name_of(&recorded, i);
+                let at = ["item", "turn", "all"].iter().position(|n| *n == name);
+                counts[at.unwrap()] += recorded.count(i);
+                tuples.push(arp::tuple(&recorded.stack(i)));
+            }
+            assert_eq!(counts, expected, "{mode} {format}");
+            let all = tuples.len();
+            tuples.sort();
+            tuples.dedup();
+            assert_eq!(
+                tuples.len(),
+                all,
+                "{mode} {format}: executions have one tuple each"
+            );
+        };
+        check([607, 4, 1]);
+        // The file is complete when the process becomes another, with what was open.
+        let mut command = Command::new(program.with_extension("out"));
+        let output = command.arg("exec").output().unwrap();
+        assert_eq!(output.stdout, b"another\n");
+        check([600, 4, 1]);
+    }
+}

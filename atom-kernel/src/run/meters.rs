@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use arp::{Area, DataType, Meter, Sid, Value};
 
 use super::calibrate::less;
-use super::session::{here, lock};
+use super::session::{Process, here, lock};
 
 /// The measures that there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,6 +108,12 @@ impl Events {
     #[inline]
     pub fn counted(&self) -> [u64; 2] {
         [self.now[0].load(Relaxed), self.now[1].load(Relaxed)]
+    }
+
+    /// Goes back to so many.
+    pub fn set(&self, now: [u64; 2]) {
+        self.now[0].store(now[0], Relaxed);
+        self.now[1].store(now[1], Relaxed);
     }
 
     /// One more.
@@ -221,33 +228,37 @@ impl Meter for Callbacks {
     }
 }
 
+/// Number and sum of values, by section.
+pub type Sums = BTreeMap<Sid, (u64, f64)>;
+
 /// Adds up what comes from the data file.
 pub struct Played {
     /// Type of the values.
     pub data_type: DataType,
     /// Number and sum, by section.
-    pub sums: BTreeMap<Sid, (u64, f64)>,
+    pub sums: Arc<Mutex<Sums>>,
+    /// The process that knows of these sums.
+    pub process: *const Process,
 }
+
+// SAFETY: the address is compared only.
+unsafe impl Send for Played {}
 
 impl Meter for Played {
     fn enter(&mut self, sid: Sid, data: &mut Area) {
         let value: Value = data.get(self.data_type);
-        let sum = self.sums.entry(sid).or_default();
+        if let Some(here) = here()
+            && !std::ptr::eq(here, self.process)
+        {
+            self.process = here;
+            self.sums = Arc::default();
+            lock(&here.played).push(Arc::clone(&self.sums));
+        }
+        let mut sums = lock(&self.sums);
+        let sum = sums.entry(sid).or_default();
         sum.0 += 1;
         sum.1 += value.as_f64();
     }
 
     fn leave(&mut self, _: Sid, _: &mut Area) {}
-}
-
-impl Drop for Played {
-    fn drop(&mut self) {
-        let Some(here) = here() else { return };
-        let mut all = lock(&here.played);
-        for (sid, (count, sum)) in std::mem::take(&mut self.sums) {
-            let entry = all.entry(sid).or_default();
-            entry.0 += count;
-            entry.1 += sum;
-        }
-    }
 }

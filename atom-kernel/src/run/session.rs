@@ -1,15 +1,16 @@
 //! The recording as a whole: how it starts, threads that come, and how it ends.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arp::{DataType, Format, Mode, Problem, Section, Session, Sid, Step, ThreadRecorder, Tid};
+use arp::{
+    DataType, Format, Mark, Mode, Problem, Section, Session, Step, ThreadRecorder, Tid,
+};
 use atom_tool::output;
 
 use super::calibrate::Calibrate;
-use super::meters::{AnyMeter, Callbacks, Cost, Events, Measure, Place, Played, Reading};
+use super::meters::{AnyMeter, Callbacks, Cost, Events, Measure, Place, Played, Reading, Sums};
 use super::open::{Open, Row};
 use super::{calibrate, clock};
 
@@ -91,10 +92,20 @@ pub struct Process {
     pub threads: Mutex<Vec<ThreadEntry>>,
     /// Threads that are being made.
     pub spawned: Mutex<Vec<Spawned>>,
-    /// Values that were played back: their number and sum, by section.
-    pub played: Mutex<BTreeMap<Sid, (u64, f64)>>,
+    /// Values that were played back in each thread.
+    pub played: Mutex<Vec<Arc<Mutex<Sums>>>>,
+    /// Who ended it, so far: what it knew then.
+    end: Mutex<Option<End>>,
+    /// The block of the thread that ended it.
+    pub ender: AtomicUsize,
     next_tid: AtomicU64,
     problems: Mutex<Vec<(&'static str, u64)>>,
+}
+
+/// What is needed to go on after an end.
+struct End {
+    mark: Mark,
+    problems: Vec<(&'static str, u64)>,
 }
 
 /// A thread's sections, which lie where they are until the process ends.
@@ -200,7 +211,8 @@ impl Whole {
                 }
                 (_, Mode::Playback) => builder.meter(data_type, name, move |_| Played {
                     data_type,
-                    sums: BTreeMap::new(),
+                    sums: Arc::default(),
+                    process: std::ptr::null(),
                 }),
                 (measure, _) => builder.meter(data_type, name, move |_| Reading {
                     measure,
@@ -303,16 +315,52 @@ impl Process {
         }
     }
 
-    /// Completes the data file; the messages that the user should get.
-    pub fn finish(&self) -> Vec<String> {
+    /// Completes the data file; the messages that the user should get. Nothing is recorded from then
+    /// on, unless it turns out that the process [goes on](Self::goes_on).
+    pub fn finish(&self, threads: &mut [&mut Open]) -> Vec<String> {
+        let Some(session) = &self.session else {
+            return Vec::new();
+        };
+        let saved: Vec<_> = threads.iter_mut().map(|open| open.save()).collect();
+        *lock(&self.end) = Some(End {
+            mark: session.mark(),
+            problems: lock(&self.problems).clone(),
+        });
+        threads.iter_mut().for_each(|open| open.finish());
         let mut messages = Vec::new();
-        if let Some(Err(error)) = self.session.as_ref().map(Session::finish) {
+        if let Err(error) = session.finish() {
             messages.push(error.to_string());
         }
         for (what, count) in lock(&self.problems).iter() {
             messages.push(format!("{count} {what}"));
         }
+        for (open, saved) in threads.iter_mut().zip(saved) {
+            open.restore(saved);
+        }
         messages
+    }
+
+    /// The process was to become another and could not: recording goes on.
+    #[cold]
+    pub fn goes_on(&self) {
+        if let (Some(end), Some(session)) = (lock(&self.end).take(), &self.session) {
+            session.go_on(end.mark);
+            *lock(&self.problems) = end.problems;
+        }
+        self.ended.store(false, Ordering::SeqCst);
+    }
+
+    /// Number and sum of values that were played back, by section.
+    pub fn played(&self) -> Sums {
+        let mut all = Sums::new();
+        for sums in lock(&self.played).iter() {
+            for (sid, (count, sum)) in lock(sums).iter() {
+                let entry = all.entry(*sid).or_default();
+                entry.0 += count;
+                entry.1 += sum;
+            }
+        }
+        all
     }
 }
 
