@@ -87,6 +87,7 @@ pub struct Cost {
 
 /// Numbers of sections in a thread, of which the thread itself writes: ends of those that
 /// are measured, begins of others. Then the same at the begin of the one that ends now.
+#[derive(Default)]
 pub struct Events {
     /// Up to now.
     pub now: [AtomicU64; 2],
@@ -97,10 +98,9 @@ pub struct Events {
 impl Events {
     /// None.
     pub const fn new() -> Self {
-        const NONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
         Self {
-            now: NONE,
-            then: NONE,
+            now: [AtomicU64::new(0), AtomicU64::new(0)],
+            then: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arp::{
-    DataType, Format, Mark, Mode, Problem, Section, Session, Step, ThreadRecorder, Tid,
-};
+use arp::{DataType, Format, Mark, Mode, Problem, Section, Session, Step, ThreadRecorder, Tid};
 use atom_tool::output;
 
 use super::calibrate::Calibrate;
