@@ -446,3 +446,41 @@ fn recording_goes_on_after_exec_in_vain() {
         check([600, 4, 1]);
     }
 }
+
+#[test]
+fn trying_callbacks_is_not_noticed() {
+    let folder = folder("addresses");
+    let tool = tool(&folder, "own.c");
+    let program = folder.join("addresses");
+    let sources = [source("addresses.c")];
+    compile("gcc", &["-g", "-O1", "-pthread"], &sources, &program);
+    let file = data(&program);
+    let options = [
+        "--arp-enter-callback=ticksBegin",
+        "--arp-leave-callback=ticksEnd",
+        "--arp-data-type=ulong",
+        "--measure=cycles,cputime",
+        "--arp-data-filename",
+        &file,
+    ];
+    let out = instrument(&program, &tool, &options);
+    // Without randomisation every address is the same, and there is no child to wait for. The
+    // names have the same length, as the stack begins behind them.
+    let same = folder.join("addresses.org");
+    std::fs::copy(&program, &same).unwrap();
+    let [before, after] = [same, out].map(|program| {
+        let mut command = Command::new("setarch");
+        command.arg("-R").arg(&program).env_clear();
+        let output = command.output().expect("setarch runs");
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    });
+    assert_eq!(before, after);
+    assert!(after.ends_with("-1 1\n"), "{after}");
+    let recorded = Profile::load(&file).unwrap();
+    assert!(
+        note(&recorded, "callback subtracted")
+            .unwrap()
+            .contains("for an execution")
+    );
+}
