@@ -5,7 +5,7 @@
 //! as a whole. Both are found at the start by measuring nothing, and subtracted.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use arp::{Area, DataType, Meter, Sid, Value};
@@ -191,7 +191,7 @@ pub struct Callbacks {
     /// Address of the one for ends, or 0.
     pub leave: usize,
     /// What both get.
-    pub context: usize,
+    pub context: Arc<AtomicUsize>,
     /// Type of their values.
     pub data_type: DataType,
     /// What is subtracted from these.
@@ -209,7 +209,7 @@ impl Callbacks {
             // user named as a callback; the area has room for every data type.
             unsafe {
                 let callback: Callback = std::mem::transmute(address);
-                callback(sid.0 as u16, data, self.context);
+                callback(sid.0 as u16, data, self.context.load(Relaxed));
             }
         }
     }

@@ -72,6 +72,8 @@ pub fn begin(
     enter: usize,
     leave: usize,
     context: usize,
+    spawn: usize,
+    join: usize,
     facts: Array<RowFacts>,
     names: Strings,
     files: Strings,
@@ -114,6 +116,7 @@ pub fn begin(
         program: program.as_str(),
         measures: measures.filter_map(|m| Measure::from_number(*m)).collect(),
         callbacks: [enter, leave, context],
+        thread_callbacks: [spawn, join],
         calibrate: Calibrate::from_number(number(4)),
     };
     if let Err(reason) = Whole::begin(table, settings) {
@@ -175,6 +178,7 @@ fn first(
     old: Option<&'static mut Open>,
 ) -> Option<&'static mut Open> {
     let here = whole.here();
+    whole.join_ended();
     let context = inherited(&here.spawned);
     let depth = context.len();
     let owner = thread.thread_number();
@@ -395,6 +399,7 @@ pub fn end(
         sum.unmatched += open.facts.unmatched;
         sum.left_open += open.facts.left_open + open.depth() as u64;
     }
+    whole.join_ended();
     let mut messages = here.finish(&mut opens);
     if !still_busy.is_empty() {
         messages.push(format!(

@@ -21,6 +21,8 @@ pub struct Settings {
     pub measures: Vec<Measure>,
     pub data_type: DataType,
     pub callbacks: [usize; 3],
+    /// For threads: at the first section, and after the end.
+    pub thread_callbacks: [usize; 2],
     pub calibrate: Calibrate,
 }
 
@@ -50,11 +52,69 @@ impl Settings {
         Callbacks {
             enter,
             leave,
-            context,
+            context: Arc::new(AtomicUsize::new(context)),
             data_type: self.data_type,
             cost,
             place,
         }
+    }
+}
+
+/// `void (*)(arp_tid, void **contextp)`.
+type ThreadCallback = unsafe extern "C" fn(u16, *mut usize);
+
+impl Settings {
+    /// Calls one of the callbacks for threads, which may change the thread's context.
+    fn tell(&self, address: usize, tid: Tid, context: &AtomicUsize) {
+        if address != 0 {
+            let mut value = context.load(Ordering::Relaxed);
+            // SAFETY: `atom` gave the run-time address of the function that the user named.
+            unsafe {
+                let callback: ThreadCallback = std::mem::transmute(address);
+                callback(tid.0 as u16, &raw mut value);
+            }
+            context.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread begins, which is not the first one.
+    fn spawned(&self, tid: Tid, context: &Arc<AtomicUsize>) {
+        let [spawn, join] = self.thread_callbacks;
+        if tid == FIRST || (spawn, join) == (0, 0) {
+            return;
+        }
+        self.tell(spawn, tid, context);
+        if let Some(here) = here() {
+            // SAFETY: a system call without effect on memory.
+            let system = unsafe { libc::syscall(libc::SYS_gettid) };
+            lock(&here.contexts).push(ThreadContext {
+                tid,
+                system,
+                context: Arc::clone(context),
+            });
+        }
+    }
+}
+
+/// The number of the first thread.
+const FIRST: Tid = Tid(1);
+
+/// What a thread's callbacks get, until it is known to have ended.
+struct ThreadContext {
+    tid: Tid,
+    /// The system's number.
+    system: libc::c_long,
+    context: Arc<AtomicUsize>,
+}
+
+impl ThreadContext {
+    fn has_ended(&self) -> bool {
+        // SAFETY: asks whether the thread is there; nothing is sent.
+        let r = unsafe {
+            let process = libc::syscall(libc::SYS_getpid);
+            libc::syscall(libc::SYS_tgkill, process, self.system, 0usize)
+        };
+        r != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
     }
 }
 
@@ -96,6 +156,7 @@ pub struct Process {
     end: Mutex<Option<End>>,
     /// The block of the thread that ended it.
     pub ender: AtomicUsize,
+    contexts: Mutex<Vec<ThreadContext>>,
     next_tid: AtomicU64,
     problems: Mutex<Vec<(&'static str, u64)>>,
 }
@@ -204,9 +265,11 @@ impl Whole {
             let name = measure.name();
             let place = || HERE.with(std::cell::Cell::get);
             builder = match (*measure, settings.mode) {
-                (Measure::Callbacks, _) => {
-                    builder.meter(data_type, name, move |_| settings.callbacks(cost, place()))
-                }
+                (Measure::Callbacks, _) => builder.meter(data_type, name, move |tid| {
+                    let callbacks = settings.callbacks(cost, place());
+                    settings.spawned(tid, &callbacks.context);
+                    callbacks
+                }),
                 (_, Mode::Playback) => builder.meter(data_type, name, move |_| Played {
                     data_type,
                     sums: Arc::default(),
@@ -233,6 +296,20 @@ impl Whole {
             recorder.restart(context);
         }
         Some(recorder)
+    }
+
+    /// Calls the callback for threads that have ended.
+    pub fn join_ended(&self) {
+        let join = self.settings.thread_callbacks[1];
+        if join != 0 {
+            let ended: Vec<_> = {
+                let mut all = lock(&self.here().contexts);
+                all.extract_if(.., |thread| thread.has_ended()).collect()
+            };
+            for thread in ended {
+                self.settings.tell(join, thread.tid, &thread.context);
+            }
+        }
     }
 
     /// True if the process is a child that has not been here yet.
@@ -288,7 +365,7 @@ impl Process {
     fn of(session: Session) -> Self {
         Self {
             session: Some(session),
-            next_tid: AtomicU64::new(1),
+            next_tid: AtomicU64::new(FIRST.0.into()),
             ..Self::default()
         }
     }
