@@ -22,8 +22,19 @@ pub struct Found {
     pub unmatched: u64,
     pub left: u64,
     pub lost: u64,
-    /// Of each meter: nanoseconds wanted, nanoseconds counted, how it is read.
-    meters: Vec<(u64, u64, &'static str)>,
+    meters: Vec<MeterSum>,
+}
+
+/// What all threads have found of a meter.
+#[derive(Clone, Copy, Default)]
+struct MeterSum {
+    /// Nanoseconds for which it was wanted, and for which it counted.
+    enabled: u64,
+    running: u64,
+    /// How it is read.
+    way: &'static str,
+    /// Threads in which it could not be opened.
+    failed: u64,
 }
 
 impl Found {
@@ -50,12 +61,15 @@ impl Found {
         self.threads += 1;
         let times = meters.times();
         self.meters
-            .resize(times.len().max(self.meters.len()), (0, 0, ""));
+            .resize(times.len().max(self.meters.len()), MeterSum::default());
         for ((sum, reading), way) in self.meters.iter_mut().zip(&times).zip(meters.ways()) {
             let reading = reading.unwrap_or_default();
-            sum.0 += reading.enabled;
-            sum.1 += reading.running;
-            sum.2 = way;
+            sum.enabled += reading.enabled;
+            sum.running += reading.running;
+            match way {
+                "" => sum.failed += 1,
+                way => sum.way = way,
+            }
         }
         let kernels = self.run.settings.slots.iter().enumerate();
         let kernels: Vec<(usize, bool)> = kernels
@@ -162,13 +176,13 @@ fn events_table(report: &mut Report, found: &Found) {
             .sum();
         let number = |n: Option<u64>| n.map_or(Cell::Empty, Cell::Number);
         let missing = run.missing.iter().find(|(missing, _)| *missing == i);
-        let times = meter.filter(|(enabled, _, _)| *enabled != 0);
+        let times = meter.filter(|sum| sum.enabled != 0);
         let total = found.totals[i];
         table.row([
             slot.choice.name.clone().into(),
             slot.choice.event.source.word().into(),
             match (meter, slot.cell) {
-                (Some((_, _, way)), _) => (*way).into(),
+                (Some(sum), _) => sum.way.into(),
                 (None, Some(_)) => "instrumentation".into(),
                 (None, None) => Cell::Empty,
             },
@@ -178,12 +192,17 @@ fn events_table(report: &mut Report, found: &Found) {
                 None => Cell::Number(costs.whole[1 + i]),
                 Some(_) => Cell::Empty,
             },
-            number(times.map(|t| t.0)),
-            number(times.map(|t| t.1)),
+            number(times.map(|t| t.enabled)),
+            number(times.map(|t| t.running)),
             match missing {
                 Some((_, message)) => message.clone().into(),
+                None if meter.is_some_and(|sum| sum.failed != 0) => {
+                    let failed = meter.map_or(0, |sum| sum.failed);
+                    format!("threads in which it could not be opened, and counts 0: {failed}")
+                        .into()
+                }
                 None if slot.choice.event.source == Source::Hardware
-                    && times.is_some_and(|t| t.1 < t.0) =>
+                    && times.is_some_and(|t| t.running < t.enabled) =>
                 {
                     "shared a counter: scaled".into()
                 }
