@@ -52,8 +52,13 @@ const DEFAULT: Shape = Shape::new(256, 1, 32);
 #[analysis]
 fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>) {
     const LINE: u64 = DEFAULT.line();
-    let line = cache.lines[DEFAULT.set(address)].get();
-    if size > LINE || address.wrapping_add(line) > LINE - size {
+    let line = &cache.lines[DEFAULT.set(address)];
+    if size > LINE || address.wrapping_add(line.get()) > LINE - size {
+        if size <= LINE && address % LINE <= LINE - size {
+            line.set((address & !(LINE - 1)).wrapping_neg());
+            count.add_to(Seen::Misses as usize, 1);
+            return;
+        }
         other(&cache, DEFAULT, address, size, count);
     }
 }
@@ -72,15 +77,26 @@ fn refer(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Co
 #[cold]
 #[inline(never)]
 fn other(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
-    let start = address & !(shape.line() - 1);
-    if shape.ways() == 1 && address - start + size <= shape.line() {
-        cache.lines[shape.set(address) % MAX_LINES].set(start.wrapping_neg());
-        count.add_to(Seen::Misses as usize, 1);
+    if shape.ways() == 1 && size <= shape.line() {
+        let last = address + size - 1;
+        let mut missed = enter(cache, shape, address);
+        if (address ^ last) >= shape.line() {
+            missed += enter(cache, shape, last);
+            count.add_to(Seen::Extra as usize, 1);
+        }
+        count.add_to(Seen::Misses as usize, missed);
         return;
     }
     touch(cache, shape.0, address, size, 1, count);
     // The first is counted by its block.
     count.add_to(Seen::Extra as usize, u64::MAX);
+}
+
+/// A reference to one line of a direct-mapped cache; whether it missed.
+fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
+    let known = &cache.lines[shape.set(address) % MAX_LINES];
+    let line = (address & !(shape.line() - 1)).wrapping_neg();
+    u64::from(known.replace(line) != line)
 }
 
 /// A reference, `times` times in turn: one for each line that it touches.
