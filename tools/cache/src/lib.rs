@@ -96,7 +96,9 @@ fn other(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>
 fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
     let known = &cache.lines[shape.set(address) % MAX_LINES];
     let line = (address & !(shape.line() - 1)).wrapping_neg();
-    u64::from(known.replace(line) != line)
+    let is_new = known.get() != line;
+    known.set(line);
+    is_new.into()
 }
 
 /// A reference, `times` times in turn: one for each line that it touches.
