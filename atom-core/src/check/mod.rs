@@ -204,7 +204,7 @@ impl Checker<'_> {
         });
         let walker = Walker {
             borders: Borders {
-                no_red_zone: starts,
+                no_red_zone: starts || self.free_below,
                 ..self.walker.borders
             },
             ..*self.walker
