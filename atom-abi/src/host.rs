@@ -558,4 +558,14 @@ pub struct Host {
         extern "C" fn(*mut Context, prefix: StrRef, arg: *mut c_void, sink: Sink<LabelRecord>),
     /// Contents of the section with this name, decompressed; empty if there is none.
     pub section: extern "C" fn(*mut Context, name: StrRef) -> StrRef,
+    /// The procedures that a pattern of the user names, as `--only` takes it. What is wrong with
+    /// the pattern goes to the last sink.
+    pub matching_procs: extern "C" fn(
+        *mut Context,
+        pattern: StrRef,
+        *mut c_void,
+        Sink<u32>,
+        *mut c_void,
+        Sink<StrRef>,
+    ),
 }

@@ -112,7 +112,10 @@ impl Simulation {
             }
             for (number, (inst, references)) in mine.iter().enumerate() {
                 let count = all.counts.at(first + number);
-                let each = simulator.add(*inst, references, data, shape, count);
+                let each = match references.times {
+                    Times::Once => references.operands.len() as u32,
+                    _ => simulator.add(*inst, references, data, shape, count),
+                };
                 all.push(*inst, each, false);
             }
         }
@@ -154,20 +157,33 @@ impl<T: ThreadState> Simulator<T> {
     ) {
         let (number, operand) = group.lowest;
         let inst = insts[number].0;
+        if group.parts.is_empty() {
+            return self.add_one(inst, operand, state, shape, count);
+        }
+        let address = EffAddrOf(operand);
+        let args = (state, shape, address, group.extent, count, &group.parts);
+        inst.add_call(Before, self.group, args);
+    }
+
+    fn add_one(
+        &self,
+        inst: Inst<'_>,
+        operand: u8,
+        state: ThreadData<T>,
+        shape: u64,
+        count: CounterAt<2>,
+    ) {
         let (address, size) = (EffAddrOf(operand), AccessSizeOf(operand));
-        if !group.parts.is_empty() {
-            let args = (state, shape, address, group.extent, count, &group.parts);
-            inst.add_call(Before, self.group, args);
-        } else if inst.has_access_size(operand) {
+        if inst.has_access_size(operand) {
             inst.add_call(Before, self.refer, (state, shape, address, size, count));
         } else {
             inst.add_call(Before, self.refer, (state, shape, address, 1, count));
         }
     }
 
-    /// Adds the calls for an instruction that repeats its references; how many other ones
-    /// each execution makes.
-    fn add(
+    /// Adds the calls for an instruction; how many references each execution makes that
+    /// `refer` sees one by one.
+    pub fn add(
         &self,
         inst: Inst<'_>,
         references: &References,
@@ -177,6 +193,9 @@ impl<T: ThreadState> Simulator<T> {
     ) -> u32 {
         let operands = &references.operands;
         if references.times == Times::Once {
+            for operand in operands {
+                self.add_one(inst, *operand, state, shape, count);
+            }
             return operands.len() as u32;
         }
         let (a, size) = (EffAddrOf(operands[0]), AccessSizeOf(operands[0]));

@@ -72,6 +72,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         source_frames: query::source_frames,
         labels: query::labels,
         section: query::section,
+        matching_procs: query::matching_procs,
     }
 }
 
