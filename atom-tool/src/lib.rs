@@ -82,6 +82,7 @@ mod entry;
 mod flow;
 pub mod forks;
 mod handle;
+mod image;
 mod labels;
 mod operands;
 mod options;
@@ -114,6 +115,7 @@ pub use counters::{
 pub use edges::Way;
 pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
+pub use image::{DataSymbol, ImageAddress, Variable, VariablePlace};
 pub use labels::Label;
 pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
