@@ -98,6 +98,7 @@ mod sites;
 mod strings;
 mod targets;
 mod thread_data;
+mod thread_rows;
 
 pub use analysis_rt::Uninterrupted;
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
@@ -129,6 +130,7 @@ pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
 pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
 pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
+pub use thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
