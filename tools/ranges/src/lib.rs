@@ -130,7 +130,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
         comparison: std::array::from_fn(|_| ThreadCell::new(0)),
     });
     let calls = program.thread_data(Calls::new());
-    let all = points::AllReferences::add(program, shape, state, &codes);
+    let moves = |r: &Data| matches!(r.place, spec::Place::Heap(_) | spec::Place::Frame { .. });
+    let is_changing = data.iter().any(moves) && program.may_have_threads();
+    let all = points::AllReferences::add(program, shape, state, &codes, is_changing);
     for (number, code) in codes.iter().enumerate() {
         if !all.codes.iter().any(|[_, c]| *c == number as u32) {
             let name = &code.name;
@@ -162,7 +164,6 @@ fn instrument(program: &Program, args: &Args) -> Result {
         })
         .collect();
     let flag = |is: bool, bit: u64| if is { bit } else { 0 };
-    let is_changing = rows.iter().any(|row| row[0] == MOVING) && program.may_have_threads();
     let bits = flag(!html.is_empty(), PICTURES)
         | flag(innermost, INNERMOST)
         | flag(is_changing, CHANGING);

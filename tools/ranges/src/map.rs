@@ -17,8 +17,10 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 const CHUNK: usize = 128;
 /// Slots of the first directory.
 const SLOTS: usize = 64;
-/// Bits of the filter, of which each stands for many pages.
-const FILTER: usize = 1 << 16;
+/// Bits of the filter, of which each stands for many small parts of memory.
+const FILTER: usize = 1 << 19;
+/// Logarithm of the bytes of such a part.
+const PART: u32 = 6;
 /// A reader that finds the number odd so often goes on without: the one that made it odd
 /// is not in this process, which is a fork.
 const PATIENCE: u32 = 1 << 20;
@@ -71,13 +73,22 @@ impl Map {
         self.sequence.load(Acquire)
     }
 
-    /// False if no piece was ever in one of the pages of `start..end`.
+    /// False if certainly no piece overlaps `start..end`.
     #[inline]
     pub fn may_cover(&self, start: u64, end: u64) -> bool {
-        (start >> 12..=(end - 1) >> 12).any(|page| {
-            let bit = page as usize % FILTER;
-            self.filter[bit / 64].load(Relaxed) >> (bit % 64) & 1 != 0
-        })
+        let (first, last) = (start >> PART, (end - 1) >> PART);
+        last - first >= FILTER as u64
+            || (first..=last).any(|part| {
+                let bit = part as usize % FILTER;
+                self.filter[bit / 64].load(Relaxed) >> (bit % 64) & 1 != 0
+            })
+    }
+
+    /// The same of the aligned part of memory, not smaller than a default cache line, that an address is in.
+    #[inline(always)]
+    pub fn may_cover_part_of(&self, address: u64) -> bool {
+        let bit = (address >> PART) as usize % FILTER;
+        self.filter[bit / 64].load(Relaxed) >> (bit % 64) & 1 != 0
     }
 
     /// The first piece that ends behind an address.
@@ -207,11 +218,11 @@ impl<'m> Change<'m> {
 
     /// Adds a piece, which overlaps no other.
     pub fn insert(&mut self, entry: Entry) {
-        for page in entry.start >> 12..=(entry.end - 1) >> 12 {
-            let bit = page as usize % FILTER;
-            self.map.filter[bit / 64].fetch_or(1 << (bit % 64), Relaxed);
-            if page - (entry.start >> 12) >= FILTER as u64 {
-                break;
+        for part in (entry.start >> PART..=(entry.end - 1) >> PART).take(FILTER) {
+            let bit = part as usize % FILTER;
+            let (word, bit) = (&self.map.filter[bit / 64], 1 << (bit % 64));
+            if word.load(Relaxed) & bit == 0 {
+                word.fetch_or(bit, Relaxed);
             }
         }
         let directory = match self.map.directory() {

@@ -70,11 +70,13 @@ impl Shape {
 pub const DEFAULT: Shape = Shape::new(256, 1, 32);
 
 /// What each place has for each thread: the window that it was in, in the upper 16 bits, and how often
-/// it was there since; misses; references beyond one for each execution.
-pub type Row = ThreadRow<3>;
-const WORD: usize = 0;
+/// it was there since; misses; references beyond one for each execution; misses in the window.
+pub type Row = ThreadRow<CELLS>;
+pub const CELLS: usize = 4;
+pub const WORD: usize = 0;
 pub const MISSES: usize = 1;
 pub const EXTRA: usize = 2;
+pub const WINDOW_MISSES: usize = 3;
 
 /// The parts of a place's first word: window and count.
 pub const fn word(word: u64) -> (u32, u64) {
@@ -114,10 +116,7 @@ fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row
         return;
     }
     if size <= shape.line() && offset.wrapping_add(PLAIN) <= shape.line() - size {
-        let window = &WINDOW[(row[WORD].get() >> 48) as usize % WINDOWS];
-        let (start, len) = (window.start.load(Relaxed), window.len.load(Relaxed));
-        let offset = address.wrapping_sub(start);
-        if offset < len && len - offset >= size {
+        if is_in_window(row, address, size) {
             row[WORD].add(1);
             return;
         }
@@ -125,11 +124,57 @@ fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row
     other(state, shape.0, address, size, row, place);
 }
 
-/// A cache of the default shape, which is known when this is compiled.
+/// Whether a reference lies in the window that its place was in before.
+#[inline(always)]
+fn is_in_window(row: Row, address: u64, size: u64) -> bool {
+    let window = &WINDOW[(row[WORD].get() >> 48) as usize % WINDOWS];
+    let (start, len) = (window.start.load(Relaxed), window.len.load(Relaxed));
+    let offset = address.wrapping_sub(start);
+    offset < len && len - offset >= size
+}
+
+/// A cache of the default shape, which is known when this is compiled. Misses that are easy to
+/// tell are on the path too. Without ranges that come and go in several threads, `FIXED`, these are
+/// all that reach no part of memory with ranges.
+#[inline(always)]
+fn refer_in_line<const FIXED: bool>(state: &State, address: u64, size: u64, row: Row, place: u64) {
+    const LINE: u64 = DEFAULT.line();
+    let cell = &state.lines[DEFAULT.set(address)];
+    let offset = address.wrapping_add(cell.get());
+    if size <= LINE && offset <= LINE - size {
+        return;
+    }
+    let start = address & !(LINE - 1);
+    if size <= LINE && address - start <= LINE - size {
+        let is_there = offset.wrapping_add(PLAIN) < LINE;
+        if is_in_window(row, address, size) {
+            row[WORD].add(1);
+            if !is_there {
+                row[MISSES].add(1);
+                row[WINDOW_MISSES].add(1);
+                cell.set(start.wrapping_neg() ^ PLAIN);
+            }
+            return;
+        }
+        if FIXED && !is_there && !MAP.may_cover_part_of(address) {
+            row[MISSES].add(1);
+            cell.set(start.wrapping_neg());
+            return;
+        }
+    }
+    other(state, DEFAULT.0, address, size, row, place);
+}
+
 #[analysis]
 #[rustfmt::skip]
 pub fn refer_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
-    refer_to(&state, DEFAULT, address, size, row, place);
+    refer_in_line::<true>(&state, address, size, row, place);
+}
+
+#[analysis]
+#[rustfmt::skip]
+pub fn refer_changing(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
+    refer_in_line::<false>(&state, address, size, row, place);
 }
 
 /// A cache of any shape.
@@ -166,6 +211,23 @@ pub fn pass(state: PerThread<State>, shape: u64, address: u64, size: u64, row: R
 #[inline(never)]
 fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, place: u64) {
     let end = address.saturating_add(size);
+    let (whole, line) = (Shape(shape), address & !(Shape(shape).line() - 1));
+    if whole.ways() == 1
+        && end <= line + whole.line()
+        && Place(place).has(Place::COUNTED)
+        && is_in_window(row, address, size)
+    {
+        // That a range lies in the line is known without looking for it.
+        let cell = &state.lines[whole.set(address) % MAX_LINES];
+        let tag = line.wrapping_neg();
+        if cell.get() | PLAIN != tag {
+            row[MISSES].add(1);
+            row[WINDOW_MISSES].add(1);
+        }
+        cell.set(tag ^ PLAIN);
+        row[WORD].add(1);
+        return;
+    }
     touch(state, Shape(shape), address, end, 1, &row, Place(place));
     // The first is counted by its block.
     row[EXTRA].add(u64::MAX);
@@ -303,13 +365,14 @@ fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) {
             return;
         }
         let (window, n) = word(row[WORD].swap(u64::from(entry.piece) << 48 | 1));
-        if n != 0
+        let misses = row[WINDOW_MISSES].swap(0);
+        if (n != 0 || misses != 0)
             && let Some(set) = live::set_of(window)
         {
             let tally = Tally {
                 references: n,
                 bytes: n * size,
-                misses: 0,
+                misses,
             };
             tally::add(place.number(), set.id, tally);
         }

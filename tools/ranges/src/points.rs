@@ -8,7 +8,7 @@ use atom_tool::{AllThreadRows, MemoryAccess, References, ThreadData, ThreadRowAt
 
 use crate::frames::{back, entered, left};
 use crate::heap::{Calls, Kind, enter, leave};
-use crate::model::{self, Place, Shape, State};
+use crate::model::{self, CELLS, Place, Shape, State};
 use crate::spec::{self, Code, Data};
 
 /// What a place is: the number of its instruction, its size, loads and stores, its block, and
@@ -17,7 +17,7 @@ pub type PlaceRow = [u32; 6];
 
 /// All references of a program.
 pub struct AllReferences {
-    pub rows: ThreadRows<3>,
+    pub rows: ThreadRows<CELLS>,
     pub places: Vec<PlaceRow>,
     pub sites: SiteList,
     pub executed: atom_tool::CounterTable,
@@ -46,6 +46,7 @@ impl AllReferences {
         shape: Shape,
         state: ThreadData<State>,
         codes: &[Code],
+        is_changing: bool,
     ) -> Self {
         let blocks = || program.procs().flat_map(|proc| proc.blocks());
         let insts = blocks().flat_map(|block| block.insts());
@@ -72,7 +73,7 @@ impl AllReferences {
                 all.codes.push([site, number as u32]);
                 is_counted = true;
             }
-            all.reference(*inst, references, site, is_counted, shape, state);
+            all.reference(*inst, references, site, is_counted, shape, state, is_changing);
         }
         all
     }
@@ -86,7 +87,7 @@ impl AllReferences {
         memory: &[MemoryAccess],
         flags: u64,
         each: u32,
-    ) -> (ThreadRowAt<3>, u64) {
+    ) -> (ThreadRowAt<CELLS>, u64) {
         let number = self.places.len();
         let access = access(memory, operand);
         let known = inst.has_access_size(operand);
@@ -106,12 +107,14 @@ impl AllReferences {
         is_counted: bool,
         shape: Shape,
         state: ThreadData<State>,
+        is_changing: bool,
     ) {
         let memory = inst.memory();
         let flags = if is_counted { Place::COUNTED } else { 0 };
         let operands = &references.operands;
         if references.times == Times::Once {
             let routine = match (is_counted, shape == model::DEFAULT) {
+                (true, true) if is_changing => model::refer_changing(),
                 (true, true) => model::refer_default(),
                 (true, false) => model::refer(),
                 (false, true) => model::pass_default(),
@@ -314,4 +317,4 @@ const RETURN_AGAIN: [&str; 5] = [
 ];
 
 /// What the report gets of the rows.
-pub type AllRows = AllThreadRows<3>;
+pub type AllRows = AllThreadRows<CELLS>;

@@ -53,14 +53,16 @@ fn sums(rows: AllRows, places: &[PlaceRow]) -> Sums {
     }
     for thread in rows.iter() {
         for (place, row) in thread.iter().enumerate() {
-            let (window, n) = model::word(row[0].get());
-            if n != 0
+            let (window, n) = model::word(row[model::WORD].get());
+            let misses = row[model::WINDOW_MISSES].get();
+            if (n != 0 || misses != 0)
                 && let Some(set) = live::set_of(window)
                 && let Some([_, size, ..]) = places.get(place)
             {
                 let sum = all.entry((place as u32, set.id)).or_default();
                 sum.references += n;
                 sum.bytes += n * u64::from(*size);
+                sum.misses += misses;
             }
         }
     }
