@@ -184,12 +184,15 @@ impl<'a, 'd> Reading<'a, 'd> {
     }
 
     fn fresh(&self, number: usize) -> Option<Rc<Unit<Slice<'d>>>> {
-        Some(Rc::new(self.dwarf.unit(self.headers.get(number)?.clone()).ok()?))
+        Some(Rc::new(
+            self.dwarf.unit(self.headers.get(number)?.clone()).ok()?,
+        ))
     }
 
     /// The unit around a place in the section, and the place in it.
     fn around(&self, place: gimli::DebugInfoOffset) -> Option<(Rc<Unit<Slice<'d>>>, UnitOffset)> {
-        let start = |h: &UnitHeader<Slice<'d>>| h.offset().as_debug_info_offset().map_or(0, |o| o.0);
+        let start =
+            |h: &UnitHeader<Slice<'d>>| h.offset().as_debug_info_offset().map_or(0, |o| o.0);
         let number = self
             .headers
             .partition_point(|h| start(h) <= place.0)
@@ -393,15 +396,12 @@ impl<'a, 'd> Reading<'a, 'd> {
                 (Operation::PlusConstant { value }, Some(Place::Static(at))) => {
                     Place::Static(at.wrapping_add(value))
                 }
-                (Operation::FrameOffset { offset }, None) => {
-                    self.in_frame(unit, function, offset)
-                }
+                (Operation::FrameOffset { offset }, None) => self.in_frame(unit, function, offset),
                 (Operation::TLS, _) => Place::ThreadLocal,
                 // An offset in the thread's storage comes before it.
-                (
-                    Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. },
-                    None,
-                ) => Place::Moving,
+                (Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. }, None) => {
+                    Place::Moving
+                }
                 _ => return Place::Moving,
             });
         }
@@ -509,7 +509,9 @@ impl<'a, 'd> Reading<'a, 'd> {
                 }
                 let element = self.size(&self.next_type(&of)?, depth + 1)?;
                 let dimensions = self.dimensions(&of)?;
-                dimensions.iter().try_fold(element, |n, d| n.checked_mul(*d))
+                dimensions
+                    .iter()
+                    .try_fold(element, |n, d| n.checked_mul(*d))
             }
             gimli::DW_TAG_pointer_type
             | gimli::DW_TAG_reference_type

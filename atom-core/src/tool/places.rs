@@ -111,9 +111,9 @@ impl Session<'_> {
                 let name = self.proc_symbol(proc).strip_suffix("@plt")?;
                 (self.cfg.proc(proc).start == target).then_some(name)
             }
-            Flow::IndirectCall | Flow::IndirectJump if inst.rip_relative => self
-                .imports()
-                .name(self.decode(id).ip_rel_memory_address()),
+            Flow::IndirectCall | Flow::IndirectJump if inst.rip_relative => {
+                self.imports().name(self.decode(id).ip_rel_memory_address())
+            }
             _ => None,
         }
     }

@@ -164,9 +164,9 @@ impl<'a> Session<'a> {
                 (self.cfg.proc(proc).start == target).then(|| self.proc_name(proc))
             }
             // Through the slot of an import: `call [rip + puts@GOTPCREL]`.
-            Flow::IndirectCall if inst.rip_relative => self
-                .imports()
-                .name(self.decode(id).ip_rel_memory_address()),
+            Flow::IndirectCall if inst.rip_relative => {
+                self.imports().name(self.decode(id).ip_rel_memory_address())
+            }
             _ => None,
         }
     }

@@ -52,9 +52,8 @@ impl Live {
 
     /// Of the variables of a range on one stack, shows that of the innermost call.
     fn show_innermost(&mut self, thread: u64, range: u32, frame: u64) {
-        let mine = |v: &Variable| {
-            v.thread == thread && v.range == range && same_stack(v.frame, frame)
-        };
+        let mine =
+            |v: &Variable| v.thread == thread && v.range == range && same_stack(v.frame, frame);
         let lowest = self.variables.iter().filter(|v| mine(v)).map(|v| v.frame);
         let lowest = lowest.min();
         for i in 0..self.variables.len() {

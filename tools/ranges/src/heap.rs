@@ -327,7 +327,13 @@ fn gone(start: u64, size: Option<u64>) {
             for (from, to) in [(at, from), (to, at + block.size)] {
                 if from < to {
                     let size = to - from;
-                    live.blocks.insert(from, Block { size, ..block.clone() });
+                    live.blocks.insert(
+                        from,
+                        Block {
+                            size,
+                            ..block.clone()
+                        },
+                    );
                 }
             }
         }

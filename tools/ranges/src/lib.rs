@@ -118,11 +118,16 @@ fn instrument(program: &Program, args: &Args) -> Result {
     for word in &data_words {
         data.extend(spec::data(program, word)?);
     }
-    let codes: Vec<Code> = code_words.iter().map(|w| Code::parse(w)).collect::<Result<_>>()?;
+    let codes: Vec<Code> = code_words
+        .iter()
+        .map(|w| Code::parse(w))
+        .collect::<Result<_>>()?;
     if data.is_empty() && codes.is_empty() {
-        return Err("say which data with --data, which code with --code, or both: \
+        return Err(
+            "say which data with --data, which code with --code, or both: \
                     --data table, --data heap:proc=main, --code 'parse*'"
-            .into());
+                .into(),
+        );
     }
 
     let state = program.thread_data(State {
@@ -136,7 +141,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     for (number, code) in codes.iter().enumerate() {
         if !all.codes.iter().any(|[_, c]| *c == number as u32) {
             let name = &code.name;
-            return Err(format!("no instruction that accesses memory is in the code `{name}`").into());
+            return Err(
+                format!("no instruction that accesses memory is in the code `{name}`").into(),
+            );
         }
     }
     let heap = points::heap(program, &data, calls);
@@ -164,13 +171,20 @@ fn instrument(program: &Program, args: &Args) -> Result {
         })
         .collect();
     let flag = |is: bool, bit: u64| if is { bit } else { 0 };
-    let bits = flag(!html.is_empty(), PICTURES)
-        | flag(innermost, INNERMOST)
-        | flag(is_changing, CHANGING);
+    let bits =
+        flag(!html.is_empty(), PICTURES) | flag(innermost, INNERMOST) | flag(is_changing, CHANGING);
     let base = program.info(ProgramInfo::TextStartAddress);
     let loaded = ImageAddress(base);
     let args = (
-        state, bits, shape.0, base, loaded, &rows, &heap.wanted, &heap.sites, &variables,
+        state,
+        bits,
+        shape.0,
+        base,
+        loaded,
+        &rows,
+        &heap.wanted,
+        &heap.sites,
+        &variables,
     );
     program.add_call(Before, begin, args);
 

@@ -328,7 +328,10 @@ impl Live {
 
     fn uncover(&mut self, change: &mut Change<'_>, range: u32, start: u64, end: u64) {
         let mut at = start;
-        while let Some(entry) = change.first_behind(at).filter(|e| e.start < end && at < end) {
+        while let Some(entry) = change
+            .first_behind(at)
+            .filter(|e| e.start < end && at < end)
+        {
             let (from, to) = (entry.start.max(start), entry.end.min(end));
             at = to;
             if !set_of(entry.piece).is_some_and(|s| s.ranges.contains(&range)) {
@@ -367,7 +370,9 @@ impl Live {
         let mut at = start.saturating_sub(1);
         while let Some(first) = change.first_behind(at).filter(|e| e.start <= end) {
             at = first.end;
-            let next = change.first_behind(first.end).filter(|e| e.start == first.end);
+            let next = change
+                .first_behind(first.end)
+                .filter(|e| e.start == first.end);
             let Some(second) = next else { continue };
             let same_set = match (set_of(first.piece), set_of(second.piece)) {
                 (Some(a), Some(b)) => a.id == b.id,

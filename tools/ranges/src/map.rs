@@ -335,7 +335,6 @@ impl Drop for Change<'_> {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -348,7 +347,9 @@ mod tests {
         let mut plain: Vec<Entry> = Vec::new();
         let mut random = 12345u64;
         for round in 0..20_000u32 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             let start = 0x10000 + (random >> 40) % 60_000 * 16;
             let mut change = Change::begin(&MAP, &mut spare);
             match plain.iter().position(|e| e.start == start) {
@@ -358,7 +359,11 @@ mod tests {
                 }
                 None => {
                     let end = start + 1 + (random >> 20) % 16;
-                    let entry = Entry { start, end, piece: round };
+                    let entry = Entry {
+                        start,
+                        end,
+                        piece: round,
+                    };
                     change.insert(entry);
                     plain.push(entry);
                 }

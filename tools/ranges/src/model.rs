@@ -401,7 +401,15 @@ fn all(
     let mut turn = 0;
     repeated(at, times, size, down, shape.line(), |address, n| {
         let (row, place) = &operands[if at[1] == 0 { 0 } else { turn }];
-        touch(state, shape, address, address.saturating_add(size), n, row, *place);
+        touch(
+            state,
+            shape,
+            address,
+            address.saturating_add(size),
+            n,
+            row,
+            *place,
+        );
         turn ^= 1;
     });
     let operands = at.iter().zip(&operands);

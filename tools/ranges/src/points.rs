@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use atom_tool::prelude::*;
-use atom_tool::{AllThreadRows, MemoryAccess, References, ThreadData, ThreadRowAt, ThreadRows, Times};
+use atom_tool::{
+    AllThreadRows, MemoryAccess, References, ThreadData, ThreadRowAt, ThreadRows, Times,
+};
 
 use crate::frames::{back, entered, left};
 use crate::heap::{Calls, Kind, enter, leave};
@@ -35,8 +37,16 @@ fn access(memory: &[MemoryAccess], operand: u8) -> u64 {
     let Some(memory) = memory.get(operand as usize) else {
         return Place::LOADS;
     };
-    let read = if memory.access.reads() { Place::LOADS } else { 0 };
-    let write = if memory.access.writes() { Place::STORES } else { 0 };
+    let read = if memory.access.reads() {
+        Place::LOADS
+    } else {
+        0
+    };
+    let write = if memory.access.writes() {
+        Place::STORES
+    } else {
+        0
+    };
     read | write
 }
 
@@ -73,7 +83,15 @@ impl AllReferences {
                 all.codes.push([site, number as u32]);
                 is_counted = true;
             }
-            all.reference(*inst, references, site, is_counted, shape, state, is_changing);
+            all.reference(
+                *inst,
+                references,
+                site,
+                is_counted,
+                shape,
+                state,
+                is_changing,
+            );
         }
         all
     }
@@ -155,7 +173,15 @@ impl AllReferences {
                     None => inst.add_call(Before, model::compare, (state, a, 0, RepCount)),
                 }
                 let args = (
-                    state, shape, Reg::Rcx, down, size, row_a, row_b, place_a, place_b,
+                    state,
+                    shape,
+                    Reg::Rcx,
+                    down,
+                    size,
+                    row_a,
+                    row_b,
+                    place_a,
+                    place_b,
                 );
                 inst.add_call(After, model::compared, args);
             }
@@ -280,9 +306,14 @@ pub fn frames(
         variables.push([place as u64, number as u64, offset as u64, size]);
     }
     for (number, address) in procs.iter().enumerate() {
-        let Some(proc) = program.proc_at(*address).filter(|p| p.first_block().is_some()) else {
+        let Some(proc) = program
+            .proc_at(*address)
+            .filter(|p| p.first_block().is_some())
+        else {
             let at = format!("the procedure at {address:#x}");
-            return Err(format!("variables of {at} cannot be followed: it is not understood").into());
+            return Err(
+                format!("variables of {at} cannot be followed: it is not understood").into(),
+            );
         };
         proc.add_call(Before, entered, (calls, number as u32, Reg::Rsp));
         proc.add_call(After, left, (calls, number as u32, Reg::Rsp));
@@ -308,13 +339,7 @@ pub fn frames(
 }
 
 /// Procedures to which `longjmp` and its like come back.
-const RETURN_AGAIN: [&str; 5] = [
-    "setjmp",
-    "_setjmp",
-    "__setjmp",
-    "sigsetjmp",
-    "__sigsetjmp",
-];
+const RETURN_AGAIN: [&str; 5] = ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp"];
 
 /// What the report gets of the rows.
 pub type AllRows = AllThreadRows<CELLS>;

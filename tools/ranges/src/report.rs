@@ -177,8 +177,19 @@ fn whole(report: &mut Report, ranges: &[Range], names: &[&'static str], sums: &S
     }
     let totals = totals(ranges.len(), sums);
     let columns = [
-        "loads", "stores", "bytes", "misses", "size", "times", "start", "end", "start offset",
-        "end offset", "first", "last", "range",
+        "loads",
+        "stores",
+        "bytes",
+        "misses",
+        "size",
+        "times",
+        "start",
+        "end",
+        "start offset",
+        "end offset",
+        "first",
+        "last",
+        "range",
     ];
     let table = report.table("data ranges", columns);
     for ((range, name), sum) in ranges.iter().zip(names).zip(totals) {
@@ -242,7 +253,12 @@ fn by_code(
     }
     let table = report.table("code ranges", ["references", "misses", "miss %", "code"]);
     for (n, name) in all.iter().zip(code_names) {
-        table.row([n[0].into(), n[1].into(), Cell::percent(n[1], n[0]), (*name).into()]);
+        table.row([
+            n[0].into(),
+            n[1].into(),
+            Cell::percent(n[1], n[0]),
+            (*name).into(),
+        ]);
     }
     if names.is_empty() {
         return;
@@ -279,7 +295,9 @@ pub fn grouped<K: Ord + Clone>(
             entry.or_insert((site, Sum::default())).1.add(*sum);
         }
     }
-    let rows = groups.into_iter().map(|((r, k), (site, sum))| (r, k, site, sum));
+    let rows = groups
+        .into_iter()
+        .map(|((r, k), (site, sum))| (r, k, site, sum));
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by_key(|row| (row.0, std::cmp::Reverse(row.3.references())));
     rows
@@ -287,15 +305,33 @@ pub fn grouped<K: Ord + Clone>(
 
 fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Sums) {
     let name = |range: u32| names.get(range as usize).copied().unwrap_or("");
-    let columns = ["loads", "stores", "bytes", "misses", "range", "pc", "procedure"];
+    let columns = [
+        "loads",
+        "stores",
+        "bytes",
+        "misses",
+        "range",
+        "pc",
+        "procedure",
+    ];
     let table = report.table("procedures", columns);
     for (range, pc, site, sum) in grouped(sums, sites, |site| Some(site.proc_pc)) {
         let [loads, stores, bytes, misses] = sum.cells();
         let (pc, proc) = (Cell::Address(pc), site.proc.into());
         table.row([loads, stores, bytes, misses, name(range).into(), pc, proc]);
     }
-    let columns = ["loads", "stores", "bytes", "misses", "range", "line", "procedure"];
-    let lines = grouped(sums, sites, |site| (site.line != 0).then_some((site.file, site.line)));
+    let columns = [
+        "loads",
+        "stores",
+        "bytes",
+        "misses",
+        "range",
+        "line",
+        "procedure",
+    ];
+    let lines = grouped(sums, sites, |site| {
+        (site.line != 0).then_some((site.file, site.line))
+    });
     if !lines.is_empty() {
         let table = report.table("lines", columns);
         for (range, _, site, sum) in lines {
@@ -309,7 +345,14 @@ fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Su
     table.readers(Readers::Programs);
     for (range, pc, _, sum) in grouped(sums, sites, |site| Some(site.pc)) {
         let [loads, stores, bytes, misses] = sum.cells();
-        table.row([loads, stores, bytes, misses, name(range).into(), Cell::Address(pc)]);
+        table.row([
+            loads,
+            stores,
+            bytes,
+            misses,
+            name(range).into(),
+            Cell::Address(pc),
+        ]);
     }
 }
 
@@ -319,13 +362,27 @@ fn write_csv(name: &str, names: &[&'static str], sites: Sites, sums: &Sums) -> i
         "-" => Box::new(io::stdout().lock()),
         _ => Box::new(output::create(name)?),
     };
-    writeln!(file, "range,procedure,file,line,pc,loads,stores,bytes,misses")?;
+    writeln!(
+        file,
+        "range,procedure,file,line,pc,loads,stores,bytes,misses"
+    )?;
     for (range, pc, site, sum) in grouped(sums, sites, |site| Some(site.pc)) {
         let range = names.get(range as usize).copied().unwrap_or("");
         let words = [range, site.proc, site.file].map(quoted);
-        let (line, Sum { loads, stores, bytes, misses }) = (site.line, sum);
+        let (
+            line,
+            Sum {
+                loads,
+                stores,
+                bytes,
+                misses,
+            },
+        ) = (site.line, sum);
         let words = words.join(",");
-        writeln!(file, "{words},{line},{pc:#x},{loads},{stores},{bytes},{misses}")?;
+        writeln!(
+            file,
+            "{words},{line},{pc:#x},{loads},{stores},{bytes},{misses}"
+        )?;
     }
     file.flush()
 }

@@ -74,11 +74,9 @@ impl Code {
             CodePlace::Procs(pattern) => {
                 fits(pattern, inst.proc().name()) || fits(pattern, inst.proc().symbol())
             }
-            CodePlace::Lines(file, first, last) => {
-                inst.line().is_some_and(|(name, line)| {
-                    is_file(name, file) && (*first..=*last).contains(&line)
-                })
-            }
+            CodePlace::Lines(file, first, last) => inst.line().is_some_and(|(name, line)| {
+                is_file(name, file) && (*first..=*last).contains(&line)
+            }),
             CodePlace::Addresses(start, end) => (*start..*end).contains(&inst.pc()),
         }
     }
@@ -102,7 +100,11 @@ impl Heap {
             let (what, value) = part.split_once('=').ok_or_else(wrong)?;
             let both = || -> Option<[u64; 2]> {
                 let (first, last) = value.split_once("..").unwrap_or((value, value));
-                let last = if last.is_empty() { u64::MAX } else { number(last)? };
+                let last = if last.is_empty() {
+                    u64::MAX
+                } else {
+                    number(last)?
+                };
                 Some([number(first)?, last])
             };
             match what {
@@ -125,9 +127,8 @@ impl Heap {
             fits(pattern, inst.proc().name()) || fits(pattern, inst.proc().symbol())
         });
         let lines = self.lines.as_ref().is_none_or(|(file, first, last)| {
-            inst.line().is_some_and(|(name, line)| {
-                is_file(name, file) && (*first..=*last).contains(&line)
-            })
+            inst.line()
+                .is_some_and(|(name, line)| is_file(name, file) && (*first..=*last).contains(&line))
         });
         proc && lines
     }
@@ -344,7 +345,9 @@ fn interval(spec: &str) -> Result<Option<(u64, u64)>> {
     };
     match found {
         (Some(a), Some(b)) if a < b && b < 1 << 62 => Ok(Some((a, b))),
-        _ => Err(format!("`{spec}` is no interval of addresses: say START..END or START+SIZE").into()),
+        _ => Err(
+            format!("`{spec}` is no interval of addresses: say START..END or START+SIZE").into(),
+        ),
     }
 }
 

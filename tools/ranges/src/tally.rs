@@ -148,7 +148,15 @@ mod tests {
     fn counts_more_than_one_table_holds() {
         for round in 0..3u64 {
             for place in 0..3 * FIRST as u32 {
-                add(place, place % 7, Tally { references: 1, bytes: round, misses: 0 });
+                add(
+                    place,
+                    place % 7,
+                    Tally {
+                        references: 1,
+                        bytes: round,
+                        misses: 0,
+                    },
+                );
             }
         }
         let mut all = all();
@@ -156,7 +164,14 @@ mod tests {
         assert_eq!(all.len(), 3 * FIRST);
         for (i, (place, set, tally)) in all.into_iter().enumerate() {
             assert_eq!((place, set), (i as u32, i as u32 % 7));
-            assert_eq!(tally, Tally { references: 3, bytes: 3, misses: 0 });
+            assert_eq!(
+                tally,
+                Tally {
+                    references: 3,
+                    bytes: 3,
+                    misses: 0
+                }
+            );
         }
         assert_eq!(LOST.load(Relaxed), 0);
     }
