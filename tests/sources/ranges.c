@@ -78,14 +78,14 @@ __attribute__((noinline)) static long deeper(int depth) {
     return local[3];
 }
 
-__attribute__((noinline)) static int *block(int n) {
+__attribute__((noinline)) static int *fresh(int n) {
     return malloc((size_t)n * sizeof(int));
 }
 
 __attribute__((noinline)) static long blocks(void) {
     long sum = 0;
     for (int round = 0; round < 5; round++) {
-        volatile int *small = block(3);
+        volatile int *small = fresh(3);
         for (int i = 0; i < 3; i++)
             small[i] = i + round;
         volatile int *large = realloc((void *)small, 100 * sizeof(int));

@@ -76,7 +76,7 @@ fn experiment(wanted: &[&str]) {
             "heap:proc=main",
             "heap:proc=main,n=2",
             "heap:size=13",
-            "heap:proc=block",
+            "heap:proc=fresh*",
             "pairs[3].inner.high",
         ];
         if unoptimised {
@@ -110,7 +110,7 @@ fn experiment(wanted: &[&str]) {
         let sum = got["heap:proc=main,n=2"].map(|n| n * 3);
         assert_eq!(got["heap:proc=main"], sum, "{label}");
         assert_eq!(got["heap:size=13"], [5, 5, 10], "{label}");
-        assert_eq!(got["heap:proc=block"], [20, 500, 2080], "{label}");
+        assert_eq!(got["heap:proc=fresh*"], [20, 500, 2080], "{label}");
         assert_eq!(got["pairs[3].inner.high"], [1, 1, 4], "{label}");
         let rows = json["data_ranges"].as_array().unwrap();
         let times = rows.iter().find(|r| r["range"] == "heap:size=13").unwrap();

@@ -71,9 +71,14 @@ pub(super) fn references(
         } else {
             address
         };
+        // Of a repeated instruction the size is not told here, as the count is not known.
+        let size = match memory.memory_size().size() {
+            0 => insn.memory_size().size(),
+            size => size,
+        };
         to.push(Reference {
             address: address.wrapping_add(bit_offset(insn, regs)),
-            size: (memory.memory_size().size() as u32).max(1),
+            size: (size as u32).max(1),
             writes,
             reads,
         });

@@ -170,12 +170,23 @@ pub fn begin(ranges: Vec<Range>, threads: AllThreads<State>) {
     if RANGES.set(ranges).is_err() || THREADS.set(Threads(threads)).is_err() {
         return;
     }
+    // Sets of one range have the numbers that `alone` tells.
+    locked(|live| {
+        for number in 0..self::ranges().len() {
+            live.set(vec![number as u32]);
+        }
+    });
     for (number, range) in self::ranges().iter().enumerate() {
         if let Some(start) = range.fixed {
             let size = range.size.load(Relaxed);
             locked(|live| live.appear(&[number as u32], start, size));
         }
     }
+}
+
+/// The number of the set of one range.
+pub const fn alone(range: u32) -> u32 {
+    range + 1
 }
 
 fn piece(number: u32) -> Option<&'static Piece> {

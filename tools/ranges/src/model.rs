@@ -13,7 +13,8 @@ use atom_tool::prelude::*;
 use atom_tool::simulate::{self, Comparison};
 use atom_tool::{ThreadRow, repeated};
 
-use crate::live::{self, MAP, WINDOW, WINDOWS};
+use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
+use crate::map::Entry;
 use crate::tally::{self, Tally};
 
 /// Lines that a cache may have.
@@ -320,13 +321,25 @@ fn missed(place: Place, start: u64, end: u64) {
     if !MAP.may_cover(start, end) {
         return;
     }
+    let mut seen: Vec<u32> = Vec::new();
+    let tally = Tally {
+        misses: 1,
+        ..Tally::default()
+    };
     MAP.overlapping(start, end, |entry| {
-        if let Some(set) = live::set_of(entry.piece) {
-            let tally = Tally {
-                misses: 1,
-                ..Tally::default()
-            };
+        let Some(set) = live::set_of(entry.piece) else {
+            return;
+        };
+        if entry.start <= start && end <= entry.end {
             tally::add(place.number(), set.id, tally);
+            return;
+        }
+        // A range may have several pieces here.
+        for range in &set.ranges {
+            if !seen.contains(range) {
+                seen.push(*range);
+                tally::add(place.number(), live::alone(*range), tally);
+            }
         }
     });
 }
@@ -338,45 +351,68 @@ fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) {
         return;
     }
     let sequence = MAP.sequence();
+    let of = |flag, n| if place.has(flag) { n } else { 0 };
+    let which = |n| [of(Place::LOADS, n), of(Place::STORES, n)];
+    // Ranges, each with the number of the last reference that was counted for it, plus 1.
+    let mut seen: Vec<(u32, u64)> = Vec::new();
     MAP.overlapping(start, end, |entry| {
         let Some(set) = live::set_of(entry.piece) else {
             return;
         };
+        if entry.start <= start && end <= entry.end {
+            live::touched(entry, set, start, end, sequence, which(times));
+            whole(row, place, entry, set, size, times);
+            return;
+        }
+        // The references reach into several pieces, or beyond. Of a range that has more than one
+        // of these pieces, each reference is still one.
         let (low, high) = (start.max(entry.start), end.min(entry.end));
-        let references = match times {
-            1 => 1,
-            _ => (high - 1 - start) / size - (low - start) / size + 1,
-        };
-        let of = |flag| if place.has(flag) { references } else { 0 };
-        let which = [of(Place::LOADS), of(Place::STORES)];
-        live::touched(entry, set, low, high, sequence, which);
-        let is_whole = times == 1 && low == start && high == end;
-        if !is_whole || entry.piece as usize >= WINDOWS {
+        let (first, behind) = ((low - start) / size, (high - 1 - start) / size + 1);
+        live::touched(entry, set, low, high, sequence, which(behind - first));
+        for range in &set.ranges {
+            let at = seen.iter().position(|(r, _)| r == range);
+            let counted = at.map_or(0, |at| seen[at].1);
             let tally = Tally {
-                references,
+                references: behind.saturating_sub(first.max(counted)),
                 bytes: high - low,
                 misses: 0,
             };
-            tally::add(place.number(), set.id, tally);
-            return;
-        }
-        if word(row[WORD].get()).0 == entry.piece {
-            row[WORD].add(1);
-            return;
-        }
-        let (window, n) = word(row[WORD].swap(u64::from(entry.piece) << 48 | 1));
-        let misses = row[WINDOW_MISSES].swap(0);
-        if (n != 0 || misses != 0)
-            && let Some(set) = live::set_of(window)
-        {
-            let tally = Tally {
-                references: n,
-                bytes: n * size,
-                misses,
-            };
-            tally::add(place.number(), set.id, tally);
+            tally::add(place.number(), live::alone(*range), tally);
+            match at {
+                Some(at) => seen[at].1 = behind,
+                None => seen.push((*range, behind)),
+            }
         }
     });
+}
+
+/// Counts references that lie in one piece; a single one in its window.
+fn whole(row: &Row, place: Place, entry: Entry, set: &Set, size: u64, times: u64) {
+    if times != 1 || entry.piece as usize >= WINDOWS {
+        let tally = Tally {
+            references: times,
+            bytes: times * size,
+            misses: 0,
+        };
+        tally::add(place.number(), set.id, tally);
+        return;
+    }
+    if word(row[WORD].get()).0 == entry.piece {
+        row[WORD].add(1);
+        return;
+    }
+    let (window, n) = word(row[WORD].swap(u64::from(entry.piece) << 48 | 1));
+    let misses = row[WINDOW_MISSES].swap(0);
+    if (n != 0 || misses != 0)
+        && let Some(set) = live::set_of(window)
+    {
+        let tally = Tally {
+            references: n,
+            bytes: n * size,
+            misses,
+        };
+        tally::add(place.number(), set.id, tally);
+    }
 }
 
 /// The references of a repeated string instruction, or of an element of a vector; `b` is 0 if
