@@ -8,7 +8,7 @@ use core::ffi::c_char;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::signals::without_write_signals;
-use crate::sys::{AT_FDCWD, call6, check, errno, nr, syscall};
+use crate::sys::{AT_FDCWD, call6, check, errno, hint, nr, syscall};
 
 /// The lowest number for our descriptors; 0 until it is known.
 static HIGH: AtomicUsize = AtomicUsize::new(0);
@@ -190,6 +190,30 @@ macro_rules! passed_on {
     )* };
 }
 
+/// C's `mmap`. Memory for which no place is asked goes where the runtime's own is, so that
+/// the application's mappings get the addresses that they would get without it.
+///
+/// # Safety
+/// As C's function.
+pub(crate) unsafe extern "C" fn mmap(
+    place: usize,
+    len: usize,
+    protection: usize,
+    flags: usize,
+    file: usize,
+    offset: usize,
+) -> isize {
+    const FIXED: usize = 0x10;
+    let place = match (place, flags & FIXED) {
+        (0, 0) => hint(len),
+        _ => place,
+    };
+    // SAFETY: the caller's promise; without MAP_FIXED a place is only a hint.
+    check(unsafe { call6(MMAP, [place, len, protection, flags, file, offset]) })
+}
+
+const MMAP: usize = 9;
+
 passed_on! {
     read = 0;
     pread = 17;
@@ -199,7 +223,6 @@ passed_on! {
     fstat = 5;
     poll = 7;
     lseek = 8;
-    mmap = 9;
     mprotect = 10;
     munmap = 11;
     ioctl = 16;

@@ -136,6 +136,15 @@ pub(crate) const fn pages(len: usize) -> usize {
 /// program that the kernel places at 0x55... and the mappings below the stack.
 static NEXT_FAR_HINT: AtomicUsize = AtomicUsize::new(0x6a00_0000_0000);
 
+fn hint_near(next: &AtomicUsize, len: usize) -> usize {
+    next.fetch_add(pages(len).saturating_add(PAGE), Ordering::Relaxed)
+}
+
+/// A place for a mapping of the runtime's user.
+pub(crate) fn hint(len: usize) -> usize {
+    hint_near(&NEXT_HINT, len)
+}
+
 fn map_with(len: usize, protection: usize) -> *mut u8 {
     map_near(&NEXT_HINT, len, protection)
 }
@@ -143,7 +152,7 @@ fn map_with(len: usize, protection: usize) -> *mut u8 {
 fn map_near(next: &AtomicUsize, len: usize, protection: usize) -> *mut u8 {
     const PRIVATE_ANONYMOUS: usize = 0x22;
     let len = pages(len);
-    let hint = next.fetch_add(len.saturating_add(PAGE), Ordering::Relaxed);
+    let hint = hint_near(next, len);
     // SAFETY: a new mapping, without MAP_FIXED, replaces nothing.
     let r = unsafe {
         syscall!(

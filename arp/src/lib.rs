@@ -62,6 +62,7 @@ mod profile;
 mod record;
 mod stats;
 mod types;
+mod unrecorded;
 mod value;
 
 pub use error::{Error, ErrorKind, Place, Result};
@@ -74,4 +75,5 @@ pub use profile::Profile;
 pub use record::{Caller, ForkGuard, Meter, Session, SessionBuilder, Summary, ThreadRecorder};
 pub use stats::Stats;
 pub use types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet, tuple};
+pub use unrecorded::Unrecorded;
 pub use value::{Area, Value};

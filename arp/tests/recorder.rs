@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use arp::{
     Area, Caller, DataType, Format, Kind, LongDouble, Meter, Mode, Problem, Profile, Session,
-    SessionBuilder, Sid, Step, ThreadRecorder, Tid, Value, tuple,
+    SessionBuilder, Sid, Step, ThreadRecorder, Tid, Unrecorded, Value, tuple,
 };
 
 /// Leaves the value that it was told to leave.
@@ -424,6 +424,15 @@ fn recursion_can_be_folded() {
         ("3@0", "3@0 4@0 1@5000")
     );
     assert_eq!(tuples[5002..], ["3@1", "3@1 4@0 1@0", "3@1 4@0 1@1"]);
+    // The file says how many are not there, in whatever format.
+    let text = folder.path().join("data.txt");
+    profile.save(&text, Format::Ascii, false).unwrap();
+    for profile in [&profile, &load(&text)] {
+        for (section, folded) in [(3, 5001), (4, 5001), (1, 0)] {
+            let found = Unrecorded::of(profile.info(), Sid(section));
+            assert_eq!((found.folded, found.nested), (folded, 0), "{section}");
+        }
+    }
 }
 
 #[test]

@@ -561,6 +561,16 @@ pub struct Host {
         extern "C" fn(*mut Context, prefix: StrRef, arg: *mut c_void, sink: Sink<LabelRecord>),
     /// Contents of the section with this name, decompressed; empty if there is none.
     pub section: extern "C" fn(*mut Context, name: StrRef) -> StrRef,
+    /// The procedures that a pattern of the user names, as `--only` takes it. What is wrong with
+    /// the pattern goes to the last sink.
+    pub matching_procs: extern "C" fn(
+        *mut Context,
+        pattern: StrRef,
+        *mut c_void,
+        Sink<u32>,
+        *mut c_void,
+        Sink<StrRef>,
+    ),
     /// The data objects that the symbol tables define.
     pub data_symbols: extern "C" fn(*mut Context, arg: *mut c_void, sink: Sink<SymbolRecord>),
     /// Variables of the source, or their parts, by a path such as `table.head[3].next`.

@@ -19,6 +19,7 @@ use atom_tool::{Args, Program, Result, StringList};
 
 use context::Role;
 use find::How;
+use find::recursion::recursive;
 use find::view::View;
 use options::Options;
 use run::meters::Measure;
@@ -29,7 +30,7 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
     let view = View::new(program);
     let found = find::find(&view, &options.patterns, options.marks)?;
     if options.list {
-        print!("{}", list::text(&found));
+        print!("{}", list::text(&found, &recursive(&view, &found.sections)));
     } else {
         for line in list::warnings(&found) {
             eprintln!("kernel: {line}");
@@ -71,6 +72,7 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
             .unwrap_or_default()
             .starts_with('&'))
         .into(),
+        options.calibrate as u32,
     ];
     settings.extend(options.measures.iter().map(|m| *m as u32));
     let callback = |name: &Option<String>| match name {
@@ -103,7 +105,14 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
     program.add_call(
         After,
         run::end,
-        (thread, options.summary.as_str(), &facts, &names, &places),
+        (
+            thread,
+            thread,
+            options.summary.as_str(),
+            &facts,
+            &names,
+            &places,
+        ),
     );
     Ok(())
 }

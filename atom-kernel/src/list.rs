@@ -9,11 +9,16 @@ use crate::find::{Found, Section, Unplaced};
 /// More addresses than these are counted only.
 const MOST: usize = 8;
 
-/// The list of what was found, and of what was not.
-pub fn text(found: &Found<'_>) -> String {
+/// The list of what was found, which of it is recursive, and of what was not found.
+pub fn text(found: &Found<'_>, recursive: &[bool]) -> String {
     let mut out = String::new();
-    for section in &found.sections {
+    for (section, recursive) in found.sections.iter().zip(recursive) {
         describe(section, &mut out);
+        if *recursive {
+            out.push_str(
+                "  recursive: what it calls can enter it again; that is counted, not recorded\n",
+            );
+        }
     }
     if !found.scope_ends.is_empty() {
         let _ = writeln!(out, "ends of scopes: {}", addresses(&found.scope_ends));

@@ -4,6 +4,8 @@ use arp::{DataType, Mode};
 use atom_tool::{Args, Result};
 
 use crate::find::{Kind, Pattern};
+use crate::run::calibrate::Calibrate;
+use crate::run::clock::Tsc;
 use crate::run::meters::Measure;
 
 /// How much of the way to a section is recorded.
@@ -32,6 +34,8 @@ pub struct Options {
     pub callbacks: [Option<String>; 3],
     /// Type of the values of the user's callbacks.
     pub data_type: DataType,
+    /// Whether these are tried at the start.
+    pub calibrate: Calibrate,
     /// Record, or play back.
     pub mode: Mode,
     /// Binary, or text.
@@ -75,6 +79,14 @@ impl Options {
                 ("playback", Mode::Playback),
             ],
         )?;
+        let calibrate = options.choice(
+            "--arp-calibrate",
+            &[
+                ("auto", Calibrate::Auto),
+                ("on", Calibrate::On),
+                ("off", Calibrate::Off),
+            ],
+        )?;
         let binary = options.choice("--arp-format", &[("binary", true), ("ascii", false)])?;
         let file = text("--arp-data-filename")?.unwrap_or_else(|| "data.arp".to_owned());
         let summary = text("--summary")?.unwrap_or_default();
@@ -82,7 +94,7 @@ impl Options {
         let measures = match options.value("--measure")? {
             Some(words) => measures(words)?,
             None if has_callbacks => Vec::new(),
-            None => vec![Measure::Cycles],
+            None => vec![usual(Tsc::here().doubt())],
         };
         options.finish()?;
         let mut options = Self {
@@ -93,6 +105,7 @@ impl Options {
             measures,
             callbacks,
             data_type,
+            calibrate,
             mode,
             binary,
             file,
@@ -102,6 +115,17 @@ impl Options {
             options.measures.push(Measure::Callbacks);
         }
         Ok(options)
+    }
+}
+
+/// What is measured if the user does not say it.
+fn usual(doubt: Option<String>) -> Measure {
+    match doubt {
+        None => Measure::Cycles,
+        Some(doubt) => {
+            eprintln!("kernel: instructions are counted instead of cycles: {doubt}");
+            Measure::Instructions
+        }
     }
 }
 
@@ -164,6 +188,13 @@ mod tests {
             assert_eq!(data_type(name).unwrap(), ty, "{name}");
         }
         assert!(data_type("string").is_err());
+    }
+
+    #[test]
+    fn without_a_clock_instructions_are_counted() {
+        assert_eq!(usual(None), Measure::Cycles);
+        let doubt = Some("it jumps".to_owned());
+        assert_eq!(usual(doubt), Measure::Instructions);
     }
 
     #[test]

@@ -193,6 +193,34 @@ impl<'a> Program<'a> {
         found
     }
 
+    /// The procedures that a pattern of the user names, as `--only` takes it: a name (`main`,
+    /// `std::*`), a source file (`file:*.c`), addresses (`0x1000-0x2000`).
+    ///
+    /// # Errors
+    /// If the pattern cannot be read, or nothing fits it.
+    pub fn procs_matching(&self, pattern: &str) -> Result<Vec<Proc<'a>>> {
+        let host = self.host();
+        let (mut found, mut wrong) = (Vec::new(), None);
+        let pattern = StrRef::new(pattern);
+        let session = self.session;
+        each(
+            |arg, sink| {
+                each(
+                    |wrong_arg, wrong_sink| {
+                        let ask = host.matching_procs;
+                        ask(host.context, pattern, arg, sink, wrong_arg, wrong_sink);
+                    },
+                    |message: &StrRef| wrong = Some(session.text(*message).to_owned()),
+                );
+            },
+            |id: &u32| found.push(Proc { session, id: *id }),
+        );
+        match wrong {
+            Some(message) => Err(message.into()),
+            None => Ok(found),
+        }
+    }
+
     /// The procedure that contains an address.
     pub fn proc_at(&self, address: u64) -> Option<Proc<'a>> {
         let host = self.host();

@@ -121,8 +121,9 @@ impl Simulation {
 }
 
 impl<T: ThreadState> Simulator<T> {
-    /// Adds the calls for an instruction; how many references each execution makes.
-    fn add(
+    /// Adds the calls for an instruction; how many references each execution makes that
+    /// `refer` sees one by one.
+    pub fn add(
         &self,
         inst: Inst<'_>,
         references: &References,

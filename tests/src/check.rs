@@ -184,6 +184,7 @@ impl<'a> Case<'a> {
         };
         let start = std::time::Instant::now();
         let profile = stepper::run(&program, &mut command, options)?;
+        profile.ended_as(self.source.runs[0].end)?;
         println!(
             "{}: {} steps in {:.1} s",
             self.label("stepper"),

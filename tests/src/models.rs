@@ -14,7 +14,7 @@ use crate::check::Case;
 use crate::counts::Missed;
 use crate::error::{Error, Result};
 use crate::outcome::plain_environment;
-use crate::source::Source;
+use crate::source::{End, Source};
 use crate::stepper::{self, Options, Step};
 
 /// Accesses and misses.
@@ -79,6 +79,7 @@ fn truth(
     command: &mut Command,
     question: &Question,
     missed: &Missed,
+    end: End,
 ) -> Result<BTreeMap<u64, Figures>> {
     let mut models: HashMap<i32, Model> = HashMap::new();
     let mut all: BTreeMap<u64, Figures> = BTreeMap::new();
@@ -105,7 +106,7 @@ fn truth(
             model.access(r.address, r.size.into(), figures);
         }
     };
-    stepper::watch(program, command, options, &mut tell)?;
+    stepper::watch(program, command, options, &mut tell)?.ended_as(end)?;
     all.retain(|_, figures| figures.references != 0);
     Ok(all)
 }
@@ -198,7 +199,7 @@ fn differences(case: &Case<'_>, source: &Source, question: &Question) -> Result<
         .args(&run.args)
         .current_dir(case.folder())
         .stderr(Stdio::null());
-    let truth = truth(&original, &mut command, question, &missed)?;
+    let truth = truth(&original, &mut command, question, &missed, run.end)?;
     case.run(&out, run, true)?;
     let table = if question.fetches {
         "fetch_instructions"

@@ -104,12 +104,8 @@ pub fn run(command: &mut Command, setting: &Setting) -> Result<Outcome> {
     let join = |h: std::thread::JoinHandle<Vec<u8>>| h.join().unwrap_or_default();
     let (stdout, stderr) = (join(stdout), join(stderr));
     drop(writer);
-    let end = match status.code() {
-        Some(code) => End::Exit(code),
-        None => End::Signal(status.signal().unwrap_or(0)),
-    };
     Ok(Outcome {
-        end,
+        end: status.into(),
         stdout,
         stderr,
         pid,

@@ -18,6 +18,7 @@
 //! - `pristine: yes`: prints addresses; runs without address randomisation;
 //! - `needs: FEATURE`: skipped on processors without it.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +31,15 @@ pub enum End {
     Exit(i32),
     /// By this signal.
     Signal(i32),
+}
+
+impl From<std::process::ExitStatus> for End {
+    fn from(status: std::process::ExitStatus) -> Self {
+        match status.code() {
+            Some(code) => Self::Exit(code),
+            None => Self::Signal(status.signal().unwrap_or(0)),
+        }
+    }
 }
 
 /// One run of a program.

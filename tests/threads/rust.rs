@@ -17,14 +17,19 @@ fn main() {
     let (send, receive) = mpsc::channel();
     std::panic::set_hook(Box::new(|_| {}));
     std::thread::scope(|s| {
-        for _ in 0..4 {
+        let start = |_| {
             let send = send.clone();
             s.spawn(move || {
                 for _ in 0..5000 {
                     visit_rust();
                 }
                 send.send(1).unwrap();
-            });
+            })
+        };
+        // A scope waits for the closures only; join waits for the threads' own ends, which would
+        // else go on counting while the counts are read.
+        for thread in [0, 1, 2, 3].map(start) {
+            thread.join().unwrap();
         }
     });
     drop(send);

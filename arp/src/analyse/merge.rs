@@ -14,6 +14,7 @@ use crate::profile::Rerecorder;
 use crate::record::session::{Aggregate, Collected};
 use crate::stats::Stats;
 use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
+use crate::unrecorded;
 use crate::value::Area;
 
 /// How data files are combined.
@@ -91,6 +92,7 @@ fn survey(inputs: &[PathBuf], options: &Combine) -> Result<Inputs> {
     let mut offsets = Vec::new();
     let mut damage = Vec::new();
     let mut free = 0u32;
+    let mut left_out = unrecorded::All::new();
     for path in inputs {
         let mut reader = Reader::open(path)?;
         let mut highest: Option<Tid> = None;
@@ -112,7 +114,8 @@ fn survey(inputs: &[PathBuf], options: &Combine) -> Result<Inputs> {
             let too_many = || usage(path, "there are no more thread numbers".into());
             free = free.max(next.ok_or_else(too_many)?);
         }
-        let new = reader.into_heading();
+        let mut new = reader.into_heading();
+        unrecorded::take(&mut new.info, &mut left_out);
         match &mut heading {
             None => {
                 let mut first = new;
@@ -125,7 +128,8 @@ fn survey(inputs: &[PathBuf], options: &Combine) -> Result<Inputs> {
             }
         }
     }
-    let heading = heading.ok_or_else(|| Error::usage("merge", "there is no file"))?;
+    let mut heading = heading.ok_or_else(|| Error::usage("merge", "there is no file"))?;
+    heading.info.extend(unrecorded::notes(&left_out));
     Ok(Inputs {
         heading,
         offsets,

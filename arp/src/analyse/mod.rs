@@ -29,6 +29,7 @@ use crate::file::reader::Reader;
 use crate::histogram::Histogram;
 use crate::stats::Stats;
 use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
+use crate::unrecorded::{self, Unrecorded};
 
 /// How records are put together.
 #[derive(Clone, Debug)]
@@ -136,6 +137,13 @@ impl Analysis {
     /// Notes about the recording.
     pub fn info(&self) -> &[(String, String)] {
         &self.info
+    }
+
+    /// What was entered and is not recorded, by section.
+    pub fn unrecorded(&self) -> BTreeMap<Sid, Unrecorded> {
+        let mut all = BTreeMap::new();
+        unrecorded::take(&mut self.info.clone(), &mut all);
+        all
     }
 
     /// How many records there are, of the threads that were asked for.

@@ -130,6 +130,19 @@ pub(crate) fn end(records: u64) -> Vec<u8> {
     frame(BlockKind::End, Tid(0), 0, &contents)
 }
 
+/// Notes; nothing if there are none.
+pub(crate) fn notes(pairs: &[(String, String)]) -> Vec<u8> {
+    if pairs.is_empty() {
+        return Vec::new();
+    }
+    let mut contents = Vec::new();
+    for (key, value) in pairs {
+        varint::put_text(&mut contents, key);
+        varint::put_text(&mut contents, value);
+    }
+    frame(BlockKind::Info, Tid(0), pairs.len() as u32, &contents)
+}
+
 /// All that comes before the records.
 pub(crate) fn head(heading: &Heading) -> Vec<u8> {
     let mut out = heading.lines(1).into_bytes();
@@ -142,19 +155,7 @@ pub(crate) fn head(heading: &Heading) -> Vec<u8> {
         .filter(|(_, s)| !s.name.is_empty());
     let names = names.map(|(i, s)| (format!("set.{i}"), s.name.clone()));
     let pairs: Vec<_> = heading.info.iter().cloned().chain(names).collect();
-    if !pairs.is_empty() {
-        let mut contents = Vec::new();
-        for (key, value) in &pairs {
-            varint::put_text(&mut contents, key);
-            varint::put_text(&mut contents, value);
-        }
-        out.extend(frame(
-            BlockKind::Info,
-            Tid(0),
-            pairs.len() as u32,
-            &contents,
-        ));
-    }
+    out.extend(notes(&pairs));
     out.extend(sections(&heading.sections));
     out
 }

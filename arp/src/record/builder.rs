@@ -23,6 +23,7 @@ pub struct SessionBuilder {
     sections: Vec<Section>,
     max_sid: Sid,
     fold: bool,
+    late: bool,
     handler: Option<Handler>,
 }
 
@@ -50,6 +51,7 @@ impl SessionBuilder {
             sections: Vec::new(),
             max_sid: Sid(u32::MAX - 1),
             fold: false,
+            late: false,
             handler: None,
         }
     }
@@ -113,11 +115,18 @@ impl SessionBuilder {
         self
     }
 
-    /// With this, a section that is entered while it is open, of whatever kind, silently belongs to the outer
-    /// execution, and so does all that is entered in it. Paths then stay short where functions are recursive.
+    /// With this, a section that is entered while it is open, of whatever kind, is no problem: it belongs to the outer
+    /// execution, and so does all that is entered in it. Paths then stay short where functions are recursive. The file says how
+    /// often that was; see [`Unrecorded`](crate::Unrecorded).
     /// Without it, measured sections in recursion are reported and plain ones lengthen the path.
     pub fn fold_recursion(mut self, fold: bool) -> Self {
         self.fold = fold;
+        self
+    }
+
+    /// In mode [`RecordAll`](Mode::RecordAll), too, makes the file only when there is something to write.
+    pub fn late(mut self, late: bool) -> Self {
+        self.late = late;
         self
     }
 
@@ -161,8 +170,9 @@ impl SessionBuilder {
                 finished: false,
             }),
             collected: Mutex::default(),
+            left_out: Mutex::default(),
         };
-        if shared.mode == Mode::RecordAll {
+        if shared.mode == Mode::RecordAll && !self.late {
             lock(&shared.sink).open_sink(&shared)?;
         }
         Ok(Session {

@@ -1,9 +1,11 @@
 //! A recorder's life beside entering and leaving: what is open, a new thread, the end.
+use std::sync::Arc;
+
 use crate::problem::Problem;
 use crate::record::session::Aggregate;
 use crate::record::thread::{Caller, Frame, Store};
 use crate::record::tree::{NONE, ROOT, Role};
-use crate::record::{Meter, ThreadRecorder};
+use crate::record::{Meter, Session, ThreadRecorder};
 use crate::types::{Kind, Sid, Step};
 
 impl ThreadRecorder {
@@ -113,6 +115,9 @@ impl ThreadRecorder {
 
     /// Forgets what was recorded and is not yet in the file; for the child after `fork`.
     pub fn forget(&mut self) {
+        for node in self.tree.nodes.iter_mut().filter(|n| n.role.is_left_out()) {
+            node.counter = 0;
+        }
         match &mut self.store {
             Store::All(encoder) => encoder.clear(),
             Store::Average(stats) => stats.clear(),
@@ -122,6 +127,14 @@ impl ThreadRecorder {
         for node in &mut self.tree.nodes {
             node.encoded.values = NONE;
         }
+    }
+
+    /// The process is the child after a `fork`, and has a session of its own, with the same sets of values: from now on
+    /// this records there, in the sections that are open. What was recorded before is the parent's. No lock of the old
+    /// session is taken, which a thread may hold that the child does not have.
+    pub fn move_to(&mut self, session: &Session) {
+        self.session = Arc::clone(&session.shared);
+        self.forget();
     }
 
     /// The thread ends. Sections that are still open are reported and not recorded.
@@ -168,6 +181,10 @@ impl ThreadRecorder {
             collected.push((self.tree.path(index), aggregate));
         }
         self.session.collect(self.tid, collected);
+        let left_out = self.tree.nodes.iter().filter(|n| n.role.is_left_out());
+        let left_out = left_out.filter(|n| n.counter > 0);
+        self.session
+            .leave_out(left_out.map(|n| (n.sid, n.role == Role::NestedKernel, n.counter as u64)));
         self.forget();
     }
 }

@@ -75,12 +75,16 @@ impl ThreadRecorder {
             }
         }
         match role {
+            Role::Repeated => return self.open(node, start, caller),
+            // What is not recorded has no counter of its own: its executions are counted there.
+            _ => self.tree.nodes[node as usize].counter += 1,
+        }
+        match role {
             Role::NestedKernel => {
                 let outer = outer.map_or(Sid(0), |at| self.frames[at].sid);
                 self.report(&Problem::NestedKernel { thread, sid, outer });
             }
             Role::Recursion => self.report(&Problem::Recursion { thread, sid }),
-            Role::Repeated => return self.open(node, start, caller),
             _ => {}
         }
         self.haunt(sid, caller);

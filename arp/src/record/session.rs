@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::Heading;
 use crate::file::convert;
 use crate::file::sink::Sink;
+use crate::file::{Heading, blocks};
 use crate::histogram::Histogram;
 use crate::problem::{Problem, Severity};
 use crate::record::block::Encoder;
@@ -16,6 +16,7 @@ use crate::record::playback::Index;
 use crate::record::{Meter, SessionBuilder, ThreadRecorder};
 use crate::stats::Stats;
 use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
+use crate::unrecorded;
 use crate::value::Area;
 
 /// Makes a set of callbacks for a thread.
@@ -64,6 +65,8 @@ pub(crate) struct Shared {
     /// Where records go, in mode `RecordAll`, with the file's name.
     pub(super) sink: Mutex<Output>,
     pub(super) collected: Mutex<Collected>,
+    /// Executions that were not recorded, by section.
+    pub(super) left_out: Mutex<unrecorded::All>,
 }
 
 pub(super) struct Output {
@@ -141,6 +144,15 @@ impl Shared {
                     slot.get_mut().merge(aggregate);
                 }
             }
+        }
+    }
+
+    /// Adds to the executions that were not recorded: the section, whether it is a kernel within a kernel, how many.
+    pub fn leave_out(&self, executions: impl Iterator<Item = (Sid, bool, u64)>) {
+        let mut all = None;
+        for (sid, nested, n) in executions {
+            let all = all.get_or_insert_with(|| lock(&self.left_out));
+            all.entry(sid).or_default().add(nested, n);
         }
     }
 
@@ -285,19 +297,25 @@ impl Session {
         if std::mem::replace(&mut output.finished, true) {
             return Ok(summary);
         }
-        let heading = shared.heading(&output);
+        if shared.mode == Mode::Playback {
+            return Ok(summary);
+        }
+        let notes = unrecorded::notes(&lock(&shared.left_out));
         match shared.mode {
-            Mode::Playback => return Ok(summary),
+            Mode::Playback => {}
             Mode::RecordAll => {
                 output.open_sink(shared)?;
                 summary.records = shared.samples.load(Ordering::Relaxed);
-                let sink = output.sink.take().expect("just opened");
+                let mut sink = output.sink.take().expect("just opened");
+                sink.write(&blocks::notes(&notes))?;
                 sink.finish(summary.records)?;
                 if output.format != Format::Binary || output.gzip {
                     convert::file(&output.path, &output.path, output.format, output.gzip)?;
                 }
             }
             Mode::RecordAverage | Mode::RecordHistogram => {
+                output.info.extend(notes);
+                let heading = shared.heading(&output);
                 let collected = std::mem::take(&mut *lock(&shared.collected));
                 summary.records = collected.len() as u64;
                 convert::aggregates(
@@ -339,6 +357,7 @@ impl ForkGuard<'_> {
         self.output.path = path.into();
         self.output.sink = None;
         self.collected.clear();
+        lock(&self.shared.left_out).clear();
         self.shared.samples.store(0, Ordering::Relaxed);
     }
 }

@@ -29,6 +29,13 @@ pub(crate) enum Role {
     NestedKernel,
 }
 
+impl Role {
+    /// Executions are counted, in the node's counter, but not recorded.
+    pub fn is_left_out(self) -> bool {
+        matches!(self, Self::Recursion | Self::Folded | Self::NestedKernel)
+    }
+}
+
 pub(crate) struct Node {
     pub sid: Sid,
     pub kind: Kind,

@@ -86,6 +86,7 @@ pub fn json(
 ) -> Result<()> {
     let mut rows = analysis.sections();
     args.sort.sort(analysis, &mut rows, sets[0]);
+    let unrecorded = analysis.unrecorded();
     let sections = rows
         .iter()
         .take(args.limit.unwrap_or(usize::MAX))
@@ -101,6 +102,9 @@ pub fn json(
                 "count_is_exact".into(),
                 row.count.is_some_and(|c| c.1).into(),
             );
+            let left_out = unrecorded.get(&row.sid).copied().unwrap_or_default();
+            map.insert("folded".into(), left_out.folded.into());
+            map.insert("nested".into(), left_out.nested.into());
             let values = sets.iter().map(|&set| {
                 let mut values = figures(&row.figures[set]);
                 let quantiles = args.quantiles.iter().filter_map(|q| {

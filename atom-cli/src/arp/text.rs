@@ -3,8 +3,8 @@
 use std::io::{Result, Write};
 use std::path::Path;
 
-use ::arp::Format;
 use ::arp::analyse::{Analysis, Figures};
+use ::arp::{Format, Unrecorded};
 
 use super::numbers::{NONE, float, number, percent};
 use super::rows::{count, walk};
@@ -55,7 +55,27 @@ pub fn heading(out: &mut dyn Write, file: &Path, analysis: &Analysis) -> Result<
     let mode = analysis.mode();
     writeln!(out, "{file}: {mode}, {format}{gzip}, {records}{threads}")?;
     for (key, value) in analysis.info() {
-        writeln!(out, "{}: {}", names::clean(key), names::clean(value))?;
+        if !Unrecorded::is_note(key) {
+            writeln!(out, "{}: {}", names::clean(key), names::clean(value))?;
+        }
+    }
+    for (sid, left_out) in analysis.unrecorded() {
+        let name = names::of_section(analysis.section(sid), sid);
+        let (folded, nested) = (left_out.folded, left_out.nested);
+        if folded > 0 {
+            let many = message::count(folded as usize, "time");
+            writeln!(
+                out,
+                "not recorded: {name} ({sid}) was entered {many} while it was open: a part of the outer execution"
+            )?;
+        }
+        if nested > 0 {
+            let many = message::count(nested as usize, "time");
+            writeln!(
+                out,
+                "not recorded: {name} ({sid}) was entered {many} within another kernel"
+            )?;
+        }
     }
     Ok(())
 }

@@ -73,6 +73,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         source_frames: query::source_frames,
         labels: query::labels,
         section: query::section,
+        matching_procs: query::matching_procs,
         data_symbols: places::data_symbols,
         variables: places::variables,
         entered_import: places::entered_import,

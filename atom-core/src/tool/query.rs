@@ -20,6 +20,7 @@ use iced_x86::InstructionInfoFactory;
 
 use super::host::{session, text};
 use super::names::demangle;
+use super::select::{self, Pattern};
 use super::session::Session;
 use crate::cfg::flow::{EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::frame;
@@ -182,6 +183,15 @@ impl<'a> Session<'a> {
         frame::frame(self.image, self.cfg, self.unwind()?, proc)
     }
 
+    fn procs_matching(&self, pattern: &str) -> Result<Vec<ProcId>, String> {
+        let pattern = Pattern::parse(pattern);
+        let found = pattern.and_then(|p| select::procs_matching(&p, self.cfg, self.lines));
+        found.map_err(|error| match error.advice {
+            Some(advice) => format!("{}: {advice}", error.reason),
+            None => error.reason,
+        })
+    }
+
     fn procs_named(&self, name: &str) -> Vec<ProcId> {
         let by_name = self.cache.by_name.get_or_init(|| {
             let mut map: HashMap<&str, Vec<ProcId>> = HashMap::new();
@@ -216,6 +226,20 @@ pub(super) extern "C" fn named_procs(
 ) {
     for proc in session(context).procs_named(text(name)) {
         sink(arg, &proc.0);
+    }
+}
+
+pub(super) extern "C" fn matching_procs(
+    context: *mut Context,
+    pattern: StrRef,
+    arg: *mut c_void,
+    sink: Sink<u32>,
+    wrong_arg: *mut c_void,
+    wrong: Sink<StrRef>,
+) {
+    match session(context).procs_matching(text(pattern)) {
+        Ok(procs) => procs.iter().for_each(|proc| sink(arg, &proc.0)),
+        Err(error) => wrong(wrong_arg, &StrRef::new(&error)),
     }
 }
 

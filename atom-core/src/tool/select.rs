@@ -156,6 +156,28 @@ impl Selected {
     }
 }
 
+/// The procedures that one pattern names: by address those that start there.
+pub(super) fn procs_matching(
+    pattern: &Pattern,
+    cfg: &Cfg,
+    lines: &dyn LineInfo,
+) -> Result<Vec<ProcId>> {
+    let names = Names::new(cfg, lines);
+    let mut side = Side {
+        procs: vec![false; cfg.procs.len()],
+        ranges: Vec::new(),
+    };
+    names.mark(pattern, &mut side)?;
+    let ids = (0..cfg.procs.len() as u32).map(ProcId);
+    let found: Vec<ProcId> = ids
+        .filter(|id| side.covers(*id, cfg.proc(*id).start))
+        .collect();
+    match found.is_empty() {
+        true => Err(Error::new(DOING, "no procedure starts in that range")),
+        false => Ok(found),
+    }
+}
+
 /// A program's procedures as patterns see them.
 struct Names<'a> {
     cfg: &'a Cfg,

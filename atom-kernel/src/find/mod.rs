@@ -3,6 +3,7 @@
 pub mod labels;
 pub mod marks;
 mod patterns;
+pub mod recursion;
 pub mod region;
 pub mod source;
 pub mod view;

@@ -5,10 +5,12 @@
 //! as a whole. Both are found at the start by measuring nothing, and subtracted.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arp::{Area, DataType, Meter, Sid, Value};
+
+use super::calibrate::less;
+use super::session::{here, lock};
 
 /// The measures that there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,14 +74,54 @@ fn cpu_time() -> u64 {
 }
 
 /// What measuring itself costs, in the unit of the measure.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Cost {
     /// Part of a section's own value.
-    pub own: u64,
+    pub own: f64,
     /// A begin and an end of a section that is not measured, in what is around it.
-    pub plain: u64,
+    pub plain: f64,
     /// A begin and an end of a measured section, in what is around it.
-    pub measured: u64,
+    pub measured: f64,
+}
+
+/// Numbers of sections in a thread, of which the thread itself writes: ends of those that
+/// are measured, begins of others. Then the same at the begin of the one that ends now.
+pub struct Events {
+    /// Up to now.
+    pub now: [AtomicU64; 2],
+    /// When the section began that ends now.
+    pub then: [AtomicU64; 2],
+}
+
+impl Events {
+    /// None.
+    pub const fn new() -> Self {
+        const NONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+        Self {
+            now: NONE,
+            then: NONE,
+        }
+    }
+
+    /// Those up to now.
+    #[inline]
+    pub fn counted(&self) -> [u64; 2] {
+        [self.now[0].load(Relaxed), self.now[1].load(Relaxed)]
+    }
+
+    /// One more.
+    #[inline]
+    pub fn add(&self, measured: bool) {
+        let number = &self.now[usize::from(measured)];
+        number.store(number.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// A section ends that began when so many were counted.
+    #[inline]
+    pub fn ends(&self, then: [u64; 2]) {
+        self.then[0].store(then[0], Relaxed);
+        self.then[1].store(then[1], Relaxed);
+    }
 }
 
 /// Where a thread's numbers are found.
@@ -87,12 +129,26 @@ pub struct Cost {
 pub struct Place {
     /// Instructions executed.
     pub instructions: *const AtomicU64,
-    /// Begins of sections that are not measured, and of those that are.
-    pub events: *const [AtomicU64; 2],
+    /// Sections.
+    pub events: *const Events,
 }
 
 // SAFETY: both point to atomic numbers that live for ever.
 unsafe impl Send for Place {}
+
+impl Place {
+    /// What was spent for measuring within the section that ends now, and for itself.
+    #[inline]
+    fn spent(&self, cost: &Cost) -> f64 {
+        // SAFETY: see above.
+        let events = unsafe { &*self.events };
+        let number = |i: usize| {
+            let then = events.then[i].load(Relaxed);
+            events.now[i].load(Relaxed).wrapping_sub(then) as f64
+        };
+        number(0) * cost.plain + number(1) * cost.measured + cost.own
+    }
+}
 
 /// A measure of one thread.
 pub struct Reading {
@@ -104,35 +160,22 @@ pub struct Reading {
     pub place: Place,
 }
 
-impl Reading {
-    /// What has been spent for measuring so far.
-    fn spent(&self) -> u64 {
-        // SAFETY: see `Place`.
-        let [plain, measured] = unsafe { &*self.place.events };
-        let plain = plain.load(Relaxed).wrapping_mul(self.cost.plain);
-        plain.wrapping_add(measured.load(Relaxed).wrapping_mul(self.cost.measured))
-    }
-}
-
 impl Meter for Reading {
     #[inline]
     fn enter(&mut self, _: Sid, data: &mut Area) {
-        let spent = self.spent();
-        data.0[8..].copy_from_slice(&spent.to_le_bytes());
         data.set_word(self.measure.now_at(&self.place));
     }
 
     #[inline]
     fn leave(&mut self, _: Sid, data: &mut Area) {
         let now = self.measure.now_at(&self.place);
-        let before = data.0[8..].try_into().map_or(0, u64::from_le_bytes);
-        // The one begin too many is the section's own, which is in `own`.
-        let spent = self.spent().wrapping_sub(before);
         let value = now.wrapping_sub(data.word());
-        *data = Area::default();
-        data.set_word(value.saturating_sub(spent.saturating_add(self.cost.own)));
+        data.set_word(value.saturating_sub(self.place.spent(&self.cost).round() as u64));
     }
 }
+
+/// Any of them.
+pub struct AnyMeter(pub Box<dyn Meter>);
 
 /// Callbacks in C: `void (*)(arp_sid, void *data, void *context)`.
 pub struct Callbacks {
@@ -142,6 +185,12 @@ pub struct Callbacks {
     pub leave: usize,
     /// What both get.
     pub context: usize,
+    /// Type of their values.
+    pub data_type: DataType,
+    /// What is subtracted from these.
+    pub cost: Cost,
+    /// The thread's numbers.
+    pub place: Place,
 }
 
 type Callback = unsafe extern "C" fn(u16, *mut Area, usize);
@@ -166,11 +215,11 @@ impl Meter for Callbacks {
 
     fn leave(&mut self, sid: Sid, data: &mut Area) {
         self.call(self.leave, sid, data);
+        if self.cost != Cost::default() {
+            less(data, self.data_type, self.place.spent(&self.cost));
+        }
     }
 }
-
-/// Values that were played back: their number and sum, by section.
-pub static PLAYED: Mutex<BTreeMap<Sid, (u64, f64)>> = Mutex::new(BTreeMap::new());
 
 /// Adds up what comes from the data file.
 pub struct Played {
@@ -193,12 +242,12 @@ impl Meter for Played {
 
 impl Drop for Played {
     fn drop(&mut self) {
-        if let Ok(mut all) = PLAYED.lock() {
-            for (sid, (count, sum)) in std::mem::take(&mut self.sums) {
-                let entry = all.entry(sid).or_default();
-                entry.0 += count;
-                entry.1 += sum;
-            }
+        let Some(here) = here() else { return };
+        let mut all = lock(&here.played);
+        for (sid, (count, sum)) in std::mem::take(&mut self.sums) {
+            let entry = all.entry(sid).or_default();
+            entry.0 += count;
+            entry.1 += sum;
         }
     }
 }

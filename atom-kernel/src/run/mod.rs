@@ -5,11 +5,15 @@
 //! sections of its own finds the thread busy: what it does is left out, begins and
 //! ends alike.
 
+pub mod calibrate;
+pub mod clock;
 pub mod meters;
 mod open;
+mod scratch;
 mod session;
 
 use std::io::Write;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, compiler_fence};
 
@@ -17,11 +21,10 @@ use arp::{DataType, Format, Kind, Mode, Section, Sid, Step};
 use atom_tool::prelude::*;
 use atom_tool::{ThreadCell, thread_state};
 
-use meters::{Measure, PLAYED};
+use calibrate::Calibrate;
+use meters::{Events, Measure};
 use open::{Facts, Open, Row};
-use session::{
-    ENDED, LOST, SPAWNED, Settings, Spawned, THREADS, Table, ThreadEntry, Whole, lock, whole,
-};
+use session::{Settings, Spawned, Table, ThreadEntry, Whole, lock, whole};
 
 thread_state! {
     /// What each thread has.
@@ -60,7 +63,7 @@ pub type RowFacts = [u32; 5];
 pub const KINDS: [&str; 3] = ["plain", "kernel", "profile"];
 
 /// Before the program. `settings` are mode, format, data type, whether `context`
-/// is the address of a pointer to the context, and then the measures.
+/// is the address of a pointer to the context, whether callbacks are tried, and then the measures.
 #[analysis]
 pub fn begin(
     settings: Array<u32>,
@@ -94,7 +97,7 @@ pub fn begin(
         });
     }
     let number = |i: usize| settings.get(i).copied().unwrap_or(0);
-    let measures = settings.iter().skip(4);
+    let measures = settings.iter().skip(5);
     let context = match (context, number(3)) {
         (0, _) | (_, 0) => context,
         // SAFETY: the address of a pointer that the tool exports.
@@ -111,6 +114,7 @@ pub fn begin(
         program: program.as_str(),
         measures: measures.filter_map(|m| Measure::from_number(*m)).collect(),
         callbacks: [enter, leave, context],
+        calibrate: Calibrate::from_number(number(4)),
     };
     if let Err(reason) = Whole::begin(table, settings) {
         eprintln!("kernel: nothing is recorded: {reason}");
@@ -125,19 +129,17 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
         return;
     }
     thread.busy.set(1);
-    // Who ends the process makes this thread see `ENDED`, or sees that it is busy.
+    // Who ends the process makes this thread see `ended`, or sees that it is busy.
     compiler_fence(SeqCst);
-    if !ENDED.load(Relaxed)
-        && let Some(whole) = whole()
-    {
+    if let Some(whole) = whole() {
+        let known = thread.open.get() as *mut Open;
         if whole.is_forked() {
-            whole.forked();
+            whole.forked(known);
         }
-        if LOST.load(Relaxed) {
+        if whole.here().ended.load(Relaxed) {
             thread.busy.set(0);
             return;
         }
-        let known = thread.open.get() as *mut Open;
         // SAFETY: set by `first` to a value that is never dropped, and used by
         // this thread only, once at a time because of `busy`.
         match unsafe { known.as_mut() } {
@@ -161,7 +163,8 @@ fn first(
     whole: &'static Whole,
     old: Option<&'static mut Open>,
 ) -> Option<&'static mut Open> {
-    let context = inherited();
+    let here = whole.here();
+    let context = inherited(&here.spawned);
     let depth = context.len();
     let owner = thread.thread_number();
     let instructions = (&raw const thread.instructions).cast::<AtomicU64>();
@@ -171,7 +174,7 @@ fn first(
         open.take_over(owner, depth, recorder);
         return Some(open);
     }
-    let events = Box::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let events = Box::new(Events::new());
     let recorder = whole.recorder(Open::place_of(&events, instructions), &context)?;
     let open = Box::leak(Box::new(Open::new(
         &whole.table,
@@ -181,7 +184,7 @@ fn first(
         recorder,
     )));
     thread.open.set(&raw mut *open as usize);
-    lock(&THREADS).push(ThreadEntry { open });
+    lock(&here.threads).push(ThreadEntry { open });
     Some(open)
 }
 
@@ -195,8 +198,8 @@ fn thread_pointer() -> usize {
 }
 
 /// What was open where this thread was made.
-fn inherited() -> Vec<Step> {
-    let mut spawned = lock(&SPAWNED);
+fn inherited(spawned: &Mutex<Vec<Spawned>>) -> Vec<Step> {
+    let mut spawned = lock(spawned);
     if spawned.is_empty() {
         return Vec::new();
     }
@@ -216,7 +219,8 @@ fn inherited() -> Vec<Step> {
 #[analysis]
 pub fn spawning(thread: PerThread<Thread>, place: RegV) {
     with(thread, |open| {
-        lock(&SPAWNED).push(Spawned {
+        let Some(here) = session::here() else { return };
+        lock(&here.spawned).push(Spawned {
             place: place.0 as usize,
             number: 0,
             maker: open.owner,
@@ -239,7 +243,8 @@ pub fn spawned_surely(thread: PerThread<Thread>) {
 
 fn made(thread: PerThread<Thread>, failed: bool) {
     with(thread, |open| {
-        let mut all = lock(&SPAWNED);
+        let Some(here) = session::here() else { return };
+        let mut all = lock(&here.spawned);
         let mine = |s: &Spawned| s.number == 0 && s.maker == open.owner;
         let Some(i) = all.iter().rposition(mine) else {
             return;
@@ -320,6 +325,7 @@ pub fn table(
 /// wanted. What the user should know is printed.
 #[analysis]
 pub fn end(
+    mine: PerThread<Thread>,
     all: AllThreads<Thread>,
     summary: Str,
     facts: Array<RowFacts>,
@@ -328,13 +334,11 @@ pub fn end(
 ) {
     let Some(whole) = whole() else { return };
     if whole.is_forked() {
-        whole.forked();
+        whole.forked(mine.open.get() as *mut Open);
     }
-    if LOST.load(SeqCst) {
-        return;
-    }
+    let here = whole.here();
     // The process may have gone on: when it was to become another and could not.
-    if ENDED.swap(true, SeqCst) {
+    if here.ended.swap(true, SeqCst) {
         return;
     }
     // From here on each other thread sees that, or its being busy is seen.
@@ -342,18 +346,23 @@ pub fn end(
     unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) };
     let mut missed = 0;
     let mut still_busy = Vec::new();
+    let threads = lock(&here.threads);
     for thread in all.iter() {
+        // In a child there are copies of what its parent's other threads have.
+        let open = thread.open.get();
+        if open != 0 && !threads.iter().any(|t| t.open as usize == open) {
+            continue;
+        }
         let mut waited = 0;
         while thread.busy.get() != 0 && waited < 200 {
             std::thread::sleep(std::time::Duration::from_micros(100));
             waited += 1;
         }
         if thread.busy.get() != 0 {
-            still_busy.push(thread.open.get());
+            still_busy.push(open);
         }
         missed += thread.missed.get();
     }
-    let threads = lock(&THREADS);
     let mut sum = Facts {
         counts: vec![0; facts.len()],
         ..Facts::default()
@@ -375,7 +384,7 @@ pub fn end(
         // SAFETY: nobody uses it again.
         unsafe { std::ptr::drop_in_place(open) };
     }
-    let mut messages = whole.finish();
+    let mut messages = here.finish();
     if !still_busy.is_empty() {
         messages.push(format!(
             "{} threads were interrupted while they recorded: their last records are missing",
@@ -388,7 +397,7 @@ pub fn end(
     if summary.is_empty() {
         return;
     }
-    let played = lock(&PLAYED);
+    let played = lock(&here.played);
     let written = output::create(&summary).and_then(|mut out| {
         writeln!(out, "count\tkind\tid\tname\tplace\tplayed\tsum")?;
         let described = facts.iter().zip(names.iter()).zip(places.iter());

@@ -7,11 +7,10 @@
 //! their procedures are gone, and they are closed then, unrecorded.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
-use arp::{Kind, Sid, Step, ThreadRecorder};
+use arp::{Kind, Session, Sid, Step, ThreadRecorder};
 
-use super::meters::Place;
+use super::meters::{Events, Place};
 use super::session::Table;
 use super::{MARKER, TAIL};
 
@@ -25,6 +24,8 @@ const MOST_OPEN: usize = 1 << 20;
 struct Entry {
     section: u32,
     rsp: u64,
+    /// Events before it began.
+    events: [u64; 2],
 }
 
 /// What a thread has done, beside what is in the data file.
@@ -48,8 +49,7 @@ pub struct Open {
     pub recorder: ThreadRecorder,
     /// Of the maker, when the thread began.
     inherited: usize,
-    /// Begins of sections that are not measured, and of those that are.
-    events: Box<[AtomicU64; 2]>,
+    events: Box<Events>,
     stack: Vec<Entry>,
     table: &'static Table,
 }
@@ -59,7 +59,7 @@ impl Open {
         table: &'static Table,
         owner: u32,
         inherited: usize,
-        events: Box<[AtomicU64; 2]>,
+        events: Box<Events>,
         recorder: ThreadRecorder,
     ) -> Self {
         Self {
@@ -86,14 +86,17 @@ impl Open {
     /// The thread has ended, or the process does.
     pub fn finish(&mut self) {
         self.facts.left_open += self.stack.len() as u64;
-        self.stack.clear();
+        while let Some(entry) = self.stack.pop() {
+            self.end(entry);
+        }
         self.recorder.leave_all();
         self.recorder.finish();
     }
 
-    /// The process is a child: what was recorded is its parent's.
-    pub fn forked(&mut self) {
-        self.recorder.forget();
+    /// The process is a child, which records into a session of its own: what was recorded
+    /// is its parent's.
+    pub fn forked(&mut self, session: &Session) {
+        self.recorder.move_to(session);
         self.facts.counts.fill(0);
         self.facts.closed = 0;
         self.facts.unmatched = 0;
@@ -148,24 +151,27 @@ impl Open {
             return;
         }
         if self.stack.len() < MOST_OPEN {
-            self.stack.push(Entry { section, rsp });
+            let events = self.events.counted();
+            self.stack.push(Entry {
+                section,
+                rsp,
+                events,
+            });
             self.facts.counts[section as usize] += 1;
             self.recorder.enter(row.kind, row.sid, start);
-            // One thread writes it.
-            let events = &self.events[usize::from(row.kind.is_measured())];
             if !row.kind.is_measured() {
-                events.store(events.load(Relaxed) + 1, Relaxed);
+                self.events.add(false);
             }
         }
     }
 
     /// The numbers of events.
-    pub fn events(&self) -> &[AtomicU64; 2] {
+    pub fn events(&self) -> &Events {
         &self.events
     }
 
     /// Where the numbers of events are.
-    pub fn place_of(events: &[AtomicU64; 2], instructions: *const AtomicU64) -> Place {
+    pub fn place_of(events: &Events, instructions: *const AtomicU64) -> Place {
         Place {
             instructions,
             events,
@@ -233,12 +239,18 @@ impl Open {
                 }
             }
         }
-        self.stack.pop();
-        let row = &self.table.rows[section as usize];
+        if let Some(entry) = self.stack.pop() {
+            self.end(entry);
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, entry: Entry) {
+        let row = &self.table.rows[entry.section as usize];
+        self.events.ends(entry.events);
         self.recorder.leave(row.kind, row.sid);
         if row.kind.is_measured() {
-            let events = &self.events[1];
-            events.store(events.load(Relaxed) + 1, Relaxed);
+            self.events.add(true);
         }
     }
 

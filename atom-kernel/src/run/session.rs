@@ -1,16 +1,17 @@
 //! The recording as a whole: how it starts, threads that come, and how it ends.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
-use arp::{
-    DataType, Format, Kind, Meter, Mode, Problem, Section, Session, Sid, Step, ThreadRecorder, Tid,
-};
+use arp::{DataType, Format, Mode, Problem, Section, Session, Sid, Step, ThreadRecorder, Tid};
 use atom_tool::output;
 
-use super::meters::{Callbacks, Cost, Measure, Place, Played, Reading};
+use super::calibrate::Calibrate;
+use super::meters::{AnyMeter, Callbacks, Cost, Events, Measure, Place, Played, Reading};
 use super::open::{Open, Row};
+use super::{calibrate, clock};
 
 /// What the instrument routine has decided.
 pub struct Settings {
@@ -21,6 +22,41 @@ pub struct Settings {
     pub measures: Vec<Measure>,
     pub data_type: DataType,
     pub callbacks: [usize; 3],
+    pub calibrate: Calibrate,
+}
+
+impl Settings {
+    /// The type of a measure's values.
+    pub fn data_type_of(&self, measure: Measure) -> DataType {
+        match measure {
+            Measure::Callbacks => self.data_type,
+            _ => DataType::ULong,
+        }
+    }
+
+    /// A measure of one thread.
+    pub fn meter(&self, measure: Measure, cost: Cost, place: Place) -> AnyMeter {
+        match measure {
+            Measure::Callbacks => AnyMeter(Box::new(self.callbacks(cost, place))),
+            _ => AnyMeter(Box::new(Reading {
+                measure,
+                cost,
+                place,
+            })),
+        }
+    }
+
+    fn callbacks(&self, cost: Cost, place: Place) -> Callbacks {
+        let [enter, leave, context] = self.callbacks;
+        Callbacks {
+            enter,
+            leave,
+            context,
+            data_type: self.data_type,
+            cost,
+            place,
+        }
+    }
 }
 
 /// All sections.
@@ -29,25 +65,37 @@ pub struct Table {
     pub sections: Vec<Section>,
 }
 
-/// What there is once in a process.
+/// What is decided once, at the start.
 pub struct Whole {
     pub table: Table,
     pub settings: Settings,
-    session: OnceLock<Session>,
-    costs: OnceLock<Vec<Cost>>,
+    /// For each measure.
+    costs: Vec<Cost>,
+    /// What the data file says of the recording as a whole.
+    notes: Vec<(String, String)>,
     /// 1, but 0 in a child after fork: the kernel clears the page then.
     mark: AtomicPtr<AtomicU64>,
-    next_tid: AtomicU64,
-    problems: Mutex<Vec<(&'static str, u64)>>,
+    here: AtomicPtr<Process>,
 }
 
 static WHOLE: OnceLock<Whole> = OnceLock::new();
 
-/// Nothing is recorded any more.
-pub static ENDED: AtomicBool = AtomicBool::new(false);
-
-/// Nothing can be recorded in this process.
-pub static LOST: AtomicBool = AtomicBool::new(false);
+/// What there is once in a process. A child after fork gets another: what it has of
+/// its parent may be locked, or half changed, by threads that the child does not have.
+#[derive(Default)]
+pub struct Process {
+    session: Option<Session>,
+    /// Nothing is recorded any more.
+    pub ended: AtomicBool,
+    /// All threads that have entered a section.
+    pub threads: Mutex<Vec<ThreadEntry>>,
+    /// Threads that are being made.
+    pub spawned: Mutex<Vec<Spawned>>,
+    /// Values that were played back: their number and sum, by section.
+    pub played: Mutex<BTreeMap<Sid, (u64, f64)>>,
+    next_tid: AtomicU64,
+    problems: Mutex<Vec<(&'static str, u64)>>,
+}
 
 /// A thread's sections, which lie where they are until the process ends.
 pub struct ThreadEntry {
@@ -57,12 +105,6 @@ pub struct ThreadEntry {
 // SAFETY: what it points to is used by its thread, and at the end, when no thread
 // uses it any more, by the one that ends the process.
 unsafe impl Send for ThreadEntry {}
-
-/// All threads that have entered a section.
-pub static THREADS: Mutex<Vec<ThreadEntry>> = Mutex::new(Vec::new());
-
-/// Threads that are being made: where the new thread's number will stand, and what is open.
-pub static SPAWNED: Mutex<Vec<Spawned>> = Mutex::new(Vec::new());
 
 /// A thread that is being made or was made.
 pub struct Spawned {
@@ -87,170 +129,158 @@ pub fn whole() -> Option<&'static Whole> {
     WHOLE.get()
 }
 
-/// Executions that are measured at the start, of which the best is taken.
-const TRIALS: usize = 400;
-/// Sections in one of them.
-const INNER: u64 = 16;
+/// What this process records.
+#[inline]
+pub fn here() -> Option<&'static Process> {
+    WHOLE.get().map(Whole::here)
+}
 
 impl Whole {
     /// Starts recording. A message says why that is not possible.
-    pub fn begin(table: Table, settings: Settings) -> Result<(), String> {
+    pub fn begin(table: Table, mut settings: Settings) -> Result<(), String> {
+        let mut notes = vec![("program".to_owned(), settings.program.to_owned())];
+        clock::prepare(&mut settings.measures, &mut notes);
+        let costs = match settings.mode {
+            Mode::Playback => Vec::new(),
+            _ => calibrate::costs(&settings, &mut notes),
+        };
         let whole = WHOLE.get_or_init(|| Self {
             table,
             settings,
-            session: OnceLock::new(),
-            costs: OnceLock::new(),
-            mark: AtomicPtr::new(std::ptr::null_mut()),
-            next_tid: AtomicU64::new(1),
-            problems: Mutex::new(Vec::new()),
+            costs,
+            notes,
+            mark: AtomicPtr::new(fork_mark()),
+            here: AtomicPtr::new(std::ptr::from_mut(Box::leak(Box::default()))),
         });
-        whole.mark.store(fork_mark(), Ordering::Relaxed);
-        let mut builder = Session::builder(whole.settings.mode)
-            .file(output::path(whole.settings.file))
-            .format(whole.settings.format)
-            .info("program", whole.settings.program)
-            .fold_recursion(true)
-            .on_problem(|problem| {
-                if let Some(whole) = WHOLE.get() {
-                    whole.note(problem);
-                }
-            });
-        for section in &whole.table.sections {
-            builder = builder.section(section.clone());
-        }
-        if whole.settings.mode != Mode::Playback {
-            let costs = whole.calibrate();
-            for (measure, (cost, spread)) in whole.settings.measures.iter().zip(&costs) {
-                if *cost != Cost::default() {
-                    let text = format!(
-                        "{} for an execution, {} around one, {} around a section that is not measured",
-                        cost.own, cost.measured, cost.plain
-                    );
-                    builder = builder
-                        .info(&format!("{} subtracted", measure.name()), &text)
-                        .info(
-                            &format!("{} left in an empty section", measure.name()),
-                            &format!("{spread} in the middle, as measured at the start"),
-                        );
-                }
-            }
-            if whole.settings.measures.contains(&Measure::Cycles) {
-                builder = builder.info("cycles per second", &frequency().to_string());
-            }
-            let _ = whole.costs.set(costs.into_iter().map(|c| c.0).collect());
-        }
-        for i in 0..whole.settings.measures.len() {
-            builder = whole.with_meter(builder, i, None);
-        }
-        let session = builder.start().map_err(|e| e.to_string())?;
-        let _ = whole.session.set(session);
+        let file = output::path(whole.settings.file);
+        let session = whole.session(file, false).map_err(|e| e.to_string())?;
+        whole.set(Process::of(session));
         Ok(())
     }
 
-    fn with_meter(
-        &'static self,
-        builder: arp::SessionBuilder,
-        i: usize,
-        fixed: Option<Cost>,
-    ) -> arp::SessionBuilder {
-        let measure = self.settings.measures[i];
-        let name = measure.name();
-        let data_type = match measure {
-            Measure::Callbacks => self.settings.data_type,
-            _ => DataType::ULong,
-        };
-        if measure == Measure::Callbacks {
-            let [enter, leave, context] = self.settings.callbacks;
-            return builder.meter(data_type, name, move |_| Callbacks {
-                enter,
-                leave,
-                context,
-            });
-        }
-        if self.settings.mode == Mode::Playback {
-            return builder.meter(data_type, name, move |_| Played {
-                data_type,
-                sums: Default::default(),
-            });
-        }
-        builder.meter(data_type, name, move |_| {
-            let known = || self.costs.get().and_then(|c| c.get(i).copied());
-            Reading {
-                measure,
-                cost: fixed.or_else(known).unwrap_or_default(),
-                place: HERE.with(std::cell::Cell::get),
-            }
-        })
+    /// What this process records.
+    #[inline]
+    pub fn here(&self) -> &'static Process {
+        // SAFETY: set to values that are never dropped.
+        unsafe { &*self.here.load(Ordering::Acquire) }
     }
 
-    /// Measures nothing, to learn what measuring costs: for each measure that,
-    /// and what is left of an empty section's value in the middle.
-    fn calibrate(&'static self) -> Vec<(Cost, u64)> {
-        let measures = self.settings.measures.iter().enumerate();
-        measures
-            .map(|(i, measure)| match measure {
-                Measure::Cycles | Measure::CpuTime => self.cost_of(i),
-                _ => (Cost::default(), 0),
-            })
-            .collect()
+    fn set(&self, process: Process) {
+        let process = std::ptr::from_mut(Box::leak(Box::new(process)));
+        self.here.store(process, Ordering::Release);
     }
 
-    fn cost_of(&'static self, i: usize) -> (Cost, u64) {
-        let measure = self.settings.measures[i];
-        let mut builder = Session::builder(Mode::RecordAverage).on_problem(|_| {});
-        for k in 0..self.settings.measures.len() {
-            builder = self.with_meter(builder, k, Some(Cost::default()));
+    /// A session that writes to `file`, when there is something to write if it is a `late` one.
+    fn session(&'static self, file: PathBuf, late: bool) -> arp::Result<Session> {
+        let mut builder = Session::builder(self.settings.mode)
+            .file(file)
+            .format(self.settings.format)
+            .late(late)
+            .fold_recursion(true)
+            .on_problem(|problem| {
+                if let Some(here) = here() {
+                    here.note(problem);
+                }
+            });
+        for (key, value) in &self.notes {
+            builder = builder.info(key, value);
         }
-        let Ok(session) = builder.start() else {
-            return (Cost::default(), 0);
-        };
-        let mut recorder = session.thread(Tid(0));
-        let place = HERE.with(std::cell::Cell::get);
-        let (section, other) = (Sid(1), Sid(2));
-        let mut own: Vec<u64> = Vec::with_capacity(TRIALS);
-        let (mut plain, mut measured) = (u64::MAX, u64::MAX);
-        let mut pass = |kind: Kind, sid: Sid| {
-            let before = measure.now_at(&place);
-            for _ in 0..INNER {
-                recorder.enter(kind, sid, 0);
-                recorder.leave(kind, sid);
-            }
-            measure.now_at(&place).wrapping_sub(before) / INNER
-        };
-        for _ in 0..TRIALS {
-            plain = plain.min(pass(Kind::Plain, other));
-            measured = measured.min(pass(Kind::Kernel, section));
+        for section in &self.table.sections {
+            builder = builder.section(section.clone());
         }
-        // What lies between two readings: the other measures, too.
-        let all = self.settings.measures.iter();
-        let mut readings: Vec<Reading> = all
-            .filter(|m| **m != Measure::Callbacks)
-            .map(|measure| Reading {
-                measure: *measure,
-                cost: Cost::default(),
-                place,
-            })
-            .collect();
-        let mut areas = vec![arp::Area::default(); readings.len()];
-        let which = readings.iter().position(|r| r.measure == measure);
-        for _ in 0..TRIALS {
-            let readings = std::hint::black_box(&mut readings);
-            for (reading, area) in readings.iter_mut().zip(&mut areas) {
-                reading.enter(section, area);
-            }
-            for (reading, area) in readings.iter_mut().zip(&mut areas) {
-                reading.leave(section, area);
-            }
-            own.push(which.map_or(0, |i| areas[i].word()));
+        for (i, measure) in self.settings.measures.iter().enumerate() {
+            let cost = self.costs.get(i).copied().unwrap_or_default();
+            let settings = &self.settings;
+            let data_type = settings.data_type_of(*measure);
+            let name = measure.name();
+            let place = || HERE.with(std::cell::Cell::get);
+            builder = match (*measure, settings.mode) {
+                (Measure::Callbacks, _) => {
+                    builder.meter(data_type, name, move |_| settings.callbacks(cost, place()))
+                }
+                (_, Mode::Playback) => builder.meter(data_type, name, move |_| Played {
+                    data_type,
+                    sums: BTreeMap::new(),
+                }),
+                (measure, _) => builder.meter(data_type, name, move |_| Reading {
+                    measure,
+                    cost,
+                    place: place(),
+                }),
+            };
         }
-        own.sort_unstable();
-        let best = own[TRIALS / 20];
-        let cost = Cost {
-            own: best,
-            plain,
-            measured,
+        builder.start()
+    }
+
+    /// The recorder of a thread that begins.
+    pub fn recorder(&self, place: Place, context: &[Step]) -> Option<ThreadRecorder> {
+        let here = self.here();
+        let session = here.session.as_ref()?;
+        let tid = here.next_tid.fetch_add(1, Ordering::Relaxed);
+        HERE.with(|here| here.set(place));
+        let mut recorder = session.thread(Tid(tid as u32));
+        if !context.is_empty() {
+            recorder.restart(context);
+        }
+        Some(recorder)
+    }
+
+    /// True if the process is a child that has not been here yet.
+    #[inline]
+    pub fn is_forked(&self) -> bool {
+        let mark = self.mark.load(Ordering::Relaxed);
+        // SAFETY: null or a page that stays.
+        unsafe { mark.as_ref() }.is_some_and(|m| m.load(Ordering::Relaxed) == 0)
+    }
+
+    /// The process is a child, and this its only thread, with these sections, if it has
+    /// entered any. What was recorded before is the parent's.
+    #[cold]
+    pub fn forked(&'static self, open: *mut Open) {
+        let mark = self.mark.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        if let Some(mark) = unsafe { mark.as_ref() } {
+            mark.store(1, Ordering::Relaxed);
+        }
+        let old = self.here();
+        // In playback nothing is written, and what is played is known.
+        let session = match (&old.session, self.settings.mode) {
+            (Some(session), Mode::Playback) => Some(session.clone()),
+            (Some(_), _) => match self.session(output::path(self.settings.file), true) {
+                Ok(session) => Some(session),
+                Err(error) => {
+                    eprintln!("kernel: nothing is recorded in this child: {error}");
+                    None
+                }
+            },
+            (None, _) => None,
         };
-        (cost, own[TRIALS / 2].saturating_sub(best))
+        let process = Process {
+            next_tid: AtomicU64::new(old.next_tid.load(Ordering::Relaxed)),
+            session,
+            ..Process::default()
+        };
+        // SAFETY: its own thread is here, between two uses.
+        if let Some(sections) = unsafe { open.as_mut() } {
+            match &process.session {
+                Some(session) => {
+                    sections.forked(session);
+                    lock(&process.threads).push(ThreadEntry { open });
+                }
+                None => process.ended.store(true, Ordering::Relaxed),
+            }
+        }
+        self.set(process);
+    }
+}
+
+impl Process {
+    fn of(session: Session) -> Self {
+        Self {
+            session: Some(session),
+            next_tid: AtomicU64::new(1),
+            ..Self::default()
+        }
     }
 
     fn note(&self, problem: &Problem) {
@@ -273,52 +303,10 @@ impl Whole {
         }
     }
 
-    /// The recorder of a thread that begins.
-    pub fn recorder(&self, place: Place, context: &[Step]) -> Option<ThreadRecorder> {
-        let session = self.session.get()?;
-        let tid = self.next_tid.fetch_add(1, Ordering::Relaxed);
-        HERE.with(|here| here.set(place));
-        let mut recorder = session.thread(Tid(tid as u32));
-        if !context.is_empty() {
-            recorder.restart(context);
-        }
-        Some(recorder)
-    }
-
-    /// True if the process is a child that has not been here yet.
-    #[inline]
-    pub fn is_forked(&self) -> bool {
-        let mark = self.mark.load(Ordering::Relaxed);
-        // SAFETY: null or a page that stays.
-        unsafe { mark.as_ref() }.is_some_and(|m| m.load(Ordering::Relaxed) == 0)
-    }
-
-    /// The process is a child: what its parent has recorded is the parent's. Where
-    /// the parent had several threads, one of them may have been at work on the
-    /// file just then, and nothing is recorded in the child.
-    #[cold]
-    pub fn forked(&self) {
-        let mark = self.mark.load(Ordering::Relaxed);
-        // SAFETY: as above.
-        if let Some(mark) = unsafe { mark.as_ref() } {
-            mark.store(1, Ordering::Relaxed);
-        }
-        let threads = THREADS.try_lock().ok().filter(|t| t.len() <= 1);
-        let (Some(threads), Some(session)) = (threads, self.session.get()) else {
-            LOST.store(true, Ordering::SeqCst);
-            return;
-        };
-        session.forked(output::path(self.settings.file));
-        for entry in threads.iter() {
-            // SAFETY: the only thread of the process is here.
-            unsafe { (*entry.open).forked() };
-        }
-    }
-
     /// Completes the data file; the messages that the user should get.
     pub fn finish(&self) -> Vec<String> {
         let mut messages = Vec::new();
-        if let Some(Err(error)) = self.session.get().map(Session::finish) {
+        if let Some(Err(error)) = self.session.as_ref().map(Session::finish) {
             messages.push(error.to_string());
         }
         for (what, count) in lock(&self.problems).iter() {
@@ -330,14 +318,14 @@ impl Whole {
 
 std::thread_local! {
     /// Where the numbers of the thread are whose recorder is being made.
-    static HERE: std::cell::Cell<Place> = const { std::cell::Cell::new(Place {
+    pub static HERE: std::cell::Cell<Place> = const { std::cell::Cell::new(Place {
         instructions: &raw const NONE,
         events: &raw const NO_EVENTS,
     }) };
 }
 
 static NONE: AtomicU64 = AtomicU64::new(0);
-static NO_EVENTS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+static NO_EVENTS: Events = Events::new();
 
 /// A word in a page that the kernel clears in a child; null if it cannot.
 fn fork_mark() -> *mut AtomicU64 {
@@ -358,17 +346,4 @@ fn fork_mark() -> *mut AtomicU64 {
         (*mark).store(1, Ordering::Relaxed);
         mark
     }
-}
-
-/// How often the time-stamp counter counts in a second.
-fn frequency() -> u64 {
-    let (start, from) = (Instant::now(), tsc());
-    while start.elapsed().as_micros() < 1000 {}
-    let (time, ticks) = (start.elapsed(), tsc().wrapping_sub(from));
-    (ticks as f64 / time.as_secs_f64()) as u64
-}
-
-fn tsc() -> u64 {
-    // SAFETY: every x86-64 processor has it.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }

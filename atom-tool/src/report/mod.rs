@@ -105,6 +105,12 @@ impl Table {
         self
     }
 
+    /// Appends a row of as many cells as there happen to be columns.
+    pub fn row_of(&mut self, cells: Vec<Cell>) -> &mut Self {
+        self.rows.push(cells);
+        self
+    }
+
     /// Sorts by the numbers of a column, largest first; equal rows keep their order.
     pub fn sort(&mut self, column: usize) -> &mut Self {
         let weight = |row: &Vec<Cell>| row.get(column).map_or(0.0, Cell::weight);

@@ -27,6 +27,11 @@ pub use trace::{Options, run, watch};
 pub(crate) use trace::{begin_traced, entry_point};
 
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use crate::error::{Error, Result};
+use crate::source::End;
 
 /// How often a conditional branch was executed with each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +72,16 @@ impl Profile {
     /// The program itself.
     pub fn main(&self) -> &Process {
         &self.processes[0]
+    }
+
+    /// That the program ended as it should: one that died on the way is no judge.
+    pub fn ended_as(&self, end: End) -> Result<()> {
+        let got = End::from(ExitStatus::from_raw(self.wait_status));
+        if got == end {
+            return Ok(());
+        }
+        let reason = format!("it ended with {got:?} instead of {end:?}");
+        Err(Error::new("stepping the program", reason))
     }
 }
 

@@ -91,6 +91,19 @@ pub fn signal_code(tid: pid_t) -> Option<i32> {
     }
 }
 
+/// Whether the thread stopped because the page of the instruction at `pc` is not executable.
+pub fn fetch_refused(tid: pid_t, pc: u64) -> bool {
+    const SEGV_ACCERR: i32 = 2;
+    // SAFETY: all-zero is a valid siginfo_t, and GETSIGINFO fills it; si_addr is a number there.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::ptrace(libc::PTRACE_GETSIGINFO, tid, 0, &raw mut info) == 0
+            && info.si_signo == libc::SIGSEGV
+            && info.si_code == SEGV_ACCERR
+            && info.si_addr() as u64 == pc
+    }
+}
+
 pub fn set_options(tid: pid_t, options: i32) -> io::Result<()> {
     request(libc::PTRACE_SETOPTIONS, tid, 0, options as u64).map(|_| ())
 }

@@ -78,6 +78,8 @@ struct Thread {
     rep: Option<u64>,
     /// `rep` instructions that signal handlers interrupted, with their rsp.
     interrupted: Vec<(u64, u64)>,
+    /// The text was found closed here, and opened; nothing ran since.
+    reopened: Option<u64>,
     outside: u32,
     last_pc: u64,
     fresh: bool,
@@ -93,6 +95,7 @@ impl Thread {
             delivering: false,
             rep: None,
             interrupted: Vec::new(),
+            reopened: None,
             outside: 0,
             last_pc: 0,
             fresh,
@@ -379,11 +382,16 @@ impl Tracer<'_> {
         let space = &mut self.spaces[thread.space];
         if signal == libc::SIGSEGV
             && code > 0
-            && space.closed
             && self.text.contains(pc.wrapping_sub(space.bias))
+            && (space.closed || thread.reopened != Some(pc) && ptrace::fetch_refused(tid, pc))
         {
+            // Another thread may have come back at the same time, and the text is open by now.
+            // A fault of the program's own comes again.
+            thread.reopened = Some(pc);
             let index = thread.space;
-            self.protect(tid, index, true)?;
+            if space.closed {
+                self.protect(tid, index, true)?;
+            }
             return self.go(tid, 0);
         }
         let fault = code > 0
@@ -417,6 +425,7 @@ impl Tracer<'_> {
     /// The pending instruction of a thread ran, and control is now at `pc`.
     fn complete(&mut self, tid: pid_t, pc: u64) -> io::Result<()> {
         let thread = self.threads.get_mut(&tid).expect("known thread");
+        thread.reopened = None;
         let Some(p) = thread.pending.take() else {
             return Ok(());
         };

@@ -123,10 +123,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         };
     }
     for proc in program.procs() {
-        let Some(first) = proc.first_block() else {
-            continue;
-        };
-        if is_stub(proc.name(), first) {
+        if proc.first_block().is_none() || proc.is_stub() {
             continue;
         }
         if proc.is_selected() {
@@ -134,18 +131,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
             add!(proc, Before, number << 2 | ENTRY);
             add!(proc, After, number << 2 | EXIT);
         }
-        // Where a procedure goes on after those that it called have been left at once.
-        for block in proc.blocks() {
-            let lands = |from: Edge| from.kind == EdgeKind::Unwind;
-            if block.predecessors().into_iter().any(lands) {
-                add!(block, Before, HERE);
-            }
-            let last = block.last_inst();
-            let called = last.is_type(InstType::Call).then(|| last.called_name());
-            if let Some(Ok(Some(name))) = called
-                && RETURN_AGAIN.contains(&name)
-            {
-                add!(last, After, HERE);
+        for landing in proc.landings() {
+            match clock {
+                Clock::Tsc => landing.add_call(by_counter, (buffer, HERE, Reg::Rsp)),
+                _ => landing.add_call(by_clock, (buffer, HERE, Reg::Rsp, clock as u32)),
             }
         }
     }
@@ -164,30 +153,5 @@ fn instrument(program: &Program, args: &Args) -> Result {
     program.add_call(After, end, (buffer,));
     Ok(())
 }
-
-/// True for the code through which calls of libraries go: it has no time of its own.
-/// By name, or where stubs have none by what they begin with together: a push of what
-/// identifies the program, and a jump to the loader.
-fn is_stub(name: &str, first: Block) -> bool {
-    let bytes: Vec<&[u8]> = first.insts().map(|inst| inst.bytes()).collect();
-    let is_first_stub = match bytes.as_slice() {
-        [push, jump] => {
-            push.starts_with(&[0xff, 0x35])
-                && (jump.starts_with(&[0xff, 0x25]) || jump.starts_with(&[0xf2, 0xff, 0x25]))
-        }
-        _ => false,
-    };
-    name.ends_with("@plt") || is_first_stub
-}
-
-/// Procedures to which `longjmp` and its like come back.
-const RETURN_AGAIN: [&str; 6] = [
-    "setjmp",
-    "_setjmp",
-    "__setjmp",
-    "sigsetjmp",
-    "__sigsetjmp",
-    "getcontext",
-];
 
 atom_tool::tool!(instrument);

@@ -1,5 +1,6 @@
 //! Line programs: read by rows, mapped, written with the header they had.
 
+use gimli::constants::{DW_FORM_line_strp, DW_FORM_strp};
 use gimli::{DebugLine, DebugLineOffset, LineRow, LittleEndian};
 use rayon::prelude::*;
 
@@ -145,13 +146,13 @@ fn relocate_names(
         let mut forms = Vec::new();
         for _ in 0..count {
             cursor.uleb()?;
-            forms.push(cursor.uleb()?);
+            forms.push(super::unit::form(&mut cursor)?);
         }
         for _ in 0..cursor.uleb()? {
             for form in &forms {
-                let base = match form {
-                    0x0e => str_base[0],
-                    0x1f => str_base[1],
+                let base = match *form {
+                    DW_FORM_strp => str_base[0],
+                    DW_FORM_line_strp => str_base[1],
                     _ => {
                         super::unit::skip_form(&mut cursor, *form, offset_size, 5)?;
                         continue;

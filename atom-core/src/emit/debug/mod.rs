@@ -15,9 +15,12 @@
 mod bytes;
 mod expr;
 mod input;
+#[allow(non_upper_case_globals)]
 mod lines;
 mod lists;
 mod map;
+// The names of the DWARF standard stand in patterns.
+#[allow(non_upper_case_globals)]
 mod unit;
 mod write;
 

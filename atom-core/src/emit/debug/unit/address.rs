@@ -1,0 +1,178 @@
+//! What depends on several attributes of an entry: its code, and its lists.
+
+use gimli::constants::*;
+
+use super::super::bytes::{Cursor, patch, patch_uleb};
+use super::super::map::hull;
+use super::{Entry, Fixup, Place, Target, Walker};
+
+impl Walker<'_, '_> {
+    /// The address that a place holds in the original.
+    fn address(&self, place: Place) -> Option<u64> {
+        match place.form {
+            DW_FORM_addrx => self.context.indexed_address(self.source.input, place.value),
+            _ => Some(place.value),
+        }
+    }
+
+    /// What later entries build on: base addresses and tables of lists.
+    pub(super) fn first(&mut self, entry: &Entry, bases: [Option<u64>; 2]) -> Option<()> {
+        let (input, map) = (self.source.input, self.source.map);
+        self.context.low_pc = entry.low.and_then(|l| self.address(l)).unwrap_or(0);
+        if let Some(base) = bases[0] {
+            self.unit.ranges.indexed(input, &self.context, base, map)?;
+        }
+        if let Some(base) = bases[1] {
+            self.unit
+                .locations
+                .indexed(input, &self.context, base, map)?;
+        }
+        for fixup in &self.unit.fixups {
+            let index_base = match fixup.target {
+                Target::Ranges => self.unit.ranges.index_base,
+                Target::Locations => self.unit.locations.index_base,
+                Target::Info => continue,
+            };
+            patch(&mut self.unit.bytes, fixup.at, fixup.size, index_base);
+        }
+        let mut covers = Vec::new();
+        if let Some(ranges) = entry.ranges {
+            let offset = self.ranges_offset(ranges)?;
+            for (from, to) in self.unit.ranges.ranges(input, &self.context, offset)? {
+                map.pieces(from, to, &mut covers);
+            }
+        } else if let Some((low, high)) = self.bounds(entry) {
+            map.pieces(low, high, &mut covers);
+        }
+        self.unit.covers = covers;
+        Some(())
+    }
+
+    fn ranges_offset(&self, place: Place) -> Option<u64> {
+        if place.form != DW_FORM_rnglistx {
+            return Some(place.value);
+        }
+        let size = self.context.offset_size as u64;
+        let at = self
+            .rnglists_base
+            .checked_add(place.value.checked_mul(size)?)?;
+        let at = usize::try_from(at).ok()?;
+        let offset = Cursor::new(&self.source.input.rnglists, at).uint(size as usize)?;
+        self.rnglists_base.checked_add(offset)
+    }
+
+    /// `low_pc` and `high_pc` in the original.
+    fn bounds(&self, entry: &Entry) -> Option<(u64, u64)> {
+        let low = self.address(entry.low?)?;
+        let high = entry.high?;
+        let end = match high.form {
+            DW_FORM_addr | DW_FORM_addrx => self.address(high)?,
+            _ => low.checked_add(high.value)?,
+        };
+        (low < end).then_some((low, end))
+    }
+
+    pub(super) fn addresses(&mut self, tag: DwTag, entry: &Entry) {
+        let map = self.source.map;
+        if let Some(place) = entry.return_pc {
+            patch(
+                &mut self.unit.bytes,
+                place.at,
+                place.len,
+                map.return_to(place.value),
+            );
+        }
+        if let Some(place) = entry.entry.filter(|place| place.form == DW_FORM_addr) {
+            self.put(place, map.start(place.value), 0);
+        }
+        let Some(low) = entry.low else {
+            return;
+        };
+        let Some(old_low) = self.address(low) else {
+            return;
+        };
+        // This one has its return address there.
+        let mut new_low = match tag {
+            DW_TAG_GNU_call_site => map.return_to(old_low),
+            _ => map.start(old_low),
+        };
+        if let Some((from, to)) = self.bounds(entry) {
+            let mut pieces = Vec::new();
+            map.pieces(from, to, &mut pieces);
+            if let Some((first, last)) = hull(&pieces) {
+                // An indexed address was mapped with its table, by its start.
+                if low.form == DW_FORM_addr {
+                    new_low = first;
+                }
+                if let Some(high) = entry.high {
+                    self.put(high, last, new_low);
+                }
+            } else if let Some(high) = entry.high {
+                // Code that the linker dropped: an empty range, wherever it seems to be.
+                self.put(high, new_low, new_low);
+            }
+        }
+        if low.form == DW_FORM_addr {
+            patch(&mut self.unit.bytes, low.at, low.len, new_low);
+        }
+        if let Some(entry) = entry.entry
+            && !matches!(entry.form, DW_FORM_addr | DW_FORM_addrx)
+        {
+            let old = old_low.wrapping_add(entry.value);
+            self.put(entry, map.start(old), new_low);
+        }
+    }
+
+    /// Writes an address, or its distance from `low` where the form is a number.
+    fn put(&mut self, place: Place, address: u64, low: u64) {
+        let distance = address.saturating_sub(low);
+        let bytes = &mut self.unit.bytes;
+        match place.form {
+            DW_FORM_addr => patch(bytes, place.at, place.len, address),
+            DW_FORM_addrx => {}
+            DW_FORM_sdata => {
+                // Keeps the sign bit of the last byte clear.
+                let most = (1u64 << (7 * place.len - 1).min(63)) - 1;
+                patch_uleb(bytes, place.at, place.len, distance.min(most));
+            }
+            DW_FORM_udata => patch_uleb(bytes, place.at, place.len, distance),
+            _ => patch(bytes, place.at, place.len, distance),
+        }
+    }
+
+    pub(super) fn lists(&mut self, entry: &Entry) {
+        let (input, map) = (self.source.input, self.source.map);
+        let ranges = entry.ranges.filter(|place| place.form != DW_FORM_rnglistx);
+        if let Some(place) = ranges {
+            let new = self
+                .unit
+                .ranges
+                .list(input, &self.context, place.value, map);
+            self.list_offset(place, new, Target::Ranges);
+        }
+        for place in &entry.locations {
+            let new = self
+                .unit
+                .locations
+                .list(input, &self.context, place.value, map);
+            self.list_offset(*place, new, Target::Locations);
+        }
+    }
+
+    fn list_offset(&mut self, place: Place, new: Option<u64>, target: Target) {
+        // One that cannot be read becomes an offset at which there is nothing.
+        patch(
+            &mut self.unit.bytes,
+            place.at,
+            place.len,
+            new.unwrap_or(u64::MAX),
+        );
+        if new.is_some() {
+            self.unit.fixups.push(Fixup {
+                at: place.at,
+                size: place.len,
+                target,
+            });
+        }
+    }
+}

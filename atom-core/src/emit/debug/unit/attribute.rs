@@ -1,0 +1,285 @@
+//! Attributes one by one: offsets into sections and expressions are put right at once; what has to do
+//! with the entry's other attributes is noted.
+
+use gimli::constants::*;
+
+use super::super::bytes::{Cursor, patch};
+use super::super::expr;
+use super::{Entry, Fixup, Place, Target, Walker};
+
+impl Walker<'_, '_> {
+    /// The attribute whose value lies between `at` and `end` of the section.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn attribute(
+        &mut self,
+        name: DwAt,
+        form: DwForm,
+        at: usize,
+        end: usize,
+        entry: &mut Entry,
+        list_bases: &mut [Option<u64>; 2],
+    ) -> Option<()> {
+        let size = self.context.offset_size;
+        let bases = &self.source.bases;
+        let place = at - self.start;
+        let number = |len: usize| Cursor::new(self.data, at).uint(len);
+        match form {
+            DW_FORM_strp if bases.str != 0 => {
+                patch(&mut self.unit.bytes, place, size, number(size)? + bases.str)
+            }
+            DW_FORM_line_strp if bases.line_str != 0 => {
+                patch(
+                    &mut self.unit.bytes,
+                    place,
+                    size,
+                    number(size)? + bases.line_str,
+                );
+            }
+            DW_FORM_ref_addr => {
+                let size = end - at;
+                self.unit.fixups.push(Fixup {
+                    at: place,
+                    size,
+                    target: Target::Info,
+                });
+            }
+            // Blocks are expressions where they are locations.
+            DW_FORM_exprloc | DW_FORM_block | DW_FORM_block1 | DW_FORM_block2 | DW_FORM_block4
+                if form == DW_FORM_exprloc || is_location(name) =>
+            {
+                let mut cursor = Cursor::new(self.data, at);
+                match form {
+                    DW_FORM_block2 => drop(cursor.u16()?),
+                    DW_FORM_block4 => drop(cursor.uint(4)?),
+                    DW_FORM_block1 => drop(cursor.u8()?),
+                    _ => cursor.skip_leb()?,
+                }
+                self.expression(&mut cursor, end);
+            }
+            DW_FORM_addr => {
+                let value = number(8)?;
+                let here = Place {
+                    at: place,
+                    len: 8,
+                    form,
+                    value,
+                };
+                match name {
+                    DW_AT_call_return_pc => entry.return_pc = Some(here),
+                    DW_AT_low_pc => entry.low = Some(here),
+                    DW_AT_high_pc => entry.high = Some(here),
+                    DW_AT_entry_pc => entry.entry = Some(here),
+                    DW_AT_call_pc => {
+                        patch(&mut self.unit.bytes, place, 8, self.source.map.start(value))
+                    }
+                    _ => patch(&mut self.unit.bytes, place, 8, self.source.map.data(value)),
+                }
+            }
+            // Its table is converted as a whole.
+            DW_FORM_addrx
+            | DW_FORM_addrx1
+            | DW_FORM_addrx2
+            | DW_FORM_addrx3
+            | DW_FORM_addrx4
+            | DW_FORM_GNU_addr_index => {
+                if matches!(name, DW_AT_low_pc | DW_AT_high_pc | DW_AT_entry_pc) {
+                    let index = match form {
+                        DW_FORM_addrx | DW_FORM_GNU_addr_index => {
+                            Cursor::new(self.data, at).uleb()?
+                        }
+                        _ => number(end - at)?,
+                    };
+                    // The base may stand behind it in the first entry; see there.
+                    let here = Place {
+                        at: place,
+                        len: end - at,
+                        form: DW_FORM_addrx,
+                        value: index,
+                    };
+                    match name {
+                        DW_AT_low_pc => entry.low = Some(here),
+                        DW_AT_high_pc => entry.high = Some(here),
+                        _ => entry.entry = Some(here),
+                    }
+                }
+            }
+            DW_FORM_data1 | DW_FORM_data2 | DW_FORM_data4 | DW_FORM_data8 | DW_FORM_sdata
+            | DW_FORM_udata
+                if matches!(name, DW_AT_high_pc | DW_AT_entry_pc) =>
+            {
+                let value = match form {
+                    DW_FORM_sdata | DW_FORM_udata => Cursor::new(self.data, at).uleb()?,
+                    _ => number(end - at)?,
+                };
+                let here = Place {
+                    at: place,
+                    len: end - at,
+                    form,
+                    value,
+                };
+                match name {
+                    DW_AT_high_pc => entry.high = Some(here),
+                    _ => entry.entry = Some(here),
+                }
+            }
+            // Offsets into sections; up to DWARF 3 as plain numbers.
+            DW_FORM_sec_offset => self.section_offset(name, at, size, entry, list_bases)?,
+            DW_FORM_data4 | DW_FORM_data8 if self.context.version < 4 && is_offset_in_old(name) => {
+                self.section_offset(name, at, end - at, entry, list_bases)?;
+            }
+            DW_FORM_rnglistx if name == DW_AT_ranges => {
+                let value = Cursor::new(self.data, at).uleb()?;
+                entry.ranges = Some(Place {
+                    at: place,
+                    len: end - at,
+                    form,
+                    value,
+                });
+            }
+            _ => {}
+        }
+        // A skeleton's other half is in another file.
+        self.is_split |= matches!(name, DW_AT_dwo_name | DW_AT_GNU_dwo_name);
+        Some(())
+    }
+
+    fn section_offset(
+        &mut self,
+        name: DwAt,
+        at: usize,
+        size: usize,
+        entry: &mut Entry,
+        list_bases: &mut [Option<u64>; 2],
+    ) -> Option<()> {
+        let value = Cursor::new(self.data, at).uint(size)?;
+        let bases = &self.source.bases;
+        let place = at - self.start;
+        let here = Place {
+            at: place,
+            len: size,
+            form: DW_FORM_sec_offset,
+            value,
+        };
+        let new = match name {
+            // Without lines, an offset at which there is nothing
+            DW_AT_stmt_list => self.source.lines.offset(value).unwrap_or(u64::MAX),
+            DW_AT_ranges | DW_AT_start_scope => {
+                entry.ranges = Some(here);
+                return Some(());
+            }
+            DW_AT_macro_info => value + bases.macinfo,
+            DW_AT_macros | DW_AT_GNU_macros => {
+                self.unit.macros = Some(value);
+                value + bases.macros
+            }
+            DW_AT_str_offsets_base => value + bases.str_offsets,
+            DW_AT_addr_base | DW_AT_GNU_addr_base => {
+                self.context.addr_base = value;
+                value + bases.addr
+            }
+            DW_AT_rnglists_base => {
+                self.rnglists_base = value;
+                list_bases[0] = Some(value);
+                self.unit.fixups.push(Fixup {
+                    at: place,
+                    size,
+                    target: Target::Ranges,
+                });
+                return Some(());
+            }
+            DW_AT_loclists_base => {
+                list_bases[1] = Some(value);
+                self.unit.fixups.push(Fixup {
+                    at: place,
+                    size,
+                    target: Target::Locations,
+                });
+                return Some(());
+            }
+            // View numbers are not kept.
+            DW_AT_GNU_locviews => return Some(()),
+            _ => {
+                entry.locations.push(here);
+                return Some(());
+            }
+        };
+        patch(&mut self.unit.bytes, place, size, new);
+        Some(())
+    }
+
+    fn expression(&mut self, cursor: &mut Cursor<'_>, end: usize) {
+        let (data, start, map) = (self.data, self.start, self.source.map);
+        let unit = &mut self.unit;
+        // One that cannot be read stays as it is: a variable's place, not code's.
+        let _ = expr::scan(
+            cursor,
+            end,
+            self.context.offset_size,
+            &mut |part| match part {
+                expr::Part::Address(at) => {
+                    if let Some(old) = Cursor::new(data, at).u64() {
+                        patch(&mut unit.bytes, at - start, 8, map.data(old));
+                    }
+                }
+                expr::Part::Reference(at, size) => unit.fixups.push(Fixup {
+                    at: at - start,
+                    size,
+                    target: Target::Info,
+                }),
+            },
+        );
+    }
+}
+
+/// Attributes whose blocks are location descriptions.
+fn is_location(name: DwAt) -> bool {
+    matches!(
+        name,
+        DW_AT_location
+            | DW_AT_string_length
+            | DW_AT_return_addr
+            | DW_AT_data_member_location
+            | DW_AT_frame_base
+            | DW_AT_segment
+            | DW_AT_static_link
+            | DW_AT_use_location
+            | DW_AT_vtable_elem_location
+            | DW_AT_allocated
+            | DW_AT_associated
+            | DW_AT_data_location
+            | DW_AT_call_value
+            | DW_AT_call_origin
+            | DW_AT_call_parameter
+            | DW_AT_call_pc
+            | DW_AT_call_tail_call
+            | DW_AT_call_target
+            | DW_AT_call_target_clobbered
+            | DW_AT_call_data_location
+            | DW_AT_call_data_value
+            | DW_AT_GNU_call_site_value
+            | DW_AT_GNU_call_site_data_value
+            | DW_AT_GNU_call_site_target
+            | DW_AT_GNU_call_site_target_clobbered
+            | DW_AT_GNU_tail_call
+    )
+}
+
+/// Attributes that up to DWARF 3 hold an offset into a section as a number.
+fn is_offset_in_old(name: DwAt) -> bool {
+    matches!(
+        name,
+        DW_AT_location
+            | DW_AT_stmt_list
+            | DW_AT_string_length
+            | DW_AT_return_addr
+            | DW_AT_start_scope
+            | DW_AT_frame_base
+            | DW_AT_macro_info
+            | DW_AT_segment
+            | DW_AT_static_link
+            | DW_AT_use_location
+            | DW_AT_vtable_elem_location
+            | DW_AT_ranges
+            | DW_AT_GNU_macros
+    )
+}

@@ -1,0 +1,90 @@
+//! Abbreviations, and how long the value of each form is.
+
+use std::collections::HashMap;
+
+use gimli::constants::*;
+
+use super::super::bytes::Cursor;
+
+/// How entries of one kind are written down.
+pub(super) struct Abbreviation {
+    pub tag: DwTag,
+    pub attributes: Vec<(DwAt, DwForm)>,
+}
+
+/// Reads a form; `None` for a number that cannot be one.
+pub(in super::super) fn form(cursor: &mut Cursor<'_>) -> Option<DwForm> {
+    cursor.uleb()?.try_into().ok().map(DwForm)
+}
+
+/// Skips a value; `None` for a form that is not known.
+pub(in super::super) fn skip_form(
+    cursor: &mut Cursor<'_>,
+    form: DwForm,
+    offset_size: usize,
+    version: u16,
+) -> Option<()> {
+    let size = match form {
+        DW_FORM_flag_present | DW_FORM_implicit_const => 0,
+        DW_FORM_data1 | DW_FORM_ref1 | DW_FORM_flag | DW_FORM_strx1 | DW_FORM_addrx1 => 1,
+        DW_FORM_data2 | DW_FORM_ref2 | DW_FORM_strx2 | DW_FORM_addrx2 => 2,
+        DW_FORM_strx3 | DW_FORM_addrx3 => 3,
+        DW_FORM_data4 | DW_FORM_ref4 | DW_FORM_ref_sup4 | DW_FORM_strx4 | DW_FORM_addrx4 => 4,
+        DW_FORM_addr | DW_FORM_data8 | DW_FORM_ref8 | DW_FORM_ref_sig8 | DW_FORM_ref_sup8 => 8,
+        DW_FORM_data16 => 16,
+        DW_FORM_strp | DW_FORM_sec_offset | DW_FORM_strp_sup | DW_FORM_line_strp
+        | DW_FORM_GNU_ref_alt | DW_FORM_GNU_strp_alt => offset_size,
+        DW_FORM_ref_addr if version <= 2 => 8,
+        DW_FORM_ref_addr => offset_size,
+        DW_FORM_sdata
+        | DW_FORM_udata
+        | DW_FORM_ref_udata
+        | DW_FORM_strx
+        | DW_FORM_addrx
+        | DW_FORM_loclistx
+        | DW_FORM_rnglistx
+        | DW_FORM_GNU_addr_index
+        | DW_FORM_GNU_str_index => return cursor.skip_leb(),
+        DW_FORM_string => return cursor.skip_string(),
+        DW_FORM_block1 => usize::from(cursor.u8()?),
+        DW_FORM_block2 => usize::from(cursor.u16()?),
+        DW_FORM_block4 => cursor.uint(4)? as usize,
+        DW_FORM_block | DW_FORM_exprloc => usize::try_from(cursor.uleb()?).ok()?,
+        DW_FORM_indirect => {
+            let form = self::form(cursor)?;
+            // Nested ones could go on without end.
+            return (form != DW_FORM_indirect)
+                .then_some(())
+                .and_then(|()| skip_form(cursor, form, offset_size, version));
+        }
+        _ => return None,
+    };
+    cursor.take(size).map(drop)
+}
+
+/// The table of abbreviations at `at` of `.debug_abbrev`, by code.
+pub(super) fn abbreviations(data: &[u8], at: u64) -> Option<HashMap<u64, Abbreviation>> {
+    let mut cursor = Cursor::new(data, usize::try_from(at).ok()?);
+    let mut table = HashMap::new();
+    loop {
+        let code = cursor.uleb()?;
+        if code == 0 {
+            return Some(table);
+        }
+        let tag = DwTag(cursor.uleb()?.try_into().ok()?);
+        cursor.u8()?;
+        let mut attributes = Vec::new();
+        loop {
+            let name = DwAt(cursor.uleb()?.try_into().ok()?);
+            let form = form(&mut cursor)?;
+            if form == DW_FORM_implicit_const {
+                cursor.skip_leb()?;
+            }
+            if (name, form) == (DW_AT_null, DW_FORM_null) {
+                break;
+            }
+            attributes.push((name, form));
+        }
+        table.insert(code, Abbreviation { tag, attributes });
+    }
+}

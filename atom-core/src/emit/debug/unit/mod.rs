@@ -1,0 +1,238 @@
+//! One unit of `.debug_info` or `.debug_types`: its entries with new numbers.
+
+mod address;
+mod attribute;
+mod form;
+
+use gimli::constants::*;
+
+use self::form::{Abbreviation, abbreviations};
+pub(super) use self::form::{form, skip_form};
+use super::bytes::{Cursor, patch};
+use super::input::Input;
+use super::lines::Lines;
+use super::lists::{Kind, Lists};
+use super::map::{CodeMap, Piece};
+
+/// A section of the output that a number counts from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    /// The file's part of `.debug_info`.
+    Info,
+    /// This unit's lists.
+    Ranges,
+    /// This unit's lists.
+    Locations,
+}
+
+/// A number of a unit to which the start of a section's part is added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fixup {
+    pub at: usize,
+    pub size: usize,
+    pub target: Target,
+}
+
+/// Where the parts of sections that are copied lie in the output.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Bases {
+    pub abbrev: u64,
+    pub addr: u64,
+    pub info: u64,
+    pub line_str: u64,
+    pub macinfo: u64,
+    pub macros: u64,
+    pub str: u64,
+    pub str_offsets: u64,
+}
+
+/// What is known of a unit once its first entry is read.
+pub(super) struct Context {
+    pub version: u16,
+    pub offset_size: usize,
+    /// Where addresses by index count from.
+    pub addr_base: u64,
+    /// The base address of its lists.
+    pub low_pc: u64,
+}
+
+impl Context {
+    /// An address of `.debug_addr`.
+    pub fn indexed_address(&self, input: &Input<'_>, index: u64) -> Option<u64> {
+        let at = self.addr_base.checked_add(index.checked_mul(8)?)?;
+        Cursor::new(&input.addr, usize::try_from(at).ok()?).u64()
+    }
+}
+
+/// A unit's contribution to the output.
+pub(super) struct Unit {
+    /// Its entries.
+    pub bytes: Vec<u8>,
+    pub fixups: Vec<Fixup>,
+    pub ranges: Lists,
+    pub locations: Lists,
+    pub version: u16,
+    /// What it covers now.
+    pub covers: Vec<Piece>,
+    /// It uses macros at this offset of `.debug_macro`.
+    pub macros: Option<u64>,
+}
+
+/// Everything that a unit's conversion reads.
+pub(super) struct Source<'a> {
+    pub input: &'a Input<'a>,
+    pub map: &'a dyn CodeMap,
+    pub lines: &'a Lines,
+    pub bases: Bases,
+}
+
+/// A value with an address in it.
+#[derive(Clone, Copy)]
+struct Place {
+    at: usize,
+    len: usize,
+    form: DwForm,
+    value: u64,
+}
+
+/// The attributes of one entry that depend on each other.
+#[derive(Default)]
+struct Entry {
+    low: Option<Place>,
+    high: Option<Place>,
+    entry: Option<Place>,
+    ranges: Option<Place>,
+    /// Location lists.
+    locations: Vec<Place>,
+    return_pc: Option<Place>,
+}
+
+struct Walker<'a, 's> {
+    source: &'s Source<'a>,
+    /// The section, and where the unit starts in it.
+    data: &'s [u8],
+    start: usize,
+    context: Context,
+    unit: Unit,
+    rnglists_base: u64,
+    is_split: bool,
+}
+
+/// Converts the unit at `start` of `data`, which ends at `end`. `None` if it cannot be read.
+pub(super) fn convert(
+    source: &Source<'_>,
+    data: &[u8],
+    start: usize,
+    end: usize,
+    is_types: bool,
+) -> Option<Unit> {
+    let data = &data[..end];
+    let mut cursor = Cursor::new(data, start);
+    let (_, offset_size) = cursor.unit_length()?;
+    let version = cursor.u16()?;
+    let mut kind = DW_UT_compile;
+    let abbrev_at;
+    let address_size;
+    match version {
+        2..=4 => {
+            abbrev_at = cursor.at;
+            cursor.take(offset_size)?;
+            address_size = cursor.u8()?;
+            if is_types {
+                cursor.take(8 + offset_size)?;
+            }
+        }
+        5 => {
+            kind = DwUt(cursor.u8()?);
+            address_size = cursor.u8()?;
+            abbrev_at = cursor.at;
+            cursor.take(offset_size)?;
+            match kind {
+                DW_UT_type | DW_UT_split_type => drop(cursor.take(8 + offset_size)?),
+                DW_UT_skeleton | DW_UT_split_compile => drop(cursor.take(8)?),
+                _ => {}
+            }
+        }
+        _ => return None,
+    }
+    // The rest of a split unit is in another file, with the original's sizes.
+    if address_size != 8 || matches!(kind, DW_UT_skeleton | DW_UT_split_compile) {
+        return None;
+    }
+    let abbrev = Cursor::new(data, abbrev_at).uint(offset_size)?;
+    let table = abbreviations(&source.input.abbrev, abbrev)?;
+    let mut bytes = data[start..end].to_vec();
+    patch(
+        &mut bytes,
+        abbrev_at - start,
+        offset_size,
+        abbrev + source.bases.abbrev,
+    );
+    let mut walker = Walker {
+        source,
+        data,
+        start,
+        context: Context {
+            version,
+            offset_size,
+            addr_base: 8,
+            low_pc: 0,
+        },
+        unit: Unit {
+            bytes,
+            fixups: Vec::new(),
+            ranges: Lists::new(Kind::Ranges),
+            locations: Lists::new(Kind::Locations),
+            version,
+            covers: Vec::new(),
+            macros: None,
+        },
+        rnglists_base: 0,
+        is_split: false,
+    };
+    let mut is_first = true;
+    while cursor.at < end {
+        let code = cursor.uleb()?;
+        if code == 0 {
+            continue;
+        }
+        walker.entry(table.get(&code)?, &mut cursor, is_first)?;
+        if walker.is_split {
+            return None;
+        }
+        is_first = false;
+    }
+    let Walker {
+        mut unit, context, ..
+    } = walker;
+    unit.ranges.finish(&context);
+    unit.locations.finish(&context);
+    Some(unit)
+}
+
+impl Walker<'_, '_> {
+    fn entry(
+        &mut self,
+        kind: &Abbreviation,
+        cursor: &mut Cursor<'_>,
+        is_first: bool,
+    ) -> Option<()> {
+        let mut entry = Entry::default();
+        let mut bases = [None; 2];
+        for (name, form) in &kind.attributes {
+            let mut form = *form;
+            if form == DW_FORM_indirect {
+                form = self::form(cursor)?;
+            }
+            let at = cursor.at;
+            skip_form(cursor, form, self.context.offset_size, self.context.version)?;
+            self.attribute(*name, form, at, cursor.at, &mut entry, &mut bases)?;
+        }
+        if is_first {
+            self.first(&entry, bases)?;
+        }
+        self.addresses(kind.tag, &entry);
+        self.lists(&entry);
+        Some(())
+    }
+}

@@ -1,0 +1,319 @@
+//! What measuring costs, found at the start by measuring nothing.
+//!
+//! It is subtracted from what is measured later: a part of a section's own value, and
+//! what sections inside of it add. For the measures of this crate that is all in
+//! this process. Callbacks of the user may do more than measure, so they are tried
+//! in a child process, which has a copy of all memory and no files: what they count
+//! or write there is lost with it. If they change memory of theirs they may be
+//! about something else than a cost, and then nothing is subtracted from their values
+//! unless the user says so.
+
+use std::time::{Duration, Instant};
+
+use arp::{Area, DataType, Kind, Meter, Mode, Session, Sid, Tid};
+
+use super::meters::{AnyMeter, Cost, Measure};
+use super::scratch;
+use super::session::{HERE, Settings};
+
+/// Whether own callbacks are tried at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Calibrate {
+    /// Yes; their cost is subtracted if they change nothing but their data.
+    #[default]
+    Auto,
+    /// Yes; their cost is subtracted.
+    On,
+    /// No.
+    Off,
+}
+
+impl Calibrate {
+    /// By number.
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            1 => Self::On,
+            2 => Self::Off,
+            _ => Self::Auto,
+        }
+    }
+}
+
+/// Executions that are measured, of which the best are taken.
+const TRIALS: usize = 400;
+/// Fewer will do where callbacks are slow.
+const FEWEST: usize = 10;
+/// Time for all of a measure's trials.
+const TIME: Duration = Duration::from_millis(60);
+/// Sections in one of them.
+const INNER: usize = 16;
+
+/// The section that is measured, which is no section of the program: ids start with 1.
+const SECTION: Sid = Sid(0);
+const OTHER: Sid = Sid(1);
+
+/// Numbers of one measure, as the child hands them over.
+const NUMBERS: usize = 5;
+
+/// Costs of all measures, with notes about them for the data file.
+pub fn costs(settings: &Settings, notes: &mut Vec<(String, String)>) -> Vec<Cost> {
+    let measures = &settings.measures;
+    let all = |own: bool| -> Vec<Found> {
+        let one = |i: usize| Found::of(settings, i, own);
+        (0..measures.len()).map(one).collect()
+    };
+    let found = if !measures.contains(&Measure::Callbacks) {
+        all(false)
+    } else {
+        let own = match settings.calibrate {
+            Calibrate::Off => None,
+            _ => scratch::in_child(measures.len() * NUMBERS + 1, || {
+                let stateful = f64::from(u8::from(is_stateful(settings)));
+                let mut numbers: Vec<f64> = all(true).iter().flat_map(Found::numbers).collect();
+                numbers.push(stateful);
+                numbers
+            }),
+        };
+        let key = || "callback subtracted".to_owned();
+        match own {
+            Some(numbers) => {
+                let mut found: Vec<Found> =
+                    numbers.chunks_exact(NUMBERS).map(Found::from).collect();
+                if numbers.last() != Some(&0.0) && settings.calibrate == Calibrate::Auto {
+                    let text = "nothing: the callbacks change more than their data, so they may not measure a cost";
+                    notes.push((key(), text.to_owned()));
+                    for (measure, found) in measures.iter().zip(&mut found) {
+                        if *measure == Measure::Callbacks {
+                            *found = Found::default();
+                        }
+                    }
+                }
+                found
+            }
+            None => {
+                let text = match settings.calibrate {
+                    Calibrate::Off => {
+                        "nothing, nor their cost from other values, as it was asked for"
+                    }
+                    _ => {
+                        "nothing, nor their cost from other values: they could not be tried at the start"
+                    }
+                };
+                notes.push((key(), text.to_owned()));
+                all(false)
+            }
+        }
+    };
+    for (measure, found) in measures.iter().zip(&found) {
+        let (cost, name) = (found.cost, measure.name());
+        if cost != Cost::default() {
+            let text = format!(
+                "{} for an execution, {} around one, {} around a section that is not measured",
+                number(cost.own),
+                number(cost.measured),
+                number(cost.plain)
+            );
+            notes.push((format!("{name} subtracted"), text));
+            let text = format!(
+                "{} in the middle, {} in 95 of 100, as measured at the start",
+                number(found.middle),
+                number(found.high)
+            );
+            notes.push((format!("{name} left in an empty section"), text));
+        }
+    }
+    found.into_iter().map(|f| f.cost).collect()
+}
+
+/// With three decimals, where it has any.
+fn number(n: f64) -> String {
+    let text = format!("{n:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// What was found about one measure.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    cost: Cost,
+    /// Left of an empty section's value, in half of all cases at most.
+    middle: f64,
+    /// In 95 of 100.
+    high: f64,
+}
+
+impl Found {
+    fn numbers(&self) -> [f64; NUMBERS] {
+        let Cost {
+            own,
+            plain,
+            measured,
+        } = self.cost;
+        [own, plain, measured, self.middle, self.high]
+    }
+
+    fn from(numbers: &[f64]) -> Self {
+        Self {
+            cost: Cost {
+                own: numbers[0],
+                plain: numbers[1],
+                measured: numbers[2],
+            },
+            middle: numbers[3],
+            high: numbers[4],
+        }
+    }
+
+    /// Measures nothing with measure `i`. The user's callbacks take part if `own` says so.
+    fn of(settings: &Settings, i: usize, own: bool) -> Self {
+        let measure = settings.measures[i];
+        if measure == Measure::Instructions || measure == Measure::Callbacks && !own {
+            return Self::default();
+        }
+        let place = HERE.with(std::cell::Cell::get);
+        let meter = |measure: Measure| settings.meter(measure, Cost::default(), place);
+        let taking_part = || {
+            settings
+                .measures
+                .iter()
+                .filter(|m| own || **m != Measure::Callbacks)
+        };
+        let mut builder = Session::builder(Mode::RecordAverage).on_problem(|_| {});
+        for measure in taking_part() {
+            let data_type = settings.data_type_of(*measure);
+            builder = builder.values(arp::ValueSet {
+                data_type,
+                name: String::new(),
+            });
+        }
+        let Ok(session) = builder.start() else {
+            return Self::default();
+        };
+        let meters: Vec<Box<dyn Meter>> = taking_part().map(|m| meter(*m).0).collect();
+        let mut recorder = session.thread_with(Tid(0), meters);
+        let (mut probe, data_type) = (meter(measure).0, settings.data_type_of(measure));
+        let mut pass = |kind: Option<Kind>| -> f64 {
+            let mut area = Area::default();
+            probe.enter(SECTION, &mut area);
+            if let Some(kind) = kind {
+                let sid = if kind.is_measured() { SECTION } else { OTHER };
+                for _ in 0..INNER {
+                    recorder.enter(kind, sid, 0);
+                    recorder.leave(kind, sid);
+                }
+            }
+            probe.leave(SECTION, &mut area);
+            area.get(data_type).as_f64()
+        };
+        let start = Instant::now();
+        let mut values = [Vec::new(), Vec::new(), Vec::new()];
+        while values[0].len() < TRIALS && (values[0].len() < FEWEST || start.elapsed() < TIME) {
+            let kinds = [None, Some(Kind::Plain), Some(Kind::Kernel)];
+            for (values, kind) in values.iter_mut().zip(kinds) {
+                values.push(pass(kind));
+            }
+        }
+        let typical = Typical::of(measure);
+        let [empty, plain, measured] = values.map(|mut values| typical.take(&mut values));
+        let around = |sum: f64| ((sum - empty) / INNER as f64).max(0.0);
+        // What lies between two readings: the other measures, too.
+        let mut meters: Vec<AnyMeter> = taking_part().map(|m| meter(*m)).collect();
+        let which = taking_part().position(|m| *m == measure).unwrap_or(0);
+        let mut areas = vec![Area::default(); meters.len()];
+        let start = Instant::now();
+        let mut own = Vec::new();
+        while own.len() < TRIALS && (own.len() < FEWEST || start.elapsed() < TIME) {
+            areas.fill(Area::default());
+            let meters = std::hint::black_box(&mut meters);
+            for (meter, area) in meters.iter_mut().zip(&mut areas) {
+                meter.0.enter(SECTION, area);
+            }
+            for (meter, area) in meters.iter_mut().zip(&mut areas) {
+                meter.0.leave(SECTION, area);
+            }
+            own.push(areas[which].get(data_type).as_f64());
+        }
+        let best = typical.take(&mut own);
+        let left = |part: usize| (own[own.len() * part / 100] - best).max(0.0);
+        let cost = Cost {
+            own: best,
+            plain: around(plain),
+            measured: around(measured),
+        };
+        // Whatever it is that such values say, it is no cost.
+        if ![cost.own, cost.plain, cost.measured]
+            .iter()
+            .all(|n| n.is_finite() && *n >= 0.0)
+        {
+            return Self::default();
+        }
+        Self {
+            cost,
+            middle: left(50),
+            high: left(95),
+        }
+    }
+}
+
+/// Which of many values of the same thing counts.
+enum Typical {
+    /// One of the least: what is more was an interruption.
+    Least,
+    /// The mean without the greatest, where the unit may be coarse.
+    Mean,
+}
+
+impl Typical {
+    fn of(measure: Measure) -> Self {
+        match measure {
+            Measure::Callbacks => Self::Mean,
+            _ => Self::Least,
+        }
+    }
+
+    /// Sorts the values, of which there are some.
+    fn take(&self, values: &mut [f64]) -> f64 {
+        values.sort_unstable_by(f64::total_cmp);
+        match self {
+            Self::Least => values[values.len() / 20],
+            Self::Mean => {
+                let most = &values[..(values.len() * 9 / 10).max(1)];
+                most.iter().sum::<f64>() / most.len() as f64
+            }
+        }
+    }
+}
+
+/// Whether the user's callbacks change memory beside their data.
+fn is_stateful(settings: &Settings) -> bool {
+    let place = HERE.with(std::cell::Cell::get);
+    let mut meter = settings.meter(Measure::Callbacks, Cost::default(), place);
+    let mut pairs = |n: usize| {
+        for _ in 0..n {
+            let mut area = Area::default();
+            meter.0.enter(SECTION, &mut area);
+            meter.0.leave(SECTION, &mut area);
+        }
+    };
+    // The first may set something up.
+    pairs(2);
+    scratch::changes(|| pairs(4))
+}
+
+/// Subtracts a cost from a value. Less than nothing is no cost, and stays what it is.
+pub fn less(area: &mut Area, data_type: DataType, cost: f64) {
+    if cost == 0.0 {
+        return;
+    }
+    use arp::Value::{Double, Float, LongDouble, Signed, Unsigned};
+    let whole = cost.round();
+    let value = match area.get(data_type) {
+        Signed(n) if n > 0 => Signed(n.saturating_sub(whole as i64).max(0)),
+        Unsigned(n) => Unsigned(n.saturating_sub(whole as u64)),
+        Float(x) if x > 0.0 => Float((f64::from(x) - cost).max(0.0) as f32),
+        Double(x) if x > 0.0 => Double((x - cost).max(0.0)),
+        LongDouble(x) if x.to_f64() > 0.0 => Double((x.to_f64() - cost).max(0.0)),
+        // Not a cost.
+        _ => return,
+    };
+    area.set(data_type, value);
+}
