@@ -55,7 +55,7 @@ fn figures(json: &serde_json::Value) -> BTreeMap<String, [u64; 3]> {
 
 /// The document's experiment, and what comes and goes, in builds of all kinds.
 fn experiment(wanted: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("sources/ranges.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/experiment.c");
     let source = Source::read(&source).unwrap();
     let mut built = 0;
     for variant in source.variants.iter().filter(|v| wanted.contains(&&*v.0)) {
@@ -211,4 +211,40 @@ fn gzip_stepped() {
 #[test]
 fn sed_stepped() {
     real("sed", &["s/a/b/g", "in"], &[("in", b"abc\nbanana\n")]);
+}
+
+/// Blocks and variables that come and go in eight threads at once, and in a forked child.
+#[test]
+fn threads_and_a_child() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/threads.c");
+    let source = Source::read(&source).unwrap();
+    for variant in &source.variants {
+        let Some(case) = Case::build(&source, variant).unwrap() else {
+            continue;
+        };
+        let out = case.rewritten("range");
+        std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+        let words = ["table", "heap:proc=work,size=64", "work:local"];
+        let json = measure(&case.original(), &out, &words, &[]);
+        let got = figures(&json);
+        // Eight threads, 2,000 rounds: of each element one load and store, and one more load.
+        assert_eq!(got["table"], [256_000, 128_000, 3_072_000], "{}", variant.0);
+        let blocks = [0, 256_000, 1_024_000];
+        assert_eq!(got["heap:proc=work,size=64"], blocks, "{}", variant.0);
+        let locals = [8, 128_000, 1_024_064];
+        assert_eq!(got["work:local"], locals, "{}", variant.0);
+        // The child goes on with its parent's figures, in a file of its own.
+        let folder = std::fs::read_dir(out.parent().unwrap()).unwrap();
+        let name = |f: &std::fs::DirEntry| f.file_name().to_string_lossy().into_owned();
+        let of_child = folder
+            .map(|f| f.unwrap())
+            .find(|f| name(f).contains(".json."));
+        let of_child = of_child.expect("the child's file").path();
+        let text = std::fs::read(&of_child).unwrap();
+        let got = figures(&serde_json::from_slice(&text).unwrap());
+        assert_eq!(got["table"], [288_000, 144_000, 3_456_000], "{}", variant.0);
+        let blocks = [0, 288_000, 1_152_000];
+        assert_eq!(got["heap:proc=work,size=64"], blocks, "{}", variant.0);
+        std::fs::remove_file(of_child).unwrap();
+    }
 }

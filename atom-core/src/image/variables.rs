@@ -184,9 +184,7 @@ impl<'a, 'd> Reading<'a, 'd> {
     }
 
     fn fresh(&self, number: usize) -> Option<Rc<Unit<Slice<'d>>>> {
-        Some(Rc::new(
-            self.dwarf.unit(self.headers.get(number)?.clone()).ok()?,
-        ))
+        Some(Rc::new(self.dwarf.unit(*self.headers.get(number)?).ok()?))
     }
 
     /// The unit around a place in the section, and the place in it.

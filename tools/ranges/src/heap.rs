@@ -316,7 +316,7 @@ fn gone(start: u64, size: Option<u64>) {
         let end = start.saturating_add(size.next_multiple_of(4096));
         let inside = |(at, block): (&u64, &Block)| {
             let (from, to) = ((*at).max(start), (at + block.size).min(end));
-            (from < to).then(|| (*at, from, to))
+            (from < to).then_some((*at, from, to))
         };
         let hit: Vec<_> = live.blocks.iter().filter_map(inside).collect();
         for (at, from, to) in hit {

@@ -40,12 +40,12 @@ pub fn write(
     let procs = grouped(sums, sites, |site| Some(site.proc_pc));
     let mut page = String::new();
     let title = format!("Data ranges of {}", escaped(program));
-    let _ = write!(
+    let _ = writeln!(
         page,
         "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>\
          <meta name=viewport content='width=device-width'><style>{STYLE}</style><h1>{title}</h1>\
          <p>Loads stand above the line, stores below; each bar is a part of the range, from its first byte on the \
-         left to its last on the right.\n"
+         left to its last on the right."
     );
     for (number, ((range, name), total)) in ranges.iter().zip(names).zip(totals).enumerate() {
         let mine = procs.iter().filter(|p| p.0 == number as u32);
@@ -134,10 +134,10 @@ fn drawing(page: &mut String, part: u64, size: u64, values: &[[u64; 2]]) {
              <rect class=s x={x:.2} y={below} width={bar:.2} height={down:.2} /></g>"
         );
     }
-    let _ = write!(
+    let _ = writeln!(
         page,
         "<line class=a x1=0 x2={WIDTH} y1={HEIGHT}.5 y2={HEIGHT}.5 /></svg>\
-         <p>a bar is {part} bytes; the highest is {most}\n"
+         <p>a bar is {part} bytes; the highest is {most}"
     );
 }
 

@@ -116,11 +116,10 @@ fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row
     if size <= shape.line() && offset <= shape.line() - size {
         return;
     }
-    if size <= shape.line() && offset.wrapping_add(PLAIN) <= shape.line() - size {
-        if is_in_window(row, address, size) {
-            row[WORD].add(1);
-            return;
-        }
+    let is_there = size <= shape.line() && offset.wrapping_add(PLAIN) <= shape.line() - size;
+    if is_there && is_in_window(row, address, size) {
+        row[WORD].add(1);
+        return;
     }
     other(state, shape.0, address, size, row, place);
 }
@@ -232,8 +231,9 @@ fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, place: u6
     touch(state, Shape(shape), address, end, 1, &row, Place(place));
     // The first is counted by its block.
     row[EXTRA].add(u64::MAX);
-    if Place(place).has(Place::COUNTED) {
-        count(&row, Place(place), address, end, size, 1);
+    if Place(place).has(Place::COUNTED) && !count(&row, Place(place), address, end, size, 1) {
+        // Ranges that were in this line may be gone.
+        bring(state, whole, line, true);
     }
 }
 
@@ -243,7 +243,7 @@ fn touch(state: &State, shape: Shape, start: u64, end: u64, times: u64, row: &Ro
     while line < end {
         row[EXTRA].add(times);
         let next = line + shape.line();
-        if bring(state, shape, line) {
+        if bring(state, shape, line, false) {
             row[MISSES].add(1);
             if place.has(Place::COUNTED) {
                 missed(place, line.max(start), next.min(end));
@@ -253,8 +253,9 @@ fn touch(state: &State, shape: Shape, start: u64, end: u64, times: u64, row: &Ro
     }
 }
 
-/// Brings a line to the front of its set; true if it was not there.
-fn bring(state: &State, shape: Shape, line: u64) -> bool {
+/// Brings a line to the front of its set; true if it was not there. With `look`, whether it still
+/// has a range is looked for in any case.
+fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
     let first = shape.set(line);
     let set = state.lines.get(first..first + shape.ways() as usize);
     let set = set.unwrap_or_default();
@@ -265,6 +266,10 @@ fn bring(state: &State, shape: Shape, line: u64) -> bool {
     };
     let plain = line.wrapping_neg();
     let place = set.iter().position(|other| other.get() | PLAIN == plain);
+    if place == Some(0) && !look {
+        // It is where it should be, and if it has a range, marked so.
+        return false;
+    }
     let mut moving = mark(line);
     for other in set.iter().take(place.map_or(set.len(), |place| place + 1)) {
         let next = other.get();
@@ -345,11 +350,12 @@ fn missed(place: Place, start: u64, end: u64) {
 }
 
 /// Counts `times` references of `size` bytes, one behind the other in `start..end`, to the ranges
-/// that lie there.
-fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) {
+/// that lie there. False if there are none.
+fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) -> bool {
     if size == 0 || end <= start || !MAP.may_cover(start, end) {
-        return;
+        return false;
     }
+    let mut found = false;
     let sequence = MAP.sequence();
     let of = |flag, n| if place.has(flag) { n } else { 0 };
     let which = |n| [of(Place::LOADS, n), of(Place::STORES, n)];
@@ -359,6 +365,7 @@ fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) {
         let Some(set) = live::set_of(entry.piece) else {
             return;
         };
+        found = true;
         if entry.start <= start && end <= entry.end {
             live::touched(entry, set, start, end, sequence, which(times));
             whole(row, place, entry, set, size, times);
@@ -384,6 +391,7 @@ fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) {
             }
         }
     });
+    found
 }
 
 /// Counts references that lie in one piece; a single one in its window.
@@ -397,8 +405,15 @@ fn whole(row: &Row, place: Place, entry: Entry, set: &Set, size: u64, times: u64
         tally::add(place.number(), set.id, tally);
         return;
     }
-    if word(row[WORD].get()).0 == entry.piece {
+    let before = word(row[WORD].get()).0;
+    if before == entry.piece {
         row[WORD].add(1);
+        return;
+    }
+    if live::set_of(before).is_some_and(|old| old.id == set.id) {
+        // What has been counted stays counted for the same ranges.
+        let further = u64::from(entry.piece).wrapping_sub(before.into()) << 48;
+        row[WORD].fetch_add(further.wrapping_add(1));
         return;
     }
     let (window, n) = word(row[WORD].swap(u64::from(entry.piece) << 48 | 1));

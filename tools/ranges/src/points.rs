@@ -117,6 +117,7 @@ impl AllReferences {
         (self.rows.at(number), Place::new(number, access | flags).0)
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn reference(
         &mut self,
         inst: Inst<'_>,

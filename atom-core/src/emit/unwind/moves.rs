@@ -154,7 +154,8 @@ impl Piece<'_> {
 
     /// Whether every search could be carried to its end.
     pub fn searched(&self) -> bool {
-        self.moves.is_none_or(|moves| moves.fuel.load(Ordering::Relaxed) > 0)
+        self.moves
+            .is_none_or(|moves| moves.fuel.load(Ordering::Relaxed) > 0)
     }
 }
 
