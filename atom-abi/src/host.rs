@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use crate::StrRef;
 use crate::query::{
     EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord, OperandRecord, RegAccessRecord,
-    RegUsageRecord, Sink, SourceFrameRecord,
+    RegUsageRecord, Sink, SourceFrameRecord, SymbolRecord, VariableRecord,
 };
 
 /// "There is no such procedure, block or instruction."
@@ -107,6 +107,9 @@ pub enum ArgKind {
     Exported = 18,
     /// All ones if string instructions go down (the direction flag is set), else 0.
     Direction = 19,
+    /// The run-time address of the byte at address `value` of the program's file.
+    /// Only in calls before and after the program.
+    ImageAddress = 20,
 }
 
 /// The number of no operand in particular.
@@ -568,4 +571,12 @@ pub struct Host {
         *mut c_void,
         Sink<StrRef>,
     ),
+    /// The data objects that the symbol tables define.
+    pub data_symbols: extern "C" fn(*mut Context, arg: *mut c_void, sink: Sink<SymbolRecord>),
+    /// Variables of the source, or their parts, by a path such as `table.head[3].next`.
+    pub variables:
+        extern "C" fn(*mut Context, path: StrRef, arg: *mut c_void, sink: Sink<VariableRecord>),
+    /// Name of the import that a call, or a jump to another procedure, leads to: directly,
+    /// through its slot or through the linkage table. Empty if it leads elsewhere or nobody knows.
+    pub entered_import: extern "C" fn(*mut Context, inst: u32) -> StrRef,
 }

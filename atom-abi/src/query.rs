@@ -317,3 +317,53 @@ pub struct LabelRecord {
     /// which this is one.
     pub address: u64,
 }
+
+/// A data object that a symbol table defines.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SymbolRecord {
+    /// Its name as in the table.
+    pub name: StrRef,
+    /// The same, demangled.
+    pub plain_name: StrRef,
+    /// Its address in the program's file.
+    pub address: u64,
+    /// Its size in bytes, 0 if not stated.
+    pub size: u64,
+}
+
+/// How [`VariableRecord::at`] is read.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum VariablePlace {
+    /// An address in the program's file.
+    Static = 0,
+    /// Signed: from the value of rsp before the call that entered the function.
+    Frame = 1,
+    /// In each thread's own storage; `at` says nothing.
+    ThreadLocal = 2,
+    /// In no one place of memory: in registers, in several places, nowhere.
+    Moving = 3,
+    /// A part that does not consist of whole bytes.
+    Bits = 4,
+}
+
+/// A variable of the source, or the part of it that was asked for.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct VariableRecord {
+    /// Name as in the debug information of the function that it is local to; empty for others.
+    pub function: StrRef,
+    /// Address of that function, or 0.
+    pub function_address: u64,
+    /// [`VariablePlace`] as a number.
+    pub place: u32,
+    /// Line of its declaration, or 0.
+    pub line: u32,
+    /// Where it lies.
+    pub at: u64,
+    /// Size in bytes; 0 if unknown.
+    pub size: u64,
+    /// The source file that was compiled, or empty.
+    pub unit: StrRef,
+}

@@ -19,6 +19,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
         atom analyze FILE [OPTIONS]\n       \
         atom clocks [--json]\n       \
+        atom events [TEXT] [--darr | --iarr | --opcm | --dear | --iear] [--json]\n       \
         atom arp FILE [OPTIONS]",
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
@@ -44,6 +45,8 @@ pub enum Command {
     Analyze(crate::analyze::Analyze),
     /// Measure the clocks of this machine: granularity, cost, monotonicity
     Clocks(crate::clocks::Clocks),
+    /// List what can be counted on this machine, and why the rest cannot
+    Events(crate::events::Events),
     /// Look at recorded kernels: show, compare, merge and convert .arp files
     Arp(crate::arp::Arp),
 }
@@ -170,6 +173,12 @@ mod tests {
         ));
         assert!(parse(&["./analyze"]).command.is_none());
         assert!(parse(&["./clocks", "-o", "x"]).command.is_none());
+        assert!(matches!(
+            parse(&["events", "loads", "--darr"]).command,
+            Some(Command::Events(_))
+        ));
+        assert!(parse(&["./events", "-o", "x"]).command.is_none());
+        assert!(Args::try_parse_from(["atom", "events", "--darr", "--iarr"]).is_err());
         assert!(matches!(
             parse(&["arp", "x"]).command,
             Some(Command::Arp(_))

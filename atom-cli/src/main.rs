@@ -10,6 +10,7 @@ mod cleanup;
 mod clocks;
 mod debugger;
 mod driver;
+mod events;
 mod find;
 mod message;
 mod output;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Some(args::Command::Show(show)) => show::run(show),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks),
+        Some(args::Command::Events(events)) => events::run(events),
         Some(args::Command::Arp(arp)) => arp::run(arp),
         None if args.run.gdb => debugger::run(&args.run, &words),
         None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),

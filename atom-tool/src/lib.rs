@@ -82,6 +82,7 @@ mod entry;
 mod flow;
 pub mod forks;
 mod handle;
+mod image;
 mod labels;
 mod landings;
 mod operands;
@@ -98,6 +99,7 @@ mod sites;
 mod strings;
 mod targets;
 mod thread_data;
+mod thread_rows;
 
 pub use analysis_rt::Uninterrupted;
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
@@ -115,6 +117,7 @@ pub use counters::{
 pub use edges::Way;
 pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
+pub use image::{DataSymbol, ImageAddress, Variable, VariablePlace};
 pub use labels::Label;
 pub use landings::Landing;
 pub use operands::{MemoryAccess, Operand, SourceFrame};
@@ -129,6 +132,7 @@ pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
 pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
 pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
+pub use thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 
 /// What an instrument routine may fail with: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

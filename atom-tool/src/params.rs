@@ -19,7 +19,7 @@ use atom_abi::{ArrayRecord, StrRecord};
 /// and `CODE` must be that of the type whose representation it has.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of an analysis routine",
-    note = "parameters are integers, `bool`, `Value`, `RegV`, `Str`, `Strings`, `Array<T>`, `Counter`, `Counters`, `PerThread` and `AllThreads`"
+    note = "parameters are integers, `bool`, `Value`, `RegV`, `Str`, `Strings`, `Array<T>`, `Counter`, `Counters`, `PerThread`, `ThreadRow` and `AllThreads`"
 )]
 pub unsafe trait Param: Copy + 'static {
     /// What the type is, for checking prototypes; see [`code`].

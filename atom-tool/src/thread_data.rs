@@ -9,7 +9,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use atom_abi::host::{self, ArgKind};
 use atom_abi::{THREAD_HEADER, ThreadBlock};
@@ -116,6 +116,27 @@ impl ThreadCell<u64> {
                 cell = in(reg) self.0.as_ptr(),
                 value = inout(reg) value,
                 options(nostack)
+            );
+        }
+        value
+    }
+
+    /// Changes it to `new` if it is `old`. This is for another thread than the cell's own.
+    #[inline]
+    pub fn replace(&self, old: u64, new: u64) {
+        let _ = self.0.compare_exchange(old, new, SeqCst, Relaxed);
+    }
+
+    /// Changes it, and gives what was there before, in one instruction.
+    #[inline(always)]
+    pub fn swap(&self, mut value: u64) -> u64 {
+        // SAFETY: the cell is the thread's own memory.
+        unsafe {
+            std::arch::asm!(
+                "xchg [{cell}], {value}",
+                cell = in(reg) self.0.as_ptr(),
+                value = inout(reg) value,
+                options(nostack, preserves_flags)
             );
         }
         value

@@ -15,6 +15,7 @@ pub mod kernels;
 pub mod lock;
 pub mod models;
 pub mod outcome;
+pub mod ranges;
 pub mod source;
 pub mod start;
 pub mod stepper;

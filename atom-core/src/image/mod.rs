@@ -8,6 +8,7 @@ mod inlined;
 pub mod labels;
 mod open;
 pub mod unwind;
+pub mod variables;
 
 use std::path::{Path, PathBuf};
 

@@ -713,6 +713,7 @@ impl Planner<'_> {
             let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),
                 Argument::Routine(at) | Argument::Static(at) => Ok(Some(Value::Tool(*at))),
+                Argument::Original(at) => Ok(Some(Value::Original(*at))),
                 Argument::Str(..)
                 | Argument::CStr(..)
                 | Argument::Array(..)

@@ -500,6 +500,7 @@ impl At {
             Argument::LoadedValue(n) => self.loaded(n, element, when)?,
             Argument::StoredValue(n) => self.stored(n, element, when)?,
             Argument::Routine(at) | Argument::Static(at) => Value::Tool(at),
+            Argument::Original(at) => Value::Original(at),
             Argument::RepCount => self.repeat_count(when)?,
             Argument::Direction => Value::Direction,
             Argument::BranchTarget => self.branch_target(when)?,

@@ -195,6 +195,7 @@ pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
         Value::Const(constant) => asm.mov_imm(to, constant),
         Value::Data(offset) => asm.lea_target(to, Target::Data(offset)),
         Value::Tool(address) => asm.lea_target(to, Target::Analysis(address)),
+        Value::Original(address) => asm.lea_target(to, Target::Original(address)),
         Value::Pointed { slot, offset } => {
             asm.load_target(to, Target::Data(slot));
             asm.lea(to, Mem::at(to, offset as i32));

@@ -101,6 +101,8 @@ pub enum Argument {
     Static(u64),
     /// Whether string instructions go down.
     Direction,
+    /// The run-time address of an address of the original image.
+    Original(u64),
 }
 
 /// The operand that a value without a number means.

@@ -242,6 +242,15 @@ fn argument(
                 None => return Err("the tool exports nothing at this address".to_owned()),
             }
         }
+        ArgKind::ImageAddress => {
+            if request.scope != Scope::Program {
+                return Err(
+                    "an address of the image can be passed only before and after the program"
+                        .to_owned(),
+                );
+            }
+            Argument::Original(arg.value)
+        }
         ArgKind::BrCondValue => {
             if !before_inst || session.inst_types(inst) & InstType::CondBr as u32 == 0 {
                 return Err("BrCondValue is known only before a conditional branch".to_owned());

@@ -8,6 +8,7 @@ use atom_abi::host::{Arg, Context, Host, NONE, Place, ProgramInfo, Scope};
 use atom_abi::{INTERFACE_VERSION, StrRef};
 
 use super::check::{self, Request};
+use super::places;
 use super::query;
 use super::session::Session;
 use crate::cfg::{Block, Proc, Status};
@@ -73,6 +74,9 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         labels: query::labels,
         section: query::section,
         matching_procs: query::matching_procs,
+        data_symbols: places::data_symbols,
+        variables: places::variables,
+        entered_import: places::entered_import,
     }
 }
 

@@ -11,6 +11,7 @@ mod constants;
 mod host;
 mod load;
 mod names;
+mod places;
 mod query;
 pub mod select;
 mod session;

@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
     }
 
     /// A string for the tool, kept once however often it is asked for.
-    fn intern(&self, text: &str) -> StrRef {
+    pub(super) fn intern(&self, text: &str) -> StrRef {
         let mut strings = self.cache.strings.borrow_mut();
         if let Some(known) = strings.get(text) {
             return StrRef::new(known);
@@ -166,12 +166,21 @@ impl<'a> Session<'a> {
             }
             // Through the slot of an import: `call [rip + puts@GOTPCREL]`.
             Flow::IndirectCall if inst.rip_relative => {
-                let imports = &self.cache.imports;
-                let imports = imports.get_or_init(|| Imports::new(self.image));
-                imports.name(self.decode(id).ip_rel_memory_address())
+                self.imports().name(self.decode(id).ip_rel_memory_address())
             }
             _ => None,
         }
+    }
+
+    /// What the dynamic loader binds.
+    pub(super) fn imports(&self) -> &Imports<'a> {
+        let imports = &self.cache.imports;
+        imports.get_or_init(|| Imports::new(self.image))
+    }
+
+    /// How a procedure uses the stack; none if that is not known.
+    pub(super) fn frame(&self, proc: ProcId) -> Option<FrameRecord> {
+        frame::frame(self.image, self.cfg, self.unwind()?, proc)
     }
 
     fn procs_matching(&self, pattern: &str) -> Result<Vec<ProcId>, String> {
@@ -475,10 +484,10 @@ pub(super) extern "C" fn proc_frame(
     frame: *mut FrameRecord,
 ) -> bool {
     let session = session(context);
-    let (Some(_), Some(unwind)) = (session.known_proc(proc), session.unwind()) else {
+    if session.known_proc(proc).is_none() {
         return false;
-    };
-    let found = frame::frame(session.image, session.cfg, unwind, ProcId(proc));
+    }
+    let found = session.frame(ProcId(proc));
     if let Some(found) = found {
         // SAFETY: by the interface, a place for the result.
         unsafe { frame.write(found) };

@@ -18,6 +18,8 @@ pub struct Reference {
     pub size: u32,
     /// Whether memory is written.
     pub writes: bool,
+    /// Whether it is read.
+    pub reads: bool,
 }
 
 /// An instruction that was executed, or one element of a repeated one.
@@ -51,10 +53,10 @@ pub(super) fn references(
         return;
     }
     for memory in factory.info(insn).used_memory() {
-        let writes = match memory.access() {
-            OpAccess::Read | OpAccess::CondRead => false,
-            OpAccess::Write | OpAccess::CondWrite => true,
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => true,
+        let (reads, writes) = match memory.access() {
+            OpAccess::Read | OpAccess::CondRead => (true, false),
+            OpAccess::Write | OpAccess::CondWrite => (false, true),
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => (true, true),
             OpAccess::None | OpAccess::NoMemAccess => continue,
         };
         let Some(address) = memory.virtual_address(0, |r, _, _| register(r, regs)) else {
@@ -69,10 +71,16 @@ pub(super) fn references(
         } else {
             address
         };
+        // Of a repeated instruction the size is not told here, as the count is not known.
+        let size = match memory.memory_size().size() {
+            0 => insn.memory_size().size(),
+            size => size,
+        };
         to.push(Reference {
             address: address.wrapping_add(bit_offset(insn, regs)),
-            size: (memory.memory_size().size() as u32).max(1),
+            size: (size as u32).max(1),
             writes,
+            reads,
         });
     }
     to.sort_by_key(|r| r.writes);

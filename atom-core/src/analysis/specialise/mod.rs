@@ -25,7 +25,7 @@ use super::code::Function;
 use super::image::AnalysisImage;
 
 /// Operations of a body at most, on all its paths.
-const MOST_OPS: usize = 48;
+const MOST_OPS: usize = 64;
 /// Bodies that are kept for one routine; more are made again each time.
 const MOST_KEPT: usize = 2048;
 /// Hardware numbers of the registers that carry integer arguments by the System V ABI.

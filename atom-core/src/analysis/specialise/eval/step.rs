@@ -211,6 +211,28 @@ impl Evaluator<'_> {
     fn lea(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
         let to = raw.op0_register();
         let width = to.size() as u8;
+        // Also one that would not fit a displacement.
+        let constant = || {
+            if raw.is_ip_rel_memory_operand() {
+                return None;
+            }
+            let part = |register: Register, scale: u64| match register {
+                Register::None => Some(0),
+                _ if register.size() != 8 => None,
+                _ => match state.regs[number(register)] {
+                    Val::Number(n) => Some(n.wrapping_mul(scale)),
+                    _ => None,
+                },
+            };
+            let base = part(raw.memory_base(), 1)?;
+            let index = part(raw.memory_index(), raw.memory_index_scale().into())?;
+            let sum = base.wrapping_add(index);
+            Some(sum.wrapping_add(raw.memory_displacement64()))
+        };
+        if let Some(constant) = constant() {
+            let val = self.part(Val::Number(constant), width)?;
+            return self.set(state, to, val);
+        }
         let val = match self.place(state, raw)? {
             Place::Frame(offset) => Val::Stack(offset),
             Place::Memory(mem) => match (mem.start, mem.index, mem.disp) {

@@ -1,0 +1,120 @@
+//! Queries about where data lies and where memory comes from: data symbols, variables of
+//! the source, imports that are called. The rules of [`super::host`] hold here too.
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+
+use atom_abi::StrRef;
+use atom_abi::host::{Context, Reg};
+use atom_abi::query::{Sink, SymbolRecord, VariablePlace, VariableRecord};
+
+use super::host::{session, text};
+use super::names::demangle;
+use super::session::Session;
+use crate::decode::{Flow, direct_target};
+use crate::ids::InstId;
+use crate::image::variables::{Place, Variable, variables as variables_of};
+
+pub(super) extern "C" fn data_symbols(
+    context: *mut Context,
+    arg: *mut c_void,
+    sink: Sink<SymbolRecord>,
+) {
+    let session = session(context);
+    let image = session.image;
+    let mut seen = HashSet::new();
+    let all = image.symbols.iter().chain(&image.dynamic_symbols);
+    for symbol in all.filter(|s| s.is_object && !s.is_undefined && s.address != 0) {
+        if !seen.insert((&symbol.name, symbol.address)) {
+            continue;
+        }
+        // A version is no part of the name in the source.
+        let name = symbol.name.split('@').next().unwrap_or_default();
+        let record = SymbolRecord {
+            name: session.intern(name),
+            plain_name: session.intern(&demangle(name)),
+            address: symbol.address,
+            size: symbol.size,
+        };
+        sink(arg, &record);
+    }
+}
+
+pub(super) extern "C" fn variables(
+    context: *mut Context,
+    path: StrRef,
+    arg: *mut c_void,
+    sink: Sink<VariableRecord>,
+) {
+    let session = session(context);
+    for variable in variables_of(session.image, text(path)) {
+        let (place, at) = session.place_of(&variable);
+        let record = VariableRecord {
+            function: session.intern(&variable.function),
+            function_address: variable.function_address,
+            place: place as u32,
+            line: variable.line,
+            at,
+            size: variable.size,
+            unit: session.intern(&variable.unit),
+        };
+        sink(arg, &record);
+    }
+}
+
+pub(super) extern "C" fn entered_import(context: *mut Context, inst: u32) -> StrRef {
+    let session = session(context);
+    let name = session
+        .known_inst(inst)
+        .and_then(|_| session.entered_import(InstId(inst)));
+    StrRef::new(name.unwrap_or(""))
+}
+
+impl Session<'_> {
+    /// Where a variable lies, its place in the frame counted from one point: of what
+    /// counts from a register, the procedure's frame has to be known.
+    fn place_of(&self, variable: &Variable) -> (VariablePlace, u64) {
+        let frame = || {
+            let proc = self.cfg.proc_at(variable.function_address)?;
+            self.frame(proc)
+        };
+        let moving = (VariablePlace::Moving, 0);
+        match variable.place {
+            Place::Static(at) => (VariablePlace::Static, at),
+            Place::Frame(at) => (VariablePlace::Frame, at as u64),
+            Place::ThreadLocal => (VariablePlace::ThreadLocal, 0),
+            Place::Moving => moving,
+            Place::Bits => (VariablePlace::Bits, 0),
+            Place::Rbp(at) => match frame() {
+                // Behind `push rbp; mov rbp, rsp` it is two words below.
+                Some(f) if f.frame_reg == Reg::Rbp as u32 && f.int_offsets[5] == -16 => {
+                    (VariablePlace::Frame, (at - 16) as u64)
+                }
+                _ => moving,
+            },
+            Place::Rsp(at) => match frame() {
+                Some(f) if !f.is_dynamic && f.frame_reg == Reg::Rsp as u32 => {
+                    (VariablePlace::Frame, at.wrapping_sub(f.size as i64) as u64)
+                }
+                _ => moving,
+            },
+        }
+    }
+
+    /// The import that a call or a jump to elsewhere leads to.
+    fn entered_import(&self, id: InstId) -> Option<&str> {
+        let inst = self.cfg.inst(id);
+        match inst.flow {
+            Flow::Call | Flow::Jump => {
+                let target = direct_target(&self.decode(id))?;
+                let proc = self.cfg.proc_at(target)?;
+                let name = self.proc_symbol(proc).strip_suffix("@plt")?;
+                (self.cfg.proc(proc).start == target).then_some(name)
+            }
+            Flow::IndirectCall | Flow::IndirectJump if inst.rip_relative => {
+                self.imports().name(self.decode(id).ip_rel_memory_address())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Rows of cells that each thread has of its own, as many as the instrument routine
+//! needs: like [`Counters`](crate::Counters), but what is in them is no count, so nobody sums it.
+//!
+//! Layout: a head of two words, the distance from the start of the thread's block and the
+//! number of rows; then the cells, row by row.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::Ordering::Acquire;
+
+use atom_abi::host::{self, ArgKind};
+use atom_abi::{THREAD_HEADER, ThreadBlock};
+
+use crate::call::{Arg, computed};
+use crate::params::{Param, code};
+use crate::program::Program;
+use crate::thread_data::ThreadCell;
+
+const HEAD: usize = 16;
+
+/// Instrument side: rows of `N` cells, made by [`Program::thread_rows`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadRows<const N: usize> {
+    offset: u64,
+    rows: usize,
+}
+
+/// Instrument side: one of [`ThreadRows`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadRowAt<const N: usize> {
+    offset: u64,
+}
+
+impl Program<'_> {
+    /// So many rows of `N` cells for each thread, all 0 at first.
+    pub fn thread_rows<const N: usize>(&self, rows: usize) -> ThreadRows<N> {
+        let size = rows.saturating_mul(N * 8).saturating_add(HEAD);
+        // Where it will lie is known once it is placed, so the first is to learn that.
+        let offset = self.place_for_threads(&[], 0, 0);
+        let mut head = [0; HEAD];
+        let distance = (THREAD_HEADER as u64).wrapping_add(offset);
+        head[..8].copy_from_slice(&distance.to_le_bytes());
+        head[8..].copy_from_slice(&(rows as u64).to_le_bytes());
+        ThreadRows {
+            offset: self.place_for_threads(&head, size, size & !7),
+            rows,
+        }
+    }
+}
+
+impl<const N: usize> ThreadRows<N> {
+    /// The row `i`, as an argument for a [`ThreadRow`].
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn at(self, i: usize) -> ThreadRowAt<N> {
+        assert!(i < self.rows, "row {i} of {}", self.rows);
+        ThreadRowAt {
+            offset: self.offset.wrapping_add((HEAD + i * N * 8) as u64),
+        }
+    }
+}
+
+impl<const N: usize> Arg<ThreadRow<N>> for ThreadRowAt<N> {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::ThreadData, self.offset)
+    }
+}
+
+impl<const N: usize> Arg<AllThreadRows<N>> for ThreadRows<N> {
+    fn to_host(&self) -> host::Arg {
+        computed(ArgKind::ThreadData, self.offset)
+    }
+}
+
+/// Analysis side: one row of the running thread; use it as a `&[ThreadCell<u64>; N]`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct ThreadRow<const N: usize> {
+    cells: &'static [ThreadCell<u64>; N],
+    this_thread: PhantomData<*const ()>,
+}
+
+// SAFETY: transparent over a pointer.
+unsafe impl<const N: usize> Param for ThreadRow<N> {
+    const CODE: u8 = code::OTHER;
+}
+
+impl<const N: usize> Deref for ThreadRow<N> {
+    type Target = [ThreadCell<u64>; N];
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        self.cells
+    }
+}
+
+/// Analysis side, at ProgramAfter: the rows of all threads.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct AllThreadRows<const N: usize> {
+    head: *const [u64; 2],
+}
+
+// SAFETY: transparent over a pointer.
+unsafe impl<const N: usize> Param for AllThreadRows<N> {
+    const CODE: u8 = code::OTHER;
+}
+
+impl<const N: usize> AllThreadRows<N> {
+    /// The rows of each thread.
+    pub fn iter(self) -> impl Iterator<Item = &'static [[ThreadCell<u64>; N]]> {
+        // SAFETY: values of this type are made only by `atom`, which points them to what
+        // `thread_rows` laid out, in a block; blocks live for ever, and cells are atomic.
+        unsafe {
+            let [distance, rows] = (*self.head).map(|n| n as usize);
+            let block = self.head.byte_sub(distance).cast::<ThreadBlock>();
+            let first = if (*block).is_total != 0 {
+                (*block).next.load(Acquire).cast_const()
+            } else {
+                block
+            };
+            std::iter::successors(first.as_ref(), |b| b.next.load(Acquire).as_ref()).map(
+                move |block| {
+                    let cells = std::ptr::from_ref(block).byte_add(distance + HEAD);
+                    std::slice::from_raw_parts(cells.cast(), rows)
+                },
+            )
+        }
+    }
+}

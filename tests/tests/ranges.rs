@@ -1,0 +1,250 @@
+//! The tool `ranges`: what it counts, against what is known beforehand and against a
+//! single-step trace.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use atom_tests::atom::{self, Job};
+use atom_tests::check::Case;
+use atom_tests::outcome::{Setting, plain_environment, run};
+use atom_tests::ranges::{compare, cut, data_of};
+use atom_tests::source::{Source, find_program};
+
+fn folder(name: &str) -> PathBuf {
+    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = folder.join(format!("ranges-{name}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Runs a program with data ranges; the tool's JSON.
+fn measure(program: &Path, out: &Path, words: &[&str], more: &[&str]) -> serde_json::Value {
+    let json = out.with_extension("json");
+    let mut options: Vec<String> = Vec::new();
+    for word in words {
+        options.extend(["--data".into(), word.to_string()]);
+    }
+    options.extend(more.iter().map(|o| o.to_string()));
+    options.extend(["--json".into(), json.display().to_string()]);
+    atom::instrument(program, out, &Job::Tool("ranges".into(), options), true).unwrap();
+    let mut command = Command::new(out);
+    plain_environment(&mut command);
+    let outcome = run(&mut command, &Setting::default()).unwrap();
+    assert_eq!(
+        outcome.stderr,
+        b"",
+        "{}",
+        String::from_utf8_lossy(&outcome.stderr)
+    );
+    serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap()
+}
+
+/// Loads, stores and bytes of each range.
+fn figures(json: &serde_json::Value) -> BTreeMap<String, [u64; 3]> {
+    let rows = json["data_ranges"].as_array().unwrap();
+    rows.iter()
+        .map(|row| {
+            let n = |key: &str| row[key].as_u64().unwrap();
+            assert_eq!((n("start_offset"), n("end_offset")), (0, 0));
+            let name = row["range"].as_str().unwrap().to_owned();
+            (name, [n("loads"), n("stores"), n("bytes")])
+        })
+        .collect()
+}
+
+/// The document's experiment, and what comes and goes, in builds of all kinds.
+fn experiment(wanted: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/experiment.c");
+    let source = Source::read(&source).unwrap();
+    let mut built = 0;
+    for variant in source.variants.iter().filter(|v| wanted.contains(&&*v.0)) {
+        let Some(case) = Case::build(&source, variant).unwrap() else {
+            continue;
+        };
+        built += 1;
+        let unoptimised = variant.0.contains("O0");
+        let out = case.rewritten("range");
+        std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+        let mut words = vec![
+            "first",
+            "second",
+            "third",
+            "one",
+            "two",
+            "three",
+            "heap:proc=main",
+            "heap:proc=main,n=2",
+            "heap:size=13",
+            "heap:proc=fresh*",
+            "pairs[3].inner.high",
+        ];
+        if unoptimised {
+            words.push("deeper:local");
+        }
+        let json = measure(&case.original(), &out, &words, &[]);
+        let got = figures(&json);
+        let label = &variant.0;
+        if unoptimised {
+            for array in ["first", "second", "third", "heap:proc=main,n=2"] {
+                assert_eq!(got[array], [16384, 16384, 131072], "{label} {array}");
+            }
+            // The fill, the sum, the test for null and `free` load the pointer; `malloc`'s result is stored.
+            for pointer in ["one", "two", "three"] {
+                assert_eq!(got[pointer], [32770, 1, 32771 * 8], "{label} {pointer}");
+            }
+            // Eight calls each store two and load two of their own.
+            assert_eq!(got["deeper:local"], [16, 16, 256], "{label}");
+        } else {
+            // Several elements in one instruction, and sums that are known beforehand: bytes stay.
+            for array in ["first", "second", "third", "heap:proc=main,n=2"] {
+                let [loads, stores, bytes] = got[array];
+                assert!(
+                    loads <= 16384 && stores <= 16384,
+                    "{label} {array} {loads} {stores}"
+                );
+                assert!(bytes == 131072 || bytes == 65536, "{label} {array} {bytes}");
+            }
+            assert!(got["one"][0] < 16, "{label} {:?}", got["one"]);
+        }
+        let sum = got["heap:proc=main,n=2"].map(|n| n * 3);
+        assert_eq!(got["heap:proc=main"], sum, "{label}");
+        assert_eq!(got["heap:size=13"], [5, 5, 10], "{label}");
+        assert_eq!(got["heap:proc=fresh*"], [20, 500, 2080], "{label}");
+        assert_eq!(got["pairs[3].inner.high"], [1, 1, 4], "{label}");
+        let rows = json["data_ranges"].as_array().unwrap();
+        let times = rows.iter().find(|r| r["range"] == "heap:size=13").unwrap();
+        assert_eq!(
+            (times["times"].as_u64(), times["first"].as_str()),
+            (Some(5), Some("+0xc"))
+        );
+    }
+    assert!(built > 0, "none of its variants can be built here");
+}
+
+#[test]
+fn the_experiment_without_optimisation() {
+    experiment(&["gcc-O0", "clang-O0"]);
+}
+
+#[test]
+fn the_experiment_linked_statically() {
+    experiment(&["gcc-O0-static", "clang-O0-static"]);
+}
+
+#[test]
+fn the_experiment_optimised() {
+    experiment(&["gcc-O2", "clang-O2", "gcc-O2-static"]);
+}
+
+/// A test program stepped: its data, in many ranges.
+fn stepped(name: &str, variants: &[&str], options: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("sources")
+        .join(name);
+    let source = Source::read(&source).unwrap();
+    let mut built = 0;
+    for variant in source.variants.iter().filter(|v| variants.contains(&&*v.0)) {
+        let Some(case) = Case::build(&source, variant).unwrap() else {
+            continue;
+        };
+        let ((start, end), _) = data_of(&case.original()).unwrap();
+        let ranges = cut(start, end, 150, false);
+        let place = folder(&format!("{name}-{}", variant.0));
+        let args: Vec<&str> = source.runs[0].args.iter().map(String::as_str).collect();
+        let touched = compare(&place, &case.original(), &args, &ranges, options).unwrap();
+        assert!(touched > 0, "{name} {}: nothing was touched", variant.0);
+        built += 1;
+    }
+    assert!(built > 0, "{name}: none of its variants can be built here");
+}
+
+#[test]
+fn strings_stepped() {
+    stepped("strings.c", &["gcc-O0", "gcc-O2"], &[]);
+    stepped(
+        "strings.c",
+        &["gcc-O2"],
+        &["--size=2k", "--line=64", "--ways=4"],
+    );
+}
+
+#[test]
+fn vectors_stepped() {
+    stepped("vectors.c", &["gcc-O2"], &[]);
+}
+
+#[test]
+fn virtual_stepped() {
+    stepped("virtual.cc", &["gcc-O2"], &[]);
+}
+
+#[test]
+fn jumptables_stepped() {
+    stepped("jumptables.c", &["gcc-O0", "gcc-O2"], &[]);
+}
+
+/// A program as the distribution ships it.
+fn real(program: &str, args: &[&str], files: &[(&str, &[u8])]) {
+    let Some(file) = find_program(program).and_then(|f| std::fs::canonicalize(f).ok()) else {
+        println!("{program}: skipped, it is not installed");
+        return;
+    };
+    let place = folder(program);
+    for (name, bytes) in files {
+        std::fs::write(place.join(name), bytes).unwrap();
+    }
+    let ((start, end), _) = data_of(&file).unwrap();
+    let mut ranges = cut(start, end, 100, false);
+    // The stack, which is where it was: addresses of the process.
+    ranges.extend(cut(0x7fff_ffff_0000, 0x7fff_ffff_f000, 60, true));
+    let touched = compare(&place, &file, args, &ranges, &[]).unwrap();
+    assert!(touched > 3, "{program}: {touched} ranges were touched");
+}
+
+#[test]
+fn gzip_stepped() {
+    let text = "some text, and some more text\n".repeat(40);
+    real("gzip", &["-c", "in"], &[("in", text.as_bytes())]);
+}
+
+#[test]
+fn sed_stepped() {
+    real("sed", &["s/a/b/g", "in"], &[("in", b"abc\nbanana\n")]);
+}
+
+/// Blocks and variables that come and go in eight threads at once, and in a forked child.
+#[test]
+fn threads_and_a_child() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/threads.c");
+    let source = Source::read(&source).unwrap();
+    for variant in &source.variants {
+        let Some(case) = Case::build(&source, variant).unwrap() else {
+            continue;
+        };
+        let out = case.rewritten("range");
+        std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+        let words = ["table", "heap:proc=work,size=64", "work:local"];
+        let json = measure(&case.original(), &out, &words, &[]);
+        let got = figures(&json);
+        // Eight threads, 2,000 rounds: of each element one load and store, and one more load.
+        assert_eq!(got["table"], [256_000, 128_000, 3_072_000], "{}", variant.0);
+        let blocks = [0, 256_000, 1_024_000];
+        assert_eq!(got["heap:proc=work,size=64"], blocks, "{}", variant.0);
+        let locals = [8, 128_000, 1_024_064];
+        assert_eq!(got["work:local"], locals, "{}", variant.0);
+        // The child goes on with its parent's figures, in a file of its own.
+        let folder = std::fs::read_dir(out.parent().unwrap()).unwrap();
+        let name = |f: &std::fs::DirEntry| f.file_name().to_string_lossy().into_owned();
+        let of_child = folder
+            .map(|f| f.unwrap())
+            .find(|f| name(f).contains(".json."));
+        let of_child = of_child.expect("the child's file").path();
+        let text = std::fs::read(&of_child).unwrap();
+        let got = figures(&serde_json::from_slice(&text).unwrap());
+        assert_eq!(got["table"], [288_000, 144_000, 3_456_000], "{}", variant.0);
+        let blocks = [0, 288_000, 1_152_000];
+        assert_eq!(got["heap:proc=work,size=64"], blocks, "{}", variant.0);
+        std::fs::remove_file(of_child).unwrap();
+    }
+}

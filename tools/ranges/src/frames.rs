@@ -1,0 +1,139 @@
+//! Variables on the stack: they are there while their procedure runs.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+use atom_tool::prelude::*;
+
+use crate::heap::Calls;
+use crate::live::{self, Live, Variable};
+
+/// Frames further apart than this lie on different stacks.
+const STACK: u64 = 8 << 20;
+
+/// Range, offset from rsp before the call that entered the procedure, and size, for each
+/// variable of a procedure.
+type Known = Vec<Vec<[u64; 3]>>;
+static KNOWN: OnceLock<(Known, bool)> = OnceLock::new();
+
+/// Begins: variables, of which the first number is the procedure's in this tool, and whether only
+/// those of the innermost call are meant.
+pub fn begin(variables: &[[u64; 4]], innermost: bool) {
+    let mut known: Known = Vec::new();
+    for [proc, range, offset, size] in variables {
+        let proc = *proc as usize;
+        if known.len() <= proc {
+            known.resize_with(proc + 1, Vec::new);
+        }
+        known[proc].push([*range, *offset, *size]);
+    }
+    let _ = KNOWN.set((known, innermost));
+}
+
+fn same_stack(a: u64, b: u64) -> bool {
+    a.abs_diff(b) < STACK
+}
+
+impl Live {
+    /// Forgets the variables of a thread for which `is_over` says so.
+    fn forget(&mut self, thread: u64, is_over: impl Fn(&Variable) -> bool) {
+        let mut i = 0;
+        while let Some(variable) = self.variables.get(i).copied() {
+            if variable.thread == thread && is_over(&variable) {
+                self.variables.remove(i);
+                if !variable.is_hidden {
+                    self.vanish(&[variable.range], variable.start, variable.size);
+                }
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// Of the variables of a range on one stack, shows that of the innermost call.
+    fn show_innermost(&mut self, thread: u64, range: u32, frame: u64) {
+        let mine =
+            |v: &Variable| v.thread == thread && v.range == range && same_stack(v.frame, frame);
+        let lowest = self.variables.iter().filter(|v| mine(v)).map(|v| v.frame);
+        let lowest = lowest.min();
+        for i in 0..self.variables.len() {
+            let variable = self.variables[i];
+            let hide = Some(variable.frame) != lowest;
+            if !mine(&variable) || hide == variable.is_hidden {
+                continue;
+            }
+            self.variables[i].is_hidden = hide;
+            if hide {
+                self.vanish(&[range], variable.start, variable.size);
+            } else {
+                self.appear(&[range], variable.start, variable.size);
+                if let Some(range) = live::ranges().get(range as usize) {
+                    range.times.fetch_sub(1, Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// The procedure is entered; rsp names its return address.
+#[analysis]
+pub fn entered(calls: PerThread<Calls>, proc: u32, sp: u64) {
+    let Some((known, innermost)) = KNOWN.get() else {
+        return;
+    };
+    let (thread, frame) = (thread_of(&calls), sp + 8);
+    let Some(variables) = known.get(proc as usize) else {
+        return;
+    };
+    live::locked(|live| {
+        // What lies below has been left, by a jump or an exception if not by returning.
+        live.forget(thread, |v| v.frame <= frame && same_stack(v.frame, frame));
+        for [range, offset, size] in variables {
+            let (range, start) = (*range as u32, frame.wrapping_add(*offset));
+            live.variables.push(Variable {
+                thread,
+                frame,
+                range,
+                start,
+                size: *size,
+                is_hidden: false,
+            });
+            live.appear(&[range], start, *size);
+            if *innermost {
+                live.show_innermost(thread, range, frame);
+            }
+        }
+    });
+}
+
+/// It is left; rsp names its return address again.
+#[analysis]
+pub fn left(calls: PerThread<Calls>, proc: u32, sp: u64) {
+    let Some((known, innermost)) = KNOWN.get() else {
+        return;
+    };
+    let (thread, frame) = (thread_of(&calls), sp + 8);
+    live::locked(|live| {
+        live.forget(thread, |v| v.frame <= frame && same_stack(v.frame, frame));
+        if *innermost {
+            for [range, ..] in known.get(proc as usize).into_iter().flatten() {
+                live.show_innermost(thread, *range as u32, frame);
+            }
+        }
+    });
+}
+
+/// Control has come back to a place whose rsp this is, perhaps past procedures that did
+/// not return.
+#[analysis]
+pub fn back(calls: PerThread<Calls>, sp: u64) {
+    let thread = thread_of(&calls);
+    live::locked(|live| {
+        live.forget(thread, |v| v.frame <= sp && same_stack(v.frame, sp));
+    });
+}
+
+/// What tells a thread from others, also in a forked child: where its state lies.
+fn thread_of(calls: &Calls) -> u64 {
+    std::ptr::from_ref(calls).addr() as u64
+}

@@ -1,0 +1,341 @@
+//! Blocks of the heap, from calls of the allocator's procedures as the program makes them.
+//!
+//! Before the call the size is known, after it the address. Between the two, the
+//! allocator may call others of its kind (`operator new` calls `malloc`): only the
+//! outermost counts. A procedure that ends in a jump to the allocator returns to
+//! its own caller, which is recognised by the stack pointer.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use atom_tool::prelude::*;
+
+use crate::live::{self, Block, MAP};
+
+/// What is done with the arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Kind {
+    /// `(size)`
+    Malloc = 0,
+    /// `(n, size)`
+    Calloc = 1,
+    /// `(block, size)`
+    Realloc = 2,
+    /// `(block, n, size)`
+    ReallocArray = 3,
+    /// `(alignment, size)`
+    Aligned = 4,
+    /// `(&block, alignment, size)`, 0 on success
+    PosixMemalign = 5,
+    /// `(address, size, ...)`
+    Mmap = 6,
+    /// `(block)`
+    Free = 7,
+    /// `(address, size)`
+    Munmap = 8,
+    /// `(address, old size, new size)`
+    Mremap = 9,
+}
+
+/// The procedures, by their symbols.
+pub const PROCEDURES: [(&str, Kind); 45] = [
+    ("malloc", Kind::Malloc),
+    ("__libc_malloc", Kind::Malloc),
+    ("__malloc", Kind::Malloc),
+    ("valloc", Kind::Malloc),
+    ("__libc_valloc", Kind::Malloc),
+    ("pvalloc", Kind::Malloc),
+    ("calloc", Kind::Calloc),
+    ("__libc_calloc", Kind::Calloc),
+    ("__calloc", Kind::Calloc),
+    ("realloc", Kind::Realloc),
+    ("__libc_realloc", Kind::Realloc),
+    ("__realloc", Kind::Realloc),
+    ("reallocarray", Kind::ReallocArray),
+    ("__libc_reallocarray", Kind::ReallocArray),
+    ("aligned_alloc", Kind::Aligned),
+    ("memalign", Kind::Aligned),
+    ("__libc_memalign", Kind::Aligned),
+    ("posix_memalign", Kind::PosixMemalign),
+    ("__posix_memalign", Kind::PosixMemalign),
+    ("mmap", Kind::Mmap),
+    ("mmap64", Kind::Mmap),
+    ("__mmap", Kind::Mmap),
+    ("__mmap64", Kind::Mmap),
+    ("munmap", Kind::Munmap),
+    ("__munmap", Kind::Munmap),
+    ("mremap", Kind::Mremap),
+    ("__mremap", Kind::Mremap),
+    ("free", Kind::Free),
+    ("__libc_free", Kind::Free),
+    ("__free", Kind::Free),
+    ("cfree", Kind::Free),
+    ("_Znwm", Kind::Malloc),
+    ("_Znam", Kind::Malloc),
+    ("_ZnwmRKSt9nothrow_t", Kind::Malloc),
+    ("_ZnamRKSt9nothrow_t", Kind::Malloc),
+    ("_ZnwmSt11align_val_t", Kind::Malloc),
+    ("_ZnamSt11align_val_t", Kind::Malloc),
+    ("_ZdlPv", Kind::Free),
+    ("_ZdaPv", Kind::Free),
+    ("_ZdlPvm", Kind::Free),
+    ("_ZdaPvm", Kind::Free),
+    ("_ZdlPvSt11align_val_t", Kind::Free),
+    ("_ZdaPvSt11align_val_t", Kind::Free),
+    ("_ZdlPvmSt11align_val_t", Kind::Free),
+    ("_ZdaPvmSt11align_val_t", Kind::Free),
+];
+
+impl Kind {
+    /// The kind of the procedure with this symbol.
+    pub fn of(symbol: &str) -> Option<Self> {
+        let known = PROCEDURES.iter().find(|(name, _)| *name == symbol);
+        known.map(|(_, kind)| *kind)
+    }
+
+    fn from_number(number: u64) -> Self {
+        use Kind::*;
+        let all = [
+            Malloc,
+            Calloc,
+            Realloc,
+            ReallocArray,
+            Aligned,
+            PosixMemalign,
+            Mmap,
+            Free,
+            Munmap,
+            Mremap,
+        ];
+        all[number as usize % all.len()]
+    }
+}
+
+/// Calls of the allocator that one thread is in.
+const DEPTH: usize = 16;
+
+thread_state! {
+    /// The calls of the allocator that a thread is in, the outermost first.
+    pub struct Calls {
+        depth: ThreadCell<u64>,
+        /// For each: rsp before the call, kind and site, size, old block or place of the result.
+        calls: [[ThreadCell<u64>; 4]; DEPTH],
+    }
+}
+
+impl Calls {
+    pub fn new() -> Self {
+        Self {
+            depth: ThreadCell::new(0),
+            calls: std::array::from_fn(|_| std::array::from_fn(|_| ThreadCell::new(0))),
+        }
+    }
+}
+
+/// What belongs to a range: blocks of these sizes, the first to the last of them.
+pub struct Wanted {
+    pub range: u32,
+    pub sizes: [u64; 2],
+    pub numbers: [u64; 2],
+    seen: AtomicU64,
+}
+
+struct Wishes {
+    all: Vec<Wanted>,
+    /// For each site the wishes that its place fits.
+    by_site: Vec<Vec<u32>>,
+}
+
+static WISHES: OnceLock<Wishes> = OnceLock::new();
+
+/// Begins: what is wanted (range, sizes, numbers), and which sites fit it.
+pub fn begin(wanted: &[[u64; 5]], sites: &[[u32; 2]]) {
+    let all = wanted.iter().map(|w| Wanted {
+        range: w[0] as u32,
+        sizes: [w[1], w[2]],
+        numbers: [w[3], w[4]],
+        seen: AtomicU64::new(0),
+    });
+    let mut by_site: Vec<Vec<u32>> = Vec::new();
+    for [site, wish] in sites {
+        let site = *site as usize;
+        if by_site.len() <= site {
+            by_site.resize_with(site + 1, Vec::new);
+        }
+        by_site[site].push(*wish);
+    }
+    let _ = WISHES.set(Wishes {
+        all: all.collect(),
+        by_site,
+    });
+}
+
+/// The ranges that a new block belongs to.
+fn ranges_of(site: usize, size: u64) -> Vec<u32> {
+    let Some(wishes) = WISHES.get() else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let fitting = wishes.by_site.get(site).into_iter().flatten();
+    for wish in fitting.filter_map(|i| wishes.all.get(*i as usize)) {
+        if !(wish.sizes[0]..=wish.sizes[1]).contains(&size) {
+            continue;
+        }
+        let number = wish.seen.fetch_add(1, Relaxed) + 1;
+        if (wish.numbers[0]..=wish.numbers[1]).contains(&number) {
+            found.push(wish.range);
+        }
+    }
+    found
+}
+
+/// Before a call of the allocator, or a jump to it, with its arguments. `what` is the site, times 16, plus
+/// the kind; rsp will be `above` higher when it has returned.
+#[analysis]
+pub fn enter(calls: PerThread<Calls>, what: u64, above: u64, sp: u64, a: u64, b: u64, c: u64) {
+    let sp = sp + above;
+    let kind = Kind::from_number(what % 16);
+    let mut depth = calls.depth.get().min(DEPTH as u64);
+    // What is not below an outer call on the stack is not inside it.
+    while depth > 0 && calls.calls[depth as usize - 1][0].get() <= sp {
+        depth -= 1;
+    }
+    calls.depth.set(depth);
+    match kind {
+        Kind::Free if depth == 0 => return gone(a, None),
+        Kind::Munmap if depth == 0 => return gone(a, Some(b)),
+        Kind::Free | Kind::Munmap => return,
+        _ => {}
+    }
+    let (size, other) = match kind {
+        Kind::Calloc => (a.saturating_mul(b), 0),
+        Kind::Realloc | Kind::Mmap => (b, a),
+        Kind::ReallocArray => (b.saturating_mul(c), a),
+        Kind::Aligned => (b, 0),
+        Kind::PosixMemalign | Kind::Mremap => (c, a),
+        _ => (a, 0),
+    };
+    let Some(call) = calls.calls.get(depth as usize) else {
+        return;
+    };
+    for (cell, value) in call.iter().zip([sp, what, size, other]) {
+        cell.set(value);
+    }
+    calls.depth.set(depth + 1);
+    let takes = matches!(kind, Kind::Realloc | Kind::ReallocArray | Kind::Mremap);
+    if takes && depth == 0 && MAP.covers(other, other + 1) {
+        // Another thread may get its memory before this call is back.
+        live::locked(|live| {
+            if let Some(block) = live.blocks.get(&other).cloned() {
+                live.vanish(&block.ranges, other, block.size);
+            }
+        });
+    }
+}
+
+/// After a call that may have been one of the allocator.
+#[analysis]
+pub fn leave(calls: PerThread<Calls>, sp: u64, result: u64) {
+    if calls.depth.get() != 0 {
+        returned(&calls, sp, result);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn returned(calls: &Calls, sp: u64, result: u64) {
+    let depth = calls.depth.get().min(DEPTH as u64) as usize;
+    let open = calls.calls.iter().take(depth);
+    let Some(at) = open.rev().position(|call| call[0].get() == sp) else {
+        return;
+    };
+    let at = depth - 1 - at;
+    calls.depth.set(at as u64);
+    if at != 0 {
+        return;
+    }
+    let [_, what, size, other] = [0, 1, 2, 3].map(|i: usize| calls.calls[at][i].get());
+    let (kind, site) = (Kind::from_number(what % 16), (what / 16) as usize);
+    let block = match kind {
+        // SAFETY: the allocator has just written it there.
+        Kind::PosixMemalign if result == 0 => unsafe { *(other as *const u64) },
+        Kind::PosixMemalign => 0,
+        Kind::Mmap | Kind::Mremap if result > u64::MAX - 4096 => 0,
+        _ => result,
+    };
+    let old = match kind {
+        Kind::Realloc | Kind::ReallocArray | Kind::Mremap if other != 0 => {
+            live::locked(|live| live.blocks.remove(&other)).map(|old| (other, old))
+        }
+        _ => None,
+    };
+    if block == 0 {
+        // `realloc` to nothing gives the block back.
+        if let Some((at, old)) = old.filter(|_| size != 0) {
+            live::locked(|live| {
+                live.appear(&old.ranges, at, old.size);
+                live.blocks.insert(at, old);
+            });
+        }
+        return;
+    }
+    let mut ranges = old.map_or(Vec::new(), |(_, old)| old.ranges);
+    for range in ranges_of(site, size) {
+        if !ranges.contains(&range) {
+            ranges.push(range);
+        }
+    }
+    if ranges.is_empty() || size == 0 {
+        return;
+    }
+    live::locked(|live| {
+        // One that nobody was seen to give back.
+        if let Some(stale) = live.blocks.remove(&block) {
+            live.vanish(&stale.ranges, block, stale.size);
+        }
+        live.appear(&ranges, block, size);
+        live.blocks.insert(block, Block { size, ranges });
+    });
+}
+
+/// A block, or of a map so many bytes, is given back.
+fn gone(start: u64, size: Option<u64>) {
+    let end = start.saturating_add(size.unwrap_or(1));
+    if start == 0 || !MAP.covers(start, end) {
+        return;
+    }
+    live::locked(|live| {
+        let Some(size) = size else {
+            if let Some(block) = live.blocks.remove(&start) {
+                live.vanish(&block.ranges, start, block.size);
+            }
+            return;
+        };
+        let end = start.saturating_add(size.next_multiple_of(4096));
+        let inside = |(at, block): (&u64, &Block)| {
+            let (from, to) = ((*at).max(start), (at + block.size).min(end));
+            (from < to).then_some((*at, from, to))
+        };
+        let hit: Vec<_> = live.blocks.iter().filter_map(inside).collect();
+        for (at, from, to) in hit {
+            let Some(block) = live.blocks.remove(&at) else {
+                continue;
+            };
+            live.vanish(&block.ranges, from, to - from);
+            for (from, to) in [(at, from), (to, at + block.size)] {
+                if from < to {
+                    let size = to - from;
+                    live.blocks.insert(
+                        from,
+                        Block {
+                            size,
+                            ..block.clone()
+                        },
+                    );
+                }
+            }
+        }
+    });
+}

@@ -1,0 +1,386 @@
+//! Which data ranges an address lies in: pieces of memory that do not overlap, by address.
+//!
+//! Any number of ranges may be live and overlap. Where a set of them covers memory there is a *piece*, so a
+//! question is one search, whatever the number of ranges. Pieces stand in chunks of
+//! sorted entries under a sorted directory, so that a block of the heap comes and goes
+//! in little time among many.
+//!
+//! Many ask and few change. Who changes something holds a lock, during which signals wait, and
+//! makes a sequence number odd; who asks reads without a lock, and asks again if the
+//! number was odd or another afterwards. So questions are free in signal handlers, and
+//! what is read in the middle of a change is never used. Memory of chunks is never given back, so it can always be read.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
+
+/// Entries of a chunk.
+const CHUNK: usize = 128;
+/// Slots of the first directory.
+const SLOTS: usize = 64;
+/// Bits of the filter, of which each stands for many small parts of memory.
+const FILTER: usize = 1 << 19;
+/// Logarithm of the bytes of such a part.
+const PART: u32 = 6;
+/// A reader that finds the number odd so often goes on without: the one that made it odd
+/// is not in this process, which is a fork.
+const PATIENCE: u32 = 1 << 20;
+
+/// Memory that the same ranges cover.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// First byte.
+    pub start: u64,
+    /// Behind the last byte.
+    pub end: u64,
+    /// What the map's user notes.
+    pub piece: u32,
+}
+
+/// Some entries in order.
+pub struct Chunk {
+    len: AtomicUsize,
+    starts: [AtomicU64; CHUNK],
+    ends: [AtomicU64; CHUNK],
+    pieces: [AtomicU32; CHUNK],
+}
+
+struct Directory {
+    len: AtomicUsize,
+    /// First address of each chunk; the first chunk's counts as 0.
+    starts: Box<[AtomicU64]>,
+    chunks: Box<[AtomicPtr<Chunk>]>,
+}
+
+/// The map. There is one, as a static.
+pub struct Map {
+    sequence: AtomicU64,
+    directory: AtomicPtr<Directory>,
+    filter: [AtomicU64; FILTER / 64],
+}
+
+impl Map {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self {
+            sequence: AtomicU64::new(0),
+            directory: AtomicPtr::new(std::ptr::null_mut()),
+            filter: [const { AtomicU64::new(0) }; FILTER / 64],
+        }
+    }
+
+    /// The number that is another one after each change.
+    pub fn sequence(&self) -> u64 {
+        self.sequence.load(Acquire)
+    }
+
+    /// False if certainly no piece overlaps `start..end`.
+    #[inline]
+    pub fn may_cover(&self, start: u64, end: u64) -> bool {
+        let (first, last) = (start >> PART, (end - 1) >> PART);
+        last - first >= FILTER as u64
+            || (first..=last).any(|part| {
+                let bit = part as usize % FILTER;
+                self.filter[bit / 64].load(Relaxed) >> (bit % 64) & 1 != 0
+            })
+    }
+
+    /// The same of the aligned part of memory, not smaller than a default cache line, that an address is in.
+    #[inline(always)]
+    pub fn may_cover_part_of(&self, address: u64) -> bool {
+        let bit = (address >> PART) as usize % FILTER;
+        self.filter[bit / 64].load(Relaxed) >> (bit % 64) & 1 != 0
+    }
+
+    /// The first piece that ends behind an address.
+    #[inline]
+    pub fn first_behind(&self, address: u64) -> Option<Entry> {
+        let mut patience = PATIENCE;
+        loop {
+            let before = self.sequence.load(Acquire);
+            if before & 1 != 0 && patience > 0 {
+                patience -= 1;
+                std::hint::spin_loop();
+                continue;
+            }
+            let found = self.search(address);
+            fence(Acquire);
+            if self.sequence.load(Relaxed) == before || patience == 0 {
+                return found;
+            }
+            patience -= 1;
+        }
+    }
+
+    /// True if a piece overlaps `start..end`.
+    #[inline]
+    pub fn covers(&self, start: u64, end: u64) -> bool {
+        self.may_cover(start, end) && self.first_behind(start).is_some_and(|e| e.start < end)
+    }
+
+    /// Calls `each` with the pieces that overlap `start..end`.
+    #[inline]
+    pub fn overlapping(&self, start: u64, end: u64, mut each: impl FnMut(Entry)) {
+        let mut at = start;
+        while at < end
+            && let Some(entry) = self.first_behind(at)
+            && entry.start < end
+        {
+            each(entry);
+            at = entry.end.max(at + 1);
+        }
+    }
+
+    fn directory(&self) -> Option<&'static Directory> {
+        // SAFETY: null or a directory, which lives for ever.
+        unsafe { self.directory.load(Acquire).as_ref() }
+    }
+
+    fn search(&self, address: u64) -> Option<Entry> {
+        let directory = self.directory()?;
+        let slots = directory.len.load(Relaxed).min(directory.starts.len());
+        let starts = directory.starts.get(..slots)?;
+        let slot = starts.partition_point(|s| s.load(Relaxed) <= address);
+        let mut slot = slot.saturating_sub(1);
+        let chunk = directory.chunk(slot)?;
+        let len = chunk.len.load(Relaxed).min(CHUNK);
+        let mut i = chunk.ends[..len].partition_point(|e| e.load(Relaxed) <= address);
+        let mut chunk = chunk;
+        while i >= chunk.len.load(Relaxed).min(CHUNK) {
+            slot += 1;
+            if slot >= slots {
+                return None;
+            }
+            (chunk, i) = (directory.chunk(slot)?, 0);
+        }
+        Some(chunk.get(i))
+    }
+}
+
+impl Directory {
+    fn with_slots(n: usize) -> &'static Self {
+        Box::leak(Box::new(Self {
+            len: AtomicUsize::new(0),
+            starts: (0..n).map(|_| AtomicU64::new(0)).collect(),
+            chunks: (0..n).map(|_| AtomicPtr::default()).collect(),
+        }))
+    }
+
+    fn chunk(&self, slot: usize) -> Option<&'static Chunk> {
+        // SAFETY: null or a chunk, which lives for ever.
+        unsafe { self.chunks.get(slot)?.load(Relaxed).as_ref() }
+    }
+}
+
+impl Chunk {
+    fn leaked() -> &'static Self {
+        Box::leak(Box::new(Self {
+            len: AtomicUsize::new(0),
+            starts: [const { AtomicU64::new(0) }; CHUNK],
+            ends: [const { AtomicU64::new(0) }; CHUNK],
+            pieces: [const { AtomicU32::new(0) }; CHUNK],
+        }))
+    }
+
+    fn get(&self, i: usize) -> Entry {
+        Entry {
+            start: self.starts[i].load(Relaxed),
+            end: self.ends[i].load(Relaxed),
+            piece: self.pieces[i].load(Relaxed),
+        }
+    }
+
+    fn set(&self, i: usize, entry: Entry) {
+        self.starts[i].store(entry.start, Relaxed);
+        self.ends[i].store(entry.end, Relaxed);
+        self.pieces[i].store(entry.piece, Relaxed);
+    }
+}
+
+/// The right to change the map: whoever makes one holds the lock.
+pub struct Change<'m> {
+    map: &'m Map,
+    spare: &'m mut Vec<&'static Chunk>,
+}
+
+impl<'m> Change<'m> {
+    /// Begins a change. `spare` keeps chunks that are not used.
+    pub fn begin(map: &'m Map, spare: &'m mut Vec<&'static Chunk>) -> Self {
+        // In a child of a fork that came in the middle of one it is odd already.
+        map.sequence.fetch_or(1, SeqCst);
+        fence(SeqCst);
+        Self { map, spare }
+    }
+
+    /// The first piece that ends behind an address.
+    pub fn first_behind(&self, address: u64) -> Option<Entry> {
+        self.map.search(address)
+    }
+
+    /// Adds a piece, which overlaps no other.
+    pub fn insert(&mut self, entry: Entry) {
+        for part in (entry.start >> PART..=(entry.end - 1) >> PART).take(FILTER) {
+            let bit = part as usize % FILTER;
+            let (word, bit) = (&self.map.filter[bit / 64], 1 << (bit % 64));
+            if word.load(Relaxed) & bit == 0 {
+                word.fetch_or(bit, Relaxed);
+            }
+        }
+        let directory = match self.map.directory() {
+            Some(directory) => directory,
+            None => {
+                let directory = Directory::with_slots(SLOTS);
+                self.put(directory, 0, 0, Chunk::leaked());
+                self.publish(directory);
+                directory
+            }
+        };
+        let slots = directory.len.load(Relaxed);
+        let starts = &directory.starts[..slots];
+        let slot = starts.partition_point(|s| s.load(Relaxed) <= entry.start);
+        let slot = slot.saturating_sub(1);
+        let Some(chunk) = directory.chunk(slot) else {
+            return;
+        };
+        let len = chunk.len.load(Relaxed);
+        if len == CHUNK {
+            self.split(directory, slot, chunk);
+            return self.insert(entry);
+        }
+        let i = chunk.starts[..len].partition_point(|s| s.load(Relaxed) < entry.start);
+        for to in (i..len).rev() {
+            chunk.set(to + 1, chunk.get(to));
+        }
+        chunk.set(i, entry);
+        chunk.len.store(len + 1, Relaxed);
+    }
+
+    /// Takes away the piece that starts there.
+    pub fn remove(&mut self, start: u64) {
+        let Some((directory, slot, chunk, i)) = self.find(start) else {
+            return;
+        };
+        let len = chunk.len.load(Relaxed);
+        for to in i..len - 1 {
+            chunk.set(to, chunk.get(to + 1));
+        }
+        chunk.len.store(len - 1, Relaxed);
+        if len == 1 && slot > 0 {
+            let slots = directory.len.load(Relaxed);
+            for to in slot..slots - 1 {
+                directory.starts[to].store(directory.starts[to + 1].load(Relaxed), Relaxed);
+                directory.chunks[to].store(directory.chunks[to + 1].load(Relaxed), Relaxed);
+            }
+            directory.len.store(slots - 1, Relaxed);
+            self.spare.push(chunk);
+        }
+    }
+
+    fn find(&self, start: u64) -> Option<(&'static Directory, usize, &'static Chunk, usize)> {
+        let directory = self.map.directory()?;
+        let starts = &directory.starts[..directory.len.load(Relaxed)];
+        let slot = starts.partition_point(|s| s.load(Relaxed) <= start);
+        let slot = slot.saturating_sub(1);
+        let chunk = directory.chunk(slot)?;
+        let starts = &chunk.starts[..chunk.len.load(Relaxed)];
+        let i = starts.partition_point(|s| s.load(Relaxed) < start);
+        (starts.get(i)?.load(Relaxed) == start).then_some((directory, slot, chunk, i))
+    }
+
+    fn put(&self, directory: &Directory, slot: usize, start: u64, chunk: &'static Chunk) {
+        let slots = directory.len.load(Relaxed);
+        for to in (slot..slots).rev() {
+            directory.starts[to + 1].store(directory.starts[to].load(Relaxed), Relaxed);
+            directory.chunks[to + 1].store(directory.chunks[to].load(Relaxed), Relaxed);
+        }
+        directory.starts[slot].store(start, Relaxed);
+        let chunk: *const Chunk = chunk;
+        directory.chunks[slot].store(chunk.cast_mut(), Relaxed);
+        directory.len.store(slots + 1, Relaxed);
+    }
+
+    fn publish(&self, directory: &'static Directory) {
+        let directory: *const Directory = directory;
+        self.map.directory.store(directory.cast_mut(), Release);
+    }
+
+    /// Gives the upper half of a full chunk to a new one.
+    fn split(&mut self, directory: &'static Directory, slot: usize, chunk: &'static Chunk) {
+        let upper = self.spare.pop().unwrap_or_else(Chunk::leaked);
+        for i in CHUNK / 2..CHUNK {
+            upper.set(i - CHUNK / 2, chunk.get(i));
+        }
+        upper.len.store(CHUNK - CHUNK / 2, Relaxed);
+        chunk.len.store(CHUNK / 2, Relaxed);
+        let mut directory = directory;
+        let slots = directory.len.load(Relaxed);
+        if slots == directory.starts.len() {
+            let larger = Directory::with_slots(slots * 2);
+            for i in 0..slots {
+                larger.starts[i].store(directory.starts[i].load(Relaxed), Relaxed);
+                larger.chunks[i].store(directory.chunks[i].load(Relaxed), Relaxed);
+            }
+            larger.len.store(slots, Relaxed);
+            self.publish(larger);
+            directory = larger;
+        }
+        let start = upper.starts[0].load(Relaxed);
+        self.put(directory, slot + 1, start, upper);
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        fence(Release);
+        self.map.sequence.fetch_add(1, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against a plain list, with many chunks and splits.
+    #[test]
+    fn finds_what_a_plain_list_finds() {
+        static MAP: Map = Map::new();
+        let mut spare = Vec::new();
+        let mut plain: Vec<Entry> = Vec::new();
+        let mut random = 12345u64;
+        for round in 0..20_000u32 {
+            random = random
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            let start = 0x10000 + (random >> 40) % 60_000 * 16;
+            let mut change = Change::begin(&MAP, &mut spare);
+            match plain.iter().position(|e| e.start == start) {
+                Some(i) => {
+                    change.remove(start);
+                    plain.swap_remove(i);
+                }
+                None => {
+                    let end = start + 1 + (random >> 20) % 16;
+                    let entry = Entry {
+                        start,
+                        end,
+                        piece: round,
+                    };
+                    change.insert(entry);
+                    plain.push(entry);
+                }
+            }
+            drop(change);
+            if round % 50 == 0 {
+                let at = 0x10000 + (random >> 33) % (60_000 * 16);
+                let next = plain.iter().filter(|e| e.end > at).min_by_key(|e| e.start);
+                assert_eq!(MAP.first_behind(at), next.copied());
+            }
+        }
+        assert!(plain.len() > 5000, "{}", plain.len());
+        assert_eq!(MAP.sequence() % 2, 0);
+        plain.sort_by_key(|e| e.start);
+        let mut all = Vec::new();
+        MAP.overlapping(0, u64::MAX >> 1, |e| all.push(e));
+        assert!(!MAP.may_cover(1 << 40, (1 << 40) + 8) || MAP.may_cover(0x10000, 0x10001));
+        assert_eq!(all, plain);
+    }
+}

@@ -1,0 +1,494 @@
+//! One reference to memory: the cache, and the ranges.
+//!
+//! The cache is that of the tool `cache`: of each set, the usual path compares the line that was used last.
+//! A line in which a data range lies has another mark there, so that outside of all ranges a
+//! reference costs what it costs in `cache`, whatever the number of ranges. Where the mark is that of
+//! a line with ranges, an instruction looks whether it stays in the window that it was in
+//! before, and only counts then. All else is off the path.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+
+use atom_tool::prelude::*;
+use atom_tool::simulate::{self, Comparison};
+use atom_tool::{ThreadRow, repeated};
+
+use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
+use crate::map::Entry;
+use crate::tally::{self, Tally};
+
+/// Lines that a cache may have.
+pub const MAX_LINES: usize = 1 << 14;
+/// A line of a cache that is larger than this could lie at address 0.
+pub const MAX_LINE: u64 = 4096;
+
+thread_state! {
+    /// A thread's cache: sets of lines, in each the most recently used first, as the
+    /// addresses of their first bytes, negated. The top bit, which is then set, is changed
+    /// where a range lies in the line. 0 is no line.
+    pub struct State {
+        pub lines: [ThreadCell<u64>; MAX_LINES],
+        pub comparison: Comparison,
+    }
+}
+
+/// The bit that marks a line without ranges.
+const PLAIN: u64 = 1 << 63;
+
+/// Ranges come and go, and threads may look while they do.
+pub static CHANGING: AtomicBool = AtomicBool::new(false);
+/// The cache's shape, for who has no argument with it.
+pub static SHAPE: AtomicU64 = AtomicU64::new(0);
+
+/// Sets (a power of two), lines in a set, logarithm of a line's size; as one argument.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Shape(pub u64);
+
+impl Shape {
+    pub const fn new(sets: u64, ways: u64, line: u64) -> Self {
+        Self(sets << 32 | ways << 8 | line.trailing_zeros() as u64)
+    }
+
+    pub const fn line(self) -> u64 {
+        1 << (self.0 & 0xff)
+    }
+
+    const fn ways(self) -> u64 {
+        self.0 >> 8 & 0xff_ffff
+    }
+
+    const fn sets(self) -> u64 {
+        self.0 >> 32
+    }
+
+    /// The place of an address's set among the lines.
+    const fn set(self, address: u64) -> usize {
+        ((address >> (self.0 & 0xff) & ((self.0 >> 32) - 1)) * self.ways()) as usize
+    }
+}
+
+/// 8 KB, direct mapped, lines of 32 bytes.
+pub const DEFAULT: Shape = Shape::new(256, 1, 32);
+
+/// What each place has for each thread: the window that it was in, in the upper 16 bits, and how often
+/// it was there since; misses; references beyond one for each execution; misses in the window.
+pub type Row = ThreadRow<CELLS>;
+pub const CELLS: usize = 4;
+pub const WORD: usize = 0;
+pub const MISSES: usize = 1;
+pub const EXTRA: usize = 2;
+pub const WINDOW_MISSES: usize = 3;
+
+/// The parts of a place's first word: window and count.
+pub const fn word(word: u64) -> (u32, u64) {
+    ((word >> 48) as u32, word & ((1 << 48) - 1))
+}
+
+/// A place's number and what is special about it, in one argument.
+#[derive(Clone, Copy)]
+pub struct Place(pub u64);
+
+impl Place {
+    /// Its references to ranges are counted.
+    pub const COUNTED: u64 = 1;
+    pub const LOADS: u64 = 2;
+    pub const STORES: u64 = 4;
+
+    pub const fn new(number: usize, flags: u64) -> Self {
+        Self((number as u64) << 3 | flags)
+    }
+
+    const fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    const fn number(self) -> u32 {
+        (self.0 >> 3) as u32
+    }
+}
+
+/// One reference where references to ranges are counted. Nothing is stored unless nothing
+/// else has to be done.
+#[inline(always)]
+fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, place: u64) {
+    let line = state.lines[shape.set(address) % MAX_LINES].get();
+    let offset = address.wrapping_add(line);
+    if size <= shape.line() && offset <= shape.line() - size {
+        return;
+    }
+    let is_there = size <= shape.line() && offset.wrapping_add(PLAIN) <= shape.line() - size;
+    if is_there && is_in_window(row, address, size) {
+        row[WORD].add(1);
+        return;
+    }
+    other(state, shape.0, address, size, row, place);
+}
+
+/// Whether a reference lies in the window that its place was in before.
+#[inline(always)]
+fn is_in_window(row: Row, address: u64, size: u64) -> bool {
+    let window = &WINDOW[(row[WORD].get() >> 48) as usize % WINDOWS];
+    let (start, len) = (window.start.load(Relaxed), window.len.load(Relaxed));
+    let offset = address.wrapping_sub(start);
+    offset < len && len - offset >= size
+}
+
+/// A cache of the default shape, which is known when this is compiled. Misses that are easy to
+/// tell are on the path too. Without ranges that come and go in several threads, `FIXED`, these are
+/// all that reach no part of memory with ranges.
+#[inline(always)]
+fn refer_in_line<const FIXED: bool>(state: &State, address: u64, size: u64, row: Row, place: u64) {
+    const LINE: u64 = DEFAULT.line();
+    let cell = &state.lines[DEFAULT.set(address)];
+    let offset = address.wrapping_add(cell.get());
+    if size <= LINE && offset <= LINE - size {
+        return;
+    }
+    let start = address & !(LINE - 1);
+    if size <= LINE && address - start <= LINE - size {
+        let is_there = offset.wrapping_add(PLAIN) < LINE;
+        if is_in_window(row, address, size) {
+            row[WORD].add(1);
+            if !is_there {
+                row[MISSES].add(1);
+                row[WINDOW_MISSES].add(1);
+                cell.set(start.wrapping_neg() ^ PLAIN);
+            }
+            return;
+        }
+        if FIXED && !is_there && !MAP.may_cover_part_of(address) {
+            row[MISSES].add(1);
+            cell.set(start.wrapping_neg());
+            return;
+        }
+    }
+    other(state, DEFAULT.0, address, size, row, place);
+}
+
+#[analysis]
+#[rustfmt::skip]
+pub fn refer_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
+    refer_in_line::<true>(&state, address, size, row, place);
+}
+
+#[analysis]
+#[rustfmt::skip]
+pub fn refer_changing(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
+    refer_in_line::<false>(&state, address, size, row, place);
+}
+
+/// A cache of any shape.
+#[analysis]
+#[rustfmt::skip]
+pub fn refer(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, place: u64) {
+    refer_to(&state, Shape(shape), address, size, row, place);
+}
+
+/// One reference that only the cache sees.
+#[inline(always)]
+fn pass_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, place: u64) {
+    let line = state.lines[shape.set(address) % MAX_LINES].get();
+    let offset = address.wrapping_add(line) & !PLAIN;
+    if size > shape.line() || offset > shape.line() - size {
+        other(state, shape.0, address, size, row, place);
+    }
+}
+
+#[analysis]
+#[rustfmt::skip]
+pub fn pass_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
+    pass_to(&state, DEFAULT, address, size, row, place);
+}
+
+#[analysis]
+#[rustfmt::skip]
+pub fn pass(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, place: u64) {
+    pass_to(&state, Shape(shape), address, size, row, place);
+}
+
+/// All that is not usual.
+#[cold]
+#[inline(never)]
+fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, place: u64) {
+    let end = address.saturating_add(size);
+    let (whole, line) = (Shape(shape), address & !(Shape(shape).line() - 1));
+    if whole.ways() == 1
+        && end <= line + whole.line()
+        && Place(place).has(Place::COUNTED)
+        && is_in_window(row, address, size)
+    {
+        // That a range lies in the line is known without looking for it.
+        let cell = &state.lines[whole.set(address) % MAX_LINES];
+        let tag = line.wrapping_neg();
+        if cell.get() | PLAIN != tag {
+            row[MISSES].add(1);
+            row[WINDOW_MISSES].add(1);
+        }
+        cell.set(tag ^ PLAIN);
+        row[WORD].add(1);
+        return;
+    }
+    touch(state, Shape(shape), address, end, 1, &row, Place(place));
+    // The first is counted by its block.
+    row[EXTRA].add(u64::MAX);
+    if Place(place).has(Place::COUNTED) && !count(&row, Place(place), address, end, size, 1) {
+        // Ranges that were in this line may be gone.
+        bring(state, whole, line, true);
+    }
+}
+
+/// Brings what a reference touches into the cache, `times` times in turn.
+fn touch(state: &State, shape: Shape, start: u64, end: u64, times: u64, row: &Row, place: Place) {
+    let mut line = start & !(shape.line() - 1);
+    while line < end {
+        row[EXTRA].add(times);
+        let next = line + shape.line();
+        if bring(state, shape, line, false) {
+            row[MISSES].add(1);
+            if place.has(Place::COUNTED) {
+                missed(place, line.max(start), next.min(end));
+            }
+        }
+        line = next;
+    }
+}
+
+/// Brings a line to the front of its set; true if it was not there. With `look`, whether it still
+/// has a range is looked for in any case.
+fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
+    let first = shape.set(line);
+    let set = state.lines.get(first..first + shape.ways() as usize);
+    let set = set.unwrap_or_default();
+    let sequence = MAP.sequence();
+    let mark = |line: u64| match MAP.covers(line, line + shape.line()) {
+        true => line.wrapping_neg() ^ PLAIN,
+        false => line.wrapping_neg(),
+    };
+    let plain = line.wrapping_neg();
+    let place = set.iter().position(|other| other.get() | PLAIN == plain);
+    if place == Some(0) && !look {
+        // It is where it should be, and if it has a range, marked so.
+        return false;
+    }
+    let mut moving = mark(line);
+    for other in set.iter().take(place.map_or(set.len(), |place| place + 1)) {
+        let next = other.get();
+        other.set(moving);
+        moving = next;
+    }
+    if CHANGING.load(Relaxed) {
+        // Who makes a range appear marks lines. What was moving just then it did not see;
+        // it had changed the number before.
+        fence(SeqCst);
+        let mut before = sequence;
+        // In the child of a fork that came in the middle of a change, the number stays odd.
+        for _ in 0..1000 {
+            if before & 1 == 0 && MAP.sequence() == before {
+                break;
+            }
+            before = MAP.sequence();
+            for other in set.iter().filter(|other| other.get() != 0) {
+                let line = (other.get() | PLAIN).wrapping_neg();
+                other.set(mark(line));
+            }
+            fence(SeqCst);
+        }
+    }
+    place.is_none()
+}
+
+/// A range appears in `start..end`: lines there are marked in this cache.
+pub fn mark(state: &State, start: u64, end: u64) {
+    let shape = Shape(SHAPE.load(Relaxed));
+    let used = (shape.sets() * shape.ways()) as usize;
+    let lines = state.lines.get(..used).unwrap_or_default();
+    let change = |cell: &ThreadCell<u64>| {
+        let tag = cell.get();
+        let line = tag.wrapping_neg();
+        if tag & PLAIN != 0 && line < end && line + shape.line() > start {
+            cell.replace(tag, tag ^ PLAIN);
+        }
+    };
+    let first = start & !(shape.line() - 1);
+    if (end - first).div_ceil(shape.line()) >= shape.sets() {
+        lines.iter().for_each(change);
+        return;
+    }
+    for line in (first..end).step_by(shape.line() as usize) {
+        let set = shape.set(line);
+        let set = lines.get(set..set + shape.ways() as usize);
+        set.unwrap_or_default().iter().for_each(change);
+    }
+}
+
+/// A miss brought these bytes.
+fn missed(place: Place, start: u64, end: u64) {
+    if !MAP.may_cover(start, end) {
+        return;
+    }
+    let mut seen: Vec<u32> = Vec::new();
+    let tally = Tally {
+        misses: 1,
+        ..Tally::default()
+    };
+    MAP.overlapping(start, end, |entry| {
+        let Some(set) = live::set_of(entry.piece) else {
+            return;
+        };
+        if entry.start <= start && end <= entry.end {
+            tally::add(place.number(), set.id, tally);
+            return;
+        }
+        // A range may have several pieces here.
+        for range in &set.ranges {
+            if !seen.contains(range) {
+                seen.push(*range);
+                tally::add(place.number(), live::alone(*range), tally);
+            }
+        }
+    });
+}
+
+/// Counts `times` references of `size` bytes, one behind the other in `start..end`, to the ranges
+/// that lie there. False if there are none.
+fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) -> bool {
+    if size == 0 || end <= start || !MAP.may_cover(start, end) {
+        return false;
+    }
+    let mut found = false;
+    let sequence = MAP.sequence();
+    let of = |flag, n| if place.has(flag) { n } else { 0 };
+    let which = |n| [of(Place::LOADS, n), of(Place::STORES, n)];
+    // Ranges, each with the number of the last reference that was counted for it, plus 1.
+    let mut seen: Vec<(u32, u64)> = Vec::new();
+    MAP.overlapping(start, end, |entry| {
+        let Some(set) = live::set_of(entry.piece) else {
+            return;
+        };
+        found = true;
+        if entry.start <= start && end <= entry.end {
+            live::touched(entry, set, start, end, sequence, which(times));
+            whole(row, place, entry, set, size, times);
+            return;
+        }
+        // The references reach into several pieces, or beyond. Of a range that has more than one
+        // of these pieces, each reference is still one.
+        let (low, high) = (start.max(entry.start), end.min(entry.end));
+        let (first, behind) = ((low - start) / size, (high - 1 - start) / size + 1);
+        live::touched(entry, set, low, high, sequence, which(behind - first));
+        for range in &set.ranges {
+            let at = seen.iter().position(|(r, _)| r == range);
+            let counted = at.map_or(0, |at| seen[at].1);
+            let tally = Tally {
+                references: behind.saturating_sub(first.max(counted)),
+                bytes: high - low,
+                misses: 0,
+            };
+            tally::add(place.number(), live::alone(*range), tally);
+            match at {
+                Some(at) => seen[at].1 = behind,
+                None => seen.push((*range, behind)),
+            }
+        }
+    });
+    found
+}
+
+/// Counts references that lie in one piece; a single one in its window.
+fn whole(row: &Row, place: Place, entry: Entry, set: &Set, size: u64, times: u64) {
+    if times != 1 || entry.piece as usize >= WINDOWS {
+        let tally = Tally {
+            references: times,
+            bytes: times * size,
+            misses: 0,
+        };
+        tally::add(place.number(), set.id, tally);
+        return;
+    }
+    let before = word(row[WORD].get()).0;
+    if before == entry.piece {
+        row[WORD].add(1);
+        return;
+    }
+    if live::set_of(before).is_some_and(|old| old.id == set.id) {
+        // What has been counted stays counted for the same ranges.
+        let further = u64::from(entry.piece).wrapping_sub(before.into()) << 48;
+        row[WORD].fetch_add(further.wrapping_add(1));
+        return;
+    }
+    let (window, n) = word(row[WORD].swap(u64::from(entry.piece) << 48 | 1));
+    let misses = row[WINDOW_MISSES].swap(0);
+    if (n != 0 || misses != 0)
+        && let Some(set) = live::set_of(window)
+    {
+        let tally = Tally {
+            references: n,
+            bytes: n * size,
+            misses,
+        };
+        tally::add(place.number(), set.id, tally);
+    }
+}
+
+/// The references of a repeated string instruction, or of an element of a vector; `b` is 0 if
+/// there is only one operand. None of them is counted otherwise.
+#[analysis]
+#[rustfmt::skip]
+#[allow(clippy::too_many_arguments)]
+pub fn repeat(state: PerThread<State>, shape: u64, a: u64, b: u64, times: u64, down: u64, size: u64, row_a: Row, row_b: Row, place_a: u64, place_b: u64) {
+    let operands = [(row_a, Place(place_a)), (row_b, Place(place_b))];
+    all(&state, Shape(shape), [a, b], times, down, size, operands);
+}
+
+fn all(
+    state: &State,
+    shape: Shape,
+    at: [u64; 2],
+    times: u64,
+    down: u64,
+    size: u64,
+    operands: [(Row, Place); 2],
+) {
+    let mut turn = 0;
+    repeated(at, times, size, down, shape.line(), |address, n| {
+        let (row, place) = &operands[if at[1] == 0 { 0 } else { turn }];
+        touch(
+            state,
+            shape,
+            address,
+            address.saturating_add(size),
+            n,
+            row,
+            *place,
+        );
+        turn ^= 1;
+    });
+    let operands = at.iter().zip(&operands);
+    for (at, (row, place)) in operands.filter(|(at, _)| **at != 0) {
+        if !place.has(Place::COUNTED) || times == 0 || size == 0 {
+            continue;
+        }
+        let bytes = times.saturating_mul(size);
+        let start = match down {
+            0 => *at,
+            _ => at.wrapping_sub(bytes - size),
+        };
+        count(row, *place, start, start.saturating_add(bytes), size, times);
+    }
+}
+
+/// Before a string comparison, which may end early.
+#[analysis]
+pub fn compare(state: PerThread<State>, a: u64, b: u64, times: u64) {
+    simulate::begin(&state.comparison, [a, b, times]);
+}
+
+/// After it.
+#[analysis]
+#[rustfmt::skip]
+#[allow(clippy::too_many_arguments)]
+pub fn compared(state: PerThread<State>, shape: u64, rcx: u64, down: u64, size: u64, row_a: Row, row_b: Row, place_a: u64, place_b: u64) {
+    let (at, times) = simulate::end(&state.comparison, rcx);
+    let operands = [(row_a, Place(place_a)), (row_b, Place(place_b))];
+    all(&state, Shape(shape), at, times, down, size, operands);
+}

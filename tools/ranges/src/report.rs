@@ -1,0 +1,397 @@
+//! What is told at the end: ranges, and who touched them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::sync::atomic::Ordering::Relaxed;
+
+use atom_tool::prelude::*;
+use atom_tool::report::Readers;
+
+use crate::live::{self, Range};
+use crate::model::{self, Place};
+use crate::points::{AllRows, PlaceRow};
+use crate::{html, tally};
+
+/// What happened to a range.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Sum {
+    pub loads: u64,
+    pub stores: u64,
+    pub bytes: u64,
+    pub misses: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.loads += other.loads;
+        self.stores += other.stores;
+        self.bytes += other.bytes;
+        self.misses += other.misses;
+    }
+
+    fn references(self) -> u64 {
+        self.loads + self.stores
+    }
+
+    fn cells(self) -> [Cell; 4] {
+        [self.loads, self.stores, self.bytes, self.misses].map(Cell::from)
+    }
+}
+
+/// The sums of each range at each instruction.
+pub type Sums = BTreeMap<(u32, u32), Sum>;
+
+/// Adds up what all threads counted, by range and number of the instruction.
+fn sums(rows: AllRows, places: &[PlaceRow]) -> Sums {
+    let sets = live::sets();
+    let mut all: HashMap<(u32, u32), tally::Tally> = HashMap::new();
+    for (place, set, tally) in tally::all() {
+        let sum = all.entry((place, set)).or_default();
+        sum.references += tally.references;
+        sum.bytes += tally.bytes;
+        sum.misses += tally.misses;
+    }
+    for thread in rows.iter() {
+        for (place, row) in thread.iter().enumerate() {
+            let (window, n) = model::word(row[model::WORD].get());
+            let misses = row[model::WINDOW_MISSES].get();
+            if (n != 0 || misses != 0)
+                && let Some(set) = live::set_of(window)
+                && let Some([_, size, ..]) = places.get(place)
+            {
+                let sum = all.entry((place as u32, set.id)).or_default();
+                sum.references += n;
+                sum.bytes += n * u64::from(*size);
+                sum.misses += misses;
+            }
+        }
+    }
+    let mut sums = Sums::new();
+    for ((place, set), tally) in all {
+        let (Some(row), Some(set)) = (places.get(place as usize), sets.get(&set)) else {
+            continue;
+        };
+        let [site, _, access, ..] = *row;
+        let has = |flag: u64| u64::from(u64::from(access) & flag != 0);
+        let (loads, stores) = (has(Place::LOADS), has(Place::STORES));
+        let sum = Sum {
+            loads: tally.references * loads,
+            stores: tally.references * stores,
+            bytes: tally.bytes * (loads + stores),
+            misses: tally.misses,
+        };
+        for range in &set.ranges {
+            sums.entry((*range, site)).or_default().add(sum);
+        }
+    }
+    sums
+}
+
+/// Where a range was touched first and last, by address.
+fn touched(range: &Range) -> [Cell; 2] {
+    let (low, high) = (range.low.load(Relaxed), range.high.load(Relaxed));
+    if low >= high {
+        return [Cell::Empty, Cell::Empty];
+    }
+    let start = match range.fixed {
+        Some(start) => Some(start.wrapping_sub(range.bias)),
+        None if range.times.load(Relaxed) == 1 => Some(range.last.load(Relaxed)),
+        None => None,
+    };
+    [low, high - 1].map(|offset| match start {
+        Some(start) => Cell::Address(start.wrapping_add(offset)),
+        None => Cell::Text(format!("+{offset:#x}").into()),
+    })
+}
+
+/// Start and end, where there is only one.
+fn bounds(range: &Range) -> [Cell; 2] {
+    let start = match range.fixed {
+        Some(start) => start.wrapping_sub(range.bias),
+        None if range.times.load(Relaxed) == 1 => range.last.load(Relaxed),
+        None => return [Cell::Empty, Cell::Empty],
+    };
+    let end = start.wrapping_add(range.size.load(Relaxed));
+    [Cell::Address(start), Cell::Address(end)]
+}
+
+#[analysis]
+#[rustfmt::skip]
+#[allow(clippy::too_many_arguments)]
+pub fn report(files: Files, text: Str, rows: AllRows, executed: Counters, places: Array<PlaceRow>, codes: Array<[u32; 2]>, sites: Sites, names: Strings) {
+    let mut lines = text.split('\n');
+    let mut next = || lines.next().unwrap_or_default();
+    let (program, cache, csv, page, linked) = (next(), next(), next(), next(), next());
+    let names: Vec<&'static str> = names.iter().collect();
+    let ranges = live::ranges();
+    let (names, code_names) = names.split_at(ranges.len().min(names.len()));
+    let sums = sums(rows, &places);
+
+    let mut report = Report::new("ranges", program);
+    report.fact("cache", cache.to_owned());
+    let seen = everything(rows, executed, &places);
+    let total = |of: &dyn Fn(&[u64; 2]) -> u64| seen.values().map(of).sum::<u64>();
+    report
+        .fact("references", total(&|s| s[0]))
+        .fact("misses", total(&|s| s[1]))
+        .fact("data ranges", ranges.len() as u64);
+    if linked == "dynamic" && !ranges.is_empty() {
+        let note = "what libraries load and store (memcpy and its like) is not seen; it is in a static program";
+        report.fact("libraries", note);
+    }
+    let lost = tally::LOST.load(Relaxed);
+    if lost != 0 {
+        report.fact("not counted for want of memory", lost);
+    }
+    whole(&mut report, ranges, names, &sums);
+    by_code(&mut report, [names, code_names], &codes, &sums, &seen);
+    by_place(&mut report, names, sites, &sums);
+    report.write(files);
+    let write = |name: &str, result: io::Result<()>| {
+        if let Err(e) = result {
+            eprintln!("ranges: cannot write {name}: {e}");
+        }
+    };
+    if !csv.is_empty() {
+        write(csv, write_csv(csv, names, sites, &sums));
+    }
+    if !page.is_empty() {
+        let totals = totals(ranges.len(), &sums);
+        write(page, html::write(page, program, names, ranges, &totals, sites, &sums));
+    }
+}
+
+fn totals(ranges: usize, sums: &Sums) -> Vec<Sum> {
+    let mut totals = vec![Sum::default(); ranges];
+    for ((range, _), sum) in sums {
+        if let Some(total) = totals.get_mut(*range as usize) {
+            total.add(*sum);
+        }
+    }
+    totals
+}
+
+fn whole(report: &mut Report, ranges: &[Range], names: &[&'static str], sums: &Sums) {
+    if ranges.is_empty() {
+        return;
+    }
+    let totals = totals(ranges.len(), sums);
+    let columns = [
+        "loads",
+        "stores",
+        "bytes",
+        "misses",
+        "size",
+        "times",
+        "start",
+        "end",
+        "start offset",
+        "end offset",
+        "first",
+        "last",
+        "range",
+    ];
+    let table = report.table("data ranges", columns);
+    for ((range, name), sum) in ranges.iter().zip(names).zip(totals) {
+        let [loads, stores, bytes, misses] = sum.cells();
+        let [start, end] = bounds(range);
+        let [first, last] = touched(range);
+        let (size, times) = (range.size.load(Relaxed), range.times.load(Relaxed));
+        table.row([
+            loads,
+            stores,
+            bytes,
+            misses,
+            size.into(),
+            times.into(),
+            start,
+            end,
+            0.into(),
+            0.into(),
+            first,
+            last,
+            (*name).into(),
+        ]);
+    }
+}
+
+/// References and misses of each instruction, to data of any kind.
+fn everything(rows: AllRows, executed: Counters, places: &[PlaceRow]) -> BTreeMap<u32, [u64; 2]> {
+    let mut seen: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
+    for [site, _, _, block, each, _] in places {
+        let [times] = executed.at(*block as usize).get();
+        let sum = seen.entry(*site).or_default();
+        sum[0] = sum[0].wrapping_add(times * u64::from(*each));
+    }
+    for thread in rows.iter() {
+        for (row, [site, ..]) in thread.iter().zip(places) {
+            let sum = seen.entry(*site).or_default();
+            sum[0] = sum[0].wrapping_add(row[model::EXTRA].get());
+            sum[1] += row[model::MISSES].get();
+        }
+    }
+    seen
+}
+
+fn by_code(
+    report: &mut Report,
+    [names, code_names]: [&[&'static str]; 2],
+    codes: &[[u32; 2]],
+    sums: &Sums,
+    seen: &BTreeMap<u32, [u64; 2]>,
+) {
+    if code_names.is_empty() {
+        return;
+    }
+    let mut of_site: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut all = vec![[0u64; 2]; code_names.len()];
+    for [site, code] in codes {
+        of_site.entry(*site).or_default().push(*code);
+        if let (Some(sum), Some(n)) = (all.get_mut(*code as usize), seen.get(site)) {
+            *sum = [sum[0] + n[0], sum[1] + n[1]];
+        }
+    }
+    let table = report.table("code ranges", ["references", "misses", "miss %", "code"]);
+    for (n, name) in all.iter().zip(code_names) {
+        table.row([
+            n[0].into(),
+            n[1].into(),
+            Cell::percent(n[1], n[0]),
+            (*name).into(),
+        ]);
+    }
+    if names.is_empty() {
+        return;
+    }
+    let mut both: BTreeMap<(u32, u32), Sum> = BTreeMap::new();
+    for ((range, site), sum) in sums {
+        for code in of_site.get(site).into_iter().flatten() {
+            both.entry((*range, *code)).or_default().add(*sum);
+        }
+    }
+    let columns = ["loads", "stores", "bytes", "misses", "code", "range"];
+    let table = report.table("data in code", columns);
+    for ((range, code), sum) in both {
+        let [loads, stores, bytes, misses] = sum.cells();
+        let name = |names: &[&'static str], i: u32| names.get(i as usize).copied().unwrap_or("");
+        let (code, range) = (name(code_names, code), name(names, range));
+        table.row([loads, stores, bytes, misses, code.into(), range.into()]);
+    }
+}
+
+/// Sums by range and something of the instruction, for each range the most references first.
+pub fn grouped<K: Ord + Clone>(
+    sums: &Sums,
+    sites: Sites,
+    key: impl Fn(&Site) -> Option<K>,
+) -> Vec<(u32, K, Site, Sum)> {
+    let mut groups: BTreeMap<(u32, K), (Site, Sum)> = BTreeMap::new();
+    for ((range, site), sum) in sums {
+        let Some(site) = sites.get(*site as usize) else {
+            continue;
+        };
+        if let Some(key) = key(&site) {
+            let entry = groups.entry((*range, key));
+            entry.or_insert((site, Sum::default())).1.add(*sum);
+        }
+    }
+    let rows = groups
+        .into_iter()
+        .map(|((r, k), (site, sum))| (r, k, site, sum));
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|row| (row.0, std::cmp::Reverse(row.3.references())));
+    rows
+}
+
+fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Sums) {
+    let name = |range: u32| names.get(range as usize).copied().unwrap_or("");
+    let columns = [
+        "loads",
+        "stores",
+        "bytes",
+        "misses",
+        "range",
+        "pc",
+        "procedure",
+    ];
+    let table = report.table("procedures", columns);
+    for (range, pc, site, sum) in grouped(sums, sites, |site| Some(site.proc_pc)) {
+        let [loads, stores, bytes, misses] = sum.cells();
+        let (pc, proc) = (Cell::Address(pc), site.proc.into());
+        table.row([loads, stores, bytes, misses, name(range).into(), pc, proc]);
+    }
+    let columns = [
+        "loads",
+        "stores",
+        "bytes",
+        "misses",
+        "range",
+        "line",
+        "procedure",
+    ];
+    let lines = grouped(sums, sites, |site| {
+        (site.line != 0).then_some((site.file, site.line))
+    });
+    if !lines.is_empty() {
+        let table = report.table("lines", columns);
+        for (range, _, site, sum) in lines {
+            let [loads, stores, bytes, misses] = sum.cells();
+            let (line, proc) = (site.place(), site.proc.into());
+            table.row([loads, stores, bytes, misses, name(range).into(), line, proc]);
+        }
+    }
+    let columns = ["loads", "stores", "bytes", "misses", "range", "pc"];
+    let table = report.table("instructions", columns);
+    table.readers(Readers::Programs);
+    for (range, pc, _, sum) in grouped(sums, sites, |site| Some(site.pc)) {
+        let [loads, stores, bytes, misses] = sum.cells();
+        table.row([
+            loads,
+            stores,
+            bytes,
+            misses,
+            name(range).into(),
+            Cell::Address(pc),
+        ]);
+    }
+}
+
+/// One line for each range at each instruction, for other programs to add up.
+fn write_csv(name: &str, names: &[&'static str], sites: Sites, sums: &Sums) -> io::Result<()> {
+    let mut file: Box<dyn Write> = match name {
+        "-" => Box::new(io::stdout().lock()),
+        _ => Box::new(output::create(name)?),
+    };
+    writeln!(
+        file,
+        "range,procedure,file,line,pc,loads,stores,bytes,misses"
+    )?;
+    for (range, pc, site, sum) in grouped(sums, sites, |site| Some(site.pc)) {
+        let range = names.get(range as usize).copied().unwrap_or("");
+        let words = [range, site.proc, site.file].map(quoted);
+        let (
+            line,
+            Sum {
+                loads,
+                stores,
+                bytes,
+                misses,
+            },
+        ) = (site.line, sum);
+        let words = words.join(",");
+        writeln!(
+            file,
+            "{words},{line},{pc:#x},{loads},{stores},{bytes},{misses}"
+        )?;
+    }
+    file.flush()
+}
+
+/// A field of CSV.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
