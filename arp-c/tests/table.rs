@@ -14,7 +14,7 @@ fn tests_of_the_table_exist() {
         let Some((file, function)) = quoted.split_once(".rs::") else {
             continue;
         };
-        let folder = if matches!(file, "misuse" | "programs") {
+        let folder = if matches!(file, "misuse" | "programs" | "races") {
             "arp-c"
         } else {
             "arp"

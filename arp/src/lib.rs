@@ -72,7 +72,9 @@ pub use histogram::{Bucket, Histogram, MAX_ERROR};
 pub use longdouble::{LongDouble, ParseLongDoubleError};
 pub use problem::{Problem, Severity};
 pub use profile::Profile;
-pub use record::{Caller, ForkGuard, Meter, Session, SessionBuilder, Summary, ThreadRecorder};
+pub use record::{
+    Caller, ForkGuard, Mark, Meter, Saved, Session, SessionBuilder, Summary, ThreadRecorder,
+};
 pub use stats::Stats;
 pub use types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet, tuple};
 pub use unrecorded::Unrecorded;

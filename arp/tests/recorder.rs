@@ -433,6 +433,11 @@ fn recursion_can_be_folded() {
             assert_eq!((found.folded, found.nested), (folded, 0), "{section}");
         }
     }
+    // Files that are put together have the sum of both.
+    let both = folder.path().join("both.arp");
+    arp::analyse::combine(&[path, text], &both, &Default::default()).unwrap();
+    let found = Unrecorded::of(load(&both).info(), Sid(4));
+    assert_eq!((found.folded, found.nested), (10002, 0));
 }
 
 #[test]

@@ -100,6 +100,8 @@ pub enum Relation {
     /// 1 if the block's address is taken: a code pointer in data, in an operand or
     /// in the table of exported symbols, so that an indirect call may lead there.
     AddressTaken = 4,
+    /// 1 if calls on the block are made, by the user's choice.
+    Selected = 5,
 }
 
 /// How a procedure uses the stack. Offsets count from the virtual frame

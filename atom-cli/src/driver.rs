@@ -111,14 +111,11 @@ pub fn run(args: &Run) -> Result<()> {
         })?,
     };
     let unselected = tool.as_ref().map_or(0, |tool| tool.unselected);
-    let summaries = tool
-        .as_ref()
-        .map(|tool| Summaries::new(&tool.analysis, &routines(&tool.calls)));
     // The calls as code with symbolic targets.
-    let plan = match (&mut tool, &summaries, &live) {
-        (Some(tool), Some(summaries), Some(live)) => {
+    let plan = match (&mut tool, &live) {
+        (Some(tool), Some(live)) => {
             let facts = (&image, &cfg, live);
-            plan_calls(tool, summaries, &request, facts, &mut steps)?
+            plan_calls(tool, &request, facts, &mut steps)?
         }
         _ => Plan::default(),
     };
@@ -181,8 +178,8 @@ pub fn run(args: &Run) -> Result<()> {
     )?;
 
     if request.check {
-        let clobbers = |routine| match &summaries {
-            Some(summaries) => Clobbers::from(summaries.of(routine)),
+        let clobbers = |routine| match &tool {
+            Some(tool) => Clobbers::from(tool.summaries.of(routine)),
             None => Clobbers::EVERYTHING,
         };
         let subject = check::Subject {
@@ -257,6 +254,8 @@ struct Prepared {
     /// Calls that were dropped because what they are on is not selected.
     unselected: usize,
     analysis: AnalysisImage,
+    /// What the called routines change.
+    summaries: Summaries,
 }
 
 /// Runs the tool's instrument routine and reads its code.
@@ -291,15 +290,17 @@ fn prepare_tool(
     )?;
     memory::give_back();
     let unselected = selected.map_or(0, |s| s.filter(cfg, &mut calls));
-    let analysis = steps.run(
+    let (analysis, summaries) = steps.run(
         "analysis",
         "reading the analysis routines",
         || {
             let analysis = AnalysisImage::read(file, tool.facts())?;
-            analysis.check_reachable(&routines(&calls))?;
-            Ok(analysis)
+            let routines = routines(&calls);
+            analysis.check_reachable(&routines)?;
+            let summaries = Summaries::new(&analysis, &routines);
+            Ok((analysis, summaries))
         },
-        |analysis| {
+        |(analysis, _)| {
             format!(
                 "{} bytes of code and tables",
                 number(analysis.text.len() as u64)
@@ -310,6 +311,7 @@ fn prepare_tool(
         calls,
         unselected,
         analysis,
+        summaries,
     })
 }
 
@@ -317,12 +319,12 @@ fn prepare_tool(
 /// what routines change.
 fn plan_calls(
     tool: &mut Prepared,
-    summaries: &Summaries,
     request: &Request,
     (image, cfg, live): (&Image, &Cfg, &Live),
     steps: &mut Steps,
 ) -> Result<Plan> {
     let calls = std::mem::take(&mut tool.calls);
+    let summaries = &tool.summaries;
     steps.run(
         "plan",
         "planning the calls",

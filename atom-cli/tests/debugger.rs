@@ -457,3 +457,55 @@ fn a_backtrace_leads_from_an_analysis_routine_to_main() {
         }
     }
 }
+
+/// A tool without symbols or debug information works, under gdb too: each instruction from the place
+/// of a call through the analysis routine and back knows the way to main.
+#[test]
+fn stripped_tools() {
+    let folder = Folder::new();
+    assert!(compile(&folder, "gcc", "app", PROGRAM, &["-g", "-O1"]));
+    for how in ["--strip-debug", "--strip-all"] {
+        let stripped = Command::new("strip")
+            .args([how, "-o"])
+            .arg(folder.join("tool.so"))
+            .arg(tool("hello_tool"))
+            .status();
+        assert!(stripped.expect("strip runs").success());
+        let arguments = ["--only", "leaf", "--no-inline", "--precise-signals"];
+        folder.atom_ok(&[&["app", "./tool.so", "-g", "-o", "out"], &arguments[..]].concat());
+        folder.write(
+            "steps",
+            "break *leaf\nrun\nset $i = 0\nwhile $i < 40\necho STEP\\n\ninfo symbol $pc\nbt\nstepi\nset $i = $i + 1\nend\nkill\n",
+        );
+        let text = gdb(&folder, "out", &["source steps"]);
+        let mut inside = 0;
+        let steps: Vec<&str> = text.split("STEP\n").skip(1).collect();
+        assert_eq!(steps.len(), 40, "{how}: {text}");
+        for step in steps {
+            let found = frames(step);
+            let names = found
+                .iter()
+                .map(|f| f.split(' ').next().unwrap_or_default());
+            let names: Vec<&str> = names.collect();
+            let leaf = names.iter().position(|n| *n == "leaf");
+            // It may have returned.
+            let leaf = leaf.unwrap_or_default();
+            let ways = [&["leaf", "middle", "main"][..], &["middle", "main"]];
+            assert!(
+                ways.iter().any(|way| names[leaf..].starts_with(way)),
+                "{how}: the way is lost: {step}"
+            );
+            inside += usize::from(leaf > 0);
+        }
+        // The routine itself, and what saves registers around it.
+        assert!(inside >= 3, "{how}: {text}");
+        // The program's own lines are there.
+        let text = gdb(&folder, "out", &["break leaf", "run", "bt 1", "kill"]);
+        assert!(text.contains("app.c:"), "{how}: {text}");
+    }
+    // To stop in an instrument routine that has no name is refused, and it is said why.
+    folder.fails(
+        &["app", "./tool.so", "--gdb", "-o", "x"],
+        &["instrument routine"],
+    );
+}

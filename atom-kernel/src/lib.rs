@@ -80,6 +80,7 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
         Some(name) => exported(program, name.trim_start_matches('&')).map(Some),
     };
     let [enter, leave, context] = &options.callbacks;
+    let [spawn, join] = &options.thread_callbacks;
     program.add_call(
         Before,
         run::begin,
@@ -90,6 +91,8 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
             callback(enter)?,
             callback(leave)?,
             callback(context)?,
+            callback(spawn)?,
+            callback(join)?,
             &facts,
             &names,
             &files,

@@ -32,6 +32,8 @@ pub struct Options {
     pub measures: Vec<Measure>,
     /// Names of the user's callbacks and of what they get as context.
     pub callbacks: [Option<String>; 3],
+    /// Names of those that are called for threads: at their first section, and after their end.
+    pub thread_callbacks: [Option<String>; 2],
     /// Type of the values of the user's callbacks.
     pub data_type: DataType,
     /// Whether these are tried at the start.
@@ -69,6 +71,7 @@ impl Options {
             text("--arp-leave-callback")?,
             text("--arp-data-context")?,
         ];
+        let thread_callbacks = [text("--arp-spawn-callback")?, text("--arp-join-callback")?];
         let data_type = data_type(options.value("--arp-data-type")?.unwrap_or("unsigned int"))?;
         let mode = options.choice(
             "--arp-mode",
@@ -104,6 +107,7 @@ impl Options {
             context,
             measures,
             callbacks,
+            thread_callbacks,
             data_type,
             calibrate,
             mode,

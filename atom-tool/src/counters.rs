@@ -255,6 +255,19 @@ struct Header {
 }
 
 impl<const N: usize, S: Sharing> Counters<N, S> {
+    pub(crate) fn address(self) -> *const () {
+        self.header.cast()
+    }
+
+    /// # Safety
+    /// There must be such a table at the address, for as long as the program runs.
+    pub(crate) unsafe fn from_address(address: *const ()) -> Self {
+        Self {
+            header: address.cast(),
+            sharing: PhantomData,
+        }
+    }
+
     fn all(self) -> &'static [[AtomicU64; N]] {
         // SAFETY: values of this type are made only by `atom`, which points them
         // to a table of this N that `CounterTable::new` laid out.

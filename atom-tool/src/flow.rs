@@ -216,6 +216,11 @@ impl<'a> Block<'a> {
         self.relation(Relation::Reachable) == 1
     }
 
+    /// False if calls on it are not made, because the user chose other parts of the program.
+    pub fn is_selected(&self) -> bool {
+        self.relation(Relation::Selected) == 1
+    }
+
     /// True if its address is a code pointer somewhere in the program, in data or
     /// an operand, or is exported, so that a call through a pointer, or a library,
     /// may lead there.

@@ -15,6 +15,7 @@ use atom_abi::host::{self, ArgKind};
 use atom_abi::{THREAD_HEADER, ThreadBlock};
 
 use crate::call::{Arg, computed};
+use crate::counters::Counters;
 use crate::params::{Param, code};
 use crate::program::Program;
 
@@ -284,6 +285,19 @@ impl<T> Copy for AllThreads<T> {}
 // SAFETY: transparent over a pointer.
 unsafe impl<T: ThreadState> Param for AllThreads<T> {
     const CODE: u8 = code::OTHER;
+}
+
+impl<const N: usize> Counters<N> {
+    /// At ProgramAfter: each thread's own copy of the table, in the order of `all`.
+    pub fn of_threads<T: ThreadState>(self, all: AllThreads<T>) -> impl Iterator<Item = Self> {
+        // Of both, the same block's copy was passed.
+        let between = (self.address() as usize).wrapping_sub(all.distance as usize);
+        all.iter().map(move |state| {
+            let head = std::ptr::from_ref(state).cast::<u8>().wrapping_sub(HEAD);
+            // SAFETY: in each block the table lies as far from the state as in that one.
+            unsafe { Self::from_address(head.wrapping_add(between).cast()) }
+        })
+    }
 }
 
 impl<T: ThreadState> AllThreads<T> {

@@ -83,9 +83,26 @@ impl Choice {
         Ok(set)
     }
 
+    /// Whether it is to be counted at instructions with this mnemonic.
+    pub fn takes(&self, mnemonic: &str) -> bool {
+        let glob = self.opcode.as_deref();
+        glob.is_none_or(|glob| matches(glob.as_bytes(), mnemonic.as_bytes()))
+    }
+
     /// True if instrumentation counts it.
     pub fn is_own(&self) -> bool {
         self.event.source >= Source::Exact
+    }
+}
+
+/// `*` stands for any characters, `?` for one.
+fn matches(glob: &[u8], text: &[u8]) -> bool {
+    match (glob.split_first(), text.split_first()) {
+        (None, None) => true,
+        (Some((b'*', rest)), _) => (0..=text.len()).any(|n| matches(rest, &text[n..])),
+        (Some((b'?', glob)), Some((_, text))) => matches(glob, text),
+        (Some((g, glob)), Some((t, text))) => g.eq_ignore_ascii_case(t) && matches(glob, text),
+        _ => false,
     }
 }
 
@@ -149,6 +166,7 @@ mod tests {
         ));
         assert_eq!(set[2].opcode.as_deref(), Some("mov*"));
         assert!(set[2].is_own() && !set[0].is_own());
+        assert!(set[2].takes("movzx") && !set[2].takes("add") && set[0].takes("add"));
         assert!(Choice::parse_set("").unwrap().is_empty());
     }
 

@@ -167,6 +167,7 @@ impl SessionBuilder {
                 info: self.info,
                 sections: self.sections,
                 sink: None,
+                done: None,
                 finished: false,
             }),
             collected: Mutex::default(),

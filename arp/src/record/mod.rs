@@ -2,6 +2,7 @@
 pub(crate) mod block;
 mod builder;
 mod life;
+mod pause;
 pub(crate) mod playback;
 mod recover;
 pub(crate) mod session;
@@ -9,6 +10,7 @@ pub(crate) mod thread;
 pub(crate) mod tree;
 
 pub use builder::SessionBuilder;
+pub use pause::{Mark, Saved};
 pub use session::{ForkGuard, Session, Summary};
 pub use thread::{Caller, ThreadRecorder};
 

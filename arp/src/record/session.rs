@@ -76,6 +76,8 @@ pub(super) struct Output {
     pub(super) info: Vec<(String, String)>,
     pub(super) sections: Vec<Section>,
     pub(super) sink: Option<Sink>,
+    /// The same after the end.
+    pub(super) done: Option<Sink>,
     pub(super) finished: bool,
 }
 
@@ -310,8 +312,11 @@ impl Session {
                 sink.write(&blocks::notes(&notes))?;
                 sink.finish(summary.records)?;
                 if output.format != Format::Binary || output.gzip {
-                    convert::file(&output.path, &output.path, output.format, output.gzip)?;
+                    convert::file(&sink.path(), &output.path, output.format, output.gzip)?;
+                    sink.loses_name();
                 }
+                // Open, as the process may go on; see `Session::go_on`.
+                output.done = Some(sink);
             }
             Mode::RecordAverage | Mode::RecordHistogram => {
                 output.info.extend(notes);
@@ -356,6 +361,7 @@ impl ForkGuard<'_> {
     pub fn forked(mut self, path: impl Into<PathBuf>) {
         self.output.path = path.into();
         self.output.sink = None;
+        self.output.done = None;
         self.collected.clear();
         lock(&self.shared.left_out).clear();
         self.shared.samples.store(0, Ordering::Relaxed);

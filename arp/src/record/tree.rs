@@ -36,6 +36,7 @@ impl Role {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Node {
     pub sid: Sid,
     pub kind: Kind,

@@ -4,7 +4,7 @@ use std::io::{Result, Write};
 use std::path::Path;
 
 use ::arp::analyse::{Analysis, Figures};
-use ::arp::{Format, Unrecorded};
+use ::arp::{Format, Kind, Unrecorded};
 
 use super::numbers::{NONE, float, number, percent};
 use super::rows::{count, walk};
@@ -59,23 +59,40 @@ pub fn heading(out: &mut dyn Write, file: &Path, analysis: &Analysis) -> Result<
             writeln!(out, "{}: {}", names::clean(key), names::clean(value))?;
         }
     }
+    left_out(out, analysis)
+}
+
+/// What was entered and not recorded: of sections that are measured each, of others the sum.
+fn left_out(out: &mut dyn Write, analysis: &Analysis) -> Result<()> {
+    let (mut plain, mut times) = (0, 0);
     for (sid, left_out) in analysis.unrecorded() {
-        let name = names::of_section(analysis.section(sid), sid);
+        let section = analysis.section(sid);
         let (folded, nested) = (left_out.folded, left_out.nested);
-        if folded > 0 {
-            let many = message::count(folded as usize, "time");
-            writeln!(
-                out,
-                "not recorded: {name} ({sid}) was entered {many} while it was open: a part of the outer execution"
-            )?;
+        if section.is_some_and(|s| s.kind == Kind::Plain) {
+            (plain, times) = (plain + 1, times + folded);
+            continue;
         }
-        if nested > 0 {
-            let many = message::count(nested as usize, "time");
-            writeln!(
-                out,
-                "not recorded: {name} ({sid}) was entered {many} within another kernel"
-            )?;
+        let name = names::of_section(section, sid);
+        for (n, how) in [
+            (
+                folded,
+                "while it was open, which is a part of the outer execution",
+            ),
+            (nested, "within another kernel"),
+        ] {
+            if n > 0 {
+                let many = message::count(n as usize, "time");
+                writeln!(out, "not recorded: {name} ({sid}) was entered {many} {how}")?;
+            }
         }
+    }
+    if plain > 0 {
+        let many = message::count(times as usize, "time");
+        let sections = message::count(plain, "plain section");
+        writeln!(
+            out,
+            "not recorded: {sections} entered {many} while they were open, by recursion"
+        )?;
     }
     Ok(())
 }

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use object::elf;
 
 use super::ProcKind;
+use rayon::prelude::*;
+
 use crate::decode::{decode_at, is_rip_relative};
 use crate::image::Image;
 use crate::image::unwind::{CFA_AT_ENTRY, UnwindTable};
@@ -42,7 +44,7 @@ impl FrameFacts {
         Self {
             ranges: table
                 .fdes
-                .iter()
+                .par_iter()
                 .map(|f| FrameRange {
                     start: f.start,
                     end: f.end(),

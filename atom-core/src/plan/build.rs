@@ -678,10 +678,10 @@ impl Planner<'_> {
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
         let at_start = inst == block.first && b == proc.first_block;
-        let at_plt = exits.at_plt(proc).filter(|_| at_start);
+        let at_entry = exits.at_entry(proc).filter(|_| at_start);
         let flow = self.cfg.inst(inst).flow;
-        let hook = if at_plt.is_some() {
-            at_plt
+        let hook = if at_entry.is_some() {
+            at_entry
         } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {

@@ -3,9 +3,9 @@
 //! The runtime's `finish` runs once for each process that ends. The ordinary
 //! way out reaches it through the program's finalisers; here are the others:
 //! the libc functions that end a process without running finalisers, hooked
-//! at their PLT entry or at the call through their slot, and the program's own
-//! `syscall` instructions where the call's number is that of an exit. `finish`
-//! does nothing the second time, so one hook too many does no harm.
+//! at their PLT entry or at the call through their slot, the program's own
+//! `syscall` instructions where the call's number is that of an exit, and in a static
+//! program `abort`, found by its name. `finish` does nothing the second time, so one hook too many does no harm.
 //!
 //! A successful `exec` ends the program too. It is hooked in the same ways, but
 //! with the runtime's `exec`, which knows that the call may fail.
@@ -77,6 +77,7 @@ pub struct Exits {
     exec: Option<u64>,
     slots: HashMap<u64, Hook>,
     thread_exit_ends: bool,
+    is_static: bool,
 }
 
 fn hook_of(name: &str) -> Option<Hook> {
@@ -106,15 +107,17 @@ impl Exits {
             exec,
             slots,
             thread_exit_ends,
+            is_static: image.is_static(),
         }
     }
 
-    /// The hook of a procedure that is a PLT entry of such a function.
-    pub fn at_plt(&self, proc: &Proc) -> Option<Hook> {
-        let name = proc
-            .name
-            .as_deref()
-            .filter(|_| proc.kind == ProcKind::Plt)?;
+    /// The hook of a procedure that is a PLT entry of such a function, or that is `abort` in a program
+    /// that brings its own libc: there it ends by a signal, which no system call tells.
+    pub fn at_entry(&self, proc: &Proc) -> Option<Hook> {
+        let name = proc.name.as_deref()?;
+        if proc.kind != ProcKind::Plt {
+            return (self.is_static && name == "abort").then_some(Hook::Always);
+        }
         hook_of(name.strip_suffix("@plt")?)
     }
 

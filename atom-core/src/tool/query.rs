@@ -400,6 +400,9 @@ pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what:
         graph.is_reachable(id).into()
     } else if is(Relation::AddressTaken) {
         session.taken().contains(&session.cfg.block_pc(id)).into()
+    } else if is(Relation::Selected) {
+        let (proc, pc) = (session.cfg.block(id).proc, session.cfg.block_pc(id));
+        session.selected.is_none_or(|s| s.contains(proc, pc)).into()
     } else {
         session.note(session.error(format!(
             "it asked for relation {what} of a block, which does not exist"

@@ -5,12 +5,13 @@
 //! as a whole. Both are found at the start by measuring nothing, and subtracted.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use arp::{Area, DataType, Meter, Sid, Value};
 
 use super::calibrate::less;
-use super::session::{here, lock};
+use super::session::{Process, here, lock};
 
 /// The measures that there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +87,7 @@ pub struct Cost {
 
 /// Numbers of sections in a thread, of which the thread itself writes: ends of those that
 /// are measured, begins of others. Then the same at the begin of the one that ends now.
+#[derive(Default)]
 pub struct Events {
     /// Up to now.
     pub now: [AtomicU64; 2],
@@ -96,10 +98,9 @@ pub struct Events {
 impl Events {
     /// None.
     pub const fn new() -> Self {
-        const NONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
         Self {
-            now: NONE,
-            then: NONE,
+            now: [AtomicU64::new(0), AtomicU64::new(0)],
+            then: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -107,6 +108,12 @@ impl Events {
     #[inline]
     pub fn counted(&self) -> [u64; 2] {
         [self.now[0].load(Relaxed), self.now[1].load(Relaxed)]
+    }
+
+    /// Goes back to so many.
+    pub fn set(&self, now: [u64; 2]) {
+        self.now[0].store(now[0], Relaxed);
+        self.now[1].store(now[1], Relaxed);
     }
 
     /// One more.
@@ -184,7 +191,7 @@ pub struct Callbacks {
     /// Address of the one for ends, or 0.
     pub leave: usize,
     /// What both get.
-    pub context: usize,
+    pub context: Arc<AtomicUsize>,
     /// Type of their values.
     pub data_type: DataType,
     /// What is subtracted from these.
@@ -202,7 +209,7 @@ impl Callbacks {
             // user named as a callback; the area has room for every data type.
             unsafe {
                 let callback: Callback = std::mem::transmute(address);
-                callback(sid.0 as u16, data, self.context);
+                callback(sid.0 as u16, data, self.context.load(Relaxed));
             }
         }
     }
@@ -221,33 +228,37 @@ impl Meter for Callbacks {
     }
 }
 
+/// Number and sum of values, by section.
+pub type Sums = BTreeMap<Sid, (u64, f64)>;
+
 /// Adds up what comes from the data file.
 pub struct Played {
     /// Type of the values.
     pub data_type: DataType,
     /// Number and sum, by section.
-    pub sums: BTreeMap<Sid, (u64, f64)>,
+    pub sums: Arc<Mutex<Sums>>,
+    /// The process that knows of these sums.
+    pub process: *const Process,
 }
+
+// SAFETY: the address is compared only.
+unsafe impl Send for Played {}
 
 impl Meter for Played {
     fn enter(&mut self, sid: Sid, data: &mut Area) {
         let value: Value = data.get(self.data_type);
-        let sum = self.sums.entry(sid).or_default();
+        if let Some(here) = here()
+            && !std::ptr::eq(here, self.process)
+        {
+            self.process = here;
+            self.sums = Arc::default();
+            lock(&here.played).push(Arc::clone(&self.sums));
+        }
+        let mut sums = lock(&self.sums);
+        let sum = sums.entry(sid).or_default();
         sum.0 += 1;
         sum.1 += value.as_f64();
     }
 
     fn leave(&mut self, _: Sid, _: &mut Area) {}
-}
-
-impl Drop for Played {
-    fn drop(&mut self) {
-        let Some(here) = here() else { return };
-        let mut all = lock(&here.played);
-        for (sid, (count, sum)) in std::mem::take(&mut self.sums) {
-            let entry = all.entry(sid).or_default();
-            entry.0 += count;
-            entry.1 += sum;
-        }
-    }
 }

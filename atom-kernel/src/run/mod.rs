@@ -72,6 +72,8 @@ pub fn begin(
     enter: usize,
     leave: usize,
     context: usize,
+    spawn: usize,
+    join: usize,
     facts: Array<RowFacts>,
     names: Strings,
     files: Strings,
@@ -114,6 +116,7 @@ pub fn begin(
         program: program.as_str(),
         measures: measures.filter_map(|m| Measure::from_number(*m)).collect(),
         callbacks: [enter, leave, context],
+        thread_callbacks: [spawn, join],
         calibrate: Calibrate::from_number(number(4)),
     };
     if let Err(reason) = Whole::begin(table, settings) {
@@ -136,9 +139,15 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
         if whole.is_forked() {
             whole.forked(known);
         }
-        if whole.here().ended.load(Relaxed) {
-            thread.busy.set(0);
-            return;
+        let here = whole.here();
+        if here.ended.load(Relaxed) {
+            // A thread that ends the process does not come here again. If it does it has
+            // called `exec`, in vain.
+            if here.ender.load(Relaxed) != block_of(thread) {
+                thread.busy.set(0);
+                return;
+            }
+            here.goes_on();
         }
         // SAFETY: set by `first` to a value that is never dropped, and used by
         // this thread only, once at a time because of `busy`.
@@ -155,6 +164,11 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
     thread.busy.set(0);
 }
 
+/// What tells a thread from others.
+fn block_of(thread: PerThread<Thread>) -> usize {
+    &raw const thread.busy as usize
+}
+
 /// A thread's first section.
 #[cold]
 #[inline(never)]
@@ -164,6 +178,7 @@ fn first(
     old: Option<&'static mut Open>,
 ) -> Option<&'static mut Open> {
     let here = whole.here();
+    whole.join_ended();
     let context = inherited(&here.spawned);
     let depth = context.len();
     let owner = thread.thread_number();
@@ -337,10 +352,12 @@ pub fn end(
         whole.forked(mine.open.get() as *mut Open);
     }
     let here = whole.here();
-    // The process may have gone on: when it was to become another and could not.
+    // It has ended before: it was to become another and could not.
     if here.ended.swap(true, SeqCst) {
-        return;
+        here.goes_on();
+        here.ended.store(true, SeqCst);
     }
+    here.ender.store(block_of(mine), Relaxed);
     // From here on each other thread sees that, or its being busy is seen.
     // SAFETY: a system call without effect on memory.
     unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) };
@@ -367,24 +384,23 @@ pub fn end(
         counts: vec![0; facts.len()],
         ..Facts::default()
     };
-    for entry in threads.iter() {
-        if still_busy.contains(&(entry.open as usize)) {
-            continue;
-        }
-        // SAFETY: its thread works on it no more.
-        let open = unsafe { &mut *entry.open };
-        open.finish();
+    let still = |entry: &&ThreadEntry| !still_busy.contains(&(entry.open as usize));
+    // SAFETY: their threads do not work on them, unless the process goes on after this.
+    let opens = threads
+        .iter()
+        .filter(still)
+        .map(|e| unsafe { &mut *e.open });
+    let mut opens: Vec<&mut Open> = opens.collect();
+    for open in &opens {
         for (sum, count) in sum.counts.iter_mut().zip(&open.facts.counts) {
             *sum += count;
         }
         sum.closed += open.facts.closed;
         sum.unmatched += open.facts.unmatched;
-        sum.left_open += open.facts.left_open;
-        // What its measures have left to say, they say when they go.
-        // SAFETY: nobody uses it again.
-        unsafe { std::ptr::drop_in_place(open) };
+        sum.left_open += open.facts.left_open + open.depth() as u64;
     }
-    let mut messages = here.finish();
+    whole.join_ended();
+    let mut messages = here.finish(&mut opens);
     if !still_busy.is_empty() {
         messages.push(format!(
             "{} threads were interrupted while they recorded: their last records are missing",
@@ -397,7 +413,7 @@ pub fn end(
     if summary.is_empty() {
         return;
     }
-    let played = lock(&here.played);
+    let played = here.played();
     let written = output::create(&summary).and_then(|mut out| {
         writeln!(out, "count\tkind\tid\tname\tplace\tplayed\tsum")?;
         let described = facts.iter().zip(names.iter()).zip(places.iter());

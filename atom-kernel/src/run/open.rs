@@ -41,6 +41,14 @@ pub struct Facts {
     pub left_open: u64,
 }
 
+/// See [`Open::save`].
+pub struct SavedOpen {
+    recorder: arp::Saved,
+    stack: Vec<Entry>,
+    events: [u64; 2],
+    left_open: u64,
+}
+
 /// The open sections of a thread.
 pub struct Open {
     /// The thread's number, to notice when another has taken its place.
@@ -83,6 +91,24 @@ impl Open {
         self.recorder = recorder;
     }
 
+    /// What it knows now; records of executions that have ended go to the session.
+    pub fn save(&mut self) -> SavedOpen {
+        SavedOpen {
+            recorder: self.recorder.save(),
+            stack: self.stack.clone(),
+            events: self.events.counted(),
+            left_open: self.facts.left_open,
+        }
+    }
+
+    /// Goes back to that, after [`finish`](Self::finish): the process goes on.
+    pub fn restore(&mut self, saved: SavedOpen) {
+        self.recorder.restore(saved.recorder);
+        self.stack = saved.stack;
+        self.events.set(saved.events);
+        self.facts.left_open = saved.left_open;
+    }
+
     /// The thread has ended, or the process does.
     pub fn finish(&mut self) {
         self.facts.left_open += self.stack.len() as u64;
@@ -100,6 +126,11 @@ impl Open {
         self.facts.counts.fill(0);
         self.facts.closed = 0;
         self.facts.unmatched = 0;
+    }
+
+    /// How many sections are open.
+    pub fn depth(&self) -> usize {
+        self.stack.len()
     }
 
     fn has(&self, section: u32, flag: u8) -> bool {

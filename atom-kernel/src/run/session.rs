@@ -1,15 +1,14 @@
 //! The recording as a whole: how it starts, threads that come, and how it ends.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use arp::{DataType, Format, Mode, Problem, Section, Session, Sid, Step, ThreadRecorder, Tid};
+use arp::{DataType, Format, Mark, Mode, Problem, Section, Session, Step, ThreadRecorder, Tid};
 use atom_tool::output;
 
 use super::calibrate::Calibrate;
-use super::meters::{AnyMeter, Callbacks, Cost, Events, Measure, Place, Played, Reading};
+use super::meters::{AnyMeter, Callbacks, Cost, Events, Measure, Place, Played, Reading, Sums};
 use super::open::{Open, Row};
 use super::{calibrate, clock};
 
@@ -22,6 +21,8 @@ pub struct Settings {
     pub measures: Vec<Measure>,
     pub data_type: DataType,
     pub callbacks: [usize; 3],
+    /// For threads: at the first section, and after the end.
+    pub thread_callbacks: [usize; 2],
     pub calibrate: Calibrate,
 }
 
@@ -51,11 +52,69 @@ impl Settings {
         Callbacks {
             enter,
             leave,
-            context,
+            context: Arc::new(AtomicUsize::new(context)),
             data_type: self.data_type,
             cost,
             place,
         }
+    }
+}
+
+/// `void (*)(arp_tid, void **contextp)`.
+type ThreadCallback = unsafe extern "C" fn(u16, *mut usize);
+
+impl Settings {
+    /// Calls one of the callbacks for threads, which may change the thread's context.
+    fn tell(&self, address: usize, tid: Tid, context: &AtomicUsize) {
+        if address != 0 {
+            let mut value = context.load(Ordering::Relaxed);
+            // SAFETY: `atom` gave the run-time address of the function that the user named.
+            unsafe {
+                let callback: ThreadCallback = std::mem::transmute(address);
+                callback(tid.0 as u16, &raw mut value);
+            }
+            context.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// A thread begins, which is not the first one.
+    fn spawned(&self, tid: Tid, context: &Arc<AtomicUsize>) {
+        let [spawn, join] = self.thread_callbacks;
+        if tid == FIRST || (spawn, join) == (0, 0) {
+            return;
+        }
+        self.tell(spawn, tid, context);
+        if let Some(here) = here() {
+            // SAFETY: a system call without effect on memory.
+            let system = unsafe { libc::syscall(libc::SYS_gettid) };
+            lock(&here.contexts).push(ThreadContext {
+                tid,
+                system,
+                context: Arc::clone(context),
+            });
+        }
+    }
+}
+
+/// The number of the first thread.
+const FIRST: Tid = Tid(1);
+
+/// What a thread's callbacks get, until it is known to have ended.
+struct ThreadContext {
+    tid: Tid,
+    /// The system's number.
+    system: libc::c_long,
+    context: Arc<AtomicUsize>,
+}
+
+impl ThreadContext {
+    fn has_ended(&self) -> bool {
+        // SAFETY: asks whether the thread is there; nothing is sent.
+        let r = unsafe {
+            let process = libc::syscall(libc::SYS_getpid);
+            libc::syscall(libc::SYS_tgkill, process, self.system, 0usize)
+        };
+        r != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
     }
 }
 
@@ -91,10 +150,21 @@ pub struct Process {
     pub threads: Mutex<Vec<ThreadEntry>>,
     /// Threads that are being made.
     pub spawned: Mutex<Vec<Spawned>>,
-    /// Values that were played back: their number and sum, by section.
-    pub played: Mutex<BTreeMap<Sid, (u64, f64)>>,
+    /// Values that were played back in each thread.
+    pub played: Mutex<Vec<Arc<Mutex<Sums>>>>,
+    /// Who ended it, so far: what it knew then.
+    end: Mutex<Option<End>>,
+    /// The block of the thread that ended it.
+    pub ender: AtomicUsize,
+    contexts: Mutex<Vec<ThreadContext>>,
     next_tid: AtomicU64,
     problems: Mutex<Vec<(&'static str, u64)>>,
+}
+
+/// What is needed to go on after an end.
+struct End {
+    mark: Mark,
+    problems: Vec<(&'static str, u64)>,
 }
 
 /// A thread's sections, which lie where they are until the process ends.
@@ -195,12 +265,15 @@ impl Whole {
             let name = measure.name();
             let place = || HERE.with(std::cell::Cell::get);
             builder = match (*measure, settings.mode) {
-                (Measure::Callbacks, _) => {
-                    builder.meter(data_type, name, move |_| settings.callbacks(cost, place()))
-                }
+                (Measure::Callbacks, _) => builder.meter(data_type, name, move |tid| {
+                    let callbacks = settings.callbacks(cost, place());
+                    settings.spawned(tid, &callbacks.context);
+                    callbacks
+                }),
                 (_, Mode::Playback) => builder.meter(data_type, name, move |_| Played {
                     data_type,
-                    sums: BTreeMap::new(),
+                    sums: Arc::default(),
+                    process: std::ptr::null(),
                 }),
                 (measure, _) => builder.meter(data_type, name, move |_| Reading {
                     measure,
@@ -223,6 +296,20 @@ impl Whole {
             recorder.restart(context);
         }
         Some(recorder)
+    }
+
+    /// Calls the callback for threads that have ended.
+    pub fn join_ended(&self) {
+        let join = self.settings.thread_callbacks[1];
+        if join != 0 {
+            let ended: Vec<_> = {
+                let mut all = lock(&self.here().contexts);
+                all.extract_if(.., |thread| thread.has_ended()).collect()
+            };
+            for thread in ended {
+                self.settings.tell(join, thread.tid, &thread.context);
+            }
+        }
     }
 
     /// True if the process is a child that has not been here yet.
@@ -278,7 +365,7 @@ impl Process {
     fn of(session: Session) -> Self {
         Self {
             session: Some(session),
-            next_tid: AtomicU64::new(1),
+            next_tid: AtomicU64::new(FIRST.0.into()),
             ..Self::default()
         }
     }
@@ -303,16 +390,52 @@ impl Process {
         }
     }
 
-    /// Completes the data file; the messages that the user should get.
-    pub fn finish(&self) -> Vec<String> {
+    /// Completes the data file; the messages that the user should get. Nothing is recorded from then
+    /// on, unless it turns out that the process [goes on](Self::goes_on).
+    pub fn finish(&self, threads: &mut [&mut Open]) -> Vec<String> {
+        let Some(session) = &self.session else {
+            return Vec::new();
+        };
+        let saved: Vec<_> = threads.iter_mut().map(|open| open.save()).collect();
+        *lock(&self.end) = Some(End {
+            mark: session.mark(),
+            problems: lock(&self.problems).clone(),
+        });
+        threads.iter_mut().for_each(|open| open.finish());
         let mut messages = Vec::new();
-        if let Some(Err(error)) = self.session.as_ref().map(Session::finish) {
+        if let Err(error) = session.finish() {
             messages.push(error.to_string());
         }
         for (what, count) in lock(&self.problems).iter() {
             messages.push(format!("{count} {what}"));
         }
+        for (open, saved) in threads.iter_mut().zip(saved) {
+            open.restore(saved);
+        }
         messages
+    }
+
+    /// The process was to become another and could not: recording goes on.
+    #[cold]
+    pub fn goes_on(&self) {
+        if let (Some(end), Some(session)) = (lock(&self.end).take(), &self.session) {
+            session.go_on(end.mark);
+            *lock(&self.problems) = end.problems;
+        }
+        self.ended.store(false, Ordering::SeqCst);
+    }
+
+    /// Number and sum of values that were played back, by section.
+    pub fn played(&self) -> Sums {
+        let mut all = Sums::new();
+        for sums in lock(&self.played).iter() {
+            for (sid, (count, sum)) in lock(sums).iter() {
+                let entry = all.entry(*sid).or_default();
+                entry.0 += count;
+                entry.1 += sum;
+            }
+        }
+        all
     }
 }
 

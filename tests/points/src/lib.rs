@@ -6,6 +6,7 @@
 //! order of their addition; `order` counts the times that they were not. `ways`
 //! and `entries` are 0 if calls on the ways out of conditional branches agree with
 //! the branches' own values, and those on the ways into procedures with entries.
+//! With `--tell` start and end of the program are told on standard error.
 
 use std::io::Write;
 
@@ -75,9 +76,18 @@ fn report(output: Str, names: Strings, counters: Counters<9>) {
     }
 }
 
+#[analysis]
+fn tell(what: Str) {
+    eprintln!("points: {}", what.as_str());
+}
+
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let output = options.value("--output")?.unwrap_or("points.out");
+    if options.flag("--tell") {
+        program.add_call(Before, tell, ("start",));
+        program.add_call(After, tell, ("end",));
+    }
     options.finish()?;
     let table = program.counters::<9>(program.procs().len());
     let mut names = StringList::new();

@@ -25,8 +25,8 @@ struct Args {
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Only these rewrites: empty, moved, half, icount, branch, cache, flow, calllog
-    /// (repeatable). Without it, all but the last.
+    /// Only these rewrites: empty, moved, half, icount, branch, cache, flow, calllog,
+    /// counters (repeatable). Without it, all but the last two.
     #[arg(long)]
     job: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.
@@ -50,12 +50,12 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 8] = [
-    "empty", "moved", "half", "icount", "branch", "cache", "flow", "calllog",
+const JOBS: [&str; 9] = [
+    "empty", "moved", "half", "icount", "branch", "cache", "flow", "calllog", "counters",
 ];
 
 /// Rewrites that are made only if they are named.
-const ON_DEMAND: [&str; 1] = ["calllog"];
+const ON_DEMAND: [&str; 2] = ["calllog", "counters"];
 
 struct Row {
     name: String,
@@ -83,6 +83,12 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             "calllog".into(),
             vec!["--output".into(), output.display().to_string()],
         ),
+        "counters" => {
+            let output = output.display().to_string();
+            let events = "exact:instructions,exact:loads,exact:taken,model:L1-misses,page-faults";
+            let options = ["--json".into(), output, "--events".into(), events.into()];
+            Job::Tool("counters".into(), options.into())
+        }
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
         _ => Job::Empty,
@@ -99,6 +105,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         let counted = match kind {
             "flow" => read_flow(&entry.path()),
             "calllog" => read_log(&entry.path()),
+            "counters" => read_counters(&entry.path()),
             "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
             "cache" => models::read(&entry.path(), "instructions")
                 .map(|c| c.values().map(|n| n.references).sum()),
@@ -114,6 +121,31 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         let _ = std::fs::remove_file(entry.path());
     }
     (sum == 0).then(|| "the tool left no figures".to_string())
+}
+
+/// Instructions that were counted. What procedures have and what is outside must be all.
+fn read_counters(file: &Path) -> Result<u64> {
+    let fail = |reason: String| Error::new("reading the figures", reason).file(file);
+    let text = std::fs::read(file).map_err(|e| fail(e.to_string()))?;
+    let json: serde_json::Value = serde_json::from_slice(&text).map_err(|e| fail(e.to_string()))?;
+    let mut sum = 0;
+    for event in ["exact:instructions", "exact:loads", "exact:taken"] {
+        let rows = json["events"].as_array().into_iter().flatten();
+        let mut row = rows.filter(|row| row["event"] == event);
+        let row = row
+            .next()
+            .ok_or_else(|| fail(format!("it has no {event}")))?;
+        let table = json[event].as_array().into_iter().flatten();
+        let own: u64 = table.filter_map(|row| row["self"].as_u64()).sum();
+        // A forked child does not know how much of all is its own.
+        if let (Some(all), Some(outside)) = (row["in_all"].as_u64(), row["outside"].as_u64())
+            && own + outside != all
+        {
+            return Err(fail(format!("of {all} {event}, {own} and {outside}")));
+        }
+        sum += own;
+    }
+    Ok(sum)
 }
 
 /// Entries in a log of calls, which must be whole.
@@ -174,7 +206,8 @@ fn each_job(
                 }
                 let (text, slowdown) = compare(&rewritten)?;
                 let text = text.or_else(|| {
-                    if !["icount", "branch", "cache", "flow", "calllog"].contains(&kind) {
+                    if !["icount", "branch", "cache", "flow", "calllog", "counters"].contains(&kind)
+                    {
                         None
                     } else {
                         tool_wrote(kind, out)

@@ -18,6 +18,7 @@ mod lsda;
 mod moves;
 mod own;
 mod state;
+mod translate;
 
 use std::ops::Range;
 
@@ -27,6 +28,7 @@ use frames::FrameWriter;
 pub use moves::{AddressMap, Inserted, Lowered, MovedRange, Stray};
 use moves::{Moves, in_place};
 pub use own::{Own, Rows};
+use translate::{Translated, translate};
 
 const DOING: &str = "writing exception tables";
 
@@ -182,15 +184,16 @@ pub fn build_with<'a>(
     let moves = Moves::new(moved, map)?;
     let mut blobs = UnwindBlobs::default();
     blobs.except_table.address = start_address.next_multiple_of(ALIGNMENT);
-    let plan = plan(table, &moves, &mut blobs)?;
+    let translated = translate(table, &moves)?;
+    let planned = plan(table, &moves, &translated, &mut blobs)?;
 
     blobs.eh_frame.address = blobs.except_table.end().next_multiple_of(ALIGNMENT);
     let mut writer = FrameWriter::new(table, blobs.eh_frame.address);
-    let mut pieces = plan.pieces.iter().peekable();
+    let mut pieces = planned.iter().peekable();
     for (index, fde) in table.fdes.iter().enumerate() {
         writer.original(fde)?;
         while let Some(piece) = pieces.next_if(|piece| piece.fde == index) {
-            writer.moved(fde, &piece.range, piece.lsda, &plan.cfi[piece.cfi.clone()])?;
+            writer.moved(fde, &piece.range, piece.lsda, piece.cfi)?;
         }
     }
     for own in additions.own {
@@ -248,79 +251,64 @@ fn add_entry(
     Ok(())
 }
 
-/// What will be written for moved code.
-#[derive(Default)]
-struct Plan {
-    pieces: Vec<PlannedPiece>,
-    cfi: Vec<u8>,
-}
-
-struct PlannedPiece {
+/// A moved piece that will be described.
+struct PlannedPiece<'m> {
+    /// Index of the FDE.
     fde: usize,
     range: MovedRange,
     lsda: Option<u64>,
-    cfi: Range<usize>,
+    cfi: &'m [u8],
 }
 
-/// Translates what moved, and writes `.gcc_except_table` on the way.
-fn plan(table: &UnwindTable<'_>, moves: &Moves<'_>, blobs: &mut UnwindBlobs) -> Result<Plan> {
-    let mut plan = Plan::default();
-    let overlap = |at| Error::new(DOING, "frame descriptions overlap too much").address(at);
-    let most_pieces = moves.most_pieces(table.fdes.len());
-    // Inserted code needs a row for an instruction at most.
-    let new_text = moves.new_size();
-    let most_cfi = 16 * table.eh_frame.len() + 2 * new_text + (1 << 20);
+/// Writes `.gcc_except_table` for what was translated.
+fn plan<'m>(
+    table: &UnwindTable<'_>,
+    moves: &Moves<'_>,
+    translated: &'m [Translated<'_>],
+    blobs: &mut UnwindBlobs,
+) -> Result<Vec<PlannedPiece<'m>>> {
+    let mut planned = Vec::with_capacity(translated.iter().map(|t| t.pieces.len()).sum());
     let mut budget = 4 * table.memory_size() + (1 << 20);
-    for (index, fde) in table.fdes.iter().enumerate() {
-        let mut pieces = moves.pieces(fde).peekable();
-        if pieces.peek().is_none() {
-            continue;
-        }
-        let initial = cfi::check_initial(table, table.cie(fde)).map_err(str::to_owned);
-        let lsda = table.lsda(fde).map_err(|e| e.to_string());
-        let known = initial.and(lsda);
-        for piece in pieces {
-            let from = plan.cfi.len();
-            let translated = known.as_ref().map_err(String::clone).and_then(|lsda| {
-                cfi::rewrite(table, fde, &piece, &mut plan.cfi)?;
-                Ok(lsda)
-            });
-            let count = plan.pieces.len() + blobs.undescribed.len();
-            if plan.cfi.len() > most_cfi || count >= most_pieces {
-                return Err(overlap(fde.start));
+    for (all, piece) in translated
+        .iter()
+        .flat_map(|t| t.pieces.iter().map(move |p| (t, p)))
+    {
+        let (fde, range) = (&table.fdes[piece.fde], piece.piece.range);
+        let known = match &piece.cfi {
+            Ok(cfi) => table
+                .lsda(fde)
+                .map_err(|e| e.to_string())
+                .map(|lsda| (cfi, lsda)),
+            Err(reason) => Err(reason.clone()),
+        };
+        let (cfi, lsda) = match known {
+            Ok(known) => known,
+            Err(reason) => {
+                blobs.undescribed.push(Undescribed {
+                    fde_start: fde.start,
+                    range,
+                    reason,
+                });
+                continue;
             }
-            let lsda = match translated {
-                Ok(lsda) => lsda,
-                Err(reason) => {
-                    plan.cfi.truncate(from);
-                    let (fde_start, range) = (fde.start, piece.range);
-                    blobs.undescribed.push(Undescribed {
-                        fde_start,
-                        range,
-                        reason,
-                    });
-                    continue;
-                }
-            };
-            let mut address = None;
-            if let Some(lsda) = lsda {
-                budget = budget.checked_sub(cost(lsda)).ok_or_else(|| {
-                    Error::new(DOING, "language-specific data areas overlap").address(lsda.vaddr)
-                })?;
-                let out = &mut blobs.except_table;
-                let written = lsda::write(lsda, &piece, moves, &mut out.bytes, out.address)?;
-                address = Some(written);
-            }
-            let cfi = from..plan.cfi.len();
-            plan.pieces.push(PlannedPiece {
-                fde: index,
-                range: piece.range,
-                lsda: address,
-                cfi,
-            });
+        };
+        let mut address = None;
+        if let Some(lsda) = lsda {
+            budget = budget.checked_sub(cost(&lsda)).ok_or_else(|| {
+                Error::new(DOING, "language-specific data areas overlap").address(lsda.vaddr)
+            })?;
+            let out = &mut blobs.except_table;
+            let written = lsda::write(&lsda, &piece.piece, moves, &mut out.bytes, out.address)?;
+            address = Some(written);
         }
+        planned.push(PlannedPiece {
+            fde: piece.fde,
+            range,
+            lsda: address,
+            cfi: &all.cfi[cfi.clone()],
+        });
     }
-    Ok(plan)
+    Ok(planned)
 }
 
 /// A lower bound of what an LSDA takes in the file: areas of different FDEs do

@@ -1,6 +1,6 @@
 //! What moved where: the ranges of code of one FDE that have a copy.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::image::unwind::Fde;
 use crate::{Error, Result};
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 const FUEL: u64 = 1 << 25;
 
 /// From original addresses to those of the rewritten code.
-pub trait AddressMap {
+pub trait AddressMap: Sync {
     /// Where the instruction at `old`, and whatever was inserted before it,
     /// starts now. Answers at least for every instruction boundary that moved.
     fn new_address(&self, old: u64) -> Option<u64>;
@@ -57,7 +57,7 @@ pub struct Inserted {
     pub strays: Vec<Stray>,
 }
 
-impl<F: Fn(u64) -> Option<u64>> AddressMap for F {
+impl<F: Fn(u64) -> Option<u64> + Sync> AddressMap for F {
     fn new_address(&self, old: u64) -> Option<u64> {
         self(old)
     }
@@ -144,15 +144,18 @@ impl Piece<'_> {
     /// Pays for trying another address; false if that was too often.
     pub fn spend(&self) -> bool {
         self.moves.is_none_or(|moves| {
-            let left = moves.fuel.get();
-            moves.fuel.set(left.saturating_sub(1));
-            left > 0
+            let less = |left: u64| left.checked_sub(1);
+            moves
+                .fuel
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+                .is_ok()
         })
     }
 
     /// Whether every search could be carried to its end.
     pub fn searched(&self) -> bool {
-        self.moves.is_none_or(|moves| moves.fuel.get() > 0)
+        self.moves
+            .is_none_or(|moves| moves.fuel.load(Ordering::Relaxed) > 0)
     }
 }
 
@@ -162,7 +165,7 @@ pub(super) struct Moves<'m> {
     /// For each range the highest end of it and all before it.
     reach: Vec<u64>,
     map: &'m dyn AddressMap,
-    fuel: Cell<u64>,
+    fuel: AtomicU64,
 }
 
 impl<'m> Moves<'m> {
@@ -180,7 +183,7 @@ impl<'m> Moves<'m> {
             highest = highest.max(r.old_end);
             reach.push(highest);
         }
-        let fuel = Cell::new(FUEL);
+        let fuel = AtomicU64::new(FUEL);
         Ok(Self {
             ranges,
             reach,

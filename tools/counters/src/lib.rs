@@ -1,0 +1,208 @@
+//! Time and up to eight events around each execution of chosen procedures.
+//!
+//! `docs/tools/counters.md` describes options and output. What instrumentation counts lies in a
+//! few cells of each thread (`tally`, `model`); what the kernel counts is read there (`meters`).
+//! The way of a measurement: where a procedure begins or ends, a routine notes clock, stack
+//! pointer and counters in its thread's buffer (here); a full buffer is turned into executions
+//! that begin and end (`thread`, `book`); these become sums for the report (`summary`) and
+//! rows of files (`rows`).
+
+use atom_tool::prelude::*;
+
+mod book;
+mod cost;
+mod derived;
+mod energy;
+mod float;
+mod flow;
+mod meters;
+mod model;
+mod rows;
+mod settings;
+mod summary;
+mod tally;
+mod thread;
+
+use meters::MOST;
+use settings::Settings;
+
+/// What a point is, as part of a call's constant argument.
+const ENTRY: u32 = 0;
+const EXIT: u32 = 1;
+const HERE: u32 = 2;
+
+/// Words of a note: what and which procedure (never 0 as a whole, which marks a place that is
+/// reserved and not yet written), clock, stack pointer, then the counters.
+const WORD: usize = 0;
+const CLOCK: usize = 1;
+const SP: usize = 2;
+const VALUES: usize = 3;
+const NOTED: u64 = 1 << 63;
+/// Where the processor's number is in the first word.
+const PROCESSOR: u32 = 40;
+
+/// Cells of a thread's counters: at most eight, in rows of two.
+const ROW: usize = 2;
+/// How often the rows are there, to be added up: blocks take turns.
+const REPLICAS: usize = 4;
+
+thread_state! {
+    /// A thread's buffer of notes.
+    struct Buffer {
+        /// Where the next note goes.
+        cursor: ThreadCell<u64>,
+        /// Address of a word with the buffer's end, which is 0 in a forked child that
+        /// has not noted anything yet; 0 before there is a buffer.
+        limit: ThreadCell<u64>,
+        /// The thread that the notes are of.
+        thread: ThreadCell<u32>,
+        /// Address of its `thread::State`.
+        state: ThreadCell<u64>,
+    }
+}
+
+impl Buffer {
+    fn new() -> Self {
+        Self {
+            cursor: ThreadCell::new(0),
+            limit: ThreadCell::new(0),
+            thread: ThreadCell::new(0),
+            state: ThreadCell::new(0),
+        }
+    }
+}
+
+/// Values of a note, as they come from their sources.
+type Values = [u64; MOST];
+
+#[analysis]
+fn by_cells(buffer: PerThread<Buffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
+    note(&buffer, buffer.thread_number(), word, sp.0, cells, false);
+}
+
+#[analysis]
+fn by_all(buffer: PerThread<Buffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
+    note(&buffer, buffer.thread_number(), word, sp.0, cells, true);
+}
+
+#[inline(always)]
+fn note(buffer: &Buffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>, has_meters: bool) {
+    let mut values: Values = [0; MOST];
+    let own = cells.len() / REPLICAS * ROW;
+    let mut count = own;
+    sum_cells(cells, &mut values);
+    // SAFETY: null or the address of a word that stays.
+    let limit = unsafe { (buffer.limit.get() as *const u64).as_ref() };
+    let limit = limit.copied().unwrap_or(0);
+    if has_meters {
+        count += meters::wanted();
+        // In a forked child the meters are its parent's still.
+        if limit != 0 {
+            thread::read_meters(buffer, &mut values[own..]);
+        }
+    }
+    let (clock, processor) = cost::now();
+    // All has been read before this: what a signal handler notes in between is later and
+    // comes later.
+    let size = (VALUES + count) as u64 * 8;
+    let at = buffer.cursor.fetch_add(size);
+    let word = u64::from(word) | NOTED | u64::from(processor) << PROCESSOR;
+    if at.saturating_add(size) <= limit && buffer.thread.get() == thread {
+        let to = at as *mut u64;
+        // SAFETY: what `fetch_add` gave is this note's own, and lies in front of the limit. The
+        // first word is written last.
+        unsafe {
+            to.add(CLOCK).write(clock);
+            to.add(SP).write(sp);
+            for (i, value) in values.iter().take(count).enumerate() {
+                to.add(VALUES + i).write(*value);
+            }
+            to.add(WORD).write_volatile(word);
+        }
+    } else {
+        thread::slow(buffer, thread, at, [word, clock, sp], &values, own);
+    }
+}
+
+/// What a thread has counted in each cell.
+#[inline(always)]
+fn sum_cells(cells: Counters<ROW>, to: &mut [u64]) {
+    let rows = cells.len() / REPLICAS;
+    for (i, value) in to.chunks_exact_mut(ROW).take(rows).enumerate() {
+        for replica in 0..REPLICAS {
+            let row = cells.at(replica * rows + i).get();
+            value[0] = value[0].wrapping_add(row[0]);
+            value[1] = value[1].wrapping_add(row[1]);
+        }
+    }
+}
+
+#[analysis(uninterrupted)]
+fn begin(settings: Str, procs: Sites, files: Strings, cells: Counters<ROW>) {
+    settings::begin(&settings, procs, files, cells.len() / REPLICAS * ROW);
+    cost::calibrate(cells);
+}
+
+#[analysis(uninterrupted)]
+fn end(files: Files, all: AllThreads<Buffer>, cells: Counters<ROW>) {
+    thread::end(files, all, cells);
+}
+
+fn instrument(program: &Program, args: &Args) -> Result {
+    let options = args.options();
+    let report = ReportFiles::from_options(&options, "counters.out")?;
+    let mut settings = Settings::from_options(&options, program)?;
+    let patterns = options.values("--proc")?;
+    let models = model::Options::from_options(&options)?;
+    options.finish()?;
+    for line in settings.warnings() {
+        eprintln!("counters: warning: {line}");
+    }
+
+    let mut chosen = vec![patterns.is_empty(); program.procs().len()];
+    for pattern in patterns {
+        for proc in program.procs_matching(pattern)? {
+            chosen[proc.index()] = true;
+        }
+    }
+    let cells = settings.place_cells();
+    let cells = program.counters::<ROW>(cells.div_ceil(ROW) * REPLICAS);
+    let buffer = program.thread_data(Buffer::new());
+    let mut procs = SiteList::new();
+    let mut stems = rows::Stems::default();
+    let has_meters = settings.has_meters();
+    macro_rules! add {
+        ($point:expr, [$($place:expr)?], $word:expr) => {
+            match has_meters {
+                false => $point.add_call($($place,)? by_cells, (buffer, $word, Reg::Rsp, cells)),
+                true => $point.add_call($($place,)? by_all, (buffer, $word, Reg::Rsp, cells)),
+            }
+        };
+    }
+    for proc in program.procs() {
+        if proc.first_block().is_none() || proc.is_stub() {
+            continue;
+        }
+        if chosen[proc.index()] && proc.is_selected() {
+            let number = procs.push_proc(proc) as u32;
+            stems.push(proc.name(), proc.pc());
+            add!(proc, [Before], number << 2 | ENTRY);
+            add!(proc, [After], number << 2 | EXIT);
+        }
+        for landing in proc.landings() {
+            add!(landing, [], HERE);
+        }
+    }
+    if procs.is_empty() {
+        return Err("there is no procedure to measure".into());
+    }
+    tally::add(program, &settings, cells);
+    model::add(program, &settings, &models, cells);
+    let text = settings.encode();
+    let begins = (&*text, &procs, stems.names(), cells);
+    program.add_call(Before, begin, begins);
+    program.add_call(After, end, (&report, buffer, cells));
+    Ok(())
+}
+
+atom_tool::tool!(instrument);

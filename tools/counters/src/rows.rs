@@ -1,0 +1,244 @@
+//! A file for each procedure with a line for each execution.
+//!
+//! Lines are collected, and appended to the files when they have become many, so that neither
+//! memory nor open files grow with the run. Each process has a folder of its own: where the
+//! lines are collected is kept in memory that is empty in a forked child.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use atom_tool::{StringList, forks, output};
+
+use crate::book::Row;
+use crate::cost::UNKNOWN;
+use crate::settings::{self, Run};
+
+/// Bytes of lines that are collected.
+const MOST: usize = 1 << 20;
+
+/// Names of the procedures' files, each there once.
+#[derive(Default)]
+pub struct Stems {
+    names: StringList,
+    taken: HashSet<String>,
+}
+
+impl Stems {
+    /// The next procedure.
+    pub fn push(&mut self, name: &str, pc: u64) {
+        let mut stem = plain(name);
+        if !self.taken.insert(stem.to_lowercase()) {
+            stem = format!("{stem}@{pc:x}");
+            self.taken.insert(stem.to_lowercase());
+        }
+        self.names.push(&stem);
+    }
+
+    pub fn names(&self) -> &StringList {
+        &self.names
+    }
+}
+
+/// A name with nothing in it that means something in a path.
+fn plain(name: &str) -> String {
+    const LONGEST: usize = 100;
+    let keep = |c: char| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' | '.' => c,
+        _ => '_',
+    };
+    let name: String = name.chars().take(LONGEST).map(keep).collect();
+    match name.starts_with('.') || name == "summary" {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+/// The word that holds the address of this process's collection.
+static OWN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+
+/// At the program's start.
+pub fn begin() {
+    if let Some(memory) = forks::memory(0) {
+        OWN.store(memory.as_ptr().cast(), Ordering::Release);
+    }
+}
+
+/// The lines of a process.
+struct Collected {
+    run: &'static Run,
+    /// For each procedure the lines, and whether its file is there.
+    files: Vec<(Vec<u8>, bool)>,
+    size: usize,
+    failed: bool,
+}
+
+/// This process's. Signals must wait while it is locked.
+fn lock() -> Option<MutexGuard<'static, Collected>> {
+    let run = settings::run()?;
+    // SAFETY: null or a word that stays.
+    let own = unsafe { OWN.load(Ordering::Acquire).as_ref()? };
+    let mut at = own.load(Ordering::Acquire);
+    if at == 0 {
+        let fresh = Collected {
+            run,
+            files: vec![(Vec::new(), false); run.procs.len()],
+            size: 0,
+            failed: false,
+        };
+        let fresh = Box::into_raw(Box::new(Mutex::new(fresh))) as u64;
+        at = match own.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh,
+            // Another thread was first; this one's is small and stays unused.
+            Err(other) => other,
+        };
+    }
+    // SAFETY: only addresses of such are stored there, and they stay.
+    let all = unsafe { &*(at as *const Mutex<Collected>) };
+    Some(all.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Takes a thread's rows.
+pub fn take(rows: &[Row], tid: u32) {
+    let Some(mut all) = lock() else { return };
+    for row in rows {
+        all.add(row, tid);
+    }
+    if all.size > MOST {
+        all.write();
+    }
+}
+
+/// The process ends.
+pub fn finish() {
+    if settings::run().is_some_and(|run| !run.settings.csv.is_empty())
+        && let Some(mut all) = lock()
+    {
+        all.write();
+    }
+}
+
+/// The folder in this process.
+pub fn folder(run: &Run) -> PathBuf {
+    output::path(&run.settings.csv)
+}
+
+impl Collected {
+    fn add(&mut self, row: &Row, tid: u32) {
+        let run = self.run;
+        let Some((bytes, _)) = self.files.get_mut(row.proc as usize) else {
+            return;
+        };
+        let Some(site) = run.procs.get(row.proc as usize) else {
+            return;
+        };
+        let before = bytes.len();
+        let mut number = itoa::Buffer::new();
+        let mut push = |bytes: &mut Vec<u8>, n: u64| {
+            bytes.extend(number.format(n).as_bytes());
+            bytes.push(b',');
+        };
+        push(bytes, tid.into());
+        match row.processor {
+            UNKNOWN => bytes.push(b','),
+            known => push(bytes, known.into()),
+        }
+        quote(bytes, site.proc);
+        bytes.push(b',');
+        push(bytes, run.since_start(row.start));
+        push(bytes, run.since_start(row.stop));
+        push(bytes, (row.values[0] as f64 * run.nanos_per_tick()) as u64);
+        for i in 0..run.settings.slots.len() {
+            match run.missing.iter().any(|(missing, _)| *missing == i) {
+                true => bytes.push(b','),
+                false => push(bytes, row.values[1 + i]),
+            }
+        }
+        // In place of the last comma.
+        bytes.pop();
+        bytes.push(b'\n');
+        self.size += bytes.len() - before;
+    }
+
+    fn write(&mut self) {
+        self.size = 0;
+        for number in 0..self.files.len() {
+            if self.files[number].0.is_empty() {
+                continue;
+            }
+            if !self.failed
+                && let Err(error) = self.append(number)
+            {
+                self.failed = true;
+                eprintln!("counters: cannot write {error}; the rows end here");
+            }
+            self.files[number].0.clear();
+            self.files[number].1 = true;
+        }
+    }
+
+    fn append(&mut self, number: usize) -> io::Result<()> {
+        let folder = folder(self.run);
+        let stem = self.run.files.iter().nth(number).unwrap_or_default();
+        let path = folder.join(format!("{stem}.csv"));
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let (bytes, exists) = &self.files[number];
+        let mut file = match exists {
+            true => OpenOptions::new().append(true).open(&path).map_err(named)?,
+            false => {
+                fs::create_dir_all(&folder).map_err(named)?;
+                let mut file = File::create(&path).map_err(named)?;
+                file.write_all(header(self.run).as_bytes()).map_err(named)?;
+                file
+            }
+        };
+        file.write_all(bytes).map_err(named)
+    }
+}
+
+fn header(run: &Run) -> String {
+    let mut line = "thread,processor,procedure,start_ns,stop_ns,time_ns".to_owned();
+    for slot in &run.settings.slots {
+        line.push(',');
+        line.push_str(&slot.choice.name);
+    }
+    line.push('\n');
+    line
+}
+
+/// A field of a comma-separated line.
+pub fn quote(bytes: &mut Vec<u8>, text: &str) {
+    if text.contains([',', '"', '\n', '\r']) {
+        bytes.push(b'"');
+        bytes.extend(text.replace('"', "\"\"").as_bytes());
+        bytes.push(b'"');
+    } else {
+        bytes.extend(text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_harmless() {
+        assert_eq!(plain("main"), "main");
+        assert_eq!(
+            plain("../std::vec<int>::at(long)"),
+            "_.._std__vec_int___at_long_"
+        );
+        assert_eq!(plain("summary"), "_summary");
+        assert_eq!(plain(&"x".repeat(500)).len(), 100);
+    }
+
+    #[test]
+    fn fields_are_quoted() {
+        let mut bytes = Vec::new();
+        quote(&mut bytes, "f(int, \"x\")");
+        assert_eq!(bytes, b"\"f(int, \"\"x\"\")\"");
+    }
+}

@@ -1,0 +1,222 @@
+//! What the user has chosen, from the command line into the program.
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use atom_tool::{Options, Program, Result, Sites, Strings, clocks};
+use events::{Choice, Code, Exact, Model, Unavailable};
+
+use crate::energy::{self, Energy};
+use crate::meters;
+use crate::rows;
+
+/// An event of the set.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    pub choice: Choice,
+    /// Its cell, if instrumentation counts it.
+    pub cell: Option<usize>,
+}
+
+impl Slot {
+    /// What is counted exactly.
+    pub fn exact(&self) -> Option<Exact> {
+        match self.choice.event.code {
+            Code::Exact(exact) => Some(exact),
+            _ => None,
+        }
+    }
+
+    /// What is modelled.
+    pub fn model(&self) -> Option<Model> {
+        match self.choice.event.code {
+            Code::Model(model) => Some(model),
+            _ => None,
+        }
+    }
+}
+
+/// The settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub slots: Vec<Slot>,
+    /// The folder for rows; may be empty.
+    pub csv: String,
+    /// The text of a file of coefficients; may be empty.
+    energy: String,
+    pub program: String,
+}
+
+impl Settings {
+    pub fn from_options(options: &Options<'_>, program: &Program<'_>) -> Result<Self> {
+        let set = Choice::parse_set(options.value("--events")?.unwrap_or(""))?;
+        let energy = match options.value("--energy")? {
+            None => String::new(),
+            Some(file) => {
+                let text = std::fs::read_to_string(Path::new(file))
+                    .map_err(|e| format!("cannot read the coefficients {file}: {e}"))?;
+                let names: Vec<&str> = set.iter().map(|c| c.name.as_str()).collect();
+                Energy::parse(&text, &names).map_err(|e| format!("{file}: {e}"))?;
+                text
+            }
+        };
+        let slot = |choice| Slot { choice, cell: None };
+        Ok(Self {
+            slots: set.into_iter().map(slot).collect(),
+            csv: options.value("--csv")?.unwrap_or("").to_owned(),
+            energy,
+            program: program.name().to_owned(),
+        })
+    }
+
+    /// Gives each event of instrumentation a cell; how many there are. The two caches are
+    /// neighbours in one row, for they are counted by one routine.
+    pub fn place_cells(&mut self) -> usize {
+        let mut next = 0;
+        let is_cache =
+            |slot: &Slot| matches!(slot.model(), Some(Model::L1Misses | Model::L2Misses));
+        if self.slots.iter().any(is_cache) {
+            next = 2;
+        }
+        for slot in &mut self.slots {
+            slot.cell = match slot.model() {
+                _ if !slot.choice.is_own() => None,
+                Some(Model::L1Misses) => Some(0),
+                Some(Model::L2Misses) => Some(1),
+                _ => {
+                    next += 1;
+                    Some(next - 1)
+                }
+            };
+        }
+        next
+    }
+
+    /// True if an event is the kernel's or the processor's.
+    pub fn has_meters(&self) -> bool {
+        self.slots.iter().any(|slot| !slot.choice.is_own())
+    }
+
+    /// What this machine cannot count, though the one that runs the program may.
+    pub fn warnings(&self) -> Vec<String> {
+        self.slots
+            .iter()
+            .filter_map(|slot| probe(&slot.choice).err())
+            .map(|error| format!("here, {}", with_option(&error)))
+            .collect()
+    }
+
+    /// As one argument.
+    pub fn encode(&self) -> String {
+        let names: Vec<&str> = self.slots.iter().map(|s| s.choice.name.as_str()).collect();
+        let (names, csv, program) = (names.join(","), &self.csv, &self.program);
+        format!("{names}\0{csv}\0{program}\0{}", self.energy)
+    }
+
+    fn decode(text: &str) -> Self {
+        let mut parts = text.split('\0');
+        let mut next = || parts.next().unwrap_or("").to_owned();
+        let set = Choice::parse_set(&next()).unwrap_or_default();
+        let slot = |choice| Slot { choice, cell: None };
+        let mut settings = Self {
+            slots: set.into_iter().map(slot).collect(),
+            csv: next(),
+            program: next(),
+            energy: next(),
+        };
+        settings.place_cells();
+        settings
+    }
+
+    /// The linear model, if the user gave one.
+    pub fn energy(&self) -> Option<Energy> {
+        let names: Vec<&str> = self.slots.iter().map(|s| s.choice.name.as_str()).collect();
+        if self.energy.is_empty() {
+            return None;
+        }
+        energy::Energy::parse(&self.energy, &names).ok()
+    }
+}
+
+/// Whether an event can be counted here; under the name that the user gave.
+pub fn probe(choice: &Choice) -> std::result::Result<(), Unavailable> {
+    choice.event.probe().map_err(|error| Unavailable {
+        event: choice.name.clone(),
+        ..error
+    })
+}
+
+/// The message with what to type.
+pub fn with_option(error: &Unavailable) -> String {
+    match error.offer {
+        Some(offer) => format!("{error}: --events {offer}"),
+        None => error.to_string(),
+    }
+}
+
+/// What holds for the whole run.
+pub struct Run {
+    pub settings: Settings,
+    pub procs: Sites,
+    /// Names of the procedures' files.
+    pub files: Strings,
+    /// Cells that instrumentation counts in.
+    pub cells: usize,
+    /// Why events cannot be counted, by their number in the set.
+    pub missing: Vec<(usize, String)>,
+    /// Time stamp and monotonic clock in nanoseconds at one moment at the start.
+    start: (u64, u64),
+    /// The process.
+    pub pid: u32,
+}
+
+static RUN: OnceLock<Run> = OnceLock::new();
+
+pub fn begin(settings: &str, procs: Sites, files: Strings, cells: usize) {
+    let settings = Settings::decode(settings);
+    let wanted = settings.slots.iter().enumerate();
+    let missing: Vec<(usize, String)> = wanted
+        .filter_map(|(i, slot)| Some((i, with_option(&probe(&slot.choice).err()?))))
+        .collect();
+    for (_, message) in &missing {
+        eprintln!("counters: {message}");
+    }
+    meters::begin(&settings);
+    let run = Run {
+        settings,
+        procs,
+        files,
+        cells,
+        missing,
+        start: (clocks::time_stamp(), clocks::monotonic()),
+        pid: std::process::id(),
+    };
+    let _ = RUN.set(run);
+    rows::begin();
+}
+
+/// None in code that runs before the program's start.
+pub fn run() -> Option<&'static Run> {
+    RUN.get()
+}
+
+impl Run {
+    /// Nanoseconds of a tick; exact to a few millionths, for which it waits in a short run.
+    pub fn nanos_per_tick(&self) -> f64 {
+        const ENOUGH: u64 = 20_000_000;
+        static RATE: OnceLock<f64> = OnceLock::new();
+        *RATE.get_or_init(|| {
+            while clocks::monotonic() < self.start.1 + ENOUGH {
+                std::hint::spin_loop();
+            }
+            let (ticks, nanos) = (clocks::time_stamp(), clocks::monotonic());
+            let passed = ticks.saturating_sub(self.start.0).max(1);
+            nanos.saturating_sub(self.start.1) as f64 / passed as f64
+        })
+    }
+
+    /// Nanoseconds since the program's start.
+    pub fn since_start(&self, ticks: u64) -> u64 {
+        (ticks.saturating_sub(self.start.0) as f64 * self.nanos_per_tick()) as u64
+    }
+}

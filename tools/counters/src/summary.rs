@@ -1,0 +1,344 @@
+//! The report: what procedures took and counted, and what follows from it.
+
+use std::io::Write;
+
+use atom_tool::{Cell, Files, Report};
+use events::Source;
+use events::perf::Reading;
+
+use crate::book::Sums;
+use crate::meters::Meters;
+use crate::rows;
+use crate::settings::Run;
+use crate::{cost, derived};
+
+/// What all threads have found.
+pub struct Found {
+    pub run: &'static Run,
+    /// What instrumentation has counted in all, by number in the set.
+    totals: Vec<Option<u64>>,
+    pub sums: Vec<Option<Sums>>,
+    threads: u64,
+    pub unmatched: u64,
+    pub left: u64,
+    pub lost: u64,
+    meters: Vec<MeterSum>,
+}
+
+/// What all threads have found of a meter.
+#[derive(Clone, Copy, Default)]
+struct MeterSum {
+    /// Nanoseconds for which it was wanted, and for which it counted.
+    enabled: u64,
+    running: u64,
+    /// How it is read.
+    way: &'static str,
+    /// Threads in which it could not be opened.
+    failed: u64,
+}
+
+impl Found {
+    pub fn new(run: &'static Run, cells: &[u64]) -> Self {
+        // A forked child has its parent's counts among its own.
+        let is_first = std::process::id() == run.pid;
+        let slots = run.settings.slots.iter();
+        Self {
+            run,
+            totals: slots
+                .map(|s| cells.get(s.cell?).copied().filter(|_| is_first))
+                .collect(),
+            sums: vec![None; run.procs.len()],
+            threads: 0,
+            unmatched: 0,
+            left: 0,
+            lost: 0,
+            meters: Vec::new(),
+        }
+    }
+
+    /// Adds what a thread has found.
+    pub fn thread(&mut self, sums: &[Sums], meters: &Meters) {
+        self.threads += 1;
+        let times = meters.times();
+        self.meters
+            .resize(times.len().max(self.meters.len()), MeterSum::default());
+        for ((sum, reading), way) in self.meters.iter_mut().zip(&times).zip(meters.ways()) {
+            let reading = reading.unwrap_or_default();
+            sum.enabled += reading.enabled;
+            sum.running += reading.running;
+            match way {
+                "" => sum.failed += 1,
+                way => sum.way = way,
+            }
+        }
+        let kernels = self.run.settings.slots.iter().enumerate();
+        let kernels: Vec<(usize, bool)> = kernels
+            .filter(|(_, slot)| slot.cell.is_none())
+            .map(|(i, slot)| (1 + i, slot.choice.event.source == Source::Hardware))
+            .collect();
+        for sums in sums {
+            let mut sums = sums.clone();
+            for ((i, is_hardware), reading) in kernels.iter().zip(&times) {
+                // A counter that shares its register is taken to count as fast all the time.
+                let is_shared = |r: &Reading| *is_hardware && r.running < r.enabled;
+                if let Some(reading) = reading.filter(is_shared) {
+                    let whole = |value| Reading { value, ..reading }.scaled();
+                    sums.scale(*i, |value| whole(value).unwrap_or(0));
+                }
+            }
+            match self.sums.get_mut(sums.proc as usize) {
+                Some(Some(all)) => all.add(&sums),
+                Some(none) => *none = Some(sums),
+                None => {}
+            }
+        }
+    }
+
+    pub fn is_missing(&self, event: usize) -> bool {
+        self.run.missing.iter().any(|(i, _)| *i == event)
+    }
+}
+
+/// Writes the report and the summary among the rows.
+pub fn write(files: Files, found: &Found) {
+    let run = found.run;
+    let mut report = Report::new("counters", &run.settings.program);
+    facts(&mut report, found);
+    events_table(&mut report, found);
+    procedures(&mut report, found);
+    for event in 0..run.settings.slots.len() {
+        if !found.is_missing(event) {
+            values(&mut report, found, event);
+        }
+    }
+    derived::add(&mut report, found);
+    report.write(files);
+    if !run.settings.csv.is_empty()
+        && let Err(error) = write_csv(found)
+    {
+        eprintln!("counters: cannot write {error}");
+    }
+}
+
+fn facts(report: &mut Report, found: &Found) {
+    let (run, costs) = (found.run, cost::costs());
+    let nanos = |ticks: u64| Cell::Ratio(ticks as f64 * run.nanos_per_tick());
+    let sums = || found.sums.iter().flatten();
+    let calls: u64 = sums().map(|s| s.calls).sum();
+    report
+        .fact("executions", calls)
+        .fact("procedures executed", sums().count() as u64)
+        .fact("procedures", run.procs.len() as u64)
+        .fact("threads", found.threads)
+        .fact("cost of a start and stop ns", nanos(costs.whole[0]))
+        .fact("of it in the execution's own time ns", nanos(costs.own[0]))
+        .fact("left over after subtraction ns", nanos(costs.residual));
+    for (name, n) in [
+        ("left without an exit", found.left),
+        ("exits without an entry", found.unmatched),
+        ("notes lost", found.lost),
+    ] {
+        if n != 0 {
+            report.fact(name, n);
+        }
+    }
+}
+
+fn events_table(report: &mut Report, found: &Found) {
+    let run = found.run;
+    if run.settings.slots.is_empty() {
+        return;
+    }
+    let columns = [
+        "event",
+        "source",
+        "read by",
+        "in all",
+        "outside",
+        "cost",
+        "enabled ns",
+        "running ns",
+        "remark",
+    ];
+    let costs = cost::costs();
+    let table = report.table("events", columns);
+    let mut meters = found.meters.iter();
+    for (i, slot) in run.settings.slots.iter().enumerate() {
+        let meter = match slot.cell {
+            None => meters.next(),
+            Some(_) => None,
+        };
+        let attributed: u64 = found
+            .sums
+            .iter()
+            .flatten()
+            .map(|s| s.exclusive[1 + i])
+            .sum();
+        let number = |n: Option<u64>| n.map_or(Cell::Empty, Cell::Number);
+        let missing = run.missing.iter().find(|(missing, _)| *missing == i);
+        let times = meter.filter(|sum| sum.enabled != 0);
+        let total = found.totals[i];
+        table.row([
+            slot.choice.name.clone().into(),
+            slot.choice.event.source.word().into(),
+            match (meter, slot.cell) {
+                (Some(sum), _) => sum.way.into(),
+                (None, Some(_)) => "instrumentation".into(),
+                (None, None) => Cell::Empty,
+            },
+            number(total),
+            number(total.map(|total| total.saturating_sub(attributed))),
+            match missing {
+                None => Cell::Number(costs.whole[1 + i]),
+                Some(_) => Cell::Empty,
+            },
+            number(times.map(|t| t.enabled)),
+            number(times.map(|t| t.running)),
+            match missing {
+                Some((_, message)) => message.clone().into(),
+                None if meter.is_some_and(|sum| sum.failed != 0) => {
+                    let failed = meter.map_or(0, |sum| sum.failed);
+                    format!("threads in which it could not be opened, and counts 0: {failed}")
+                        .into()
+                }
+                None if slot.choice.event.source == Source::Hardware
+                    && times.is_some_and(|t| t.running < t.enabled) =>
+                {
+                    "shared a counter: scaled".into()
+                }
+                None => Cell::Empty,
+            },
+        ]);
+    }
+}
+
+fn procedures(report: &mut Report, found: &Found) {
+    let run = found.run;
+    let columns = [
+        "calls",
+        "time ns",
+        "self ns",
+        "self %",
+        "mean ns",
+        "min ns",
+        "max ns",
+        "pc",
+        "procedure",
+        "line",
+    ];
+    let all: u64 = found.sums.iter().flatten().map(|s| s.exclusive[0]).sum();
+    let table = report.table("procedures", columns);
+    for sums in found.sums.iter().flatten() {
+        let Some(site) = run.procs.get(sums.proc as usize) else {
+            continue;
+        };
+        let nanos = |ticks: u64| Cell::Number((ticks as f64 * run.nanos_per_tick()) as u64);
+        let [mean, least, most] = spread(sums, 0);
+        table.row([
+            sums.calls.into(),
+            nanos(sums.inclusive[0]),
+            nanos(sums.exclusive[0]),
+            Cell::percent(sums.exclusive[0], all),
+            nanos(mean),
+            nanos(least),
+            nanos(most),
+            Cell::Address(site.pc),
+            site.proc.into(),
+            site.place(),
+        ]);
+    }
+    table.sort(2);
+}
+
+/// Mean, least and most of an execution.
+fn spread(sums: &Sums, measure: usize) -> [u64; 3] {
+    let mean = sums.each[measure].checked_div(sums.ended).unwrap_or(0);
+    let least = match sums.ended {
+        0 => 0,
+        _ => sums.least[measure],
+    };
+    [mean, least, sums.most[measure]]
+}
+
+fn values(report: &mut Report, found: &Found, event: usize) {
+    let run = found.run;
+    let columns = [
+        "inclusive",
+        "self",
+        "self %",
+        "mean",
+        "min",
+        "max",
+        "procedure",
+    ];
+    let measure = 1 + event;
+    let all: u64 = found
+        .sums
+        .iter()
+        .flatten()
+        .map(|s| s.exclusive[measure])
+        .sum();
+    let table = report.table(run.settings.slots[event].choice.name.clone(), columns);
+    for sums in found.sums.iter().flatten() {
+        let Some(site) = run.procs.get(sums.proc as usize) else {
+            continue;
+        };
+        let [mean, least, most] = spread(sums, measure);
+        table.row([
+            sums.inclusive[measure].into(),
+            sums.exclusive[measure].into(),
+            Cell::percent(sums.exclusive[measure], all),
+            mean.into(),
+            least.into(),
+            most.into(),
+            site.proc.into(),
+        ]);
+    }
+    table.sort(1);
+}
+
+/// One line for each procedure, with everything.
+fn write_csv(found: &Found) -> std::io::Result<()> {
+    let run = found.run;
+    let folder = rows::folder(run);
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join("summary.csv");
+    let mut text = b"procedure,pc,calls,left".to_vec();
+    let names = run.settings.slots.iter().map(|s| s.choice.name.as_str());
+    for name in std::iter::once("time_ns").chain(names) {
+        for part in ["inclusive", "self", "mean", "min", "max"] {
+            text.extend(format!(",{name} {part}").as_bytes());
+        }
+    }
+    text.push(b'\n');
+    for sums in found.sums.iter().flatten() {
+        let Some(site) = run.procs.get(sums.proc as usize) else {
+            continue;
+        };
+        rows::quote(&mut text, site.proc);
+        text.extend(format!(",{:#x},{},{}", site.pc, sums.calls, sums.left).as_bytes());
+        for measure in 0..=run.settings.slots.len() {
+            let [mean, least, most] = spread(sums, measure);
+            let values = [
+                sums.inclusive[measure],
+                sums.exclusive[measure],
+                mean,
+                least,
+                most,
+            ];
+            for value in values {
+                match measure {
+                    0 => {
+                        let nanos = (value as f64 * run.nanos_per_tick()) as u64;
+                        text.extend(format!(",{nanos}").as_bytes());
+                    }
+                    m if found.is_missing(m - 1) => text.push(b','),
+                    _ => text.extend(format!(",{value}").as_bytes()),
+                }
+            }
+        }
+        text.push(b'\n');
+    }
+    let mut file = std::fs::File::create(&path)?;
+    file.write_all(&text)
+}
