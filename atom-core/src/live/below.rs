@@ -78,3 +78,51 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     }
     calls || !uses.copied || !uses.below_others
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Uses;
+    use iced_x86::code_asm::*;
+
+    fn uses(write: impl Fn(&mut CodeAssembler) -> Result<(), iced_x86::IcedError>) -> Uses {
+        let mut asm = CodeAssembler::new(64).unwrap();
+        write(&mut asm).unwrap();
+        let mut uses = Uses::default();
+        for instruction in asm.instructions() {
+            uses.add(instruction);
+        }
+        uses
+    }
+
+    #[test]
+    fn what_lies_below_is_seen() {
+        assert!(uses(|a| a.mov(qword_ptr(rsp - 8), rax)).below);
+        assert!(uses(|a| a.lea(rdi, qword_ptr(rsp - 24))).below);
+        assert!(uses(|a| a.mov(eax, dword_ptr(rsp + rcx * 4))).below);
+        assert!(uses(|a| a.xchg(rsp, rdi)).below);
+    }
+
+    #[test]
+    fn a_frame_of_its_own_is_not_below() {
+        let frame = uses(|a| {
+            a.push(rbx)?;
+            a.sub(rsp, 32)?;
+            a.mov(qword_ptr(rsp + 8), rdi)?;
+            a.lea(rsp, qword_ptr(rsp - 16))?;
+            a.mov(rax, qword_ptr(rdi - 8))?;
+            a.pop(rbx)
+        });
+        assert!(!frame.below && !frame.copied && frame.below_others);
+    }
+
+    #[test]
+    fn a_frame_pointer_is_a_copy() {
+        let frame = uses(|a| {
+            a.mov(rbp, rsp)?;
+            a.mov(dword_ptr(rbp - 4), edi)
+        });
+        assert!(!frame.below && frame.copied && frame.below_others);
+        assert!(uses(|a| a.lea(rax, qword_ptr(rsp + 8))).copied);
+        assert!(uses(|a| a.add(rax, rsp)).copied);
+    }
+}

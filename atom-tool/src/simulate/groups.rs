@@ -235,3 +235,55 @@ pub fn each(
         access(address.wrapping_add(offset.into()), size.into(), count);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STACK: Key = (Some(Reg::Rsp), None, 1);
+
+    /// Groups of references with these keys and places, each of another instruction.
+    fn of(places: &[(Key, i64, u32)], unit: u64) -> Vec<Group> {
+        let (mut open, mut found) = (Open::default(), Vec::new());
+        for (number, &(key, at, size)) in places.iter().enumerate() {
+            let place = Place { key, at, size };
+            if !open.takes(number, place, unit) {
+                open.close(&mut found);
+            }
+            open.members.push((number, 0, place));
+        }
+        open.close(&mut found);
+        found
+    }
+
+    #[test]
+    fn pushes_are_one_group_from_the_lowest_on() {
+        let pushes = [(STACK, -8, 8), (STACK, -16, 8), (STACK, -24, 8)];
+        let [group] = &of(&pushes, 512)[..] else {
+            panic!("more than one group");
+        };
+        assert_eq!((group.first, group.lowest), (0, (2, 0)));
+        assert_eq!(group.extent, 24);
+        // Offset, size and row of each, in order.
+        let part = |offset: u32, row: u32| offset | 8 << 12 | row << 24;
+        assert_eq!(group.parts, [part(16, 0), part(8, 1), part(0, 2)]);
+    }
+
+    #[test]
+    fn a_small_unit_does_not_cross_its_border() {
+        let pushes = [(STACK, -16, 8), (STACK, -24, 8), (STACK, -32, 8)];
+        let sizes: Vec<_> = of(&pushes, 16).iter().map(|g| g.extent).collect();
+        assert_eq!(sizes, [8, 16]);
+    }
+
+    #[test]
+    fn other_registers_and_far_ones_are_others() {
+        let heap = (Some(Reg::Rdi), None, 1);
+        assert_eq!(
+            of(&[(STACK, 0, 8), (heap, 8, 8), (STACK, 8, 8)], 512).len(),
+            3
+        );
+        let far = of(&[(heap, 0, 8), (heap, 600, 8)], 512);
+        assert!(far.len() == 2 && far.iter().all(|g| g.parts.is_empty()));
+    }
+}
