@@ -210,6 +210,17 @@ impl<const N: usize, S: Sharing> Counter<N, S> {
         }
     }
 
+    /// The counter `rows` further on in its table.
+    ///
+    /// Only for the references of a group, whose rows [`Simulation`](crate::simulate::Simulation)
+    /// takes from one table.
+    pub(crate) fn row_after(self, rows: usize) -> Self {
+        // SAFETY: the rows of a group's parts are those that follow its first one's in
+        // the table that they were all taken from.
+        let cells = unsafe { &*std::ptr::from_ref(self.cells).add(rows) };
+        Self { cells, ..self }
+    }
+
     /// What the cells have counted: while the program runs, in this thread; at
     /// ProgramAfter, in all.
     pub fn get(self) -> [u64; N] {

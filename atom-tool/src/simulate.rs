@@ -4,6 +4,9 @@
 //! counter for each block is enough for that. The tool's routine is called at each
 //! reference, and counts only what is worth it, as a rule the misses.
 
+pub mod groups;
+
+use self::groups::{Group, Part, groups};
 use crate::Place::{After, Before};
 use crate::Reg;
 use crate::call::{AccessSizeOf, Direction, EffAddrOf, RepCount, Routine};
@@ -32,6 +35,12 @@ pub enum Seen {
 pub struct Simulator<T: 'static> {
     /// For one reference: state, shape, address, size, counter.
     pub refer: Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>,
+    /// For references of which the first is counted and all lie within so many bytes: state,
+    /// shape, lowest address, bytes, counter, the references.
+    #[allow(clippy::type_complexity)]
+    pub group: Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>,
+    /// How many bytes a group may have.
+    pub unit: u64,
     /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
     /// (the second 0 if there is none), times, direction, size, counter. None of
     /// its references is counted otherwise.
@@ -90,11 +99,27 @@ impl Simulation {
                 block.add_call(Before, simulated_block, (all.executed.at(block.index()),));
             }
         }
-        let mut counts = all.counts.rows();
-        for ((inst, references), count) in insts.iter().zip(&mut counts) {
-            let each = simulator.add(*inst, references, data, shape, count);
-            all.push(*inst, each, false);
+        let mut rest = &insts[..];
+        while let Some((first, _)) = rest.first() {
+            let block = first.block();
+            let is_in = |i: &&(Inst<'_>, References)| i.0.block().index() == block.index();
+            let (mine, others) = rest.split_at(rest.iter().take_while(is_in).count());
+            let first = insts.len() - rest.len();
+            rest = others;
+            for group in groups(&block, mine, simulator.unit) {
+                let count = all.counts.at(first + group.first);
+                simulator.add_group(mine, &group, data, shape, count);
+            }
+            for (number, (inst, references)) in mine.iter().enumerate() {
+                let count = all.counts.at(first + number);
+                let each = match references.times {
+                    Times::Once => references.operands.len() as u32,
+                    _ => simulator.add(*inst, references, data, shape, count),
+                };
+                all.push(*inst, each, false);
+            }
         }
+        let mut counts = all.counts.rows().skip(insts.len());
         let Some((state, line)) = code else {
             return all;
         };
@@ -121,6 +146,41 @@ impl Simulation {
 }
 
 impl<T: ThreadState> Simulator<T> {
+    /// Adds the call for references that are looked up together, or for one.
+    fn add_group(
+        &self,
+        insts: &[(Inst<'_>, References)],
+        group: &Group,
+        state: ThreadData<T>,
+        shape: u64,
+        count: CounterAt<2>,
+    ) {
+        let (number, operand) = group.lowest;
+        let inst = insts[number].0;
+        if group.parts.is_empty() {
+            return self.add_one(inst, operand, state, shape, count);
+        }
+        let address = EffAddrOf(operand);
+        let args = (state, shape, address, group.extent, count, &group.parts);
+        inst.add_call(Before, self.group, args);
+    }
+
+    fn add_one(
+        &self,
+        inst: Inst<'_>,
+        operand: u8,
+        state: ThreadData<T>,
+        shape: u64,
+        count: CounterAt<2>,
+    ) {
+        let (address, size) = (EffAddrOf(operand), AccessSizeOf(operand));
+        if inst.has_access_size(operand) {
+            inst.add_call(Before, self.refer, (state, shape, address, size, count));
+        } else {
+            inst.add_call(Before, self.refer, (state, shape, address, 1, count));
+        }
+    }
+
     /// Adds the calls for an instruction; how many references each execution makes that
     /// `refer` sees one by one.
     pub fn add(
@@ -134,12 +194,7 @@ impl<T: ThreadState> Simulator<T> {
         let operands = &references.operands;
         if references.times == Times::Once {
             for operand in operands {
-                let (address, size) = (EffAddrOf(*operand), AccessSizeOf(*operand));
-                if inst.has_access_size(*operand) {
-                    inst.add_call(Before, self.refer, (state, shape, address, size, count));
-                } else {
-                    inst.add_call(Before, self.refer, (state, shape, address, 1, count));
-                }
+                self.add_one(inst, *operand, state, shape, count);
             }
             return operands.len() as u32;
         }
@@ -249,12 +304,17 @@ macro_rules! simulator {
             });
         }
 
-        /// The routines for a program, with that for one reference.
+        /// The routines for a program, with those for one reference and for a group.
+        #[rustfmt::skip]
         fn simulator(
             refer: $crate::Routine<(PerThread<$state>, u64, u64, u64, Counter<2>)>,
+            group: $crate::Routine<(PerThread<$state>, u64, u64, u64, Counter<2>, Array<$crate::simulate::groups::Part>)>,
+            unit: u64,
         ) -> $crate::simulate::Simulator<$state> {
             $crate::simulate::Simulator {
                 refer,
+                group,
+                unit,
                 repeat: repeat(),
                 compare: compare(),
                 compared: compared(),

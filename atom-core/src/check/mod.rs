@@ -25,7 +25,7 @@ use crate::decode::Flow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
-use crate::live::{EffectsOf, Live, RegSet};
+use crate::live::{EffectsOf, Live, RegSet, is_free_below};
 use crate::plan::{Clobbers, Plan};
 use crate::rewrite::Layout;
 
@@ -100,6 +100,7 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
                 subject,
                 walker: &walker,
                 id,
+                free_below: is_free_below(subject.image, subject.cfg, id),
                 info: InstructionInfoFactory::new(),
                 checked: Checked::default(),
             };
@@ -113,6 +114,8 @@ struct Checker<'a> {
     subject: &'a Subject<'a>,
     walker: &'a Walker<'a>,
     id: ProcId,
+    /// The procedure keeps nothing below rsp.
+    free_below: bool,
     info: InstructionInfoFactory,
     checked: Checked,
 }
@@ -177,7 +180,14 @@ impl Checker<'_> {
 
     fn walk(&mut self, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
         let demand = self.demand(live);
-        let steps = self.walker.walk(from, goal, demand, &mut self.info)?;
+        let walker = Walker {
+            borders: Borders {
+                no_red_zone: self.free_below,
+                ..self.walker.borders
+            },
+            ..*self.walker
+        };
+        let steps = walker.walk(from, goal, demand, &mut self.info)?;
         self.checked.inserted += steps as u64;
         Ok(())
     }
@@ -194,7 +204,7 @@ impl Checker<'_> {
         });
         let walker = Walker {
             borders: Borders {
-                no_red_zone: starts,
+                no_red_zone: starts || self.free_below,
                 ..self.walker.borders
             },
             ..*self.walker

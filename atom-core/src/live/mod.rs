@@ -10,6 +10,7 @@
 //! functions with a convention of their own that keeps caller-saved registers
 //! (`no_caller_saved_registers`, `preserve_most`).
 
+mod below;
 mod effects;
 mod graph;
 mod regset;
@@ -18,6 +19,7 @@ mod solve;
 mod tests;
 mod unknown_code;
 
+pub use below::is_free_below;
 pub use effects::{Effects, EffectsOf, reg_bit};
 pub use regset::RegSet;
 

@@ -158,7 +158,7 @@ pub enum Value {
 
 impl Address {
     /// General registers other than rsp that it is computed from.
-    fn sources(&self) -> u16 {
+    pub fn sources(&self) -> u16 {
         let base = self.base.filter(|b| *b != Gpr::RSP).map_or(0, Gpr::bit);
         let bits = self.bits.map_or(0, |b| b.0.bit());
         base | bits | self.index.map_or(0, |i| i.0.bit())

@@ -25,7 +25,7 @@ use crate::decode::Flow as How;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
-use crate::live::{EffectsOf, Live, RegSet};
+use crate::live::{EffectsOf, Live, RegSet, is_free_below};
 use crate::tool::{Argument, Call, Calls};
 use crate::tool::{Place, Scope};
 
@@ -391,9 +391,10 @@ impl Planner<'_> {
             if !any && self.exits.is_none() && counters.is_empty() {
                 continue;
             }
+            let free_below = any && is_free_below(self.image, self.cfg, id);
             for b in proc.blocks() {
                 if any && self.points.any_in_block(b) {
-                    self.block(&mut part, &mut scratch, b, &mut counters)?;
+                    self.block(&mut part, &mut scratch, b, free_below, &mut counters)?;
                 } else if self.exits.is_some() || !counters.is_empty() {
                     for inst in self.cfg.block(b).insts() {
                         self.quiet(&mut part, b, inst, &mut counters);
@@ -410,6 +411,7 @@ impl Planner<'_> {
         part: &mut Part,
         scratch: &mut Scratch,
         b: BlockId,
+        free_below: bool,
         counters: &mut &[flow::Counter],
     ) -> Result<()> {
         let block = self.cfg.block(b);
@@ -448,6 +450,7 @@ impl Planner<'_> {
                 may_set_df: here.may_set_df,
                 absolute: self.absolute,
                 is_piece: false,
+                free_below,
             };
             let lists = [(&around.entry[..], When::Before)];
             self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;

@@ -128,6 +128,7 @@ impl Detour {
             may_set_df: false,
             absolute,
             is_piece: true,
+            free_below: true,
         };
         let mut asm = Asm::default();
         let emitted = site::emit(&mut asm, 0, &[call], point, wrappers);

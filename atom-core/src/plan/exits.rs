@@ -160,6 +160,7 @@ impl Exits {
                     may_set_df: true,
                     absolute: false,
                     is_piece: false,
+                    free_below: false,
                 };
                 // Without bodies there is no tail.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);

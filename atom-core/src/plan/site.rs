@@ -71,14 +71,16 @@ pub struct Point {
     pub may_set_df: bool,
     /// Data has fixed addresses that fit a displacement.
     pub absolute: bool,
-    /// It is a shared piece: what lies below rsp is free.
+    /// It is a shared piece.
     pub is_piece: bool,
+    /// What lies below rsp is free.
+    pub free_below: bool,
 }
 
 impl Point {
     /// Bytes below rsp that are the program's.
     fn red_zone(&self) -> i32 {
-        if self.is_piece { 0 } else { RED_ZONE }
+        if self.free_below { 0 } else { RED_ZONE }
     }
 }
 

@@ -26,8 +26,7 @@ struct Args {
     #[arg(long)]
     only: Vec<String>,
     /// Only these rewrites: empty, moved, half, icount, branch, cache, flow, calllog,
-    /// counters
-    /// (repeatable). Without it, all but the last.
+    /// counters (repeatable). Without it, all but the last two.
     #[arg(long)]
     job: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.

@@ -4,6 +4,7 @@
 //! is off the path. `docs/tools/cache.md` describes the model, options and output.
 
 use atom_tool::prelude::*;
+use atom_tool::simulate::groups::{self, Part};
 use atom_tool::simulate::{Comparison, Seen, Simulation};
 use atom_tool::{ThreadCell, thread_state};
 
@@ -51,11 +52,34 @@ const DEFAULT: Shape = Shape::new(256, 1, 32);
 /// One reference to a cache of the default shape, which is known when this is compiled.
 #[analysis]
 fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>) {
-    const LINE: u64 = DEFAULT.line();
-    let line = cache.lines[DEFAULT.set(address)].get();
-    if size > LINE || address.wrapping_add(line) > LINE - size {
+    if !is_quick(&cache, address, size, count) {
         other(&cache, DEFAULT, address, size, count);
     }
+}
+
+/// The same for a group of references.
+#[analysis]
+#[rustfmt::skip]
+fn group_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    if !is_quick(&cache, address, size, count) {
+        others(&cache, DEFAULT, address, count, parts);
+    }
+}
+
+/// Whether all is in one line; makes that the line of its set.
+#[inline(always)]
+fn is_quick(cache: &Cache, address: u64, size: u64, count: Counter<2>) -> bool {
+    const LINE: u64 = DEFAULT.line();
+    let line = &cache.lines[DEFAULT.set(address)];
+    if size > LINE || address.wrapping_add(line.get()) > LINE - size {
+        if size <= LINE && address % LINE <= LINE - size {
+            line.set((address & !(LINE - 1)).wrapping_neg());
+            count.add_to(Seen::Misses as usize, 1);
+            return true;
+        }
+        return false;
+    }
+    true
 }
 
 /// One reference to a cache of any shape.
@@ -68,19 +92,52 @@ fn refer(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Co
     }
 }
 
+/// A group of references to a cache of any shape.
+#[analysis]
+#[rustfmt::skip]
+fn group(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    let shape = Shape(shape);
+    let line = cache.lines[shape.set(address) % MAX_LINES].get();
+    if size > shape.line() || address.wrapping_add(line) > shape.line() - size {
+        others(&cache, shape, address, count, parts);
+    }
+}
+
+/// The references of a group one by one.
+#[cold]
+#[inline(never)]
+fn others(cache: &Cache, shape: Shape, address: u64, count: Counter<2>, parts: Array<Part>) {
+    groups::each(address, parts, count, |address, size, count| {
+        other(cache, shape, address, size, count);
+    });
+}
+
 /// Another line than that of its set which was used last, or several lines.
 #[cold]
 #[inline(never)]
 fn other(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
-    let start = address & !(shape.line() - 1);
-    if shape.ways() == 1 && address - start + size <= shape.line() {
-        cache.lines[shape.set(address) % MAX_LINES].set(start.wrapping_neg());
-        count.add_to(Seen::Misses as usize, 1);
+    if shape.ways() == 1 && size <= shape.line() {
+        let last = address + size - 1;
+        let mut missed = enter(cache, shape, address);
+        if (address ^ last) >= shape.line() {
+            missed += enter(cache, shape, last);
+            count.add_to(Seen::Extra as usize, 1);
+        }
+        count.add_to(Seen::Misses as usize, missed);
         return;
     }
     touch(cache, shape.0, address, size, 1, count);
     // The first is counted by its block.
     count.add_to(Seen::Extra as usize, u64::MAX);
+}
+
+/// A reference to one line of a direct-mapped cache; whether it missed.
+fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
+    let known = &cache.lines[shape.set(address) % MAX_LINES];
+    let line = (address & !(shape.line() - 1)).wrapping_neg();
+    let is_new = known.get() != line;
+    known.set(line);
+    is_new.into()
 }
 
 /// A reference, `times` times in turn: one for each line that it touches.
@@ -153,11 +210,11 @@ fn instrument(program: &Program, args: &Args) -> Result {
         return Err(format!("a cache has {reason}, not {lines} of {line}").into());
     }
     let shape = Shape::new(sets, ways, line);
-    let simulator = simulator(if shape == DEFAULT {
-        refer_default()
+    let simulator = if shape == DEFAULT {
+        simulator(refer_default(), group_default(), line / 2)
     } else {
-        refer()
-    });
+        simulator(refer(), group(), line / 2)
+    };
     let cache = || {
         program.thread_data(Cache {
             lines: std::array::from_fn(|_| ThreadCell::new(0)),

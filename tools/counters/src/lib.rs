@@ -11,6 +11,7 @@ use atom_tool::prelude::*;
 
 mod book;
 mod cost;
+mod derived;
 mod energy;
 mod float;
 mod flow;

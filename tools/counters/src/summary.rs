@@ -3,27 +3,38 @@
 use std::io::Write;
 
 use atom_tool::{Cell, Files, Report};
+use events::Source;
 use events::perf::Reading;
-use events::{Exact, Model, Source};
 
 use crate::book::Sums;
-use crate::cost::{self, MEASURES};
 use crate::meters::Meters;
 use crate::rows;
 use crate::settings::Run;
+use crate::{cost, derived};
 
 /// What all threads have found.
 pub struct Found {
-    run: &'static Run,
+    pub run: &'static Run,
     /// What instrumentation has counted in all, by number in the set.
     totals: Vec<Option<u64>>,
-    sums: Vec<Option<Sums>>,
+    pub sums: Vec<Option<Sums>>,
     threads: u64,
     pub unmatched: u64,
     pub left: u64,
     pub lost: u64,
-    /// Of each meter: nanoseconds wanted, nanoseconds counted, how it is read.
-    meters: Vec<(u64, u64, &'static str)>,
+    meters: Vec<MeterSum>,
+}
+
+/// What all threads have found of a meter.
+#[derive(Clone, Copy, Default)]
+struct MeterSum {
+    /// Nanoseconds for which it was wanted, and for which it counted.
+    enabled: u64,
+    running: u64,
+    /// How it is read.
+    way: &'static str,
+    /// Threads in which it could not be opened.
+    failed: u64,
 }
 
 impl Found {
@@ -50,12 +61,15 @@ impl Found {
         self.threads += 1;
         let times = meters.times();
         self.meters
-            .resize(times.len().max(self.meters.len()), (0, 0, ""));
+            .resize(times.len().max(self.meters.len()), MeterSum::default());
         for ((sum, reading), way) in self.meters.iter_mut().zip(&times).zip(meters.ways()) {
             let reading = reading.unwrap_or_default();
-            sum.0 += reading.enabled;
-            sum.1 += reading.running;
-            sum.2 = way;
+            sum.enabled += reading.enabled;
+            sum.running += reading.running;
+            match way {
+                "" => sum.failed += 1,
+                way => sum.way = way,
+            }
         }
         let kernels = self.run.settings.slots.iter().enumerate();
         let kernels: Vec<(usize, bool)> = kernels
@@ -80,14 +94,9 @@ impl Found {
         }
     }
 
-    fn is_missing(&self, event: usize) -> bool {
+    pub fn is_missing(&self, event: usize) -> bool {
         self.run.missing.iter().any(|(i, _)| *i == event)
     }
-}
-
-/// The title of a table of an event, for as long as the program runs.
-fn leak(text: String) -> &'static str {
-    text.leak()
 }
 
 /// Writes the report and the summary among the rows.
@@ -102,7 +111,7 @@ pub fn write(files: Files, found: &Found) {
             values(&mut report, found, event);
         }
     }
-    derived(&mut report, found);
+    derived::add(&mut report, found);
     report.write(files);
     if !run.settings.csv.is_empty()
         && let Err(error) = write_csv(found)
@@ -167,13 +176,13 @@ fn events_table(report: &mut Report, found: &Found) {
             .sum();
         let number = |n: Option<u64>| n.map_or(Cell::Empty, Cell::Number);
         let missing = run.missing.iter().find(|(missing, _)| *missing == i);
-        let times = meter.filter(|(enabled, _, _)| *enabled != 0);
+        let times = meter.filter(|sum| sum.enabled != 0);
         let total = found.totals[i];
         table.row([
             slot.choice.name.clone().into(),
             slot.choice.event.source.word().into(),
             match (meter, slot.cell) {
-                (Some((_, _, way)), _) => (*way).into(),
+                (Some(sum), _) => sum.way.into(),
                 (None, Some(_)) => "instrumentation".into(),
                 (None, None) => Cell::Empty,
             },
@@ -183,12 +192,17 @@ fn events_table(report: &mut Report, found: &Found) {
                 None => Cell::Number(costs.whole[1 + i]),
                 Some(_) => Cell::Empty,
             },
-            number(times.map(|t| t.0)),
-            number(times.map(|t| t.1)),
+            number(times.map(|t| t.enabled)),
+            number(times.map(|t| t.running)),
             match missing {
                 Some((_, message)) => message.clone().into(),
+                None if meter.is_some_and(|sum| sum.failed != 0) => {
+                    let failed = meter.map_or(0, |sum| sum.failed);
+                    format!("threads in which it could not be opened, and counts 0: {failed}")
+                        .into()
+                }
                 None if slot.choice.event.source == Source::Hardware
-                    && times.is_some_and(|t| t.1 < t.0) =>
+                    && times.is_some_and(|t| t.running < t.enabled) =>
                 {
                     "shared a counter: scaled".into()
                 }
@@ -281,159 +295,6 @@ fn values(report: &mut Report, found: &Found, event: usize) {
         ]);
     }
     table.sort(1);
-}
-
-/// What an event means for derived figures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Role {
-    Instructions,
-    Cycles,
-    References,
-    Branches,
-    Taken,
-    Wrong,
-    L1Misses,
-    L2Misses,
-    LastReferences,
-    LastMisses,
-    Flops,
-}
-
-fn role(slot: &crate::settings::Slot) -> Option<Role> {
-    if slot.choice.opcode.is_some() {
-        return None;
-    }
-    Some(match (slot.exact(), slot.model()) {
-        (Some(Exact::Instructions), _) => Role::Instructions,
-        (Some(Exact::References), _) => Role::References,
-        (Some(Exact::Branches), _) => Role::Branches,
-        (Some(Exact::Taken), _) => Role::Taken,
-        (Some(Exact::FloatOps), _) => Role::Flops,
-        (_, Some(Model::Mispredictions)) => Role::Wrong,
-        (_, Some(Model::L1Misses)) => Role::L1Misses,
-        (_, Some(Model::L2Misses)) => Role::L2Misses,
-        _ => match slot.choice.event.name {
-            "instructions" | "PAPI_TOT_INS" => Role::Instructions,
-            "cpu-cycles" | "PAPI_TOT_CYC" => Role::Cycles,
-            "branch-instructions" | "PAPI_BR_INS" => Role::Branches,
-            "branch-misses" | "PAPI_BR_MSP" => Role::Wrong,
-            "L1-dcache-loads" | "PAPI_L1_DCR" => Role::References,
-            "L1-dcache-load-misses" | "PAPI_L1_DCM" | "PAPI_L1_LDM" => Role::L1Misses,
-            "cache-references" | "PAPI_L3_TCA" => Role::LastReferences,
-            "cache-misses" | "PAPI_L3_TCM" => Role::LastMisses,
-            _ => return None,
-        },
-    })
-}
-
-/// Name, dividend, divisor, factor.
-const RATIOS: [(&str, Role, Role, f64); 12] = [
-    ("IPC", Role::Instructions, Role::Cycles, 1.0),
-    ("taken %", Role::Taken, Role::Branches, 100.0),
-    ("mispredicted %", Role::Wrong, Role::Branches, 100.0),
-    (
-        "mispredicted /1000 instr",
-        Role::Wrong,
-        Role::Instructions,
-        1000.0,
-    ),
-    ("L1 miss %", Role::L1Misses, Role::References, 100.0),
-    (
-        "L1 misses /1000 instr",
-        Role::L1Misses,
-        Role::Instructions,
-        1000.0,
-    ),
-    ("L2 miss %", Role::L2Misses, Role::L1Misses, 100.0),
-    (
-        "L2 misses /1000 instr",
-        Role::L2Misses,
-        Role::Instructions,
-        1000.0,
-    ),
-    (
-        "last level miss %",
-        Role::LastMisses,
-        Role::LastReferences,
-        100.0,
-    ),
-    (
-        "last level misses /1000 instr",
-        Role::LastMisses,
-        Role::Instructions,
-        1000.0,
-    ),
-    (
-        "references per instr",
-        Role::References,
-        Role::Instructions,
-        1.0,
-    ),
-    ("flops per instr", Role::Flops, Role::Instructions, 1.0),
-];
-
-/// Figures that follow from a procedure's own values.
-fn derived(report: &mut Report, found: &Found) {
-    let run = found.run;
-    let slots = run.settings.slots.iter().enumerate();
-    let roles: Vec<(Role, usize)> = slots
-        .filter(|(i, _)| !found.is_missing(*i))
-        .filter_map(|(i, slot)| Some((role(slot)?, 1 + i)))
-        .collect();
-    let measure = |role: Role| roles.iter().find(|(r, _)| *r == role).map(|(_, i)| *i);
-    let ratios: Vec<(&str, usize, usize, f64)> = RATIOS
-        .iter()
-        .filter_map(|(name, a, b, f)| Some((*name, measure(*a)?, measure(*b)?, *f)))
-        .collect();
-    let energy = run.settings.energy();
-    if ratios.is_empty() && energy.is_none() {
-        return;
-    }
-    let mut columns: Vec<&'static str> = ratios.iter().map(|r| leak(r.0.to_owned())).collect();
-    if let Some(energy) = &energy {
-        columns.extend(["mJ", "self mJ", "uJ per call"]);
-        let without: Vec<&str> = energy
-            .uses()
-            .filter(|i| found.is_missing(*i))
-            .map(|i| run.settings.slots[i].choice.name.as_str())
-            .collect();
-        if !without.is_empty() {
-            report.fact("energy lacks", without.join(", "));
-        }
-    }
-    columns.push("procedure");
-    let mut order: Vec<&crate::book::Sums> = found.sums.iter().flatten().collect();
-    order.sort_by_key(|s| std::cmp::Reverse(s.exclusive[0]));
-    let table = report.table("derived from own values", columns);
-    for sums in order {
-        let Some(site) = run.procs.get(sums.proc as usize) else {
-            continue;
-        };
-        let mut cells: Vec<Cell> = ratios
-            .iter()
-            .map(|(_, a, b, factor)| match sums.exclusive[*b] {
-                0 => Cell::Empty,
-                b => Cell::Ratio(sums.exclusive[*a] as f64 * factor / b as f64),
-            })
-            .collect();
-        if let Some(energy) = &energy {
-            let joules = |values: &[u64; MEASURES], calls: u64| {
-                let events = (0..run.settings.slots.len())
-                    .map(|i| (!found.is_missing(i)).then_some(values[1 + i]));
-                let nanos = values[0] as f64 * run.nanos_per_tick();
-                energy.joules(nanos, calls, &events.collect::<Vec<_>>())
-            };
-            let whole = joules(&sums.inclusive, sums.calls);
-            cells.push(Cell::Ratio(whole * 1e3));
-            cells.push(Cell::Ratio(joules(&sums.exclusive, sums.calls) * 1e3));
-            cells.push(match sums.calls {
-                0 => Cell::Empty,
-                n => Cell::Ratio(joules(&sums.each, sums.calls) * 1e6 / n as f64),
-            });
-        }
-        cells.push(site.proc.into());
-        table.row_of(cells);
-    }
 }
 
 /// One line for each procedure, with everything.

@@ -6,6 +6,7 @@
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::Simulation;
+use atom_tool::simulate::groups::{self, Part};
 
 mod buffer;
 
@@ -27,6 +28,35 @@ fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: 
     let now = buffer.now.get() + 1;
     buffer.now.set(now);
     buffer.times[place].set(now);
+}
+
+/// The same for a group of references.
+#[analysis]
+#[rustfmt::skip]
+fn group(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    let shape = Shape(shape);
+    if address.wrapping_add(buffer.last.get()) <= shape.page() - size {
+        return;
+    }
+    let place = shape.place(address);
+    let page = buffer.pages[place].get();
+    if address.wrapping_add(page) > shape.page() - size {
+        others(&buffer, shape.0, address, count, parts);
+        return;
+    }
+    buffer.last.set(page);
+    let now = buffer.now.get() + 1;
+    buffer.now.set(now);
+    buffer.times[place].set(now);
+}
+
+/// The references of a group one by one.
+#[cold]
+#[inline(never)]
+fn others(buffer: &Buffer, shape: u64, address: u64, count: Counter<2>, parts: Array<Part>) {
+    groups::each(address, parts, count, |address, size, count| {
+        other(buffer, shape, address, size, count);
+    });
 }
 
 fn page(shape: u64) -> u64 {
@@ -64,7 +94,13 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let shape = entries << 8 | u64::from(page.trailing_zeros());
     let buffer = program.thread_data(Buffer::new());
-    let all = Simulation::new(program, &simulator(refer()), shape, buffer, None);
+    let all = Simulation::new(
+        program,
+        &simulator(refer(), group(), page / 8),
+        shape,
+        buffer,
+        None,
+    );
     let text = format!(
         "{}\n{entries} entries, pages of {page} bytes",
         program.name()

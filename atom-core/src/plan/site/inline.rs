@@ -18,8 +18,10 @@ use crate::plan::asm::machine::{Encoding, Operand};
 use crate::plan::asm::{Cond, Gpr, Mem, Patch};
 use crate::plan::code::Target;
 
+mod addresses;
 mod rare;
 
+use addresses::flags_are_dead;
 use rare::rare_side;
 
 /// The body cannot stand here; the routine must be called.
@@ -34,6 +36,8 @@ enum Where {
     Register(u8),
     /// Not in a register yet.
     Known(Known),
+    /// An address, computed where it is used.
+    Address(Address),
 }
 
 /// What a symbol is at this point.
@@ -94,6 +98,7 @@ impl Path {
             match at {
                 _ if live >> i & 1 == 0 => *at = Where::Nowhere,
                 Where::Register(reg) => held |= 1 << *reg,
+                Where::Address(a) => held |= a.sources(),
                 _ => {}
             }
         }
@@ -301,6 +306,13 @@ impl Site<'_> {
                 }
                 continue;
             }
+            if let Value::Address(a) = value
+                && self.can_wait(a)
+            {
+                path.put(*v, Where::Address(*a));
+                path.held |= a.sources();
+                continue;
+            }
             // An address of which a part is reloaded wants a register that it
             // is not made of; with two such parts it wants more than one.
             let own = value.sources() & self.intact;
@@ -368,7 +380,13 @@ impl Site<'_> {
         for (i, op) in node.ops.iter().enumerate() {
             match op {
                 Op::Constant(v, known) => path.put(*v, Where::Known(*known)),
-                Op::Machine(m) => self.operation(context, m, node.live[i + 1], &mut path)?,
+                Op::Machine(m) => {
+                    let live = node.live[i + 1];
+                    let flags_dead = flags_are_dead(&node.ops[i + 1..], &node.end);
+                    if !self.with_address(context, m, live, flags_dead, &mut path)? {
+                        self.operation(context, m, live, &mut path)?;
+                    }
+                }
             }
         }
         match &node.end {
@@ -489,6 +507,12 @@ impl Site<'_> {
             Where::Known(known) => {
                 let to = self.pick(context, path.held, 0)?;
                 self.constant(context, to, known)?;
+                path.own(v, to);
+                Ok(to)
+            }
+            Where::Address(address) => {
+                let to = self.pick(context, path.held, 0)?;
+                self.place_address(to, &address, false);
                 path.own(v, to);
                 Ok(to)
             }
@@ -634,10 +658,9 @@ impl Site<'_> {
             }
         }
         path.release(live, kept);
-        if m.changes & context.flags != 0 && !self.needs.flags && !self.flags_pushed {
-            self.found.flags = true;
+        if m.changes & context.flags != 0 {
+            self.change_flags();
         }
-        self.flags_intact &= m.changes & context.flags == 0;
         self.asm.machine(&Encoding {
             opcode: m.opcode,
             width: m.width,
@@ -653,6 +676,14 @@ impl Site<'_> {
         Ok(())
     }
 
+    /// Notes that flags change which the program or a later argument needs.
+    fn change_flags(&mut self) {
+        if !self.needs.flags && !self.flags_pushed {
+            self.found.flags = true;
+        }
+        self.flags_intact = false;
+    }
+
     /// The register in which a value is changed: its own if nothing else wants
     /// what is there, else a copy.
     fn modify(
@@ -663,6 +694,11 @@ impl Site<'_> {
         live: u128,
         path: &mut Path,
     ) -> Result<u8> {
+        if let Where::Address(address) = path.at(old) {
+            let to = self.pick(context, path.held, 0)?;
+            self.place_address(to, &address, m.width == 4);
+            return Ok(to);
+        }
         let from = self.use_of(context, old, path)?;
         let others = path.values.iter().enumerate().any(|(i, at)| {
             i != usize::from(old.0) && matches!(at, Where::Register(r) if *r == from)
@@ -685,6 +721,9 @@ impl Site<'_> {
     /// Puts the count of a shift into rcx.
     fn place_count(&mut self, context: &Context, count: V, path: &mut Path) -> Result<()> {
         let rcx = Gpr::RCX.0;
+        if matches!(path.at(count), Where::Address(_)) {
+            self.use_of(context, count, path)?;
+        }
         if matches!(path.at(count), Where::Register(r) if r == rcx) {
             return Ok(());
         }
@@ -703,6 +742,12 @@ impl Site<'_> {
             }
             path.own(V(other as u8), to.0);
         }
+        // An address that is made of rcx must be made before that changes.
+        for i in 0..path.values.len() {
+            if matches!(path.values[i], Where::Address(a) if a.sources() & Gpr::RCX.bit() != 0) {
+                self.use_of(context, V(i as u8), path)?;
+            }
+        }
         if self.kept(context) & Gpr::RCX.bit() != 0 {
             self.want(Gpr::RCX.bit());
         }
@@ -712,7 +757,7 @@ impl Site<'_> {
                 self.asm.mov(Gpr::RCX, Gpr(from));
             }
             Where::Known(known) => self.constant(context, rcx, known)?,
-            Where::Nowhere => return Err(Refused),
+            Where::Nowhere | Where::Address(_) => return Err(Refused),
         }
         path.own(count, rcx);
         Ok(())

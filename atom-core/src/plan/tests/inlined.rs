@@ -203,6 +203,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(usize, usize), String> 
         may_set_df: r.below(5) == 0,
         absolute: false,
         is_piece: false,
+        free_below: false,
     };
     let mut state = random::random_state(r, machine, point.may_set_df);
     state.mxcsr = 0x1f80;

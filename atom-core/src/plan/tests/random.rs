@@ -361,6 +361,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
         may_set_df: r.chance(5),
         absolute: false,
         is_piece: false,
+        free_below: false,
     };
     let guard = r.chance(4).then(|| match random_value(r) {
         Value::Taken(taken) => taken,

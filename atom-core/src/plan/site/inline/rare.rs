@@ -14,13 +14,13 @@ use crate::plan::wrapper::Wrapper;
 /// A side of a branch that other paths go around stands there if it is no longer than this.
 const MOST_IN_LINE: usize = 12;
 
-/// The side of a branch that is to stand out of the way: one that only calls, or one
-/// that is long where the other does nothing more.
+/// The side of a branch that is to stand out of the way: one that only calls, or, where
+/// the other does nothing more, one that is long or that may call in the end.
 pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
     let calls = |side: &Node| side.ops.is_empty() && side.end == End::Call;
     let is_rare = |i: &usize| {
         let (side, other) = (&sides[*i], &sides[1 - *i]);
-        calls(side) || other.is_empty() && side.ops.len() > MOST_IN_LINE
+        calls(side) || other.is_empty() && (side.may_call() || side.ops.len() > MOST_IN_LINE)
     };
     (0..2).find(is_rare)
 }
@@ -35,7 +35,8 @@ impl Site<'_> {
         path: Path,
         last: bool,
     ) -> Result<()> {
-        if self.aside.is_some() || node.ops.is_empty() {
+        let is_plain = node.ops.is_empty() && !matches!(node.end, End::Branch(..));
+        if self.aside.is_some() || is_plain {
             return self.node(context, node, path, last);
         }
         let (outer, intact, slots) = (self.depth, self.intact, self.slots);

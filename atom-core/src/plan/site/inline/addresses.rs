@@ -1,0 +1,227 @@
+//! Inputs that are addresses, computed where they are used.
+//!
+//! An address that is kept in a register from the start takes one more than the body
+//! works with, and at most points one more than is free. Its parts stay in the program's
+//! registers anyway, so it is computed again for each use: a copy becomes `lea`, and so
+//! does an addition whose flags nobody reads.
+
+use super::super::Site;
+use super::{Context, Path, Refused, Result, Where};
+use crate::analysis::specialise::ops::{End, Imm, Machine, Op, Rm, Slot, V, flags};
+use crate::plan::args::{Address, Segment};
+use crate::plan::asm::machine::{Encoding, Operand};
+use crate::plan::asm::{Gpr, Mem};
+
+/// Displacements beyond this are left alone: what is on the stack may be added.
+const MOST_DISPLACEMENT: i64 = 1 << 30;
+
+/// Whether nothing reads flags that are set before these operations.
+pub(super) fn flags_are_dead(ops: &[Op], end: &End) -> bool {
+    for op in ops {
+        let Op::Machine(m) = op else { continue };
+        if m.reads != 0 {
+            return false;
+        }
+        // Additions, comparisons and their like set all of them.
+        let sets = m.opcode < 0x40 || (0x80..=0x85).contains(&m.opcode);
+        if sets && m.changes == flags::ALL {
+            return true;
+        }
+    }
+    !matches!(end, End::Branch(..))
+}
+
+/// `mov` from register to register, as what is written and what is read.
+fn as_move(m: &Machine) -> Option<(V, V)> {
+    if m.width < 4 || m.rep || m.lock || m.imm != Imm::None {
+        return None;
+    }
+    match (m.opcode, m.reg, m.rm) {
+        (0x8b, Slot::Define(to), Rm::Reg(Slot::Use(from)))
+        | (0x89, Slot::Use(from), Rm::Reg(Slot::Define(to))) => Some((to, from)),
+        _ => None,
+    }
+}
+
+/// `add` of two 64-bit registers, as what is changed (before and after) and what is added.
+fn as_add(m: &Machine) -> Option<(V, V, V)> {
+    if m.width != 8 || m.lock {
+        return None;
+    }
+    match (m.opcode, m.reg, m.rm) {
+        (0x03, Slot::Modify { old, new }, Rm::Reg(Slot::Use(other)))
+        | (0x01, Slot::Use(other), Rm::Reg(Slot::Modify { old, new })) => Some((old, new, other)),
+        _ => None,
+    }
+}
+
+impl Site<'_> {
+    /// Whether an address may be computed later: its registers hold what they did, and
+    /// it is made of nothing else.
+    pub(super) fn can_wait(&self, a: &Address) -> bool {
+        let plain = Address {
+            base: a.base,
+            index: a.index,
+            disp: a.disp,
+            index_is_byte: false,
+            element: None,
+            bits: None,
+            image: None,
+            narrow: false,
+            segment: Segment::Flat,
+        };
+        *a == plain
+            && (a.base.is_some() || a.index.is_some())
+            && a.sources() & !self.intact == 0
+            && a.disp.abs() < MOST_DISPLACEMENT
+    }
+
+    fn displacement(&self, a: &Address) -> i32 {
+        let on_stack = if a.base == Some(Gpr::RSP) {
+            self.depth
+        } else {
+            0
+        };
+        a.disp as i32 + on_stack
+    }
+
+    /// Computes an address that waited, or its low half.
+    pub(super) fn place_address(&mut self, to: u8, a: &Address, low_half: bool) {
+        let mem = Mem {
+            base: a.base,
+            index: a.index,
+            disp: self.displacement(a),
+        };
+        let to = self.write(to);
+        match mem {
+            Mem {
+                base: Some(base),
+                index: None,
+                disp: 0,
+            } if low_half => self.asm.mov32(to, base),
+            Mem {
+                base: Some(base),
+                index: None,
+                disp: 0,
+            } => self.asm.mov(to, base),
+            _ if low_half => self.asm.lea32(to, mem),
+            _ => self.asm.lea(to, mem),
+        }
+    }
+
+    /// Adds an address that waited to a register; flags stay.
+    fn add_address(&mut self, to: u8, a: &Address) {
+        let to = self.write(to);
+        let disp = self.displacement(a);
+        let (first, second) = match (a.base, a.index) {
+            (base, Some((index, scale))) => {
+                let mut sum = Mem::indexed(to, index, scale);
+                sum.disp = disp;
+                (sum, base.map(|base| Mem::indexed(base, to, 1)))
+            }
+            (Some(base), None) => {
+                let mut sum = Mem::indexed(base, to, 1);
+                sum.disp = disp;
+                (sum, None)
+            }
+            (None, None) => (Mem::at(to, disp), None),
+        };
+        self.asm.lea(to, first);
+        if let Some(second) = second {
+            self.asm.lea(to, second);
+        }
+    }
+
+    /// Emits an operation on an address that waited, or a sum, in a form that takes fewer
+    /// registers; false if it is none of these.
+    pub(super) fn with_address(
+        &mut self,
+        context: &Context,
+        m: &Machine,
+        live: u128,
+        flags_dead: bool,
+        path: &mut Path,
+    ) -> Result<bool> {
+        if let Some((to, from)) = as_move(m) {
+            let Where::Address(a) = path.at(from) else {
+                return Ok(false);
+            };
+            let reg = self.pick(context, path.held, 0)?;
+            self.place_address(reg, &a, m.width == 4);
+            path.own(to, reg);
+            path.release(live, context.reserved);
+            return Ok(true);
+        }
+        if let Some((old, new, other)) = as_add(m) {
+            let (changed, a) = match (path.at(old), path.at(other)) {
+                (_, Where::Address(a)) => (old, a),
+                (Where::Address(a), _) => (other, a),
+                _ => return Ok(false),
+            };
+            if !flags_dead || old == other {
+                return Ok(false);
+            }
+            let reg = self.modify(context, changed, m, live, path)?;
+            self.add_address(reg, &a);
+            path.own(new, reg);
+            path.release(live, context.reserved);
+            return Ok(true);
+        }
+        self.sum_with_memory(context, m, live, flags_dead, path)
+    }
+
+    /// `add` of memory to a value that has to stay: what is in memory is loaded and the value
+    /// added to it, in the register that the operand's own address was in.
+    fn sum_with_memory(
+        &mut self,
+        context: &Context,
+        m: &Machine,
+        live: u128,
+        flags_dead: bool,
+        path: &mut Path,
+    ) -> Result<bool> {
+        let (0x03, 8, Slot::Modify { old, new }, Rm::Mem(_)) = (m.opcode, m.width, m.reg, m.rm)
+        else {
+            return Ok(false);
+        };
+        match path.at(old) {
+            Where::Address(_) if flags_dead => {}
+            Where::Register(reg) if path.owned >> reg & 1 == 0 => {}
+            _ => return Ok(false),
+        }
+        let load = Machine {
+            opcode: 0x8b,
+            reg: Slot::Define(new),
+            changes: 0,
+            ..*m
+        };
+        self.operation(context, &load, live | old.bit() | new.bit(), path)?;
+        let Where::Register(to) = path.at(new) else {
+            return Err(Refused);
+        };
+        match path.at(old) {
+            Where::Address(a) => self.add_address(to, &a),
+            Where::Register(from) => {
+                if m.changes & context.flags != 0 {
+                    self.change_flags();
+                }
+                let to = self.write(to);
+                self.asm.machine(&Encoding {
+                    opcode: 0x03,
+                    width: 8,
+                    reg: to.0,
+                    byte_reg: false,
+                    byte_rm: false,
+                    lock: false,
+                    rep: false,
+                    gs: false,
+                    rm: Operand::Reg(Gpr(from)),
+                    imm: Imm::None,
+                });
+            }
+            _ => return Err(Refused),
+        }
+        path.release(live, context.reserved);
+        Ok(true)
+    }
+}
