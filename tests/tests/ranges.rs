@@ -248,3 +248,54 @@ fn threads_and_a_child() {
         std::fs::remove_file(of_child).unwrap();
     }
 }
+
+/// With one range over all memory, references and misses are those of the tool `cache`,
+/// instruction by instruction.
+fn all_memory(name: &str, variant: &str, options: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("sources")
+        .join(name);
+    let source = Source::read(&source).unwrap();
+    let variant = source.variants.iter().find(|v| v.0 == variant).unwrap();
+    let Some(case) = Case::build(&source, variant).unwrap() else {
+        return;
+    };
+    let misses = |tool: &str, more: &[&str]| {
+        let out = case.rewritten(&tool[..5]);
+        std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+        let json = out.with_extension("json");
+        let mut words: Vec<String> = [options, more]
+            .concat()
+            .iter()
+            .map(|o| o.to_string())
+            .collect();
+        words.extend(["--json".into(), json.display().to_string()]);
+        let job = Job::Tool(tool.into(), words);
+        atom::instrument(&case.original(), &out, &job, true).unwrap();
+        case.run(&out, &source.runs[0], true).unwrap();
+        let text = std::fs::read(&json).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let rows = json["instructions"].as_array().unwrap().clone();
+        let pairs = rows.into_iter().map(|row| {
+            let pc = row["pc"].as_str().unwrap().to_owned();
+            (pc, row["misses"].as_u64().unwrap())
+        });
+        let of_places: BTreeMap<String, u64> = pairs.filter(|(_, n)| *n != 0).collect();
+        (
+            json["references"].as_u64(),
+            json["misses"].as_u64(),
+            of_places,
+        )
+    };
+    let ranges = misses("ranges", &["--data", "all=0..0x7fffffffffff"]);
+    assert!(ranges.1 > Some(0));
+    assert_eq!(ranges, misses("cache", &[]), "{name} {options:?}");
+}
+
+#[test]
+fn misses_are_those_of_the_cache() {
+    for options in [&[][..], &["--size=2k", "--line=64", "--ways=4"]] {
+        all_memory("strings.c", "gcc-O2", options);
+        all_memory("vectors.c", "gcc-O2", options);
+    }
+}

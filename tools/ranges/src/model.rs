@@ -244,9 +244,10 @@ fn touch(state: &State, shape: Shape, start: u64, end: u64, times: u64, row: &Ro
         row[EXTRA].add(times);
         let next = line + shape.line();
         if bring(state, shape, line, false) {
-            row[MISSES].add(1);
+            // Where one misses, so do those that take turns with others behind it.
+            row[MISSES].add(times);
             if place.has(Place::COUNTED) {
-                missed(place, line.max(start), next.min(end));
+                missed(place, line.max(start), next.min(end), times);
             }
         }
         line = next;
@@ -321,14 +322,14 @@ pub fn mark(state: &State, start: u64, end: u64) {
     }
 }
 
-/// A miss brought these bytes.
-fn missed(place: Place, start: u64, end: u64) {
+/// So many misses brought these bytes.
+fn missed(place: Place, start: u64, end: u64, misses: u64) {
     if !MAP.may_cover(start, end) {
         return;
     }
     let mut seen: Vec<u32> = Vec::new();
     let tally = Tally {
-        misses: 1,
+        misses,
         ..Tally::default()
     };
     MAP.overlapping(start, end, |entry| {
