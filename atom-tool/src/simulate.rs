@@ -29,18 +29,19 @@ pub enum Seen {
     Extra = 1,
 }
 
+/// For references of which the first is counted and all lie within so many bytes: state,
+/// shape, lowest address, bytes, counter, the references.
+pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>;
+
 /// The routines of a tool. `shape` is a constant of the tool's own. A reference that is
 /// more than one, because it reaches into several lines, is for the routine to count,
 /// under [`Seen::Extra`].
 pub struct Simulator<T: 'static> {
     /// For one reference: state, shape, address, size, counter.
     pub refer: Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>,
-    /// For references of which the first is counted and all lie within so many bytes: state,
-    /// shape, lowest address, bytes, counter, the references.
-    #[allow(clippy::type_complexity)]
-    pub group: Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>,
-    /// How many bytes a group may have.
-    pub unit: u64,
+    /// For references that one look-up may answer, and how many bytes these may have; without it
+    /// each is looked up.
+    pub group: Option<(GroupRoutine<T>, u64)>,
     /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
     /// (the second 0 if there is none), times, direction, size, counter. None of
     /// its references is counted otherwise.
@@ -106,14 +107,16 @@ impl Simulation {
             let (mine, others) = rest.split_at(rest.iter().take_while(is_in).count());
             let first = insts.len() - rest.len();
             rest = others;
-            for group in groups(&block, mine, simulator.unit) {
-                let count = all.counts.at(first + group.first);
-                simulator.add_group(mine, &group, data, shape, count);
+            if let Some((routine, unit)) = simulator.group {
+                for group in groups(&block, mine, unit) {
+                    let count = all.counts.at(first + group.first);
+                    simulator.add_group(routine, mine, &group, data, shape, count);
+                }
             }
             for (number, (inst, references)) in mine.iter().enumerate() {
                 let count = all.counts.at(first + number);
                 let each = match references.times {
-                    Times::Once => references.operands.len() as u32,
+                    Times::Once if simulator.group.is_some() => references.operands.len() as u32,
                     _ => simulator.add(*inst, references, data, shape, count),
                 };
                 all.push(*inst, each, false);
@@ -149,6 +152,7 @@ impl<T: ThreadState> Simulator<T> {
     /// Adds the call for references that are looked up together, or for one.
     fn add_group(
         &self,
+        routine: GroupRoutine<T>,
         insts: &[(Inst<'_>, References)],
         group: &Group,
         state: ThreadData<T>,
@@ -162,7 +166,7 @@ impl<T: ThreadState> Simulator<T> {
         }
         let address = EffAddrOf(operand);
         let args = (state, shape, address, group.extent, count, &group.parts);
-        inst.add_call(Before, self.group, args);
+        inst.add_call(Before, routine, args);
     }
 
     fn add_one(
@@ -304,17 +308,15 @@ macro_rules! simulator {
             });
         }
 
-        /// The routines for a program, with those for one reference and for a group.
+        /// The routines for a program, with that for one reference and maybe one for groups.
         #[rustfmt::skip]
         fn simulator(
             refer: $crate::Routine<(PerThread<$state>, u64, u64, u64, Counter<2>)>,
-            group: $crate::Routine<(PerThread<$state>, u64, u64, u64, Counter<2>, Array<$crate::simulate::groups::Part>)>,
-            unit: u64,
+            group: Option<($crate::simulate::GroupRoutine<$state>, u64)>,
         ) -> $crate::simulate::Simulator<$state> {
             $crate::simulate::Simulator {
                 refer,
                 group,
-                unit,
                 repeat: repeat(),
                 compare: compare(),
                 compared: compared(),

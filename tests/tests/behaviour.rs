@@ -48,6 +48,7 @@ programs! {
     pristine_cc: "pristine.cc",
     procs_c: "procs.c",
     recompute_c: "recompute.c",
+    redparts_s: "redparts.S",
     redzone_s: "redzone.S",
     rust_rs: "rust.rs",
     scatter_s: "scatter.S",

@@ -42,6 +42,7 @@ programs! {
     plt_c: "plt.c",
     points_c: "points.c",
     recompute_c: "recompute.c",
+    redparts_s: "redparts.S",
     redzone_s: "redzone.S",
     scatter_s: "scatter.S",
     shared_s: "shared.S",

@@ -55,6 +55,7 @@ programs! {
     deep_c: "deep.c",
     flags_s: "flags.S",
     jumptables_c: "jumptables.c",
+    redparts_s: "redparts.S",
     redzone_s: "redzone.S",
     strings_c: "strings.c",
     threads_c: "threads.c",

@@ -15,6 +15,7 @@ macro_rules! programs {
 programs! {
     avx512_s: "avx512.S",
     flags_s: "flags.S",
+    redparts_s: "redparts.S",
     redzone_s: "redzone.S",
     scatter_s: "scatter.S",
     strings_c: "strings.c",

@@ -2,13 +2,15 @@
 //!
 //! The System V ABI lets a procedure use the 128 bytes below rsp (the red zone), and only
 //! procedures that call nothing can. What lies there is reached from rsp with a
-//! negative displacement, or from a copy of rsp, such as the frame pointer. A procedure in
+//! negative displacement, or through a copy of rsp, such as the frame pointer. A procedure in
 //! which neither occurs leaves the place free for inserted code. In doubt it is not free: where
-//! others enter in the middle, or where some of the code is not known.
+//! others enter in the middle, where some of the code is not known, and where control goes to the
+//! middle of another procedure, which may find again what it has left there (a cold part of a procedure
+//! that calls nothing may look like a procedure by itself).
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-use crate::cfg::{Cfg, ProcKind, Status};
+use crate::cfg::{Cfg, ProcKind, Status, Succ};
 use crate::decode::Flow;
 use crate::ids::ProcId;
 use crate::image::Image;
@@ -20,8 +22,6 @@ struct Uses {
     below: bool,
     /// rsp is copied to another register.
     copied: bool,
-    /// Memory below what another register points to.
-    below_others: bool,
 }
 
 impl Uses {
@@ -34,9 +34,7 @@ impl Uses {
                 OpKind::Memory => {
                     let is_negative = (instruction.memory_displacement64() as i64) < 0;
                     let is_lea = instruction.mnemonic() == Mnemonic::Lea;
-                    if !is_stack(instruction.memory_base()) {
-                        self.below_others |= is_negative;
-                    } else if !(is_lea && moves_stack) {
+                    if is_stack(instruction.memory_base()) && !(is_lea && moves_stack) {
                         let has_index = instruction.memory_index() != Register::None;
                         self.below |= is_negative || has_index;
                         self.copied |= is_lea;
@@ -68,6 +66,9 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
         if cfg.block(b).is_entry && b != proc.first_block {
             return false;
         }
+        if cfg.succs(b).iter().any(|succ| leads_into(cfg, *succ)) {
+            return false;
+        }
         for (inst, instruction) in cfg.block(b).insts().zip(cfg.decode_block(image, b)) {
             calls |= matches!(cfg.inst(inst).flow, Flow::Call | Flow::IndirectCall);
             uses.add(&instruction);
@@ -76,7 +77,17 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
             }
         }
     }
-    calls || !uses.copied || !uses.below_others
+    calls || !uses.copied
+}
+
+/// Whether control goes elsewhere than to the start of another procedure.
+fn leads_into(cfg: &Cfg, succ: Succ) -> bool {
+    let Succ::Tail(target) = succ else {
+        return false;
+    };
+    let target = target.get();
+    !cfg.proc_at(target)
+        .is_some_and(|proc| cfg.proc(proc).start == target)
 }
 
 #[cfg(test)]
@@ -112,7 +123,7 @@ mod tests {
             a.mov(rax, qword_ptr(rdi - 8))?;
             a.pop(rbx)
         });
-        assert!(!frame.below && !frame.copied && frame.below_others);
+        assert!(!frame.below && !frame.copied);
     }
 
     #[test]
@@ -121,7 +132,7 @@ mod tests {
             a.mov(rbp, rsp)?;
             a.mov(dword_ptr(rbp - 4), edi)
         });
-        assert!(!frame.below && frame.copied && frame.below_others);
+        assert!(!frame.below && frame.copied);
         assert!(uses(|a| a.lea(rax, qword_ptr(rsp + 8))).copied);
         assert!(uses(|a| a.add(rax, rsp)).copied);
     }

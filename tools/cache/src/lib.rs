@@ -211,9 +211,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let shape = Shape::new(sets, ways, line);
     let simulator = if shape == DEFAULT {
-        simulator(refer_default(), group_default(), line / 2)
+        simulator(refer_default(), Some((group_default(), line / 2)))
     } else {
-        simulator(refer(), group(), line / 2)
+        simulator(refer(), Some((group(), line / 2)))
     };
     let cache = || {
         program.thread_data(Cache {

@@ -228,7 +228,7 @@ pub fn add(program: &Program, settings: &Settings, options: &Options, cells: Cou
             l2: std::array::from_fn(|_| ThreadCell::new(0)),
             comparison: std::array::from_fn(|_| ThreadCell::new(0)),
         });
-        let simulator = simulator(refer());
+        let simulator = simulator(refer(), None);
         for inst in insts() {
             if let Some(references) = inst.references() {
                 simulator.add(inst, &references, caches, options.shape.0, cells.at(0));

@@ -96,7 +96,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let buffer = program.thread_data(Buffer::new());
     let all = Simulation::new(
         program,
-        &simulator(refer(), group(), page / 8),
+        &simulator(refer(), Some((group(), page / 8))),
         shape,
         buffer,
         None,
