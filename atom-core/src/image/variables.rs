@@ -84,7 +84,9 @@ impl Wanted {
         let end = path.find(['.', '[']).unwrap_or(path.len());
         let (whole, mut rest) = path.split_at(end);
         let mut scopes: Vec<String> = whole.split("::").map(str::to_owned).collect();
-        let name = scopes.pop().filter(|name| !name.is_empty())?;
+        let name = scopes
+            .pop()
+            .filter(|name| !name.is_empty() && !name.contains(']'))?;
         let mut steps = Vec::new();
         while !rest.is_empty() {
             if let Some(more) = rest.strip_prefix('.') {
