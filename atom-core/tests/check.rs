@@ -25,6 +25,9 @@ static int choose(int n, int m) {
     case 6: return choose(n + 1, m - 1); case 7: return m << 2; default: return -m;
     }
 }
+/* Keeps its argument below rsp. */
+long keep(long);
+__asm__(".text\n.type keep, @function\nkeep: movq %rdi, -8(%rsp)\nmovq -8(%rsp), %rax\nret\n.size keep, .-keep");
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 int main(int argc, char **argv) {
     int table[64], m = argc;
@@ -32,7 +35,7 @@ int main(int argc, char **argv) {
     qsort(table, 64, sizeof *table, compare);
     double sum = 0;
     for (int i = 0; i < 64; i++) { sum += table[i] * 0.5; printf("%d ", table[i]); }
-    return sum > 1000;
+    return sum > keep(1000);
 }
 "#;
 
@@ -126,13 +129,21 @@ fn nothing(_: &Image, _: &Cfg) -> Plan {
     Plan::default()
 }
 
-/// Inserts this code before the instruction with this number in `main`.
+/// Inserts this code in `main`, before an instruction at which these are live.
 fn inserted(code: &'static [u8], live: RegSet) -> impl Fn(&Image, &Cfg) -> Plan {
+    inserted_in("main", code, live)
+}
+
+fn inserted_in(
+    proc: &'static str,
+    code: &'static [u8],
+    live: RegSet,
+) -> impl Fn(&Image, &Cfg) -> Plan {
     move |image, cfg| {
         let liveness = Live::compute(image, cfg);
         let inst = (0..cfg.procs.len())
             .map(atom_core::ProcId::from_index)
-            .filter(|p| cfg.proc(*p).name.as_deref() == Some("main"))
+            .filter(|p| cfg.proc(*p).name.as_deref() == Some(proc))
             .flat_map(|p| cfg.proc(p).blocks())
             .flat_map(|b| {
                 cfg.block(b)
@@ -214,7 +225,7 @@ fn finds_code_that_disturbs() {
         (&[0x48, 0xff, 0xc3], rbx, "does not restore {rbx"),
         (&[0x31, 0xdb], rbx, "does not restore {rbx"),
         (&[0x48, 0x85, 0xe4], RegSet::ZF, "does not restore {"),
-        (&[0x53], RegSet::EMPTY, "writes to the program's stack"),
+        (&[0x53], RegSet::EMPTY, "leaves rsp"),
         (&[0x48, 0x83, 0xc4, 0x08], RegSet::EMPTY, "rsp"),
         (
             &[0x48, 0x89, 0x1c, 0x24],
@@ -255,6 +266,23 @@ fn finds_code_that_disturbs() {
             ),
         }
     }
+}
+
+/// `push rbx; pop rbx` writes below rsp.
+#[test]
+fn knows_who_keeps_something_below_rsp() {
+    let file = program("below", &["-O2"]);
+    let check = |proc| {
+        let plan = inserted_in(proc, &[0x53, 0x5b], RegSet::EMPTY);
+        let rewritten = Rewritten::new(&file, &plan).unwrap();
+        rewritten.check(&rewritten.output)
+    };
+    check("main").unwrap();
+    let error = check("keep").unwrap_err();
+    assert!(
+        error.reason.contains("writes to the program's stack"),
+        "{error}"
+    );
 }
 
 /// What is dead may be overwritten.

@@ -86,8 +86,8 @@ fn leads_into(cfg: &Cfg, succ: Succ) -> bool {
         return false;
     };
     let target = target.get();
-    !cfg.proc_at(target)
-        .is_some_and(|proc| cfg.proc(proc).start == target)
+    cfg.proc_at(target)
+        .is_none_or(|proc| cfg.proc(proc).start != target)
 }
 
 #[cfg(test)]
