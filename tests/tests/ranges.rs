@@ -299,3 +299,87 @@ fn misses_are_those_of_the_cache() {
         all_memory("vectors.c", "gcc-O2", options);
     }
 }
+
+/// Blocks by line, variables of a file, recursion, frames that are left otherwise, data by
+/// code; as JSON, CSV and as a page.
+#[test]
+fn corners() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/corners.cc");
+    let source = Source::read(&source).unwrap();
+    let text = std::fs::read_to_string(&source.path).unwrap();
+    let line = |what: &str| 1 + text.lines().position(|l| l.ends_with(what)).unwrap();
+    let (both, late) = (line("both here"), line("// here"));
+    let blocks = |lines: String| format!("heap:at=corners.cc:{lines}");
+    let words = [
+        blocks(both.to_string()),
+        blocks(late.to_string()),
+        blocks(format!("{both}-{late}")),
+        "corners.cc:shared".to_owned(),
+        "down:local".to_owned(),
+        "leaves:left".to_owned(),
+        "throws:thrown".to_owned(),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut built = 0;
+    for variant in &source.variants {
+        let Some(case) = Case::build(&source, variant).unwrap() else {
+            continue;
+        };
+        built += 1;
+        let label = &variant.0;
+        let out = case.rewritten("range");
+        std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+        let [csv, html] = ["csv", "html"].map(|end| out.with_extension(end));
+        let files = [
+            format!("--csv={}", csv.display()),
+            format!("--html={}", html.display()),
+        ];
+        let files = [files[0].as_str(), files[1].as_str()];
+        let json = measure(&case.original(), &out, &words, &files);
+        let got = figures(&json);
+        let [first, second, all] = [words[0], words[1], words[2]].map(|w| got[w]);
+        assert_eq!((first, second), ([0, 2, 2], [0, 1, 8]), "{label}");
+        assert_eq!(all, [0, 3, 10], "{label}");
+        // The loop's, one more of each, and a load to print it.
+        assert_eq!(got["corners.cc:shared"], [32, 31, 252], "{label}");
+        assert_eq!(got["down:local"], [10, 10, 80], "{label}");
+        assert_eq!(got["leaves:left"], [0, 5, 20], "{label}");
+        assert_eq!(got["throws:thrown"], [3, 3, 24], "{label}");
+        let rows = json["data_ranges"].as_array().unwrap();
+        let times = rows.iter().map(|row| row["times"].as_u64().unwrap());
+        assert_eq!(times.collect::<Vec<_>>(), [2, 1, 3, 1, 10, 5, 3], "{label}");
+
+        let table = std::fs::read_to_string(&csv).unwrap();
+        let mut lines = table.lines();
+        assert_eq!(
+            lines.next(),
+            Some("range,procedure,file,line,pc,loads,stores,bytes,misses")
+        );
+        let stores = lines
+            .filter(|l| l.starts_with("down:local,down(int),"))
+            .map(|l| l.split(',').nth(6).unwrap().parse::<u64>().unwrap());
+        assert_eq!(stores.sum::<u64>(), 10, "{label}\n{table}");
+        let page = std::fs::read_to_string(&html).unwrap();
+        assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+        assert_eq!(page.matches("<h2>").count(), words.len(), "{label}");
+        for word in &words {
+            assert!(
+                page.contains(&format!("<code>{word}</code>")),
+                "{label} {word}"
+            );
+        }
+        // Each of its bytes is touched by each access.
+        assert!(
+            page.contains("+0x0 to +0x0: 32 loads, 31 stores"),
+            "{label}"
+        );
+
+        let by_code = measure(&case.original(), &out, &words, &["--code=touches"]);
+        let got = figures(&by_code);
+        assert_eq!(got["corners.cc:shared"], [30, 30, 240], "{label}");
+        assert_eq!(got["down:local"], [0, 0, 0], "{label}");
+        let innermost = measure(&case.original(), &out, &["down:local"], &["--innermost"]);
+        assert_eq!(figures(&innermost)["down:local"], [10, 10, 80], "{label}");
+    }
+    assert!(built > 0, "none of its variants can be built here");
+}

@@ -40,22 +40,17 @@ impl Picture {
         }
     }
 
-    /// Adds loads and stores of `first..last`, evenly.
+    /// Adds loads and stores that together touch `first..last`: to each part those that touch it.
     pub fn add(&self, first: u64, last: u64, which: [u64; 2]) {
         let shift = self.shift.load(Relaxed);
         let (from, to) = (first >> shift, (last - 1) >> shift);
-        let mut given = [0, 0];
         for part in from..=to.min(PARTS as u64 - 1) {
-            let Some(cells) = self.parts.get(part as usize) else {
-                return;
-            };
-            let until = last.min((part + 1) << shift);
-            for i in 0..2 {
-                let share = u128::from(which[i]) * u128::from(until - first);
-                let share = (share / u128::from(last - first)) as u64;
-                if share != given[i] {
-                    cells[i].fetch_add(share - given[i], Relaxed);
-                    given[i] = share;
+            let bytes = last.min((part + 1) << shift) - first.max(part << shift);
+            for (cell, n) in self.parts[part as usize].iter().zip(which) {
+                let touching = u128::from(n) * u128::from(bytes);
+                let touching = touching.div_ceil(u128::from(last - first)) as u64;
+                if touching != 0 {
+                    cell.fetch_add(touching, Relaxed);
                 }
             }
         }
@@ -87,5 +82,9 @@ mod tests {
         let (_, parts) = picture.parts();
         let loads: Vec<u64> = parts.iter().take(5).map(|p| p[0]).collect();
         assert_eq!(loads, [3, 2, 2, 2, 0]);
+        // One that touches two parts.
+        picture.add(18, 22, [0, 1]);
+        let (_, parts) = picture.parts();
+        assert_eq!((parts[4], parts[5], parts[6]), ([0, 1], [0, 1], [0, 0]));
     }
 }

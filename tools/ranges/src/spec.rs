@@ -71,9 +71,7 @@ impl Code {
 
     pub fn contains(&self, inst: Inst<'_>) -> bool {
         match &self.place {
-            CodePlace::Procs(pattern) => {
-                fits(pattern, inst.proc().name()) || fits(pattern, inst.proc().symbol())
-            }
+            CodePlace::Procs(pattern) => is_proc(pattern, inst.proc()),
             CodePlace::Lines(file, first, last) => inst.line().is_some_and(|(name, line)| {
                 is_file(name, file) && (*first..=*last).contains(&line)
             }),
@@ -123,9 +121,8 @@ impl Heap {
 
     /// Whether a call of the allocator there makes such blocks.
     pub fn fits(&self, inst: Inst<'_>) -> bool {
-        let proc = self.proc.as_ref().is_none_or(|pattern| {
-            fits(pattern, inst.proc().name()) || fits(pattern, inst.proc().symbol())
-        });
+        let proc = self.proc.as_ref();
+        let proc = proc.is_none_or(|pattern| is_proc(pattern, inst.proc()));
         let lines = self.lines.as_ref().is_none_or(|(file, first, last)| {
             inst.line()
                 .is_some_and(|(name, line)| is_file(name, file) && (*first..=*last).contains(&line))
@@ -211,14 +208,11 @@ fn variables(
     let mine = |v: &&Variable<'_>| match scope {
         None => v.function.is_none(),
         Some(scope) => {
-            let function = v.function.is_some_and(|f| {
-                let plain = v
-                    .function_address
-                    .and_then(|at| program.proc_at(at))
-                    .map_or(f, |proc| proc.name());
-                fits(scope, f) || fits(scope, plain)
-            });
-            function || v.unit.is_some_and(|unit| is_file(unit, scope))
+            let proc = v.function_address.and_then(|at| program.proc_at(at));
+            let function = v.function.is_some_and(|f| fits(scope, f));
+            function
+                || proc.is_some_and(|proc| is_proc(scope, proc))
+                || v.unit.is_some_and(|unit| is_file(unit, scope))
         }
     };
     let found: Vec<&Variable<'_>> = all.iter().filter(mine).collect();
@@ -378,6 +372,31 @@ fn number(text: &str) -> Option<u64> {
 fn is_file(path: &str, file: &str) -> bool {
     path.strip_suffix(file)
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('/') || file.starts_with('/'))
+}
+
+/// Whether a pattern names a procedure: by its symbol, demangled, or that without parameters.
+fn is_proc(pattern: &str, proc: Proc<'_>) -> bool {
+    let name = proc.name();
+    fits(pattern, name)
+        || fits(pattern, proc.symbol())
+        || without_parameters(name).is_some_and(|name| fits(pattern, name))
+}
+
+/// `f` of `f(int (*)(char)) const`.
+fn without_parameters(name: &str) -> Option<&str> {
+    let end = name.rfind(')')?;
+    let mut depth = 0usize;
+    for (i, c) in name[..=end].char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(&name[..i]);
+        }
+    }
+    None
 }
 
 /// Whether a name fits a pattern with `*` and `?`.
