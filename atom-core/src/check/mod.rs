@@ -179,10 +179,20 @@ impl Checker<'_> {
     }
 
     fn walk(&mut self, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
+        self.walk_with(self.free_below, from, goal, live)
+    }
+
+    fn walk_with(
+        &mut self,
+        no_red_zone: bool,
+        from: u64,
+        goal: u64,
+        live: RegSet,
+    ) -> Result<(), Complaint> {
         let demand = self.demand(live);
         let walker = Walker {
             borders: Borders {
-                no_red_zone: self.free_below,
+                no_red_zone,
                 ..self.walker.borders
             },
             ..*self.walker
@@ -192,26 +202,22 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Walks to where control enters what was at `old`. Nobody keeps anything
-    /// below rsp where a procedure starts.
+    /// Walks to where control enters what was at `old`.
     fn enter(&mut self, old: u64, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
-        let cfg = self.subject.cfg;
         if from == old && self.is_left(old) {
             return Ok(());
         }
+        self.walk_with(self.free_below_at(old), from, goal, live)
+    }
+
+    /// Nobody keeps anything below rsp where a procedure starts, as little as in one that
+    /// keeps nothing there at all.
+    fn free_below_at(&self, old: u64) -> bool {
+        let cfg = self.subject.cfg;
         let starts = cfg.proc_at(old).is_some_and(|p| {
             cfg.proc(p).start == old && !matches!(cfg.proc(p).kind, ProcKind::Fragment(_))
         });
-        let walker = Walker {
-            borders: Borders {
-                no_red_zone: starts || self.free_below,
-                ..self.walker.borders
-            },
-            ..*self.walker
-        };
-        let steps = walker.walk(from, goal, self.demand(live), &mut self.info)?;
-        self.checked.inserted += steps as u64;
-        Ok(())
+        starts || self.free_below
     }
 
     /// The block's instructions one by one, and what stands between them.
@@ -253,7 +259,7 @@ impl Checker<'_> {
         // Where another procedure follows, it may also be entered by callers that
         // keep more in registers.
         let live = live & self.subject.live.after(b);
-        self.walk(at, goal, live)
+        self.walk_with(self.free_below_at(next), at, goal, live)
             .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))
     }
 
