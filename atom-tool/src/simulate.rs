@@ -9,13 +9,13 @@ pub mod groups;
 use self::groups::{Group, Part, groups};
 use crate::Place::{After, Before};
 use crate::Reg;
-use crate::call::{AccessSizeOf, Direction, EffAddrOf, RepCount, Routine};
+use crate::call::{AccessSizeOf, AsRoutine, Direction, EffAddrOf, RepCount, Routine};
 use crate::counters::{Counter, CounterAt, CounterTable, Counters};
 use crate::handle::Inst;
-use crate::params::Array;
+use crate::params::{Array, Str};
 use crate::program::Program;
 use crate::references::{References, Times};
-use crate::report::Report;
+use crate::report::{Files, Report, ReportFiles};
 use crate::sites::{SiteList, Sites};
 use crate::thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
 
@@ -139,6 +139,19 @@ impl Simulation {
             }
         }
         all
+    }
+
+    /// Has the tool's own routine called after the program, which writes its report.
+    pub fn report_at_end(
+        &self,
+        program: &Program<'_>,
+        routine: impl AsRoutine<(Files, Str, Counters<2>, Counters, Array<[u32; 3]>, Sites)>,
+        files: &ReportFiles,
+        text: String,
+    ) {
+        let (counts, executed) = (self.counts, self.executed);
+        let args = (files, text, counts, executed, &self.blocks, &self.sites);
+        program.add_call(After, routine, args);
     }
 
     fn push(&mut self, inst: Inst<'_>, each: u32, code: bool) {

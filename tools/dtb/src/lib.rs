@@ -14,40 +14,36 @@ use buffer::{Buffer, MAX_ENTRIES, Shape, other, touch};
 
 #[analysis]
 fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
-    let shape = Shape(shape);
-    if address.wrapping_add(buffer.last.get()) <= shape.page() - size {
-        return;
+    if !is_quick(&buffer, Shape(shape), address, size) {
+        other(&buffer, shape, address, size, count);
     }
-    let place = shape.place(address);
-    let page = buffer.pages[place].get();
-    if address.wrapping_add(page) > shape.page() - size {
-        other(&buffer, shape.0, address, size, count);
-        return;
-    }
-    buffer.last.set(page);
-    let now = buffer.now.get() + 1;
-    buffer.now.set(now);
-    buffer.times[place].set(now);
 }
 
 /// The same for a group of references.
 #[analysis]
 #[rustfmt::skip]
 fn group(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
-    let shape = Shape(shape);
+    if !is_quick(&buffer, Shape(shape), address, size) {
+        others(&buffer, shape, address, count, parts);
+    }
+}
+
+/// Whether all is in one page that has its place; notes the time if it is not the last one.
+#[inline(always)]
+fn is_quick(buffer: &Buffer, shape: Shape, address: u64, size: u64) -> bool {
     if address.wrapping_add(buffer.last.get()) <= shape.page() - size {
-        return;
+        return true;
     }
     let place = shape.place(address);
     let page = buffer.pages[place].get();
     if address.wrapping_add(page) > shape.page() - size {
-        others(&buffer, shape.0, address, count, parts);
-        return;
+        return false;
     }
     buffer.last.set(page);
     let now = buffer.now.get() + 1;
     buffer.now.set(now);
     buffer.times[place].set(now);
+    true
 }
 
 /// The references of a group one by one.
@@ -105,15 +101,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         "{}\n{entries} entries, pages of {page} bytes",
         program.name()
     );
-    let args = (
-        &files,
-        text,
-        all.counts,
-        all.executed,
-        &all.blocks,
-        &all.sites,
-    );
-    program.add_call(After, report, args);
+    all.report_at_end(program, report, &files, text);
     Ok(())
 }
 
