@@ -183,6 +183,17 @@ unsafe impl<const N: usize, S: Sharing> Param for Counter<N, S> {
     const CODE: u8 = code::OTHER;
 }
 
+#[cfg(test)]
+impl<const N: usize> Counter<N> {
+    /// A thread's own, for tests.
+    pub(crate) fn of(cells: &'static [AtomicU64; N]) -> Self {
+        Self {
+            cells,
+            sharing: PhantomData,
+        }
+    }
+}
+
 impl<S: Sharing> Counter<1, S> {
     /// Adds 1.
     #[inline(always)]

@@ -130,7 +130,7 @@ pub use registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use report::{Cell, Files, Report, ReportFiles};
 pub use sites::{Site, SiteList, Sites};
 pub use strings::{StringList, Strings};
-pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer};
+pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
 pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
 pub use thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 

@@ -1,9 +1,9 @@
 //! Where indirect calls and jumps go, counted exactly.
 //!
 //! Nearly every indirect call goes to few places, so each site has a row with room
-//! for four targets and their counts; what does not fit there goes to a table that
-//! all sites share. Nothing is locked: a signal handler or another thread may come in
-//! between at any instruction, and finds either a free place or a taken one.
+//! for four targets, which are counted by counters, as cheaply as anything; what does not fit
+//! there goes to a table that all sites share. Nothing is locked: a signal handler or another
+//! thread may come in between at any instruction, and finds either a free place or a taken one.
 //!
 //! Layout of the placed data: the number of rows, then the rows, then the shared table.
 
@@ -12,26 +12,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use atom_abi::host::{self, ArgKind};
 
 use crate::call::{Arg, computed};
+use crate::counters::{Counter, CounterAt, CounterTable, Counters};
 use crate::params::{Param, RegV, code};
 use crate::program::Program;
 
-const WAYS: usize = 4;
+/// Targets of a site that have counters.
+pub const WAYS: usize = 4;
 /// Entries of the shared table.
 const SHARED: usize = 1 << 13;
 /// Places of the shared table that are looked at before giving up.
 const PROBES: usize = 64;
 const HEADER: usize = 8;
 
-/// A target and how often it was gone to; a target of 0 is a free place.
-#[repr(C)]
-struct Way {
-    target: AtomicU64,
-    count: AtomicU64,
-}
-
 #[repr(C)]
 struct Row {
-    ways: [Way; WAYS],
+    /// Targets; 0 is a free place.
+    ways: [AtomicU64; WAYS],
     /// Number of the site, from 1.
     site: u64,
     /// What went to targets for which there was no place.
@@ -56,6 +52,8 @@ struct Shared {
 pub struct TargetTable {
     offset: u64,
     rows: usize,
+    /// How often the targets of each row were gone to.
+    pub counts: CounterTable<WAYS>,
 }
 
 /// Instrument side: one row.
@@ -77,7 +75,7 @@ impl TargetTable {
         let mut bytes = Vec::with_capacity(size);
         bytes.extend((sites.len() as u64).to_le_bytes());
         for (i, pc) in sites.iter().enumerate() {
-            bytes.resize(HEADER + i * row + WAYS * size_of::<Way>(), 0);
+            bytes.resize(HEADER + i * row + WAYS * size_of::<u64>(), 0);
             let distance = (shared - HEADER - i * row) as u64;
             for word in [i as u64 + 1, 0, *pc, 0, distance] {
                 bytes.extend(word.to_le_bytes());
@@ -88,14 +86,16 @@ impl TargetTable {
         Self {
             offset,
             rows: sites.len(),
+            counts: program.counters(sites.len()),
         }
     }
 
-    /// The rows in the order of the sites.
-    pub fn rows(self) -> impl ExactSizeIterator<Item = TargetAt> {
-        (0..self.rows).map(move |i| TargetAt {
+    /// The rows in the order of the sites, and their counters.
+    pub fn rows(self) -> impl ExactSizeIterator<Item = (TargetAt, CounterAt<WAYS>)> {
+        let row = move |i: usize| TargetAt {
             offset: self.offset + (HEADER + i * size_of::<Row>()) as u64,
-        })
+        };
+        (0..self.rows).map(move |i| (row(i), self.counts.at(i)))
     }
 }
 
@@ -125,28 +125,23 @@ impl Targets {
     /// Counts one transfer to `target`. `pc` is the program counter at the site
     /// (`Reg::Pc`), which tells where the program was loaded.
     #[inline(always)]
-    pub fn count(self, target: u64, pc: RegV) {
-        let first = &self.0.ways[0];
-        if first.target.load(Relaxed) == target {
-            first.count.fetch_add(1, Relaxed);
-        } else {
-            self.elsewhere(target, pc);
+    pub fn count(self, counts: Counter<WAYS>, target: u64, pc: RegV) {
+        for (i, way) in self.0.ways.iter().enumerate() {
+            if way.load(Relaxed) == target {
+                return counts.add_to(i, 1);
+            }
         }
+        self.elsewhere(counts, target, pc);
     }
 
     #[cold]
     #[inline(never)]
-    fn elsewhere(self, target: u64, pc: RegV) {
+    fn elsewhere(self, counts: Counter<WAYS>, target: u64, pc: RegV) {
         let row = self.0;
         row.place.store(pc.0, Relaxed);
-        // No jump to address 0 comes back to be reported.
-        if target == 0 {
-            return;
-        }
-        for way in &row.ways {
-            if is_or_becomes(&way.target, target) {
-                way.count.fetch_add(1, Relaxed);
-                return;
+        for (i, way) in row.ways.iter().enumerate() {
+            if is_or_becomes(way, target) {
+                return counts.add_to(i, 1);
             }
         }
         let hash = (target ^ row.site << 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -200,8 +195,12 @@ pub struct Transfer {
 }
 
 impl AllTargets {
-    /// All pairs of site and target that occurred.
-    pub fn transfers(self) -> Vec<Transfer> {
+    /// All pairs of site and target that occurred; `counts` are those of the [`TargetTable`].
+    pub fn transfers(self, counts: Counters<WAYS>) -> Vec<Transfer> {
+        self.transfers_by(|row| counts.at(row).get())
+    }
+
+    fn transfers_by(self, counts: impl Fn(usize) -> [u64; WAYS]) -> Vec<Transfer> {
         // SAFETY: values of this type are made only by `atom`, which points them to a
         // table that `TargetTable::new` laid out: the count, the rows, the shared entries.
         let (rows, shared): (&[Row], &[Shared]) = unsafe {
@@ -225,9 +224,11 @@ impl AllTargets {
                 });
             }
         };
-        for row in rows {
-            for way in &row.ways {
-                add(row, way.target.load(Relaxed), way.count.load(Relaxed));
+        for (i, row) in rows.iter().enumerate() {
+            for (way, count) in row.ways.iter().zip(counts(i)) {
+                // No jump to address 0 comes back to be reported.
+                let target = way.load(Relaxed);
+                add(row, target, if target == 0 { 0 } else { count });
             }
             let bias = row.place.load(Relaxed).wrapping_sub(row.pc);
             add(row, bias, row.other.load(Relaxed));
@@ -255,11 +256,17 @@ mod tests {
         words[0] = sites.len() as u64;
         for (i, pc) in sites.iter().enumerate() {
             let at = 1 + i * row;
-            words[at + 8] = i as u64 + 1;
-            words[at + 10] = *pc;
-            words[at + 12] = ((shared - at) * 8) as u64;
+            words[at + WAYS] = i as u64 + 1;
+            words[at + WAYS + 2] = *pc;
+            words[at + WAYS + 4] = ((shared - at) * 8) as u64;
         }
         words.leak()
+    }
+
+    type Cells = [[AtomicU64; WAYS]; 2];
+
+    fn cells() -> &'static Cells {
+        Box::leak(Box::default())
     }
 
     #[test]
@@ -272,18 +279,25 @@ mod tests {
             Targets(unsafe { &*(at as *const Row) })
         };
         const BIAS: u64 = 0x5555_0000_0000;
+        // Each thread has counters of its own, as in a program.
+        let own = [(); 4].map(|()| cells());
         std::thread::scope(|scope| {
-            for _ in 0..4 {
+            for cells in own {
                 scope.spawn(move || {
+                    let counts = cells.each_ref().map(Counter::of);
                     for n in 0..20_000u64 {
-                        row(0).count(BIAS + 0x1000 + n % 200 * 16, RegV(BIAS + 0x100));
-                        row(1).count(BIAS + 0x1000 + n % 3, RegV(BIAS + 0x200));
+                        let target = BIAS + 0x1000 + n % 200 * 16;
+                        row(0).count(counts[0], target, RegV(BIAS + 0x100));
+                        row(1).count(counts[1], BIAS + 0x1000 + n % 3, RegV(BIAS + 0x200));
                     }
                 });
             }
         });
+        let sum = |row: usize| {
+            std::array::from_fn(|way| own.iter().map(|c| c[row][way].load(Relaxed)).sum())
+        };
         let mut sums: HashMap<(usize, u64), u64> = HashMap::new();
-        for t in all.transfers() {
+        for t in all.transfers_by(sum) {
             *sums.entry((t.site, t.target)).or_default() += t.count;
         }
         assert_eq!(sums.len(), 203);
@@ -299,10 +313,11 @@ mod tests {
         let all = AllTargets(words.as_ptr());
         // SAFETY: the table was laid out above.
         let row = Targets(unsafe { &*words.as_ptr().add(1).cast::<Row>() });
+        let cells = cells();
         for target in 1..=2 * SHARED as u64 {
-            row.count(target * 64, RegV(0x100));
+            row.count(Counter::of(&cells[0]), target * 64, RegV(0x100));
         }
-        let transfers = all.transfers();
+        let transfers = all.transfers_by(|row| Counter::of(&cells[row]).get());
         assert_eq!(
             transfers.iter().map(|t| t.count).sum::<u64>(),
             2 * SHARED as u64

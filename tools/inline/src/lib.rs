@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use atom_tool::WAYS;
 use atom_tool::prelude::*;
 
 #[analysis]
@@ -12,8 +13,8 @@ fn count(counter: Counter) {
 }
 
 #[analysis]
-fn indirect(targets: Targets, target: u64, pc: RegV) {
-    targets.count(target, pc);
+fn indirect(targets: Targets, counts: Counter<WAYS>, target: u64, pc: RegV) {
+    targets.count(counts, target, pc);
 }
 
 /// What is known of a procedure: instructions, `push`es, calls that it makes, call
@@ -44,6 +45,7 @@ fn report(
     sites: Sites,
     callees: Array<u32>,
     indirect: AllTargets,
+    counts: Counters<WAYS>,
     indirect_sites: Sites,
     procs: Sites,
     facts: Array<Facts>,
@@ -61,7 +63,7 @@ fn report(
         });
     };
     let mut outside = 0;
-    for t in indirect.transfers() {
+    for t in indirect.transfers(counts) {
         match (indirect_sites.get(t.site), number(t.target)) {
             (Some(site), Some(callee)) => add(site, callee, true, t.count),
             _ => outside += t.count,
@@ -173,26 +175,16 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let targets = program.targets(&pointers);
     let mut pointer_sites = SiteList::new();
-    for (inst, row) in pointers.iter().zip(targets.rows()) {
-        inst.add_call(Before, indirect, (row, BranchTarget, Reg::Pc));
+    for (inst, (row, counts)) in pointers.iter().zip(targets.rows()) {
+        inst.add_call(Before, indirect, (row, counts, BranchTarget, Reg::Pc));
         pointer_sites.push(*inst);
     }
-    program.add_call(
-        After,
-        report,
-        (
-            &files,
-            program.name(),
-            max_size,
-            calls,
-            &sites,
-            &callees,
-            targets,
-            &pointer_sites,
-            &procs,
-            &all_facts,
-        ),
+    let (name, counts) = (program.name(), targets.counts);
+    #[rustfmt::skip]
+    let args = (
+        &files, name, max_size, calls, &sites, &callees, targets, counts, &pointer_sites, &procs, &all_facts,
     );
+    program.add_call(After, report, args);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use atom_tool::WAYS;
 use atom_tool::prelude::*;
 use atom_tool::report::Readers;
 
@@ -19,8 +20,8 @@ fn count_if(counter: Counter, taken: Value) {
 }
 
 #[analysis]
-fn indirect(targets: Targets, target: u64, pc: RegV) {
-    targets.count(target, pc);
+fn indirect(targets: Targets, counts: Counter<WAYS>, target: u64, pc: RegV) {
+    targets.count(counts, target, pc);
 }
 
 /// How a call is made.
@@ -44,6 +45,7 @@ fn report(
     arcs: Array<Arc>,
     calls: Counters,
     targets: AllTargets,
+    counts: Counters<WAYS>,
     callers_by_pointer: Array<u32>,
 ) {
     let entries: Vec<u64> = entries.rows().map(|[n]| n).collect();
@@ -53,7 +55,7 @@ fn report(
         *graph.entry(*arc).or_default() += n;
     }
     let numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
-    for transfer in targets.transfers() {
+    for transfer in targets.transfers(counts) {
         // Others go to a library.
         if let Some(callee) = numbers.get(&transfer.target) {
             let caller = callers_by_pointer[transfer.site];
@@ -182,17 +184,14 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let caller = |inst: &Inst| inst.proc().index() as u32;
     let callers: Vec<u32> = pointers.iter().map(caller).collect();
     let targets = program.targets(&pointers);
-    for (inst, row) in pointers.iter().zip(targets.rows()) {
-        inst.add_call(Before, indirect, (row, BranchTarget, Reg::Pc));
+    for (inst, (row, counts)) in pointers.iter().zip(targets.rows()) {
+        inst.add_call(Before, indirect, (row, counts, BranchTarget, Reg::Pc));
     }
     let name = program.name();
-    program.add_call(
-        After,
-        report,
-        (
-            &files, name, entries, &procs, &arcs, calls, targets, &callers,
-        ),
-    );
+    let counts = targets.counts;
+    #[rustfmt::skip]
+    let args = (&files, name, entries, &procs, &arcs, calls, targets, counts, &callers);
+    program.add_call(After, report, args);
     Ok(())
 }
 
