@@ -25,9 +25,8 @@ struct Args {
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Only these rewrites: empty, moved, half, icount, branch, cache, flow, calllog,
-    /// counters (repeatable). Without it, all but the last two.
-    #[arg(long)]
+    /// Only these rewrites (repeatable). Without it, all but the last four.
+    #[arg(long, value_parser = JOBS)]
     job: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.
     #[arg(long, default_value_t = 1)]
@@ -50,12 +49,13 @@ struct Args {
 }
 
 /// The rewrites in the order of the table's columns.
-const JOBS: [&str; 9] = [
-    "empty", "moved", "half", "icount", "branch", "cache", "flow", "calllog", "counters",
+const JOBS: [&str; 11] = [
+    "empty", "moved", "half", "icount", "branch", "cache", "flow", "calllog", "counters", "dtb",
+    "prof",
 ];
 
 /// Rewrites that are made only if they are named.
-const ON_DEMAND: [&str; 2] = ["calllog", "counters"];
+const ON_DEMAND: [&str; 4] = ["calllog", "counters", "dtb", "prof"];
 
 struct Row {
     name: String,
@@ -71,9 +71,9 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
     match kind {
         "icount" => Job::Icount(output.into()),
         "branch" => Job::Branch(output.into()),
-        "cache" => {
+        "cache" | "dtb" | "prof" => {
             let output = output.display().to_string();
-            Job::Tool("cache".into(), vec!["--json".into(), output])
+            Job::Tool(kind.into(), vec!["--json".into(), output])
         }
         "flow" => Job::Tool(
             "flowjudge".into(),
@@ -107,7 +107,8 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
             "calllog" => read_log(&entry.path()),
             "counters" => read_counters(&entry.path()),
             "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
-            "cache" => models::read(&entry.path(), "instructions")
+            "prof" => read_prof(&entry.path()),
+            "cache" | "dtb" => models::read(&entry.path(), "instructions")
                 .map(|c| c.values().map(|n| n.references).sum()),
             _ => {
                 read_branch(&entry.path()).map(|c| c.values().map(|n| n.taken + n.not_taken).sum())
@@ -121,6 +122,22 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         let _ = std::fs::remove_file(entry.path());
     }
     (sum == 0).then(|| "the tool left no figures".to_string())
+}
+
+/// Entries that `prof` has counted; who called whom explains all of them.
+fn read_prof(file: &Path) -> Result<u64> {
+    let fail = |reason: &str| Error::new("reading what prof wrote", reason).file(file);
+    let text = std::fs::read(file).map_err(|e| fail(&e.to_string()))?;
+    let json: serde_json::Value =
+        serde_json::from_slice(&text).map_err(|e| fail(&e.to_string()))?;
+    let sum = |table: &str, column: &str| {
+        let rows = json[table].as_array()?.iter();
+        rows.map(|row| row[column].as_u64()).sum::<Option<u64>>()
+    };
+    match (sum("procedures", "entries"), sum("arcs", "calls")) {
+        (Some(entries), Some(calls)) if calls >= entries => Ok(entries),
+        found => Err(fail(&format!("entries and calls: {found:?}"))),
+    }
 }
 
 /// Instructions that were counted. What procedures have and what is outside must be all.
@@ -206,8 +223,7 @@ fn each_job(
                 }
                 let (text, slowdown) = compare(&rewritten)?;
                 let text = text.or_else(|| {
-                    if !["icount", "branch", "cache", "flow", "calllog", "counters"].contains(&kind)
-                    {
+                    if ["empty", "moved", "half"].contains(&kind) {
                         None
                     } else {
                         tool_wrote(kind, out)
