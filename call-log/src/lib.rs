@@ -26,6 +26,7 @@ pub mod html;
 pub mod indat;
 pub mod reader;
 pub mod speedscope;
+pub mod stack;
 pub mod table;
 pub mod timeline;
 mod varint;

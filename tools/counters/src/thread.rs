@@ -1,9 +1,10 @@
 //! From the notes of a thread to its executions.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use atom_tool::{AllThreads, Counters, Files, Uninterrupted, forks};
 use call_log::balance::{Balancer, Point, Seen};
+use call_log::stack::stack_around;
 
 use crate::book::{Book, Row};
 use crate::cost::{self, MEASURES};
@@ -359,24 +360,6 @@ fn make(run: &Run, buffer: &Buffer) -> bool {
     buffer.limit.set(state.limit);
     buffer.state.set(std::ptr::from_mut(state) as u64);
     true
-}
-
-/// The range of memory around an address, as the kernel tells it.
-fn stack_around(address: u64) -> Option<(u64, u64)> {
-    // Asking takes long; few programs have more stacks than that.
-    const MOST: u32 = 5000;
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-    if ASKED.fetch_add(1, Ordering::Relaxed) >= MOST {
-        return None;
-    }
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        let (start, rest) = line.split_once('-')?;
-        let (end, _) = rest.split_once(' ')?;
-        let start = u64::from_str_radix(start, 16).ok()?;
-        let end = u64::from_str_radix(end, 16).ok()?;
-        (start..end).contains(&address).then_some((start, end))
-    })
 }
 
 /// The process ends, or tries to become another program: writes the report.
