@@ -36,7 +36,8 @@ const MAX_NAME: usize = 4096;
 /// When all names together exceed this, further ones are dropped.
 const MAX_NAMES: usize = 64 << 20;
 
-type Slice<'d> = EndianSlice<'d, LittleEndian>;
+/// What debug information is read from.
+pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
 /// Source lines of a program; empty where there is no debug information.
 ///
@@ -153,6 +154,22 @@ impl<'d> Sections<'d> {
             str: get(".debug_str").unwrap_or_default(),
         })
     }
+}
+
+/// Reads the program's debug information, wherever it is; `None` if there is none that can be read.
+pub(super) fn with_dwarf<T>(
+    image: &Image,
+    read: impl for<'d> FnOnce(&gimli::Dwarf<Slice<'d>>) -> T,
+) -> Option<T> {
+    let file = DebugFile::of(image)?;
+    let object = object::File::parse(file.bytes()).ok()?;
+    let sections = gimli::DwarfSections::load(|id: gimli::SectionId| {
+        Ok::<_, gimli::Error>(section(&object, id.name()).unwrap_or_default())
+    });
+    let sections = sections.ok()?;
+    Some(read(
+        &sections.borrow(|bytes| Slice::new(bytes, gimli::LittleEndian)),
+    ))
 }
 
 /// Contents of a debug section, decompressed.

@@ -9,13 +9,10 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use gimli::{
-    AttributeValue, DebugInfoOffset, DebuggingInformationEntry, Dwarf, DwarfSections, LittleEndian,
-    SectionId, Unit, UnitOffset,
-};
+use gimli::{AttributeValue, DebugInfoOffset, DebuggingInformationEntry, Dwarf, Unit, UnitOffset};
 
 use super::Image;
-use super::debug::{DebugFile, section};
+use super::debug::{Slice, with_dwarf};
 
 /// A label.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -34,7 +31,6 @@ pub struct Label {
     pub address: u64,
 }
 
-type Slice<'d> = gimli::EndianSlice<'d, LittleEndian>;
 type Entry<'a, 'd> = DebuggingInformationEntry<'a, 'a, Slice<'d>>;
 
 /// Deepest nesting of functions that is followed.
@@ -44,28 +40,18 @@ const MAX_REFERENCES: usize = 8;
 
 /// All labels whose names start with `prefix`, sorted by file and line.
 pub fn labels(image: &Image, prefix: &str) -> Vec<Label> {
-    let Some(file) = DebugFile::of(image) else {
-        return Vec::new();
-    };
-    let Ok(object) = object::File::parse(file.bytes()) else {
-        return Vec::new();
-    };
-    let sections = DwarfSections::load(|id: SectionId| {
-        Ok::<_, gimli::Error>(section(&object, id.name()).unwrap_or_default())
-    });
-    let Ok(sections) = sections else {
-        return Vec::new();
-    };
-    let dwarf = sections.borrow(|bytes| Slice::new(bytes, LittleEndian));
-    let mut found = Found::default();
-    let mut headers = dwarf.units();
-    while let Ok(Some(header)) = headers.next() {
-        if let Ok(unit) = dwarf.unit(header) {
-            // A unit that cannot be read to its end leaves the rest of its labels out.
-            let _ = found.unit(&dwarf, &unit, prefix);
+    let found = with_dwarf(image, |dwarf| {
+        let mut found = Found::default();
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            if let Ok(unit) = dwarf.unit(header) {
+                // A unit that cannot be read to its end leaves the rest of its labels out.
+                let _ = found.unit(dwarf, &unit, prefix);
+            }
         }
-    }
-    found.finish()
+        found.finish()
+    });
+    found.unwrap_or_default()
 }
 
 #[derive(Default)]

@@ -10,12 +10,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use gimli::{
-    AttributeValue, DebuggingInformationEntry, Dwarf, DwarfSections, EndianSlice, LittleEndian,
-    Operation, SectionId, Unit, UnitHeader, UnitOffset,
+    AttributeValue, DebuggingInformationEntry, Dwarf, Operation, Unit, UnitHeader, UnitOffset,
 };
 
 use super::Image;
-use super::debug::{DebugFile, section};
+use super::debug::{Slice, with_dwarf};
 
 /// Where a variable lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +53,6 @@ pub struct Variable {
     pub line: u32,
 }
 
-type Slice<'d> = EndianSlice<'d, LittleEndian>;
 type Entry<'a, 'd> = DebuggingInformationEntry<'a, 'a, Slice<'d>>;
 
 /// So many references are followed from one entry to the next.
@@ -117,34 +115,24 @@ pub fn variables(image: &Image, path: &str) -> Vec<Variable> {
     let Some(wanted) = Wanted::parse(path) else {
         return Vec::new();
     };
-    let Some(file) = DebugFile::of(image) else {
-        return Vec::new();
-    };
-    let Ok(object) = object::File::parse(file.bytes()) else {
-        return Vec::new();
-    };
-    let sections = DwarfSections::load(|id: SectionId| {
-        Ok::<_, gimli::Error>(section(&object, id.name()).unwrap_or_default())
+    let found = with_dwarf(image, |dwarf| {
+        let reader = Reading::new(dwarf);
+        let mut found = Vec::new();
+        for number in 0..reader.headers.len() {
+            if let Some(unit) = reader.fresh(number) {
+                // A unit that cannot be read to its end leaves the rest of its variables out.
+                let _ = reader.look(&unit, &wanted, &mut found);
+            }
+        }
+        let mut unique: Vec<Variable> = Vec::new();
+        for variable in found {
+            if !unique.contains(&variable) {
+                unique.push(variable);
+            }
+        }
+        unique
     });
-    let Ok(sections) = sections else {
-        return Vec::new();
-    };
-    let dwarf = sections.borrow(|bytes| Slice::new(bytes, LittleEndian));
-    let reader = Reading::new(&dwarf);
-    let mut found = Vec::new();
-    for number in 0..reader.headers.len() {
-        if let Some(unit) = reader.fresh(number) {
-            // A unit that cannot be read to its end leaves the rest of its variables out.
-            let _ = reader.look(&unit, &wanted, &mut found);
-        }
-    }
-    let mut unique: Vec<Variable> = Vec::new();
-    for variable in found {
-        if !unique.contains(&variable) {
-            unique.push(variable);
-        }
-    }
-    unique
+    found.unwrap_or_default()
 }
 
 /// A type: its entry, and the dimensions of an array that are already indexed.
