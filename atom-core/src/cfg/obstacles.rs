@@ -197,7 +197,9 @@ impl Discovery<'_> {
 
 /// True if a procedure takes its return address off the stack for good, or
 /// returns it: what follows the call is then data, or the address is computed
-/// with. (`vfork` pops it too, but pushes it again.)
+/// with. (`vfork` pops it too, but pushes it again.) So it does if it goes
+/// to an address made from it (split stacks: `__morestack` calls what stands
+/// one byte behind its call).
 ///
 /// `start` is the procedure's first address, or that of a local subroutine.
 fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
@@ -224,6 +226,56 @@ fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
                 && first.memory_displacement64() == 0
                 && own.next().is_some_and(|i| i.mnemonic() == Mnemonic::Ret)
         }
+        Mnemonic::Push if first.op0_register() == Register::RBP => {
+            let framed = own.next().is_some_and(|i| {
+                i.mnemonic() == Mnemonic::Mov
+                    && i.op0_register() == Register::RBP
+                    && i.op1_register() == Register::RSP
+            });
+            framed && goes_behind_its_call(own)
+        }
         _ => false,
     }
+}
+
+/// True if code with a frame at rbp loads its return address and calls or
+/// jumps to it, changed or not, before control goes elsewhere.
+fn goes_behind_its_call(code: impl Iterator<Item = iced_x86::Instruction>) -> bool {
+    use iced_x86::{FlowControl, Mnemonic, OpKind, Register};
+    let mut holder = Register::None;
+    for inst in code {
+        match inst.flow_control() {
+            FlowControl::IndirectCall | FlowControl::IndirectBranch
+                if holder != Register::None
+                    && inst.op0_kind() == OpKind::Register
+                    && inst.op0_register() == holder =>
+            {
+                return true;
+            }
+            FlowControl::Next => {}
+            _ => {
+                holder = Register::None;
+                continue;
+            }
+        }
+        let is_load = inst.mnemonic() == Mnemonic::Mov
+            && inst.op0_kind() == OpKind::Register
+            && inst.op1_kind() == OpKind::Memory
+            && inst.memory_base() == Register::RBP
+            && inst.memory_index() == Register::None
+            && inst.memory_displacement64() == 8;
+        let changes = inst.op0_kind() == OpKind::Register
+            && holder != Register::None
+            && inst.op0_register().full_register() == holder;
+        let computes = matches!(
+            inst.mnemonic(),
+            Mnemonic::Inc | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Lea
+        );
+        if is_load {
+            holder = inst.op0_register();
+        } else if changes && !computes && inst.mnemonic() != Mnemonic::Cmp {
+            holder = Register::None;
+        }
+    }
+    false
 }
