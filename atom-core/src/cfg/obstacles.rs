@@ -83,12 +83,21 @@ impl Discovery<'_> {
                 });
             }
         }
-        let readers: HashSet<u64> = self
+        let mut readers: HashSet<u64> = self
             .bodies
             .par_iter()
             .filter(|b| reads_return_address(image, b, b.start))
             .map(|b| b.start)
             .collect();
+        // What it returns to expects arguments, not results.
+        for (body, reason) in self.bodies.iter().zip(&mut reasons) {
+            if readers.contains(&body.start)
+                && adds_to_return_address(instructions(image, body, body.start))
+            {
+                reason.get_or_insert_with(|| "it changes its return address".into());
+            }
+        }
+        self.add_jumps_to(&mut readers);
         for (body, reason) in self.bodies.iter().zip(&mut reasons) {
             let outside = body.refs.iter().find_map(|r| match r {
                 Ref::Call(t) if readers.contains(t) => Some(*t),
@@ -104,6 +113,13 @@ impl Discovery<'_> {
                 });
             }
         }
+        for (i, address) in self.relocated() {
+            reasons[i].get_or_insert_with(|| {
+                format!(
+                    "the dynamic loader changes its instruction at {address:#x} (a text relocation)"
+                )
+            });
+        }
         for i in self.before_start() {
             reasons[i].get_or_insert_with(|| {
                 "an IFUNC resolver calls it before the program is initialised".into()
@@ -118,6 +134,44 @@ impl Discovery<'_> {
             reasons[i].get_or_insert_with(|| "it contains a restartable sequence (rseq)".into());
         }
         reasons
+    }
+
+    /// A procedure that jumps to one of `readers` hands it its own return address.
+    fn add_jumps_to(&self, readers: &mut HashSet<u64>) {
+        let mut found = readers.len();
+        while found != 0 {
+            let more: Vec<u64> = self
+                .bodies
+                .par_iter()
+                .filter(|b| !readers.contains(&b.start))
+                .filter(|b| {
+                    b.refs
+                        .iter()
+                        .any(|r| matches!(r, Ref::Jump(t) if readers.contains(t)))
+                })
+                .map(|b| b.start)
+                .collect();
+            found = more.len();
+            readers.extend(more);
+        }
+    }
+
+    /// Procedures with relocations in their instructions, and where: the loader
+    /// would not relocate a copy.
+    fn relocated(&self) -> Vec<(usize, u64)> {
+        self.image
+            .relocs
+            .par_iter()
+            .filter(|r| self.image.is_code(r.address))
+            .filter_map(|r| {
+                let i = self.body_at(r.address)?;
+                let body = &self.bodies[i];
+                let offset = u32::try_from(r.address - self.image.base).ok()?;
+                let next = body.insts.partition_point(|inst| inst.offset <= offset);
+                let inst = body.insts.get(next.checked_sub(1)?)?;
+                (offset < inst.offset + u32::from(inst.len)).then_some((i, r.address))
+            })
+            .collect()
     }
 
     /// IFUNC resolvers of a dynamically linked program, and what they call:
@@ -204,13 +258,7 @@ impl Discovery<'_> {
 /// `start` is the procedure's first address, or that of a local subroutine.
 fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
     use iced_x86::{Mnemonic, OpKind, Register};
-    let decode = |inst: &Inst| {
-        let pc = image.base + u64::from(inst.offset);
-        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
-    };
-    let from = (start - image.base) as u32;
-    let insts = &body.insts[body.insts.partition_point(|i| i.offset < from)..];
-    let mut own = insts.iter().filter_map(decode);
+    let mut own = instructions(image, body, start);
     let Some(first) = own.find(|i| i.mnemonic() != Mnemonic::Endbr64) else {
         return false;
     };
@@ -234,8 +282,56 @@ fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
             });
             framed && goes_behind_its_call(own)
         }
-        _ => false,
+        _ => adds_to_return_address(std::iter::once(first).chain(own)),
     }
+}
+
+/// The instructions of a body from an address on.
+fn instructions<'a>(
+    image: &'a Image,
+    body: &'a Body,
+    start: u64,
+) -> impl Iterator<Item = iced_x86::Instruction> + 'a {
+    let from = (start - image.base) as u32;
+    let insts = &body.insts[body.insts.partition_point(|i| i.offset < from)..];
+    insts.iter().filter_map(|inst| {
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
+    })
+}
+
+/// True if a procedure adds to its return address where that lies, before its
+/// stack pointer is changed by other means than `push` and `pop`.
+fn adds_to_return_address(code: impl Iterator<Item = iced_x86::Instruction>) -> bool {
+    use iced_x86::{FlowControl, Mnemonic, OpKind, Register};
+    let mut pushed = 0i64;
+    for inst in code {
+        if !matches!(
+            inst.flow_control(),
+            FlowControl::Next | FlowControl::ConditionalBranch
+        ) {
+            return false;
+        }
+        match inst.mnemonic() {
+            Mnemonic::Push | Mnemonic::Pop => {
+                pushed -= i64::from(inst.stack_pointer_increment());
+                continue;
+            }
+            _ if inst.op0_kind() == OpKind::Register && inst.op0_register() == Register::RSP => {
+                return false;
+            }
+            Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Add | Mnemonic::Sub => {}
+            _ => continue,
+        }
+        if inst.op0_kind() == OpKind::Memory
+            && inst.memory_base() == Register::RSP
+            && inst.memory_index() == Register::None
+            && inst.memory_displacement64() as i64 == pushed
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// True if code with a frame at rbp loads its return address and calls or
