@@ -29,6 +29,9 @@ pub enum Seen {
     Extra = 1,
 }
 
+/// For one reference: state, shape, address, size, counter.
+pub type ReferRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>;
+
 /// For references of which the first is counted and all lie within so many bytes: state,
 /// shape, lowest address, bytes, counter, the references.
 pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>;
@@ -38,10 +41,13 @@ pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Arr
 /// under [`Seen::Extra`].
 pub struct Simulator<T: 'static> {
     /// For one reference: state, shape, address, size, counter.
-    pub refer: Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>,
+    pub refer: ReferRoutine<T>,
     /// For references that one look-up may answer, and how many bytes these may have; without it
     /// each is looked up.
     pub group: Option<(GroupRoutine<T>, u64)>,
+    /// Both for references through the stack pointer or the frame pointer, if these are to
+    /// have routines of their own. Where such a reference leads is another matter.
+    pub stack: Option<(ReferRoutine<T>, GroupRoutine<T>)>,
     /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
     /// (the second 0 if there is none), times, direction, size, counter. None of
     /// its references is counted otherwise.
@@ -162,10 +168,18 @@ impl Simulation {
 }
 
 impl<T: ThreadState> Simulator<T> {
+    /// The routine for one reference.
+    fn routine(&self, inst: Inst<'_>, operand: u8) -> ReferRoutine<T> {
+        match self.stack {
+            Some((refer, _)) if is_stack(inst, operand) => refer,
+            _ => self.refer,
+        }
+    }
+
     /// Adds the call for references that are looked up together, or for one.
     fn add_group(
         &self,
-        routine: GroupRoutine<T>,
+        mut routine: GroupRoutine<T>,
         insts: &[(Inst<'_>, References)],
         group: &Group,
         state: ThreadData<T>,
@@ -176,6 +190,11 @@ impl<T: ThreadState> Simulator<T> {
         let inst = insts[number].0;
         if group.parts.is_empty() {
             return self.add_one(inst, operand, state, shape, count);
+        }
+        if let Some((_, group)) = self.stack
+            && is_stack(inst, operand)
+        {
+            routine = group;
         }
         let address = EffAddrOf(operand);
         let args = (state, shape, address, group.extent, count, &group.parts);
@@ -190,11 +209,12 @@ impl<T: ThreadState> Simulator<T> {
         shape: u64,
         count: CounterAt<2>,
     ) {
+        let refer = self.routine(inst, operand);
         let (address, size) = (EffAddrOf(operand), AccessSizeOf(operand));
         if inst.has_access_size(operand) {
-            inst.add_call(Before, self.refer, (state, shape, address, size, count));
+            inst.add_call(Before, refer, (state, shape, address, size, count));
         } else {
-            inst.add_call(Before, self.refer, (state, shape, address, 1, count));
+            inst.add_call(Before, refer, (state, shape, address, 1, count));
         }
     }
 
@@ -239,6 +259,14 @@ impl<T: ThreadState> Simulator<T> {
         }
         0
     }
+}
+
+/// Whether an operand is addressed through rsp, or through a frame pointer.
+fn is_stack(inst: Inst<'_>, operand: u8) -> bool {
+    let accesses = inst.memory();
+    let base = accesses.get(usize::from(operand)).and_then(|a| a.base);
+    let is_frame = |base| inst.proc().frame().and_then(|f| f.frame_reg()) == Some(base);
+    base.is_some_and(|base| base == Reg::Rsp || base == Reg::Rbp && is_frame(base))
 }
 
 impl Report {
@@ -324,12 +352,13 @@ macro_rules! simulator {
         /// The routines for a program, with that for one reference and maybe one for groups.
         #[rustfmt::skip]
         fn simulator(
-            refer: $crate::Routine<(PerThread<$state>, u64, u64, u64, Counter<2>)>,
+            refer: $crate::simulate::ReferRoutine<$state>,
             group: Option<($crate::simulate::GroupRoutine<$state>, u64)>,
         ) -> $crate::simulate::Simulator<$state> {
             $crate::simulate::Simulator {
                 refer,
                 group,
+                stack: None,
                 repeat: repeat(),
                 compare: compare(),
                 compared: compared(),
