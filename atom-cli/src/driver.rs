@@ -343,7 +343,7 @@ fn plan_calls(
                 low_room: low_room(image, request)?,
             };
             let clobbers = |routine| summaries.of(routine).into();
-            Plan::build(image, cfg, live, &calls, &clobbers, &options)
+            Plan::build(image, cfg, live, calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");

@@ -77,7 +77,7 @@ fn with_plan(
     let cfg = Cfg::build(&image, &FrameFacts::new(&table)).unwrap();
     let live = Live::compute(&image, &cfg);
     let calls = calls(&cfg);
-    let plan = Plan::build(&image, &cfg, &live, &calls, &|_| LEAF, &options).unwrap();
+    let plan = Plan::build(&image, &cfg, &live, calls, &|_| LEAF, &options).unwrap();
     check(&image, &cfg, &plan);
 }
 
@@ -354,7 +354,7 @@ fn what_cannot_be_passed_is_an_error() {
     let plan = |scope, id, argument| {
         let mut calls = Calls::default();
         call(&mut calls, scope, id, Place::Before, &[argument]);
-        Plan::build(&image, &cfg, &live, &calls, &|_| LEAF, &Options::default())
+        Plan::build(&image, &cfg, &live, calls, &|_| LEAF, &Options::default())
     };
     let count = cfg.insts.len() as u32;
     assert!(plan(Scope::Inst, count, Argument::Const(1)).is_err());
