@@ -10,7 +10,7 @@ use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
-use super::layout::{Form, Layout, insertions_of, take_at};
+use super::layout::{Form, Layout, take_at};
 use super::{DOING, guards, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.
@@ -186,7 +186,7 @@ impl Encoder<'_> {
         let layout = &self.layout.procs[id.index()];
         let start = self.layout.starts[id.index()];
         let insts = cfg.proc_insts(id);
-        let all = insertions_of(self.plan, &insts);
+        let all = self.layout.insertions(self.plan, id);
         let mut rest = all;
         let mut places = Places::new(self.plan, all, start + u64::from(layout.tails));
         let mut bridges = layout.bridges.iter().peekable();
