@@ -132,6 +132,7 @@ pub fn run(args: &Run) -> Result<()> {
         "laying out the new text",
         || {
             let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
+            image.release_pages();
             let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },

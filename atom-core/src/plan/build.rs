@@ -382,6 +382,7 @@ impl Planner<'_> {
             );
             put?;
             wave = made;
+            self.image.release_pages();
         }
         let threads = &self.threads;
         let enter = threads

@@ -122,8 +122,11 @@ impl NewText<'_> {
         places.into_par_iter().try_for_each(|(p, skip, slice)| {
             let bytes = self.encoder.proc(p)?;
             slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
-            Ok(())
-        })
+            Ok::<_, Error>(())
+        })?;
+        // What was read of the original is not read again.
+        self.encoder.image.release_pages();
+        Ok(())
     }
 }
 
@@ -336,8 +339,8 @@ impl Encoder<'_> {
         let end = code.end - snippet.code.start;
         for fixup in fixups.iter().filter(|f| (first..end).contains(&f.at)) {
             let target = match fixup.target {
-                Target::Original(a) => a,
-                Target::Analysis(a) => self.anchors.analysis + a,
+                Target::Original(a) => a.get(),
+                Target::Analysis(a) => self.anchors.analysis + a.get(),
                 Target::Data(offset) => self.anchors.data + u64::from(offset),
                 Target::Shared(i) => self.shared(i),
                 Target::OriginalReturn => {

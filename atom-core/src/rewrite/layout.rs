@@ -580,7 +580,7 @@ impl<'a> ProcBuilder<'a> {
     fn assign(&self, layout: &mut ProcLayout) {
         let cfg = self.cfg;
         let mut rest = insertions_of(self.plan, &self.insts);
-        let mut bridges = layout.bridges.iter().peekable();
+        let mut bridges = &layout.bridges[..];
         let mut offset = 0u32;
         let mut old_end = None;
         let start_pc = cfg.proc(self.id).start;
@@ -595,6 +595,11 @@ impl<'a> ProcBuilder<'a> {
             }
             for inst in block.insts() {
                 let i = inst.index() - self.insts.start;
+                if rest.first().is_none_or(|next| next.inst != inst) && bridges.is_empty() {
+                    layout.labels[i] = offset;
+                    offset += layout.forms[i].size(cfg.inst(inst));
+                    continue;
+                }
                 let entry = take_at(&mut rest, inst, Position::Entry);
                 if !entry.is_empty() {
                     if pc == start_pc {
@@ -611,7 +616,10 @@ impl<'a> ProcBuilder<'a> {
                 if !on_the_way.is_empty() {
                     taken.push((inst, snippets_size(self.plan, on_the_way)));
                 }
-                if bridges.next_if(|x| x.0 == inst).is_some() {
+                if let Some((at, others)) = bridges.split_first()
+                    && at.0 == inst
+                {
+                    bridges = others;
                     offset += 5;
                 }
             }
@@ -638,20 +646,24 @@ impl<'a> ProcBuilder<'a> {
         let mut grown = false;
         let mut rest = insertions_of(self.plan, &self.insts);
         for i in 0..layout.forms.len() {
+            let counted = layout.forms[i] == Form::Copy;
+            if !counted && layout.forms[i] != Form::Short {
+                continue;
+            }
             let inst = InstId::from_index(self.insts.start + i);
-            take_at(&mut rest, inst, Position::Entry);
-            let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
-            take_at(&mut rest, inst, Position::After);
-            take_at(&mut rest, inst, Position::Taken);
+            if !matches!(self.cfg.inst(inst).flow, Flow::Jump | Flow::CondJump) {
+                continue;
+            }
             let stub = layout.taken_offset(inst);
             let label = self.targets[i].map(|t| layout.labels[t as usize]);
             let Some(target) = stub.or(label) else {
                 continue;
             };
-            let counted = layout.forms[i] == Form::Copy;
-            if !counted && layout.forms[i] != Form::Short {
-                continue;
+            while rest.first().is_some_and(|next| next.inst < inst) {
+                rest = &rest[1..];
             }
+            take_at(&mut rest, inst, Position::Entry);
+            let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
             let size = layout.forms[i].size(self.cfg.inst(inst));
             let from = i64::from(layout.labels[i] + before + size);
             let distance = i64::from(target) - from;

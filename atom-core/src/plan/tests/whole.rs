@@ -119,7 +119,7 @@ fn routines(plan: &Plan, snippet: &Snippet) -> Vec<u64> {
     plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize]
         .iter()
         .filter_map(|f| match f.target {
-            Target::Analysis(routine) => Some(routine),
+            Target::Analysis(routine) => Some(routine.get()),
             _ => None,
         })
         .collect()
