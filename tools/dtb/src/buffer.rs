@@ -1,7 +1,7 @@
 //! The buffer itself: which pages it holds, and which of them is the oldest.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::{Comparison, Seen};
+use atom_tool::simulate::{Comparison, Seen, times};
 use atom_tool::{ThreadCell, thread_state};
 
 /// Entries that a buffer may have.
@@ -15,8 +15,6 @@ const NOBODYS: usize = ALL_PLACES - 1;
 const GROUP: usize = 32;
 /// The page of a place that is free.
 const NONE: u64 = 1 << 63;
-/// From one time to the next. The stack's page may be used just before a time, or after.
-const TICK: u64 = 4;
 /// Bytes of the order.
 const USED: usize = 0;
 const AFTER: usize = 1;
@@ -34,7 +32,9 @@ thread_state! {
         /// Whether the stack's page was used since the time changed last, as one byte,
         /// and whether after the other: 2, or 0.
         order: ThreadCell<u32>,
-        /// The time: it changes with the page.
+        /// When the other page came.
+        came: ThreadCell<u64>,
+        /// The clock, see [`times`].
         now: ThreadCell<u64>,
         /// By place the page, as the address of its first byte, negated: an address is in
         /// the page if the sum is small.
@@ -64,7 +64,8 @@ impl Buffer {
             stack: ThreadCell::new(NONE),
             stack_place: ThreadCell::new(NOBODYS as u64),
             order: ThreadCell::new(0),
-            now: ThreadCell::new(TICK),
+            came: zero(),
+            now: zero(),
             pages: std::array::from_fn(|_| ThreadCell::new(NONE)),
             times: std::array::from_fn(|_| zero()),
             entries: std::array::from_fn(|_| ThreadCell::new(0)),
@@ -96,7 +97,7 @@ impl Buffer {
     /// place. Of references to the page of the last one only the order with respect to
     /// the stack is noted.
     #[inline(always)]
-    pub fn refer(&self, shape: Shape, address: u64, size: u64) -> bool {
+    pub fn refer(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
         if address.wrapping_add(self.last.get()) <= shape.page() - size {
             self.order.set_byte(AFTER, 0);
             return true;
@@ -107,13 +108,16 @@ impl Buffer {
             return false;
         }
         self.last.set(page);
-        self.times[place].set(self.next_time());
+        let now = self.now.get() + number;
+        self.times[place].set(now);
+        self.settle_stack(now);
+        self.came.set(now);
         true
     }
 
     /// The same through the stack's.
     #[inline(always)]
-    pub fn refer_to_stack(&self, shape: Shape, address: u64, size: u64) -> bool {
+    pub fn refer_to_stack(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
         if address.wrapping_add(self.stack.get()) <= shape.page() - size {
             self.order.set(STACK_WAS_LAST);
             return true;
@@ -123,7 +127,7 @@ impl Buffer {
         if address.wrapping_add(page) > shape.page() - size {
             return false;
         }
-        self.next_time();
+        self.settle_stack(self.now.get() + number);
         self.enter_stack(place, page);
         true
     }
@@ -138,18 +142,23 @@ impl Buffer {
         self.last.set(NONE);
     }
 
-    /// Lets the time go on, after the time of what was used until now was noted.
+    /// Notes when the stack's page was used last, if that was since the other one came: just
+    /// now, or just before that came, which was used again since.
     #[inline(always)]
-    fn next_time(&self) -> u64 {
-        let now = self.now.get();
+    fn settle_stack(&self, now: u64) {
         if self.order.get_byte(USED) != 0 {
-            let after = u64::from(self.order.get_byte(AFTER));
+            let is_later = self.order.get_byte(AFTER) != 0;
+            let time = if is_later { now } else { self.came.get() };
             let place = self.stack_place.get() as usize;
-            self.times[place % ALL_PLACES].set(now + after - 1);
+            self.times[place % ALL_PLACES].set(time.wrapping_sub(1));
             self.order.set_byte(USED, 0);
         }
-        self.now.set(now + TICK);
-        now + TICK
+    }
+
+    /// Lets the clock go on.
+    #[inline(always)]
+    pub fn step(&self) {
+        self.now.add(times::STEP);
     }
 }
 
@@ -177,7 +186,9 @@ pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, c
     let mut page = address & !(shape.page() - 1);
     while page < address.saturating_add(size) {
         let place = shape.place(page);
-        let now = buffer.next_time();
+        buffer.step();
+        let now = buffer.now.get();
+        buffer.settle_stack(now);
         if buffer.pages[place].get() != page.wrapping_neg()
             && enter(buffer, (shape.0 >> 8) as usize, place, page.wrapping_neg())
         {
@@ -185,6 +196,7 @@ pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, c
         }
         buffer.last.set(page.wrapping_neg());
         buffer.times[place].set(now);
+        buffer.came.set(now);
         count.add_to(Seen::Extra as usize, times);
         page += shape.page();
     }
@@ -248,16 +260,19 @@ fn oldest(buffer: &Buffer, used: usize) -> usize {
             }
         }
         let entries = group * GROUP..used.min((group + 1) * GROUP);
-        let mut oldest = u64::MAX;
+        let (mut time, mut oldest) = (u64::MAX, 0);
         for entry in entries {
             let place = usize::from(buffer.places[entry % MAX_ENTRIES].get());
-            let time = buffer.times[place % ALL_PLACES].get();
-            oldest = oldest.min(time * MAX_ENTRIES as u64 | entry as u64);
+            let other = buffer.times[place % ALL_PLACES].get();
+            (time, oldest) = if other < time {
+                (other, entry)
+            } else {
+                (time, oldest)
+            };
         }
-        let time = oldest / MAX_ENTRIES as u64;
         buffer.bounds[group % buffer.bounds.len()].set(time);
         if time <= second {
-            return oldest as usize % MAX_ENTRIES;
+            return oldest % MAX_ENTRIES;
         }
     }
 }
