@@ -9,6 +9,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use atom_abi::host::{self, ArgKind};
@@ -100,6 +101,28 @@ impl<T: Int> ThreadCell<T> {
     #[inline(always)]
     pub fn add(&self, value: T) {
         self.set(self.get().sum(value));
+    }
+}
+
+impl ThreadCell<u32> {
+    #[inline(always)]
+    fn byte(&self, number: usize) -> &AtomicU8 {
+        let bytes = self.0.as_ptr().cast::<AtomicU8>();
+        // SAFETY: an integer of four bytes is four of one, which live as long. The cell is the
+        // thread's own, so that none of them is accessed while the whole is.
+        unsafe { &*bytes.add(number % 4) }
+    }
+
+    /// One of its bytes, from the lowest on.
+    #[inline(always)]
+    pub fn get_byte(&self, number: usize) -> u8 {
+        self.byte(number).load(Relaxed)
+    }
+
+    /// Changes one of its bytes.
+    #[inline(always)]
+    pub fn set_byte(&self, number: usize, value: u8) {
+        self.byte(number).store(value, Relaxed);
     }
 }
 

@@ -66,15 +66,19 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
         if cfg.block(b).is_entry && b != proc.first_block {
             return false;
         }
-        if cfg.succs(b).iter().any(|succ| leads_into(cfg, *succ)) {
-            return false;
-        }
+        let mut ends_in_call = false;
         for (inst, instruction) in cfg.block(b).insts().zip(cfg.decode_block(image, b)) {
-            calls |= matches!(cfg.inst(inst).flow, Flow::Call | Flow::IndirectCall);
+            ends_in_call = matches!(cfg.inst(inst).flow, Flow::Call | Flow::IndirectCall);
+            calls |= ends_in_call;
             uses.add(&instruction);
             if uses.below {
                 return false;
             }
+        }
+        // Nothing below rsp outlives a call. What seems to follow the procedure's last one is
+        // often no code at all, as the callee never returns.
+        if !ends_in_call && cfg.succs(b).iter().any(|succ| leads_into(cfg, *succ)) {
+            return false;
         }
     }
     calls || !uses.copied

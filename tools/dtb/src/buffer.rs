@@ -1,38 +1,52 @@
 //! The buffer itself: which pages it holds, and which of them is the oldest.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::{Comparison, Seen};
+use atom_tool::simulate::{Comparison, Seen, times};
 use atom_tool::{ThreadCell, thread_state};
 
 /// Entries that a buffer may have.
 pub const MAX_ENTRIES: usize = 1 << 10;
 /// Places of the table.
 const PLACES: usize = 1 << 10;
-/// An entry whose place another page has taken has one here.
-const ALL_PLACES: usize = PLACES + MAX_ENTRIES;
+/// An entry whose place another page has taken has one behind these. The last of all is nobody's.
+const ALL_PLACES: usize = 4 * PLACES;
+const NOBODYS: usize = ALL_PLACES - 1;
+/// The oldest entry is looked for among so many at once.
+const GROUP: usize = 32;
 /// The page of a place that is free.
 const NONE: u64 = 1 << 63;
+/// Bytes of the order.
+const USED: usize = 0;
+const AFTER: usize = 1;
+/// The stack's page was used, and nothing since.
+const STACK_WAS_LAST: u32 = 1 << (8 * USED) | 2 << (8 * AFTER);
 
 thread_state! {
     pub struct Buffer {
-        /// The page of the last reference, as below.
-        pub last: ThreadCell<u64>,
-        /// The time: changes of page so far.
-        pub now: ThreadCell<u64>,
+        /// The page of the last reference through other registers than the stack's, as below.
+        last: ThreadCell<u64>,
+        /// The page of the last reference through the stack's.
+        stack: ThreadCell<u64>,
+        /// Its place.
+        stack_place: ThreadCell<u64>,
+        /// Whether the stack's page was used since the time changed last, as one byte,
+        /// and whether after the other: 2, or 0.
+        order: ThreadCell<u32>,
+        /// When the other page came.
+        came: ThreadCell<u64>,
+        /// The clock, see [`times`].
+        now: ThreadCell<u64>,
         /// By place the page, as the address of its first byte, negated: an address is in
         /// the page if the sum is small.
-        pub pages: [ThreadCell<u64>; ALL_PLACES],
+        pages: [ThreadCell<u64>; ALL_PLACES],
         /// When each was used last.
-        pub times: [ThreadCell<u64>; ALL_PLACES],
+        times: [ThreadCell<u64>; ALL_PLACES],
         /// The entry whose page it is.
         entries: [ThreadCell<u16>; ALL_PLACES],
         /// The place of each entry.
         places: [ThreadCell<u16>; MAX_ENTRIES],
-        /// The entries, each with a time at which it had been used already: a time above
-        /// the entry's number. They stand from the oldest on, in a ring.
-        ages: [ThreadCell<u64>; MAX_ENTRIES],
-        /// Where in it the oldest is.
-        head: ThreadCell<u64>,
+        /// For each group of entries a time before which none of them was used last.
+        bounds: [ThreadCell<u64>; MAX_ENTRIES / GROUP],
         /// Entries in use.
         used: ThreadCell<u64>,
         /// How many of them have lost their places.
@@ -47,13 +61,16 @@ impl Buffer {
         let zero = || ThreadCell::new(0);
         Self {
             last: ThreadCell::new(NONE),
+            stack: ThreadCell::new(NONE),
+            stack_place: ThreadCell::new(NOBODYS as u64),
+            order: ThreadCell::new(0),
+            came: zero(),
             now: zero(),
             pages: std::array::from_fn(|_| ThreadCell::new(NONE)),
             times: std::array::from_fn(|_| zero()),
             entries: std::array::from_fn(|_| ThreadCell::new(0)),
             places: std::array::from_fn(|_| ThreadCell::new(0)),
-            ages: std::array::from_fn(|_| zero()),
-            head: zero(),
+            bounds: std::array::from_fn(|_| zero()),
             used: zero(),
             moved: zero(),
             comparison: std::array::from_fn(|_| zero()),
@@ -75,6 +92,76 @@ impl Shape {
     }
 }
 
+impl Buffer {
+    /// A reference through another register than the stack's, if it is to one page that has its
+    /// place. Of references to the page of the last one only the order with respect to
+    /// the stack is noted.
+    #[inline(always)]
+    pub fn refer(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
+        if address.wrapping_add(self.last.get()) <= shape.page() - size {
+            self.order.set_byte(AFTER, 0);
+            return true;
+        }
+        let place = shape.place(address);
+        let page = self.pages[place].get();
+        if address.wrapping_add(page) > shape.page() - size {
+            return false;
+        }
+        self.last.set(page);
+        let now = self.now.get() + number;
+        self.times[place].set(now);
+        self.settle_stack(now);
+        self.came.set(now);
+        true
+    }
+
+    /// The same through the stack's.
+    #[inline(always)]
+    pub fn refer_to_stack(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
+        if address.wrapping_add(self.stack.get()) <= shape.page() - size {
+            self.order.set(STACK_WAS_LAST);
+            return true;
+        }
+        let place = shape.place(address);
+        let page = self.pages[place].get();
+        if address.wrapping_add(page) > shape.page() - size {
+            return false;
+        }
+        self.settle_stack(self.now.get() + number);
+        self.enter_stack(place, page);
+        true
+    }
+
+    /// Makes this the stack's page. The other's time has passed: if it is used again, it needs
+    /// another.
+    #[inline(always)]
+    fn enter_stack(&self, place: usize, page: u64) {
+        self.stack.set(page);
+        self.stack_place.set(place as u64);
+        self.order.set(STACK_WAS_LAST);
+        self.last.set(NONE);
+    }
+
+    /// Notes when the stack's page was used last, if that was since the other one came: just
+    /// now, or just before that came, which was used again since.
+    #[inline(always)]
+    fn settle_stack(&self, now: u64) {
+        if self.order.get_byte(USED) != 0 {
+            let is_later = self.order.get_byte(AFTER) != 0;
+            let time = if is_later { now } else { self.came.get() };
+            let place = self.stack_place.get() as usize;
+            self.times[place % ALL_PLACES].set(time.wrapping_sub(1));
+            self.order.set_byte(USED, 0);
+        }
+    }
+
+    /// Lets the clock go on.
+    #[inline(always)]
+    pub fn step(&self) {
+        self.now.add(times::STEP);
+    }
+}
+
 /// A page that does not have its place, or two pages.
 #[cold]
 #[inline(never)]
@@ -84,23 +171,40 @@ pub fn other(buffer: &Buffer, shape: u64, address: u64, size: u64, count: Counte
     count.add_to(Seen::Extra as usize, u64::MAX);
 }
 
+/// The same through the stack's registers.
+#[cold]
+#[inline(never)]
+pub fn other_of_stack(buffer: &Buffer, shape: u64, address: u64, size: u64, count: Counter<2>) {
+    other(buffer, shape, address, size, count);
+    let place = Shape(shape).place(address + size - 1);
+    buffer.enter_stack(place, buffer.last.get());
+}
+
 /// A reference, `times` times in turn: one for each page that it touches.
 pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, count: Counter<2>) {
     let shape = Shape(shape);
     let mut page = address & !(shape.page() - 1);
     while page < address.saturating_add(size) {
         let place = shape.place(page);
+        buffer.step();
+        let now = buffer.now.get();
+        buffer.settle_stack(now);
         if buffer.pages[place].get() != page.wrapping_neg()
             && enter(buffer, (shape.0 >> 8) as usize, place, page.wrapping_neg())
         {
             count.add_to(Seen::Misses as usize, times);
         }
         buffer.last.set(page.wrapping_neg());
-        let now = buffer.now.get() + 1;
-        buffer.now.set(now);
         buffer.times[place].set(now);
+        buffer.came.set(now);
         count.add_to(Seen::Extra as usize, times);
         page += shape.page();
+    }
+    // The stack's page may have lost its place.
+    let place = buffer.stack_place.get() as usize % ALL_PLACES;
+    if buffer.pages[place].get() != buffer.stack.get() {
+        buffer.stack.set(NONE);
+        buffer.stack_place.set(NOBODYS as u64);
     }
 }
 
@@ -129,10 +233,6 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
         }
         None => oldest(buffer, used),
     };
-    if found.is_none() {
-        let newest = buffer.head.get() as usize + buffer.used.get() as usize - 1;
-        buffer.ages[newest % MAX_ENTRIES].set(age(buffer.now.get() + 1, entry));
-    }
     let old = usize::from(buffer.places[entry].get()) % ALL_PLACES;
     if entry < used {
         buffer.pages[old].set(NONE);
@@ -146,31 +246,35 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
     found.is_none()
 }
 
-/// Takes the entry that was used least recently out of the ring. What was used
-/// since it was put there is put where it belongs now.
+/// The entry that was used least recently. Only groups are looked through in which it may be.
 fn oldest(buffer: &Buffer, used: usize) -> usize {
-    let cell = |at: usize| &buffer.ages[at % MAX_ENTRIES];
+    let groups = used.min(MAX_ENTRIES).div_ceil(GROUP);
     loop {
-        let head = buffer.head.get() as usize;
-        buffer.head.set(head as u64 + 1);
-        let known = cell(head).get();
-        let entry = known as usize % MAX_ENTRIES;
-        let place = usize::from(buffer.places[entry].get()) % ALL_PLACES;
-        let now = age(buffer.times[place].get(), entry);
-        if now == known {
-            return entry;
+        let (mut first, mut group, mut second) = (u64::MAX, 0, u64::MAX);
+        for (i, bound) in buffer.bounds.iter().take(groups).enumerate() {
+            let bound = bound.get();
+            if bound < first {
+                (second, first, group) = (first, bound, i);
+            } else {
+                second = second.min(bound);
+            }
         }
-        let mut at = head + used;
-        while at > head + 1 && cell(at - 1).get() > now {
-            cell(at).set(cell(at - 1).get());
-            at -= 1;
+        let entries = group * GROUP..used.min((group + 1) * GROUP);
+        let (mut time, mut oldest) = (u64::MAX, 0);
+        for entry in entries {
+            let place = usize::from(buffer.places[entry % MAX_ENTRIES].get());
+            let other = buffer.times[place % ALL_PLACES].get();
+            (time, oldest) = if other < time {
+                (other, entry)
+            } else {
+                (time, oldest)
+            };
         }
-        cell(at).set(now);
+        buffer.bounds[group % buffer.bounds.len()].set(time);
+        if time <= second {
+            return oldest % MAX_ENTRIES;
+        }
     }
-}
-
-fn age(time: u64, entry: usize) -> u64 {
-    time * MAX_ENTRIES as u64 + entry as u64
 }
 
 /// Moves an entry from one place to another.

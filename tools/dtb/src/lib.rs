@@ -5,51 +5,63 @@
 //! options and output.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::Simulation;
 use atom_tool::simulate::groups::{self, Part};
+use atom_tool::simulate::{LookUp, Simulation, Timed};
 
 mod buffer;
 
-use buffer::{Buffer, MAX_ENTRIES, Shape, other, touch};
+use buffer::{Buffer, MAX_ENTRIES, Shape, other, other_of_stack, touch};
 
 #[analysis]
-fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
-    if !is_quick(&buffer, Shape(shape), address, size) {
+#[rustfmt::skip]
+fn refer(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>) {
+    if !buffer.refer(Shape(shape), time, address, size) {
         other(&buffer, shape, address, size, count);
+    }
+}
+
+#[analysis]
+#[rustfmt::skip]
+fn refer_to_stack(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>) {
+    if !buffer.refer_to_stack(Shape(shape), time, address, size) {
+        other_of_stack(&buffer, shape, address, size, count);
     }
 }
 
 /// The same for a group of references.
 #[analysis]
 #[rustfmt::skip]
-fn group(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
-    if !is_quick(&buffer, Shape(shape), address, size) {
-        others(&buffer, shape, address, count, parts);
+fn group(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    if !buffer.refer(Shape(shape), time, address, size) {
+        others(&buffer, shape, address, count, parts, other);
     }
 }
 
-/// Whether all is in one page that has its place; notes the time if it is not the last one.
-#[inline(always)]
-fn is_quick(buffer: &Buffer, shape: Shape, address: u64, size: u64) -> bool {
-    if address.wrapping_add(buffer.last.get()) <= shape.page() - size {
-        return true;
+#[analysis]
+#[rustfmt::skip]
+fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    if !buffer.refer_to_stack(Shape(shape), time, address, size) {
+        others(&buffer, shape, address, count, parts, other_of_stack);
     }
-    let place = shape.place(address);
-    let page = buffer.pages[place].get();
-    if address.wrapping_add(page) > shape.page() - size {
-        return false;
-    }
-    buffer.last.set(page);
-    let now = buffer.now.get() + 1;
-    buffer.now.set(now);
-    buffer.times[place].set(now);
-    true
+}
+
+/// Control comes from elsewhere than from the instructions before.
+#[analysis]
+fn step(buffer: PerThread<Buffer>) {
+    buffer.step();
 }
 
 /// The references of a group one by one.
 #[cold]
 #[inline(never)]
-fn others(buffer: &Buffer, shape: u64, address: u64, count: Counter<2>, parts: Array<Part>) {
+fn others(
+    buffer: &Buffer,
+    shape: u64,
+    address: u64,
+    count: Counter<2>,
+    parts: Array<Part>,
+    other: fn(&Buffer, u64, u64, u64, Counter<2>),
+) {
     groups::each(address, parts, count, |address, size, count| {
         other(buffer, shape, address, size, count);
     });
@@ -92,7 +104,12 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let buffer = program.thread_data(Buffer::new());
     let all = Simulation::new(
         program,
-        &simulator(refer(), Some((group(), page / 8))),
+        &simulator(LookUp::Timed(Timed {
+            step: step(),
+            refer: [refer(), refer_to_stack()],
+            group: [group(), group_on_stack()],
+            unit: page / 8,
+        })),
         shape,
         buffer,
         None,

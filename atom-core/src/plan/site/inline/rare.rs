@@ -14,13 +14,14 @@ use crate::plan::wrapper::Wrapper;
 /// A side of a branch that other paths go around stands there if it is no longer than this.
 const MOST_IN_LINE: usize = 12;
 
-/// The side of a branch that is to stand out of the way: one that only calls, or, where
-/// the other does nothing more, one that is long or that may call in the end.
+/// The side of a branch that is to stand out of the way: one that only calls; where the other
+/// ends at once, one that may call in the end; where it does nothing at all, a long one, too.
 pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
     let calls = |side: &Node| side.ops.is_empty() && side.end == End::Call;
     let is_rare = |i: &usize| {
         let (side, other) = (&sides[*i], &sides[1 - *i]);
-        calls(side) || other.is_empty() && (side.may_call() || side.ops.len() > MOST_IN_LINE)
+        let ends = other.end == End::Return && other.ops.len() < MOST_IN_LINE;
+        calls(side) || ends && side.may_call() || other.is_empty() && side.ops.len() > MOST_IN_LINE
     };
     (0..2).find(is_rare)
 }
