@@ -294,15 +294,16 @@ impl Free {
                     .get(k + 1)
                     .map_or(next_proc, |n| cfg.base + u64::from(n.offset));
                 let mut at = covered;
-                while at < next {
-                    match padding_at(image, at) {
-                        Some(len) if at + len <= next => {
-                            free.set(at, len as usize, true);
-                            at += len;
-                        }
-                        _ => break,
+                let mut aligned = covered;
+                while let Some(len) = padding_at(image, at).filter(|len| at + len <= next) {
+                    at += len;
+                    // What follows need not be code: data may begin like a `nop`.
+                    if at <= covered.next_multiple_of(DATA_ALIGNMENT) {
+                        aligned = at;
                     }
                 }
+                let padding_end = if at == next { at } else { aligned };
+                free.set(covered, (padding_end - covered) as usize, true);
             }
         }
         free
@@ -400,6 +401,9 @@ impl Free {
             .collect()
     }
 }
+
+/// Data between procedures starts at a multiple of this.
+const DATA_ALIGNMENT: u64 = 8;
 
 /// Length of a padding instruction: any `nop`, or `int3`.
 fn padding_at(image: &Image, pc: u64) -> Option<u64> {
