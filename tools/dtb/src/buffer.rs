@@ -239,6 +239,9 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
         }
         None => oldest(buffer, used),
     };
+    // An index that might be out of range would end in a panic, for which each call of this
+    // would have to save all registers.
+    let entry = entry % MAX_ENTRIES;
     let old = usize::from(buffer.places[entry].get()) % ALL_PLACES;
     if entry < used {
         buffer.pages[old].set(NONE);
