@@ -9,13 +9,15 @@ use atom_tool::simulate::groups::{self, Part};
 use atom_tool::simulate::{Simulation, Simulator};
 
 mod buffer;
+mod entries;
 
-use buffer::{Buffer, MAX_ENTRIES, Shape, other, other_of_stack, touch};
+use buffer::{Buffer, MAX_ENTRIES, Shape};
+use entries::{other, touch};
 
 #[analysis]
 fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
     if !buffer.refer(Shape(shape), address, size) {
-        other(&buffer, shape, address, size, count);
+        other::<false>(&buffer, shape, address, size, count);
     }
 }
 
@@ -28,7 +30,7 @@ fn refer_to_stack(
     count: Counter<2>,
 ) {
     if !buffer.refer_to_stack(Shape(shape), address, size) {
-        other_of_stack(&buffer, shape, address, size, count);
+        other::<true>(&buffer, shape, address, size, count);
     }
 }
 
@@ -37,7 +39,7 @@ fn refer_to_stack(
 #[rustfmt::skip]
 fn group(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
     if !buffer.refer(Shape(shape), address, size) {
-        others(&buffer, shape, address, count, parts, other);
+        others::<false>(&buffer, shape, address, count, parts);
     }
 }
 
@@ -45,23 +47,17 @@ fn group(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: 
 #[rustfmt::skip]
 fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
     if !buffer.refer_to_stack(Shape(shape), address, size) {
-        others(&buffer, shape, address, count, parts, other_of_stack);
+        others::<true>(&buffer, shape, address, count, parts);
     }
 }
 
 /// The references of a group one by one.
 #[cold]
 #[inline(never)]
-fn others(
-    buffer: &Buffer,
-    shape: u64,
-    address: u64,
-    count: Counter<2>,
-    parts: Array<Part>,
-    other: impl Fn(&Buffer, u64, u64, u64, Counter<2>),
-) {
+#[rustfmt::skip]
+fn others<const STACK: bool>(buffer: &Buffer, shape: u64, address: u64, count: Counter<2>, parts: Array<Part>) {
     groups::each(address, parts, count, |address, size, count| {
-        other(buffer, shape, address, size, count);
+        other::<STACK>(buffer, shape, address, size, count);
     });
 }
 
