@@ -36,8 +36,9 @@ impl Uses {
                     let is_lea = instruction.mnemonic() == Mnemonic::Lea;
                     if is_stack(instruction.memory_base()) && !(is_lea && moves_stack) {
                         let has_index = instruction.memory_index() != Register::None;
-                        self.below |= is_negative || has_index;
-                        self.copied |= is_lea;
+                        self.below |= is_negative;
+                        // What an index leads to is no better known than what a copy does.
+                        self.copied |= is_lea || has_index;
                     }
                 }
                 OpKind::Register if is_stack(instruction.op_register(operand)) => {
@@ -113,7 +114,6 @@ mod tests {
     fn what_lies_below_is_seen() {
         assert!(uses(|a| a.mov(qword_ptr(rsp - 8), rax)).below);
         assert!(uses(|a| a.lea(rdi, qword_ptr(rsp - 24))).below);
-        assert!(uses(|a| a.mov(eax, dword_ptr(rsp + rcx * 4))).below);
         assert!(uses(|a| a.xchg(rsp, rdi)).below);
     }
 
@@ -139,5 +139,7 @@ mod tests {
         assert!(!frame.below && frame.copied);
         assert!(uses(|a| a.lea(rax, qword_ptr(rsp + 8))).copied);
         assert!(uses(|a| a.add(rax, rsp)).copied);
+        assert!(uses(|a| a.mov(eax, dword_ptr(rsp + rcx * 4))).copied);
+        assert!(uses(|a| a.mov(eax, dword_ptr(rsp + rcx * 4 - 64))).below);
     }
 }
