@@ -32,6 +32,14 @@ fn questions() -> Vec<Question> {
             Model::new(1, 3, 1024),
             false,
         ),
+        question("dtb", &["--entries=1"], Model::new(1, 1, 4096), false),
+        // Entries are looked through by groups of 32.
+        question(
+            "dtb",
+            &["--entries=40", "--page=1k"],
+            Model::new(1, 40, 1024),
+            false,
+        ),
     ]
 }
 

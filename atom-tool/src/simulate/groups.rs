@@ -134,8 +134,11 @@ pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) ->
         {
             let accesses = inst.memory();
             let is_once = references.times == Times::Once;
-            for &operand in &references.operands {
-                let access = accesses.get(usize::from(operand)).filter(|_| is_once);
+            if !is_once {
+                open.close(&mut found);
+            }
+            for &operand in references.operands.iter().filter(|_| is_once) {
+                let access = accesses.get(usize::from(operand));
                 let place = access.and_then(|a| place(a, rsp));
                 if place.is_none_or(|place| !open.takes(number, place, unit)) {
                     open.close(&mut found);
