@@ -3,6 +3,7 @@
 //! Each value is frozen once its step is done: later steps borrow it and make
 //! a new one.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
@@ -388,15 +389,17 @@ fn refuse_wide_registers(
 
 /// The analysis routines that are called, each once.
 fn routines(calls: &Calls) -> Vec<u64> {
-    let mut routines: Vec<_> = calls.calls.iter().map(|call| call.routine).collect();
+    let mut routines = BTreeSet::new();
+    // Mostly the same one is called again.
+    for same in calls.calls.chunk_by(|a, b| a.routine == b.routine) {
+        routines.insert(same[0].routine);
+    }
     // Those that are passed as arguments may be called, too.
     routines.extend(calls.args.iter().filter_map(|argument| match argument {
         Argument::Routine(address) => Some(*address),
         _ => None,
     }));
-    routines.sort_unstable();
-    routines.dedup();
-    routines
+    routines.into_iter().collect()
 }
 
 /// A panic of the tool cannot be unwound through its own standard library.
