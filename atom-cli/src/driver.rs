@@ -15,12 +15,14 @@ use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::check;
 use atom_core::emit::{self, Placement};
+use atom_core::error::Kind;
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
-use atom_core::rewrite::{self, Layout, Region};
+use atom_core::rewrite::pads::Sites;
+use atom_core::rewrite::{self, Layout, MovedSet, Region};
 use atom_core::tool::{Argument, Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -31,6 +33,9 @@ use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
 use crate::request::Request;
 use crate::steps::{self, Steps};
 use crate::{cleanup, find};
+
+const NEAR: &str = "the new text lies close to the program: the heap may meet it, and then \
+                    starts elsewhere or grows less far than the original's";
 
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
@@ -64,10 +69,7 @@ pub fn run(args: &Run) -> Result<()> {
     }
     let region = Region::wanted(&image, &request.wishes)?;
     if region.is_near(&image) {
-        note(
-            "the new text lies close to the program: the heap may meet it, and then \
-             starts elsewhere or grows less far than the original's",
-        );
+        note(NEAR);
     }
     // What the exception tables tell about code.
     let unwind = steps.run(
@@ -122,7 +124,7 @@ pub fn run(args: &Run) -> Result<()> {
     };
     let live = live.filter(|_| request.check);
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
-    let options = rewrite::Options {
+    let mut options = rewrite::Options {
         strict: request.strict,
         extra: request.extra,
         region: Some(region),
@@ -132,10 +134,21 @@ pub fn run(args: &Run) -> Result<()> {
         "layout",
         "laying out the new text",
         || {
-            let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-            image.release_pages();
-            let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
-            Ok((layout, placement))
+            let place = |pads, options: &rewrite::Options| -> Result<_> {
+                let head = emit::start::HEAD;
+                let layout = Layout::new(&image, &cfg, &plan, pads, options, head)?;
+                image.release_pages();
+                let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
+                Ok((layout, placement))
+            };
+            match (place(pads, &options), region.nearer(&image)) {
+                (Err(e), Some(nearer)) if e.kind == Kind::TooLarge => {
+                    note(NEAR);
+                    options.region = Some(nearer);
+                    place(Sites::new(&image, &cfg, &MovedSet::all(&cfg)), &options)
+                }
+                (placed, _) => placed,
+            }
         },
         |(layout, _)| describe_layout(layout),
     )?;
