@@ -121,11 +121,14 @@ pub(crate) fn getpid() -> u32 {
 }
 
 /// Where the runtime's own mappings go, upwards. The kernel places the
-/// application's mappings downwards from the stack, its image and heap lie at
-/// 0x55..., linked-in-place programs at the bottom, Go's heap at 0xc0_0000_0000;
-/// here nobody else is, so the application's mappings get the very addresses
-/// that they would get without us. Only a hint: an occupied place is no error.
-static NEXT_HINT: AtomicUsize = AtomicUsize::new(0x1c00_0000_0000);
+/// application's mappings downwards from the stack, its image and heap from
+/// 0x5555_5555_4000 up, linked-in-place programs at the bottom, Go's heap at
+/// 0xc0_0000_0000; here nobody else is, so the application's mappings get the
+/// very addresses that they would get without us. Programs built with
+/// ThreadSanitizer or MemorySanitizer keep most other places for themselves and
+/// give up if they find something there; this one belongs to images.
+/// Only a hint: an occupied place is no error.
+static NEXT_HINT: AtomicUsize = AtomicUsize::new(0x5500_0000_0000);
 
 /// Rounds up to whole pages; saturates.
 pub(crate) const fn pages(len: usize) -> usize {
@@ -133,8 +136,9 @@ pub(crate) const fn pages(len: usize) -> usize {
 }
 
 /// As [`NEXT_HINT`], for what must lie above the image: between the heap of a
-/// program that the kernel places at 0x55... and the mappings below the stack.
-static NEXT_FAR_HINT: AtomicUsize = AtomicUsize::new(0x6a00_0000_0000);
+/// program that the kernel places at 0x5555_5555_4000 to 0x5655_5555_4000 and the mappings
+/// below the stack; the sanitizers' place for images ends at 0x5680_0000_0000.
+static NEXT_FAR_HINT: AtomicUsize = AtomicUsize::new(0x5660_0000_0000);
 
 fn hint_near(next: &AtomicUsize, len: usize) -> usize {
     next.fetch_add(pages(len).saturating_add(PAGE), Ordering::Relaxed)

@@ -5,15 +5,13 @@
 //! reference, and counts only what is worth it, as a rule the misses.
 
 pub mod groups;
-pub mod times;
 
 use self::groups::{Group, Part, groups};
-use self::times::Numbers;
 use crate::Place::{After, Before};
 use crate::Reg;
 use crate::call::{AccessSizeOf, AsRoutine, Direction, EffAddrOf, RepCount, Routine};
 use crate::counters::{Counter, CounterAt, CounterTable, Counters};
-use crate::handle::{Block, Inst};
+use crate::handle::Inst;
 use crate::params::{Array, Str};
 use crate::program::Program;
 use crate::references::{References, Times};
@@ -38,42 +36,18 @@ pub type ReferRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>;
 /// shape, lowest address, bytes, counter, the references.
 pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>;
 
-/// [`ReferRoutine`] with the reference's number, see [`times`], behind the shape.
-pub type TimedRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>;
-
-/// [`GroupRoutine`] with the number behind the shape.
-pub type TimedGroupRoutine<T> =
-    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>, Array<Part>)>;
-
-/// How single references are looked up.
-pub enum LookUp<T: 'static> {
-    /// Each by itself.
-    Each(ReferRoutine<T>),
-    /// Together, where one look-up may answer and they have at most so many bytes.
-    Grouped(ReferRoutine<T>, GroupRoutine<T>, u64),
-    /// Likewise, by routines that want to know the time.
-    Timed(Timed<T>),
-}
-
-/// Routines that know which of two references came last.
-pub struct Timed<T: 'static> {
-    /// Adds [`times::STEP`] to the clock.
-    pub step: Routine<(PerThread<T>,)>,
-    /// For one reference: through the stack pointer or the frame pointer, or others. Where
-    /// it leads is another matter.
-    pub refer: [TimedRoutine<T>; 2],
-    /// For several.
-    pub group: [TimedGroupRoutine<T>; 2],
-    /// Bytes of a group at most.
-    pub unit: u64,
-}
-
 /// The routines of a tool. `shape` is a constant of the tool's own. A reference that is
 /// more than one, because it reaches into several lines, is for the routine to count,
 /// under [`Seen::Extra`].
 pub struct Simulator<T: 'static> {
-    /// For instructions that make each of their references once.
-    pub look_up: LookUp<T>,
+    /// For one reference: state, shape, address, size, counter.
+    pub refer: ReferRoutine<T>,
+    /// For references that one look-up may answer, and how many bytes these may have; without it
+    /// each is looked up.
+    pub group: Option<(GroupRoutine<T>, u64)>,
+    /// Both for references through the stack pointer or the frame pointer, if these are to
+    /// have routines of their own. Where such a reference leads is another matter.
+    pub stack: Option<(ReferRoutine<T>, GroupRoutine<T>)>,
     /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
     /// (the second 0 if there is none), times, direction, size, counter. None of
     /// its references is counted otherwise.
@@ -133,43 +107,38 @@ impl Simulation {
             }
         }
         let mut rest = &insts[..];
-        let refers = |proc| move |i: &(Inst<'_>, References)| i.0.proc() == proc;
-        for proc in program.procs() {
-            if !rest.first().is_some_and(refers(proc)) {
-                continue;
-            }
-            let mut numbers = Numbers::new(proc);
-            for block in proc.blocks() {
-                let is_in = |i: &&(Inst<'_>, References)| i.0.block() == block;
-                let (mine, others) = rest.split_at(rest.iter().take_while(is_in).count());
-                let first = insts.len() - rest.len();
-                rest = others;
-                let counts = (all.counts, first);
-                simulator.add_block(block, mine, data, shape, counts, &mut numbers);
-                for (number, (inst, references)) in mine.iter().enumerate() {
-                    let count = all.counts.at(first + number);
-                    let each = match (references.times, &simulator.look_up) {
-                        (Times::Once, LookUp::Grouped(..) | LookUp::Timed(_)) => {
-                            references.operands.len() as u32
-                        }
-                        _ => simulator.add(*inst, references, data, shape, count),
-                    };
-                    all.push(*inst, each, false);
+        while let Some((first, _)) = rest.first() {
+            let block = first.block();
+            let is_in = |i: &&(Inst<'_>, References)| i.0.block().index() == block.index();
+            let (mine, others) = rest.split_at(rest.iter().take_while(is_in).count());
+            let first = insts.len() - rest.len();
+            rest = others;
+            if let Some((routine, unit)) = simulator.group {
+                for group in groups(&block, mine, unit) {
+                    let count = all.counts.at(first + group.first);
+                    simulator.add_group(routine, mine, &group, data, shape, count);
                 }
+            }
+            for (number, (inst, references)) in mine.iter().enumerate() {
+                let count = all.counts.at(first + number);
+                let each = match references.times {
+                    Times::Once if simulator.group.is_some() => references.operands.len() as u32,
+                    _ => simulator.add(*inst, references, data, shape, count),
+                };
+                all.push(*inst, each, false);
             }
         }
         let mut counts = all.counts.rows().skip(insts.len());
         let Some((state, line)) = code else {
             return all;
         };
-        let fetch = simulator.refer();
         for block in blocks() {
             let mut fetched = None;
             for (inst, count) in block.insts().zip(&mut counts) {
                 let (first, last) = (inst.pc() / line, (inst.pc() + inst.len() as u64 - 1) / line);
                 for number in (first..=last).filter(|n| fetched < Some(*n)) {
                     let address = inst.pc().max(number * line);
-                    block.add_call(Before, fetch, (state, shape, address, 1, count));
+                    block.add_call(Before, simulator.refer, (state, shape, address, 1, count));
                 }
                 fetched = Some(last);
                 all.push(inst, (last - first + 1) as u32, true);
@@ -199,84 +168,37 @@ impl Simulation {
 }
 
 impl<T: ThreadState> Simulator<T> {
-    fn refer(&self) -> ReferRoutine<T> {
-        match self.look_up {
-            LookUp::Each(refer) | LookUp::Grouped(refer, ..) => refer,
-            LookUp::Timed(_) => panic!("a simulator that knows the time is for data"),
-        }
-    }
-
-    /// Adds the calls for those references of a block, whose counters are given, that are made
-    /// once and may be looked up together.
-    fn add_block<'a>(
-        &self,
-        block: Block<'a>,
-        insts: &[(Inst<'a>, References)],
-        state: ThreadData<T>,
-        shape: u64,
-        (counts, first): (CounterTable<2>, usize),
-        numbers: &mut Numbers<'a>,
-    ) {
-        let unit = match &self.look_up {
-            LookUp::Each(_) => return,
-            LookUp::Grouped(.., unit) => *unit,
-            LookUp::Timed(timed) => {
-                if numbers.enter(block) {
-                    block.add_call(Before, timed.step, (state,));
-                }
-                timed.unit
-            }
-        };
-        for group in groups(&block, insts, unit) {
-            let count = counts.at(first + group.first);
-            let (number, operand) = group.lowest;
-            let inst = insts[number].0;
-            let LookUp::Timed(timed) = &self.look_up else {
-                self.add_group(inst, operand, &group, state, shape, count);
-                continue;
-            };
-            let time = numbers.number();
-            let kind = usize::from(is_stack(inst, operand));
-            let address = EffAddrOf(operand);
-            if !group.parts.is_empty() {
-                let args = (
-                    state,
-                    shape,
-                    time,
-                    address,
-                    group.extent,
-                    count,
-                    &group.parts,
-                );
-                inst.add_call(Before, timed.group[kind], args);
-            } else if inst.has_access_size(operand) {
-                let args = (state, shape, time, address, AccessSizeOf(operand), count);
-                inst.add_call(Before, timed.refer[kind], args);
-            } else {
-                let args = (state, shape, time, address, 1, count);
-                inst.add_call(Before, timed.refer[kind], args);
-            }
+    /// The routine for one reference.
+    fn routine(&self, inst: Inst<'_>, operand: u8) -> ReferRoutine<T> {
+        match self.stack {
+            Some((refer, _)) if is_stack(inst, operand) => refer,
+            _ => self.refer,
         }
     }
 
     /// Adds the call for references that are looked up together, or for one.
     fn add_group(
         &self,
-        inst: Inst<'_>,
-        operand: u8,
+        mut routine: GroupRoutine<T>,
+        insts: &[(Inst<'_>, References)],
         group: &Group,
         state: ThreadData<T>,
         shape: u64,
         count: CounterAt<2>,
     ) {
-        match self.look_up {
-            LookUp::Grouped(_, routine, _) if !group.parts.is_empty() => {
-                let address = EffAddrOf(operand);
-                let args = (state, shape, address, group.extent, count, &group.parts);
-                inst.add_call(Before, routine, args);
-            }
-            _ => self.add_one(inst, operand, state, shape, count),
+        let (number, operand) = group.lowest;
+        let inst = insts[number].0;
+        if group.parts.is_empty() {
+            return self.add_one(inst, operand, state, shape, count);
         }
+        if let Some((_, group)) = self.stack
+            && is_stack(inst, operand)
+        {
+            routine = group;
+        }
+        let address = EffAddrOf(operand);
+        let args = (state, shape, address, group.extent, count, &group.parts);
+        inst.add_call(Before, routine, args);
     }
 
     fn add_one(
@@ -287,7 +209,7 @@ impl<T: ThreadState> Simulator<T> {
         shape: u64,
         count: CounterAt<2>,
     ) {
-        let refer = self.refer();
+        let refer = self.routine(inst, operand);
         let (address, size) = (EffAddrOf(operand), AccessSizeOf(operand));
         if inst.has_access_size(operand) {
             inst.add_call(Before, refer, (state, shape, address, size, count));
@@ -427,12 +349,16 @@ macro_rules! simulator {
             });
         }
 
-        /// The routines for a program, with those for single references.
+        /// The routines for a program, with that for one reference and maybe one for groups.
+        #[rustfmt::skip]
         fn simulator(
-            look_up: $crate::simulate::LookUp<$state>,
+            refer: $crate::simulate::ReferRoutine<$state>,
+            group: Option<($crate::simulate::GroupRoutine<$state>, u64)>,
         ) -> $crate::simulate::Simulator<$state> {
             $crate::simulate::Simulator {
-                look_up,
+                refer,
+                group,
+                stack: None,
                 repeat: repeat(),
                 compare: compare(),
                 compared: compared(),

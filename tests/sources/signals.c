@@ -1,6 +1,6 @@
 // Handlers: nested, on an alternate stack, restarting a system call, leaving
 // by siglongjmp from a real fault; a timer; sigaction with siginfo and context.
-// variants: gcc-O0 gcc-O2 gcc-O2-static clang-O2 gcc-O2-nopie-strip
+// variants: gcc-O0 gcc-O2 gcc-O2-static gcc-O2-static-strip clang-O2 gcc-O2-nopie-strip
 // counts: no
 // stdout: usr 5 alt 1 fault 3 nested 2 info 42 timer ok restart ok
 #define _GNU_SOURCE

@@ -244,6 +244,7 @@ impl Source {
                 "noplt" => &["-fno-plt"],
                 "gold" => &["-fuse-ld=gold"],
                 "lld" => &["-fuse-ld=lld"],
+                "retpolineplt" => &["-Wl,-z,retpolineplt"],
                 "sections" => &[
                     "-ffunction-sections",
                     "-fdata-sections",

@@ -16,6 +16,10 @@ use crate::image::Image;
 /// Rounds of discovery; real programs need about five.
 const MAX_ROUNDS: usize = 40;
 
+/// The same for programs with info tables: each piece of code tells which one
+/// the program goes on with after a call.
+const MAX_ROUNDS_OF_PIECES: usize = 1000;
+
 /// Entries taken of tables of unknown size, step by step: the code that they
 /// lead to may tell where the next table starts.
 /// With steps too long, entries of the next table are taken for more of this one,
@@ -33,6 +37,8 @@ pub(super) struct Discovery<'a> {
     pub(super) pointers: HashSet<u64>,
     /// Sorted data addresses that code refers to.
     pub(super) data_refs: Vec<u64>,
+    /// Code stands behind info tables, see [`pointers::has_info_table`].
+    pub(super) has_info_tables: bool,
 }
 
 impl Cfg {
@@ -59,6 +65,7 @@ impl<'a> Discovery<'a> {
             seen_refs: Vec::new(),
             pointers: HashSet::new(),
             data_refs: Vec::new(),
+            has_info_tables: false,
         };
         discovery.seeds.retain({
             let regions = discovery.regions.clone();
@@ -104,7 +111,13 @@ impl<'a> Discovery<'a> {
             .iter()
             .map(|(_, pad)| (*pad, mark::LANDING))
             .collect();
-        let pointers = pointers::data_pointers(self.image);
+        let mut pointers = pointers::data_pointers(self.image);
+        self.has_info_tables = pointers::has_info_tables(self.image, &pointers);
+        if self.has_info_tables {
+            for (address, certain) in &mut pointers {
+                *certain |= pointers::has_info_table(self.image, *address);
+            }
+        }
         self.pointers
             .extend(pointers.iter().map(|(address, _)| *address));
         // A lone word may be any number: it counts where code is known to be.
@@ -126,7 +139,12 @@ impl<'a> Discovery<'a> {
 
     /// Follows control from new targets until nothing new is found.
     fn settle(&mut self, mut pending: Vec<(u64, u8)>, unbounded_limit: usize) {
-        for _ in 0..MAX_ROUNDS {
+        let rounds = if self.has_info_tables {
+            MAX_ROUNDS_OF_PIECES
+        } else {
+            MAX_ROUNDS
+        };
+        for _ in 0..rounds {
             pending.extend(self.new_refs());
             let tables = self.find_open_tables(unbounded_limit);
             pending.extend(
@@ -371,6 +389,9 @@ impl<'a> Discovery<'a> {
     /// may be a procedure. Tables in the text of hand-written assembly look
     /// similar, and a pad there would destroy them: in doubt it is not.
     fn may_be_code(&self, address: u64) -> bool {
+        if self.has_info_tables && pointers::has_info_table(self.image, address) {
+            return true;
+        }
         let Some(end) = region_end(&self.regions, address) else {
             return false;
         };

@@ -167,7 +167,10 @@ fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
         let rest = &bytes[at..bytes.len().min(at + 15)];
         let reaches_far = matches!(
             rest,
-            [0xe8 | 0xe9 | 0x8d, ..] | [0x0f, 0x80..=0x8f, ..] | [0xb8..=0xbf | 0x68, ..]
+            [0xe8 | 0xe9 | 0x8d, ..]
+                | [0x0f, 0x80..=0x8f, ..]
+                | [0xb8..=0xbf | 0x68, ..]
+                | [0x40..=0x4f, 0xc7, ..]
         );
         if at != boundary && !reaches_far {
             continue;
@@ -182,9 +185,29 @@ fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
             body.note_refs(image, &instruction, flow_of(&instruction));
         }
     }
+    if flows_out(bytes, start) {
+        targets.push(end);
+    }
     targets.extend(body.refs.iter().filter_map(|r| match r {
         Ref::Address(t) => Some(*t),
         _ => None,
     }));
     targets
+}
+
+/// True if an instruction may end where the range does, and go on behind it.
+fn flows_out(bytes: &[u8], start: u64) -> bool {
+    (1..=bytes.len().min(15)).any(|length| {
+        let at = bytes.len() - length;
+        decode_at(&bytes[at..], start + at as u64)
+            .is_some_and(|i| i.len() == length && !flow_of(&i).ends_flow() && !is_padding(&i))
+    })
+}
+
+/// What fills the room between procedures; a zero byte is half an instruction.
+fn is_padding(instruction: &iced_x86::Instruction) -> bool {
+    matches!(
+        instruction.mnemonic(),
+        iced_x86::Mnemonic::Nop | iced_x86::Mnemonic::Int3
+    )
 }

@@ -14,6 +14,7 @@ mod gaps;
 mod jump_table;
 mod obstacles;
 mod parts;
+mod plt;
 pub(crate) mod pointers;
 pub mod seeds;
 mod traverse;

@@ -83,12 +83,21 @@ impl Discovery<'_> {
                 });
             }
         }
-        let readers: HashSet<u64> = self
+        let mut readers: HashSet<u64> = self
             .bodies
             .par_iter()
             .filter(|b| reads_return_address(image, b, b.start))
             .map(|b| b.start)
             .collect();
+        // What it returns to expects arguments, not results.
+        for (body, reason) in self.bodies.iter().zip(&mut reasons) {
+            if readers.contains(&body.start)
+                && adds_to_return_address(instructions(image, body, body.start))
+            {
+                reason.get_or_insert_with(|| "it changes its return address".into());
+            }
+        }
+        self.add_jumps_to(&mut readers);
         for (body, reason) in self.bodies.iter().zip(&mut reasons) {
             let outside = body.refs.iter().find_map(|r| match r {
                 Ref::Call(t) if readers.contains(t) => Some(*t),
@@ -104,6 +113,13 @@ impl Discovery<'_> {
                 });
             }
         }
+        for (i, address) in self.relocated() {
+            reasons[i].get_or_insert_with(|| {
+                format!(
+                    "the dynamic loader changes its instruction at {address:#x} (a text relocation)"
+                )
+            });
+        }
         for i in self.before_start() {
             reasons[i].get_or_insert_with(|| {
                 "an IFUNC resolver calls it before the program is initialised".into()
@@ -118,6 +134,44 @@ impl Discovery<'_> {
             reasons[i].get_or_insert_with(|| "it contains a restartable sequence (rseq)".into());
         }
         reasons
+    }
+
+    /// A procedure that jumps to one of `readers` hands it its own return address.
+    fn add_jumps_to(&self, readers: &mut HashSet<u64>) {
+        let mut found = readers.len();
+        while found != 0 {
+            let more: Vec<u64> = self
+                .bodies
+                .par_iter()
+                .filter(|b| !readers.contains(&b.start))
+                .filter(|b| {
+                    b.refs
+                        .iter()
+                        .any(|r| matches!(r, Ref::Jump(t) if readers.contains(t)))
+                })
+                .map(|b| b.start)
+                .collect();
+            found = more.len();
+            readers.extend(more);
+        }
+    }
+
+    /// Procedures with relocations in their instructions, and where: the loader
+    /// would not relocate a copy.
+    fn relocated(&self) -> Vec<(usize, u64)> {
+        self.image
+            .relocs
+            .par_iter()
+            .filter(|r| self.image.is_code(r.address))
+            .filter_map(|r| {
+                let i = self.body_at(r.address)?;
+                let body = &self.bodies[i];
+                let offset = u32::try_from(r.address - self.image.base).ok()?;
+                let next = body.insts.partition_point(|inst| inst.offset <= offset);
+                let inst = body.insts.get(next.checked_sub(1)?)?;
+                (offset < inst.offset + u32::from(inst.len)).then_some((i, r.address))
+            })
+            .collect()
     }
 
     /// IFUNC resolvers of a dynamically linked program, and what they call:
@@ -197,18 +251,14 @@ impl Discovery<'_> {
 
 /// True if a procedure takes its return address off the stack for good, or
 /// returns it: what follows the call is then data, or the address is computed
-/// with. (`vfork` pops it too, but pushes it again.)
+/// with. (`vfork` pops it too, but pushes it again.) So it does if it goes
+/// to an address made from it (split stacks: `__morestack` calls what stands
+/// one byte behind its call).
 ///
 /// `start` is the procedure's first address, or that of a local subroutine.
 fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
     use iced_x86::{Mnemonic, OpKind, Register};
-    let decode = |inst: &Inst| {
-        let pc = image.base + u64::from(inst.offset);
-        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
-    };
-    let from = (start - image.base) as u32;
-    let insts = &body.insts[body.insts.partition_point(|i| i.offset < from)..];
-    let mut own = insts.iter().filter_map(decode);
+    let mut own = instructions(image, body, start);
     let Some(first) = own.find(|i| i.mnemonic() != Mnemonic::Endbr64) else {
         return false;
     };
@@ -224,6 +274,104 @@ fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
                 && first.memory_displacement64() == 0
                 && own.next().is_some_and(|i| i.mnemonic() == Mnemonic::Ret)
         }
-        _ => false,
+        Mnemonic::Push if first.op0_register() == Register::RBP => {
+            let framed = own.next().is_some_and(|i| {
+                i.mnemonic() == Mnemonic::Mov
+                    && i.op0_register() == Register::RBP
+                    && i.op1_register() == Register::RSP
+            });
+            framed && goes_behind_its_call(own)
+        }
+        _ => adds_to_return_address(std::iter::once(first).chain(own)),
     }
+}
+
+/// The instructions of a body from an address on.
+fn instructions<'a>(
+    image: &'a Image,
+    body: &'a Body,
+    start: u64,
+) -> impl Iterator<Item = iced_x86::Instruction> + 'a {
+    let from = (start - image.base) as u32;
+    let insts = &body.insts[body.insts.partition_point(|i| i.offset < from)..];
+    insts.iter().filter_map(|inst| {
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
+    })
+}
+
+/// True if a procedure adds to its return address where that lies, before its
+/// stack pointer is changed by other means than `push` and `pop`.
+fn adds_to_return_address(code: impl Iterator<Item = iced_x86::Instruction>) -> bool {
+    use iced_x86::{FlowControl, Mnemonic, OpKind, Register};
+    let mut pushed = 0i64;
+    for inst in code {
+        if !matches!(
+            inst.flow_control(),
+            FlowControl::Next | FlowControl::ConditionalBranch
+        ) {
+            return false;
+        }
+        match inst.mnemonic() {
+            Mnemonic::Push | Mnemonic::Pop => {
+                pushed -= i64::from(inst.stack_pointer_increment());
+                continue;
+            }
+            _ if inst.op0_kind() == OpKind::Register && inst.op0_register() == Register::RSP => {
+                return false;
+            }
+            Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Add | Mnemonic::Sub => {}
+            _ => continue,
+        }
+        if inst.op0_kind() == OpKind::Memory
+            && inst.memory_base() == Register::RSP
+            && inst.memory_index() == Register::None
+            && inst.memory_displacement64() as i64 == pushed
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// True if code with a frame at rbp loads its return address and calls or
+/// jumps to it, changed or not, before control goes elsewhere.
+fn goes_behind_its_call(code: impl Iterator<Item = iced_x86::Instruction>) -> bool {
+    use iced_x86::{FlowControl, Mnemonic, OpKind, Register};
+    let mut holder = Register::None;
+    for inst in code {
+        match inst.flow_control() {
+            FlowControl::IndirectCall | FlowControl::IndirectBranch
+                if holder != Register::None
+                    && inst.op0_kind() == OpKind::Register
+                    && inst.op0_register() == holder =>
+            {
+                return true;
+            }
+            FlowControl::Next => {}
+            _ => {
+                holder = Register::None;
+                continue;
+            }
+        }
+        let is_load = inst.mnemonic() == Mnemonic::Mov
+            && inst.op0_kind() == OpKind::Register
+            && inst.op1_kind() == OpKind::Memory
+            && inst.memory_base() == Register::RBP
+            && inst.memory_index() == Register::None
+            && inst.memory_displacement64() == 8;
+        let changes = inst.op0_kind() == OpKind::Register
+            && holder != Register::None
+            && inst.op0_register().full_register() == holder;
+        let computes = matches!(
+            inst.mnemonic(),
+            Mnemonic::Inc | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Lea
+        );
+        if is_load {
+            holder = inst.op0_register();
+        } else if changes && !computes && inst.mnemonic() != Mnemonic::Cmp {
+            holder = Register::None;
+        }
+    }
+    false
 }

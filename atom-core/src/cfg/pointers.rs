@@ -59,3 +59,38 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     pointers.dedup_by_key(|(p, _)| *p);
     pointers
 }
+
+/// Kinds of objects that an info table may name, and more.
+const OBJECT_KINDS: std::ops::RangeInclusive<u32> = 1..=80;
+
+/// Whether the eight bytes in front of an address may be the end of an info
+/// table: Haskell's compiler (GHC) puts a table in front of each piece of code
+/// that an object or a stack frame names, and its last word holds the kind of
+/// that object and an offset.
+pub(super) fn has_info_table(image: &Image, address: u64) -> bool {
+    if !address.is_multiple_of(8) {
+        return false;
+    }
+    let Some(word) = address.checked_sub(8).and_then(|a| image.bytes_at(a, 8)) else {
+        return false;
+    };
+    let kind = u32::from_le_bytes(word[..4].try_into().expect("four bytes"));
+    OBJECT_KINDS.contains(&kind)
+}
+
+/// Whether a program's code stands behind info tables. So many pointers agree in
+/// no other program.
+pub(super) fn has_info_tables(image: &Image, pointers: &[(u64, bool)]) -> bool {
+    const ENOUGH: usize = 500;
+    let in_text = pointers.iter().map(|p| p.0).filter(|p| {
+        image
+            .section_at(*p)
+            .is_none_or(|section| section.flags & 4 != 0)
+    });
+    let (mut with, mut all) = (0, 0);
+    for address in in_text {
+        all += 1;
+        with += usize::from(has_info_table(image, address));
+    }
+    with >= ENOUGH && with * 10 > all * 7
+}

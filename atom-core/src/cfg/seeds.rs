@@ -8,10 +8,9 @@ use std::collections::HashMap;
 
 use object::elf;
 
-use super::ProcKind;
+use super::{ProcKind, plt};
 use rayon::prelude::*;
 
-use crate::decode::{decode_at, is_rip_relative};
 use crate::image::Image;
 use crate::image::unwind::{CFA_AT_ENTRY, UnwindTable};
 
@@ -46,7 +45,7 @@ impl FrameFacts {
                 .fdes
                 .par_iter()
                 .map(|f| FrameRange {
-                    start: f.start,
+                    start: table.code_start(f),
                     end: f.end(),
                     is_entry: f.cfa_at_start == CFA_AT_ENTRY,
                     obstacle: crate::emit::unwind::check(table, f).err().map(|e| e.reason),
@@ -113,8 +112,8 @@ pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
 
 /// All seeds in address order, one for each start.
 pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
-    let plts = plt_sections(image);
-    let in_plt = |a: u64| plts.iter().any(|(start, end, _)| a >= *start && a < *end);
+    let plts = plt::tables(image);
+    let in_plt = |a: u64| plts.iter().any(|p| p.contains(a));
     let mut seeds: HashMap<u64, Seed> = HashMap::new();
 
     for range in &frames.ranges {
@@ -172,8 +171,8 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     for address in initialisers(image) {
         bare(address, "");
     }
-    for (start, end, entry_size) in &plts {
-        plt_entries(image, *start, *end, *entry_size, &mut seeds);
+    for seed in plts.iter().flat_map(|p| p.seeds(image)) {
+        seeds.insert(seed.start, seed);
     }
     let mut seeds: Vec<_> = seeds.into_values().collect();
     seeds.sort_unstable_by_key(|s| s.start);
@@ -243,56 +242,6 @@ fn initialisers(image: &Image) -> Vec<u64> {
         );
     }
     functions
-}
-
-/// Procedure linkage tables: start, end, size of an entry.
-fn plt_sections(image: &Image) -> Vec<(u64, u64, u64)> {
-    image
-        .sections
-        .iter()
-        .filter(|s| {
-            matches!(
-                s.name.as_str(),
-                ".plt" | ".plt.sec" | ".plt.got" | ".plt.bnd" | ".iplt"
-            )
-        })
-        .filter(|s| {
-            s.flags & 4 != 0 && s.size > 0 && image.bytes_at(s.address, s.size as usize).is_some()
-        })
-        .map(|s| {
-            let bytes = image
-                .bytes_at(s.address, s.size as usize)
-                .expect("checked above");
-            // Without lazy binding an entry is only `jmp [slot]; xchg ax, ax`.
-            let short = bytes.starts_with(&[0xff, 0x25]) && bytes.get(6..8) == Some(&[0x66, 0x90]);
-            (s.address, s.address + s.size, if short { 8 } else { 16 })
-        })
-        .collect()
-}
-
-/// Names each entry by the relocation of the slot that it jumps through.
-fn plt_entries(image: &Image, start: u64, end: u64, size: u64, seeds: &mut HashMap<u64, Seed>) {
-    for entry in (start..end).step_by(size as usize) {
-        let entry_end = (entry + size).min(end);
-        let name = plt_slot(image, entry, entry_end).and_then(|slot| import_at(image, slot));
-        let mut seed = Seed::bare(entry);
-        seed.end = Some(entry_end);
-        seed.kind = ProcKind::Plt;
-        seed.name = name.map(|n| format!("{n}@plt"));
-        seeds.insert(entry, seed);
-    }
-}
-
-fn plt_slot(image: &Image, entry: u64, end: u64) -> Option<u64> {
-    let mut pc = entry;
-    while pc < end {
-        let instruction = decode_at(image.bytes_at(pc, (end - pc) as usize)?, pc)?;
-        if instruction.is_jmp_near_indirect() {
-            return is_rip_relative(&instruction).then(|| instruction.memory_displacement64());
-        }
-        pc = instruction.next_ip();
-    }
-    None
 }
 
 /// The symbol that the dynamic loader binds to the slot at `address`.

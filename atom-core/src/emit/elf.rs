@@ -13,7 +13,7 @@ use crate::rewrite::{Layout, NewText};
 use super::debug::DebugSection;
 use super::libc_view::{self, View};
 use super::output::Output;
-use super::placement::Placement;
+use super::placement::{Placement, preinit_relocs};
 use super::start::{self, StartCode, StartFacts};
 use super::{program_headers, sections};
 
@@ -339,7 +339,7 @@ impl<'a> Writer<'a> {
                 .image
                 .relocs
                 .iter()
-                .find(|r| r.address == at)
+                .find(|r| r.address == at && r.kind == elf::R_X86_64_RELATIVE)
                 .map(|r| r.addend as u64);
             let in_file = || {
                 self.image
@@ -349,9 +349,23 @@ impl<'a> Writer<'a> {
             functions.push(relocated.or_else(in_file).unwrap_or(0));
         }
         let mut rela = Vec::new();
+        // Those that the loader looks up come after all relative ones.
+        let mut looked_up = Vec::new();
         for (i, function) in functions.iter().enumerate() {
             let slot = place.preinit + 8 * i as u64;
+            let at = theirs.wrapping_add(8 * i as u64).wrapping_sub(8);
+            let symbolic = preinit_relocs(self.image).find(|r| i != 0 && r.address == at);
+            if let Some(r) = symbolic {
+                let info = u64::from(r.symbol) << 32 | u64::from(r.kind);
+                for field in [slot, info, r.addend as u64] {
+                    looked_up.extend(field.to_le_bytes());
+                }
+                continue;
+            }
             self.put_rw(slot, &function.to_le_bytes());
+            if !self.image.is_pie {
+                continue;
+            }
             for field in [slot, u64::from(elf::R_X86_64_RELATIVE), *function] {
                 rela.extend(field.to_le_bytes());
             }
@@ -365,7 +379,7 @@ impl<'a> Writer<'a> {
             }
         }
         let ours = rela.len() as u64 / 24;
-        if self.image.is_pie {
+        if place.rela != 0 {
             let size = self.image.dynamic_value(8).unwrap_or(0);
             if let Some(table) = self.image.dynamic_value(7) {
                 let bytes = self
@@ -374,6 +388,7 @@ impl<'a> Writer<'a> {
                     .unwrap_or_default();
                 rela.extend(bytes);
             }
+            rela.extend(looked_up);
             set(7, place.rela);
             set(8, rela.len() as u64);
             set(9, 24);

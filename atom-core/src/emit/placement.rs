@@ -1,6 +1,7 @@
 //! Where everything lies behind the new text.
 
 use atom_abi::StartInfo;
+use object::elf;
 
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
@@ -104,13 +105,16 @@ impl Placement {
             p.libc_headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 2));
         }
         let hook_preinit = !image.is_static();
-        if hook_preinit && image.is_pie {
-            let size = image.dynamic_value(DT_RELASZ).unwrap_or(0);
+        if hook_preinit {
             p.preinit_count = 1 + image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
-            let early = u64::from(plan.early_reloc.is_some());
-            p.rela = cursor.take(16, size + 24 * (p.preinit_count + early));
-        } else if hook_preinit {
-            p.preinit_count = 1 + image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
+            let mut ours = preinit_relocs(image).count() as u64;
+            if image.is_pie {
+                ours = p.preinit_count + u64::from(plan.early_reloc.is_some());
+            }
+            if image.is_pie || ours != 0 {
+                let size = image.dynamic_value(DT_RELASZ).unwrap_or(0);
+                p.rela = cursor.take(16, size + 24 * ours);
+            }
         }
         p.reloc_capacity = if image.is_pie {
             analysis.map_or(0, |a| a.relocations.len() as u64 + 16) + plan.data_relocs.len() as u64
@@ -180,6 +184,18 @@ const MAX_UNUSED: u64 = 64 << 20;
 
 /// Where to go on so that the writable data starts at `data`. A tool's code
 /// reaches its data by distances that are fixed, so it moves with them.
+/// Relocations of the program's own preinit array that the loader has to look
+/// up (a function of a library, as AddressSanitizer's is): its copy needs them too.
+pub(super) fn preinit_relocs(image: &Image) -> impl Iterator<Item = &crate::image::Reloc> {
+    let start = image.dynamic_value(DT_PREINIT_ARRAY).unwrap_or(0);
+    let size = image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0);
+    let range = start..start.saturating_add(size);
+    image
+        .relocs
+        .iter()
+        .filter(move |r| range.contains(&r.address) && r.kind != elf::R_X86_64_RELATIVE)
+}
+
 fn before_data(
     image: &Image,
     cursor: u64,

@@ -400,10 +400,13 @@ fn read_relocs(image: &Image) -> Result<Vec<Reloc>> {
         table(address, size)?;
     }
     if let (Some(address), Some(size)) = (image.dynamic_value(36), image.dynamic_value(35)) {
-        let bytes = image
-            .bytes_at(address, size as usize)
-            .ok_or_else(|| malformed("DT_RELR lies outside the file").address(address))?;
-        read_relr(image, bytes, &mut relocs);
+        // mold states an empty table at address 0.
+        if size != 0 {
+            let bytes = image
+                .bytes_at(address, size as usize)
+                .ok_or_else(|| malformed("DT_RELR lies outside the file").address(address))?;
+            read_relr(image, bytes, &mut relocs);
+        }
     }
     Ok(relocs)
 }

@@ -137,6 +137,7 @@ impl Graph {
                 }
             }
         }
+        graph.doubt_discarding(image, cfg);
         graph.close_over_calls(cfg);
         for target in unknown_code::targets(image, cfg) {
             if let Some(proc) = cfg.proc_at(target) {
@@ -145,6 +146,28 @@ impl Graph {
         }
         graph.spread_direction_flag(cfg);
         graph
+    }
+
+    /// A callee that drops its return address returns to somebody else: what
+    /// is live after the call says nothing about what it leaves.
+    fn doubt_discarding(&mut self, image: &Image, cfg: &Cfg) {
+        let discards: Vec<bool> = (0..cfg.blocks.len())
+            .into_par_iter()
+            .with_min_len(4096)
+            .map(|b| self.is_target[b] && discards_return_address(image, cfg, b))
+            .collect();
+        if !discards.contains(&true) {
+            return;
+        }
+        let in_doubt = |end| matches!(end, End::Call(Callee::Known(b, _)) if discards[b.index()]);
+        for (b, block) in self.blocks.iter_mut().enumerate() {
+            if in_doubt(block.end) || (discards[b] && block.end == End::Return) {
+                block.end = End::Unknown;
+                let info = &mut self.procs[cfg.blocks[b].proc.index()];
+                info.writes |= RegSet::ALL;
+                info.reads |= RegSet::ALL;
+            }
+        }
     }
 
     fn callees<'a>(&'a self, cfg: &Cfg, p: usize) -> impl Iterator<Item = ProcId> + 'a {
@@ -287,6 +310,46 @@ fn read_proc(
         }
     }
     info
+}
+
+/// True if a block to which calls lead takes what they pushed off the stack.
+fn discards_return_address(image: &Image, cfg: &Cfg, block: usize) -> bool {
+    // Bytes pushed since the call.
+    let mut depth = 0i64;
+    for instruction in cfg.decode_block(image, BlockId::from_index(block)) {
+        let moves_rsp = instruction.op0_kind() == OpKind::Register
+            && instruction.op0_register() == Register::RSP;
+        match instruction.mnemonic() {
+            Mnemonic::Ret => return false,
+            Mnemonic::Lea if moves_rsp => {
+                let from_rsp = instruction.memory_base() == Register::RSP
+                    && instruction.memory_index() == Register::None;
+                if !from_rsp {
+                    return false;
+                }
+                depth -= instruction.memory_displacement64() as i64;
+            }
+            // Another stack: known only where it is an adjustment.
+            Mnemonic::Mov | Mnemonic::Leave | Mnemonic::Xchg if moves_rsp => return false,
+            Mnemonic::Leave => return false,
+            _ => depth -= i64::from(instruction.stack_pointer_increment()),
+        }
+        if matches!(instruction.mnemonic(), Mnemonic::Add | Mnemonic::Sub) && moves_rsp {
+            let Ok(value) = instruction.try_immediate(1) else {
+                return false;
+            };
+            let raise = value as i64;
+            depth -= if instruction.mnemonic() == Mnemonic::Add {
+                raise
+            } else {
+                raise.wrapping_neg()
+            };
+        }
+        if depth < 0 {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether the word at rsp is what the caller's `call` left there.

@@ -19,9 +19,6 @@ use crate::live::RegSet;
 /// Constants below this are part of the shared piece: few pieces come of it.
 const SMALL: u64 = 256;
 
-/// Arguments at most.
-const MOST: usize = 8;
-
 /// Where an argument comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fill {
@@ -46,7 +43,7 @@ pub enum Fill {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Detour {
     /// The arguments.
-    pub fills: [Fill; MOST],
+    pub fills: [Fill; 6],
     /// Bytes that it drops when it returns.
     pub back: u16,
 }
@@ -55,7 +52,7 @@ impl Detour {
     /// How the arguments of a call get there, and which of them are to be pushed, the first
     /// first; `None` if it cannot be done so. `common` tells which are always the same.
     pub fn new(values: &[Value], common: u64) -> Option<(Self, Vec<usize>)> {
-        let mut fills = [Fill::Nothing; MOST];
+        let mut fills = [Fill::Nothing; 6];
         if values.len() > fills.len() {
             return None;
         }

@@ -140,15 +140,16 @@ impl Free {
                 .get(k + 1)
                 .map_or(next_proc, |n| cfg.base + u64::from(n.offset));
             let mut at = covered;
-            while at < next {
-                match padding_at(image, at) {
-                    Some(len) if at + len <= next => {
-                        set(at, at + len);
-                        at += len;
-                    }
-                    _ => break,
+            let mut aligned = covered;
+            while let Some(len) = padding_at(image, at).filter(|len| at + len <= next) {
+                at += len;
+                // What follows need not be code: data may begin like a `nop`.
+                if at <= covered.next_multiple_of(DATA_ALIGNMENT) {
+                    aligned = at;
                 }
             }
+            let padding_end = if at == next { at } else { aligned };
+            set(covered, padding_end);
         }
         self.set(run.0, run.1);
     }
@@ -244,6 +245,9 @@ impl Free {
             .find(|a| self.is_free(*a, 2))
     }
 }
+
+/// Data between procedures starts at a multiple of this.
+const DATA_ALIGNMENT: u64 = 8;
 
 /// Length of a padding instruction: any `nop`, or `int3`.
 fn padding_at(image: &Image, pc: u64) -> Option<u64> {

@@ -127,6 +127,15 @@ fn values_kept_over_local_calls() {
         ("o2", &["-O2", "-lm"][..]),
         ("o3", &["-O3", "-march=x86-64-v3", "-lm", "-fno-inline"]),
         ("o1", &["-O1", "-fipa-ra", "-lm"]),
+        (
+            "thunks",
+            &[
+                "-O2",
+                "-mfunction-return=thunk",
+                "-mindirect-branch=thunk",
+                "-lm",
+            ],
+        ),
     ] {
         let folder = Folder::new(name);
         let program = folder.compile(LOCAL_CALLS, "c", flags);

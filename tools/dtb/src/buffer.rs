@@ -1,7 +1,7 @@
 //! The buffer itself: which pages it holds, and which of them is the oldest.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::{Comparison, Seen, times};
+use atom_tool::simulate::{Comparison, Seen};
 use atom_tool::{ThreadCell, thread_state};
 
 /// Entries that a buffer may have.
@@ -15,6 +15,8 @@ const NOBODYS: usize = ALL_PLACES - 1;
 const GROUP: usize = 32;
 /// The page of a place that is free.
 const NONE: u64 = 1 << 63;
+/// From one time to the next. The stack's page may be used just before a time, or after.
+const TICK: u64 = 4;
 /// Bytes of the order.
 const USED: usize = 0;
 const AFTER: usize = 1;
@@ -32,9 +34,7 @@ thread_state! {
         /// Whether the stack's page was used since the time changed last, as one byte,
         /// and whether after the other: 2, or 0.
         order: ThreadCell<u32>,
-        /// When the other page came.
-        came: ThreadCell<u64>,
-        /// The clock, see [`times`].
+        /// The time: it changes with the page.
         now: ThreadCell<u64>,
         /// By place the page, as the address of its first byte, negated: an address is in
         /// the page if the sum is small.
@@ -64,8 +64,7 @@ impl Buffer {
             stack: ThreadCell::new(NONE),
             stack_place: ThreadCell::new(NOBODYS as u64),
             order: ThreadCell::new(0),
-            came: zero(),
-            now: zero(),
+            now: ThreadCell::new(TICK),
             pages: std::array::from_fn(|_| ThreadCell::new(NONE)),
             times: std::array::from_fn(|_| zero()),
             entries: std::array::from_fn(|_| ThreadCell::new(0)),
@@ -87,6 +86,10 @@ impl Shape {
         1 << (self.0 & 0xff)
     }
 
+    const fn entries(self) -> usize {
+        (self.0 >> 8) as usize
+    }
+
     pub const fn place(self, address: u64) -> usize {
         (address >> (self.0 & 0xff)) as usize % PLACES
     }
@@ -97,7 +100,7 @@ impl Buffer {
     /// place. Of references to the page of the last one only the order with respect to
     /// the stack is noted.
     #[inline(always)]
-    pub fn refer(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
+    pub fn refer(&self, shape: Shape, address: u64, size: u64) -> bool {
         if address.wrapping_add(self.last.get()) <= shape.page() - size {
             self.order.set_byte(AFTER, 0);
             return true;
@@ -108,16 +111,13 @@ impl Buffer {
             return false;
         }
         self.last.set(page);
-        let now = self.now.get() + number;
-        self.times[place].set(now);
-        self.settle_stack(now);
-        self.came.set(now);
+        self.times[place].set(self.next_time());
         true
     }
 
     /// The same through the stack's.
     #[inline(always)]
-    pub fn refer_to_stack(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
+    pub fn refer_to_stack(&self, shape: Shape, address: u64, size: u64) -> bool {
         if address.wrapping_add(self.stack.get()) <= shape.page() - size {
             self.order.set(STACK_WAS_LAST);
             return true;
@@ -127,7 +127,7 @@ impl Buffer {
         if address.wrapping_add(page) > shape.page() - size {
             return false;
         }
-        self.settle_stack(self.now.get() + number);
+        self.next_time();
         self.enter_stack(place, page);
         true
     }
@@ -142,23 +142,18 @@ impl Buffer {
         self.last.set(NONE);
     }
 
-    /// Notes when the stack's page was used last, if that was since the other one came: just
-    /// now, or just before that came, which was used again since.
+    /// Lets the time go on, after the time of what was used until now was noted.
     #[inline(always)]
-    fn settle_stack(&self, now: u64) {
+    fn next_time(&self) -> u64 {
+        let now = self.now.get();
         if self.order.get_byte(USED) != 0 {
-            let is_later = self.order.get_byte(AFTER) != 0;
-            let time = if is_later { now } else { self.came.get() };
+            let after = u64::from(self.order.get_byte(AFTER));
             let place = self.stack_place.get() as usize;
-            self.times[place % ALL_PLACES].set(time.wrapping_sub(1));
+            self.times[place % ALL_PLACES].set(now + after - 1);
             self.order.set_byte(USED, 0);
         }
-    }
-
-    /// Lets the clock go on.
-    #[inline(always)]
-    pub fn step(&self) {
-        self.now.add(times::STEP);
+        self.now.set(now + TICK);
+        now + TICK
     }
 }
 
@@ -166,9 +161,14 @@ impl Buffer {
 #[cold]
 #[inline(never)]
 pub fn other(buffer: &Buffer, shape: u64, address: u64, size: u64, count: Counter<2>) {
-    touch(buffer, shape, address, size, 1, count);
-    // The first is counted by its block.
-    count.add_to(Seen::Extra as usize, u64::MAX);
+    let shape = Shape(shape);
+    let page = address & !(shape.page() - 1);
+    touch_page(buffer, shape, page, 1, count);
+    if address - page > shape.page() - size {
+        touch_page(buffer, shape, page + shape.page(), 1, count);
+        count.add_to(Seen::Extra as usize, 1);
+    }
+    find_stack(buffer);
 }
 
 /// The same through the stack's registers.
@@ -185,22 +185,28 @@ pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, c
     let shape = Shape(shape);
     let mut page = address & !(shape.page() - 1);
     while page < address.saturating_add(size) {
-        let place = shape.place(page);
-        buffer.step();
-        let now = buffer.now.get();
-        buffer.settle_stack(now);
-        if buffer.pages[place].get() != page.wrapping_neg()
-            && enter(buffer, (shape.0 >> 8) as usize, place, page.wrapping_neg())
-        {
-            count.add_to(Seen::Misses as usize, times);
-        }
-        buffer.last.set(page.wrapping_neg());
-        buffer.times[place].set(now);
-        buffer.came.set(now);
+        touch_page(buffer, shape, page, times, count);
         count.add_to(Seen::Extra as usize, times);
         page += shape.page();
     }
-    // The stack's page may have lost its place.
+    find_stack(buffer);
+}
+
+#[inline(always)]
+fn touch_page(buffer: &Buffer, shape: Shape, page: u64, times: u64, count: Counter<2>) {
+    let place = shape.place(page);
+    let page = page.wrapping_neg();
+    let now = buffer.next_time();
+    if buffer.pages[place].get() != page && enter(buffer, shape.entries(), place, page) {
+        count.add_to(Seen::Misses as usize, times);
+    }
+    buffer.last.set(page);
+    buffer.times[place].set(now);
+}
+
+/// The stack's page may have lost its place.
+#[inline(always)]
+fn find_stack(buffer: &Buffer) {
     let place = buffer.stack_place.get() as usize % ALL_PLACES;
     if buffer.pages[place].get() != buffer.stack.get() {
         buffer.stack.set(NONE);
@@ -250,28 +256,28 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
 fn oldest(buffer: &Buffer, used: usize) -> usize {
     let groups = used.min(MAX_ENTRIES).div_ceil(GROUP);
     loop {
-        let (mut first, mut group, mut second) = (u64::MAX, 0, u64::MAX);
-        for (i, bound) in buffer.bounds.iter().take(groups).enumerate() {
-            let bound = bound.get();
-            if bound < first {
-                (second, first, group) = (first, bound, i);
+        let (mut group, mut bound, mut others) = (0, u64::MAX, u64::MAX);
+        for (i, other) in buffer.bounds.iter().take(groups).enumerate() {
+            let other = other.get();
+            others = others.min(bound.max(other));
+            (group, bound) = if other < bound {
+                (i, other)
             } else {
-                second = second.min(bound);
-            }
+                (group, bound)
+            };
         }
-        let entries = group * GROUP..used.min((group + 1) * GROUP);
-        let (mut time, mut oldest) = (u64::MAX, 0);
-        for entry in entries {
+        let (mut oldest, mut time) = (0, u64::MAX);
+        for entry in group * GROUP..used.min((group + 1) * GROUP) {
             let place = usize::from(buffer.places[entry % MAX_ENTRIES].get());
             let other = buffer.times[place % ALL_PLACES].get();
-            (time, oldest) = if other < time {
-                (other, entry)
+            (oldest, time) = if other < time {
+                (entry, other)
             } else {
-                (time, oldest)
+                (oldest, time)
             };
         }
         buffer.bounds[group % buffer.bounds.len()].set(time);
-        if time <= second {
+        if time <= others {
             return oldest % MAX_ENTRIES;
         }
     }

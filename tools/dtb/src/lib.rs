@@ -6,24 +6,28 @@
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::groups::{self, Part};
-use atom_tool::simulate::{LookUp, Simulation, Timed};
+use atom_tool::simulate::{Simulation, Simulator};
 
 mod buffer;
 
 use buffer::{Buffer, MAX_ENTRIES, Shape, other, other_of_stack, touch};
 
 #[analysis]
-#[rustfmt::skip]
-fn refer(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>) {
-    if !buffer.refer(Shape(shape), time, address, size) {
+fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
+    if !buffer.refer(Shape(shape), address, size) {
         other(&buffer, shape, address, size, count);
     }
 }
 
 #[analysis]
-#[rustfmt::skip]
-fn refer_to_stack(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>) {
-    if !buffer.refer_to_stack(Shape(shape), time, address, size) {
+fn refer_to_stack(
+    buffer: PerThread<Buffer>,
+    shape: u64,
+    address: u64,
+    size: u64,
+    count: Counter<2>,
+) {
+    if !buffer.refer_to_stack(Shape(shape), address, size) {
         other_of_stack(&buffer, shape, address, size, count);
     }
 }
@@ -31,24 +35,18 @@ fn refer_to_stack(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64
 /// The same for a group of references.
 #[analysis]
 #[rustfmt::skip]
-fn group(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
-    if !buffer.refer(Shape(shape), time, address, size) {
+fn group(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    if !buffer.refer(Shape(shape), address, size) {
         others(&buffer, shape, address, count, parts, other);
     }
 }
 
 #[analysis]
 #[rustfmt::skip]
-fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, time: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
-    if !buffer.refer_to_stack(Shape(shape), time, address, size) {
+fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    if !buffer.refer_to_stack(Shape(shape), address, size) {
         others(&buffer, shape, address, count, parts, other_of_stack);
     }
-}
-
-/// Control comes from elsewhere than from the instructions before.
-#[analysis]
-fn step(buffer: PerThread<Buffer>) {
-    buffer.step();
 }
 
 /// The references of a group one by one.
@@ -104,12 +102,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let buffer = program.thread_data(Buffer::new());
     let all = Simulation::new(
         program,
-        &simulator(LookUp::Timed(Timed {
-            step: step(),
-            refer: [refer(), refer_to_stack()],
-            group: [group(), group_on_stack()],
-            unit: page / 8,
-        })),
+        &Simulator {
+            stack: Some((refer_to_stack(), group_on_stack())),
+            ..simulator(refer(), Some((group(), page / 8)))
+        },
         shape,
         buffer,
         None,

@@ -205,6 +205,13 @@ pub struct UnwindTable<'a> {
     memory: Memory<'a>,
 }
 
+/// The system call `rt_sigreturn`, as libraries write it: the number into
+/// rax or eax, `syscall`.
+const SIGRETURN: [&[u8]; 2] = [
+    &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
+    &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
+];
+
 /// Parses `.eh_frame`.
 ///
 /// Fails only if the table is too large to be one; what is damaged is left out.
@@ -252,6 +259,20 @@ impl<'a> UnwindTable<'a> {
             .partition_point(|f| f.start <= address)
             .checked_sub(1)?;
         (address < self.fdes[i].end()).then_some(i)
+    }
+
+    /// Where the code of an FDE starts. That of the code to which signal
+    /// handlers return starts a byte early, since unwinders look at the byte
+    /// before a return address.
+    pub fn code_start(&self, fde: &Fde) -> u64 {
+        let early = self.cie(fde).signal_frame
+            && fde.size > 1
+            && self.memory.at(fde.start + 1).is_some_and(|code| {
+                SIGRETURN
+                    .iter()
+                    .any(|trampoline| code.starts_with(trampoline))
+            });
+        fde.start + u64::from(early)
     }
 
     /// The CIE of an FDE.

@@ -1,0 +1,69 @@
+//! Tables of return addresses.
+//!
+//! OCaml's collector walks the stack by tables that the compiler wrote: for
+//! each call the address behind it, the size of the frame and where in it
+//! values lie. The running program looks return addresses up in them, so calls
+//! have to push those that the tables name.
+
+use object::elf;
+
+use crate::image::Image;
+
+/// A word of data that names a return address.
+pub(super) struct Described {
+    /// The return address.
+    pub address: u64,
+}
+
+/// Descriptors of frames: an address of code, two bytes of size, two bytes that
+/// count the values, two bytes for each. The size is a multiple of eight with two
+/// flags, or all ones for the frame at which OCaml's stack ends.
+pub(super) fn described(image: &Image) -> Vec<Described> {
+    let in_data = |slot: u64, address: u64| {
+        (image.is_code(address) && is_descriptor(image, slot)).then_some(Described { address })
+    };
+    if image.is_pie {
+        return image
+            .relocs
+            .iter()
+            .filter(|r| r.kind == elf::R_X86_64_RELATIVE)
+            .filter_map(|r| in_data(r.address, r.addend as u64))
+            .collect();
+    }
+    let mut found = Vec::new();
+    for segment in image.segments.iter().filter(|s| !s.is_executable()) {
+        let bytes = image
+            .bytes_at(segment.address, segment.file_size as usize)
+            .unwrap_or_default();
+        let skip = (segment.address.wrapping_neg() & 7) as usize;
+        let words = bytes.get(skip..).unwrap_or_default().chunks_exact(8);
+        for (i, word) in words.enumerate() {
+            let slot = segment.address + (skip + 8 * i) as u64;
+            let address = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+            found.extend(in_data(slot, address));
+        }
+    }
+    found
+}
+
+fn is_descriptor(image: &Image, slot: u64) -> bool {
+    let Some(bytes) = slot.checked_add(8).and_then(|at| image.rest_at(at)) else {
+        return false;
+    };
+    let half = |i: usize| {
+        let bytes = bytes.get(2 * i..2 * i + 2)?;
+        Some(u16::from_le_bytes(bytes.try_into().expect("two bytes")))
+    };
+    let (Some(size), Some(count)) = (half(0), half(1)) else {
+        return false;
+    };
+    if size == u16::MAX {
+        return count == 0;
+    }
+    // An odd number names a register, an even one a place in the frame.
+    let is_value = |v: u16| v & 1 != 0 && v < 64 || v & 7 == 0 && v < size;
+    size & 4 == 0
+        && size & !3 != 0
+        && usize::from(count) <= usize::from(size) / 8 + 16
+        && (0..usize::from(count)).all(|i| half(2 + i).is_some_and(is_value))
+}
