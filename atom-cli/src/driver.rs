@@ -138,6 +138,7 @@ pub fn run(args: &Run) -> Result<()> {
                 let head = emit::start::HEAD;
                 let layout = Layout::new(&image, &cfg, &plan, pads, options, head)?;
                 image.release_pages();
+                memory::give_back();
                 let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
                 Ok((layout, placement))
             };
@@ -358,7 +359,9 @@ fn plan_calls(
                 low_room: low_room(image, request)?,
             };
             let clobbers = |routine| summaries.of(routine).into();
-            Plan::build(image, cfg, live, calls, &clobbers, &options)
+            let plan = Plan::build(image, cfg, live, calls, &clobbers, &options);
+            memory::give_back();
+            plan
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
