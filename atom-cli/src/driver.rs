@@ -3,6 +3,7 @@
 //! Each value is frozen once its step is done: later steps borrow it and make
 //! a new one.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
@@ -14,12 +15,14 @@ use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::check;
 use atom_core::emit::{self, Placement};
+use atom_core::error::Kind;
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::live::Live;
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
-use atom_core::rewrite::{self, Layout, Region};
+use atom_core::rewrite::pads::Sites;
+use atom_core::rewrite::{self, Layout, MovedSet, Region};
 use atom_core::tool::{Argument, Calls, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -30,6 +33,9 @@ use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
 use crate::request::Request;
 use crate::steps::{self, Steps};
 use crate::{cleanup, find};
+
+const NEAR: &str = "the new text lies close to the program: the heap may meet it, and then \
+                    starts elsewhere or grows less far than the original's";
 
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
@@ -63,10 +69,7 @@ pub fn run(args: &Run) -> Result<()> {
     }
     let region = Region::wanted(&image, &request.wishes)?;
     if region.is_near(&image) {
-        note(
-            "the new text lies close to the program: the heap may meet it, and then \
-             starts elsewhere or grows less far than the original's",
-        );
+        note(NEAR);
     }
     // What the exception tables tell about code.
     let unwind = steps.run(
@@ -121,7 +124,7 @@ pub fn run(args: &Run) -> Result<()> {
     };
     let live = live.filter(|_| request.check);
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
-    let options = rewrite::Options {
+    let mut options = rewrite::Options {
         strict: request.strict,
         extra: request.extra,
         region: Some(region),
@@ -131,10 +134,22 @@ pub fn run(args: &Run) -> Result<()> {
         "layout",
         "laying out the new text",
         || {
-            let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-            image.release_pages();
-            let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
-            Ok((layout, placement))
+            let place = |pads, options: &rewrite::Options| -> Result<_> {
+                let head = emit::start::HEAD;
+                let layout = Layout::new(&image, &cfg, &plan, pads, options, head)?;
+                image.release_pages();
+                memory::give_back();
+                let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
+                Ok((layout, placement))
+            };
+            match (place(pads, &options), region.nearer(&image)) {
+                (Err(e), Some(nearer)) if e.kind == Kind::TooLarge => {
+                    note(NEAR);
+                    options.region = Some(nearer);
+                    place(Sites::new(&image, &cfg, &MovedSet::all(&cfg)), &options)
+                }
+                (placed, _) => placed,
+            }
         },
         |(layout, _)| describe_layout(layout),
     )?;
@@ -344,7 +359,9 @@ fn plan_calls(
                 low_room: low_room(image, request)?,
             };
             let clobbers = |routine| summaries.of(routine).into();
-            Plan::build(image, cfg, live, calls, &clobbers, &options)
+            let plan = Plan::build(image, cfg, live, calls, &clobbers, &options);
+            memory::give_back();
+            plan
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");
@@ -388,15 +405,17 @@ fn refuse_wide_registers(
 
 /// The analysis routines that are called, each once.
 fn routines(calls: &Calls) -> Vec<u64> {
-    let mut routines: Vec<_> = calls.calls.iter().map(|call| call.routine).collect();
+    let mut routines = BTreeSet::new();
+    // Mostly the same one is called again.
+    for same in calls.calls.chunk_by(|a, b| a.routine == b.routine) {
+        routines.insert(same[0].routine);
+    }
     // Those that are passed as arguments may be called, too.
     routines.extend(calls.args.iter().filter_map(|argument| match argument {
         Argument::Routine(address) => Some(*address),
         _ => None,
     }));
-    routines.sort_unstable();
-    routines.dedup();
-    routines
+    routines.into_iter().collect()
 }
 
 /// A panic of the tool cannot be unwound through its own standard library.

@@ -47,7 +47,7 @@ pub fn write<'a>(
         rw_offset: (layout.region.file_offset + rx_size).next_multiple_of(PAGE),
         relocs: Vec::new(),
     };
-    writer.out.put(0, &image.file[..]);
+    writer.out.put_original(image);
     writer.old_text(old)?;
     writer.fill_rx(text);
     writer.fill_rw();

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::sync::mpsc::{channel, sync_channel};
 
 use crate::error::{Error, Result};
+use crate::image::Image;
 use crate::rewrite::{NewText, overlay};
 
 /// How much is put together at a time.
@@ -17,6 +18,7 @@ const WINDOW: usize = 1 << 20;
 /// Contents of a part.
 enum Part<'a> {
     Bytes(Cow<'a, [u8]>),
+    Original(&'a Image),
     Text(NewText<'a>),
 }
 
@@ -24,6 +26,7 @@ impl Part<'_> {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Original(image) => image.file.len() as u64,
             Self::Text(text) => text.size(),
         }
     }
@@ -48,6 +51,12 @@ impl<'a> Output<'a> {
             self.grow(offset + contents.len() as u64);
             self.parts.push((offset, Part::Bytes(contents)));
         }
+    }
+
+    /// Puts the original file at the start.
+    pub(super) fn put_original(&mut self, image: &'a Image) {
+        self.grow(image.file.len() as u64);
+        self.parts.push((0, Part::Original(image)));
     }
 
     /// Puts the new text at an offset.
@@ -167,6 +176,11 @@ impl<'o, 'a> Windows<'o, 'a> {
         for (offset, contents) in self.parts.iter().take_while(|p| p.0 < end) {
             match contents {
                 Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
+                Part::Original(image) => {
+                    overlay(&mut window, start, *offset, &image.file);
+                    // What is copied is not read again.
+                    image.release_pages();
+                }
                 Part::Text(text) => {
                     let from = start.max(*offset);
                     let to = end.min(offset + text.size()).max(from);

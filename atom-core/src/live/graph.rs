@@ -57,6 +57,8 @@ pub struct BlockInfo {
     pub effects: Transfer,
     /// How it ends.
     pub end: End,
+    /// A block of its procedure that does not come before it leads to it.
+    pub is_again: bool,
 }
 
 /// What is known of a procedure.
@@ -93,6 +95,7 @@ impl Graph {
         let nothing = BlockInfo {
             effects: Transfer::default(),
             end: End::Dead,
+            is_again: false,
         };
         let mut blocks = vec![nothing; cfg.blocks.len()];
         let mut rest = &mut blocks[..];
@@ -232,7 +235,7 @@ fn read_proc(
 ) -> ProcInfo {
     let proc = cfg.proc(id);
     let mut info = ProcInfo::default();
-    for (b, out) in proc.blocks().zip(blocks) {
+    for b in proc.blocks() {
         let block = cfg.block(b);
         let mut effects = Effects::default();
         let mut stack_top = StackTop::Caller;
@@ -294,10 +297,17 @@ fn read_proc(
                     .map(|callee| (b, callee)),
             );
         }
-        *out = BlockInfo {
-            effects: effects.into(),
-            end,
-        };
+        let first = proc.first_block.index();
+        let out = &mut blocks[b.index() - first];
+        out.effects = effects.into();
+        out.end = end;
+        for succ in cfg.succs(b) {
+            if let Succ::Fall(to) | Succ::Branch(to) = succ
+                && *to <= b
+            {
+                blocks[to.index() - first].is_again = true;
+            }
+        }
     }
     info
 }

@@ -47,6 +47,8 @@ impl<'a> Live<'a> {
     /// Computes it.
     pub fn compute(image: &'a Image, cfg: &'a Cfg) -> Self {
         let graph = graph::Graph::build(image, cfg);
+        // From here on the program's bytes are not read.
+        image.release_pages();
         let ends = solve::solve(cfg, &graph);
         let may_set_df = graph.procs.iter().map(|p| p.may_set_df).collect();
         Self {

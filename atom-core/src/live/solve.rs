@@ -218,7 +218,7 @@ impl Solver<'_> {
         let info = &self.graph.procs[p.index()];
         let mut entry_grew = false;
         loop {
-            let mut grew = false;
+            let mut again = false;
             let mut tail = info.tails.len();
             for b in proc.blocks().rev() {
                 while tail > 0 && info.tails[tail - 1].0 >= b {
@@ -234,11 +234,12 @@ impl Solver<'_> {
                 let old = cell.load(Relaxed);
                 if live.0 & !old != 0 {
                     cell.store(live.0 | old, Relaxed);
-                    grew = true;
+                    // All that is before it in its procedure is still to be visited.
+                    again |= block.is_again;
                     entry_grew |= self.graph.is_target[b.index()];
                 }
             }
-            if !grew {
+            if !again {
                 break;
             }
         }

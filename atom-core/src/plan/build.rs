@@ -64,6 +64,8 @@ impl Plan {
             .finish
             .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
         let mut data = Data::build(&calls)?;
+        // It is copied.
+        calls.data = Vec::new();
         let flow = match options.bodies.filter(|_| !options.every_point) {
             Some(bodies) => Flow::build(image, cfg, live, &calls, bodies, &data),
             None => Flow::default(),
@@ -281,7 +283,6 @@ fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap
 
 /// Drops the calls that are not made, by their numbers, and what is copied to `data`.
 fn forget(calls: &mut Calls, data: &mut Data, is_dropped: impl Fn(usize) -> bool) {
-    calls.data = Vec::new();
     calls.placed = Vec::new();
     let mut kept = Calls::default();
     let mut offsets = Vec::new();

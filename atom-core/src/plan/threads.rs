@@ -302,7 +302,7 @@ fn guards_of_proc(cfg: &Cfg, live: &Live, id: ProcId) -> (Option<BlockId>, Vec<B
     let first = proc.first_block;
     let is_start = cfg.block_pc(first) == proc.start && !matches!(proc.kind, ProcKind::Fragment(_));
     let busy = RegSet::gpr(11).with(RegSet::FLAGS);
-    let light = is_start && !live.before(cfg.block(first).first).intersects(busy);
+    let light = is_start && !live.at_start(first).intersects(busy);
     let jumps = proc
         .blocks()
         .any(|b| cfg.inst(cfg.block(b).last()).flow == Flow::IndirectJump);

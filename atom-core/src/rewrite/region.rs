@@ -65,6 +65,9 @@ pub struct Region {
     pub data: Option<u64>,
 }
 
+/// Distance that is kept if not everything fits behind [`GAP`].
+const NEAR_GAP: u64 = 0x4400_0000;
+
 /// Addresses that the user wants.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
@@ -189,6 +192,20 @@ impl Region {
             region.data = Some(data);
         }
         Ok(region)
+    }
+
+    /// A region that starts nearer to the program, so that more fits: behind all that the
+    /// heap's random start takes, but with little room for the heap to grow there.
+    /// `None` if this one is not the usual one.
+    pub fn nearer(&self, image: &Image) -> Option<Self> {
+        let usual = Self::of(image);
+        let is_usual = !self.is_below && self.shift == 0 && self.start == usual.start;
+        let start = (image.end + NEAR_GAP).next_multiple_of(PAGE);
+        is_usual.then_some(Self {
+            start,
+            size: self.size + (self.start - start),
+            ..*self
+        })
     }
 
     /// True if the heap has less room than usual before it meets the new segments.

@@ -89,6 +89,9 @@ struct Counted {
 /// Groups that one piece of parallel work takes.
 const CHUNK: usize = 64;
 
+/// Pieces of work after which the program's pages are given back.
+const WAVE: usize = 128;
+
 impl Flow {
     /// Decides which calls are counted by flow, and lays out what that takes.
     pub fn build(
@@ -109,6 +112,7 @@ impl Flow {
             || group::entered(image, cfg),
             || returns::certain(image, cfg, &groups),
         );
+        image.release_pages();
         let world = World {
             image,
             cfg,
@@ -121,26 +125,29 @@ impl Flow {
         wants.par_sort_unstable_by_key(|w| (group_of(w), w.call, w.way));
         let by_group: Vec<&[Want]> = wants.chunk_by(|a, b| group_of(a) == group_of(b)).collect();
         let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
-        let counted = by_group
-            .par_chunks(CHUNK)
-            .map_init(Scratch::default, |scratch, some| {
-                let mut counted = Counted::default();
-                for wants in some {
-                    let whole = group_of(&wants[0]);
-                    let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
-                    let procs = at.map(|at| &groups[at]);
-                    let done = procs.and_then(|procs| counted.add(&world, procs, wants, scratch));
-                    if done.is_some() {
-                        for want in *wants {
-                            handled[want.call as usize].store(true, Relaxed);
-                        }
+        let count = |scratch: &mut Scratch, some: &[&[Want]]| {
+            let mut counted = Counted::default();
+            for wants in some {
+                let whole = group_of(&wants[0]);
+                let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
+                let procs = at.map(|at| &groups[at]);
+                let done = procs.and_then(|procs| counted.add(&world, procs, wants, scratch));
+                if done.is_some() {
+                    for want in *wants {
+                        handled[want.call as usize].store(true, Relaxed);
                     }
                 }
-                counted.spots.shrink_to_fit();
-                counted.table.shrink_to_fit();
-                counted
-            })
-            .collect();
+            }
+            counted.spots.shrink_to_fit();
+            counted.table.shrink_to_fit();
+            counted
+        };
+        let mut counted = Vec::with_capacity(by_group.len().div_ceil(CHUNK));
+        for wave in by_group.chunks(CHUNK * WAVE) {
+            let chunks = wave.par_chunks(CHUNK).map_init(Scratch::default, count);
+            counted.par_extend(chunks);
+            image.release_pages();
+        }
         drop(wants);
         memory::give_back();
         Self {

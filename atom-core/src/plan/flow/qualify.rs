@@ -6,6 +6,7 @@ use crate::analysis::specialise::Specialiser;
 use crate::cfg::Cfg;
 use crate::decode::Flow;
 use crate::ids::{BlockId, InstId};
+use crate::parallel;
 use crate::plan::args::Value;
 use crate::plan::data::Data;
 use crate::plan::inline::{Cell, Increment, Increments};
@@ -100,20 +101,35 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
     for region in parts.iter().flat_map(|p| &p.open) {
         is_open[*region] = true;
     }
-    let mut qualified = Qualified {
-        wants: Vec::with_capacity(parts.iter().map(|p| p.wants.len()).sum()),
-        locked: false,
-    };
     let private = |want: &Want| !is_open[regions.of(want.cell)];
-    for part in parts {
-        for of_call in part.wants.chunk_by(|a, b| a.call == b.call) {
-            if of_call.iter().all(private) {
-                qualified.locked |= of_call.iter().any(|w| w.locked);
-                qualified.wants.extend(of_call);
-            }
-        }
+    let wants: Vec<Vec<Want>> = parts
+        .into_par_iter()
+        .map(|mut part| {
+            keep_calls(&mut part.wants, private);
+            part.wants
+        })
+        .collect();
+    Qualified {
+        locked: wants.par_iter().flatten().any(|want| want.locked),
+        wants: parallel::concat(wants),
     }
-    qualified
+}
+
+/// Drops what a call wants unless all of it is as it should be.
+fn keep_calls(wants: &mut Vec<Want>, is_right: impl Fn(&Want) -> bool) {
+    let mut kept = 0;
+    let mut next = 0;
+    while let Some(first) = wants.get(next) {
+        let call = first.call;
+        let of_call = wants[next..].iter().take_while(|w| w.call == call);
+        let end = next + of_call.count();
+        if wants[next..end].iter().all(&is_right) {
+            wants.copy_within(next..end, kept);
+            kept += end - next;
+        }
+        next = end;
+    }
+    wants.truncate(kept);
 }
 
 impl Part {

@@ -117,6 +117,9 @@ const LIBRARY: &[&str] = &[
 /// process: all but those that end, replace, duplicate or resume something.
 const ODD_SYSTEM_CALLS: [u64; 9] = [15, 56, 57, 58, 59, 60, 231, 322, 435];
 
+/// Groups after which the program's pages are given back.
+const WAVE: usize = 8192;
+
 /// Where the stack stands: bytes pushed since the procedure was entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stack {
@@ -133,22 +136,22 @@ struct Facts {
 
 /// By procedure: whether its calls certainly come back.
 pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
-    let facts: Vec<Facts> = groups
-        .par_iter()
-        .with_min_len(32)
-        .map(|procs| {
-            let mut callees = Vec::new();
-            let trusted = Follower {
-                image,
-                cfg,
-                procs,
-                callees: &mut callees,
-            }
-            .run()
-            .is_some();
-            Facts { trusted, callees }
-        })
-        .collect();
+    let facts_of = |procs: &Vec<ProcId>| {
+        let mut callees = Vec::new();
+        let follower = Follower {
+            image,
+            cfg,
+            procs,
+            callees: &mut callees,
+        };
+        let trusted = follower.run().is_some();
+        Facts { trusted, callees }
+    };
+    let mut facts: Vec<Facts> = Vec::with_capacity(groups.len());
+    for wave in groups.chunks(WAVE) {
+        facts.par_extend(wave.par_iter().with_min_len(32).map(facts_of));
+        image.release_pages();
+    }
     let mut certain = vec![false; cfg.procs.len()];
     let mut calls: Vec<(u32, u32)> = Vec::new();
     let mut lost = Vec::new();
