@@ -132,6 +132,7 @@ pub fn run(args: &Run) -> Result<()> {
         "laying out the new text",
         || {
             let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
+            image.release_pages();
             let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;
             Ok((layout, placement))
         },
@@ -343,7 +344,7 @@ fn plan_calls(
                 low_room: low_room(image, request)?,
             };
             let clobbers = |routine| summaries.of(routine).into();
-            Plan::build(image, cfg, live, &calls, &clobbers, &options)
+            Plan::build(image, cfg, live, calls, &clobbers, &options)
         },
         |plan| {
             let points = count(plan.insertions.len(), "insertion");

@@ -43,7 +43,7 @@ fn main() {
             needs_alignment: false,
         };
         let start = Instant::now();
-        let plan = Plan::build(&image, &cfg, &live, &calls, &clobbers, &Options::default())
+        let plan = Plan::build(&image, &cfg, &live, calls, &clobbers, &Options::default())
             .expect("block calls can be planned");
         let planned = start.elapsed();
         let (mut flags, mut gprs, mut xmms) = (0, 0, 0);

@@ -16,6 +16,7 @@ pub mod ids;
 pub mod image;
 pub mod live;
 pub mod memory;
+mod parallel;
 pub mod plan;
 pub mod rewrite;
 pub mod tool;

@@ -194,7 +194,7 @@ fn finds_changed_instructions() {
     let rewritten = Rewritten::new(&file, &nothing).unwrap();
     let mut missed = Vec::new();
     let mut tried = 0;
-    for range in rewritten.layout.moved_ranges() {
+    for range in rewritten.layout.moved_ranges(&rewritten.cfg) {
         for address in (range.new_start..range.new_end).step_by(3) {
             let at = rewritten.offset(address);
             if rewritten.output[at] == 0xcc {

@@ -67,7 +67,7 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     let place = emit::Placement::new(&image, &cfg, &layout, &table, plan, None)?;
     let text = rewrite::encode(&image, &cfg, plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
-    let moved = layout.moved_ranges().len();
+    let moved = layout.moved_ranges(&cfg).len();
     assert!(moved > cfg.procs.len() / 2, "{moved} procedures moved");
     let out = emit::write(&image, &cfg, plan, &layout, text, &old, &place, None, &[])?;
     let _guard = WRITING.write();

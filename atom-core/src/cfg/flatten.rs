@@ -10,6 +10,7 @@ use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
 use crate::decode::{Flow, Inst, decode_at, direct_target, plain_target};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
+use crate::parallel;
 
 impl Discovery<'_> {
     pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept) -> Cfg {
@@ -62,33 +63,35 @@ impl Discovery<'_> {
                 FlatProc { end, insts, blocks }
             })
             .collect();
-        cfg.insts
-            .reserve_exact(parts.iter().map(|p| p.insts.len()).sum());
-        cfg.blocks
-            .reserve_exact(parts.iter().map(|p| p.blocks.len()).sum());
+        let mut insts = Vec::with_capacity(parts.len());
+        let mut blocks = Vec::with_capacity(parts.len());
+        let mut first_insts = Vec::with_capacity(parts.len());
+        let (mut first_inst, mut first_block) = (0, 0);
         cfg.procs.reserve_exact(parts.len());
-        for (i, ((part, seed), reason)) in parts.into_iter().zip(seeds).zip(reasons).enumerate() {
-            let proc = ProcId::from_index(i);
-            let first_inst = cfg.insts.len() as u32;
-            let first_block = BlockId::from_index(cfg.blocks.len());
+        for ((part, seed), reason) in parts.into_iter().zip(seeds).zip(reasons) {
             let block_count = part.blocks.len() as u32;
-            cfg.blocks.extend(part.blocks.into_iter().map(|b| Block {
-                proc,
-                first: InstId(first_inst + b.first.0),
-                ..b
-            }));
-            cfg.insts.extend(part.insts);
             cfg.procs.push(Proc {
                 start: seed.start,
                 end: part.end,
                 name: seed.name,
                 kind: seed.kind,
                 status: reason.map_or(Status::Full, Status::Opaque),
-                first_block,
+                first_block: BlockId(first_block),
                 block_count,
                 is_local: !seed.is_exported && !pointers.contains(&seed.start),
             });
+            first_insts.push(first_inst);
+            first_inst += part.insts.len() as u32;
+            first_block += block_count;
+            insts.push(part.insts);
+            blocks.push(part.blocks);
         }
+        cfg.insts = parallel::concat(insts);
+        cfg.blocks = parallel::concat_with(blocks, |proc, block: Block| Block {
+            proc: ProcId::from_index(proc),
+            first: InstId(first_insts[proc] + block.first.0),
+            ..block
+        });
         cfg.index_procs();
         cfg.jump_tables = jump_tables(&cfg, tables);
         link_blocks(image, &mut cfg);
@@ -188,23 +191,17 @@ fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Bl
 
 /// Fills in the successors of all blocks.
 fn link_blocks(image: &Image, cfg: &mut Cfg) {
-    let parts: Vec<(Vec<Succ>, Vec<u16>)> = (0..cfg.procs.len())
+    let (lists, counts): (Vec<Vec<Succ>>, Vec<Vec<u16>>) = (0..cfg.procs.len())
         .into_par_iter()
         .map(|p| proc_succs(image, cfg, ProcId::from_index(p)))
-        .collect();
-    let total = parts.iter().map(|p| p.0.len()).sum();
-    let mut succs = Vec::with_capacity(total);
-    let mut blocks = cfg.blocks.iter_mut();
-    for (list, counts) in parts {
-        let mut first = succs.len() as u32;
-        for (count, block) in counts.into_iter().zip(&mut blocks) {
-            block.first_succ = first;
-            block.succ_count = count;
-            first += u32::from(count);
-        }
-        succs.extend(list);
+        .unzip();
+    let mut first = 0;
+    for (count, block) in counts.into_iter().flatten().zip(&mut cfg.blocks) {
+        block.first_succ = first;
+        block.succ_count = count;
+        first += u32::from(count);
     }
-    cfg.succs = succs;
+    cfg.succs = parallel::concat(lists);
 }
 
 /// The successors of a procedure's blocks, and for each block their number.

@@ -183,8 +183,52 @@ pub struct Cfg {
     /// Procedures that move together or not at all: one enters the other
     /// elsewhere than at its start, by a jump, a call or an exception.
     pub together: Vec<(ProcId, ProcId)>,
-    /// Where each procedure starts, as an offset from `base`: close together, to search in.
+    /// To find procedures by address.
+    index: ProcIndex,
+}
+
+/// Where each procedure starts, as an offset from the base, and for each piece of
+/// addresses of equal size the number of procedures that start before it.
+#[derive(Debug, Default)]
+struct ProcIndex {
     starts: Vec<u32>,
+    pieces: Vec<u32>,
+    /// Binary logarithm of a piece's size.
+    shift: u32,
+}
+
+impl ProcIndex {
+    fn new(starts: Vec<u32>) -> Self {
+        let last = starts.last().copied().unwrap_or(0);
+        let mut shift = 6;
+        while (last >> shift) as usize > 2 * starts.len() + 64 {
+            shift += 1;
+        }
+        let mut pieces = Vec::with_capacity((last >> shift) as usize + 2);
+        for (i, start) in starts.iter().enumerate() {
+            let piece = (start >> shift) as usize;
+            while pieces.len() <= piece {
+                pieces.push(i as u32);
+            }
+        }
+        pieces.push(starts.len() as u32);
+        Self {
+            starts,
+            pieces,
+            shift,
+        }
+    }
+
+    /// How many procedures start at an offset or before it.
+    fn up_to(&self, offset: u32) -> usize {
+        let piece = (offset >> self.shift) as usize;
+        let Some(&end) = self.pieces.get(piece + 1) else {
+            return self.starts.len();
+        };
+        let first = self.pieces[piece] as usize;
+        let here = &self.starts[first..end as usize];
+        first + here.partition_point(|s| *s <= offset)
+    }
 }
 
 impl Cfg {
@@ -256,20 +300,23 @@ impl Cfg {
     /// Makes looking for procedures quick; call it when they are complete.
     fn index_procs(&mut self) {
         let offset = |p: &Proc| u32::try_from(p.start.checked_sub(self.base)?).ok();
-        self.starts = self.procs.iter().map_while(offset).collect();
+        self.index = ProcIndex::new(self.procs.iter().map_while(offset).collect());
+    }
+
+    /// The last procedure that starts at an address or before it.
+    pub(crate) fn last_proc_from(&self, address: u64) -> Option<ProcId> {
+        let offset = u32::try_from(address.checked_sub(self.base)?);
+        let after = match offset {
+            Ok(offset) if self.index.starts.len() == self.procs.len() => self.index.up_to(offset),
+            _ => self.procs.partition_point(|p| p.start <= address),
+        };
+        Some(ProcId::from_index(after.checked_sub(1)?))
     }
 
     /// The procedure whose range contains an address.
     pub fn proc_at(&self, address: u64) -> Option<ProcId> {
-        let offset = u32::try_from(address.checked_sub(self.base)?);
-        let after = match offset {
-            Ok(offset) if self.starts.len() == self.procs.len() => {
-                self.starts.partition_point(|s| *s <= offset)
-            }
-            _ => self.procs.partition_point(|p| p.start <= address),
-        };
-        let i = after.checked_sub(1)?;
-        (address < self.procs[i].end).then_some(ProcId::from_index(i))
+        let id = self.last_proc_from(address)?;
+        (address < self.proc(id).end).then_some(id)
     }
 
     /// The instruction that starts at an address.
@@ -342,5 +389,26 @@ impl Cfg {
             assert!(is_valid, "a block decodes as it did when the cfg was built");
             instruction
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProcIndex;
+
+    #[test]
+    fn index_finds_what_a_search_finds() {
+        for (count, gap) in [(0, 1), (1, 1), (5, 3), (300, 40), (50, 100_000)] {
+            let mut starts: Vec<u32> = (0..count)
+                .map(|i: u32| 77 + (i * 7919 % 13) + i * gap * 13)
+                .collect();
+            starts.sort_unstable();
+            let index = ProcIndex::new(starts.clone());
+            let around = starts.iter().flat_map(|s| [s - 1, *s, s + 1, s + gap]);
+            for offset in around.chain([0, u32::MAX]) {
+                let expected = starts.partition_point(|s| *s <= offset);
+                assert_eq!(index.up_to(offset), expected, "{count} {gap} {offset}");
+            }
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::rewrite::{NewText, overlay};
 
 /// How much is put together at a time.
-const WINDOW: usize = 2 << 20;
+const WINDOW: usize = 1 << 20;
 
 /// Contents of a part.
 enum Part<'a> {

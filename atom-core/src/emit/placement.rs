@@ -86,7 +86,7 @@ impl Placement {
     ) -> Result<Self> {
         let mut p = Self::default();
         let mut cursor = Cursor(layout.end);
-        let moved = layout.moved_ranges();
+        let moved = layout.moved_ranges(cfg);
         let tool_table = analysis.and_then(AnalysisImage::unwind_table);
         if !table.fdes.is_empty() && (!moved.is_empty() || analysis.is_some()) {
             let frames = Frames { cfg, plan, layout };

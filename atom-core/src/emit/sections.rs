@@ -210,7 +210,7 @@ fn symbols<'a>(
     };
     let (mut symbols, mut strings) = (old_symbols.to_vec(), old_names.to_vec());
     let before = symbols.len();
-    let moved = facts.layout.moved_ranges();
+    let moved = facts.layout.moved_ranges(facts.cfg);
     rename_old(&mut symbols, &mut strings, &moved);
     let mut add = |name: &str, address: u64, size: u64, section: usize| {
         symbols.extend((strings.len() as u32).to_le_bytes());

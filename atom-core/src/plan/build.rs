@@ -39,7 +39,7 @@ const TOOL_ROOM: u64 = 64 << 20;
 const WAVE: usize = 32;
 
 impl Plan {
-    /// Plans all calls.
+    /// Plans all calls, and forgets them.
     ///
     /// `clobbers` tells what a routine, named by its address in the tool's
     /// file, may change.
@@ -47,141 +47,71 @@ impl Plan {
         image: &Image,
         cfg: &Cfg,
         live: &Live,
-        calls: &Calls,
+        mut calls: Calls,
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
-    ) -> Result<Self> {
-        let build =
-            |absolute| Self::try_build(image, cfg, live, calls, clobbers, options, absolute);
-        let plan = build(options.low_room != 0)?;
-        if plan.may_take(image) < options.low_room || options.low_room == 0 {
-            return Ok(plan);
-        }
-        drop(plan);
-        build(false)
-    }
-
-    /// More bytes than the new segments have, but for the tool's.
-    fn may_take(&self, image: &Image) -> u64 {
-        let text = image.segments.iter().filter(|s| s.is_executable());
-        let text: u64 = text.map(|s| s.file_size).sum();
-        (self.code.len() + self.data.len()) as u64 + 4 * text + TOOL_ROOM
-    }
-
-    fn try_build(
-        image: &Image,
-        cfg: &Cfg,
-        live: &Live,
-        calls: &Calls,
-        clobbers: &dyn Fn(u64) -> Clobbers,
-        options: &Options<'_>,
-        absolute: bool,
     ) -> Result<Self> {
         let kept;
-        let live = match seen(image, cfg, calls) {
+        let live = match seen(image, cfg, &calls) {
             RegSet::EMPTY => live,
             seen => {
                 kept = live.keeping(seen);
                 &kept
             }
         };
-        let mut routines: HashMap<u64, Routine> = HashMap::new();
-        for call in &calls.calls {
-            let range = call.args.start as usize..call.args.end as usize;
-            let Some(args) = calls.args.get(range) else {
-                return Err(Error::new(
-                    "planning calls",
-                    "a call's arguments are out of range",
-                ));
-            };
-            let routine = routines.entry(call.routine).or_insert_with(|| Routine {
-                clobbers: clobbers(call.routine),
-                first: args,
-                common: !0,
-            });
-            let pairs = routine.first.iter().zip(args).take(64);
-            for (i, _) in pairs.enumerate().filter(|(_, (a, b))| a != b) {
-                routine.common &= !(1 << i);
-            }
-        }
+        let routines = routines(&calls, clobbers)?;
         let exits = options
             .finish
             .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
-        let mut data = Data::build(calls)?;
+        let mut data = Data::build(&calls)?;
         let flow = match options.bodies.filter(|_| !options.every_point) {
-            Some(bodies) => Flow::build(image, cfg, live, calls, bodies, &data),
+            Some(bodies) => Flow::build(image, cfg, live, &calls, bodies, &data),
             None => Flow::default(),
         };
-        let flow = flow.lay_out(calls, &mut data, options.threads.access);
+        let flow = flow.lay_out(&calls, &mut data, options.threads.access);
         data.check_size()?;
         image.release_pages();
-        let planner = Planner {
+        let empty = Self {
+            calls_added: calls.calls.len() as u64,
+            calls_by_flow: flow.handled() as u64,
+            totals: flow.totals,
+            ..Self::default()
+        };
+        forget(&mut calls, &mut data, |call| flow.handles(call));
+        let mut planner = Planner {
             image,
             cfg,
             live,
-            calls,
-            points: Points::build(cfg, calls, &|call| !flow.handles(call))?,
+            calls: &calls,
+            points: Points::build(cfg, &calls)?,
             threads: Threads::new(image, cfg, data.threads, options.threads),
             data,
             flow,
             routines,
             bodies: options.bodies,
             exits,
-            absolute,
+            absolute: options.low_room != 0,
         };
-        let procs: Vec<ProcId> = (0..cfg.procs.len()).map(ProcId::from_index).collect();
-        let mut plan = Self {
-            calls_added: calls.calls.len() as u64,
-            calls_by_flow: planner.flow.handled() as u64,
-            totals: planner.flow.totals,
-            ..Self::default()
-        };
-        let mut wrappers = Wrappers::default();
-        for wave in procs.chunks(CHUNK * WAVE) {
-            let parts: Vec<Part> = wave
-                .par_chunks(CHUNK)
-                .map(|chunk| planner.part(chunk))
-                .collect::<Result<_>>()?;
-            for part in parts {
-                plan.append(part, &mut wrappers)?;
-            }
+        let mut plan = planner.plan(empty)?;
+        if planner.absolute && planner.may_take(&plan) >= options.low_room {
+            let again = plan.emptied();
+            drop(plan);
+            planner.absolute = false;
+            plan = planner.plan(again)?;
         }
-        let threads = &planner.threads;
-        let enter = threads
-            .by_gs()
-            .map(|_| wrappers.index(threads.enter_wrapper()));
-        plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
-        let mut next = 0;
-        // Pieces may want further wrappers.
-        while let Some(wrapper) = wrappers.list.get(next).copied() {
-            let mut asm = Asm::default();
-            match &wrapper.detour {
-                Some(d) => asm = d.emit(&wrapper, options.bodies, absolute, &mut wrappers),
-                None => wrapper.emit(&mut asm),
-            }
-            plan.add_shared(asm);
-            next += 1;
-        }
-        if plan
-            .fixups
-            .iter()
-            .any(|f| f.target == Target::OriginalReturn)
-        {
-            let mut asm = Asm::default();
-            returns::emit(&mut asm, cfg.base);
-            plan.original_return = Some(plan.add_shared(asm));
-        }
-        plan.thread_info = threads.info();
-        if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
-            let enter = plan.add_shared(threads.emit_enter(wrapper));
-            plan.early_reloc = Some(place.block + THREAD_THIS as u32);
-            plan.guards = Some(threads::guards(image, cfg, live, place.block, enter));
-        }
-        plan.program_before = planner.program(&mut plan, Place::Before)?;
-        plan.program_after = planner.program(&mut plan, Place::After)?;
         plan.data = planner.data.bytes;
         plan.data_relocs = planner.data.relocs;
         Ok(plan)
+    }
+
+    /// What is known before the calls are planned.
+    fn emptied(&self) -> Self {
+        Self {
+            calls_added: self.calls_added,
+            calls_by_flow: self.calls_by_flow,
+            totals: self.totals,
+            ..Self::default()
+        }
     }
 
     /// Adds a piece of code; yields where it lies.
@@ -313,12 +243,68 @@ impl Part {
 }
 
 /// What is known of a routine that is called.
-struct Routine<'a> {
+struct Routine {
     clobbers: Clobbers,
-    /// The arguments of the first call.
-    first: &'a [Argument],
-    /// Which of them are the same in all calls.
+    /// Which arguments are the same in all calls.
     common: u64,
+}
+
+/// What is known of all routines that are called, by their addresses.
+fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap<u64, Routine>> {
+    // With the arguments of the first call.
+    let mut routines: HashMap<u64, (&[Argument], Routine)> = HashMap::new();
+    for call in &calls.calls {
+        let range = call.args.start as usize..call.args.end as usize;
+        let Some(args) = calls.args.get(range) else {
+            return Err(Error::new(
+                "planning calls",
+                "a call's arguments are out of range",
+            ));
+        };
+        let (first, routine) = routines.entry(call.routine).or_insert_with(|| {
+            let clobbers = clobbers(call.routine);
+            (
+                args,
+                Routine {
+                    clobbers,
+                    common: !0,
+                },
+            )
+        });
+        let pairs = first.iter().zip(args).take(64);
+        for (i, _) in pairs.enumerate().filter(|(_, (a, b))| a != b) {
+            routine.common &= !(1 << i);
+        }
+    }
+    Ok(routines.into_iter().map(|(at, (_, r))| (at, r)).collect())
+}
+
+/// Drops the calls that are not made, by their numbers, and what is copied to `data`.
+fn forget(calls: &mut Calls, data: &mut Data, is_dropped: impl Fn(usize) -> bool) {
+    calls.data = Vec::new();
+    calls.placed = Vec::new();
+    let mut kept = Calls::default();
+    let mut offsets = Vec::new();
+    for (_, call) in calls
+        .calls
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| !is_dropped(*i))
+    {
+        let range = call.args.start as usize..call.args.end as usize;
+        let start = kept.args.len() as u32;
+        kept.args.extend_from_slice(&calls.args[range.clone()]);
+        offsets.extend_from_slice(&data.offsets[range]);
+        kept.calls.push(Call {
+            args: start..kept.args.len() as u32,
+            ..call.clone()
+        });
+    }
+    if kept.calls.len() < calls.calls.len() {
+        calls.calls = kept.calls;
+        calls.args = kept.args;
+        data.offsets = offsets;
+    }
 }
 
 struct Planner<'a> {
@@ -330,7 +316,7 @@ struct Planner<'a> {
     threads: Threads,
     data: Data,
     flow: Flow,
-    routines: HashMap<u64, Routine<'a>>,
+    routines: HashMap<u64, Routine>,
     bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
     absolute: bool,
@@ -379,6 +365,75 @@ struct Scratch {
 }
 
 impl Planner<'_> {
+    /// Plans everything; `plan` has nothing planned yet.
+    fn plan(&self, mut plan: Plan) -> Result<Plan> {
+        let procs: Vec<ProcId> = (0..self.cfg.procs.len()).map(ProcId::from_index).collect();
+        let mut wrappers = Wrappers::default();
+        let mut waves = procs.chunks(CHUNK * WAVE);
+        let mut wave = waves.next().map(|procs| self.wave(procs));
+        // While the pieces of one wave are put together, those of the next are made.
+        while let Some(parts) = wave.transpose()? {
+            let (put, made) = rayon::join(
+                || {
+                    let mut parts = parts.into_iter();
+                    parts.try_for_each(|part| plan.append(part, &mut wrappers))
+                },
+                || waves.next().map(|procs| self.wave(procs)),
+            );
+            put?;
+            wave = made;
+            self.image.release_pages();
+        }
+        let threads = &self.threads;
+        let enter = threads
+            .by_gs()
+            .map(|_| wrappers.index(threads.enter_wrapper()));
+        plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
+        let mut next = 0;
+        // Pieces may want further wrappers.
+        while let Some(wrapper) = wrappers.list.get(next).copied() {
+            let mut asm = Asm::default();
+            match &wrapper.detour {
+                Some(d) => asm = d.emit(&wrapper, self.bodies, self.absolute, &mut wrappers),
+                None => wrapper.emit(&mut asm),
+            }
+            plan.add_shared(asm);
+            next += 1;
+        }
+        if plan
+            .fixups
+            .par_iter()
+            .any(|f| f.target == Target::OriginalReturn)
+        {
+            let mut asm = Asm::default();
+            returns::emit(&mut asm, self.cfg.base);
+            plan.original_return = Some(plan.add_shared(asm));
+        }
+        plan.thread_info = threads.info();
+        if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
+            let enter = plan.add_shared(threads.emit_enter(wrapper));
+            plan.early_reloc = Some(place.block + THREAD_THIS as u32);
+            let guards = threads::guards(self.image, self.cfg, self.live, place.block, enter);
+            plan.guards = Some(guards);
+        }
+        plan.program_before = self.program(&mut plan, Place::Before)?;
+        plan.program_after = self.program(&mut plan, Place::After)?;
+        Ok(plan)
+    }
+
+    /// More bytes than the new segments have, but for the tool's.
+    fn may_take(&self, plan: &Plan) -> u64 {
+        let text = self.image.segments.iter().filter(|s| s.is_executable());
+        let text: u64 = text.map(|s| s.file_size).sum();
+        (plan.code.len() + self.data.bytes.len()) as u64 + 4 * text + TOOL_ROOM
+    }
+
+    /// The plans of some procedures, made by all threads.
+    fn wave(&self, procs: &[ProcId]) -> Result<Vec<Part>> {
+        let chunks = procs.par_chunks(CHUNK);
+        chunks.map(|chunk| self.part(chunk)).collect()
+    }
+
     fn part(&self, procs: &[ProcId]) -> Result<Part> {
         let mut part = Part::default();
         let mut scratch = Scratch::default();

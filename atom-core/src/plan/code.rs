@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use super::flow::Totals;
 use super::sparse::Sparse;
-use crate::ids::{BlockId, InstId};
+use crate::ids::{Address48, BlockId, InstId};
 
 /// Where a four-byte relative field of inserted code points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
     /// An address of the original image.
-    Original(u64),
+    Original(Address48),
     /// An address of the tool's own numbering, inside the analysis image.
-    Analysis(u64),
+    Analysis(Address48),
     /// An offset in [`Plan::data`].
     Data(u32),
     /// A shared snippet: index into [`Plan::shared`].
@@ -25,6 +25,18 @@ pub enum Target {
     Main,
     /// The snippet's tail, likewise.
     Tail,
+}
+
+impl Target {
+    /// An address of the original image.
+    pub const fn original(address: u64) -> Self {
+        Self::Original(Address48::new(address))
+    }
+
+    /// An address of the tool's own numbering.
+    pub const fn analysis(address: u64) -> Self {
+        Self::Analysis(Address48::new(address))
+    }
 }
 
 /// A four-byte field: `target + addend - (address of the field + 4)`, or the sum itself.

@@ -25,19 +25,13 @@ struct Index {
 }
 
 impl Index {
-    fn build(
-        calls: &Calls,
-        scope: Scope,
-        place: Place,
-        count: usize,
-        made: &dyn Fn(usize) -> bool,
-    ) -> Result<Self> {
+    fn build(calls: &Calls, scope: Scope, place: Place, count: usize) -> Result<Self> {
         let mine = || {
             calls
                 .calls
                 .iter()
                 .enumerate()
-                .filter(move |(i, c)| c.scope == scope && c.place == place && made(*i))
+                .filter(move |(_, c)| c.scope == scope && c.place == place)
         };
         let mut starts = Vec::new();
         for (_, call) in mine() {
@@ -127,15 +121,15 @@ impl Around {
 }
 
 impl<'a> Points<'a> {
-    /// Sorts the calls that are `made`, by their numbers.
-    pub fn build(cfg: &'a Cfg, calls: &'a Calls, made: &dyn Fn(usize) -> bool) -> Result<Self> {
+    /// Sorts the calls.
+    pub fn build(cfg: &'a Cfg, calls: &'a Calls) -> Result<Self> {
         let index = |scope, count| -> Result<[Index; 2]> {
             Ok([
-                Index::build(calls, scope, Place::Before, count, made)?,
-                Index::build(calls, scope, Place::After, count, made)?,
+                Index::build(calls, scope, Place::Before, count)?,
+                Index::build(calls, scope, Place::After, count)?,
             ])
         };
-        let edges = |scope| Index::build(calls, scope, Place::Before, cfg.blocks.len(), made);
+        let edges = |scope| Index::build(calls, scope, Place::Before, cfg.blocks.len());
         Ok(Self {
             cfg,
             calls,

@@ -51,7 +51,7 @@ pub fn emit(asm: &mut Asm, base: u64) {
     ]);
     let none = asm.jump(); // 3:
     asm.raw(&[0x8b, 0x44, 0xf7, 0x0c]); // 4: mov eax, [rdi + 8 * rsi + 12]
-    asm.lea_target(Gpr::RCX, Target::Original(base));
+    asm.lea_target(Gpr::RCX, Target::original(base));
     asm.lea(Gpr::RAX, Mem::indexed(Gpr::RAX, Gpr::RCX, 1));
     asm.store(word, Gpr::RAX);
     asm.land(far);

@@ -194,8 +194,8 @@ pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
     let place = |asm: &mut Asm, to: Gpr, value: &Value| match *value {
         Value::Const(constant) => asm.mov_imm(to, constant),
         Value::Data(offset) => asm.lea_target(to, Target::Data(offset)),
-        Value::Tool(address) => asm.lea_target(to, Target::Analysis(address)),
-        Value::Original(address) => asm.lea_target(to, Target::Original(address)),
+        Value::Tool(address) => asm.lea_target(to, Target::analysis(address)),
+        Value::Original(address) => asm.lea_target(to, Target::original(address)),
         Value::Pointed { slot, offset } => {
             asm.load_target(to, Target::Data(slot));
             asm.lea(to, Mem::at(to, offset as i32));
@@ -214,7 +214,7 @@ pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
     for (value, to) in values.iter().zip(ARGUMENT_REGISTERS) {
         place(asm, to, value);
     }
-    asm.call(Target::Analysis(routine));
+    asm.call(Target::analysis(routine));
     asm.move_stack(padding + 8 * words);
 }
 
@@ -617,8 +617,8 @@ impl Site<'_> {
                 self.asm.load_target(to, Target::Data(slot));
                 self.asm.lea(to, Mem::at(to, offset as i32));
             }
-            Value::Original(address) => self.asm.lea_target(to, Target::Original(address)),
-            Value::Tool(address) => self.asm.lea_target(to, Target::Analysis(address)),
+            Value::Original(address) => self.asm.lea_target(to, Target::original(address)),
+            Value::Tool(address) => self.asm.lea_target(to, Target::analysis(address)),
             Value::Reg(reg) => match self.moved_to(reg) {
                 None if reg == to => return,
                 None => self.asm.mov(to, reg),
@@ -672,7 +672,7 @@ impl Site<'_> {
             if clobbers.flags && keep_flags && !self.flags_pushed {
                 self.found.flags = true;
             }
-            self.asm.call(Target::Analysis(call.routine));
+            self.asm.call(Target::analysis(call.routine));
             self.intact &= !gprs;
             self.flags_intact &= !clobbers.flags;
             return;

@@ -116,7 +116,7 @@ impl Wrapper {
         for word in (0..i32::from(self.stack_words)).rev() {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }
-        asm.call(Target::Analysis(self.routine));
+        asm.call(Target::analysis(self.routine));
         if self.yields {
             asm.mov(Gpr::RCX, Gpr::RAX);
             let none = asm.jump_if_rcx_zero(false);

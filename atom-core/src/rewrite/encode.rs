@@ -10,7 +10,7 @@ use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
-use super::layout::{Form, Layout, insertions_of, take_at};
+use super::layout::{Form, Layout, take_at};
 use super::{DOING, guards, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.
@@ -122,8 +122,11 @@ impl NewText<'_> {
         places.into_par_iter().try_for_each(|(p, skip, slice)| {
             let bytes = self.encoder.proc(p)?;
             slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
-            Ok(())
-        })
+            Ok::<_, Error>(())
+        })?;
+        // What was read of the original is not read again.
+        self.encoder.image.release_pages();
+        Ok(())
     }
 }
 
@@ -186,7 +189,7 @@ impl Encoder<'_> {
         let layout = &self.layout.procs[id.index()];
         let start = self.layout.starts[id.index()];
         let insts = cfg.proc_insts(id);
-        let all = insertions_of(self.plan, &insts);
+        let all = self.layout.insertions(self.plan, id);
         let mut rest = all;
         let mut places = Places::new(self.plan, all, start + u64::from(layout.tails));
         let mut bridges = layout.bridges.iter().peekable();
@@ -336,8 +339,8 @@ impl Encoder<'_> {
         let end = code.end - snippet.code.start;
         for fixup in fixups.iter().filter(|f| (first..end).contains(&f.at)) {
             let target = match fixup.target {
-                Target::Original(a) => a,
-                Target::Analysis(a) => self.anchors.analysis + a,
+                Target::Original(a) => a.get(),
+                Target::Analysis(a) => self.anchors.analysis + a.get(),
                 Target::Data(offset) => self.anchors.data + u64::from(offset),
                 Target::Shared(i) => self.shared(i),
                 Target::OriginalReturn => {

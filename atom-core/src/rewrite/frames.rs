@@ -10,7 +10,7 @@ use crate::emit::unwind::{
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::plan::{Frame, Insertion, Plan, Position};
 
-use super::layout::{insertions_of, snippet_size, take_at};
+use super::layout::{snippet_size, take_at};
 use super::{Layout, guards};
 
 /// The layout as unwind tables see it.
@@ -25,21 +25,19 @@ pub struct Frames<'a> {
 
 impl AddressMap for Frames<'_> {
     fn new_address(&self, old: u64) -> Option<u64> {
-        self.layout.new_address(old)
+        self.layout.new_address(self.cfg, old)
     }
 
     fn row_address(&self, old: u64) -> Option<u64> {
-        let label = self.layout.new_address(old)?;
-        let behind = || {
-            let proc = self.layout.moved_proc_at(old)?;
-            self.layout.return_address(self.cfg, self.plan, proc, old)
-        };
-        Some(behind().unwrap_or(label))
+        let proc = self.layout.moved_proc_at(self.cfg, old)?;
+        let label = self.layout.address_in(self.cfg, proc, old)?;
+        let behind = self.layout.return_address(self.cfg, self.plan, proc, old);
+        Some(behind.unwrap_or(label))
     }
 
     fn inserted(&self, range: &MovedRange) -> Inserted {
         let mut found = Inserted::default();
-        let Some(proc) = self.layout.moved_proc_at(range.old_start) else {
+        let Some(proc) = self.layout.moved_proc_at(self.cfg, range.old_start) else {
             return found;
         };
         let insts = self.insts(proc, range);
@@ -133,7 +131,9 @@ impl Frames<'_> {
     }
 
     fn in_line(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
-        let mut rest = insertions_of(self.plan, insts);
+        let all = self.layout.insertions(self.plan, proc);
+        let index = |inst: usize| all.partition_point(|i| i.inst.index() < inst);
+        let mut rest = &all[index(insts.start)..index(insts.end)];
         while let Some(first) = rest.first() {
             let inst = first.inst;
             let label = self.layout.label(proc, inst);
@@ -141,10 +141,12 @@ impl Frames<'_> {
             if self.cfg.inst_pc(inst) == self.cfg.proc(proc).start {
                 self.snippets(entry, label - self.size(entry), out);
             }
-            self.snippets(take_at(&mut rest, inst, Position::Before), label, out);
+            let before = take_at(&mut rest, inst, Position::Before);
+            self.snippets(before, label, out);
             let after = take_at(&mut rest, inst, Position::After);
-            if let Some(end) = self.layout.end_of(self.cfg, self.plan, proc, inst) {
-                self.snippets(after, end, out);
+            if !after.is_empty() {
+                let size = self.layout.form_size(self.cfg, proc, inst);
+                self.snippets(after, label + self.size(before) + u64::from(size), out);
             }
             take_at(&mut rest, inst, Position::Taken);
         }
@@ -183,7 +185,7 @@ impl Frames<'_> {
             if range.old_start <= old && old < range.old_end {
                 found.strays.push(Stray { new, old });
             }
-            let here = insertions_of(self.plan, &(inst.index()..inst.index() + 1));
+            let here = self.layout.insertions_at(self.plan, proc, inst);
             let from = here.partition_point(|i| i.position < position);
             let to = here.partition_point(|i| i.position <= position);
             self.snippets(&here[from..to], new, &mut found.lowered);
@@ -194,7 +196,7 @@ impl Frames<'_> {
     fn tails(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
         let start = self.layout.starts[proc.index()];
         let mut new = start + u64::from(self.layout.procs[proc.index()].tails);
-        for insertion in insertions_of(self.plan, &self.cfg.proc_insts(proc)) {
+        for insertion in self.layout.insertions(self.plan, proc) {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
             if snippet.tail == 0 {
                 continue;

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use crate::cfg::{Cfg, Succ};
 use crate::decode::{Flow, Inst};
-use crate::emit::unwind::{AddressMap, MovedRange};
+use crate::emit::unwind::MovedRange;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
@@ -99,10 +99,8 @@ pub struct Layout {
     pub(super) return_map: Option<u64>,
     /// First instruction index of each procedure.
     pub(super) first_insts: Vec<usize>,
-    /// For each procedure, (original start, original end), for the map.
-    ranges: Vec<(u64, u64)>,
-    inst_offsets: Vec<u32>,
-    base: u64,
+    /// For each procedure the number of its first insertion; one more at the end.
+    first_insertions: Vec<u32>,
 }
 
 impl Layout {
@@ -175,9 +173,7 @@ impl Layout {
             first_insts: (0..cfg.procs.len())
                 .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)
                 .collect(),
-            ranges: cfg.procs.iter().map(|p| (p.start, p.end)).collect(),
-            inst_offsets: cfg.insts.iter().map(|i| i.offset).collect(),
-            base: cfg.base,
+            first_insertions: first_insertions(cfg, plan),
             procs,
             starts,
             clones,
@@ -193,7 +189,7 @@ impl Layout {
 
     /// New address of the instruction itself, behind what is inserted before it.
     pub fn copy_of(&self, plan: &Plan, proc: ProcId, inst: InstId) -> u64 {
-        let here = insertions_of(plan, &(inst.index()..inst.index() + 1));
+        let here = self.insertions_at(plan, proc, inst);
         let before = here.iter().filter(|i| i.position == Position::Before);
         self.label(proc, inst) + u64::from(before.map(|i| snippet_size(plan, i)).sum::<u32>())
     }
@@ -206,14 +202,14 @@ impl Layout {
     pub fn at_or_after(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, old: u64) -> Option<u64> {
         let i = proc.index();
         let start = self.entry(proc)?;
-        if old <= self.ranges[i].0 {
+        if old <= cfg.proc(proc).start {
             return Some(start);
         }
         let labels = &self.procs[i].labels;
         let first = self.first_insts[i];
-        let offset = old.wrapping_sub(self.base);
-        let at = self.inst_offsets[first..first + labels.len()]
-            .partition_point(|o| u64::from(*o) < offset);
+        let offset = old.wrapping_sub(cfg.base);
+        let at = cfg.insts[first..first + labels.len()]
+            .partition_point(|i| u64::from(i.offset) < offset);
         if let Some(before) = at.checked_sub(1) {
             let inst = InstId::from_index(first + before);
             let old_end = cfg.inst_end(inst);
@@ -229,9 +225,9 @@ impl Layout {
     /// Where the call of a moved procedure that returned to `old` returns to now.
     pub fn return_address(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, old: u64) -> Option<u64> {
         let insts = cfg.proc_insts(proc);
-        let offset = old.wrapping_sub(self.base);
-        let at = self.inst_offsets[insts.clone()]
-            .partition_point(|o| u64::from(*o) < offset)
+        let offset = old.wrapping_sub(cfg.base);
+        let at = cfg.insts[insts.clone()]
+            .partition_point(|i| u64::from(i.offset) < offset)
             .checked_sub(1)?;
         let inst = InstId::from_index(insts.start + at);
         if cfg.inst_end(inst) != old {
@@ -245,9 +241,7 @@ impl Layout {
         let i = proc.index();
         let start = self.entry(proc)?;
         let at = inst.index() - self.first_insts[i];
-        let insts = cfg.proc_insts(proc);
-        let one = insts.start + at..insts.start + at + 1;
-        let mut rest = insertions_of(plan, &one);
+        let mut rest = self.insertions_at(plan, proc, inst);
         take_at(&mut rest, inst, Position::Entry);
         let before = snippets_size(plan, take_at(&mut rest, inst, Position::Before));
         let layout = &self.procs[i];
@@ -255,11 +249,52 @@ impl Layout {
         Some(start + u64::from(layout.labels[at] + before + size))
     }
 
+    /// New size of an instruction.
+    pub(super) fn form_size(&self, cfg: &Cfg, proc: ProcId, inst: InstId) -> u32 {
+        let at = inst.index() - self.first_insts[proc.index()];
+        self.procs[proc.index()].forms[at].size(cfg.inst(inst))
+    }
+
     /// The procedure at an original address, or that ends there, if it moves.
-    pub(super) fn moved_proc_at(&self, old: u64) -> Option<ProcId> {
-        let i = self.ranges.partition_point(|r| r.0 <= old).checked_sub(1)?;
-        let proc = ProcId::from_index(i);
-        (self.moved.contains(proc) && old <= self.ranges[i].1).then_some(proc)
+    pub(super) fn moved_proc_at(&self, cfg: &Cfg, old: u64) -> Option<ProcId> {
+        let proc = cfg.last_proc_from(old)?;
+        (self.moved.contains(proc) && old <= cfg.proc(proc).end).then_some(proc)
+    }
+
+    /// The insertions of a procedure.
+    pub(super) fn insertions<'p>(&self, plan: &'p Plan, proc: ProcId) -> &'p [Insertion] {
+        let [from, to] = [proc.index(), proc.index() + 1].map(|i| self.first_insertions[i]);
+        &plan.insertions[from as usize..to as usize]
+    }
+
+    /// The insertions at an instruction of a procedure.
+    pub(super) fn insertions_at<'p>(
+        &self,
+        plan: &'p Plan,
+        proc: ProcId,
+        inst: InstId,
+    ) -> &'p [Insertion] {
+        let all = self.insertions(plan, proc);
+        let rest = &all[all.partition_point(|i| i.inst < inst)..];
+        let count = rest.iter().take_while(|i| i.inst == inst).count();
+        &rest[..count]
+    }
+
+    /// New address of what starts at an original address, or ends there with its procedure.
+    pub(super) fn new_address(&self, cfg: &Cfg, old: u64) -> Option<u64> {
+        self.address_in(cfg, self.moved_proc_at(cfg, old)?, old)
+    }
+
+    /// The same in a procedure that moves.
+    pub(super) fn address_in(&self, cfg: &Cfg, proc: ProcId, old: u64) -> Option<u64> {
+        let i = proc.index();
+        match cfg.inst_in(proc, old) {
+            Some(inst) => Some(self.label(proc, inst)),
+            None if old == cfg.proc(proc).end => {
+                Some(self.starts[i] + u64::from(self.procs[i].size))
+            }
+            None => None,
+        }
     }
 
     /// True if the procedure has calls whose return address is taken as data.
@@ -288,16 +323,16 @@ impl Layout {
     }
 
     /// The moved ranges, for the exception tables.
-    pub fn moved_ranges(&self) -> Vec<MovedRange> {
-        self.ranges
+    pub fn moved_ranges(&self, cfg: &Cfg) -> Vec<MovedRange> {
+        cfg.procs
             .iter()
             .zip(&self.starts)
             .zip(&self.procs)
             .enumerate()
             .filter(|(i, _)| self.moved.contains(ProcId::from_index(*i)))
-            .map(|(_, ((range, start), layout))| MovedRange {
-                old_start: range.0,
-                old_end: range.1,
+            .map(|(_, ((proc, start), layout))| MovedRange {
+                old_start: proc.start,
+                old_end: proc.end,
                 new_start: *start,
                 new_end: *start + u64::from(layout.size),
             })
@@ -349,25 +384,19 @@ impl Layout {
     }
 }
 
-impl AddressMap for Layout {
-    fn new_address(&self, old: u64) -> Option<u64> {
-        let i = self.ranges.partition_point(|r| r.0 <= old).checked_sub(1)?;
-        let (_, end) = self.ranges[i];
-        if !self.moved.contains(ProcId::from_index(i)) || old > end {
-            return None;
-        }
-        let first = self.first_insts[i];
-        let count = self.procs[i].labels.len();
-        let offset = (old - self.base) as u32;
-        let at = self.inst_offsets[first..first + count]
-            .binary_search(&offset)
-            .ok();
-        match at {
-            Some(at) => Some(self.starts[i] + u64::from(self.procs[i].labels[at])),
-            None if old == end => Some(self.starts[i] + u64::from(self.procs[i].size)),
-            None => None,
-        }
-    }
+/// For each procedure the number of its first insertion, and one more.
+fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
+    let mut next = 0;
+    let firsts = (0..cfg.procs.len()).map(ProcId::from_index).map(|p| {
+        let first = next;
+        let insts = cfg.proc_insts(p);
+        let mine = plan.insertions[next..].iter();
+        next += mine.take_while(|i| i.inst.index() < insts.end).count();
+        first as u32
+    });
+    let mut firsts: Vec<u32> = firsts.collect();
+    firsts.push(plan.insertions.len() as u32);
+    firsts
 }
 
 /// The slice of insertions that concern a range of instructions.
@@ -551,7 +580,7 @@ impl<'a> ProcBuilder<'a> {
     fn assign(&self, layout: &mut ProcLayout) {
         let cfg = self.cfg;
         let mut rest = insertions_of(self.plan, &self.insts);
-        let mut bridges = layout.bridges.iter().peekable();
+        let mut bridges = &layout.bridges[..];
         let mut offset = 0u32;
         let mut old_end = None;
         let start_pc = cfg.proc(self.id).start;
@@ -566,6 +595,11 @@ impl<'a> ProcBuilder<'a> {
             }
             for inst in block.insts() {
                 let i = inst.index() - self.insts.start;
+                if rest.first().is_none_or(|next| next.inst != inst) && bridges.is_empty() {
+                    layout.labels[i] = offset;
+                    offset += layout.forms[i].size(cfg.inst(inst));
+                    continue;
+                }
                 let entry = take_at(&mut rest, inst, Position::Entry);
                 if !entry.is_empty() {
                     if pc == start_pc {
@@ -582,7 +616,10 @@ impl<'a> ProcBuilder<'a> {
                 if !on_the_way.is_empty() {
                     taken.push((inst, snippets_size(self.plan, on_the_way)));
                 }
-                if bridges.next_if(|x| x.0 == inst).is_some() {
+                if let Some((at, others)) = bridges.split_first()
+                    && at.0 == inst
+                {
+                    bridges = others;
                     offset += 5;
                 }
             }
@@ -609,20 +646,24 @@ impl<'a> ProcBuilder<'a> {
         let mut grown = false;
         let mut rest = insertions_of(self.plan, &self.insts);
         for i in 0..layout.forms.len() {
+            let counted = layout.forms[i] == Form::Copy;
+            if !counted && layout.forms[i] != Form::Short {
+                continue;
+            }
             let inst = InstId::from_index(self.insts.start + i);
-            take_at(&mut rest, inst, Position::Entry);
-            let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
-            take_at(&mut rest, inst, Position::After);
-            take_at(&mut rest, inst, Position::Taken);
+            if !matches!(self.cfg.inst(inst).flow, Flow::Jump | Flow::CondJump) {
+                continue;
+            }
             let stub = layout.taken_offset(inst);
             let label = self.targets[i].map(|t| layout.labels[t as usize]);
             let Some(target) = stub.or(label) else {
                 continue;
             };
-            let counted = layout.forms[i] == Form::Copy;
-            if !counted && layout.forms[i] != Form::Short {
-                continue;
+            while rest.first().is_some_and(|next| next.inst < inst) {
+                rest = &rest[1..];
             }
+            take_at(&mut rest, inst, Position::Entry);
+            let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
             let size = layout.forms[i].size(self.cfg.inst(inst));
             let from = i64::from(layout.labels[i] + before + size);
             let distance = i64::from(target) - from;

@@ -19,6 +19,7 @@ use crate::image::Image;
 
 mod encode;
 mod frames;
+mod free;
 mod guards;
 mod layout;
 mod left;

@@ -7,13 +7,12 @@
 //! does not fit, the original instruction stays: it runs there and flows into
 //! the next pad, and the procedure is reported as partial. `endbr64` stays in front of a pad.
 
-use std::collections::BTreeMap;
-
 use crate::cfg::Cfg;
 use crate::error::Result;
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 
+use super::free::Free;
 use super::{Layout, MovedSet, Options, left, moved};
 
 /// Changes of the original text.
@@ -28,7 +27,7 @@ pub struct OldText {
 }
 
 /// Two-byte jumps one after the other, at most.
-const MAX_HOPS: usize = 16;
+pub(super) const MAX_HOPS: usize = 16;
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
@@ -58,9 +57,8 @@ pub struct Sites {
     landings: Vec<Landing>,
     jumps: Vec<(u64, Jump)>,
     left: Vec<(ProcId, u64)>,
+    /// In the end, what nothing needs any more.
     free: Free,
-    /// What is free in the end: start of each range, its size, a bit for each byte.
-    dead: Vec<(u64, usize, Vec<u8>)>,
 }
 
 impl Sites {
@@ -82,28 +80,11 @@ impl Sites {
             jumps: Vec::new(),
             left: Vec::new(),
             free: Free::new(image, cfg, moved),
-            dead: Vec::new(),
         };
         let tight = sites.roomy(image);
         let tiny = sites.short(tight);
         sites.punned(tiny);
-        sites.dead = std::mem::take(&mut sites.free).pack();
         sites
-    }
-
-    /// What nothing needs any more.
-    fn dead_ranges(&self) -> Vec<(u64, u64)> {
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for (start, size, bits) in &self.dead {
-            for i in (0..*size).filter(|i| bits[i / 8] >> (i % 8) & 1 != 0) {
-                let at = start + i as u64;
-                match ranges.last_mut() {
-                    Some(last) if last.1 == at => last.1 += 1,
-                    _ => ranges.push((at, at + 1)),
-                }
-            }
-        }
-        ranges
     }
 
     /// Where an original instruction has to stay for want of room.
@@ -248,7 +229,7 @@ pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Re
         patches,
         branches: moved::branches(image, cfg, layout)?,
         dead: if options.strict {
-            sites.dead_ranges()
+            sites.free.ranges()
         } else {
             Vec::new()
         },
@@ -258,158 +239,4 @@ pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Re
 fn jump(from: u64, to: u64) -> [u8; 5] {
     let distance = (to.wrapping_sub(from + 5) as i32).to_le_bytes();
     [0xe9, distance[0], distance[1], distance[2], distance[3]]
-}
-
-/// Bytes of the original text that nothing needs any more.
-#[derive(Debug, Default)]
-struct Free {
-    /// Start of each executable range, and a flag for each byte.
-    regions: BTreeMap<u64, Vec<bool>>,
-}
-
-impl Free {
-    fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
-        let mut free = Self {
-            regions: image
-                .segments
-                .iter()
-                .filter(|s| s.is_executable())
-                .map(|s| (s.address, vec![false; s.file_size as usize]))
-                .collect(),
-        };
-        for (i, proc) in cfg.procs.iter().enumerate() {
-            if !moved.contains(ProcId::from_index(i)) {
-                continue;
-            }
-            let insts = &cfg.insts[cfg.proc_insts(ProcId::from_index(i))];
-            let next_proc = cfg.procs.get(i + 1).map_or(u64::MAX, |p| p.start);
-            let mut covered = proc.start;
-            for (k, inst) in insts.iter().enumerate() {
-                let pc = cfg.base + u64::from(inst.offset);
-                let end = pc + u64::from(inst.len);
-                free.set(pc, usize::from(inst.len), true);
-                covered = covered.max(end);
-                // Padding between instructions and behind the last.
-                let next = insts
-                    .get(k + 1)
-                    .map_or(next_proc, |n| cfg.base + u64::from(n.offset));
-                let mut at = covered;
-                let mut aligned = covered;
-                while let Some(len) = padding_at(image, at).filter(|len| at + len <= next) {
-                    at += len;
-                    // What follows need not be code: data may begin like a `nop`.
-                    if at <= covered.next_multiple_of(DATA_ALIGNMENT) {
-                        aligned = at;
-                    }
-                }
-                let padding_end = if at == next { at } else { aligned };
-                free.set(covered, (padding_end - covered) as usize, true);
-            }
-        }
-        free
-    }
-
-    fn region(&self, address: u64) -> Option<(u64, &Vec<bool>)> {
-        let (start, flags) = self.regions.range(..=address).next_back()?;
-        (address - start < flags.len() as u64).then_some((*start, flags))
-    }
-
-    fn is_free(&self, address: u64, len: usize) -> bool {
-        self.region(address).is_some_and(|(start, flags)| {
-            let at = (address - start) as usize;
-            flags
-                .get(at..at + len)
-                .is_some_and(|f| f.iter().all(|b| *b))
-        })
-    }
-
-    fn set(&mut self, address: u64, len: usize, value: bool) {
-        if let Some((start, flags)) = self.regions.range_mut(..=address).next_back() {
-            let at = (address - start) as usize;
-            let end = (at + len).min(flags.len());
-            if at < end {
-                flags[at..end].fill(value);
-            }
-        }
-    }
-
-    fn take(&mut self, address: u64, len: usize) {
-        self.set(address, len, false);
-    }
-
-    /// Five free bytes that a two-byte jump at `from` reaches, the nearest first.
-    fn island(&self, from: u64) -> Option<u64> {
-        let origin = from + 2;
-        (0..=127u64)
-            .flat_map(|d| [origin.checked_add(d), origin.checked_sub(d + 1)])
-            .flatten()
-            .filter(|a| {
-                let distance = a.wrapping_sub(origin) as i64;
-                (-128..=127).contains(&distance)
-            })
-            .find(|a| self.is_free(*a, 5))
-    }
-
-    /// Takes an island for a two-byte jump at `from`. Where many landings stand
-    /// close together none is in reach: then the jump leads over others of two
-    /// bytes, up or down. The last of the addresses is that of the island.
-    fn take_route(&mut self, from: u64) -> Option<Vec<u64>> {
-        for upwards in [true, false] {
-            let mut hops = Vec::new();
-            let mut at = from;
-            while hops.len() < MAX_HOPS {
-                if let Some(island) = self.island(at) {
-                    self.take(island, 5);
-                    hops.push(island);
-                    return Some(hops);
-                }
-                let Some(relay) = self.relay(at, upwards) else {
-                    break;
-                };
-                self.take(relay, 2);
-                hops.push(relay);
-                at = relay;
-            }
-            for hop in hops {
-                self.set(hop, 2, true);
-            }
-        }
-        None
-    }
-
-    /// Two free bytes that a two-byte jump at `from` reaches, the farthest first.
-    fn relay(&self, from: u64, upwards: bool) -> Option<u64> {
-        let origin = from + 2;
-        (3..=127u64)
-            .rev()
-            .filter_map(|d| match upwards {
-                true => origin.checked_add(d),
-                false => origin.checked_sub(d),
-            })
-            .find(|a| self.is_free(*a, 2))
-    }
-
-    /// An eighth of its size.
-    fn pack(self) -> Vec<(u64, usize, Vec<u8>)> {
-        let pack = |byte: &[bool]| {
-            let bits = byte.iter().enumerate();
-            bits.fold(0, |bits, (i, flag)| bits | u8::from(*flag) << i)
-        };
-        self.regions
-            .into_iter()
-            .map(|(start, flags)| (start, flags.len(), flags.chunks(8).map(pack).collect()))
-            .collect()
-    }
-}
-
-/// Data between procedures starts at a multiple of this.
-const DATA_ALIGNMENT: u64 = 8;
-
-/// Length of a padding instruction: any `nop`, or `int3`.
-fn padding_at(image: &Image, pc: u64) -> Option<u64> {
-    use iced_x86::Mnemonic;
-    let bytes = image.rest_at(pc)?;
-    let instruction = crate::decode::decode_at(&bytes[..bytes.len().min(15)], pc)?;
-    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
-        .then_some(instruction.len() as u64)
 }

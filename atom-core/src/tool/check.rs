@@ -249,6 +249,9 @@ fn argument(
                         .to_owned(),
                 );
             }
+            if arg.value >> 47 != 0 {
+                return Err(format!("{:#x} is no address of a program", arg.value));
+            }
             Argument::Original(arg.value)
         }
         ArgKind::BrCondValue => {

@@ -86,6 +86,10 @@ impl Shape {
         1 << (self.0 & 0xff)
     }
 
+    const fn entries(self) -> usize {
+        (self.0 >> 8) as usize
+    }
+
     pub const fn place(self, address: u64) -> usize {
         (address >> (self.0 & 0xff)) as usize % PLACES
     }
@@ -157,9 +161,14 @@ impl Buffer {
 #[cold]
 #[inline(never)]
 pub fn other(buffer: &Buffer, shape: u64, address: u64, size: u64, count: Counter<2>) {
-    touch(buffer, shape, address, size, 1, count);
-    // The first is counted by its block.
-    count.add_to(Seen::Extra as usize, u64::MAX);
+    let shape = Shape(shape);
+    let page = address & !(shape.page() - 1);
+    touch_page(buffer, shape, page, 1, count);
+    if address - page > shape.page() - size {
+        touch_page(buffer, shape, page + shape.page(), 1, count);
+        count.add_to(Seen::Extra as usize, 1);
+    }
+    find_stack(buffer);
 }
 
 /// The same through the stack's registers.
@@ -176,19 +185,28 @@ pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, c
     let shape = Shape(shape);
     let mut page = address & !(shape.page() - 1);
     while page < address.saturating_add(size) {
-        let place = shape.place(page);
-        let now = buffer.next_time();
-        if buffer.pages[place].get() != page.wrapping_neg()
-            && enter(buffer, (shape.0 >> 8) as usize, place, page.wrapping_neg())
-        {
-            count.add_to(Seen::Misses as usize, times);
-        }
-        buffer.last.set(page.wrapping_neg());
-        buffer.times[place].set(now);
+        touch_page(buffer, shape, page, times, count);
         count.add_to(Seen::Extra as usize, times);
         page += shape.page();
     }
-    // The stack's page may have lost its place.
+    find_stack(buffer);
+}
+
+#[inline(always)]
+fn touch_page(buffer: &Buffer, shape: Shape, page: u64, times: u64, count: Counter<2>) {
+    let place = shape.place(page);
+    let page = page.wrapping_neg();
+    let now = buffer.next_time();
+    if buffer.pages[place].get() != page && enter(buffer, shape.entries(), place, page) {
+        count.add_to(Seen::Misses as usize, times);
+    }
+    buffer.last.set(page);
+    buffer.times[place].set(now);
+}
+
+/// The stack's page may have lost its place.
+#[inline(always)]
+fn find_stack(buffer: &Buffer) {
     let place = buffer.stack_place.get() as usize % ALL_PLACES;
     if buffer.pages[place].get() != buffer.stack.get() {
         buffer.stack.set(NONE);
@@ -221,6 +239,9 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
         }
         None => oldest(buffer, used),
     };
+    // An index that might be out of range would end in a panic, for which each call of this
+    // would have to save all registers.
+    let entry = entry % MAX_ENTRIES;
     let old = usize::from(buffer.places[entry].get()) % ALL_PLACES;
     if entry < used {
         buffer.pages[old].set(NONE);
@@ -238,26 +259,29 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
 fn oldest(buffer: &Buffer, used: usize) -> usize {
     let groups = used.min(MAX_ENTRIES).div_ceil(GROUP);
     loop {
-        let (mut first, mut group, mut second) = (u64::MAX, 0, u64::MAX);
-        for (i, bound) in buffer.bounds.iter().take(groups).enumerate() {
-            let bound = bound.get();
-            if bound < first {
-                (second, first, group) = (first, bound, i);
+        let (mut group, mut bound, mut others) = (0, u64::MAX, u64::MAX);
+        for (i, other) in buffer.bounds.iter().take(groups).enumerate() {
+            let other = other.get();
+            others = others.min(bound.max(other));
+            (group, bound) = if other < bound {
+                (i, other)
             } else {
-                second = second.min(bound);
-            }
+                (group, bound)
+            };
         }
-        let entries = group * GROUP..used.min((group + 1) * GROUP);
-        let mut oldest = u64::MAX;
-        for entry in entries {
+        let (mut oldest, mut time) = (0, u64::MAX);
+        for entry in group * GROUP..used.min((group + 1) * GROUP) {
             let place = usize::from(buffer.places[entry % MAX_ENTRIES].get());
-            let time = buffer.times[place % ALL_PLACES].get();
-            oldest = oldest.min(time * MAX_ENTRIES as u64 | entry as u64);
+            let other = buffer.times[place % ALL_PLACES].get();
+            (oldest, time) = if other < time {
+                (entry, other)
+            } else {
+                (oldest, time)
+            };
         }
-        let time = oldest / MAX_ENTRIES as u64;
         buffer.bounds[group % buffer.bounds.len()].set(time);
-        if time <= second {
-            return oldest as usize % MAX_ENTRIES;
+        if time <= others {
+            return oldest % MAX_ENTRIES;
         }
     }
 }

@@ -58,7 +58,7 @@ fn others(
     address: u64,
     count: Counter<2>,
     parts: Array<Part>,
-    other: fn(&Buffer, u64, u64, u64, Counter<2>),
+    other: impl Fn(&Buffer, u64, u64, u64, Counter<2>),
 ) {
     groups::each(address, parts, count, |address, size, count| {
         other(buffer, shape, address, size, count);

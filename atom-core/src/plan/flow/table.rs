@@ -42,7 +42,7 @@ pub fn write(
     number(out, solution.derived.len() as u64);
     for derived in &solution.derived {
         number(out, derived.terms.len() as u64);
-        for &(edge, minus) in &derived.terms {
+        for &(edge, minus) in solution.terms_of(derived) {
             let distance = back(&value_of, edge, next)?;
             number(out, u64::from(distance) << 1 | u64::from(minus));
         }
@@ -129,16 +129,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let derived = |edge, terms: &[(u32, bool)]| Derived {
-            edge,
-            terms: terms.to_vec(),
-        };
+        let derived = |edge, terms| Derived { edge, terms };
         let solution = Solution {
             counted: vec![4, 1],
-            derived: vec![
-                derived(0, &[(4, false), (1, true)]),
-                derived(200, &[(0, false), (4, false)]),
-            ],
+            derived: vec![derived(0, 0..2), derived(200, 2..4)],
+            terms: vec![(4, false), (1, true), (0, false), (4, false)],
         };
         let cell = |edge, cell, amount| CellOf { edge, cell, amount };
         let cells = [

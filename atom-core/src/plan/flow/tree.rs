@@ -7,6 +7,8 @@
 //! world outside, through which every way in and out passes; its equation is
 //! not needed.
 
+use std::ops::Range;
+
 /// An edge of a flow graph.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Edge {
@@ -25,8 +27,8 @@ pub struct Edge {
 pub struct Derived {
     /// The edge.
     pub edge: u32,
-    /// Edges to add up, and whether each is subtracted. All are counted or derived before.
-    pub terms: Vec<(u32, bool)>,
+    /// Range of [`Solution::terms`].
+    pub terms: Range<u32>,
 }
 
 /// What to count.
@@ -36,6 +38,15 @@ pub struct Solution {
     pub counted: Vec<u32>,
     /// The others that matter, in an order in which they can be computed.
     pub derived: Vec<Derived>,
+    /// Edges to add up, and whether each is subtracted. All are counted or derived before.
+    pub terms: Vec<(u32, bool)>,
+}
+
+impl Solution {
+    /// What is added up for an edge.
+    pub fn terms_of(&self, derived: &Derived) -> &[(u32, bool)] {
+        &self.terms[derived.terms.start as usize..derived.terms.end as usize]
+    }
 }
 
 struct Sets(Vec<u32>);
@@ -98,12 +109,14 @@ pub fn solve(vertices: usize, edges: &[Edge]) -> Option<Solution> {
             continue;
         };
         let enters = edges[up as usize].to == v;
-        let terms: Vec<_> = at
+        let first = solution.terms.len() as u32;
+        let terms = at
             .of(v)
             .iter()
             .filter(|e| **e != up && needed[**e as usize])
-            .map(|&e| (e, (edges[e as usize].to == v) == enters))
-            .collect();
+            .map(|&e| (e, (edges[e as usize].to == v) == enters));
+        solution.terms.extend(terms);
+        let terms = first..solution.terms.len() as u32;
         if terms.is_empty() && !edges[up as usize].wanted {
             // Nothing that matters passes there.
             needed[up as usize] = false;
@@ -118,16 +131,17 @@ pub fn solve(vertices: usize, edges: &[Edge]) -> Option<Solution> {
 fn spanning_tree(vertices: usize, edges: &[Edge]) -> Option<Vec<bool>> {
     let mut sets = Sets::new(vertices);
     let mut in_tree = vec![false; edges.len()];
-    let mut others = Vec::new();
+    let mut others = Vec::with_capacity(edges.len());
     for (i, edge) in edges.iter().enumerate() {
         match edge.cost {
             None if sets.join(edge.from, edge.to) => in_tree[i] = true,
             None => return None,
-            Some(cost) => others.push((cost, i)),
+            Some(cost) => others.push((cost, i as u32)),
         }
     }
-    others.sort_by(|a, b| b.0.total_cmp(&a.0));
+    others.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, i) in others {
+        let i = i as usize;
         in_tree[i] = sets.join(edges[i].from, edges[i].to);
     }
     Some(in_tree)
@@ -295,7 +309,7 @@ mod tests {
                 values[e as usize] = Some(counts[e as usize]);
             }
             for derived in &solution.derived {
-                let terms = derived.terms.iter().map(|(e, minus)| {
+                let terms = solution.terms_of(derived).iter().map(|(e, minus)| {
                     let value = values[*e as usize].expect("computed before it is used");
                     if *minus { -value } else { value }
                 });

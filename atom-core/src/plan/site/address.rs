@@ -31,7 +31,7 @@ impl Site<'_> {
         }
         if let Some(image) = address.image {
             let holder = self.scratch(to);
-            self.asm.lea_target(holder, Target::Original(image));
+            self.asm.lea_target(holder, Target::original(image));
             self.asm.lea(to, Mem::indexed(to, holder, 1));
         }
         if address.narrow {

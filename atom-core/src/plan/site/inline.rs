@@ -451,7 +451,7 @@ impl Site<'_> {
         };
         match symbol.base {
             Base::Image => Ok(Resolved::Link {
-                target: Target::Analysis(offset as u64),
+                target: Target::analysis(offset as u64),
                 offset: 0,
                 gs: false,
             }),
@@ -459,7 +459,7 @@ impl Site<'_> {
                 Some(Value::Const(n)) => Ok(Resolved::Number(n.wrapping_add(offset as u64))),
                 Some(Value::Data(at)) => link(Target::Data(*at), false),
                 Some(Value::Thread { at, .. }) => link(Target::Data(*at), true),
-                Some(Value::Original(at)) => link(Target::Original(*at), false),
+                Some(Value::Original(at)) => link(Target::original(*at), false),
                 _ => Err(Refused),
             },
         }

@@ -110,8 +110,8 @@ impl Site<'_> {
             }
         };
         let holder = self.scratch(to);
-        self.asm.lea_target(to, Target::Original(next));
-        self.asm.lea_target(holder, Target::Original(target));
+        self.asm.lea_target(to, Target::original(next));
+        self.asm.lea_target(holder, Target::original(target));
         self.asm.move_if(cond, to, holder);
     }
 }

@@ -177,8 +177,8 @@ fn parts_and_vectors() {
 fn fixups_name_the_field() {
     let mut asm = Asm::default();
     asm.lea_target(Gpr::R8, Target::Data(3));
-    asm.call(Target::Analysis(9));
+    asm.call(Target::analysis(9));
     let at: Vec<(u32, Target)> = asm.fixups.iter().map(|f| (f.at, f.target)).collect();
-    assert_eq!(at, [(3, Target::Data(3)), (8, Target::Analysis(9))]);
+    assert_eq!(at, [(3, Target::Data(3)), (8, Target::analysis(9))]);
     assert_eq!(asm.code.len(), 12);
 }

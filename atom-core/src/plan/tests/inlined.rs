@@ -89,10 +89,10 @@ fn run(
     let data = machine.data_at();
     let image = data + IMAGE_AT;
     let target = |t: Target| match t {
-        Target::Analysis(a) => image + a,
+        Target::Analysis(a) => image + a.get(),
         Target::Shared(i) => wrapper_at(i),
         Target::Data(offset) => data + u64::from(offset),
-        Target::Original(address) => machine.code_at() + address,
+        Target::Original(address) => machine.code_at() + address.get(),
         Target::OriginalReturn | Target::ReturnMap | Target::Main | Target::Tail => {
             unreachable!("no value of a return is asked for")
         }

@@ -382,10 +382,10 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     let routine_at = |k: u64| place(6) + 0x800 * k;
     let record = |k: u64| machine.data_at() + 0x2000 + RECORD * k;
     let target = |t: Target| match t {
-        Target::Analysis(k) => routine_at(k),
+        Target::Analysis(k) => routine_at(k.get()),
         Target::Shared(i) => wrapper_at(i),
         Target::Data(offset) => machine.data_at() + u64::from(offset),
-        Target::Original(address) => machine.code_at() + address,
+        Target::Original(address) => machine.code_at() + address.get(),
         Target::Main | Target::Tail => unreachable!("there are no bodies"),
         Target::OriginalReturn => place(5),
         Target::ReturnMap => machine.data_at() + values::RETURN_MAP,

@@ -77,7 +77,7 @@ fn with_plan(
     let cfg = Cfg::build(&image, &FrameFacts::new(&table)).unwrap();
     let live = Live::compute(&image, &cfg);
     let calls = calls(&cfg);
-    let plan = Plan::build(&image, &cfg, &live, &calls, &|_| LEAF, &options).unwrap();
+    let plan = Plan::build(&image, &cfg, &live, calls, &|_| LEAF, &options).unwrap();
     check(&image, &cfg, &plan);
 }
 
@@ -119,7 +119,7 @@ fn routines(plan: &Plan, snippet: &Snippet) -> Vec<u64> {
     plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize]
         .iter()
         .filter_map(|f| match f.target {
-            Target::Analysis(routine) => Some(routine),
+            Target::Analysis(routine) => Some(routine.get()),
             _ => None,
         })
         .collect()
@@ -354,7 +354,7 @@ fn what_cannot_be_passed_is_an_error() {
     let plan = |scope, id, argument| {
         let mut calls = Calls::default();
         call(&mut calls, scope, id, Place::Before, &[argument]);
-        Plan::build(&image, &cfg, &live, &calls, &|_| LEAF, &Options::default())
+        Plan::build(&image, &cfg, &live, calls, &|_| LEAF, &Options::default())
     };
     let count = cfg.insts.len() as u32;
     assert!(plan(Scope::Inst, count, Argument::Const(1)).is_err());

@@ -1,0 +1,292 @@
+//! Bytes of the original text that nothing needs any more: room for pads and islands.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use super::MovedSet;
+use super::pads::MAX_HOPS;
+use crate::cfg::Cfg;
+use crate::ids::ProcId;
+use crate::image::Image;
+
+/// Procedures that one piece of parallel work takes.
+const CHUNK: usize = 256;
+
+/// A bit for each byte of an executable range.
+#[derive(Debug)]
+struct Bits {
+    len: usize,
+    /// Shared while the bits are set, which threads do together.
+    words: Vec<AtomicU64>,
+}
+
+impl Bits {
+    fn new(len: usize) -> Self {
+        let words = (0..len.div_ceil(64)).map(|_| AtomicU64::new(0));
+        let words = words.collect();
+        Self { len, words }
+    }
+
+    /// The words of a range, each with its part of the range.
+    fn words(at: usize, end: usize) -> impl Iterator<Item = (usize, u64)> {
+        let words = match at < end {
+            true => at / 64..end.div_ceil(64),
+            false => 0..0,
+        };
+        words.map(move |word| {
+            let from = at.max(word * 64) - word * 64;
+            let to = end.min(word * 64 + 64) - word * 64;
+            (word, (!0 >> (64 - (to - from))) << from)
+        })
+    }
+
+    /// Whether the whole range lies inside and all of it is set.
+    fn all(&self, at: usize, len: usize) -> bool {
+        at + len <= self.len
+            && Self::words(at, at + len)
+                .all(|(word, mask)| self.words[word].load(Relaxed) & mask == mask)
+    }
+
+    /// Sets what lies inside, together with other threads.
+    fn set(&self, at: usize, len: usize) {
+        for (word, mask) in Self::words(at, (at + len).min(self.len)) {
+            self.words[word].fetch_or(mask, Relaxed);
+        }
+    }
+
+    /// Sets or clears what lies inside.
+    fn put(&mut self, at: usize, len: usize, value: bool) {
+        for (word, mask) in Self::words(at, (at + len).min(self.len)) {
+            let word = self.words[word].get_mut();
+            match value {
+                true => *word |= mask,
+                false => *word &= !mask,
+            }
+        }
+    }
+
+    /// The runs of bytes that are set.
+    fn runs(&self, mut each: impl FnMut(usize, usize)) {
+        let mut start = None;
+        for i in 0..self.len {
+            let is_set = self.words[i / 64].load(Relaxed) >> (i % 64) & 1 != 0;
+            match (start, is_set) {
+                (None, true) => start = Some(i),
+                (Some(from), false) => {
+                    each(from, i);
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        if let Some(from) = start {
+            each(from, self.len);
+        }
+    }
+}
+
+/// The free bytes of all executable ranges.
+#[derive(Debug, Default)]
+pub(super) struct Free {
+    /// By the start of each range.
+    regions: BTreeMap<u64, Bits>,
+}
+
+impl Free {
+    /// The bytes of all procedures that move, and the padding between and behind
+    /// their instructions.
+    pub(super) fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
+        let free = Self {
+            regions: image
+                .segments
+                .iter()
+                .filter(|s| s.is_executable())
+                .map(|s| (s.address, Bits::new(s.file_size as usize)))
+                .collect(),
+        };
+        (0..cfg.procs.len())
+            .into_par_iter()
+            .map(ProcId::from_index)
+            .with_min_len(CHUNK)
+            .filter(|id| moved.contains(*id))
+            .for_each(|id| free.set_proc(image, cfg, id));
+        free
+    }
+
+    /// Sets the bytes of a procedure.
+    fn set_proc(&self, image: &Image, cfg: &Cfg, id: ProcId) {
+        let insts = &cfg.insts[cfg.proc_insts(id)];
+        let next_proc = cfg.procs.get(id.index() + 1).map_or(u64::MAX, |p| p.start);
+        let mut covered = cfg.proc(id).start;
+        // Neighbours are set together.
+        let mut run = (covered, covered);
+        let mut set = |start: u64, end: u64| {
+            if run.0 <= start && start <= run.1 {
+                run.1 = run.1.max(end);
+            } else {
+                self.set(run.0, run.1);
+                run = (start, end);
+            }
+        };
+        for (k, inst) in insts.iter().enumerate() {
+            let pc = cfg.base + u64::from(inst.offset);
+            let end = pc + u64::from(inst.len);
+            set(pc, end);
+            covered = covered.max(end);
+            // Padding between instructions and behind the last.
+            let next = insts
+                .get(k + 1)
+                .map_or(next_proc, |n| cfg.base + u64::from(n.offset));
+            let mut at = covered;
+            let mut aligned = covered;
+            while let Some(len) = padding_at(image, at).filter(|len| at + len <= next) {
+                at += len;
+                // What follows need not be code: data may begin like a `nop`.
+                if at <= covered.next_multiple_of(DATA_ALIGNMENT) {
+                    aligned = at;
+                }
+            }
+            let padding_end = if at == next { at } else { aligned };
+            set(covered, padding_end);
+        }
+        self.set(run.0, run.1);
+    }
+
+    /// Sets what lies in the range of its first byte.
+    fn set(&self, start: u64, end: u64) {
+        if let Some((first, bits)) = self.regions.range(..=start).next_back() {
+            bits.set((start - first) as usize, (end - start) as usize);
+        }
+    }
+
+    /// What is free, as ranges in order.
+    pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (start, bits) in &self.regions {
+            bits.runs(|from, to| {
+                let (from, to) = (start + from as u64, start + to as u64);
+                match ranges.last_mut() {
+                    Some(last) if last.1 == from => last.1 = to,
+                    _ => ranges.push((from, to)),
+                }
+            });
+        }
+        ranges
+    }
+
+    /// Whether all of these bytes are free.
+    pub(super) fn is_free(&self, address: u64, len: usize) -> bool {
+        let region = self.regions.range(..=address).next_back();
+        region.is_some_and(|(start, bits)| bits.all((address - start) as usize, len))
+    }
+
+    fn put(&mut self, address: u64, len: usize, value: bool) {
+        if let Some((start, bits)) = self.regions.range_mut(..=address).next_back() {
+            bits.put((address - start) as usize, len, value);
+        }
+    }
+
+    /// Somebody uses these bytes.
+    pub(super) fn take(&mut self, address: u64, len: usize) {
+        self.put(address, len, false);
+    }
+
+    /// Five free bytes that a two-byte jump at `from` reaches, the nearest first.
+    pub(super) fn island(&self, from: u64) -> Option<u64> {
+        let origin = from + 2;
+        (0..=127u64)
+            .flat_map(|d| [origin.checked_add(d), origin.checked_sub(d + 1)])
+            .flatten()
+            .filter(|a| {
+                let distance = a.wrapping_sub(origin) as i64;
+                (-128..=127).contains(&distance)
+            })
+            .find(|a| self.is_free(*a, 5))
+    }
+
+    /// Takes an island for a two-byte jump at `from`. Where many landings stand
+    /// close together none is in reach: then the jump leads over others of two
+    /// bytes, up or down. The last of the addresses is that of the island.
+    pub(super) fn take_route(&mut self, from: u64) -> Option<Vec<u64>> {
+        for upwards in [true, false] {
+            let mut hops = Vec::new();
+            let mut at = from;
+            while hops.len() < MAX_HOPS {
+                if let Some(island) = self.island(at) {
+                    self.take(island, 5);
+                    hops.push(island);
+                    return Some(hops);
+                }
+                let Some(relay) = self.relay(at, upwards) else {
+                    break;
+                };
+                self.take(relay, 2);
+                hops.push(relay);
+                at = relay;
+            }
+            for hop in hops {
+                self.put(hop, 2, true);
+            }
+        }
+        None
+    }
+
+    /// Two free bytes that a two-byte jump at `from` reaches, the farthest first.
+    fn relay(&self, from: u64, upwards: bool) -> Option<u64> {
+        let origin = from + 2;
+        (3..=127u64)
+            .rev()
+            .filter_map(|d| match upwards {
+                true => origin.checked_add(d),
+                false => origin.checked_sub(d),
+            })
+            .find(|a| self.is_free(*a, 2))
+    }
+}
+
+/// Data between procedures starts at a multiple of this.
+const DATA_ALIGNMENT: u64 = 8;
+
+/// Length of a padding instruction: any `nop`, or `int3`.
+fn padding_at(image: &Image, pc: u64) -> Option<u64> {
+    use iced_x86::Mnemonic;
+    let bytes = image.rest_at(pc)?;
+    let instruction = crate::decode::decode_at(&bytes[..bytes.len().min(15)], pc)?;
+    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
+        .then_some(instruction.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_as_flags() {
+        let mut bits = Bits::new(1000);
+        let mut flags = vec![false; 1000];
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..3000 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let (at, len) = ((random >> 8) as usize % 1000, (random >> 40) as usize % 150);
+            let end = (at + len).min(1000);
+            let value = random & 1 != 0;
+            match (value, random & 2 != 0) {
+                (true, true) => bits.set(at, len),
+                _ => bits.put(at, len, value),
+            }
+            flags[at..end].fill(value);
+            let (at, len) = ((random >> 20) as usize % 1000, (random >> 50) as usize % 9);
+            let expected = flags
+                .get(at..at + len)
+                .is_some_and(|f| f.iter().all(|b| *b));
+            assert_eq!(bits.all(at, len), expected, "{at} {len}");
+        }
+        let mut again = vec![false; 1000];
+        bits.runs(|from, to| again[from..to].fill(true));
+        assert!(again == flags && flags.contains(&true) && flags.contains(&false));
+    }
+}
