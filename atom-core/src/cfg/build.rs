@@ -443,8 +443,8 @@ impl<'a> Discovery<'a> {
     /// may be a procedure. Tables in the text of hand-written assembly look
     /// similar, and a pad there would destroy them: in doubt it is not.
     fn may_be_code(&self, address: u64) -> bool {
-        if self.has_info_tables && pointers::has_info_table(self.image, address) {
-            return true;
+        if self.has_info_tables {
+            return pointers::has_info_table(self.image, address);
         }
         let Some(end) = region_end(&self.regions, address) else {
             return false;
