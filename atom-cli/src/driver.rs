@@ -67,6 +67,14 @@ pub fn run(args: &Run) -> Result<()> {
         .file(request.app)
         .advice("Go programs are not supported yet"));
     }
+    if image.interpreter.is_some() && image.dynamic.is_empty() {
+        return Err(Error::new(
+            "reading the program",
+            "it names an interpreter but has no dynamic section, so only that knows how it starts",
+        )
+        .file(request.app)
+        .advice("link it statically (klibc: `klcc -static`)"));
+    }
     let region = Region::wanted(&image, &request.wishes)?;
     if region.is_near(&image) {
         note(NEAR);

@@ -1,7 +1,7 @@
 //! From seeds to all procedures: follow control, collect code pointers,
 //! repeat until nothing new is found.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
@@ -19,6 +19,9 @@ const MAX_ROUNDS: usize = 40;
 /// The same for programs with info tables: each piece of code tells which one
 /// the program goes on with after a call.
 const MAX_ROUNDS_OF_PIECES: usize = 1000;
+
+/// Of this size a procedure whose end is not known may be several.
+const LARGE: usize = 4096;
 
 /// Entries taken of tables of unknown size, step by step: the code that they
 /// lead to may tell where the next table starts.
@@ -79,8 +82,62 @@ impl<'a> Discovery<'a> {
             b.explore(image, b.start);
             b.finish();
         });
+        discovery.split_open_ended();
         discovery.seen_refs = vec![0; discovery.seeds.len()];
         discovery
+    }
+
+    /// Where nothing tells ends (stripped static programs without unwind tables), a
+    /// procedure would swallow the next ones: each that it calls starts one.
+    fn split_open_ended(&mut self) {
+        let image = self.image;
+        let mut open: HashSet<u64> = HashSet::new();
+        loop {
+            open.extend(
+                self.seeds
+                    .iter()
+                    .zip(&self.bodies)
+                    .filter(|(seed, body)| seed.end.is_none() && body.marks.len() >= LARGE)
+                    .map(|(seed, _)| seed.start),
+            );
+            let mut starts: Vec<u64> = self
+                .bodies
+                .iter()
+                .filter(|b| open.contains(&b.start))
+                .flat_map(|b| b.local_calls.iter().copied())
+                .collect();
+            if starts.is_empty() {
+                break;
+            }
+            starts.sort_unstable();
+            starts.dedup();
+            open.extend(&starts);
+            self.seeds.extend(starts.into_iter().map(Seed::bare));
+            self.seeds.sort_by_key(|s| s.start);
+            let mut old: HashMap<u64, Body> = self.bodies.drain(..).map(|b| (b.start, b)).collect();
+            let kept: Vec<Option<Body>> = (0..self.seeds.len())
+                .map(|i| {
+                    let end = self.region_of(&self.seeds, i);
+                    old.remove(&self.seeds[i].start).filter(|b| b.end == end)
+                })
+                .collect();
+            let this = &*self;
+            self.bodies = kept
+                .into_par_iter()
+                .enumerate()
+                .map(|(i, body)| {
+                    body.unwrap_or_else(|| {
+                        let mut body = this.empty_body(i);
+                        body.explore(image, body.start);
+                        body.finish();
+                        body
+                    })
+                })
+                .collect();
+        }
+        for body in self.bodies.iter_mut().filter(|b| open.contains(&b.start)) {
+            body.end_at_code();
+        }
     }
 
     /// The range that seed `i` may cover: up to its stated end, the next seed
@@ -359,10 +416,7 @@ impl<'a> Discovery<'a> {
                     let mut body = self.empty_body(i);
                     body.explore(image, body.start);
                     body.finish();
-                    // What it does not reach stays free for procedures found later.
-                    let end = body.code_end().max(body.start + 1);
-                    body.marks.truncate((end - body.start) as usize);
-                    body.end = end;
+                    body.end_at_code();
                     body
                 })
             })
@@ -389,8 +443,8 @@ impl<'a> Discovery<'a> {
     /// may be a procedure. Tables in the text of hand-written assembly look
     /// similar, and a pad there would destroy them: in doubt it is not.
     fn may_be_code(&self, address: u64) -> bool {
-        if self.has_info_tables && pointers::has_info_table(self.image, address) {
-            return true;
+        if self.has_info_tables {
+            return pointers::has_info_table(self.image, address);
         }
         let Some(end) = region_end(&self.regions, address) else {
             return false;

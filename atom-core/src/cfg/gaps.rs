@@ -59,11 +59,14 @@ impl Discovery<'_> {
             let mut after_call = false;
             loop {
                 if let Some(i) = self.body_at(pc) {
-                    let is_start = self.bodies[i].mark_at(pc) & mark::START != 0;
-                    if !is_start && !after_call {
+                    let marks = self.bodies[i].mark_at(pc);
+                    if marks & (mark::START | mark::INSIDE) == mark::INSIDE && !after_call {
                         return None;
                     }
-                    break;
+                    if marks & (mark::START | mark::INSIDE) != 0 || after_call {
+                        break;
+                    }
+                    // Between parts of a procedure that nobody has reached yet.
                 }
                 if followed.right.contains(&pc) || seen.len() >= ENOUGH {
                     break;
@@ -99,13 +102,15 @@ impl Discovery<'_> {
         Some(callees)
     }
 
-    /// Marks what code that discovery did not reach may enter.
+    /// Marks what code that discovery did not reach may enter, and what pointers name.
     pub(super) fn mark_entries_from_unreached(&mut self) {
         let this = &*self;
         let targets: Vec<(usize, u64)> = this
             .unreached()
             .into_par_iter()
             .flat_map_iter(|gap| code_targets(this.image, gap))
+            // Code may have turned up where a pointer led to nothing before.
+            .chain(this.pointers.par_iter().copied())
             .filter_map(|t| {
                 let i = this.body_at(t)?;
                 (this.bodies[i].mark_at(t) & mark::START != 0).then_some((i, t))

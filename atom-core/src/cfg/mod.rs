@@ -10,6 +10,7 @@ mod build;
 mod flatten;
 pub mod flow;
 pub mod frame;
+mod frame_tables;
 mod gaps;
 mod jump_table;
 mod obstacles;

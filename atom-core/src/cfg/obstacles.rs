@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use object::elf;
 use rayon::prelude::*;
 
-use super::Kept;
 use super::build::Discovery;
 use super::jump_table::{self, Found, JumpForm};
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref};
-use crate::decode::{Inst, decode_at};
+use super::{Kept, frame_tables};
+use crate::decode::{Flow, Inst, decode_at};
 use crate::image::Image;
 
 impl Discovery<'_> {
@@ -120,6 +120,11 @@ impl Discovery<'_> {
                 )
             });
         }
+        for i in self.described() {
+            reasons[i].get_or_insert_with(|| {
+                "the program looks its return addresses up in a table (OCaml)".into()
+            });
+        }
         for i in self.before_start() {
             reasons[i].get_or_insert_with(|| {
                 "an IFUNC resolver calls it before the program is initialised".into()
@@ -154,6 +159,29 @@ impl Discovery<'_> {
             found = more.len();
             readers.extend(more);
         }
+    }
+
+    /// Procedures whose return addresses stand in descriptors of frames. A single
+    /// word that looks like one proves nothing.
+    fn described(&self) -> HashSet<usize> {
+        const ENOUGH: usize = 32;
+        let behind_call = |address: u64| {
+            let i = self.body_at(address - 1)?;
+            let body = &self.bodies[i];
+            let end = u32::try_from(address - self.image.base).ok()?;
+            let next = body.insts.partition_point(|inst| inst.offset < end);
+            let inst = body.insts.get(next.checked_sub(1)?)?;
+            let is_call = matches!(inst.flow, Flow::Call | Flow::IndirectCall);
+            (is_call && inst.offset + u32::from(inst.len) == end).then_some(i)
+        };
+        let found: Vec<usize> = frame_tables::described(self.image)
+            .iter()
+            .filter_map(|d| behind_call(d.address))
+            .collect();
+        if found.len() < ENOUGH {
+            return HashSet::new();
+        }
+        found.into_iter().collect()
     }
 
     /// Procedures with relocations in their instructions, and where: the loader

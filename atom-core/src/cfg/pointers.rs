@@ -2,6 +2,8 @@
 
 use object::elf;
 
+use super::build::region_end;
+use super::seeds;
 use crate::image::Image;
 
 /// Code addresses that stand in data: in relocations of a position-independent
@@ -29,11 +31,11 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
         .filter(|r| r.kind == elf::R_X86_64_JUMP_SLOT);
     pointers.extend(slots.filter_map(|r| Some((word(image.bytes_at(r.address, 8)?), true))));
     if !image.is_pie {
-        for segment in image.segments.iter().filter(|s| !s.is_executable()) {
-            let bytes = image
-                .bytes_at(segment.address, segment.file_size as usize)
-                .unwrap_or_default();
-            let skip = (segment.address.wrapping_neg() & 7) as usize;
+        let regions = seeds::code_regions(image);
+        let in_text = |address: u64| region_end(&regions, address).is_some();
+        for (start, size) in data_ranges(image) {
+            let bytes = image.bytes_at(start, size as usize).unwrap_or_default();
+            let skip = (start.wrapping_neg() & 7) as usize;
             let words: Vec<u64> = bytes
                 .get(skip..)
                 .unwrap_or_default()
@@ -41,14 +43,14 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
                 .map(word)
                 .collect();
             for (i, address) in words.iter().enumerate() {
-                if !image.is_code(*address) {
+                if !in_text(*address) {
                     continue;
                 }
                 let beside = [i.checked_sub(1), i.checked_add(1)];
                 let certain = beside
                     .into_iter()
                     .flatten()
-                    .any(|j| words.get(j).is_some_and(|w| image.is_code(*w)));
+                    .any(|j| words.get(j).is_some_and(|w| in_text(*w)));
                 pointers.push((*address, certain));
             }
         }
@@ -58,6 +60,23 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     pointers.sort_unstable_by_key(|(p, certain)| (*p, !certain));
     pointers.dedup_by_key(|(p, _)| *p);
     pointers
+}
+
+/// Address and size of what is loaded and no code. Some linkers put constants
+/// into the segment of the code.
+fn data_ranges(image: &Image) -> Vec<(u64, u64)> {
+    let segments = image
+        .segments
+        .iter()
+        .filter(|s| !s.is_executable())
+        .map(|s| (s.address, s.file_size));
+    let constants = image
+        .sections
+        .iter()
+        .filter(|s| s.flags & 6 == 2 && s.kind == elf::SHT_PROGBITS)
+        .filter(|s| image.is_code(s.address))
+        .map(|s| (s.address, s.size));
+    segments.chain(constants).collect()
 }
 
 /// Kinds of objects that an info table may name, and more.

@@ -260,6 +260,13 @@ impl Body {
         }
     }
 
+    /// Gives up what it does not reach: that stays free for procedures found later.
+    pub fn end_at_code(&mut self) {
+        let end = self.code_end().max(self.start + 1);
+        self.marks.truncate((end - self.start) as usize);
+        self.end = end;
+    }
+
     /// The last byte that an instruction covers, plus one.
     pub fn code_end(&self) -> u64 {
         let covered = self

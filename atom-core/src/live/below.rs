@@ -2,8 +2,8 @@
 //!
 //! The System V ABI lets a procedure use the 128 bytes below rsp (the red zone), and only
 //! procedures that call nothing can. What lies there is reached from rsp with a
-//! negative displacement, or through a copy of rsp, such as the frame pointer. A procedure in
-//! which neither occurs leaves the place free for inserted code. In doubt it is not free: where
+//! negative displacement, through a copy of rsp, such as the frame pointer, or by lowering rsp
+//! over it. A procedure in which none of these occurs leaves the place free for inserted code. In doubt it is not free: where
 //! others enter in the middle, where some of the code is not known, and where control goes to the
 //! middle of another procedure, which may find again what it has left there (a cold part of a procedure
 //! that calls nothing may look like a procedure by itself).
@@ -22,6 +22,8 @@ struct Uses {
     below: bool,
     /// rsp is copied to another register.
     copied: bool,
+    /// The block has raised rsp: what it lowers rsp over again is what lay there.
+    raised: bool,
 }
 
 impl Uses {
@@ -52,6 +54,17 @@ impl Uses {
             }
         }
         self.copied |= instruction.mnemonic() == Mnemonic::Enter;
+        let change = match instruction.mnemonic() {
+            Mnemonic::Pop => 1,
+            Mnemonic::Lea if moves_stack => instruction.memory_displacement64() as i64,
+            Mnemonic::Add if moves_stack => instruction.try_immediate(1).unwrap_or(0) as i64,
+            Mnemonic::Sub if moves_stack => {
+                (instruction.try_immediate(1).unwrap_or(1) as i64).saturating_neg()
+            }
+            _ => 0,
+        };
+        self.below |= self.raised && change < 0;
+        self.raised |= change > 0;
     }
 }
 
@@ -68,6 +81,7 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
             return false;
         }
         let mut ends_in_call = false;
+        uses.raised = false;
         for (inst, instruction) in cfg.block(b).insts().zip(cfg.decode_block(image, b)) {
             ends_in_call = matches!(cfg.inst(inst).flow, Flow::Call | Flow::IndirectCall);
             calls |= ends_in_call;
@@ -115,6 +129,24 @@ mod tests {
         assert!(uses(|a| a.mov(qword_ptr(rsp - 8), rax)).below);
         assert!(uses(|a| a.lea(rdi, qword_ptr(rsp - 24))).below);
         assert!(uses(|a| a.xchg(rsp, rdi)).below);
+    }
+
+    #[test]
+    fn what_was_popped_may_be_needed_again() {
+        assert!(
+            uses(|a| {
+                a.pop(qword_ptr(r14 + 8))?;
+                a.sub(rsp, 8)
+            })
+            .below
+        );
+        assert!(
+            uses(|a| {
+                a.add(rsp, 16)?;
+                a.lea(rsp, qword_ptr(rsp - 16))
+            })
+            .below
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //!   or writes it at all; what is live after the call and P does not write;
 //!   and what the ABI makes P keep (an exception may bring it to a handler);
 //! - before a return of P is live: results by the ABI, callee-saved
-//!   registers, and all that is live after any known call of P. If code that
-//!   is not understood may call P directly, its compiler may have known what
+//!   registers, and all that is live after any known call of P. If code
+//!   that is not understood may call P directly, its compiler may have known what
 //!   P leaves alone, so all that P does not write is live too. (A caller
 //!   through a pointer knows nothing but the ABI.)
 //!
@@ -139,13 +139,10 @@ impl Solver<'_> {
 
     fn at_return(&self, p: ProcId) -> RegSet {
         let known = RegSet(self.ret_live[p.index()].load(Relaxed));
-        let info = &self.graph.procs[p.index()];
-        let unknown = if info.has_unknown_callers {
-            !info.writes
-        } else {
-            RegSet::EMPTY
-        };
-        RegSet::CALLEE_SAVED | RegSet::RESULTS | known | unknown
+        if self.graph.procs[p.index()].has_unknown_callers {
+            return RegSet::ALL;
+        }
+        RegSet::CALLEE_SAVED | RegSet::RESULTS | known
     }
 
     /// Index in the procedure's tails of the first one at or after the block.
