@@ -200,8 +200,18 @@ fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
     targets
 }
 
-/// True if an instruction may end where the range does, and go on behind it.
+/// True if an instruction may end where the range does, and go on behind it. Padding alone does
+/// not count: control comes to what it aligns by other ways.
 fn flows_out(bytes: &[u8], start: u64) -> bool {
+    let mut at = 0;
+    while let Some(padding) =
+        decode_at(&bytes[at..bytes.len().min(at + 15)], start + at as u64).filter(is_padding)
+    {
+        at += padding.len();
+    }
+    if at == bytes.len() {
+        return false;
+    }
     (1..=bytes.len().min(15)).any(|length| {
         let at = bytes.len() - length;
         decode_at(&bytes[at..], start + at as u64)
@@ -215,4 +225,26 @@ fn is_padding(instruction: &iced_x86::Instruction) -> bool {
         instruction.mnemonic(),
         iced_x86::Mnemonic::Nop | iced_x86::Mnemonic::Int3
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flows_out;
+
+    #[test]
+    fn padding_leads_nowhere() {
+        // `nopl 0(%rax,%rax,1)`: its last two bytes alone would be an addition.
+        assert!(!flows_out(&[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0], 0x1308));
+        assert!(!flows_out(&[0xcc, 0xcc, 0x66, 0x90], 0x1000));
+        assert!(!flows_out(&[], 0x1000));
+    }
+
+    #[test]
+    fn code_goes_on() {
+        // `inc %eax`, also behind padding.
+        assert!(flows_out(&[0xff, 0xc0], 0x1000));
+        assert!(flows_out(&[0x90, 0xff, 0xc0], 0x1000));
+        // `ret` does not.
+        assert!(!flows_out(&[0xc3], 0x1000));
+    }
 }
