@@ -579,8 +579,9 @@ fn panic_ends_by_abort(loaded: &Loaded) {
 
 /// Descriptors and mappings of the application are those it would have had.
 fn out_of_the_way(loaded: &Loaded, dir: &Path) {
-    /// Above this the kernel places what the application maps, and the stack.
-    const APPLICATION: usize = 0x5000_0000_0000;
+    /// From here on the kernel places the application's image and heap, then what it maps, and the
+    /// stack.
+    const APPLICATION: usize = 0x5555_5555_4000;
     let mapped = || {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
         let ranges = maps
