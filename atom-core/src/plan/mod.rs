@@ -14,6 +14,7 @@ mod exits;
 mod flow;
 mod inline;
 pub(crate) mod operand;
+mod part;
 pub(crate) mod points;
 pub(crate) mod returns;
 mod site;

@@ -1,0 +1,147 @@
+//! Parts of a plan: each thread plans some procedures for itself, with numbers that count from
+//! 0, and the parts become one plan in the procedures' order.
+
+use super::asm::Asm;
+use super::wrapper::Wrappers;
+use super::{Fixup, Insertion, Plan, Position, Shift, Snippet, Target};
+use crate::error::{Error, Result};
+use crate::ids::InstId;
+
+impl Plan {
+    /// What is known before the calls are planned.
+    pub(super) fn emptied(&self) -> Self {
+        Self {
+            calls_added: self.calls_added,
+            calls_by_flow: self.calls_by_flow,
+            totals: self.totals,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a piece of code; yields where it lies.
+    pub(super) fn add_code(&mut self, asm: Asm) -> Snippet {
+        let code = self.code.len() as u32;
+        let fixups = self.fixups.len() as u32;
+        self.code.extend_from_slice(&asm.code);
+        self.fixups.extend_from_slice(&asm.fixups);
+        self.add_shifts(&asm.shifts, code);
+        Snippet {
+            code: code..self.code.len() as u32,
+            fixups: fixups..self.fixups.len() as u32,
+            tail: 0,
+            tail_shifts: 0,
+        }
+    }
+
+    fn add_shifts(&mut self, shifts: &[Shift], code: u32) {
+        let placed = shifts.iter().map(|s| Shift {
+            at: s.at + code,
+            ..*s
+        });
+        self.shifts.extend(placed);
+    }
+
+    pub(super) fn add_shared(&mut self, asm: Asm) -> u32 {
+        let snippet = self.add_code(asm);
+        self.shared.push(snippet);
+        self.shared.len() as u32 - 1
+    }
+
+    /// Adds a part, whose numbers all count from 0.
+    pub(super) fn append(&mut self, part: Part, wrappers: &mut Wrappers) -> Result<()> {
+        let code = self.code.len();
+        let fixups = self.fixups.len() as u32;
+        let snippets = self.snippets.len() as u32;
+        if code + part.asm.code.len() > i32::MAX as usize {
+            return Err(
+                Error::new("planning calls", "the inserted code exceeds 2 GB")
+                    .advice("instrument fewer points"),
+            );
+        }
+        self.calls_inlined += part.inlined;
+        let code = code as u32;
+        let numbers: Vec<u32> = part
+            .wrappers
+            .list
+            .iter()
+            .map(|w| wrappers.index(*w))
+            .collect();
+        self.code.extend_from_slice(&part.asm.code);
+        self.add_shifts(&part.asm.shifts, code);
+        self.fixups
+            .extend(part.asm.fixups.iter().map(|f| match f.target {
+                Target::Shared(i) => Fixup {
+                    target: Target::Shared(numbers[i as usize]),
+                    ..*f
+                },
+                _ => *f,
+            }));
+        self.snippets.extend(part.snippets.iter().map(|s| Snippet {
+            code: s.code.start + code..s.code.end + code,
+            fixups: s.fixups.start + fixups..s.fixups.end + fixups,
+            tail: s.tail,
+            tail_shifts: s.tail_shifts,
+        }));
+        self.insertions
+            .extend(part.insertions.iter().map(|i| Insertion {
+                snippet: i.snippet + snippets,
+                ..*i
+            }));
+        Ok(())
+    }
+}
+
+/// The plan of some procedures.
+#[derive(Default)]
+pub(super) struct Part {
+    /// Code of all snippets; fixups count from each snippet's start once it is closed.
+    pub(super) asm: Asm,
+    snippets: Vec<Snippet>,
+    insertions: Vec<Insertion>,
+    pub(super) wrappers: Wrappers,
+    /// Calls that became code in line.
+    pub(super) inlined: u64,
+}
+
+impl Part {
+    /// Makes what has been emitted since the marks a snippet at a point.
+    pub(super) fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
+        self.close_with_tail(code, fixups, inst, position, Asm::default());
+    }
+
+    /// The same, with a tail.
+    pub(super) fn close_with_tail(
+        &mut self,
+        code: usize,
+        fixups: usize,
+        inst: InstId,
+        position: Position,
+        tail: Asm,
+    ) {
+        debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");
+        let main = self.asm.code.len() as u32;
+        self.asm.code.extend_from_slice(&tail.code);
+        let moved = |f: &Fixup| Fixup {
+            at: f.at + main,
+            ..*f
+        };
+        self.asm.fixups.extend(tail.fixups.iter().map(moved));
+        self.asm.add_shifts(&tail.shifts, main);
+        let tail_shifts = tail.shifts.len() as u32;
+        let tail = tail.code.len() as u32;
+        for fixup in &mut self.asm.fixups[fixups..] {
+            fixup.at -= code as u32;
+        }
+        self.insertions.push(Insertion {
+            inst,
+            position,
+            snippet: self.snippets.len() as u32,
+        });
+        self.snippets.push(Snippet {
+            code: code as u32..self.asm.code.len() as u32,
+            fixups: fixups as u32..self.asm.fixups.len() as u32,
+            tail,
+            tail_shifts,
+        });
+    }
+}
