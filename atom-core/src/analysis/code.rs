@@ -13,6 +13,7 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::image::{AnalysisImage, Value};
+use crate::decode::is_padding;
 
 /// The function that a call or a jump leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -308,8 +309,4 @@ impl Function {
             _ => None,
         }
     }
-}
-
-fn is_padding(i: &Instruction) -> bool {
-    matches!(i.mnemonic(), Mnemonic::Int3 | Mnemonic::Nop)
 }

@@ -9,18 +9,12 @@ use object::elf;
 
 use crate::image::Image;
 
-/// A word of data that names a return address.
-pub(super) struct Described {
-    /// The return address.
-    pub address: u64,
-}
-
-/// Descriptors of frames: an address of code, two bytes of size, two bytes that
-/// count the values, two bytes for each. The size is a multiple of eight with two
+/// The return addresses that descriptors of frames name: each an address of code,
+/// two bytes of size, two bytes that count the values, two bytes for each. The size is a multiple of eight with two
 /// flags, or all ones for the frame at which OCaml's stack ends.
-pub(super) fn described(image: &Image) -> Vec<Described> {
+pub(super) fn described(image: &Image) -> Vec<u64> {
     let in_data = |slot: u64, address: u64| {
-        (image.is_code(address) && is_descriptor(image, slot)).then_some(Described { address })
+        (image.is_code(address) && is_descriptor(image, slot)).then_some(address)
     };
     if image.is_pie {
         return image

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::build::{Discovery, region_end};
 use super::traverse::{Body, Ref, mark, reaches_image};
-use crate::decode::{Flow, decode_at, direct_target, flow_of};
+use crate::decode::{Flow, decode_at, direct_target, flow_of, is_padding};
 use crate::image::Image;
 
 /// So many instructions without a contradiction are code.
@@ -217,14 +217,6 @@ fn flows_out(bytes: &[u8], start: u64) -> bool {
         decode_at(&bytes[at..], start + at as u64)
             .is_some_and(|i| i.len() == length && !flow_of(&i).ends_flow() && !is_padding(&i))
     })
-}
-
-/// What fills the room between procedures; a zero byte is half an instruction.
-fn is_padding(instruction: &iced_x86::Instruction) -> bool {
-    matches!(
-        instruction.mnemonic(),
-        iced_x86::Mnemonic::Nop | iced_x86::Mnemonic::Int3
-    )
 }
 
 #[cfg(test)]

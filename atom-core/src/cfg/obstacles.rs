@@ -166,17 +166,13 @@ impl Discovery<'_> {
     fn described(&self) -> HashSet<usize> {
         const ENOUGH: usize = 32;
         let behind_call = |address: u64| {
-            let i = self.body_at(address - 1)?;
-            let body = &self.bodies[i];
-            let end = u32::try_from(address - self.image.base).ok()?;
-            let next = body.insts.partition_point(|inst| inst.offset < end);
-            let inst = body.insts.get(next.checked_sub(1)?)?;
+            let (i, inst, last) = self.inst_around(address - 1)?;
             let is_call = matches!(inst.flow, Flow::Call | Flow::IndirectCall);
-            (is_call && inst.offset + u32::from(inst.len) == end).then_some(i)
+            (is_call && inst.offset + u32::from(inst.len) == last + 1).then_some(i)
         };
         let found: Vec<usize> = frame_tables::described(self.image)
             .iter()
-            .filter_map(|d| behind_call(d.address))
+            .filter_map(|address| behind_call(*address))
             .collect();
         if found.len() < ENOUGH {
             return HashSet::new();
@@ -192,14 +188,21 @@ impl Discovery<'_> {
             .par_iter()
             .filter(|r| self.image.is_code(r.address))
             .filter_map(|r| {
-                let i = self.body_at(r.address)?;
-                let body = &self.bodies[i];
-                let offset = u32::try_from(r.address - self.image.base).ok()?;
-                let next = body.insts.partition_point(|inst| inst.offset <= offset);
-                let inst = body.insts.get(next.checked_sub(1)?)?;
-                (offset < inst.offset + u32::from(inst.len)).then_some((i, r.address))
+                let (i, ..) = self.inst_around(r.address)?;
+                Some((i, r.address))
             })
             .collect()
+    }
+
+    /// The instruction that a byte is part of: the number of its procedure, itself, and the
+    /// byte's offset as its own are counted.
+    fn inst_around(&self, address: u64) -> Option<(usize, &Inst, u32)> {
+        let i = self.body_at(address)?;
+        let offset = u32::try_from(address - self.image.base).ok()?;
+        let insts = &self.bodies[i].insts;
+        let next = insts.partition_point(|inst| inst.offset <= offset);
+        let inst = insts.get(next.checked_sub(1)?)?;
+        (offset < inst.offset + u32::from(inst.len)).then_some((i, inst, offset))
     }
 
     /// IFUNC resolvers of a dynamically linked program, and what they call:

@@ -83,6 +83,14 @@ pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
+/// What fills the room between procedures and in front of what is aligned: any `nop`, or `int3`.
+pub fn is_padding(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.mnemonic(),
+        iced_x86::Mnemonic::Nop | iced_x86::Mnemonic::Int3
+    )
+}
+
 /// Decodes instructions that follow each other: one decoder for all costs less
 /// than one for each.
 pub struct Run<'a> {

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::MovedSet;
 use super::pads::MAX_HOPS;
 use crate::cfg::Cfg;
+use crate::decode::{decode_at, is_padding};
 use crate::ids::ProcId;
 use crate::image::Image;
 
@@ -251,11 +252,9 @@ const DATA_ALIGNMENT: u64 = 8;
 
 /// Length of a padding instruction: any `nop`, or `int3`.
 fn padding_at(image: &Image, pc: u64) -> Option<u64> {
-    use iced_x86::Mnemonic;
     let bytes = image.rest_at(pc)?;
-    let instruction = crate::decode::decode_at(&bytes[..bytes.len().min(15)], pc)?;
-    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
-        .then_some(instruction.len() as u64)
+    let instruction = decode_at(&bytes[..bytes.len().min(15)], pc)?;
+    is_padding(&instruction).then_some(instruction.len() as u64)
 }
 
 #[cfg(test)]
