@@ -384,6 +384,22 @@ impl Cfg {
             .expect("an instruction of the cfg decodes as it did when the cfg was built")
     }
 
+    /// The instructions of a block, each with its bytes and what follows them.
+    pub fn block_bytes<'a>(
+        &'a self,
+        image: &'a Image,
+        id: BlockId,
+    ) -> impl DoubleEndedIterator<Item = (&'a Inst, &'a [u8])> + ExactSizeIterator {
+        let block = self.block(id);
+        let first = block.first.index();
+        let insts = &self.insts[first..first + block.count as usize];
+        let start = insts[0].offset;
+        let rest = image.rest_at(self.base + u64::from(start)).unwrap_or(&[]);
+        insts
+            .iter()
+            .map(move |inst| (inst, &rest[(inst.offset - start) as usize..]))
+    }
+
     /// The instructions of a block, decoded one after the other.
     pub fn decode_block<'i>(
         &self,

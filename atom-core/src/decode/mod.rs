@@ -5,9 +5,12 @@
 //! image's bytes where they are needed.
 
 pub mod class;
+mod memo;
 pub mod memory;
 pub mod operands;
 pub mod registers;
+
+pub use memo::Memo;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
@@ -81,6 +84,14 @@ pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// Decodes an instruction of the cfg from `bytes`, which start with it.
+pub fn decode_again(inst: &Inst, bytes: &[u8], address: u64) -> Instruction {
+    bytes
+        .get(..usize::from(inst.len))
+        .and_then(|own| decode_at(own, address))
+        .expect("an instruction of the cfg decodes as it did when the cfg was built")
 }
 
 /// What fills the room between procedures and in front of what is aligned: any `nop`, or `int3`.

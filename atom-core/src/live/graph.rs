@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::effects::{Effects, EffectsOf, Transfer};
 use super::{RegSet, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
-use crate::decode::{Flow, direct_target};
+use crate::decode::{Flow, Inst, Memo, decode_again};
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 
@@ -109,8 +109,8 @@ impl Graph {
             .into_par_iter()
             .enumerate()
             .with_min_len(16)
-            .map_init(EffectsOf::new, |effects_of, (p, own)| {
-                read_proc(image, cfg, ProcId::from_index(p), own, effects_of, is_go)
+            .map_init(Reader::default, |reader, (p, own)| {
+                read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go)
             })
             .collect();
         let mut graph = Self {
@@ -225,12 +225,44 @@ impl Graph {
     }
 }
 
+/// What is to be known of an instruction inside a block.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    effects: Effects,
+    sets_df: bool,
+    /// What it makes of the top of the stack, if anything.
+    stack_top: Option<StackTop>,
+}
+
+/// Reads instructions; remembers what it found out.
+#[derive(Default)]
+struct Reader {
+    effects_of: EffectsOf,
+    known: Memo<Known>,
+}
+
+impl Reader {
+    fn read(&mut self, inst: &Inst, bytes: &[u8], address: u64) -> Known {
+        self.known.of(inst, bytes, || {
+            let instruction = decode_again(inst, bytes, address);
+            Known {
+                effects: self.effects_of.of(&instruction),
+                sets_df: matches!(
+                    instruction.mnemonic(),
+                    Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
+                ),
+                stack_top: StackTop::after(&instruction),
+            }
+        })
+    }
+}
+
 fn read_proc(
     image: &Image,
     cfg: &Cfg,
     id: ProcId,
     blocks: &mut [BlockInfo],
-    effects_of: &mut EffectsOf,
+    reader: &mut Reader,
     is_go: bool,
 ) -> ProcInfo {
     let proc = cfg.proc(id);
@@ -239,26 +271,15 @@ fn read_proc(
         let block = cfg.block(b);
         let mut effects = Effects::default();
         let mut stack_top = StackTop::Caller;
-        let mut last = Instruction::default();
-        for (i, instruction) in block.insts().zip(cfg.decode_block(image, b)) {
-            last = instruction;
-            effects = effects.then(&effects_of.of(&last));
-            info.may_set_df |= matches!(
-                last.mnemonic(),
-                Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
-            );
-            if cfg.inst(i).flow != Flow::Return {
-                stack_top = stack_top.after(&last);
+        for (inst, bytes) in cfg.block_bytes(image, b) {
+            let known = reader.read(inst, bytes, cfg.base + u64::from(inst.offset));
+            effects = effects.then(&known.effects);
+            info.may_set_df |= known.sets_df;
+            if inst.flow != Flow::Return {
+                stack_top = known.stack_top.unwrap_or(stack_top);
             }
         }
-        let jump = match cfg.inst(block.last()).flow {
-            Flow::IndirectJump => {
-                let before = cfg.decode_block(image, b).take(block.count as usize - 1);
-                Pointer::of(&last, before)
-            }
-            _ => Pointer::Other,
-        };
-        let end = end_of(cfg, b, &last, stack_top, jump, is_go);
+        let end = end_of(image, cfg, b, stack_top, is_go);
         info.writes |= effects.writes;
         info.reads |= effects.uses;
         match end {
@@ -363,24 +384,26 @@ enum StackTop {
 
 impl StackTop {
     /// `push; ret` enters a function (setcontext, retpolines), with its arguments live.
-    fn after(self, instruction: &Instruction) -> Self {
+    ///
+    /// `None`: the word is what it was.
+    fn after(instruction: &Instruction) -> Option<Self> {
         match instruction.mnemonic() {
-            Mnemonic::Push | Mnemonic::Pushfq => return Self::Computed,
+            Mnemonic::Push | Mnemonic::Pushfq => return Some(Self::Computed),
             Mnemonic::Pop | Mnemonic::Popfq | Mnemonic::Leave | Mnemonic::Call => {
-                return Self::Caller;
+                return Some(Self::Caller);
             }
             _ => {}
         }
         if instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP
         {
-            return Self::Caller;
+            return Some(Self::Caller);
         }
         let stores_at_top = instruction.op0_kind() == OpKind::Memory
             && instruction.memory_base() == Register::RSP
             && instruction.memory_index() == Register::None
             && instruction.memory_displacement64() == 0
             && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
-        if stores_at_top { Self::Computed } else { self }
+        stores_at_top.then_some(Self::Computed)
     }
 }
 
@@ -430,19 +453,20 @@ impl Pointer {
     }
 }
 
-fn end_of(
-    cfg: &Cfg,
-    b: BlockId,
-    last: &Instruction,
-    top: StackTop,
-    jump: Pointer,
-    is_go: bool,
-) -> End {
-    let inst = cfg.inst(cfg.block(b).last());
+fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> End {
+    let block = cfg.block(b);
+    let inst = cfg.inst(block.last());
     let succs = cfg.succs(b);
+    // Of most ends what the cfg knows is enough.
+    let last = match inst.flow {
+        Flow::IndirectCall | Flow::Return | Flow::Halt | Flow::IndirectJump => {
+            cfg.decode(image, block.last())
+        }
+        _ => Instruction::default(),
+    };
     match inst.flow {
         Flow::Call if inst.special => End::Unknown,
-        Flow::Call => match direct_target(last) {
+        Flow::Call => match cfg.direct_target(image, block.last()) {
             Some(target) => End::Call(callee_at(cfg, target)),
             None => End::Unknown,
         },
@@ -468,7 +492,8 @@ fn end_of(
                 .binary_search_by_key(&cfg.block(b).last(), |t| t.jump)
                 .is_ok();
             let inner = succs.iter().any(|s| matches!(s, Succ::Branch(_)));
-            match (bounded && inner, jump) {
+            let before = cfg.decode_block(image, b).take(block.count as usize - 1);
+            match (bounded && inner, Pointer::of(&last, before)) {
                 (true, _) => End::Plain,
                 (false, Pointer::Loaded) if !inner && !is_go => End::TailCall,
                 _ => End::Unknown,
