@@ -16,6 +16,7 @@ use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::{Flow, Inst, Memo, decode_again};
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
+use crate::parallel;
 
 /// Where a direct call or a jump out of a procedure leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +67,10 @@ pub struct BlockInfo {
 pub struct ProcInfo {
     /// Jumps out of it: block, target.
     pub tails: Vec<(BlockId, Callee)>,
+    /// Procedures that it calls or jumps to, each once.
+    pub callees: Vec<ProcId>,
+    /// The blocks to which these calls and jumps lead, until [`Graph::is_target`] is made.
+    targets: Vec<BlockId>,
     /// May be written between its entry and its return, callees included.
     pub writes: RegSet,
     /// May be read before being written there.
@@ -74,6 +79,27 @@ pub struct ProcInfo {
     pub has_unknown_callers: bool,
     /// The direction flag may be set in it.
     pub may_set_df: bool,
+}
+
+impl ProcInfo {
+    /// Finds its callees, from what is known of its blocks and its tails.
+    fn find_callees(&mut self, blocks: &[BlockInfo]) {
+        let calls = blocks.iter().filter_map(|b| match b.end {
+            End::Call(callee) => Some(callee),
+            _ => None,
+        });
+        let mut known: Vec<(ProcId, BlockId)> = calls
+            .chain(self.tails.iter().map(|t| t.1))
+            .filter_map(|callee| match callee {
+                Callee::Known(block, proc) => Some((proc, block)),
+                _ => None,
+            })
+            .collect();
+        known.sort_unstable();
+        known.dedup();
+        self.targets = known.iter().map(|k| k.1).collect();
+        self.callees = known.chunk_by(|a, b| a.0 == b.0).map(|k| k[0].0).collect();
+    }
 }
 
 /// Everything that solving reads.
@@ -97,54 +123,35 @@ impl Graph {
             end: End::Dead,
             is_again: false,
         };
-        let mut blocks = vec![nothing; cfg.blocks.len()];
-        let mut rest = &mut blocks[..];
-        let mut own_blocks = Vec::with_capacity(cfg.procs.len());
-        for proc in &cfg.procs {
-            let (own, others) = rest.split_at_mut(proc.block_count as usize);
-            own_blocks.push(own);
-            rest = others;
-        }
-        let procs: Vec<ProcInfo> = own_blocks
-            .into_par_iter()
-            .enumerate()
-            .with_min_len(16)
-            .map_init(Reader::default, |reader, (p, own)| {
-                read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go)
-            })
-            .collect();
+        let lengths = cfg.procs.iter().map(|p| p.block_count as usize);
+        let (blocks, procs): (_, Vec<ProcInfo>) =
+            parallel::in_pieces(nothing, lengths, Reader::default, |reader, p, own| {
+                let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
+                info.find_callees(own);
+                info
+            });
         let mut graph = Self {
             blocks,
             procs,
             callers: vec![Vec::new(); cfg.procs.len()],
             is_target: vec![false; cfg.blocks.len()],
         };
-        for (p, proc) in cfg.procs.iter().enumerate() {
-            let first = proc.first_block.index();
-            let own = &graph.blocks[first..first + proc.block_count as usize];
-            let calls = own.iter().filter_map(|b| match b.end {
-                End::Call(callee) => Some(callee),
-                _ => None,
-            });
-            let tails = graph.procs[p].tails.iter().map(|t| t.1);
-            for callee in calls.chain(tails) {
-                if let Callee::Known(block, proc) = callee {
-                    graph.is_target[block.index()] = true;
-                    let callers = &mut graph.callers[proc.index()];
-                    if callers.last() != Some(&(p as u32)) {
-                        callers.push(p as u32);
-                    }
-                }
+        for p in 0..cfg.procs.len() {
+            for target in std::mem::take(&mut graph.procs[p].targets) {
+                graph.is_target[target.index()] = true;
+            }
+            for callee in &graph.procs[p].callees {
+                graph.callers[callee.index()].push(p as u32);
             }
         }
         graph.doubt_discarding(image, cfg);
-        graph.close_over_calls(cfg);
+        graph.close_over_calls();
         for target in unknown_code::targets(image, cfg) {
             if let Some(proc) = cfg.proc_at(target) {
                 graph.procs[proc.index()].has_unknown_callers = true;
             }
         }
-        graph.spread_direction_flag(cfg);
+        graph.spread_direction_flag();
         graph
     }
 
@@ -168,32 +175,20 @@ impl Graph {
                 info.reads |= RegSet::ALL;
             }
         }
-    }
-
-    fn callees<'a>(&'a self, cfg: &Cfg, p: usize) -> impl Iterator<Item = ProcId> + 'a {
-        let proc = &cfg.procs[p];
-        let first = proc.first_block.index();
-        let blocks = &self.blocks[first..first + proc.block_count as usize];
-        let calls = blocks.iter().filter_map(|b| match b.end {
-            End::Call(callee) => Some(callee),
-            _ => None,
-        });
-        calls
-            .chain(self.procs[p].tails.iter().map(|t| t.1))
-            .filter_map(|callee| match callee {
-                Callee::Known(_, proc) => Some(proc),
-                _ => None,
-            })
+        for (proc, info) in cfg.procs.iter().zip(&mut self.procs) {
+            let first = proc.first_block.index();
+            info.find_callees(&self.blocks[first..first + proc.block_count as usize]);
+        }
     }
 
     /// Adds to each procedure what its callees may read and write.
-    fn close_over_calls(&mut self, cfg: &Cfg) {
+    fn close_over_calls(&mut self) {
         let mut work: Vec<usize> = (0..self.procs.len()).rev().collect();
         let mut queued = vec![true; self.procs.len()];
         while let Some(p) = work.pop() {
             queued[p] = false;
             let (mut reads, mut writes) = (self.procs[p].reads, self.procs[p].writes);
-            for callee in self.callees(cfg, p) {
+            for callee in &self.procs[p].callees {
                 reads |= self.procs[callee.index()].reads;
                 writes |= self.procs[callee.index()].writes;
             }
@@ -210,15 +205,15 @@ impl Graph {
     }
 
     /// A callee of a procedure that sets the direction flag may run with it set.
-    fn spread_direction_flag(&mut self, cfg: &Cfg) {
+    fn spread_direction_flag(&mut self) {
         let mut work: Vec<usize> = (0..self.procs.len())
             .filter(|p| self.procs[*p].may_set_df)
             .collect();
         while let Some(p) = work.pop() {
-            let callees: Vec<ProcId> = self.callees(cfg, p).collect();
-            for callee in callees {
-                if !std::mem::replace(&mut self.procs[callee.index()].may_set_df, true) {
-                    work.push(callee.index());
+            for i in 0..self.procs[p].callees.len() {
+                let callee = self.procs[p].callees[i].index();
+                if !std::mem::replace(&mut self.procs[callee].may_set_df, true) {
+                    work.push(callee);
                 }
             }
         }
