@@ -72,8 +72,9 @@ where
             for item in &mut *place {
                 item.write(value);
             }
-            // SAFETY: all items have just been written.
-            work(storage, number, unsafe { place.assume_init_mut() })
+            let place = std::ptr::from_mut(place) as *mut [T];
+            // SAFETY: all items have just been written, and nobody else has this piece.
+            work(storage, number, unsafe { &mut *place })
         })
         .collect();
     // SAFETY: the places cover the first `total` items without a gap, and each was written.
