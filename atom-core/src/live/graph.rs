@@ -45,6 +45,8 @@ pub enum End {
     Return,
     /// A jump through a pointer to a function.
     TailCall,
+    /// A jump through a pointer that was loaded, to a function or to a label of this one.
+    Dispatch,
     /// Nothing runs after it.
     Dead,
     /// Anything may run after it.
@@ -283,7 +285,7 @@ fn read_proc(
                 info.writes |= RegSet::CALLER_SAVED;
                 info.reads |= RegSet::ALL;
             }
-            End::Call(Callee::Unknown) | End::Unknown => {
+            End::Call(Callee::Unknown) | End::Unknown | End::Dispatch => {
                 info.writes |= RegSet::ALL;
                 info.reads |= RegSet::ALL;
             }
@@ -303,7 +305,10 @@ fn read_proc(
                 }
                 info.tails.push((b, callee));
             }
-        } else if !matches!(end, End::Unknown | End::Dead | End::Return | End::TailCall) {
+        } else if matches!(
+            end,
+            End::Call(_) | End::CallPointer | End::CallKeeping
+        ) {
             // A call at the end of a procedure returns into the next one, or,
             // if there is no code, not at all.
             let returns = cfg.proc_at(cfg.inst_end(block.last())).is_some();
@@ -406,24 +411,25 @@ impl StackTop {
 ///
 /// A pointer that was loaded as it is, in a procedure none of whose inner
 /// addresses is used as data, is a function's: a tail call, with arguments
-/// live. What is computed or looked up by an index may lead anywhere, into
-/// the middle of unrolled assembly too.
+/// live. One that was looked up by an index may be a label's too, and then any register may be
+/// live; the flags are only if they are at a place whose address is used as data. What
+/// is computed may lead anywhere, into the middle of unrolled assembly too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pointer {
     Loaded,
+    LookedUp,
     Other,
 }
 
 impl Pointer {
     /// Follows the register of the jump `last` through its block.
     fn of(last: &Instruction, block: impl Iterator<Item = Instruction>) -> Self {
-        let plain = |i: &Instruction| i.memory_index() == Register::None;
+        let loaded = |i: &Instruction| match i.memory_index() {
+            Register::None => Self::Loaded,
+            _ => Self::LookedUp,
+        };
         if last.op0_kind() == OpKind::Memory {
-            return if plain(last) {
-                Self::Loaded
-            } else {
-                Self::Other
-            };
+            return loaded(last);
         }
         let mut origin = Self::Other;
         for instruction in block {
@@ -437,8 +443,8 @@ impl Pointer {
             {
                 let load = instruction.code() == Code::Mov_r64_rm64
                     && instruction.op1_kind() == OpKind::Memory;
-                origin = if load && plain(&instruction) {
-                    Self::Loaded
+                origin = if load {
+                    loaded(&instruction)
                 } else {
                     Self::Other
                 };
@@ -491,6 +497,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
             match (bounded && inner, Pointer::of(&last, before)) {
                 (true, _) => End::Plain,
                 (false, Pointer::Loaded) if !inner && !is_go => End::TailCall,
+                (false, Pointer::Loaded | Pointer::LookedUp) if !is_go => End::Dispatch,
                 _ => End::Unknown,
             }
         }
