@@ -7,7 +7,9 @@
 //! range counts as reached. Any other indirect transfer is a call of something
 //! unknown.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
@@ -269,7 +271,7 @@ impl Function {
         if tables.is_empty() {
             return;
         }
-        let mut reached: HashSet<u64> = self
+        let mut reached: FxHashSet<u64> = self
             .insts
             .values()
             .flat_map(|i| i.next.iter().copied())

@@ -1,6 +1,6 @@
 //! The effect of single instructions on registers, flags and stack.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use iced_x86::{
     EncodingKind, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -18,9 +18,9 @@ pub(super) fn below_rsp(i: &Instruction) -> u32 {
 }
 
 /// How far rsp is below its value at the entry, before each instruction where that is known.
-pub(super) fn depths(function: &Function) -> HashMap<u64, u32> {
-    let mut known = HashMap::new();
-    let mut conflict = HashSet::new();
+pub(super) fn depths(function: &Function) -> FxHashMap<u64, u32> {
+    let mut known = FxHashMap::default();
+    let mut conflict = FxHashSet::default();
     let mut frame = None;
     let mut work = vec![(function.entry, 0i64)];
     while let Some((at, depth)) = work.pop() {

@@ -6,7 +6,7 @@
 //! to a return count. Where the code is decided at run time, the ABI's promise
 //! stands in: every caller-saved register and the flags.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpKind};
 
@@ -89,7 +89,7 @@ impl Summary {
 /// Summaries of an image's routines and of all functions that they reach.
 #[derive(Debug)]
 pub struct Summaries {
-    of: HashMap<u64, Summary>,
+    of: FxHashMap<u64, Summary>,
 }
 
 /// A function with what does not depend on its callees. Instructions are
@@ -155,7 +155,7 @@ type Round = fn(&Graph, usize) -> (Vec<bool>, Summary);
 #[derive(Default)]
 struct Graph {
     entries: Vec<u64>,
-    numbers: HashMap<u64, usize>,
+    numbers: FxHashMap<u64, usize>,
     all: Vec<Facts>,
 }
 

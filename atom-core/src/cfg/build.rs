@@ -1,7 +1,7 @@
 //! From seeds to all procedures: follow control, collect code pointers,
 //! repeat until nothing new is found.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use rayon::prelude::*;
 
@@ -37,7 +37,7 @@ pub(super) struct Discovery<'a> {
     /// For each body, how many of its refs have been looked at.
     pub(super) seen_refs: Vec<usize>,
     /// Addresses of code that lie in data, relocations or operands.
-    pub(super) pointers: HashSet<u64>,
+    pub(super) pointers: FxHashSet<u64>,
     /// Sorted data addresses that code refers to.
     pub(super) data_refs: Vec<u64>,
     /// To find bodies by address.
@@ -68,7 +68,7 @@ impl<'a> Discovery<'a> {
             seeds: seeds::collect(image, frames),
             bodies: Vec::new(),
             seen_refs: Vec::new(),
-            pointers: HashSet::new(),
+            pointers: FxHashSet::default(),
             data_refs: Vec::new(),
             index: ProcIndex::default(),
             has_info_tables: false,
@@ -95,7 +95,7 @@ impl<'a> Discovery<'a> {
     /// procedure would swallow the next ones: each that it calls starts one.
     fn split_open_ended(&mut self) {
         let image = self.image;
-        let mut open: HashSet<u64> = HashSet::new();
+        let mut open: FxHashSet<u64> = FxHashSet::default();
         loop {
             open.extend(
                 self.seeds
@@ -118,7 +118,8 @@ impl<'a> Discovery<'a> {
             open.extend(&starts);
             self.seeds.extend(starts.into_iter().map(Seed::bare));
             self.seeds.sort_by_key(|s| s.start);
-            let mut old: HashMap<u64, Body> = self.bodies.drain(..).map(|b| (b.start, b)).collect();
+            let mut old: FxHashMap<u64, Body> =
+                self.bodies.drain(..).map(|b| (b.start, b)).collect();
             let kept: Vec<Option<Body>> = (0..self.seeds.len())
                 .map(|i| {
                     let end = self.region_of(&self.seeds, i);

@@ -9,7 +9,7 @@
 //! procedures by original addresses. Every such address needs a pad, so bytes
 //! that discovery did not reach are searched for calls, jumps and addresses of code.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use rayon::prelude::*;
 
@@ -25,9 +25,9 @@ const ENOUGH: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Followed {
     /// Instructions from where no contradiction is reached.
-    right: HashSet<u64>,
+    right: FxHashSet<u64>,
     /// Addresses from where one is.
-    wrong: HashSet<u64>,
+    wrong: FxHashSet<u64>,
 }
 
 impl Discovery<'_> {
@@ -35,7 +35,7 @@ impl Discovery<'_> {
     /// called: the targets of the calls that lie in no procedure, or `None`
     /// if what is there cannot be code.
     pub(super) fn follow(&self, address: u64, followed: &mut Followed) -> Option<Vec<u64>> {
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         let callees = self.follow_from(address, followed, &mut seen);
         if callees.is_some() {
             followed.right.extend(seen);
@@ -49,7 +49,7 @@ impl Discovery<'_> {
         &self,
         address: u64,
         followed: &Followed,
-        seen: &mut HashSet<u64>,
+        seen: &mut FxHashSet<u64>,
     ) -> Option<Vec<u64>> {
         let mut callees = Vec::new();
         let mut work = vec![address];

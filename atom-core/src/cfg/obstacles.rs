@@ -2,7 +2,7 @@
 //!
 //! It works there, and is reported; what is moved must be understood in full.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 
 use object::elf;
 use rayon::prelude::*;
@@ -25,13 +25,13 @@ impl Discovery<'_> {
     ) -> Vec<Option<String>> {
         let image = self.image;
         // A table in the text might be taken for code and get a pad.
-        let with_table: HashSet<u64> = tables
+        let with_table: FxHashSet<u64> = tables
             .iter()
             .filter(|t| !image.is_code(t.table))
             .filter_map(|t| t.jump)
             .collect();
         // Where a jump's own table is not known, all of the body's were looked for.
-        let with_some: HashSet<usize> = tables
+        let with_some: FxHashSet<usize> = tables
             .iter()
             .filter(|t| !image.is_code(t.table))
             .filter_map(|t| self.body_at(*t.targets.first()?))
@@ -83,7 +83,7 @@ impl Discovery<'_> {
                 });
             }
         }
-        let mut readers: HashSet<u64> = self
+        let mut readers: FxHashSet<u64> = self
             .bodies
             .par_iter()
             .filter(|b| reads_return_address(image, b, b.start))
@@ -142,7 +142,7 @@ impl Discovery<'_> {
     }
 
     /// A procedure that jumps to one of `readers` hands it its own return address.
-    fn add_jumps_to(&self, readers: &mut HashSet<u64>) {
+    fn add_jumps_to(&self, readers: &mut FxHashSet<u64>) {
         let mut found = readers.len();
         while found != 0 {
             let more: Vec<u64> = self
@@ -163,7 +163,7 @@ impl Discovery<'_> {
 
     /// Procedures whose return addresses stand in descriptors of frames. A single
     /// word that looks like one proves nothing.
-    fn described(&self) -> HashSet<usize> {
+    fn described(&self) -> FxHashSet<usize> {
         const ENOUGH: usize = 32;
         let behind_call = |address: u64| {
             let (i, inst, last) = self.inst_around(address - 1)?;
@@ -175,7 +175,7 @@ impl Discovery<'_> {
             .filter_map(|address| behind_call(*address))
             .collect();
         if found.len() < ENOUGH {
-            return HashSet::new();
+            return FxHashSet::default();
         }
         found.into_iter().collect()
     }
@@ -227,7 +227,7 @@ impl Discovery<'_> {
             .chain(exported)
             .filter_map(|a| self.body_at(a))
             .collect();
-        let mut seen = HashSet::new();
+        let mut seen = FxHashSet::default();
         while let Some(i) = work.pop() {
             if seen.insert(i) {
                 work.extend(self.bodies[i].refs.iter().filter_map(|r| match r {

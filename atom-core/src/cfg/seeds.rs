@@ -4,7 +4,7 @@
 //! of procedure linkage tables, the entry point, initialisers and finalisers.
 //! A stripped program has the last four, and that is the normal case.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use object::elf;
 
@@ -114,7 +114,7 @@ pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
 pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     let plts = plt::tables(image);
     let in_plt = |a: u64| plts.iter().any(|p| p.contains(a));
-    let mut seeds: HashMap<u64, Seed> = HashMap::new();
+    let mut seeds: FxHashMap<u64, Seed> = FxHashMap::default();
 
     for range in &frames.ranges {
         if in_plt(range.start) || !image.is_code(range.start) || range.end <= range.start {

@@ -115,34 +115,58 @@ struct Routine {
     common: u64,
 }
 
+/// Calls that one piece of parallel work takes.
+const CALLS: usize = 8192;
+
+/// What the calls of a routine have in common: the arguments of the first, and
+/// which ones are the same in all.
+type Common<'a> = (&'a [Argument], u64);
+
+/// Which of the arguments, by number, are the same in both.
+fn same(first: &[Argument], args: &[Argument]) -> u64 {
+    let pairs = first.iter().zip(args).take(64).enumerate();
+    let differ = pairs.filter(|(_, (a, b))| a != b);
+    !differ.fold(0, |bits, (i, _)| bits | 1 << i)
+}
+
 /// What is known of all routines that are called, by their addresses.
 fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap<u64, Routine>> {
-    // With the arguments of the first call.
-    let mut routines: HashMap<u64, (&[Argument], Routine)> = HashMap::new();
-    for call in &calls.calls {
-        let range = call.args.start as usize..call.args.end as usize;
-        let Some(args) = calls.args.get(range) else {
-            return Err(Error::new(
-                "planning calls",
-                "a call's arguments are out of range",
-            ));
-        };
-        let (first, routine) = routines.entry(call.routine).or_insert_with(|| {
-            let clobbers = clobbers(call.routine);
-            (
-                args,
-                Routine {
-                    clobbers,
-                    common: !0,
-                },
-            )
-        });
-        let pairs = first.iter().zip(args).take(64);
-        for (i, _) in pairs.enumerate().filter(|(_, (a, b))| a != b) {
-            routine.common &= !(1 << i);
+    let common = |some: &[Call]| -> Option<Vec<(u64, Common<'_>)>> {
+        let mut found: Vec<(u64, Common<'_>)> = Vec::new();
+        let mut last = 0;
+        for call in some {
+            let range = call.args.start as usize..call.args.end as usize;
+            let args = calls.args.get(range)?;
+            // Mostly the same one is called again.
+            if found.get(last).is_none_or(|f| f.0 != call.routine) {
+                let known = found.iter().position(|f| f.0 == call.routine);
+                last = known.unwrap_or(found.len());
+                if known.is_none() {
+                    found.push((call.routine, (args, !0)));
+                }
+            }
+            let (first, bits) = &mut found[last].1;
+            *bits &= same(first, args);
         }
+        Some(found)
+    };
+    let parts: Option<Vec<_>> = calls.calls.par_chunks(CALLS).map(common).collect();
+    let Some(parts) = parts else {
+        let reason = "a call's arguments are out of range";
+        return Err(Error::new("planning calls", reason));
+    };
+    let mut routines: HashMap<u64, Common<'_>> = HashMap::new();
+    for (routine, (first, bits)) in parts.into_iter().flatten() {
+        let known = routines.entry(routine).or_insert((first, !0));
+        // What only later calls have says nothing.
+        let own = (1u64 << known.0.len().min(63)) - 1;
+        known.1 &= (bits & same(known.0, first)) | !own;
     }
-    Ok(routines.into_iter().map(|(at, (_, r))| (at, r)).collect())
+    let routine = |(at, (_, common)): (u64, Common<'_>)| {
+        let clobbers = clobbers(at);
+        (at, Routine { clobbers, common })
+    };
+    Ok(routines.into_iter().map(routine).collect())
 }
 
 /// Drops the calls that are not made, by their numbers, and what is copied to `data`.
@@ -201,9 +225,7 @@ fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
         Argument::ReturnValue => RegSet::gpr(0),
         _ => RegSet::EMPTY,
     };
-    let mut effects = EffectsOf::new();
-    let mut seen = RegSet::EMPTY;
-    for call in &calls.calls {
+    let seen_by = |effects: &mut EffectsOf, call: &Call, seen: RegSet| {
         let args = calls
             .args
             .get(call.args.start as usize..call.args.end as usize);
@@ -216,9 +238,14 @@ fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
                 mine = mine.without(effects.kills);
             }
         }
-        seen |= mine;
-    }
-    seen
+        seen | mine
+    };
+    let chunks = calls.calls.par_chunks(CALLS);
+    let parts = chunks.map_init(EffectsOf::new, |effects, some| {
+        some.iter()
+            .fold(RegSet::EMPTY, |seen, call| seen_by(effects, call, seen))
+    });
+    parts.reduce(|| RegSet::EMPTY, RegSet::with)
 }
 
 /// Storage that is used again from block to block.
@@ -316,9 +343,7 @@ impl Planner<'_> {
                 if any && self.points.any_in_block(b) {
                     self.block(&mut part, &mut scratch, b, free_below, &mut counters)?;
                 } else if self.exits.is_some() || !counters.is_empty() {
-                    for inst in self.cfg.block(b).insts() {
-                        self.quiet(&mut part, b, inst, &mut counters);
-                    }
+                    self.quiet_block(&mut part, b, &mut counters);
                 }
             }
         }
@@ -422,6 +447,27 @@ impl Planner<'_> {
     fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
         let bounds: Vec<_> = values.iter().map(inline::bound).collect();
         self.bodies?.body(routine, &bounds)
+    }
+
+    /// A block without calls.
+    fn quiet_block(&self, part: &mut Part, b: BlockId, counters: &mut &[flow::Counter]) {
+        let block = self.cfg.block(b);
+        let last = block.last();
+        let mut from = block.first.0;
+        // What ends the process or starts a thread ends its block, or is a procedure's entry.
+        if block.first != last && b == self.cfg.proc(block.proc).first_block {
+            self.quiet(part, b, block.first, counters);
+            from += 1;
+        }
+        let next = |counters: &[flow::Counter], from: u32| {
+            let inst = counters.first()?.spot.inst;
+            (from..last.0).contains(&inst.0).then_some(inst)
+        };
+        while let Some(inst) = next(counters, from) {
+            self.quiet(part, b, inst, counters);
+            from = inst.0 + 1;
+        }
+        self.quiet(part, b, last, counters);
     }
 
     /// An instruction without calls.
@@ -598,7 +644,7 @@ impl Planner<'_> {
         let block = self.cfg.block(b);
         let proc = self.cfg.proc(block.proc);
         let at_start = inst == block.first && b == proc.first_block;
-        let at_entry = exits.at_entry(proc).filter(|_| at_start);
+        let at_entry = at_start.then(|| exits.at_entry(proc)).flatten();
         let flow = self.cfg.inst(inst).flow;
         let hook = if at_entry.is_some() {
             at_entry

@@ -120,20 +120,21 @@ impl Flow {
             entered,
             returns,
         };
-        let mut wants = qualified.wants;
-        let group_of = |want: &Want| cfg.whole(cfg.block(want.block).proc);
-        wants.par_sort_unstable_by_key(|w| (group_of(w), w.call, w.way));
-        let by_group: Vec<&[Want]> = wants.chunk_by(|a, b| group_of(a) == group_of(b)).collect();
+        let wants = qualified.wants;
+        let order = ByGroup::new(cfg, &wants);
+        let by_group: Vec<&[u32]> = order.groups().collect();
         let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
-        let count = |scratch: &mut Scratch, some: &[&[Want]]| {
+        let count = |(scratch, own): &mut (Scratch, Vec<Want>), some: &[&[u32]]| {
             let mut counted = Counted::default();
-            for wants in some {
-                let whole = group_of(&wants[0]);
+            for numbers in some {
+                own.clear();
+                own.extend(numbers.iter().map(|n| wants[*n as usize]));
+                let whole = whole_of(cfg, &own[0]);
                 let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
                 let procs = at.map(|at| &groups[at]);
-                let done = procs.and_then(|procs| counted.add(&world, procs, wants, scratch));
+                let done = procs.and_then(|procs| counted.add(&world, procs, &*own, scratch));
                 if done.is_some() {
-                    for want in *wants {
+                    for want in own.iter() {
                         handled[want.call as usize].store(true, Relaxed);
                     }
                 }
@@ -144,7 +145,7 @@ impl Flow {
         };
         let mut counted = Vec::with_capacity(by_group.len().div_ceil(CHUNK));
         for wave in by_group.chunks(CHUNK * WAVE) {
-            let chunks = wave.par_chunks(CHUNK).map_init(Scratch::default, count);
+            let chunks = wave.par_chunks(CHUNK).map_init(Default::default, count);
             counted.par_extend(chunks);
             image.release_pages();
         }
@@ -303,6 +304,45 @@ fn emit_increment(asm: &mut Asm, cell: Target, prefix: Option<u8>, keeping: Keep
             asm.pop(Gpr::RAX);
             asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
         }
+    }
+}
+
+/// The procedure that a cell is about, with its parts elsewhere.
+fn whole_of(cfg: &Cfg, want: &Want) -> ProcId {
+    cfg.whole(cfg.block(want.block).proc)
+}
+
+/// What is wanted, by procedures with their parts: within one in the order of the calls.
+struct ByGroup {
+    /// Where each procedure's start among the numbers; one more at the end.
+    starts: Vec<u32>,
+    numbers: Vec<u32>,
+}
+
+impl ByGroup {
+    fn new(cfg: &Cfg, wants: &[Want]) -> Self {
+        let wholes: Vec<u32> = wants.par_iter().map(|w| whole_of(cfg, w).0).collect();
+        let mut starts = vec![0u32; cfg.procs.len() + 2];
+        for whole in &wholes {
+            starts[*whole as usize + 2] += 1;
+        }
+        for i in 2..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut numbers = vec![0; wants.len()];
+        for (number, whole) in wholes.iter().enumerate() {
+            let slot = &mut starts[*whole as usize + 1];
+            numbers[*slot as usize] = number as u32;
+            *slot += 1;
+        }
+        Self { starts, numbers }
+    }
+
+    /// The numbers of what each procedure wants that wants anything.
+    fn groups(&self) -> impl Iterator<Item = &[u32]> {
+        let range = |pair: &[u32]| pair[0] as usize..pair[1] as usize;
+        let ranges = self.starts.windows(2).map(range);
+        ranges.filter(|r| !r.is_empty()).map(|r| &self.numbers[r])
     }
 }
 
