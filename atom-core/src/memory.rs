@@ -4,6 +4,43 @@
 //! What is left of those is not what the next stage asks for, so with the
 //! allocator's own ways much more memory would be in use than is needed.
 
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+
+use memmap2::Mmap;
+
+/// What is in a file; of a regular one only the pages that are looked at take memory.
+pub(crate) enum Contents {
+    Mapped(Mmap),
+    Read(Vec<u8>),
+}
+
+impl Contents {
+    /// Opens a file that nobody changes meanwhile.
+    pub(crate) fn of(path: &Path) -> std::io::Result<Self> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.len() == 0 {
+            return std::fs::read(path).map(Self::Read);
+        }
+        // SAFETY: a tool is loaded as code too, so whoever changes its file while it is in
+        // use does worse than to change what is read here.
+        unsafe { Mmap::map(&file) }.map(Self::Mapped)
+    }
+}
+
+impl Deref for Contents {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
 /// Gives each large vector a mapping of its own, which goes back to the system
 /// as soon as it is freed and grows without being copied. Else the allocator
 /// would put more and more of them among small pieces. Call it at the start.

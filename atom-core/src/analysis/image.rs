@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::load::{DOING, Reader};
 use crate::image::unwind::{self, Memory, UnwindInput, UnwindTable};
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// What the tool's header says, as addresses in the tool's file.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +112,7 @@ pub struct AnalysisImage {
 impl AnalysisImage {
     /// Reads and prepares the tool in `file`.
     pub fn read(file: &Path, facts: ToolFacts) -> Result<Self> {
-        let bytes = std::fs::read(file).map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
+        let bytes = memory::Contents::of(file).map_err(|e| Error::new(DOING, e.to_string()).file(file))?;
         Self::parse(file, &bytes, facts)
     }
 

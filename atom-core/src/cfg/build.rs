@@ -312,7 +312,8 @@ impl<'a> Discovery<'a> {
         let mut fresh = false;
         let mut new_seeds = Vec::new();
         let mut followed = Followed::default();
-        let mut work: Vec<Vec<(u64, u8)>> = vec![Vec::new(); self.bodies.len()];
+        // By body, in order.
+        let mut work: Vec<(usize, Vec<(u64, u8)>)> = Vec::new();
         // They are in order, as the bodies are.
         let mut next = 0;
         for (target, bits) in pending {
@@ -332,7 +333,10 @@ impl<'a> Discovery<'a> {
                     {
                         continue;
                     }
-                    work[i].push((target, bits));
+                    match work.last_mut() {
+                        Some((last, work)) if *last == i => work.push((target, bits)),
+                        _ => work.push((i, vec![(target, bits)])),
+                    }
                 }
                 None if region_end(&self.regions, target).is_some() => {
                     let is_certain = bits & mark::ENTRY != 0 || self.has_endbr(target);
@@ -350,14 +354,21 @@ impl<'a> Discovery<'a> {
             }
         }
         let image = self.image;
-        fresh |= self
-            .bodies
-            .par_iter_mut()
-            .zip(work)
+        let mut with_work = Vec::with_capacity(work.len());
+        let (mut rest, mut first) = (&mut self.bodies[..], 0);
+        for (i, work) in work {
+            let (body, others) = std::mem::take(&mut rest)[i - first..]
+                .split_first_mut()
+                .expect("work is for bodies");
+            with_work.push((body, work));
+            (rest, first) = (others, i + 1);
+        }
+        fresh |= with_work
+            .into_par_iter()
             .map(|(body, work)| {
                 let before = body.insts.len();
                 let mut changed = false;
-                body.tables_are_settled &= work.is_empty();
+                body.tables_are_settled = false;
                 if let Some((all, any)) = explore_together(image, body, &work) {
                     *body = all;
                     body.finish();

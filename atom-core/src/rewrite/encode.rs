@@ -407,7 +407,7 @@ impl Encoder<'_> {
         let inst = self.cfg.inst(id);
         let pc = self.cfg.inst_pc(id);
         let address = start + out.len() as u64;
-        if form == Form::Copy && !inst.flow.is_direct() {
+        if form == Form::COPY && !inst.flow.is_direct() {
             let at = out.len();
             out.extend(bytes);
             if inst.rip_relative
@@ -430,7 +430,7 @@ impl Encoder<'_> {
             }
             return Ok(());
         }
-        if let Form::TableLoad(size) = form {
+        if let Some(size) = form.load_size() {
             let decoded = self.cfg.decode(self.image, id);
             let clone = tables::at(&self.layout.clones, id).ok_or_else(|| self.mismatch(id))?;
             let table = self.cfg.jump_tables[clone.table].table;
@@ -443,7 +443,7 @@ impl Encoder<'_> {
             out.extend(bytes);
             return Ok(());
         }
-        if form == Form::PushReturn {
+        if form == Form::PUSH_RETURN {
             // push rax; lea rax, [rip + original return address]; xchg rax, [rsp]
             out.extend([0x50, 0x48, 0x8d, 0x05]);
             out.extend(rel32(pc + u64::from(inst.len), address + 8)?);
@@ -463,19 +463,19 @@ impl Encoder<'_> {
         };
         let next = address + u64::from(form.size(inst));
         match form {
-            Form::Short | Form::Copy => {
+            Form::SHORT | Form::COPY => {
                 let distance = i8::try_from(target.wrapping_sub(next) as i64)
                     .map_err(|_| self.mismatch(id))?;
                 // The opcode is the last byte but one; prefixes are only hints here,
                 // but for the address size that makes jrcxz jecxz.
-                if form == Form::Short {
+                if form == Form::SHORT {
                     out.push(opcode().ok_or_else(|| self.mismatch(id))?);
                 } else {
                     out.extend(&bytes[..bytes.len() - 1]);
                 }
                 out.push(distance as u8);
             }
-            Form::LongCounted => {
+            Form::LONG_COUNTED => {
                 // jrcxz 1f; jmp short 2f; 1: jmp target; 2:
                 let opcode = &bytes[bytes.len() - 2..];
                 if bytes.len() > 2 {
@@ -504,7 +504,7 @@ impl Encoder<'_> {
 
 /// Whether the bytes at the new place are those at the old one.
 fn is_plain(inst: &Inst, form: Form) -> bool {
-    form == Form::Copy && !inst.rip_relative && !inst.flow.is_direct()
+    form == Form::COPY && !inst.rip_relative && !inst.flow.is_direct()
 }
 
 /// That of `jmp rel8` or `jcc rel8`, if the instruction is of their kind.

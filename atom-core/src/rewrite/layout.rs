@@ -13,34 +13,43 @@ use crate::plan::{Insertion, Plan, Position};
 use super::pads::Sites;
 use super::{MovedSet, Options, Region, guards, returns, tables};
 
-/// How an instruction is written at its new place.
+/// How an instruction is written at its new place. It takes one byte, for there are millions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
-    /// The bytes as they are; a rip-relative displacement is adjusted.
-    Copy,
-    /// Two-byte branch inside the procedure.
-    Short,
-    /// Branch or call with a 32-bit displacement.
-    Long,
-    /// `loop`, `jrcxz` and their like over a distance that they do not reach.
-    LongCounted,
-    /// `call next`: pushes the original return address.
-    PushReturn,
-    /// The load of a jump table's entry, from the table's copy; of this size.
-    TableLoad(u8),
-}
+pub(super) struct Form(u8);
 
 impl Form {
+    /// The bytes as they are; a rip-relative displacement is adjusted.
+    pub(super) const COPY: Self = Self(0x80);
+    /// Two-byte branch inside the procedure.
+    pub(super) const SHORT: Self = Self(0x81);
+    /// Branch or call with a 32-bit displacement.
+    pub(super) const LONG: Self = Self(0x82);
+    /// `loop`, `jrcxz` and their like over a distance that they do not reach.
+    pub(super) const LONG_COUNTED: Self = Self(0x83);
+    /// `call next`: pushes the original return address.
+    pub(super) const PUSH_RETURN: Self = Self(0x84);
+
+    /// The load of a jump table's entry, from the table's copy; of this size.
+    pub(super) const fn table_load(size: u8) -> Self {
+        debug_assert!(size < 0x80);
+        Self(size)
+    }
+
+    /// The size of such a load, if it is one.
+    pub(super) fn load_size(self) -> Option<u8> {
+        (self.0 < 0x80).then_some(self.0)
+    }
+
     /// Size in bytes of the instruction in this form.
     pub(super) fn size(self, inst: &Inst) -> u32 {
         match self {
-            Self::Copy => u32::from(inst.len),
-            Self::Short => 2,
-            Self::Long if inst.flow == Flow::CondJump => 6,
-            Self::Long => 5,
-            Self::LongCounted => 9,
-            Self::PushReturn => 12,
-            Self::TableLoad(size) => u32::from(size),
+            Self::COPY => u32::from(inst.len),
+            Self::SHORT => 2,
+            Self::LONG if inst.flow == Flow::CondJump => 6,
+            Self::LONG => 5,
+            Self::LONG_COUNTED => 9,
+            Self::PUSH_RETURN => 12,
+            Self(size) => u32::from(size),
         }
     }
 }
@@ -304,7 +313,7 @@ impl Layout {
 
     /// True if the procedure has calls whose return address is taken as data.
     pub(super) fn pushes_returns(&self, proc: ProcId) -> bool {
-        self.procs[proc.index()].forms.contains(&Form::PushReturn)
+        self.procs[proc.index()].forms.contains(&Form::PUSH_RETURN)
     }
 
     /// Where such a call lies, if this is one.
@@ -319,7 +328,7 @@ impl Layout {
         let form = self.procs[proc.index()].forms[at];
         let end = self.end_of(cfg, plan, proc, inst)?;
         let size = u64::from(form.size(cfg.inst(inst)));
-        (form == Form::PushReturn).then_some(end - size..end)
+        (form == Form::PUSH_RETURN).then_some(end - size..end)
     }
 
     /// New address for a call of, or jump to, a procedure from outside; `None` if it stays.
@@ -390,7 +399,7 @@ impl Layout {
 }
 
 /// For each procedure the number of its first insertion, and one more.
-fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
+pub(super) fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
     let mut next = 0;
     let firsts = (0..cfg.procs.len()).map(ProcId::from_index).map(|p| {
         let first = next;
@@ -510,8 +519,8 @@ impl<'a> ProcBuilder<'a> {
             &self.clones[first..end]
         };
         let plain = |id: InstId| match tables::at(clones, id) {
-            Some(clone) => Form::TableLoad(clone.load_size),
-            None => Form::Copy,
+            Some(clone) => Form::table_load(clone.load_size),
+            None => Form::COPY,
         };
         // Only the last instruction of a block moves control.
         for b in cfg.proc(self.id).blocks() {
@@ -519,15 +528,15 @@ impl<'a> ProcBuilder<'a> {
             let last = block.last();
             let inner = layout.forms.len() + block.count as usize - 1;
             match clones.is_empty() {
-                true => layout.forms.resize(inner, Form::Copy),
+                true => layout.forms.resize(inner, Form::COPY),
                 false => layout
                     .forms
                     .extend((block.first.0..last.0).map(|i| plain(InstId(i)))),
             }
             let inst = cfg.inst(last);
             layout.forms.push(match inst.flow {
-                Flow::Call if inst.special => Form::PushReturn,
-                Flow::Call => Form::Long,
+                Flow::Call if inst.special => Form::PUSH_RETURN,
+                Flow::Call => Form::LONG,
                 Flow::Jump | Flow::CondJump => {
                     let target = self.target_inside(b);
                     while taken.next_if(|t| *t < last.index()).is_some() {}
@@ -537,10 +546,10 @@ impl<'a> ProcBuilder<'a> {
                         self.short.push((inner as u32, target));
                     }
                     match (inside && is_short, counted) {
-                        (true, true) => Form::Copy,
-                        (true, false) => Form::Short,
-                        (false, true) => Form::LongCounted,
-                        (false, false) => Form::Long,
+                        (true, true) => Form::COPY,
+                        (true, false) => Form::SHORT,
+                        (false, true) => Form::LONG_COUNTED,
+                        (false, false) => Form::LONG,
                     }
                 }
                 _ => plain(last),
@@ -685,8 +694,8 @@ impl<'a> ProcBuilder<'a> {
         let mut rest = self.insertions;
         for &(i, target) in &self.short {
             let i = i as usize;
-            let counted = layout.forms[i] == Form::Copy;
-            if !counted && layout.forms[i] != Form::Short {
+            let counted = layout.forms[i] == Form::COPY;
+            if !counted && layout.forms[i] != Form::SHORT {
                 continue;
             }
             let inst = InstId::from_index(self.insts.start + i);
@@ -705,9 +714,9 @@ impl<'a> ProcBuilder<'a> {
             let distance = i64::from(target) - from;
             if i8::try_from(distance).is_err() {
                 layout.forms[i] = if counted {
-                    Form::LongCounted
+                    Form::LONG_COUNTED
                 } else {
-                    Form::Long
+                    Form::LONG
                 };
                 grown = true;
             }

@@ -12,7 +12,7 @@ use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::plan::Plan;
 
-use super::layout::insertions_of;
+use super::layout::first_insertions;
 use super::pads::Sites;
 use super::{Extra, Layout, Options};
 
@@ -42,11 +42,13 @@ impl MovedSet {
         all: Sites,
         options: &Options,
     ) -> (Self, Sites) {
+        let insertions = first_insertions(cfg, plan);
         let mut moved = Self {
             flags: (0..cfg.procs.len())
                 .map(ProcId::from_index)
                 .map(|p| {
-                    let wanted = options.extra.takes(cfg.proc(p).start) || gets_code(cfg, plan, p);
+                    let gets_code = insertions[p.index()] != insertions[p.index() + 1];
+                    let wanted = options.extra.takes(cfg.proc(p).start) || gets_code;
                     wanted && cfg.proc(p).is_movable()
                 })
                 .collect(),
@@ -118,11 +120,6 @@ impl MovedSet {
         }
         grown
     }
-}
-
-/// True if the plan inserts code into the procedure.
-fn gets_code(cfg: &Cfg, plan: &Plan, id: ProcId) -> bool {
-    !insertions_of(plan, &cfg.proc_insts(id)).is_empty()
 }
 
 impl Extra {

@@ -23,7 +23,7 @@ use super::{LineInfo, host};
 use crate::analysis::ToolFacts;
 use crate::cfg::Cfg;
 use crate::image::Image;
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 const DOING: &str = "loading the tool";
 const PREFIX: &str = "atom_analysis_";
@@ -49,7 +49,7 @@ impl Tool {
     /// Loads the tool in the file at `path`.
     pub fn load(path: &Path) -> Result<Self> {
         let fail = |reason: String| Error::new(DOING, reason).file(path);
-        let bytes = std::fs::read(path).map_err(|e| match e.kind() {
+        let bytes = memory::Contents::of(path).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => fail("there is no such file".to_owned()).advice(
                 "a tool of your own is a path to its .so file; --tool NAME takes a shipped one",
             ),
