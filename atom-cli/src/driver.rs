@@ -416,7 +416,7 @@ fn routines(calls: &Calls) -> Vec<u64> {
     let mut routines = BTreeSet::new();
     // Mostly the same one is called again.
     for same in calls.calls.chunk_by(|a, b| a.routine == b.routine) {
-        routines.insert(same[0].routine);
+        routines.insert(same[0].routine.get());
     }
     // Those that are passed as arguments may be called, too.
     routines.extend(calls.args.iter().filter_map(|argument| match argument {

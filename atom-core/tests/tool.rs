@@ -131,7 +131,7 @@ fn calls_arrive_as_they_were_added() {
     let points: Vec<_> = calls
         .calls
         .iter()
-        .map(|c| (c.scope, c.place, name(c.routine)))
+        .map(|c| (c.scope, c.place, name(c.routine.get())))
         .collect();
     use Place::{After, Before};
     assert_eq!(

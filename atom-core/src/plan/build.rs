@@ -138,11 +138,12 @@ fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap
             let range = call.args.start as usize..call.args.end as usize;
             let args = calls.args.get(range)?;
             // Mostly the same one is called again.
-            if found.get(last).is_none_or(|f| f.0 != call.routine) {
-                let known = found.iter().position(|f| f.0 == call.routine);
+            let routine = call.routine.get();
+            if found.get(last).is_none_or(|f| f.0 != routine) {
+                let known = found.iter().position(|f| f.0 == routine);
                 last = known.unwrap_or(found.len());
                 if known.is_none() {
-                    found.push((call.routine, (args, !0)));
+                    found.push((routine, (args, !0)));
                 }
             }
             let (first, bits) = &mut found[last].1;
@@ -517,11 +518,12 @@ impl Planner<'_> {
                 *value = Value::Const(0);
             }
         }
+        let routine = call.routine.get();
         Ok(SiteCall {
-            routine: call.routine,
-            clobbers: self.routines[&call.routine].clobbers,
-            common: self.routines[&call.routine].common,
-            body: self.body(call.routine, &values),
+            routine,
+            clobbers: self.routines[&routine].clobbers,
+            common: self.routines[&routine].common,
+            body: self.body(routine, &values),
             values,
         })
     }
@@ -700,7 +702,7 @@ impl Planner<'_> {
                     };
                 }
             }
-            site::emit_plain(&mut asm, call.routine, &values);
+            site::emit_plain(&mut asm, call.routine.get(), &values);
         }
         asm.ret();
         Ok(Some(plan.add_shared(asm)))

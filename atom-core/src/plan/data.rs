@@ -1,8 +1,7 @@
 //! Strings and arrays that calls pass: their contents and their records.
 
-use std::collections::HashMap;
-
 use atom_abi::THREAD_HEADER;
+use rustc_hash::FxHashMap;
 
 use super::sparse::Sparse;
 use crate::error::{Error, Result};
@@ -34,8 +33,8 @@ impl Data {
             bytes: Sparse::copy_of(&calls.placed),
             ..Self::default()
         };
-        let mut contents: HashMap<&[u8], u32> = HashMap::new();
-        let mut records: HashMap<(u32, u64), u32> = HashMap::new();
+        let mut contents: FxHashMap<&[u8], u32> = FxHashMap::default();
+        let mut records: FxHashMap<(u32, u64), u32> = FxHashMap::default();
         data.offsets.reserve(calls.args.len());
         for argument in &calls.args {
             let offset = match *argument {
@@ -98,7 +97,7 @@ impl Data {
     }
 
     /// Contents, with a null after them for C's sake.
-    fn contents<'a>(&mut self, known: &mut HashMap<&'a [u8], u32>, bytes: &'a [u8]) -> u32 {
+    fn contents<'a>(&mut self, known: &mut FxHashMap<&'a [u8], u32>, bytes: &'a [u8]) -> u32 {
         if let Some(&at) = known.get(bytes) {
             return at;
         }
@@ -110,7 +109,7 @@ impl Data {
     }
 
     /// A record of address and length.
-    fn record(&mut self, known: &mut HashMap<(u32, u64), u32>, at: u32, len: u64) -> u32 {
+    fn record(&mut self, known: &mut FxHashMap<(u32, u64), u32>, at: u32, len: u64) -> u32 {
         if let Some(&record) = known.get(&(at, len)) {
             return record;
         }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use atom_abi::host;
 
+use crate::ids::Address48;
+
 /// What a call is added to: [`host::Scope`] in one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
@@ -118,7 +120,7 @@ pub struct Call {
     /// Before or after.
     pub place: Place,
     /// The analysis routine: address in the tool's file.
-    pub routine: u64,
+    pub routine: Address48,
     /// Range of [`Calls::args`].
     pub args: Range<u32>,
 }

@@ -5,7 +5,7 @@ use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
 use super::calls::{self, Argument, Call, Calls};
 use super::session::Session;
 use crate::decode::Flow;
-use crate::ids::{BlockId, InstId, ProcId};
+use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::plan::operand::{At, When};
 use crate::plan::points::{exit_by_jump, is_entry};
 use crate::{Error, Result};
@@ -58,7 +58,7 @@ pub(super) fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()
             request.id
         },
         place: request.place.into(),
-        routine,
+        routine: Address48::new(routine),
         args: first as u32..calls.args.len() as u32,
     });
     Ok(())

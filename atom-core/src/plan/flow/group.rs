@@ -56,6 +56,9 @@ pub struct Group {
     pub frequency: Vec<f32>,
 }
 
+/// Procedures after which the program's pages are given back.
+const WAVE: usize = 8192;
+
 /// What all groups have in common.
 pub struct World<'a> {
     /// The program.
@@ -97,13 +100,15 @@ pub fn entered(image: &Image, cfg: &Cfg) -> Vec<bool> {
                 || (proc.first_block.index() == i && !part_starts)
         })
         .collect();
-    let targets: Vec<BlockId> = (0..cfg.procs.len())
-        .into_par_iter()
-        .with_min_len(32)
-        .flat_map_iter(|p| ways_in(image, cfg, ProcId::from_index(p)))
-        .collect();
-    for block in targets {
-        entered[block.index()] = true;
+    let mut targets: Vec<BlockId> = Vec::new();
+    for first in (0..cfg.procs.len()).step_by(WAVE) {
+        let wave = first..cfg.procs.len().min(first + WAVE);
+        let ways = wave.into_par_iter().with_min_len(32);
+        targets.par_extend(ways.flat_map_iter(|p| ways_in(image, cfg, ProcId::from_index(p))));
+        image.release_pages();
+        for block in targets.drain(..) {
+            entered[block.index()] = true;
+        }
     }
     for target in cfg.jump_tables.iter().flat_map(|t| &t.targets) {
         if let Some(block) = cfg.block_at(*target) {

@@ -282,14 +282,14 @@ impl<'a> Reader<'a> {
             return Does::Anything;
         };
         let offsets = &self.data.offsets[range];
-        if !self.adds(call.routine, arguments, offsets, 0) {
+        if !self.adds(call.routine.get(), arguments, offsets, 0) {
             return Does::Anything;
         }
         let first = self.only();
         if !arguments.contains(&Argument::BrCondValue) {
             return first.map_or(Does::Counts, Does::Adds);
         }
-        if !self.adds(call.routine, arguments, offsets, 1) {
+        if !self.adds(call.routine.get(), arguments, offsets, 1) {
             return Does::Anything;
         }
         match (first, self.only()) {
