@@ -4,10 +4,11 @@
 //! final name in one step: whoever looks sees the old file or the new one.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use atom_core::emit::Sink;
 use atom_core::{Error, Result};
 
 use crate::cleanup;
@@ -26,7 +27,7 @@ impl PendingFile {
     /// to directly.
     pub fn write(
         target: &Path,
-        contents: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+        contents: impl FnOnce(&mut dyn Sink) -> std::io::Result<()>,
         mode: u32,
     ) -> Result<Self> {
         // What `contents` cannot make, it says itself.
@@ -35,8 +36,8 @@ impl PendingFile {
             Err(e) => Error::new(DOING, reason(&e)).file(target),
         };
         if std::fs::metadata(target).is_ok_and(|m| !m.is_file()) {
-            let mut file = OpenOptions::new().write(true).open(target).map_err(fail)?;
-            contents(&mut file).map_err(fail)?;
+            let file = OpenOptions::new().write(true).open(target).map_err(fail)?;
+            contents(&mut Device(file)).map_err(fail)?;
             return Ok(Self {
                 target: target.to_path_buf(),
                 temporary: None,
@@ -46,12 +47,18 @@ impl PendingFile {
         let target = target
             .canonicalize()
             .unwrap_or_else(|_| target.to_path_buf());
-        let (mut file, temporary) = create(folder_of(&target)).map_err(fail)?;
+        let (file, temporary) = create(folder_of(&target)).map_err(fail)?;
         let pending = Self {
             target: target.clone(),
             temporary: Some(temporary),
         };
-        contents(&mut file).map_err(fail)?;
+        let mut sparse = Regular(file);
+        contents(&mut sparse).map_err(fail)?;
+        let Regular(mut file) = sparse;
+        // It may end with what was skipped.
+        file.stream_position()
+            .and_then(|end| file.set_len(end))
+            .map_err(fail)?;
         file.set_permissions(Permissions::from_mode(mode))
             .map_err(fail)?;
         Ok(pending)
@@ -66,6 +73,44 @@ impl PendingFile {
             self.temporary = None;
         }
         Ok(())
+    }
+}
+
+/// A new regular file, in which nothing is written over: what is skipped is zero.
+struct Regular(File);
+
+/// Something else, such as a pipe.
+struct Device(File);
+
+impl Write for Regular {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Sink for Regular {
+    fn skip(&mut self, zeros: u64) -> std::io::Result<()> {
+        self.0.seek_relative(zeros as i64)
+    }
+}
+
+impl Write for Device {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Sink for Device {
+    fn skip(&mut self, zeros: u64) -> std::io::Result<()> {
+        std::io::copy(&mut std::io::repeat(0).take(zeros), &mut self.0).map(drop)
     }
 }
 

@@ -4,7 +4,7 @@
 //! sections can become code. Data for the eye is limited: contexts that would not be seen are put
 //! together, and histograms have as many bars as fit.
 
-use std::io::Write;
+use atom_core::emit::Sink;
 use std::path::Path;
 
 use ::arp::analyse::{Analysis, Figures, Label};
@@ -54,7 +54,7 @@ pub fn write(
     let data = data.to_string().replace('<', "\\u003c");
     let title = file.display().to_string();
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
-    let page = |f: &mut dyn Write| {
+    let page = |f: &mut dyn Sink| {
         // The parts in the order in which they stand in the page.
         let mut rest = PAGE;
         for (mark, part) in [

@@ -23,5 +23,5 @@ pub mod start;
 pub mod unwind;
 
 pub use elf::write;
-pub use output::Output;
+pub use output::{Output, Sink};
 pub use placement::Placement;

@@ -15,6 +15,31 @@ use crate::rewrite::{NewText, overlay};
 /// How much is put together at a time.
 const WINDOW: usize = 1 << 20;
 
+/// Zeros between parts of at least this length are skipped, not written.
+const HOLE: u64 = 1 << 16;
+
+/// A page, at the limits of which a file system can leave something out.
+const PAGE: u64 = 4096;
+
+/// Where an output is written to.
+pub trait Sink: Write {
+    /// Writes so many zeros, or leaves out what is zero anyway.
+    fn skip(&mut self, zeros: u64) -> io::Result<()>;
+}
+
+impl Sink for Vec<u8> {
+    fn skip(&mut self, zeros: u64) -> io::Result<()> {
+        self.resize(self.len() + zeros as usize, 0);
+        Ok(())
+    }
+}
+
+/// A piece of the output.
+enum Window {
+    Bytes(Vec<u8>),
+    Zeros(u64),
+}
+
 /// Contents of a part.
 enum Part<'a> {
     Bytes(Cow<'a, [u8]>),
@@ -104,8 +129,8 @@ impl<'a> Output<'a> {
     /// Writes it from the first byte to the last: while one window is written, the
     /// next one is made. What fails beside the writing itself is an
     /// [`Error`](crate::Error) in the other one.
-    pub fn write_to(&self, file: &mut dyn Write) -> io::Result<()> {
-        let (full, made) = sync_channel::<io::Result<Vec<u8>>>(1);
+    pub fn write_to(&self, file: &mut dyn Sink) -> io::Result<()> {
+        let (full, made) = sync_channel::<io::Result<Window>>(1);
         let (empty, used) = channel::<Vec<u8>>();
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -123,10 +148,14 @@ impl<'a> Output<'a> {
                 }
             });
             for window in made {
-                let window = window?;
-                file.write_all(&window)?;
-                // At the end nobody needs it.
-                let _ = empty.send(window);
+                match window? {
+                    Window::Bytes(window) => {
+                        file.write_all(&window)?;
+                        // At the end nobody needs it.
+                        let _ = empty.send(window);
+                    }
+                    Window::Zeros(count) => file.skip(count)?,
+                }
             }
             Ok(())
         })
@@ -165,12 +194,16 @@ impl<'o, 'a> Windows<'o, 'a> {
     }
 
     /// The next piece, in the storage of `window`; `None` behind the last one.
-    fn next(&mut self, mut window: Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    fn next(&mut self, mut window: Vec<u8>) -> io::Result<Option<Window>> {
         let start = self.start;
         if start >= self.output.len {
             return Ok(None);
         }
-        let end = self.output.len.min(start + WINDOW as u64);
+        let (zeros, end) = self.zeros();
+        if zeros != 0 {
+            self.start += zeros;
+            return Ok(Some(Window::Zeros(zeros)));
+        }
         window.clear();
         window.resize((end - start) as usize, 0);
         for (offset, contents) in self.parts.iter().take_while(|p| p.0 < end) {
@@ -205,7 +238,43 @@ impl<'o, 'a> Windows<'o, 'a> {
         let done = changes.take_while(|c| is_over(c.0, u64::from(c.2 - c.1)));
         self.changes = &self.changes[done.count()..];
         self.start = end;
-        Ok(Some(window))
+        Ok(Some(Window::Bytes(window)))
+    }
+
+    /// How many zeros come first, if they are many, and else where the window ends: there
+    /// or where many come.
+    fn zeros(&self) -> (u64, u64) {
+        let limit = self.output.len.min(self.start + WINDOW as u64);
+        let parts = self.parts.iter().map(|p| (p.0, p.0 + p.1.len()));
+        let changes = self.changes.iter();
+        let changes = changes.map(|c| (c.0, c.0 + u64::from(c.2 - c.1)));
+        // Behind everything that begins before it.
+        let mut covered = self.start;
+        let (mut parts, mut changes) = (parts.peekable(), changes.peekable());
+        loop {
+            let by_part = parts.peek().map_or(u64::MAX, |p| p.0);
+            let by_change = changes.peek().map_or(u64::MAX, |c| c.0);
+            let next = by_part.min(by_change).min(self.output.len);
+            let from = covered.next_multiple_of(PAGE);
+            let to = next & !(PAGE - 1);
+            if to >= from + HOLE {
+                return match from == self.start {
+                    true => (to - from, to),
+                    false => (0, from.min(limit)),
+                };
+            }
+            if next >= limit {
+                return (0, limit);
+            }
+            let piece = match by_part <= by_change {
+                true => parts.next(),
+                false => changes.next(),
+            };
+            covered = covered.max(piece.map_or(0, |p| p.1));
+            if covered >= limit {
+                return (0, limit);
+            }
+        }
     }
 }
 
@@ -233,8 +302,30 @@ mod tests {
         expected.extend([9; 10]);
         output.grow(tail + 20);
         expected.resize(tail as usize + 20, 0);
+        // Long gaps, with a change in one of them and one at the end.
+        let far = output.append(4096, vec![8; 5000]) + 3_000_000;
+        output.change(far + 100_000, &[6; 3]);
+        output.put(far + 300_000, vec![7; 70_000]);
+        output.grow(far + 500_000);
+        expected.resize((far - 3_000_000) as usize, 0);
+        expected.extend([8; 5000]);
+        expected.resize(far as usize + 500_000, 0);
+        expected[far as usize + 100_000..][..3].fill(6);
+        expected[far as usize + 300_000..][..70_000].fill(7);
         output.close();
         assert_eq!(output.len(), expected.len() as u64);
         assert!(output.to_vec().unwrap() == expected);
+        let mut windows = Windows::new(&output);
+        let mut skipped = 0;
+        while let Some(window) = windows.next(Vec::new()).unwrap() {
+            skipped += match window {
+                Window::Zeros(count) => count,
+                Window::Bytes(bytes) => {
+                    assert!(bytes.len() <= WINDOW);
+                    0
+                }
+            };
+        }
+        assert!(skipped > 3_200_000, "{skipped}");
     }
 }
