@@ -84,10 +84,11 @@ impl<'a> Request<'a> {
                 (args.gdb, "a tool is to be debugged"),
             ];
             if let Some((_, what)) = given.iter().find(|g| g.0) {
-                return Err(
-                    Error::new("reading the command line", format!("{what} but no tool"))
-                        .advice("name a tool: --tool NAME, or its file after the program"),
-                );
+                return Err(Error::new(
+                    "reading the command line",
+                    format!("{what} but no tool is named"),
+                )
+                .advice("name a tool: --tool NAME, or its file after the program"));
             }
         }
         request.check_targets()?;
