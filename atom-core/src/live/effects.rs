@@ -32,6 +32,11 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// What is read before being overwritten.
+    pub fn uses(&self) -> RegSet {
+        self.uses
+    }
+
     /// What is live before, from what is live after.
     pub fn before(&self, after: RegSet) -> RegSet {
         self.uses | after.without(self.kills)
@@ -214,7 +219,11 @@ impl EffectsOf {
                 }
             }
         }
-        effects.uses |= flag_bits(instruction.rflags_read()) | hidden_uses(instruction);
+        // The kernel hands the flags back in r11, which by its ABI holds nothing afterwards.
+        if instruction.mnemonic() != Mnemonic::Syscall {
+            effects.uses |= flag_bits(instruction.rflags_read());
+        }
+        effects.uses |= hidden_uses(instruction);
         effects.writes |= flag_bits(instruction.rflags_modified());
         if restores {
             effects.writes |= RegSet::XMMS;

@@ -44,6 +44,8 @@ pub enum End {
     Return,
     /// A jump through a pointer to a function.
     TailCall,
+    /// A jump through a pointer that was loaded, to a function or to a label of this one.
+    Dispatch,
     /// Nothing runs after it.
     Dead,
     /// Anything may run after it.
@@ -267,7 +269,7 @@ fn read_proc(
                 info.writes |= RegSet::CALLER_SAVED;
                 info.reads |= RegSet::ALL;
             }
-            End::Call(Callee::Unknown) | End::Unknown => {
+            End::Call(Callee::Unknown) | End::Unknown | End::Dispatch => {
                 info.writes |= RegSet::ALL;
                 info.reads |= RegSet::ALL;
             }
@@ -287,7 +289,10 @@ fn read_proc(
                 }
                 info.tails.push((b, callee));
             }
-        } else if !matches!(end, End::Unknown | End::Dead | End::Return | End::TailCall) {
+        } else if matches!(
+            end,
+            End::Call(_) | End::CallPointer | End::CallKeeping
+        ) {
             // A call at the end of a procedure returns into the next one, or,
             // if there is no code, not at all.
             let returns = cfg.proc_at(cfg.inst_end(block.last())).is_some();
@@ -388,24 +393,25 @@ impl StackTop {
 ///
 /// A pointer that was loaded as it is, in a procedure none of whose inner
 /// addresses is used as data, is a function's: a tail call, with arguments
-/// live. What is computed or looked up by an index may lead anywhere, into
-/// the middle of unrolled assembly too.
+/// live. One that was looked up by an index may be a label's too, and then any register may be
+/// live; the flags are only if they are at a place whose address is used as data. What
+/// is computed may lead anywhere, into the middle of unrolled assembly too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pointer {
     Loaded,
+    LookedUp,
     Other,
 }
 
 impl Pointer {
     /// Follows the register of the jump `last` through its block.
     fn of(last: &Instruction, block: impl Iterator<Item = Instruction>) -> Self {
-        let plain = |i: &Instruction| i.memory_index() == Register::None;
+        let loaded = |i: &Instruction| match i.memory_index() {
+            Register::None => Self::Loaded,
+            _ => Self::LookedUp,
+        };
         if last.op0_kind() == OpKind::Memory {
-            return if plain(last) {
-                Self::Loaded
-            } else {
-                Self::Other
-            };
+            return loaded(last);
         }
         let mut origin = Self::Other;
         for instruction in block {
@@ -419,8 +425,8 @@ impl Pointer {
             {
                 let load = instruction.code() == Code::Mov_r64_rm64
                     && instruction.op1_kind() == OpKind::Memory;
-                origin = if load && plain(&instruction) {
-                    Self::Loaded
+                origin = if load {
+                    loaded(&instruction)
                 } else {
                     Self::Other
                 };
@@ -471,6 +477,7 @@ fn end_of(
             match (bounded && inner, jump) {
                 (true, _) => End::Plain,
                 (false, Pointer::Loaded) if !inner && !is_go => End::TailCall,
+                (false, Pointer::Loaded | Pointer::LookedUp) if !is_go => End::Dispatch,
                 _ => End::Unknown,
             }
         }

@@ -10,6 +10,9 @@
 //!   that is not understood may call P directly, its compiler may have known what
 //!   P leaves alone, so all that P does not write is live too. (A caller
 //!   through a pointer knows nothing but the ABI.)
+//! - before a jump through a pointer that was looked up is live: every register, but of the
+//!   flags those only that are live where it may lead: at labels of P whose addresses are
+//!   known, at labels of separate parts of procedures, and at entries of procedures.
 //!
 //! Values only grow, so the order of work does not matter and procedures are
 //! solved in parallel, again and again while something that they read has
@@ -21,7 +24,7 @@ use rayon::prelude::*;
 
 use super::RegSet;
 use super::graph::{Callee, End, Graph};
-use crate::cfg::{Cfg, Succ};
+use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
 
 /// Procedure visits allowed, as a multiple of their number.
@@ -37,6 +40,10 @@ struct Solver<'a> {
     live_in: Vec<AtomicU64>,
     /// Live after known calls of each procedure.
     ret_live: Vec<AtomicU64>,
+    /// Flags that are live where any procedure's jump through a pointer may lead.
+    pointed: AtomicU64,
+    /// `pointed` has grown.
+    pointed_grew: AtomicBool,
     dirty: Vec<AtomicBool>,
 }
 
@@ -61,6 +68,8 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
         graph,
         live_in: (0..cfg.blocks.len()).map(|_| AtomicU64::new(0)).collect(),
         ret_live: (0..cfg.procs.len()).map(|_| AtomicU64::new(0)).collect(),
+        pointed: AtomicU64::new(0),
+        pointed_grew: AtomicBool::new(false),
         dirty: (0..cfg.procs.len())
             .map(|_| AtomicBool::new(false))
             .collect(),
@@ -78,6 +87,13 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
             .with_min_len(32)
             .for_each(|p| solver.visit(ProcId(*p)));
         work.clear();
+        if solver.pointed_grew.swap(false, Relaxed) {
+            for block in 0..cfg.blocks.len() {
+                if graph.blocks[block].end == End::Dispatch {
+                    solver.dirty[cfg.blocks[block].proc.index()].store(true, Relaxed);
+                }
+            }
+        }
         for (p, dirty) in solver.dirty.iter().enumerate() {
             if dirty.load(Relaxed) {
                 dirty.store(false, Relaxed);
@@ -157,6 +173,15 @@ impl Solver<'_> {
         match self.graph.blocks[b.index()].end {
             End::Return => return self.at_return(p),
             End::Unknown => return RegSet::ALL,
+            End::Dispatch => {
+                let mut flags = RegSet(self.pointed.load(Relaxed));
+                for succ in self.cfg.succs(b) {
+                    if let Succ::Branch(to) = succ {
+                        flags |= self.block_in(*to);
+                    }
+                }
+                return RegSet::ALL.without(RegSet::FLAGS) | (flags & RegSet::FLAGS);
+            }
             End::Dead => return RegSet::EMPTY,
             End::TailCall => return RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
             End::Plain | End::Call(_) | End::CallPointer | End::CallKeeping => {}
@@ -209,6 +234,17 @@ impl Solver<'_> {
         }
     }
 
+    /// Makes the flags that are live at unknown targets grow, if this block can be one.
+    fn grow_pointed(&self, b: BlockId, live: RegSet) {
+        let flags = live & RegSet::FLAGS;
+        if self.cfg.block(b).is_indirect_target && flags != RegSet::EMPTY {
+            let old = self.pointed.fetch_or(flags.0, Relaxed);
+            if flags.0 & !old != 0 {
+                self.pointed_grew.store(true, Relaxed);
+            }
+        }
+    }
+
     /// Solves one procedure, given the present values of the others.
     fn visit(&self, p: ProcId) {
         let proc = self.cfg.proc(p);
@@ -234,6 +270,15 @@ impl Solver<'_> {
                     // All that is before it in its procedure is still to be visited.
                     again |= block.is_again;
                     entry_grew |= self.graph.is_target[b.index()];
+                    if b == proc.first_block || matches!(proc.kind, ProcKind::Fragment(_)) {
+                        // What it leaves alone is live for the sake of callers that know it,
+                        // and nothing is carried in flags over a call.
+                        let read = match block.end {
+                            End::Plain => live & info.reads,
+                            _ => block.effects.uses(),
+                        };
+                        self.grow_pointed(b, read);
+                    }
                 }
             }
             if !again {
