@@ -127,7 +127,8 @@ fn file_names(bytes: &[u8], names: &mut Vec<String>) {
                     .iter()
                     .all(|b| b.is_ascii_digit() || *b == b'.');
         let stem = &bytes[start..at];
-        if is_version && !stem.is_empty() && !stem.ends_with(b"/") {
+        let is_whole = start == 0 || bytes[start - 1] == 0;
+        if is_version && is_whole && !stem.is_empty() && !stem.ends_with(b"/") {
             let name = String::from_utf8_lossy(&bytes[start..at + 3 + length]);
             names.push(name.into_owned());
         }
@@ -142,7 +143,9 @@ fn found(names: &[String], from: &Path, seen: &mut HashSet<PathBuf>) -> Vec<Path
     let mut all = Vec::new();
     for name in names {
         let folders = std::iter::once(beside).chain(FOLDERS.iter().map(Path::new));
-        let paths = folders.map(|folder| folder.join(name));
+        // A string may be the end of a longer one that stands for both.
+        let last = Path::new(name).file_name().unwrap_or_default();
+        let paths = folders.flat_map(|folder| [folder.join(name), folder.join(last)]);
         let file = paths
             .filter(|path| path.is_file())
             .find_map(|p| p.canonicalize().ok());
