@@ -305,10 +305,7 @@ fn read_proc(
                 }
                 info.tails.push((b, callee));
             }
-        } else if matches!(
-            end,
-            End::Call(_) | End::CallPointer | End::CallKeeping
-        ) {
+        } else if matches!(end, End::Call(_) | End::CallPointer | End::CallKeeping) {
             // A call at the end of a procedure returns into the next one, or,
             // if there is no code, not at all.
             let returns = cfg.proc_at(cfg.inst_end(block.last())).is_some();
