@@ -199,13 +199,13 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 
         {
             let total = sys::pages(size + offset);
             let moved = sys::remap(base, *base.cast::<usize>(), total);
-            if moved.is_null() {
-                return or_errno(moved);
+            if !moved.is_null() {
+                moved.cast::<usize>().write(total);
+                let block = moved.add(offset);
+                (*header(block)).base = moved;
+                return block;
             }
-            moved.cast::<usize>().write(total);
-            let block = moved.add(offset);
-            (*header(block)).base = moved;
-            return block;
+            // There is no room, or a sandbox forbids this system call but not `mmap`.
         }
         let new = malloc(size);
         if !new.is_null() {

@@ -396,6 +396,8 @@ pub enum InstType {
     Call = 1 << 9,
     /// Return.
     Ret = 1 << 10,
+    /// System call: `syscall`, `sysenter`, `int 0x80`.
+    Syscall = 1 << 11,
 }
 
 /// What [`Host::program_info`] can tell; values as in ATOM's `PInfoType`, in its order.

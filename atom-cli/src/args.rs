@@ -114,6 +114,9 @@ pub struct Run {
     /// handler jumps out of the code that it interrupts
     #[arg(long)]
     pub precise_signals: bool,
+    /// Leave the gs segment to libraries that use it: threads' own counters are then found more slowly
+    #[arg(long)]
+    pub no_gs: bool,
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]
     pub move_all: bool,

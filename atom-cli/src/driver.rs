@@ -23,7 +23,7 @@ use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::pads::Sites;
 use atom_core::rewrite::{self, Layout, MovedSet, Region};
-use atom_core::tool::{Argument, Calls, Tool, may_have_threads};
+use atom_core::tool::{Argument, Calls, Tool, libraries, may_have_threads};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -339,6 +339,21 @@ fn prepare_tool(
     })
 }
 
+/// Whether gs is to be left alone for the sake of libraries.
+fn no_gs(image: &Image, calls: &Calls, may_have_threads: bool, request: &Request) -> bool {
+    if request.no_gs || calls.thread_data.len == 0 || !may_have_threads {
+        return request.no_gs;
+    }
+    let library = libraries::that_uses_gs(image);
+    if let Some(path) = &library {
+        note(&format!(
+            "{} uses the gs segment, so threads' own counters are found more slowly",
+            path.display()
+        ));
+    }
+    library.is_some()
+}
+
 /// Turns the calls into code, and forgets them: needs to know what is live and
 /// what routines change.
 fn plan_calls(
@@ -355,6 +370,7 @@ fn plan_calls(
         || {
             refuse_wide_registers(&tool.analysis, summaries, &routines(&calls))?;
             let may_have_threads = may_have_threads(image, cfg);
+            let no_gs = no_gs(image, &calls, may_have_threads, request);
             let facts = &tool.analysis.facts;
             let bodies = Specialiser::new(&tool.analysis);
             let options = plan::Options {
@@ -362,7 +378,7 @@ fn plan_calls(
                 exec: facts.export("__atom_exec"),
                 may_have_threads,
                 bodies: request.inline.then_some(&bodies),
-                threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, facts),
+                threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, no_gs, facts),
                 every_point: request.precise_signals,
                 low_room: low_room(image, request)?,
             };

@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub strict: bool,
     /// Make each call that only counts at its own point.
     pub precise_signals: bool,
+    /// Leave gs alone.
+    pub no_gs: bool,
     /// Check the output against the original.
     pub check: bool,
     /// Small routines become part of the program.
@@ -67,6 +69,7 @@ impl<'a> Request<'a> {
             debug_info: args.debug_info,
             strict: args.strict,
             precise_signals: args.precise_signals,
+            no_gs: args.no_gs,
             check: args.check,
             inline: !args.no_inline,
             extra: match args.move_half {
@@ -84,10 +87,11 @@ impl<'a> Request<'a> {
                 (args.gdb, "a tool is to be debugged"),
             ];
             if let Some((_, what)) = given.iter().find(|g| g.0) {
-                return Err(
-                    Error::new("reading the command line", format!("{what} but no tool"))
-                        .advice("name a tool: --tool NAME, or its file after the program"),
-                );
+                return Err(Error::new(
+                    "reading the command line",
+                    format!("{what} but no tool is named"),
+                )
+                .advice("name a tool: --tool NAME, or its file after the program"));
             }
         }
         request.check_targets()?;

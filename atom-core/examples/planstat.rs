@@ -30,7 +30,7 @@ fn main() {
                 scope: Scope::Block,
                 id,
                 place: Place::Before,
-                routine: 0,
+                routine: atom_core::ids::Address48::new(0),
                 args,
             });
         }

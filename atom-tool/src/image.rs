@@ -55,7 +55,8 @@ pub struct Variable<'a> {
 }
 
 /// Stands for where the byte at this address of the program's file is at run time: a
-/// position-independent program is loaded anywhere. Fits before and after the program.
+/// position-independent program is loaded anywhere. `ImageAddress(0)` is how far that is
+/// from the addresses in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ImageAddress(pub u64);
 

@@ -144,15 +144,15 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        AccessSize, AccessSizeOf, BranchTarget, Direction, EffAddrOf, HighHalf, LoadedValue,
-        LoadedValueOf, RepCount, ReturnValue, StoredValue, StoredValueOf,
+        AccessSize, AccessSizeOf, BranchTarget, Direction, EffAddrOf, HighHalf, ImageAddress,
+        LoadedValue, LoadedValueOf, RepCount, ReturnValue, StoredValue, StoredValueOf, Way,
     };
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
         Cell, Class, Counter, CounterTable, Counters, Edge, EdgeKind, EffAddrValue, Files, Inst,
         InstType, PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report,
         ReportFiles, Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable,
-        Targets, ThreadCell, Value, analysis, output, thread_state,
+        Targets, ThreadCell, ThreadState, Value, analysis, output, thread_state,
     };
 }
 

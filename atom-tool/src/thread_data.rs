@@ -28,7 +28,17 @@ const HEAD: usize = 16;
 /// # Safety
 /// Its bytes are copied into the instrumented program, so it has no pointers,
 /// and changes through shared references are atomic. Its alignment is at most 16.
-pub unsafe trait ThreadState: Sync + 'static {}
+/// If all of its bytes are zero, it is a value.
+pub unsafe trait ThreadState: Sync + 'static {
+    /// The state in which each cell is 0.
+    fn zero() -> Self
+    where
+        Self: Sized,
+    {
+        // SAFETY: what implements this trait says so.
+        unsafe { std::mem::zeroed() }
+    }
+}
 
 mod sealed {
     /// Integers that fit an atomic.
@@ -189,6 +199,9 @@ unsafe impl<T: ThreadState, const N: usize> ThreadState for [T; N] {}
 ///     }
 /// }
 /// ```
+///
+/// `Last::zero()` of [`ThreadState`](crate::ThreadState) makes one with 0 in each cell, `Last {
+/// address: ThreadCell::new(1), .. }` any other.
 ///
 /// Fields that a thread could not have a copy of do not compile:
 ///

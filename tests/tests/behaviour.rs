@@ -41,6 +41,7 @@ programs! {
     jumps_c: "jumps.c",
     jumptables_c: "jumptables.c",
     last_c: "last.c",
+    lookalike_s: "lookalike.S",
     midinsn_s: "midinsn.S",
     nested_c: "nested.c",
     opaque_s: "opaque.S",

@@ -36,6 +36,7 @@ programs! {
     flags_s: "flags.S",
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",
+    lookalike_s: "lookalike.S",
     ipa_ra_c: "ipa_ra.c",
     jumps_c: "jumps.c",
     jumptables_c: "jumptables.c",

@@ -13,7 +13,7 @@ use crate::loader::{AFTER, BEFORE, Loaded, Routine};
 
 type Scenario = fn(&Path, &Path);
 
-const ALL: [(&str, Scenario); 23] = [
+const ALL: [(&str, Scenario); 24] = [
     ("code_is_neutral", |tool, _| {
         image_checks::code_is_neutral(&Loaded::new(tool, true))
     }),
@@ -64,6 +64,11 @@ const ALL: [(&str, Scenario); 23] = [
     }),
     ("out_of_the_way", |tool, dir| {
         out_of_the_way(&started(tool), dir)
+    }),
+    ("heap_in_a_sandbox", |tool, _| {
+        let loaded = started(tool);
+        forbid(libc::SYS_mremap);
+        heap(&loaded);
     }),
 ];
 
@@ -189,6 +194,44 @@ fn heap(loaded: &Loaded) {
     let heap = loaded.routine("fx_heap");
     for (seed, rounds, largest) in [(1, 100_000, 1000), (2, 20_000, 60_000), (3, 3000, 5 << 20)] {
         assert_eq!(heap(seed, rounds, largest), 0, "line of the fixture");
+    }
+}
+
+/// From here on the system call fails, as in the sandbox of a browser.
+fn forbid(number: i64) {
+    let filter = |code: u32, to: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: to,
+        k,
+    };
+    let mut program = [
+        filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        filter(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            1,
+            number as u32,
+        ),
+        filter(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+        ),
+        filter(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the filter lives during the call, which changes this process only.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let set = libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+        );
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
     }
 }
 

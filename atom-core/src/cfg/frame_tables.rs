@@ -11,18 +11,21 @@ use crate::image::Image;
 
 /// The return addresses that descriptors of frames name: each an address of code,
 /// two bytes of size, two bytes that count the values, two bytes for each. The size is a multiple of eight with two
-/// flags, or all ones for the frame at which OCaml's stack ends.
+/// flags, or all ones for the frame at which OCaml's stack ends. They are in the order in which
+/// the descriptors lie.
 pub(super) fn described(image: &Image) -> Vec<u64> {
     let in_data = |slot: u64, address: u64| {
         (image.is_code(address) && is_descriptor(image, slot)).then_some(address)
     };
     if image.is_pie {
-        return image
+        let mut slots: Vec<(u64, u64)> = image
             .relocs
             .iter()
             .filter(|r| r.kind == elf::R_X86_64_RELATIVE)
-            .filter_map(|r| in_data(r.address, r.addend as u64))
+            .filter_map(|r| Some((r.address, in_data(r.address, r.addend as u64)?)))
             .collect();
+        slots.sort_unstable();
+        return slots.into_iter().map(|(_, address)| address).collect();
     }
     let mut found = Vec::new();
     for segment in image.segments.iter().filter(|s| !s.is_executable()) {
@@ -60,4 +63,39 @@ fn is_descriptor(image: &Image, slot: u64) -> bool {
         && size & !3 != 0
         && usize::from(count) <= usize::from(size) / 8 + 16
         && (0..usize::from(count)).all(|i| half(2 + i).is_some_and(is_value))
+}
+
+/// Of words that look like descriptors, in the order in which they lie, those that stand in a table of
+/// them: the word's own address and more than half of those around it are return addresses, which
+/// is what `Some` says of them.
+pub(super) fn in_tables<T: Copy>(words: &[Option<T>]) -> Vec<T> {
+    const AROUND: usize = 8;
+    let certain = |i: usize| {
+        let around = &words[i.saturating_sub(AROUND)..words.len().min(i + AROUND + 1)];
+        2 * around.iter().flatten().count() > around.len()
+    };
+    let numbered = words.iter().enumerate();
+    numbered
+        .filter_map(|(i, word)| word.filter(|_| certain(i)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_tables;
+
+    #[test]
+    fn a_table_is_told_from_what_looks_like_one() {
+        // Functions, of which each seventh happens to lie behind a call, around a table of which
+        // one address is not understood.
+        let functions = |n: usize| (0..n).map(|i| (i % 7 == 0).then_some(1000 + i));
+        let table = (0..40).map(|i| (i != 20).then_some(i));
+        let words: Vec<_> = functions(500).chain(table).chain(functions(500)).collect();
+        let found = in_tables(&words);
+        let of_table = found.iter().filter(|n| **n < 40).count();
+        assert!(of_table >= 38, "{of_table}");
+        assert!(found.len() - of_table <= 2, "{found:?}");
+        assert_eq!(in_tables(&[Some(1); 3]), [1; 3]);
+        assert!(in_tables::<u8>(&[]).is_empty());
+    }
 }

@@ -162,7 +162,8 @@ impl Discovery<'_> {
     }
 
     /// Procedures whose return addresses stand in descriptors of frames. A single
-    /// word that looks like one proves nothing.
+    /// word that looks like one proves nothing: tables of functions have many, and some
+    /// functions lie behind a call. In a table of descriptors nearly all lie behind calls.
     fn described(&self) -> FxHashSet<usize> {
         const ENOUGH: usize = 32;
         let behind_call = |address: u64| {
@@ -170,10 +171,11 @@ impl Discovery<'_> {
             let is_call = matches!(inst.flow, Flow::Call | Flow::IndirectCall);
             (is_call && inst.offset + u32::from(inst.len) == last + 1).then_some(i)
         };
-        let found: Vec<usize> = frame_tables::described(self.image)
+        let callers: Vec<Option<usize>> = frame_tables::described(self.image)
             .iter()
-            .filter_map(|address| behind_call(*address))
+            .map(|address| behind_call(*address))
             .collect();
+        let found = frame_tables::in_tables(&callers);
         if found.len() < ENOUGH {
             return FxHashSet::default();
         }
@@ -396,6 +398,8 @@ fn adds_to_return_address(code: impl Iterator<Item = iced_x86::Instruction>) -> 
             _ if inst.op0_kind() == OpKind::Register && inst.op0_register() == Register::RSP => {
                 return false;
             }
+            // `lock add [rsp], 0` is a memory barrier.
+            _ if inst.has_lock_prefix() => continue,
             Mnemonic::Inc | Mnemonic::Dec | Mnemonic::Add | Mnemonic::Sub => {}
             _ => continue,
         }

@@ -81,6 +81,7 @@ impl Classifier {
             matches!(flow, Flow::IndirectJump | Flow::IndirectCall | Flow::Return),
             InstType::Jump,
         );
+        add(flow == Flow::Syscall, InstType::Syscall);
         types
     }
 

@@ -9,7 +9,7 @@ use object::elf;
 
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
-use crate::image::Image;
+use crate::image::{Image, NEW_TEXT};
 use crate::rewrite::Layout;
 
 use super::debug::{self, DebugSection};
@@ -93,7 +93,7 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
     }
     let rx = |address: u64| facts.rx_offset + (address - facts.layout.start);
     let text = table.add(
-        ".text.atom",
+        NEW_TEXT,
         &[
             elf::SHT_PROGBITS as u64,
             6,

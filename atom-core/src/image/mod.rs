@@ -111,6 +111,9 @@ pub struct Reloc {
     pub addend: i64,
 }
 
+/// The section of the new text, by which an instrumented program is known.
+pub(crate) const NEW_TEXT: &str = ".text.atom";
+
 /// A linked program.
 pub struct Image {
     /// Path that it was read from.

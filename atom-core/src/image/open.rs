@@ -11,7 +11,7 @@ use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, LittleEndian};
 
-use super::{Image, Reloc, Section, Segment, Symbol};
+use super::{Image, NEW_TEXT, Reloc, Section, Segment, Symbol};
 use crate::error::{Error, Result};
 
 const DOING: &str = "reading the program";
@@ -131,10 +131,17 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
     let base = segments[0].address & !0xfff;
     let end = segments.last().map_or(0, |s| s.address + s.mem_size);
     if end - base > MAX_SPAN {
-        return Err(
+        let sections = header.sections(endian, data);
+        let ours = |s: &object::read::elf::SectionTable<'_, _>| {
+            s.section_by_name(endian, NEW_TEXT.as_bytes()).is_some()
+        };
+        return Err(if sections.is_ok_and(|s| ours(&s)) {
+            Error::new(DOING, "it is instrumented already")
+                .advice("instrument the original; a tool can do several things at once")
+        } else {
             Error::new(DOING, format!("its image spans {} MB", (end - base) >> 20))
-                .advice("programs of more than 256 MB are not supported yet"),
-        );
+                .advice("programs of more than 256 MB are not supported yet")
+        });
     }
 
     let interpreter = phdrs

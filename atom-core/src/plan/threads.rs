@@ -42,7 +42,7 @@ pub enum ThreadAccess {
     Only,
     /// Through the gs segment.
     Gs,
-    /// By asking the runtime each time, as the program itself uses gs.
+    /// By asking the runtime each time, as the program or one of its libraries uses gs.
     Lookup,
 }
 
@@ -60,17 +60,19 @@ pub struct ThreadOptions {
 }
 
 impl ThreadOptions {
-    /// Chooses for a program and the calls added to it.
+    /// Chooses for a program and the calls added to it. `no_gs` says that gs must be
+    /// left alone, whatever the program's own code does.
     pub fn new(
         image: &Image,
         cfg: &Cfg,
         calls: &Calls,
         may_have_threads: bool,
+        no_gs: bool,
         facts: &crate::analysis::ToolFacts,
     ) -> Self {
         let access = if calls.thread_data.len == 0 || !may_have_threads {
             ThreadAccess::Only
-        } else if tool::uses_gs(image, cfg) {
+        } else if no_gs || tool::uses_gs(image, cfg) {
             ThreadAccess::Lookup
         } else {
             ThreadAccess::Gs

@@ -243,16 +243,19 @@ fn argument(
             }
         }
         ArgKind::ImageAddress => {
-            if request.scope != Scope::Program {
-                return Err(
-                    "an address of the image can be passed only before and after the program"
-                        .to_owned(),
-                );
+            let image = session.image;
+            // 0 asks for how far the image is from its addresses in the file.
+            if arg.value != 0 && !(image.base..=image.end).contains(&arg.value) {
+                return Err(format!(
+                    "{:#x} is no address of the program, which lies at {:#x} to {:#x}",
+                    arg.value, image.base, image.end
+                ));
             }
-            if arg.value >> 47 != 0 {
-                return Err(format!("{:#x} is no address of a program", arg.value));
+            if image.is_pie {
+                Argument::Original(arg.value)
+            } else {
+                Argument::Const(arg.value)
             }
-            Argument::Original(arg.value)
         }
         ArgKind::BrCondValue => {
             if !before_inst || session.inst_types(inst) & InstType::CondBr as u32 == 0 {

@@ -9,6 +9,7 @@ pub mod calls;
 mod check;
 mod constants;
 mod host;
+pub mod libraries;
 mod load;
 mod names;
 mod places;

@@ -80,10 +80,12 @@ impl<'a> Session<'a> {
         let (first, count) = self.errors.into_inner();
         match first {
             Some(mut error) => {
-                if count > 1 {
-                    error
+                match count {
+                    0 | 1 => {}
+                    2 => error.reason.push_str(" (and one more error)"),
+                    _ => error
                         .reason
-                        .push_str(&format!(" (and {} more errors)", count - 1));
+                        .push_str(&format!(" (and {} more errors)", count - 1)),
                 }
                 Err(error)
             }

@@ -109,7 +109,7 @@ fn call(calls: &mut Calls, scope: Scope, id: u32, place: Place, args: &[Argument
         scope,
         id,
         place,
-        routine: Address48::new(routine),
+        routine: crate::ids::Address48::new(routine),
         args,
     });
 }
