@@ -57,6 +57,7 @@ programs! {
     rust_rs: "rust.rs",
     scatter_s: "scatter.S",
     shared_s: "shared.S",
+    shorttable_s: "shorttable.S",
     signals_c: "signals.c",
     small_c: "small.c",
     startup_s: "startup.S",

@@ -184,7 +184,10 @@ fn appended_data() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("appended");
     std::fs::create_dir_all(&folder).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("surroundings/selfread.c");
-    for (flags, text) in [(&["-O1"][..], "one\n"), (&["-O1", "-static"], "another one\n")] {
+    for (flags, text) in [
+        (&["-O1"][..], "one\n"),
+        (&["-O1", "-static"], "another one\n"),
+    ] {
         let program = folder.join("selfread");
         let mut gcc = Command::new("gcc");
         let made = gcc.args(flags).arg("-o").args([&program, &source]).status();
@@ -198,7 +201,10 @@ fn appended_data() {
         std::fs::write(&program, bytes).unwrap();
         let jobs = [
             Job::Empty,
-            Job::Tool("icount".into(), ["--output", "counts"].map(String::from).to_vec()),
+            Job::Tool(
+                "icount".into(),
+                ["--output", "counts"].map(String::from).to_vec(),
+            ),
         ];
         for job in jobs {
             let rewritten = folder.join("selfread.new");
@@ -206,7 +212,11 @@ fn appended_data() {
             for program in [&program, &rewritten] {
                 let output = run(program, "", &folder.join("inside"), Stdio::piped());
                 assert_eq!(output.status.code(), Some(0), "{flags:?} {output:?}");
-                assert_eq!(String::from_utf8_lossy(&output.stdout), text.repeat(3), "{flags:?}");
+                assert_eq!(
+                    String::from_utf8_lossy(&output.stdout),
+                    text.repeat(3),
+                    "{flags:?}"
+                );
             }
         }
     }

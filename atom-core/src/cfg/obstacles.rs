@@ -30,6 +30,11 @@ impl Discovery<'_> {
             .filter(|t| !image.is_code(t.table))
             .filter_map(|t| t.jump)
             .collect();
+        let with_part: HashSet<u64> = tables
+            .iter()
+            .filter(|t| t.is_short)
+            .filter_map(|t| t.jump)
+            .collect();
         // Where a jump's own table is not known, all of the body's were looked for.
         let with_some: HashSet<usize> = tables
             .iter()
@@ -63,6 +68,9 @@ impl Discovery<'_> {
                     );
                     body.indirect_jumps.iter().find_map(|jump| {
                         match jump_table::form_of(image, body, *jump) {
+                            _ if with_part.contains(jump) => Some(format!(
+                                "only a part of the jump table of the indirect jump at {jump:#x} is understood"
+                            )),
                             _ if with_table.contains(jump) => None,
                             JumpForm::Pointer => None,
                             _ if with_some.contains(&i) && !own_labels => None,
