@@ -1,5 +1,6 @@
 // A jump table of which one entry leads to code that belongs to no procedure, as where the
 // end of a procedure is not known: what follows the entry counts all the same.
+// counts: no
 // missed: choose
 // variants: gcc-O0 gcc-O0-nopie gcc-O0-static clang-O0
 // stdout: 10 20 30 5 5

@@ -50,7 +50,6 @@ programs! {
     redzone_s: "redzone.S",
     scatter_s: "scatter.S",
     shared_s: "shared.S",
-    shorttable_s: "shorttable.S",
     small_c: "small.c",
     startup_s: "startup.S",
     strings_c: "strings.c",
