@@ -60,6 +60,11 @@ impl Discovery<'_> {
                     if let Some(reason) = kept.get(&body.start) {
                         return Some(reason.clone());
                     }
+                    if let Some(pc) = looks_back(image, body) {
+                        return Some(format!(
+                            "after a call it looks at {pc:#x} where that returned to"
+                        ));
+                    }
                     if let Some((pc, reason)) = &body.obstacle {
                         return Some(format!("{reason} at {pc:#x}"));
                     }
@@ -325,6 +330,26 @@ fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
         }
         _ => adds_to_return_address(std::iter::once(first).chain(own)),
     }
+}
+
+/// Where a procedure reads the return address of the call that it made just before, which still lies
+/// below its stack: code hardened against speculation compares it with the address behind the call.
+fn looks_back(image: &Image, body: &Body) -> Option<u64> {
+    const NEAR: usize = 4;
+    // mov reg, [rsp-8]
+    let reads = |i: &Inst| {
+        let pc = image.base + u64::from(i.offset);
+        let bytes = (i.len == 5).then(|| image.bytes_at(pc, 5)).flatten()?;
+        matches!(bytes, [0x48 | 0x4c, 0x8b, modrm, 0x24, 0xf8] if modrm & 0xc7 == 0x44)
+            .then_some(pc)
+    };
+    let calls = body.insts.iter().enumerate();
+    calls
+        .filter(|(_, i)| matches!(i.flow, Flow::Call | Flow::IndirectCall))
+        .find_map(|(at, _)| {
+            let behind = body.insts[at + 1..].iter().take(NEAR);
+            behind.take_while(|i| !i.flow.ends_block()).find_map(reads)
+        })
 }
 
 /// The instructions of a body from an address on.
