@@ -48,6 +48,7 @@ impl Steps {
         found: impl FnOnce(&T) -> String,
     ) -> Result<T> {
         let started = Instant::now();
+        let processor = processor_time();
         let bar = Bar::start(doing, self.done.len() as u64, self.total);
         let result = work();
         drop(bar);
@@ -57,7 +58,11 @@ impl Steps {
         if self.verbose {
             let memory = memory("VmRSS:").unwrap_or(0) as f64 / 1e6;
             let time = time.as_secs_f64();
-            eprintln!("{name:>8}  {time:8.3} s {memory:6.0} MB  {}", found(&value));
+            let processor = processor_time().saturating_sub(processor).as_secs_f64();
+            eprintln!(
+                "{name:>8}  {time:8.3} s {processor:8.3} s CPU {memory:6.0} MB  {}",
+                found(&value)
+            );
         }
         Ok(value)
     }
@@ -71,6 +76,17 @@ impl Steps {
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
+}
+
+/// What all threads together have used of the processors so far.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the pointer is valid for the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A figure of this process's memory in bytes: `VmRSS:` or `VmHWM:`, the most of it.

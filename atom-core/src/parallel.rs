@@ -42,9 +42,63 @@ pub(crate) fn concat_with<T: Copy + Send>(
     all
 }
 
+/// A vector in pieces of the given lengths, each made by one thread: `work` gets its number
+/// and its items, all of them `value`, and what it yields comes in the pieces' order. `init`
+/// makes storage that a thread uses again.
+pub(crate) fn in_pieces<T, R, S>(
+    value: T,
+    lengths: impl Iterator<Item = usize> + Clone,
+    init: impl Fn() -> S + Sync + Send,
+    work: impl Fn(&mut S, usize, &mut [T]) -> R + Sync + Send,
+) -> (Vec<T>, Vec<R>)
+where
+    T: Copy + Send + Sync,
+    R: Send,
+{
+    let total = lengths.clone().sum();
+    let mut all = Vec::with_capacity(total);
+    let mut rest = &mut all.spare_capacity_mut()[..total];
+    let mut places = Vec::new();
+    for length in lengths {
+        let (place, others) = rest.split_at_mut(length);
+        places.push(place);
+        rest = others;
+    }
+    let made = places
+        .into_par_iter()
+        .enumerate()
+        .with_min_len(16)
+        .map_init(init, |storage, (number, place)| {
+            for item in &mut *place {
+                item.write(value);
+            }
+            let place = std::ptr::from_mut(place) as *mut [T];
+            // SAFETY: all items have just been written, and nobody else has this piece.
+            work(storage, number, unsafe { &mut *place })
+        })
+        .collect();
+    // SAFETY: the places cover the first `total` items without a gap, and each was written.
+    unsafe { all.set_len(total) };
+    (all, made)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_are_filled() {
+        let lengths = (0..200usize).map(|n| n * 7 % 11);
+        let (all, sums) = in_pieces(1u64, lengths.clone(), Vec::<usize>::new, |seen, n, own| {
+            seen.push(n);
+            own.iter_mut().for_each(|item| *item += n as u64);
+            (n, own.len())
+        });
+        let expected = lengths.clone().enumerate();
+        let expected = expected.flat_map(|(n, l)| std::iter::repeat_n(1 + n as u64, l));
+        assert!(all.into_iter().eq(expected));
+        assert!(sums.into_iter().eq(lengths.enumerate()));
+    }
 
     #[test]
     fn parts_come_in_order() {

@@ -259,7 +259,7 @@ fn what_does_not_fit_is_refused() {
         &["`access` before the program", "register"],
     );
     refused("null-inside", &["`by_name`", "argument 3", "null"]);
-    refused("two-errors", &["(and 1 more error"]);
+    refused("two-errors", &["(and one more error)"]);
     refused("too-much-data", &["all data", "exceed"]);
     refused("unknown-routine", &["`missing(int)`", "#[analysis]"]);
     refused("no-prototype", &["`nothing`", "add_call_proto"]);

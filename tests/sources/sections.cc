@@ -1,6 +1,6 @@
 // Each basic block is a section of its own: a procedure is in many pieces, each with exception
 // tables that follow one another.
-// variants: clang-O0 clang-O2 clang-O2-static
+// variants: clang-O0 clang-O2
 // cflags: -fbasic-block-sections=all
 // stdout: 36 four caught 1042
 #include <cstdio>

@@ -43,6 +43,7 @@ programs! {
     jumptables_c: "jumptables.c",
     last_c: "last.c",
     lookalike_s: "lookalike.S",
+    flagdispatch_s: "flagdispatch.S",
     midinsn_s: "midinsn.S",
     nested_c: "nested.c",
     opaque_s: "opaque.S",

@@ -38,6 +38,7 @@ programs! {
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",
     lookalike_s: "lookalike.S",
+    flagdispatch_s: "flagdispatch.S",
     ipa_ra_c: "ipa_ra.c",
     jumps_c: "jumps.c",
     jumptables_c: "jumptables.c",

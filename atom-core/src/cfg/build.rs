@@ -9,7 +9,7 @@ use super::gaps::Followed;
 use super::jump_table::{self, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
-use super::{Cfg, Kept, ProcKind, pointers};
+use super::{Cfg, Kept, ProcIndex, ProcKind, pointers};
 use crate::error::Result;
 use crate::image::Image;
 
@@ -40,6 +40,8 @@ pub(super) struct Discovery<'a> {
     pub(super) pointers: HashSet<u64>,
     /// Sorted data addresses that code refers to.
     pub(super) data_refs: Vec<u64>,
+    /// To find bodies by address.
+    index: ProcIndex,
     /// Code stands behind info tables, see [`pointers::has_info_table`].
     pub(super) has_info_tables: bool,
 }
@@ -68,6 +70,7 @@ impl<'a> Discovery<'a> {
             seen_refs: Vec::new(),
             pointers: HashSet::new(),
             data_refs: Vec::new(),
+            index: ProcIndex::default(),
             has_info_tables: false,
         };
         discovery.seeds.retain({
@@ -84,6 +87,7 @@ impl<'a> Discovery<'a> {
         });
         discovery.split_open_ended();
         discovery.seen_refs = vec![0; discovery.seeds.len()];
+        discovery.index_bodies();
         discovery
     }
 
@@ -155,11 +159,19 @@ impl<'a> Discovery<'a> {
     }
 
     pub(super) fn body_at(&self, address: u64) -> Option<usize> {
-        let i = self
-            .bodies
-            .partition_point(|b| b.start <= address)
-            .checked_sub(1)?;
+        let offset = u32::try_from(address.checked_sub(self.image.base)?);
+        let after = match offset {
+            Ok(offset) if self.index.covers(self.bodies.len()) => self.index.up_to(offset),
+            _ => self.bodies.partition_point(|b| b.start <= address),
+        };
+        let i = after.checked_sub(1)?;
         self.bodies[i].contains(address).then_some(i)
+    }
+
+    /// Makes looking for bodies quick; call it when there are others.
+    fn index_bodies(&mut self) {
+        let starts = self.bodies.iter().map(|b| b.start);
+        self.index = ProcIndex::of(self.image.base, starts);
     }
 
     fn run(&mut self, frames: &FrameFacts) {
@@ -422,6 +434,7 @@ impl<'a> Discovery<'a> {
             })
             .collect();
         self.bodies = bodies;
+        self.index_bodies();
         true
     }
 

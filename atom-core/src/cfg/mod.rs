@@ -198,6 +198,18 @@ struct ProcIndex {
 }
 
 impl ProcIndex {
+    /// Of procedures that start at these addresses, in order, as far as their
+    /// distances from `base` have 32 bits.
+    fn of(base: u64, starts: impl Iterator<Item = u64>) -> Self {
+        let offset = |start: u64| u32::try_from(start.checked_sub(base)?).ok();
+        Self::new(starts.map_while(offset).collect())
+    }
+
+    /// Whether all of so many procedures are in it.
+    fn covers(&self, count: usize) -> bool {
+        self.starts.len() == count
+    }
+
     fn new(starts: Vec<u32>) -> Self {
         let last = starts.last().copied().unwrap_or(0);
         let mut shift = 6;
@@ -299,15 +311,14 @@ impl Cfg {
 
     /// Makes looking for procedures quick; call it when they are complete.
     fn index_procs(&mut self) {
-        let offset = |p: &Proc| u32::try_from(p.start.checked_sub(self.base)?).ok();
-        self.index = ProcIndex::new(self.procs.iter().map_while(offset).collect());
+        self.index = ProcIndex::of(self.base, self.procs.iter().map(|p| p.start));
     }
 
     /// The last procedure that starts at an address or before it.
     pub(crate) fn last_proc_from(&self, address: u64) -> Option<ProcId> {
         let offset = u32::try_from(address.checked_sub(self.base)?);
         let after = match offset {
-            Ok(offset) if self.index.starts.len() == self.procs.len() => self.index.up_to(offset),
+            Ok(offset) if self.index.covers(self.procs.len()) => self.index.up_to(offset),
             _ => self.procs.partition_point(|p| p.start <= address),
         };
         Some(ProcId::from_index(after.checked_sub(1)?))
@@ -371,6 +382,22 @@ impl Cfg {
             .unwrap_or(&[]);
         decode_at(bytes, pc)
             .expect("an instruction of the cfg decodes as it did when the cfg was built")
+    }
+
+    /// The instructions of a block, each with its bytes and what follows them.
+    pub fn block_bytes<'a>(
+        &'a self,
+        image: &'a Image,
+        id: BlockId,
+    ) -> impl DoubleEndedIterator<Item = (&'a Inst, &'a [u8])> + ExactSizeIterator {
+        let block = self.block(id);
+        let first = block.first.index();
+        let insts = &self.insts[first..first + block.count as usize];
+        let start = insts[0].offset;
+        let rest = image.rest_at(self.base + u64::from(start)).unwrap_or(&[]);
+        insts
+            .iter()
+            .map(move |inst| (inst, &rest[(inst.offset - start) as usize..]))
     }
 
     /// The instructions of a block, decoded one after the other.

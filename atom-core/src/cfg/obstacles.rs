@@ -326,9 +326,12 @@ fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
                     && i.op0_register() == Register::RBP
                     && i.op1_register() == Register::RSP
             });
-            framed && goes_behind_its_call(own)
+            framed && may_load_return_address(image, body, start) && goes_behind_its_call(own)
         }
-        _ => adds_to_return_address(std::iter::once(first).chain(own)),
+        _ => {
+            may_add_to_return_address(image, body, start)
+                && adds_to_return_address(std::iter::once(first).chain(own))
+        }
     }
 }
 
@@ -352,15 +355,57 @@ fn looks_back(image: &Image, body: &Body) -> Option<u64> {
         })
 }
 
+/// The instructions of a body from an address on, not decoded.
+fn insts_from<'a>(image: &Image, body: &'a Body, start: u64) -> &'a [Inst] {
+    let from = (start - image.base) as u32;
+    &body.insts[body.insts.partition_point(|i| i.offset < from)..]
+}
+
+/// A cheap sign of what [`goes_behind_its_call`] looks for: a call or jump through
+/// a pointer, and `mov 8(%rbp), %reg`.
+fn may_load_return_address(image: &Image, body: &Body, start: u64) -> bool {
+    let insts = insts_from(image, body, start);
+    let by_pointer = |i: &Inst| matches!(i.flow, Flow::IndirectCall | Flow::IndirectJump);
+    let is_load = |inst: &Inst| {
+        let pc = image.base + u64::from(inst.offset);
+        let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
+        bytes.windows(3).any(|b| {
+            b[0] == 0x8b
+                && matches!(
+                    (b[1] & 0xc7, b[2]),
+                    (0x45, 8) | (0x85, 8) | (0x44 | 0x84, _)
+                )
+        })
+    };
+    insts.iter().any(by_pointer) && insts.iter().any(is_load)
+}
+
+/// A cheap sign of what [`adds_to_return_address`] looks for: on the straight way
+/// from the start an operand based on rsp, of an opcode that may add to memory.
+fn may_add_to_return_address(image: &Image, body: &Body, start: u64) -> bool {
+    insts_from(image, body, start)
+        .iter()
+        .take_while(|i| matches!(i.flow, Flow::Next | Flow::CondJump | Flow::Halt))
+        .any(|inst| {
+            let pc = image.base + u64::from(inst.offset);
+            let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
+            let prefix = |b: &&u8| matches!(**b, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
+            let prefixes = bytes.iter().take_while(prefix).count();
+            matches!(
+                bytes[prefixes..],
+                [0 | 1 | 0x28 | 0x29 | 0x80 | 0x81 | 0x83 | 0xfe | 0xff, modrm, sib, ..]
+                    if modrm < 0xc0 && modrm & 7 == 4 && sib & 7 == 4
+            )
+        })
+}
+
 /// The instructions of a body from an address on.
 fn instructions<'a>(
     image: &'a Image,
     body: &'a Body,
     start: u64,
 ) -> impl Iterator<Item = iced_x86::Instruction> + 'a {
-    let from = (start - image.base) as u32;
-    let insts = &body.insts[body.insts.partition_point(|i| i.offset < from)..];
-    insts.iter().filter_map(|inst| {
+    insts_from(image, body, start).iter().filter_map(|inst| {
         let pc = image.base + u64::from(inst.offset);
         decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
     })

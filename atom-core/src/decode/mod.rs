@@ -5,9 +5,12 @@
 //! image's bytes where they are needed.
 
 pub mod class;
+mod memo;
 pub mod memory;
 pub mod operands;
 pub mod registers;
+
+pub use memo::Memo;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
@@ -81,6 +84,14 @@ pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let instruction = decoder.decode();
     (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// Decodes an instruction of the cfg from `bytes`, which start with it.
+pub fn decode_again(inst: &Inst, bytes: &[u8], address: u64) -> Instruction {
+    bytes
+        .get(..usize::from(inst.len))
+        .and_then(|own| decode_at(own, address))
+        .expect("an instruction of the cfg decodes as it did when the cfg was built")
 }
 
 /// What fills the room between procedures and in front of what is aligned: any `nop`, or `int3`.
@@ -175,4 +186,78 @@ pub fn plain_target(bytes: &[u8], address: u64) -> Option<u64> {
 /// True if a memory operand is relative to the instruction pointer.
 pub fn is_rip_relative(instruction: &Instruction) -> bool {
     instruction.memory_base() == Register::RIP || instruction.memory_base() == Register::EIP
+}
+
+/// Where in the bytes of an instruction with an operand relative to `rip` its 32-bit
+/// displacement stands. `None` for unusual forms, which need decoding.
+pub fn rip_field(bytes: &[u8]) -> Option<usize> {
+    let is_prefix = |b: &&u8| {
+        matches!(
+            **b,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x66 | 0xf0 | 0xf2 | 0xf3
+        )
+    };
+    let mut at = bytes.iter().take_while(is_prefix).count();
+    if matches!(bytes.get(at)?, 0x40..=0x4f) {
+        at += 1;
+    }
+    let modrm = at
+        + match bytes.get(at..)? {
+            [0x0f, 0x38 | 0x3a, ..] => 3,
+            [0x0f, ..] => 2,
+            // VEX
+            [0xc5, ..] => 3,
+            [0xc4, ..] => 4,
+            // EVEX, XOP or `pop`, an address of 32 bits
+            [0x62 | 0x8f | 0x67, ..] => return None,
+            _ => 1,
+        };
+    let is_relative = *bytes.get(modrm)? & 0xc7 == 5;
+    (is_relative && modrm + 5 <= bytes.len()).then_some(modrm + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every opcode of every map behind several prefixes, with an operand at rip.
+    #[test]
+    fn field_of_rip_is_where_the_decoder_has_it() {
+        const PREFIXES: [&[u8]; 10] = [
+            &[],
+            &[0x66],
+            &[0xf3],
+            &[0xf2, 0x48],
+            &[0x66, 0x44],
+            &[0x65],
+            &[0x67],
+            &[0xc5, 0xf9],
+            &[0xc4, 0xe2, 0x79],
+            &[0x62, 0xf1, 0x7c, 0x48],
+        ];
+        let mut compared = 0;
+        for prefix in PREFIXES {
+            for escape in [&[][..], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]] {
+                for (opcode, reg) in (0..=255u8).flat_map(|o| [(o, 0u8), (o, 1), (o, 6)]) {
+                    let modrm = [opcode, 5 | reg << 3, 0x44, 0x33, 0x22, 0x11];
+                    let bytes = [prefix, escape, &modrm, &[7; 8]].concat();
+                    let mut decoder = Decoder::with_ip(64, &bytes, 0, DecoderOptions::NONE);
+                    let instruction = decoder.decode();
+                    if instruction.is_invalid() || !is_rip_relative(&instruction) {
+                        continue;
+                    }
+                    let own = &bytes[..instruction.len()];
+                    let offsets = decoder.get_constant_offsets(&instruction);
+                    let unusual = prefix.starts_with(&[0x67]) || prefix.starts_with(&[0x62]);
+                    let expected = (!unusual && own.first() != Some(&0x8f))
+                        .then_some(offsets.displacement_offset());
+                    if let Some(found) = rip_field(own) {
+                        assert_eq!(Some(found), expected, "{own:x?}");
+                        compared += 1;
+                    }
+                }
+            }
+        }
+        assert!(compared > 2000, "{compared}");
+    }
 }

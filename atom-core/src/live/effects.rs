@@ -12,6 +12,7 @@ use iced_x86::{
 };
 
 use super::RegSet;
+use crate::decode::{Inst, Memo, decode_again};
 
 /// Effects of an instruction or of a run of instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -157,7 +158,7 @@ fn hidden_uses(instruction: &Instruction) -> RegSet {
 /// Computes effects; keeps the decoder's working storage between calls.
 pub struct EffectsOf {
     factory: InstructionInfoFactory,
-    all: Vec<Effects>,
+    known: Memo<Effects>,
 }
 
 impl EffectsOf {
@@ -165,17 +166,16 @@ impl EffectsOf {
     pub fn new() -> Self {
         Self {
             factory: InstructionInfoFactory::new(),
-            all: Vec::new(),
+            known: Memo::new(),
         }
     }
 
-    /// The effects of each of these instructions.
-    pub fn of_all(&mut self, instructions: impl Iterator<Item = Instruction>) -> &[Effects] {
-        let mut all = std::mem::take(&mut self.all);
-        all.clear();
-        all.extend(instructions.map(|instruction| self.of(&instruction)));
-        self.all = all;
-        &self.all
+    /// The same of an instruction at the start of `bytes`, at this address.
+    pub fn of_bytes(&mut self, inst: &Inst, bytes: &[u8], address: u64) -> Effects {
+        let mut known = std::mem::take(&mut self.known);
+        let effects = known.of(inst, bytes, || self.of(&decode_again(inst, bytes, address)));
+        self.known = known;
+        effects
     }
 
     /// The effects of one instruction, without what happens in a callee.

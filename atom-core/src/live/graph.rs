@@ -13,9 +13,10 @@ use rayon::prelude::*;
 use super::effects::{Effects, EffectsOf, Transfer};
 use super::{RegSet, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
-use crate::decode::{Flow, direct_target};
+use crate::decode::{Flow, Inst, Memo, decode_again};
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
+use crate::parallel;
 
 /// Where a direct call or a jump out of a procedure leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +69,10 @@ pub struct BlockInfo {
 pub struct ProcInfo {
     /// Jumps out of it: block, target.
     pub tails: Vec<(BlockId, Callee)>,
+    /// Procedures that it calls or jumps to, each once.
+    pub callees: Vec<ProcId>,
+    /// The blocks to which these calls and jumps lead, until [`Graph::is_target`] is made.
+    targets: Vec<BlockId>,
     /// May be written between its entry and its return, callees included.
     pub writes: RegSet,
     /// May be read before being written there.
@@ -76,6 +81,27 @@ pub struct ProcInfo {
     pub has_unknown_callers: bool,
     /// The direction flag may be set in it.
     pub may_set_df: bool,
+}
+
+impl ProcInfo {
+    /// Finds its callees, from what is known of its blocks and its tails.
+    fn find_callees(&mut self, blocks: &[BlockInfo]) {
+        let calls = blocks.iter().filter_map(|b| match b.end {
+            End::Call(callee) => Some(callee),
+            _ => None,
+        });
+        let mut known: Vec<(ProcId, BlockId)> = calls
+            .chain(self.tails.iter().map(|t| t.1))
+            .filter_map(|callee| match callee {
+                Callee::Known(block, proc) => Some((proc, block)),
+                _ => None,
+            })
+            .collect();
+        known.sort_unstable();
+        known.dedup();
+        self.targets = known.iter().map(|k| k.1).collect();
+        self.callees = known.chunk_by(|a, b| a.0 == b.0).map(|k| k[0].0).collect();
+    }
 }
 
 /// Everything that solving reads.
@@ -99,54 +125,35 @@ impl Graph {
             end: End::Dead,
             is_again: false,
         };
-        let mut blocks = vec![nothing; cfg.blocks.len()];
-        let mut rest = &mut blocks[..];
-        let mut own_blocks = Vec::with_capacity(cfg.procs.len());
-        for proc in &cfg.procs {
-            let (own, others) = rest.split_at_mut(proc.block_count as usize);
-            own_blocks.push(own);
-            rest = others;
-        }
-        let procs: Vec<ProcInfo> = own_blocks
-            .into_par_iter()
-            .enumerate()
-            .with_min_len(16)
-            .map_init(EffectsOf::new, |effects_of, (p, own)| {
-                read_proc(image, cfg, ProcId::from_index(p), own, effects_of, is_go)
-            })
-            .collect();
+        let lengths = cfg.procs.iter().map(|p| p.block_count as usize);
+        let (blocks, procs): (_, Vec<ProcInfo>) =
+            parallel::in_pieces(nothing, lengths, Reader::default, |reader, p, own| {
+                let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
+                info.find_callees(own);
+                info
+            });
         let mut graph = Self {
             blocks,
             procs,
             callers: vec![Vec::new(); cfg.procs.len()],
             is_target: vec![false; cfg.blocks.len()],
         };
-        for (p, proc) in cfg.procs.iter().enumerate() {
-            let first = proc.first_block.index();
-            let own = &graph.blocks[first..first + proc.block_count as usize];
-            let calls = own.iter().filter_map(|b| match b.end {
-                End::Call(callee) => Some(callee),
-                _ => None,
-            });
-            let tails = graph.procs[p].tails.iter().map(|t| t.1);
-            for callee in calls.chain(tails) {
-                if let Callee::Known(block, proc) = callee {
-                    graph.is_target[block.index()] = true;
-                    let callers = &mut graph.callers[proc.index()];
-                    if callers.last() != Some(&(p as u32)) {
-                        callers.push(p as u32);
-                    }
-                }
+        for p in 0..cfg.procs.len() {
+            for target in std::mem::take(&mut graph.procs[p].targets) {
+                graph.is_target[target.index()] = true;
+            }
+            for callee in &graph.procs[p].callees {
+                graph.callers[callee.index()].push(p as u32);
             }
         }
         graph.doubt_discarding(image, cfg);
-        graph.close_over_calls(cfg);
+        graph.close_over_calls();
         for target in unknown_code::targets(image, cfg) {
             if let Some(proc) = cfg.proc_at(target) {
                 graph.procs[proc.index()].has_unknown_callers = true;
             }
         }
-        graph.spread_direction_flag(cfg);
+        graph.spread_direction_flag();
         graph
     }
 
@@ -170,32 +177,20 @@ impl Graph {
                 info.reads |= RegSet::ALL;
             }
         }
-    }
-
-    fn callees<'a>(&'a self, cfg: &Cfg, p: usize) -> impl Iterator<Item = ProcId> + 'a {
-        let proc = &cfg.procs[p];
-        let first = proc.first_block.index();
-        let blocks = &self.blocks[first..first + proc.block_count as usize];
-        let calls = blocks.iter().filter_map(|b| match b.end {
-            End::Call(callee) => Some(callee),
-            _ => None,
-        });
-        calls
-            .chain(self.procs[p].tails.iter().map(|t| t.1))
-            .filter_map(|callee| match callee {
-                Callee::Known(_, proc) => Some(proc),
-                _ => None,
-            })
+        for (proc, info) in cfg.procs.iter().zip(&mut self.procs) {
+            let first = proc.first_block.index();
+            info.find_callees(&self.blocks[first..first + proc.block_count as usize]);
+        }
     }
 
     /// Adds to each procedure what its callees may read and write.
-    fn close_over_calls(&mut self, cfg: &Cfg) {
+    fn close_over_calls(&mut self) {
         let mut work: Vec<usize> = (0..self.procs.len()).rev().collect();
         let mut queued = vec![true; self.procs.len()];
         while let Some(p) = work.pop() {
             queued[p] = false;
             let (mut reads, mut writes) = (self.procs[p].reads, self.procs[p].writes);
-            for callee in self.callees(cfg, p) {
+            for callee in &self.procs[p].callees {
                 reads |= self.procs[callee.index()].reads;
                 writes |= self.procs[callee.index()].writes;
             }
@@ -212,18 +207,50 @@ impl Graph {
     }
 
     /// A callee of a procedure that sets the direction flag may run with it set.
-    fn spread_direction_flag(&mut self, cfg: &Cfg) {
+    fn spread_direction_flag(&mut self) {
         let mut work: Vec<usize> = (0..self.procs.len())
             .filter(|p| self.procs[*p].may_set_df)
             .collect();
         while let Some(p) = work.pop() {
-            let callees: Vec<ProcId> = self.callees(cfg, p).collect();
-            for callee in callees {
-                if !std::mem::replace(&mut self.procs[callee.index()].may_set_df, true) {
-                    work.push(callee.index());
+            for i in 0..self.procs[p].callees.len() {
+                let callee = self.procs[p].callees[i].index();
+                if !std::mem::replace(&mut self.procs[callee].may_set_df, true) {
+                    work.push(callee);
                 }
             }
         }
+    }
+}
+
+/// What is to be known of an instruction inside a block.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    effects: Effects,
+    sets_df: bool,
+    /// What it makes of the top of the stack, if anything.
+    stack_top: Option<StackTop>,
+}
+
+/// Reads instructions; remembers what it found out.
+#[derive(Default)]
+struct Reader {
+    effects_of: EffectsOf,
+    known: Memo<Known>,
+}
+
+impl Reader {
+    fn read(&mut self, inst: &Inst, bytes: &[u8], address: u64) -> Known {
+        self.known.of(inst, bytes, || {
+            let instruction = decode_again(inst, bytes, address);
+            Known {
+                effects: self.effects_of.of(&instruction),
+                sets_df: matches!(
+                    instruction.mnemonic(),
+                    Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
+                ),
+                stack_top: StackTop::after(&instruction),
+            }
+        })
     }
 }
 
@@ -232,7 +259,7 @@ fn read_proc(
     cfg: &Cfg,
     id: ProcId,
     blocks: &mut [BlockInfo],
-    effects_of: &mut EffectsOf,
+    reader: &mut Reader,
     is_go: bool,
 ) -> ProcInfo {
     let proc = cfg.proc(id);
@@ -241,26 +268,15 @@ fn read_proc(
         let block = cfg.block(b);
         let mut effects = Effects::default();
         let mut stack_top = StackTop::Caller;
-        let mut last = Instruction::default();
-        for (i, instruction) in block.insts().zip(cfg.decode_block(image, b)) {
-            last = instruction;
-            effects = effects.then(&effects_of.of(&last));
-            info.may_set_df |= matches!(
-                last.mnemonic(),
-                Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
-            );
-            if cfg.inst(i).flow != Flow::Return {
-                stack_top = stack_top.after(&last);
+        for (inst, bytes) in cfg.block_bytes(image, b) {
+            let known = reader.read(inst, bytes, cfg.base + u64::from(inst.offset));
+            effects = effects.then(&known.effects);
+            info.may_set_df |= known.sets_df;
+            if inst.flow != Flow::Return {
+                stack_top = known.stack_top.unwrap_or(stack_top);
             }
         }
-        let jump = match cfg.inst(block.last()).flow {
-            Flow::IndirectJump => {
-                let before = cfg.decode_block(image, b).take(block.count as usize - 1);
-                Pointer::of(&last, before)
-            }
-            _ => Pointer::Other,
-        };
-        let end = end_of(cfg, b, &last, stack_top, jump, is_go);
+        let end = end_of(image, cfg, b, stack_top, is_go);
         info.writes |= effects.writes;
         info.reads |= effects.uses;
         match end {
@@ -365,24 +381,26 @@ enum StackTop {
 
 impl StackTop {
     /// `push; ret` enters a function (setcontext, retpolines), with its arguments live.
-    fn after(self, instruction: &Instruction) -> Self {
+    ///
+    /// `None`: the word is what it was.
+    fn after(instruction: &Instruction) -> Option<Self> {
         match instruction.mnemonic() {
-            Mnemonic::Push | Mnemonic::Pushfq => return Self::Computed,
+            Mnemonic::Push | Mnemonic::Pushfq => return Some(Self::Computed),
             Mnemonic::Pop | Mnemonic::Popfq | Mnemonic::Leave | Mnemonic::Call => {
-                return Self::Caller;
+                return Some(Self::Caller);
             }
             _ => {}
         }
         if instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP
         {
-            return Self::Caller;
+            return Some(Self::Caller);
         }
         let stores_at_top = instruction.op0_kind() == OpKind::Memory
             && instruction.memory_base() == Register::RSP
             && instruction.memory_index() == Register::None
             && instruction.memory_displacement64() == 0
             && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
-        if stores_at_top { Self::Computed } else { self }
+        stores_at_top.then_some(Self::Computed)
     }
 }
 
@@ -433,19 +451,20 @@ impl Pointer {
     }
 }
 
-fn end_of(
-    cfg: &Cfg,
-    b: BlockId,
-    last: &Instruction,
-    top: StackTop,
-    jump: Pointer,
-    is_go: bool,
-) -> End {
-    let inst = cfg.inst(cfg.block(b).last());
+fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> End {
+    let block = cfg.block(b);
+    let inst = cfg.inst(block.last());
     let succs = cfg.succs(b);
+    // Of most ends what the cfg knows is enough.
+    let last = match inst.flow {
+        Flow::IndirectCall | Flow::Return | Flow::Halt | Flow::IndirectJump => {
+            cfg.decode(image, block.last())
+        }
+        _ => Instruction::default(),
+    };
     match inst.flow {
         Flow::Call if inst.special => End::Unknown,
-        Flow::Call => match direct_target(last) {
+        Flow::Call => match cfg.direct_target(image, block.last()) {
             Some(target) => End::Call(callee_at(cfg, target)),
             None => End::Unknown,
         },
@@ -471,7 +490,8 @@ fn end_of(
                 .binary_search_by_key(&cfg.block(b).last(), |t| t.jump)
                 .is_ok();
             let inner = succs.iter().any(|s| matches!(s, Succ::Branch(_)));
-            match (bounded && inner, jump) {
+            let before = cfg.decode_block(image, b).take(block.count as usize - 1);
+            match (bounded && inner, Pointer::of(&last, before)) {
                 (true, _) => End::Plain,
                 (false, Pointer::Loaded) if !inner && !is_go => End::TailCall,
                 (false, Pointer::Loaded | Pointer::LookedUp) if !is_go => End::Dispatch,

@@ -119,9 +119,10 @@ impl<'a> Live<'a> {
         sets.resize(count + 1, RegSet::EMPTY);
         sets[count] = self.after(block);
         let mut live = self.across(block);
-        let effects = effects_of.of_all(self.cfg.decode_block(self.image, block));
-        for (effects, set) in effects.iter().zip(&mut sets[..count]).rev() {
-            live = effects.before(live);
+        let insts = self.cfg.block_bytes(self.image, block);
+        for ((inst, bytes), set) in insts.zip(&mut sets[..count]).rev() {
+            let pc = self.cfg.base + u64::from(inst.offset);
+            live = effects_of.of_bytes(inst, bytes, pc).before(live);
             *set = live | self.kept;
         }
     }

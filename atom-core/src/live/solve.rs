@@ -26,6 +26,7 @@ use super::RegSet;
 use super::graph::{Callee, End, Graph};
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
+use crate::parallel;
 
 /// Procedure visits allowed, as a multiple of their number.
 const VISITS_PER_PROC: usize = 300;
@@ -66,7 +67,10 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
     let solver = Solver {
         cfg,
         graph,
-        live_in: (0..cfg.blocks.len()).map(|_| AtomicU64::new(0)).collect(),
+        live_in: (0..cfg.blocks.len())
+            .into_par_iter()
+            .map(|_| AtomicU64::new(0))
+            .collect(),
         ret_live: (0..cfg.procs.len()).map(|_| AtomicU64::new(0)).collect(),
         pointed: AtomicU64::new(0),
         pointed_grew: AtomicBool::new(false),
@@ -101,31 +105,48 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
             }
         }
     }
-    let mut found = Solution {
-        before: vec![RegSet::EMPTY; cfg.blocks.len()],
-        after: vec![RegSet::EMPTY; cfg.blocks.len()],
-        ..Solution::default()
-    };
-    let carried: Vec<Vec<(BlockId, RegSet)>> = found
-        .before
-        .par_chunks_mut(CHUNK)
-        .zip(found.after.par_chunks_mut(CHUNK))
-        .enumerate()
-        .map(|(chunk, (before, after))| {
+    let count = cfg.blocks.len();
+    let lengths = (0..count)
+        .step_by(CHUNK)
+        .map(|first| CHUNK.min(count - first));
+    let (after, carried) = parallel::in_pieces(
+        RegSet::EMPTY,
+        lengths,
+        || (),
+        |_, piece, places| {
             let mut carried = Vec::new();
-            for (i, (before, after)) in before.iter_mut().zip(after).enumerate() {
-                let b = BlockId::from_index(chunk * CHUNK + i);
-                let proc = cfg.block(b).proc;
-                *after = solver.after(proc, b, solver.tails_from(proc, b));
-                let across = solver.across(b, *after);
-                *before = graph.blocks[b.index()].effects.before(across);
-                if across != *after {
+            let mut proc = ProcId(u32::MAX);
+            let mut tail = 0;
+            for (i, place) in places.iter_mut().enumerate() {
+                let b = BlockId::from_index(piece * CHUNK + i);
+                if cfg.block(b).proc != proc {
+                    proc = cfg.block(b).proc;
+                    tail = solver.tails_from(proc, b);
+                }
+                let tails = &graph.procs[proc.index()].tails;
+                while tails.get(tail).is_some_and(|t| t.0 < b) {
+                    tail += 1;
+                }
+                *place = solver.after(proc, b, tail);
+                let across = solver.across(b, *place);
+                debug_assert_eq!(
+                    solver.block_in(b),
+                    graph.blocks[b.index()].effects.before(across)
+                );
+                if across != *place {
                     carried.push((b, across));
                 }
             }
             carried
-        })
-        .collect();
+        },
+    );
+    // Nothing grows any more, so this is what follows from what is live after them.
+    let live_in = solver.live_in.into_iter();
+    let mut found = Solution {
+        before: live_in.map(|live| RegSet(live.into_inner())).collect(),
+        after,
+        ..Solution::default()
+    };
     let count = carried.iter().map(Vec::len).sum();
     found.calls.reserve_exact(count);
     found.across.reserve_exact(count);
@@ -228,8 +249,11 @@ impl Solver<'_> {
 
     /// Makes what is live at the returns of `q` grow.
     fn grow_return(&self, q: ProcId, live: RegSet) {
-        let old = self.ret_live[q.index()].fetch_or(live.0, Relaxed);
-        if live.0 & !old != 0 {
+        let old = RegSet(self.ret_live[q.index()].fetch_or(live.0, Relaxed));
+        // Of much it is known anyway that it is live there.
+        let known = old | RegSet::CALLEE_SAVED | RegSet::RESULTS;
+        let is_open = self.graph.procs[q.index()].has_unknown_callers;
+        if !is_open && !live.without(known).is_empty() {
             self.dirty[q.index()].store(true, Relaxed);
         }
     }
@@ -269,7 +293,10 @@ impl Solver<'_> {
                     cell.store(live.0 | old, Relaxed);
                     // All that is before it in its procedure is still to be visited.
                     again |= block.is_again;
-                    entry_grew |= self.graph.is_target[b.index()];
+                    // Callers look at what the procedure may touch.
+                    let grown = RegSet(live.0 & !old);
+                    let seen = grown.intersects(info.reads | info.writes);
+                    entry_grew |= seen && self.graph.is_target[b.index()];
                     if b == proc.first_block || matches!(proc.kind, ProcKind::Fragment(_)) {
                         // What it leaves alone is live for the sake of callers that know it,
                         // and nothing is carried in flags over a call.

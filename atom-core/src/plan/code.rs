@@ -200,6 +200,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The number of changes of frame in the snippets from one place to another of the code.
+    pub fn shifts_between(&self, start: u32, end: u32) -> usize {
+        let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);
+        index(end) - index(start)
+    }
+
     /// The changes of frame in a snippet.
     pub fn shifts_of(&self, snippet: &Snippet) -> &[Shift] {
         let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);

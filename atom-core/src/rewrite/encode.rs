@@ -3,10 +3,10 @@
 use iced_x86::{Decoder, DecoderOptions};
 use rayon::prelude::*;
 
-use crate::cfg::Cfg;
-use crate::decode::Flow;
+use crate::cfg::{Cfg, Succ};
+use crate::decode::{Flow, Inst, rip_field};
 use crate::error::{Error, Result};
-use crate::ids::{InstId, ProcId};
+use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
@@ -197,16 +197,39 @@ impl Encoder<'_> {
         let mut taken = Vec::new();
         let mut out = Vec::with_capacity(layout.size as usize);
         for b in cfg.proc(id).blocks() {
-            for inst in cfg.block(b).insts() {
+            let block = cfg.block(b);
+            let pc = cfg.block_pc(b);
+            let size = (cfg.inst_end(block.last()) - pc) as usize;
+            let outside = || Error::new(DOING, "code lies outside the file").address(pc);
+            let bytes = self.image.bytes_at(pc, size).ok_or_else(outside)?;
+            // Of `bytes` what is copied as it is, but not yet.
+            let mut run = 0..0;
+            for inst in block.insts() {
+                let place = inst.index() - insts.start;
+                let (label, form) = (layout.labels[place] as usize, layout.forms[place]);
+                let at = (cfg.inst_pc(inst) - pc) as usize;
+                let own = at..at + usize::from(cfg.inst(inst).len);
+                if is_plain(cfg.inst(inst), form)
+                    && rest.first().is_none_or(|next| next.inst != inst)
+                    && label == out.len() + run.len()
+                    && inst != block.last()
+                {
+                    run = if run.is_empty() {
+                        own
+                    } else {
+                        run.start..own.end
+                    };
+                    continue;
+                }
+                out.extend_from_slice(&bytes[std::mem::take(&mut run)]);
                 let entry = take_at(&mut rest, inst, Position::Entry);
                 if !entry.is_empty() {
-                    if cfg.block_pc(b) == cfg.proc(id).start {
+                    if pc == cfg.proc(id).start {
                         self.snippets(entry, start, &mut places, &mut out)?;
                     } else {
                         stubs.push((inst, entry));
                     }
                 }
-                let label = layout.labels[inst.index() - insts.start] as usize;
                 debug_assert!(label >= out.len());
                 out.resize(label.max(out.len()), 0xcc);
                 if out.len() != label {
@@ -214,18 +237,12 @@ impl Encoder<'_> {
                 }
                 let code = take_at(&mut rest, inst, Position::Before);
                 self.snippets(code, start, &mut places, &mut out)?;
-                self.inst(
-                    id,
-                    inst,
-                    layout.forms[inst.index() - insts.start],
-                    start,
-                    &mut out,
-                )?;
+                self.inst((id, b, inst), form, &bytes[own], start, &mut out)?;
                 let code = take_at(&mut rest, inst, Position::After);
                 self.snippets(code, start, &mut places, &mut out)?;
                 let on_the_way = take_at(&mut rest, inst, Position::Taken);
                 if !on_the_way.is_empty() {
-                    taken.push(on_the_way);
+                    taken.push((b, on_the_way));
                 }
                 if let Some((_, target)) = bridges.next_if(|x| x.0 == inst) {
                     self.jump(id, *target, start, &mut out)?;
@@ -241,14 +258,13 @@ impl Encoder<'_> {
             out.push(0xe9);
             out.extend(rel32(self.layout.label(id, inst), next)?);
         }
-        for ((inst, offset), code) in layout.taken.iter().zip(taken) {
+        for ((inst, offset), (b, code)) in layout.taken.iter().zip(taken) {
             if out.len() != *offset as usize {
                 return Err(self.mismatch(*inst));
             }
             self.snippets(code, start, &mut places, &mut out)?;
-            let target = cfg.direct_target(self.image, *inst);
-            let target = target.ok_or_else(|| self.mismatch(*inst))?;
-            self.jump(id, target, start, &mut out)?;
+            let target = self.target((id, b, *inst), false)?;
+            self.jump_to(target, start, &mut out)?;
         }
         if out.len() != layout.tails as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
@@ -277,10 +293,27 @@ impl Encoder<'_> {
             .layout
             .target(self.cfg, from, false, target)
             .unwrap_or(target);
+        self.jump_to(new, start, out)
+    }
+
+    fn jump_to(&self, new: u64, start: u64, out: &mut Vec<u8>) -> Result<()> {
         let next = start + out.len() as u64 + 5;
         out.push(0xe9);
         out.extend(rel32(new, next)?);
         Ok(())
+    }
+
+    /// The new address to which the direct jump or call at a block's end leads, but for
+    /// code on the way.
+    fn target(&self, (proc, b, id): (ProcId, BlockId, InstId), is_call: bool) -> Result<u64> {
+        // A branch's target comes first among the successors.
+        if !is_call && let Some(Succ::Branch(to)) = self.cfg.succs(b).first() {
+            return Ok(self.layout.label(proc, self.cfg.block(*to).first));
+        }
+        let old = self.cfg.direct_target(self.image, id);
+        let old = old.ok_or_else(|| self.mismatch(id))?;
+        let new = self.layout.target(self.cfg, proc, is_call, old);
+        Ok(new.unwrap_or(old))
     }
 
     fn snippets(
@@ -365,23 +398,27 @@ impl Encoder<'_> {
 
     fn inst(
         &self,
-        proc: ProcId,
-        id: InstId,
+        (proc, b, id): (ProcId, BlockId, InstId),
         form: Form,
+        bytes: &[u8],
         start: u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let inst = self.cfg.inst(id);
         let pc = self.cfg.inst_pc(id);
         let address = start + out.len() as u64;
-        let bytes = self
-            .image
-            .bytes_at(pc, usize::from(inst.len))
-            .ok_or_else(|| Error::new(DOING, "an instruction lies outside the file").address(pc))?;
         if form == Form::Copy && !inst.flow.is_direct() {
             let at = out.len();
             out.extend(bytes);
-            if inst.rip_relative {
+            if inst.rip_relative
+                && let Some(field) = rip_field(bytes)
+            {
+                let end = u64::from(inst.len);
+                let old: [u8; 4] = bytes[field..field + 4].try_into().expect("four bytes");
+                let target = (pc + end).wrapping_add_signed(i32::from_le_bytes(old).into());
+                let new = rel32(target, address + end)?;
+                out[at + field..][..4].copy_from_slice(&new);
+            } else if inst.rip_relative {
                 let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
                 let decoded = decoder.decode();
                 let offsets = decoder.get_constant_offsets(&decoded);
@@ -413,8 +450,6 @@ impl Encoder<'_> {
             out.extend([0x48, 0x87, 0x04, 0x24]);
             return Ok(());
         }
-        let old = self.cfg.direct_target(self.image, id);
-        let old = old.ok_or_else(|| self.mismatch(id))?;
         let opcode = || match *bytes {
             [opcode @ 0x70..=0x7f, _] => Some(opcode),
             [0x0f, opcode @ 0x80..=0x8f, ..] => Some(opcode - 0x10),
@@ -422,11 +457,10 @@ impl Encoder<'_> {
             _ => short_opcode(&self.cfg.decode(self.image, id)),
         };
         let is_call = inst.flow == Flow::Call;
-        let target = self
-            .layout
-            .taken(proc, id)
-            .or_else(|| self.layout.target(self.cfg, proc, is_call, old))
-            .unwrap_or(old);
+        let target = match self.layout.taken(proc, id) {
+            Some(on_the_way) => on_the_way,
+            None => self.target((proc, b, id), is_call)?,
+        };
         let next = address + u64::from(form.size(inst));
         match form {
             Form::Short | Form::Copy => {
@@ -466,6 +500,11 @@ impl Encoder<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the bytes at the new place are those at the old one.
+fn is_plain(inst: &Inst, form: Form) -> bool {
+    form == Form::Copy && !inst.rip_relative && !inst.flow.is_direct()
 }
 
 /// That of `jmp rel8` or `jcc rel8`, if the instruction is of their kind.

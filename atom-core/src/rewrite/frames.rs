@@ -132,6 +132,9 @@ impl Frames<'_> {
 
     fn in_line(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
         let all = self.layout.insertions(self.plan, proc);
+        if !self.lowers(all) {
+            return self.pushed_returns(proc, insts, out);
+        }
         let index = |inst: usize| all.partition_point(|i| i.inst.index() < inst);
         let mut rest = &all[index(insts.start)..index(insts.end)];
         while let Some(first) = rest.first() {
@@ -150,6 +153,21 @@ impl Frames<'_> {
             }
             take_at(&mut rest, inst, Position::Taken);
         }
+        self.pushed_returns(proc, insts, out);
+    }
+
+    /// Whether any of the snippets, which lie one behind the other, moves the stack pointer.
+    fn lowers(&self, insertions: &[Insertion]) -> bool {
+        let code = |i: &Insertion| self.plan.snippets[i.snippet as usize].code.clone();
+        let (Some(first), Some(last)) = (insertions.first(), insertions.last()) else {
+            return false;
+        };
+        debug_assert!(insertions.is_sorted_by_key(|i| code(i).start));
+        self.plan.shifts_between(code(first).start, code(last).end) != 0
+    }
+
+    /// Calls of the next instruction, which push what they do not return to.
+    fn pushed_returns(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
         if self.layout.pushes_returns(proc) {
             for inst in insts.clone().map(InstId::from_index) {
                 if let Some(end) = self.layout.pushed_return(self.cfg, self.plan, proc, inst) {

@@ -140,6 +140,9 @@ impl Free {
             let next = insts
                 .get(k + 1)
                 .map_or(next_proc, |n| cfg.base + u64::from(n.offset));
+            if covered >= next {
+                continue;
+            }
             let mut at = covered;
             let mut aligned = covered;
             while let Some(len) = padding_at(image, at).filter(|len| at + len <= next) {

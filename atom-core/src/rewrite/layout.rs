@@ -119,11 +119,16 @@ impl Layout {
         let start = region.start;
         let (moved, sites) = MovedSet::choose(image, cfg, plan, pads, options);
         let mut clones = tables::select(image, cfg, plan, &moved);
+        let first_insertions = first_insertions(cfg, plan);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
             .map(ProcId::from_index)
             .map(|p| match moved.contains(p) {
-                true => ProcBuilder::new(image, cfg, plan, &clones, p).build(),
+                true => {
+                    let own = first_insertions[p.index()] as usize
+                        ..first_insertions[p.index() + 1] as usize;
+                    ProcBuilder::new(image, cfg, plan, &plan.insertions[own], &clones, p).build()
+                }
                 false => ProcLayout::default(),
             })
             .collect();
@@ -173,7 +178,7 @@ impl Layout {
             first_insts: (0..cfg.procs.len())
                 .map(|p| cfg.proc_insts(ProcId::from_index(p)).start)
                 .collect(),
-            first_insertions: first_insertions(cfg, plan),
+            first_insertions,
             procs,
             starts,
             clones,
@@ -438,11 +443,14 @@ struct ProcBuilder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
     plan: &'a Plan,
+    /// Of this procedure.
+    insertions: &'a [Insertion],
     clones: &'a [tables::Clone],
     id: ProcId,
     insts: std::ops::Range<usize>,
-    /// For each direct branch inside the procedure, its target's index.
-    targets: Vec<Option<u32>>,
+    /// The branches that begin as short ones, by index: with the target's index, but for
+    /// those that only reach code on the way to a target outside.
+    short: Vec<(u32, Option<u32>)>,
 }
 
 impl<'a> ProcBuilder<'a> {
@@ -450,6 +458,7 @@ impl<'a> ProcBuilder<'a> {
         image: &'a Image,
         cfg: &'a Cfg,
         plan: &'a Plan,
+        insertions: &'a [Insertion],
         clones: &'a [tables::Clone],
         id: ProcId,
     ) -> Self {
@@ -457,10 +466,11 @@ impl<'a> ProcBuilder<'a> {
             image,
             cfg,
             plan,
+            insertions,
             clones,
             id,
             insts: cfg.proc_insts(id),
-            targets: Vec::new(),
+            short: Vec::new(),
         }
     }
 
@@ -483,13 +493,12 @@ impl<'a> ProcBuilder<'a> {
 
     fn choose_forms(&mut self, layout: &mut ProcLayout) {
         let cfg = self.cfg;
-        let first_pc = cfg.proc(self.id).start;
-        let mut taken = insertions_of(self.plan, &self.insts)
+        let mut taken = self
+            .insertions
             .iter()
             .filter(|i| i.position == Position::Taken)
             .map(|i| i.inst.index())
             .peekable();
-        self.targets = vec![None; self.insts.len()];
         // Few procedures have any.
         let clones = {
             let first = self
@@ -500,37 +509,33 @@ impl<'a> ProcBuilder<'a> {
                 .partition_point(|c| c.load.index() < self.insts.end);
             &self.clones[first..end]
         };
-        for (i, inst) in cfg.insts[self.insts.clone()].iter().enumerate() {
-            let form = match inst.flow {
+        let plain = |id: InstId| match tables::at(clones, id) {
+            Some(clone) => Form::TableLoad(clone.load_size),
+            None => Form::Copy,
+        };
+        // Only the last instruction of a block moves control.
+        for b in cfg.proc(self.id).blocks() {
+            let block = cfg.block(b);
+            let last = block.last();
+            let inner = layout.forms.len() + block.count as usize - 1;
+            match clones.is_empty() {
+                true => layout.forms.resize(inner, Form::Copy),
+                false => layout
+                    .forms
+                    .extend((block.first.0..last.0).map(|i| plain(InstId(i)))),
+            }
+            let inst = cfg.inst(last);
+            layout.forms.push(match inst.flow {
                 Flow::Call if inst.special => Form::PushReturn,
                 Flow::Call => Form::Long,
                 Flow::Jump | Flow::CondJump => {
-                    let id = InstId::from_index(self.insts.start + i);
-                    let target = cfg.direct_target(self.image, id).unwrap_or(0);
-                    let offset = target.wrapping_sub(cfg.base);
-                    let inside = (target >= first_pc && target < cfg.proc(self.id).end)
-                        .then(|| {
-                            cfg.insts[self.insts.clone()]
-                                .binary_search_by_key(&offset, |x| u64::from(x.offset))
-                                .ok()
-                        })
-                        .flatten();
-                    self.targets[i] = inside.map(|t| t as u32);
-                    let bytes = self.image.bytes_at(cfg.inst_pc(id), usize::from(inst.len));
-                    let (counted, is_short) = match bytes {
-                        Some([0x70..=0x7f | 0xeb, _]) => (false, true),
-                        Some([0xe0..=0xe3, _]) => (true, true),
-                        Some([0xe9, ..] | [0x0f, 0x80..=0x8f, ..]) => (false, false),
-                        _ => {
-                            let d = cfg.decode(self.image, id);
-                            let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
-                            let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
-                            (counted, is_short)
-                        }
-                    };
-                    let index = self.insts.start + i;
-                    while taken.next_if(|t| *t < index).is_some() {}
-                    let inside = inside.is_some() || taken.peek() == Some(&index);
+                    let target = self.target_inside(b);
+                    while taken.next_if(|t| *t < last.index()).is_some() {}
+                    let inside = target.is_some() || taken.peek() == Some(&last.index());
+                    let (counted, is_short) = self.kind_of_branch(last);
+                    if inside && is_short {
+                        self.short.push((inner as u32, target));
+                    }
                     match (inside && is_short, counted) {
                         (true, true) => Form::Copy,
                         (true, false) => Form::Short,
@@ -538,12 +543,45 @@ impl<'a> ProcBuilder<'a> {
                         (false, false) => Form::Long,
                     }
                 }
-                _ => match tables::at(clones, InstId::from_index(self.insts.start + i)) {
-                    Some(clone) => Form::TableLoad(clone.load_size),
-                    None => Form::Copy,
-                },
-            };
-            layout.forms.push(form);
+                _ => plain(last),
+            });
+        }
+    }
+
+    /// The index of the instruction that the direct branch at a block's end leads
+    /// to, if that is in the procedure.
+    fn target_inside(&self, b: BlockId) -> Option<u32> {
+        let cfg = self.cfg;
+        // The branch comes first among the successors.
+        if let Some(Succ::Branch(to)) = cfg.succs(b).first() {
+            return Some((cfg.block(*to).first.index() - self.insts.start) as u32);
+        }
+        let target = cfg.direct_target(self.image, cfg.block(b).last())?;
+        let own = cfg.proc(self.id);
+        if target < own.start || target >= own.end {
+            return None;
+        }
+        let inst = cfg.inst_in(self.id, target)?;
+        Some((inst.index() - self.insts.start) as u32)
+    }
+
+    /// Of a direct branch: whether it counts or looks at rcx (`loop`, `jrcxz`), and
+    /// whether its displacement has one byte.
+    fn kind_of_branch(&self, id: InstId) -> (bool, bool) {
+        let inst = self.cfg.inst(id);
+        let bytes = self
+            .image
+            .bytes_at(self.cfg.inst_pc(id), usize::from(inst.len));
+        match bytes {
+            Some([0x70..=0x7f | 0xeb, _]) => (false, true),
+            Some([0xe0..=0xe3, _]) => (true, true),
+            Some([0xe9, ..] | [0x0f, 0x80..=0x8f, ..]) => (false, false),
+            _ => {
+                let d = self.cfg.decode(self.image, id);
+                let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
+                let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
+                (counted, is_short)
+            }
         }
     }
 
@@ -579,7 +617,7 @@ impl<'a> ProcBuilder<'a> {
     /// Sets all labels for the present forms.
     fn assign(&self, layout: &mut ProcLayout) {
         let cfg = self.cfg;
-        let mut rest = insertions_of(self.plan, &self.insts);
+        let mut rest = self.insertions;
         let mut bridges = &layout.bridges[..];
         let mut offset = 0u32;
         let mut old_end = None;
@@ -636,7 +674,7 @@ impl<'a> ProcBuilder<'a> {
             offset += size + 5;
         }
         layout.tails = offset;
-        let all = insertions_of(self.plan, &self.insts).iter();
+        let all = self.insertions.iter();
         let tails = all.map(|i| self.plan.snippets[i.snippet as usize].tail);
         layout.size = offset + tails.sum::<u32>();
     }
@@ -644,18 +682,16 @@ impl<'a> ProcBuilder<'a> {
     /// Lengthens short branches that do not reach; true if there were any.
     fn grow(&self, layout: &mut ProcLayout) -> bool {
         let mut grown = false;
-        let mut rest = insertions_of(self.plan, &self.insts);
-        for i in 0..layout.forms.len() {
+        let mut rest = self.insertions;
+        for &(i, target) in &self.short {
+            let i = i as usize;
             let counted = layout.forms[i] == Form::Copy;
             if !counted && layout.forms[i] != Form::Short {
                 continue;
             }
             let inst = InstId::from_index(self.insts.start + i);
-            if !matches!(self.cfg.inst(inst).flow, Flow::Jump | Flow::CondJump) {
-                continue;
-            }
             let stub = layout.taken_offset(inst);
-            let label = self.targets[i].map(|t| layout.labels[t as usize]);
+            let label = target.map(|t| layout.labels[t as usize]);
             let Some(target) = stub.or(label) else {
                 continue;
             };

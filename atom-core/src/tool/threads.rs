@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::constants::Constants;
 use crate::cfg::{Cfg, Proc};
-use crate::decode::{Flow, decode_at, direct_target};
+use crate::decode::{Flow, decode_at};
 use crate::ids::InstId;
 use crate::image::Image;
 
@@ -196,12 +196,13 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
             let numbers = numbers.get_or_insert_with(|| Constants::new(image, cfg, proc));
             numbers.may_be(inst, register, &[SYS_CLONE, SYS_CLONE3])
         };
+        // What moves control ends its block.
         proc.blocks()
-            .flat_map(|block| cfg.block(block).insts())
+            .map(|block| cfg.block(block).last())
             .any(|inst| match cfg.inst(inst).flow {
                 Flow::Syscall => number_of(inst, Register::RAX),
                 Flow::Call | Flow::Jump => {
-                    let target = direct_target(&cfg.decode(image, inst)).unwrap_or(0);
+                    let target = cfg.direct_target(image, inst).unwrap_or(0);
                     starters.contains(&target)
                         || (syscall.contains(&target) && number_of(inst, Register::RDI))
                 }
@@ -246,7 +247,8 @@ pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
         .flat_map_iter(|proc| {
             let mut numbers = None;
             let mut found = Vec::new();
-            for inst in proc.blocks().flat_map(|block| cfg.block(block).insts()) {
+            // A system call ends its block.
+            for inst in proc.blocks().map(|block| cfg.block(block).last()) {
                 let numbers = match cfg.inst(inst).flow {
                     Flow::Syscall => {
                         numbers.get_or_insert_with(|| Constants::new(image, cfg, proc))
@@ -330,11 +332,11 @@ fn sets_gs(numbers: &mut Constants<'_>, inst: InstId) -> bool {
 
 /// True if the instruction reads or writes gs, its base, or memory through it.
 fn touches_gs(bytes: &[u8], pc: u64) -> bool {
-    // All such instructions have one of these bytes; few others do.
-    if !bytes
-        .iter()
-        .any(|b| matches!(b, 0x65 | 0xae | 0x8e | 0xa9 | 0xb5 | 0xf8))
-    {
+    // All such instructions have one of these bytes, and all that may name gs one of those;
+    // few others do.
+    let is_known = |b: &u8| matches!(b, 0x65 | 0xae | 0x8e | 0xa9 | 0xb5 | 0xf8);
+    let names = |b: &u8| matches!(b, 0x65 | 0x8c | 0x8e | 0x0f);
+    if !bytes.iter().any(names) || !bytes.iter().any(is_known) {
         return false;
     }
     let Some(instruction) = decode_at(bytes, pc) else {

@@ -162,6 +162,9 @@ impl Group {
             ..Self::default()
         };
         let mut live_in = Vec::with_capacity(group.blocks.len());
+        // A block and at most two ways out of it, mostly.
+        group.edges.reserve(3 * group.blocks.len());
+        group.spots.reserve(3 * group.blocks.len());
         for (i, &b) in group.blocks.iter().enumerate() {
             let live = world.live.at_start(b);
             live_in.push(live);
@@ -234,9 +237,15 @@ impl Group {
                 let &[taken, falling] = succs else {
                     return None;
                 };
-                let decoded = cfg.decode(world.image, last);
-                let plain = decoded.is_jcc_short_or_near();
-                let counted = decoded.is_jcx_short() || decoded.is_loop() || decoded.is_loopcc();
+                let bytes = (world.image).bytes_at(cfg.inst_pc(last), inst.len.into());
+                let (plain, counted) = match bytes {
+                    Some([0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..]) => (true, false),
+                    _ => {
+                        let d = cfg.decode(world.image, last);
+                        let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
+                        (d.is_jcc_short_or_near(), counted)
+                    }
+                };
                 if !plain && !counted {
                     // Undone memory cannot be counted in (xbegin).
                     return None;
@@ -297,7 +306,9 @@ fn comes_back(world: &World<'_>, call: InstId) -> bool {
     if cfg.inst(call).special {
         return false;
     }
-    let target = cfg.decode(world.image, call).near_branch_target();
+    let Some(target) = cfg.direct_target(world.image, call) else {
+        return false;
+    };
     cfg.proc_at(target)
         .is_some_and(|p| cfg.proc(p).start == target && world.returns[p.index()])
 }

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use super::group::index_of;
 use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
-use crate::decode::{Flow, direct_target};
+use crate::decode::{Flow, Memo, decode_again};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 
@@ -136,12 +136,13 @@ struct Facts {
 
 /// By procedure: whether its calls certainly come back.
 pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
-    let facts_of = |procs: &Vec<ProcId>| {
+    let facts_of = |plain: &mut Memo<bool>, procs: &Vec<ProcId>| {
         let mut callees = Vec::new();
         let follower = Follower {
             image,
             cfg,
             procs,
+            plain,
             callees: &mut callees,
         };
         let trusted = follower.run().is_some();
@@ -149,7 +150,8 @@ pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
     };
     let mut facts: Vec<Facts> = Vec::with_capacity(groups.len());
     for wave in groups.chunks(WAVE) {
-        facts.par_extend(wave.par_iter().with_min_len(32).map(facts_of));
+        let groups = wave.par_iter().with_min_len(32);
+        facts.par_extend(groups.map_init(Memo::new, facts_of));
         image.release_pages();
     }
     let mut certain = vec![false; cfg.procs.len()];
@@ -190,6 +192,8 @@ struct Follower<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
     procs: &'a [ProcId],
+    /// Which instructions leave the stack as it is, see [`leaves_stack`].
+    plain: &'a mut Memo<bool>,
     callees: &'a mut Vec<u32>,
 }
 
@@ -241,15 +245,24 @@ impl Follower<'_> {
     ) -> Option<()> {
         let cfg = self.cfg;
         let block = cfg.block(b);
-        for (inst, instruction) in block.insts().zip(cfg.decode_block(self.image, b)) {
-            if touches_return_address(&instruction, &stack) {
-                return None;
-            }
-            if cfg.inst(inst).flow == Flow::Next {
-                stack = step(&instruction, stack)?;
+        for (id, (inst, bytes)) in block.insts().zip(cfg.block_bytes(self.image, b)) {
+            let decode = || decode_again(inst, bytes, cfg.inst_pc(id));
+            let is_next = inst.flow == Flow::Next;
+            if is_next && self.plain.of(inst, bytes, || leaves_stack(&decode())) {
                 continue;
             }
-            self.end(block.first, inst, &instruction, &stack)?;
+            // Direct branches and calls have no operand in memory.
+            if !inst.flow.is_direct() {
+                let instruction = decode();
+                if touches_return_address(&instruction, &stack) {
+                    return None;
+                }
+                if is_next {
+                    stack = step(&instruction, stack)?;
+                    continue;
+                }
+            }
+            self.end(block.first, id, &stack)?;
         }
         let flow = cfg.inst(block.last()).flow;
         for succ in cfg.succs(b) {
@@ -276,24 +289,21 @@ impl Follower<'_> {
     }
 
     /// What ends a block.
-    fn end(
-        &mut self,
-        first: InstId,
-        inst: InstId,
-        instruction: &Instruction,
-        stack: &Stack,
-    ) -> Option<()> {
+    fn end(&mut self, first: InstId, inst: InstId, stack: &Stack) -> Option<()> {
         let cfg = self.cfg;
+        let decode = || cfg.decode(self.image, inst);
         let trusted = match cfg.inst(inst).flow {
             Flow::Call if !cfg.inst(inst).special => {
-                let target = direct_target(instruction)?;
+                let target = cfg.direct_target(self.image, inst)?;
                 let callee = cfg.proc_at(target)?;
                 self.callees.push(callee.0);
                 cfg.proc(callee).start == target
             }
-            Flow::Return => matches!(instruction.code(), Code::Retnq) && stack.depth == 0,
+            Flow::Return => matches!(decode().code(), Code::Retnq) && stack.depth == 0,
             Flow::Jump => true,
+            Flow::CondJump if is_plain_jcc(self.image, cfg, inst) => true,
             Flow::CondJump => {
+                let instruction = decode();
                 instruction.is_jcc_short_or_near()
                     || instruction.is_jcx_short()
                     || instruction.is_loop()
@@ -348,6 +358,25 @@ impl Follower<'_> {
         }
         false
     }
+}
+
+/// Whether it is a conditional jump without prefixes.
+fn is_plain_jcc(image: &Image, cfg: &Cfg, inst: InstId) -> bool {
+    let bytes = image.bytes_at(cfg.inst_pc(inst), usize::from(cfg.inst(inst).len));
+    matches!(bytes, Some([0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..]))
+}
+
+/// Whether an instruction neither touches a return address nor changes where the stack
+/// stands, wherever that is.
+fn leaves_stack(instruction: &Instruction) -> bool {
+    let based = [Register::RSP, Register::RBP].contains(&instruction.memory_base());
+    // What depends on the stack at all tells these apart.
+    let stacks = [(0, None), (800, None), (800, Some(80))];
+    !based
+        && stacks.iter().all(|&(depth, frame)| {
+            let stack = Stack { depth, frame };
+            step(instruction, stack) == Some(stack)
+        })
 }
 
 /// Whether an operand is the word that holds the return address.
