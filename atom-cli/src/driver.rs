@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -464,7 +465,27 @@ fn output_mode(app: &Path) -> Result<u32> {
     if mode & 0o6000 != 0 {
         note("the program's set-user-ID and set-group-ID bits are not given to the output");
     }
+    if has_capabilities(app) {
+        note("the program's file capabilities are not given to the output");
+    }
     Ok(mode & 0o1777)
+}
+
+/// Whether the file gives capabilities to who runs it.
+fn has_capabilities(app: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(app.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: two strings; nothing is written, as no room is offered.
+    let size = unsafe {
+        libc::getxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    size > 0
 }
 
 fn text_size(image: &Image) -> u64 {

@@ -153,6 +153,30 @@ fn mode_bits() {
 }
 
 #[test]
+fn capabilities() {
+    let folder = Folder::with_app();
+    let path = std::ffi::CString::new(folder.join("app").to_str().unwrap()).unwrap();
+    // Version 2 of the attribute: what is permitted and what can be inherited, twice. The
+    // capability is that to bind ports below 1024.
+    let mut value = [0u8; 20];
+    value[..4].copy_from_slice(&0x0200_0000u32.to_le_bytes());
+    value[5] = 1 << (10 - 8);
+    // SAFETY: two strings and twenty bytes, which are only read.
+    let set = unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
+    let text = stderr(&folder.atom(&["app", "-o", "out"]));
+    // Only root may give capabilities.
+    assert_eq!(text.contains("file capabilities"), set == 0, "{text}");
+}
+
+#[test]
 fn output_is_the_program() {
     let folder = Folder::with_app();
     std::os::unix::fs::symlink("app", folder.join("link")).unwrap();

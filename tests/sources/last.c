@@ -8,6 +8,7 @@
 // run: deep -> exit 8 stdout body handler2 handler1 destructor
 // run: _exit -> exit 9 stdout body
 // run: _Exit -> exit 9 stdout body
+// run: syscall -> exit 15 stdout body
 // run: quick -> exit 10 stdout body quick
 // run: abort -> signal 6 stdout body
 // run: thread -> exit 11 stdout body handler2 handler1 destructor
@@ -22,6 +23,7 @@
 // ends: deep work 3 handler 2 destroy 1 deep 6
 // ends: _exit work 3 handler 0 destroy 0
 // ends: _Exit work 3 handler 0 destroy 0
+// ends: syscall work 3 handler 0 destroy 0
 // ends: quick work 3 handler 0 destroy 0
 // ends: abort work 3 handler 0 destroy 0
 // ends: thread work 4 handler 2 destroy 1
@@ -34,6 +36,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,6 +122,8 @@ int main(int count, char **words)
         _exit(9);
     if (is("_Exit"))
         _Exit(9);
+    if (is("syscall"))
+        syscall(SYS_exit_group, 15);
     if (is("quick"))
         quick_exit(10);
     if (is("abort"))

@@ -177,3 +177,47 @@ fn the_reader_has_gone() {
         "{said}"
     );
 }
+
+/// What was appended to the program's file is found again by the program.
+#[test]
+fn appended_data() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("appended");
+    std::fs::create_dir_all(&folder).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("surroundings/selfread.c");
+    for (flags, text) in [
+        (&["-O1"][..], "one\n"),
+        (&["-O1", "-static"], "another one\n"),
+    ] {
+        let program = folder.join("selfread");
+        let mut gcc = Command::new("gcc");
+        let made = gcc.args(flags).arg("-o").args([&program, &source]).status();
+        assert!(made.expect("gcc runs").success());
+        let mut bytes = std::fs::read(&program).unwrap();
+        let start = bytes.len() as u64;
+        bytes.extend(text.as_bytes());
+        bytes.extend(b"APPENDED");
+        bytes.extend(start.to_le_bytes());
+        bytes.extend((text.len() as u64).to_le_bytes());
+        std::fs::write(&program, bytes).unwrap();
+        let jobs = [
+            Job::Empty,
+            Job::Tool(
+                "icount".into(),
+                ["--output", "counts"].map(String::from).to_vec(),
+            ),
+        ];
+        for job in jobs {
+            let rewritten = folder.join("selfread.new");
+            atom::instrument(&program, &rewritten, &job, true).unwrap();
+            for program in [&program, &rewritten] {
+                let output = run(program, "", &folder.join("inside"), Stdio::piped());
+                assert_eq!(output.status.code(), Some(0), "{flags:?} {output:?}");
+                assert_eq!(
+                    String::from_utf8_lossy(&output.stdout),
+                    text.repeat(3),
+                    "{flags:?}"
+                );
+            }
+        }
+    }
+}

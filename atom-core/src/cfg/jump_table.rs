@@ -30,6 +30,8 @@ pub struct Found {
     pub entry_size: u8,
     /// Targets in order.
     pub targets: Vec<u64>,
+    /// The code says that there are more, which cannot be: these are only the first.
+    pub is_short: bool,
 }
 
 /// What judging an entry needs to know about the rest of the program.
@@ -74,16 +76,18 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             if targets.is_empty() && around.unbounded_limit > 0 {
                 targets = entries(image, body, around, table, size, None, true);
             }
-            (!targets.is_empty()).then_some((table, targets))
+            let is_short = use_.bound.is_some_and(|n| targets.len() < n as usize);
+            (!targets.is_empty()).then_some((table, targets, is_short))
         });
         match table {
-            Some((table, targets)) => {
+            Some((table, targets, is_short)) => {
                 found.push(Found {
                     jump: Some(*jump),
                     load: Some(use_.load),
                     table,
                     entry_size: use_.entry_size,
                     targets,
+                    is_short,
                 });
             }
             None => complete = false,
@@ -115,6 +119,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
                 table,
                 entry_size: 4,
                 targets,
+                is_short: false,
             });
         }
     }

@@ -30,6 +30,11 @@ impl Discovery<'_> {
             .filter(|t| !image.is_code(t.table))
             .filter_map(|t| t.jump)
             .collect();
+        let with_part: HashSet<u64> = tables
+            .iter()
+            .filter(|t| t.is_short)
+            .filter_map(|t| t.jump)
+            .collect();
         // Where a jump's own table is not known, all of the body's were looked for.
         let with_some: FxHashSet<usize> = tables
             .iter()
@@ -55,6 +60,11 @@ impl Discovery<'_> {
                     if let Some(reason) = kept.get(&body.start) {
                         return Some(reason.clone());
                     }
+                    if let Some(pc) = looks_back(image, body) {
+                        return Some(format!(
+                            "after a call it looks at {pc:#x} where that returned to"
+                        ));
+                    }
                     if let Some((pc, reason)) = &body.obstacle {
                         return Some(format!("{reason} at {pc:#x}"));
                     }
@@ -63,6 +73,9 @@ impl Discovery<'_> {
                     );
                     body.indirect_jumps.iter().find_map(|jump| {
                         match jump_table::form_of(image, body, *jump) {
+                            _ if with_part.contains(jump) => Some(format!(
+                                "only a part of the jump table of the indirect jump at {jump:#x} is understood"
+                            )),
                             _ if with_table.contains(jump) => None,
                             JumpForm::Pointer => None,
                             _ if with_some.contains(&i) && !own_labels => None,
@@ -320,6 +333,26 @@ fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
                 && adds_to_return_address(std::iter::once(first).chain(own))
         }
     }
+}
+
+/// Where a procedure reads the return address of the call that it made just before, which still lies
+/// below its stack: code hardened against speculation compares it with the address behind the call.
+fn looks_back(image: &Image, body: &Body) -> Option<u64> {
+    const NEAR: usize = 4;
+    // mov reg, [rsp-8]
+    let reads = |i: &Inst| {
+        let pc = image.base + u64::from(i.offset);
+        let bytes = (i.len == 5).then(|| image.bytes_at(pc, 5)).flatten()?;
+        matches!(bytes, [0x48 | 0x4c, 0x8b, modrm, 0x24, 0xf8] if modrm & 0xc7 == 0x44)
+            .then_some(pc)
+    };
+    let calls = body.insts.iter().enumerate();
+    calls
+        .filter(|(_, i)| matches!(i.flow, Flow::Call | Flow::IndirectCall))
+        .find_map(|(at, _)| {
+            let behind = body.insts[at + 1..].iter().take(NEAR);
+            behind.take_while(|i| !i.flow.ends_block()).find_map(reads)
+        })
 }
 
 /// The instructions of a body from an address on, not decoded.

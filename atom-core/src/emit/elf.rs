@@ -15,7 +15,7 @@ use super::libc_view::{self, View};
 use super::output::Output;
 use super::placement::{Placement, preinit_relocs};
 use super::start::{self, StartCode, StartFacts};
-use super::{program_headers, sections};
+use super::{appended, program_headers, sections};
 
 const PAGE: u64 = 0x1000;
 const DOING: &str = "writing the output";
@@ -550,6 +550,7 @@ impl<'a> Writer<'a> {
             rw_offset,
         };
         sections::append(&facts, &mut self.out);
+        self.out.append(1, appended::find(self.image));
         self.out.close();
         Ok(self.out)
     }

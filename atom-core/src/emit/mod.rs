@@ -12,6 +12,7 @@
 //! place if entries can be spared, its dynamic section if it has spare tags.
 //! Where the new segments lie is the business of [`crate::rewrite::Region`].
 
+mod appended;
 pub mod debug;
 mod elf;
 mod libc_view;

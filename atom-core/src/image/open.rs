@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const DOING: &str = "reading the program";
 
 /// The image must leave room for the gap and the new text inside 2 GiB.
-const MAX_SPAN: u64 = 256 << 20;
+const MAX_SPAN: u64 = 512 << 20;
 
 type Header = elf::FileHeader64<Endianness>;
 
@@ -140,7 +140,7 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
                 .advice("instrument the original; a tool can do several things at once")
         } else {
             Error::new(DOING, format!("its image spans {} MB", (end - base) >> 20))
-                .advice("programs of more than 256 MB are not supported yet")
+                .advice("programs of more than 512 MB are not supported yet")
         });
     }
 

@@ -486,6 +486,16 @@ impl Asm {
         self.imm32(value);
     }
 
+    /// `cmp reg, value` of 32 bits.
+    pub fn compare_low(&mut self, reg: Gpr, value: i32) {
+        if reg == Gpr::RAX {
+            return self.compare_eax(value);
+        }
+        self.rex(false, 0, 0, reg.0, false);
+        self.bytes(&[0x81, 0xf8 | reg.low()]);
+        self.imm32(value);
+    }
+
     /// `rdtsc`, into edx:eax.
     pub fn read_cycles(&mut self) {
         self.bytes(&[0x0f, 0x31]);

@@ -4,7 +4,7 @@
 //! way out reaches it through the program's finalisers; here are the others:
 //! the libc functions that end a process without running finalisers, hooked
 //! at their PLT entry or at the call through their slot, the program's own
-//! `syscall` instructions where the call's number is that of an exit, and in a static
+//! `syscall` instructions, and its calls of the function `syscall`, where the call's number is that of an exit, and in a static
 //! program `abort`, found by its name. `finish` does nothing the second time, so one hook too many does no harm.
 //!
 //! A successful `exec` ends the program too. It is hooked in the same ways, but
@@ -71,6 +71,24 @@ const SYS_EXIT_GROUP: i32 = 231;
 const SYS_EXECVE: i32 = 59;
 const SYS_EXECVEAT: i32 = 322;
 
+/// Where a system call has its number and its first argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arguments {
+    number: Gpr,
+    first: Gpr,
+}
+
+/// Before the instruction `syscall`.
+const MADE: Arguments = Arguments {
+    number: Gpr::RAX,
+    first: Gpr::RDI,
+};
+/// At a call of the C library's function `syscall`.
+const CALLED: Arguments = Arguments {
+    number: Gpr::RDI,
+    first: Gpr::RSI,
+};
+
 /// What to call where.
 pub struct Exits {
     finish: u64,
@@ -84,6 +102,9 @@ fn hook_of(name: &str) -> Option<Hook> {
     let name = name.split('@').next().unwrap_or(name);
     if ENDING.contains(&name) {
         return Some(Hook::Always);
+    }
+    if name == "syscall" {
+        return Some(Hook::Syscall(CALLED));
     }
     let exec = EXECUTING.iter().find(|e| e.0 == name)?;
     Some(Hook::Exec(exec.1))
@@ -125,7 +146,7 @@ impl Exits {
     pub fn hook(&self, image: &Image, cfg: &Cfg, proc: &Proc, inst: InstId) -> Option<Hook> {
         let what = cfg.inst(inst);
         match what.flow {
-            Flow::Syscall => Some(Hook::Syscall),
+            Flow::Syscall => Some(Hook::Syscall(MADE)),
             Flow::IndirectCall | Flow::IndirectJump
                 if what.rip_relative && proc.kind != ProcKind::Plt && !self.slots.is_empty() =>
             {
@@ -165,12 +186,12 @@ impl Exits {
                 // Without bodies there is no tail.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }
-            Hook::Syscall => self.emit_syscall(asm, wrappers),
+            Hook::Syscall(arguments) => self.emit_syscall(arguments, asm, wrappers),
         }
     }
 
     /// System calls are slow enough that saving the flags whole costs nothing.
-    fn emit_syscall(&self, asm: &mut Asm, wrappers: &mut Wrappers) {
+    fn emit_syscall(&self, arguments: Arguments, asm: &mut Asm, wrappers: &mut Wrappers) {
         asm.move_stack(-RED_ZONE);
         asm.push_flags();
         let mut ends = vec![(SYS_EXIT_GROUP, None)];
@@ -182,17 +203,19 @@ impl Exits {
             ends.push((SYS_EXECVEAT, Some(Exec::Other)));
         }
         for (number, exec) in ends {
-            asm.compare_eax(number);
+            asm.compare_low(arguments.number, number);
             let skip = asm.jump_if(Cond::NE);
             asm.clear_direction();
             match exec.zip(self.exec) {
                 None => asm.call(Target::Shared(wrappers.index(Wrapper::whole(self.finish)))),
-                // The file is in rdi already.
                 Some((how, routine)) => {
+                    asm.push(Gpr::RDI);
                     asm.push(Gpr::RSI);
+                    asm.mov(Gpr::RDI, arguments.first);
                     asm.mov_imm(Gpr::RSI, how as u64);
                     asm.call(Target::Shared(wrappers.index(Wrapper::whole(routine))));
                     asm.pop(Gpr::RSI);
+                    asm.pop(Gpr::RDI);
                 }
             }
             asm.land(skip);
@@ -208,7 +231,7 @@ pub enum Hook {
     /// The process ends here.
     Always,
     /// A system call, which may be an exit.
-    Syscall,
+    Syscall(Arguments),
     /// The process may become another program here.
     Exec(Exec),
 }

@@ -14,6 +14,10 @@
 //! - action records: a signed filter and the signed distance from that second
 //!   field to the next record. A filter > 0 is a type, < 0 a specification.
 //!
+//! Where a procedure is in many pieces, LLVM gives each piece an area of its own, one behind the
+//! other; actions and types follow the last, and the length of each one's call sites reaches to there. So
+//! an area's call sites end where the next area starts.
+//!
 //! How long the action table and the type table are is nowhere said: it
 //! follows from what is reachable from the call sites.
 
@@ -98,13 +102,16 @@ pub(super) struct CallSites<'a> {
     type_encoding: u8,
     /// Offset of the end of the type table in the bytes, if there is one.
     type_base: Option<usize>,
-    /// Offset of the end of the call sites in the bytes.
+    /// Offset of the end of the call sites in the bytes, those of other areas included.
     end: usize,
+    /// Offset of the end of those of this area.
+    own_end: usize,
 }
 
 impl<'a> CallSites<'a> {
-    /// Reads the header. `bytes` start with the LSDA and may go on beyond it.
-    pub fn new(bytes: &'a [u8], vaddr: u64, region: u64) -> Read<Self> {
+    /// Reads the header. `bytes` start with the LSDA and may go on beyond it; the next one starts
+    /// at `next`.
+    pub fn new(bytes: &'a [u8], vaddr: u64, region: u64, next: usize) -> Read<Self> {
         let mut c = Cursor::new(bytes, 0, vaddr);
         let mut landing_pad_base = region;
         let base_encoding = c.u8()?;
@@ -138,7 +145,8 @@ impl<'a> CallSites<'a> {
         if type_base.is_some_and(|base| base < end) {
             return Err("the type table overlaps the call sites");
         }
-        let table = Cursor::new(&bytes[..end], start, vaddr);
+        let own_end = end.min(next.max(start));
+        let table = Cursor::new(&bytes[..own_end], start, vaddr);
         Ok(Self {
             table,
             encoding,
@@ -147,17 +155,20 @@ impl<'a> CallSites<'a> {
             type_encoding,
             type_base,
             end,
+            own_end,
         })
     }
 
     /// Bytes of the call-site table not yet read.
     pub fn remaining(&self) -> usize {
-        self.end - self.table.pos()
+        self.own_end - self.table.pos()
     }
 
     /// The next call site, or `None` at the end of the table.
     pub fn next(&mut self) -> Read<Option<CallSite>> {
-        if self.table.at_end() {
+        // Between areas there may be up to three bytes of padding; a call site has four at least.
+        let is_padding = self.own_end < self.end && self.remaining() < 4;
+        if self.table.at_end() || is_padding {
             return Ok(None);
         }
         let start = self.table.encoded(self.encoding)?.value;
@@ -180,9 +191,10 @@ impl<'a> CallSites<'a> {
 }
 
 impl<'a> Lsda<'a> {
-    /// Parses the LSDA at `vaddr` of the FDE that starts at `region`.
-    pub(super) fn parse(bytes: &'a [u8], vaddr: u64, region: u64) -> Read<Self> {
-        let mut sites = CallSites::new(bytes, vaddr, region)?;
+    /// Parses the LSDA at `vaddr` of the FDE that starts at `region`; the next LSDA starts so
+    /// many bytes behind it.
+    pub(super) fn parse(bytes: &'a [u8], vaddr: u64, region: u64, next: usize) -> Read<Self> {
+        let mut sites = CallSites::new(bytes, vaddr, region, next)?;
         let mut call_sites = Vec::with_capacity(sites.remaining() / 4);
         while let Some(site) = sites.next()? {
             call_sites.push(site);

@@ -203,6 +203,8 @@ pub struct UnwindTable<'a> {
     pub(crate) eh_frame: &'a [u8],
     pub(crate) vaddr: u64,
     memory: Memory<'a>,
+    /// Where language-specific data areas start, in order.
+    areas: Vec<u64>,
 }
 
 /// The system call `rt_sigreturn`, as libraries write it: the number into
@@ -228,6 +230,7 @@ pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
         eh_frame: bytes,
         vaddr: input.vaddr,
         memory: input.memory.clone(),
+        areas: Vec::new(),
     };
     let mut pos = 0;
     while let Some(word) = bytes.get(pos..pos + 4) {
@@ -248,6 +251,8 @@ pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
         pos = end;
     }
     table.fdes.sort_by_key(|f| f.start);
+    table.areas = table.fdes.iter().filter_map(|f| f.lsda).collect();
+    table.areas.sort_unstable();
     Ok(table)
 }
 
@@ -286,12 +291,20 @@ impl<'a> UnwindTable<'a> {
             return Ok(None);
         };
         let bytes = self.memory.at(vaddr).ok_or("it is not loaded");
-        match bytes.and_then(|bytes| Lsda::parse(bytes, vaddr, fde.start)) {
+        let next = self.next_area(vaddr);
+        match bytes.and_then(|bytes| Lsda::parse(bytes, vaddr, fde.start, next)) {
             Ok(lsda) => Ok(Some(lsda)),
             Err(reason) => {
                 Err(Error::new("reading a language-specific data area", reason).address(vaddr))
             }
         }
+    }
+
+    /// How far the next area is from the one at this address.
+    fn next_area(&self, vaddr: u64) -> usize {
+        let next = self.areas.partition_point(|a| *a <= vaddr);
+        let distance = self.areas.get(next).map(|a| a - vaddr);
+        distance.map_or(usize::MAX, |d| usize::try_from(d).unwrap_or(usize::MAX))
     }
 
     /// Landing pads, each with the index of its FDE; those of several call
@@ -318,7 +331,8 @@ impl<'a> UnwindTable<'a> {
             .filter_map(|(i, f)| Some((i, f, f.lsda?)))
             .flat_map(move |(i, fde, lsda)| {
                 let sites = self.memory.at(lsda).and_then(|bytes| {
-                    let sites = lsda::CallSites::new(bytes, lsda, fde.start).ok()?;
+                    let next = self.next_area(lsda);
+                    let sites = lsda::CallSites::new(bytes, lsda, fde.start, next).ok()?;
                     budget = budget.checked_sub(sites.remaining())?;
                     Some(sites)
                 });
