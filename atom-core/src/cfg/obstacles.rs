@@ -30,7 +30,7 @@ impl Discovery<'_> {
             .filter(|t| !image.is_code(t.table))
             .filter_map(|t| t.jump)
             .collect();
-        let with_part: HashSet<u64> = tables
+        let with_part: FxHashSet<u64> = tables
             .iter()
             .filter(|t| t.is_short)
             .filter_map(|t| t.jump)
