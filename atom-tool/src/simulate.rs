@@ -301,6 +301,19 @@ impl Report {
     }
 }
 
+/// The same value, of which the compiler does not know that it is: what is computed from it is
+/// computed again at each use. A routine that becomes part of the program takes a register less
+/// at the point if what is rare keeps nothing that the usual path has computed.
+#[inline(always)]
+pub fn anew(value: u64) -> u64 {
+    let mut same = value;
+    // SAFETY: it is no instruction at all.
+    unsafe {
+        std::arch::asm!("/* {0} */", inout(reg) same, options(nomem, nostack, preserves_flags));
+    }
+    same
+}
+
 /// What [`Simulator::compare`] and [`Simulator::compared`] keep: both addresses, and how
 /// often the comparison may be repeated.
 pub type Comparison = [ThreadCell<u64>; 3];

@@ -1,7 +1,7 @@
 //! The lines that a cache holds, and how references find them.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::{Comparison, Seen};
+use atom_tool::simulate::{Comparison, Seen, anew};
 use atom_tool::{ThreadCell, thread_state};
 
 /// Lines that a cache may have.
@@ -42,33 +42,46 @@ impl Shape {
         1 << (self.0 & 0xff)
     }
 
+    pub const fn sets(self) -> u64 {
+        self.0 >> 32
+    }
+
     pub const fn ways(self) -> u64 {
         self.0 >> 8 & 0xff_ffff
     }
 
     /// The place of an address's set among the lines.
     pub const fn set(self, address: u64) -> usize {
-        ((address >> (self.0 & 0xff) & ((self.0 >> 32) - 1)) * self.ways()) as usize
+        ((address >> (self.0 & 0xff) & (self.sets() - 1)) * self.ways()) as usize
     }
 }
 
 /// 8 KB, direct mapped, lines of 32 bytes.
 pub const DEFAULT: Shape = Shape::new(256, 1, 32);
 
+/// The line of an address's set in a cache of the default shape. The number of a set is a byte,
+/// which is extended when it is used: the shortest code for it.
+#[inline(always)]
+fn line_of(cache: &Cache, address: u64) -> &ThreadCell<u64> {
+    const { assert!(DEFAULT.sets() == 1 << 8 && DEFAULT.ways() == 1) };
+    &cache.lines[usize::from(anew(address / DEFAULT.line()) as u8)]
+}
+
 /// Whether all is in one line; makes that the line of its set.
 #[inline(always)]
 pub fn is_quick(cache: &Cache, address: u64, size: u64, count: Counter<2>) -> bool {
     const LINE: u64 = DEFAULT.line();
-    let line = &cache.lines[DEFAULT.set(address)];
-    if size > LINE || address.wrapping_add(line.get()) > LINE - size {
-        if size <= LINE && address % LINE <= LINE - size {
-            line.set((address & !(LINE - 1)).wrapping_neg());
-            count.add_to(Seen::Misses as usize, 1);
-            return true;
-        }
-        return false;
+    if size <= LINE && address.wrapping_add(line_of(cache, address).get()) <= LINE - size {
+        return true;
     }
-    true
+    // The usual path keeps nothing for this one.
+    let address = anew(address);
+    if size <= LINE && address % LINE <= LINE - size {
+        line_of(cache, address).set((address & !(LINE - 1)).wrapping_neg());
+        count.add_to(Seen::Misses as usize, 1);
+        return true;
+    }
+    false
 }
 
 /// Another line than that of its set which was used last, or several lines.
