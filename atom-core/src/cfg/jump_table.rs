@@ -70,13 +70,16 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             let size = use_.entry_size;
             let mut targets = Vec::new();
             if use_.bound.is_some() {
-                targets = entries(image, body, around, table, size, use_.bound, true);
+                let count = use_.bound.map(|bound| bound.count);
+                targets = entries(image, body, around, table, size, count, true);
             }
             bounded &= !targets.is_empty() && targets.iter().all(|t| body.contains(*t));
             if targets.is_empty() && around.unbounded_limit > 0 {
                 targets = entries(image, body, around, table, size, None, true);
             }
-            let is_short = use_.bound.is_some_and(|n| targets.len() < n as usize);
+            let is_short = use_
+                .bound
+                .is_some_and(|b| b.is_exact && targets.len() < b.count as usize);
             (!targets.is_empty()).then_some((table, targets, is_short))
         });
         match table {
@@ -201,7 +204,15 @@ struct TableUse {
     load: u64,
     table: Option<u64>,
     entry_size: u8,
-    bound: Option<u32>,
+    bound: Option<Bound>,
+}
+
+/// How many entries a table has, by the code before the jump.
+#[derive(Clone, Copy)]
+struct Bound {
+    count: u32,
+    /// Each of them is used. The compiler may know that a masked index never has some values.
+    is_exact: bool,
 }
 
 /// Instructions before `at`, nearest first, with their addresses.
@@ -363,7 +374,14 @@ fn sum_terms(i: &Instruction) -> Option<[Register; 2]> {
 ///
 /// Only a comparison of the very index counts: going back from the load, the
 /// index may be copied, extended or loaded on the way, and is followed.
-fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<u32> {
+fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<Bound> {
+    let exact = |count: u64| {
+        let count = u32::try_from(count).ok().filter(|n| *n <= 1 << 20)?;
+        Some(Bound {
+            count,
+            is_exact: true,
+        })
+    };
     let mut index = load.memory_index().full_register();
     let mut memory = None;
     let mut above = None;
@@ -381,7 +399,7 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                 let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
                 let n = (is_index && is_immediate).then(|| i.immediate(1))?;
                 let count = n.checked_add(above?)?;
-                return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
+                return exact(count);
             }
             // A copy of the index is stored, then what is left of it compared.
             Mnemonic::Sub if above.is_some() && compared.is_none() => {
@@ -394,7 +412,7 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                 let (register, n) = compared?;
                 if memory == Some(place(&i)) && i.op1_register().full_register() == register {
                     let count = n.checked_add(above?)?;
-                    return u32::try_from(count).ok().filter(|n| *n <= 1 << 20);
+                    return exact(count);
                 }
             }
             _ if flow_of(&i).ends_block() => return None,
@@ -403,7 +421,10 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                 let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
                 let mask = is_immediate.then(|| i.immediate(1))?;
                 let count = u32::try_from(mask.checked_add(1)?).ok()?;
-                return (count.is_power_of_two() && count <= 256).then_some(count);
+                return (count.is_power_of_two() && count <= 256).then_some(Bound {
+                    count,
+                    is_exact: false,
+                });
             }
             _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
                 (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {
