@@ -37,7 +37,8 @@ impl PendingFile {
         };
         if std::fs::metadata(target).is_ok_and(|m| !m.is_file()) {
             let file = OpenOptions::new().write(true).open(target).map_err(fail)?;
-            contents(&mut Device(file)).map_err(fail)?;
+            let has_holes = false;
+            contents(&mut Fresh { file, has_holes }).map_err(fail)?;
             return Ok(Self {
                 target: target.to_path_buf(),
                 temporary: None,
@@ -52,9 +53,10 @@ impl PendingFile {
             target: target.clone(),
             temporary: Some(temporary),
         };
-        let mut sparse = Regular(file);
-        contents(&mut sparse).map_err(fail)?;
-        let Regular(mut file) = sparse;
+        let has_holes = true;
+        let mut fresh = Fresh { file, has_holes };
+        contents(&mut fresh).map_err(fail)?;
+        let Fresh { mut file, .. } = fresh;
         // It may end with what was skipped.
         file.stream_position()
             .and_then(|end| file.set_len(end))
@@ -76,41 +78,29 @@ impl PendingFile {
     }
 }
 
-/// A new regular file, in which nothing is written over: what is skipped is zero.
-struct Regular(File);
+/// A file that is written from the start on.
+struct Fresh {
+    file: File,
+    /// It is new and regular: what is skipped is zero. A pipe or a device gets the zeros.
+    has_holes: bool,
+}
 
-/// Something else, such as a pipe.
-struct Device(File);
-
-impl Write for Regular {
+impl Write for Fresh {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
+        self.file.flush()
     }
 }
 
-impl Sink for Regular {
+impl Sink for Fresh {
     fn skip(&mut self, zeros: u64) -> std::io::Result<()> {
-        self.0.seek_relative(zeros as i64)
-    }
-}
-
-impl Write for Device {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Sink for Device {
-    fn skip(&mut self, zeros: u64) -> std::io::Result<()> {
-        std::io::copy(&mut std::io::repeat(0).take(zeros), &mut self.0).map(drop)
+        if self.has_holes {
+            return self.file.seek_relative(zeros as i64);
+        }
+        std::io::copy(&mut std::io::repeat(0).take(zeros), &mut self.file).map(drop)
     }
 }
 
