@@ -5,19 +5,21 @@
 //! reference, and counts only what is worth it, as a rule the misses.
 
 pub mod groups;
+pub mod times;
 
 use self::groups::{Group, Part, groups};
+use self::times::{Known, Numbers};
 use crate::Place::{After, Before};
-use crate::Reg;
 use crate::call::{AccessSizeOf, AsRoutine, Direction, EffAddrOf, RepCount, Routine};
 use crate::counters::{Counter, CounterAt, CounterTable, Counters};
-use crate::handle::Inst;
+use crate::handle::{Block, Inst, Proc};
 use crate::params::{Array, Str};
 use crate::program::Program;
 use crate::references::{References, Times};
 use crate::report::{Files, Report, ReportFiles};
 use crate::sites::{SiteList, Sites};
 use crate::thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
+use crate::{InstType, Reg};
 
 /// Cells of a [`Simulation`]'s counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,18 +38,42 @@ pub type ReferRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>;
 /// shape, lowest address, bytes, counter, the references.
 pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>;
 
+/// [`ReferRoutine`] with the reference's number, see [`times`], behind the shape.
+pub type TimedRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>;
+
+/// [`GroupRoutine`] with the number behind the shape.
+pub type TimedGroupRoutine<T> =
+    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>, Array<Part>)>;
+
+/// How single references are looked up.
+pub enum LookUp<T: 'static> {
+    /// Each by itself.
+    Each(ReferRoutine<T>),
+    /// Together, where one look-up may answer and they have at most so many bytes.
+    Grouped(ReferRoutine<T>, GroupRoutine<T>, u64),
+    /// Likewise, by routines that want to know the time.
+    Timed(Timed<T>),
+}
+
+/// Routines that know which of two references came last.
+pub struct Timed<T: 'static> {
+    /// Adds [`times::STEP`] to the clock.
+    pub step: Routine<(PerThread<T>,)>,
+    /// For one reference: through the stack pointer or the frame pointer, or others. Where
+    /// it leads is another matter.
+    pub refer: [TimedRoutine<T>; 2],
+    /// For several.
+    pub group: [TimedGroupRoutine<T>; 2],
+    /// Bytes of a group at most.
+    pub unit: u64,
+}
+
 /// The routines of a tool. `shape` is a constant of the tool's own. A reference that is
 /// more than one, because it reaches into several lines, is for the routine to count,
 /// under [`Seen::Extra`].
 pub struct Simulator<T: 'static> {
-    /// For one reference: state, shape, address, size, counter.
-    pub refer: ReferRoutine<T>,
-    /// For references that one look-up may answer, and how many bytes these may have; without it
-    /// each is looked up.
-    pub group: Option<(GroupRoutine<T>, u64)>,
-    /// Both for references through the stack pointer or the frame pointer, if these are to
-    /// have routines of their own. Where such a reference leads is another matter.
-    pub stack: Option<(ReferRoutine<T>, GroupRoutine<T>)>,
+    /// For instructions that make each of their references once.
+    pub look_up: LookUp<T>,
     /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
     /// (the second 0 if there is none), times, direction, size, counter. None of
     /// its references is counted otherwise.
@@ -106,23 +132,35 @@ impl Simulation {
                 block.add_call(Before, simulated_block, (all.executed.at(block.index()),));
             }
         }
+        let known = match &simulator.look_up {
+            LookUp::Timed(_) => Some(Known::new(program)),
+            _ => None,
+        };
         let mut rest = &insts[..];
-        while let Some((first, _)) = rest.first() {
-            let block = first.block();
-            let is_in = |i: &&(Inst<'_>, References)| i.0.block().index() == block.index();
-            let (mine, others) = rest.split_at(rest.iter().take_while(is_in).count());
+        for proc in program.procs() {
+            let blocks: Vec<Block<'_>> = proc.blocks().collect();
             let first = insts.len() - rest.len();
-            rest = others;
-            if let Some((routine, unit)) = simulator.group {
-                for group in groups(&block, mine, unit) {
-                    let count = all.counts.at(first + group.first);
-                    simulator.add_group(routine, mine, &group, data, shape, count);
-                }
+            let mut list = Vec::new();
+            for block in &blocks {
+                let is_in = |i: &&(Inst<'_>, References)| i.0.block() == *block;
+                let (mine, others) = rest.split_at(rest.iter().take_while(is_in).count());
+                rest = others;
+                list.push(mine);
             }
-            for (number, (inst, references)) in mine.iter().enumerate() {
+            simulator.add_proc(
+                proc,
+                (&blocks, &list),
+                data,
+                shape,
+                (all.counts, first),
+                known.as_ref(),
+            );
+            for (number, (inst, references)) in list.into_iter().flatten().enumerate() {
                 let count = all.counts.at(first + number);
-                let each = match references.times {
-                    Times::Once if simulator.group.is_some() => references.operands.len() as u32,
+                let each = match (references.times, &simulator.look_up) {
+                    (Times::Once, LookUp::Grouped(..) | LookUp::Timed(_)) => {
+                        references.operands.len() as u32
+                    }
                     _ => simulator.add(*inst, references, data, shape, count),
                 };
                 all.push(*inst, each, false);
@@ -132,13 +170,14 @@ impl Simulation {
         let Some((state, line)) = code else {
             return all;
         };
+        let fetch = simulator.refer();
         for block in blocks() {
             let mut fetched = None;
             for (inst, count) in block.insts().zip(&mut counts) {
                 let (first, last) = (inst.pc() / line, (inst.pc() + inst.len() as u64 - 1) / line);
                 for number in (first..=last).filter(|n| fetched < Some(*n)) {
                     let address = inst.pc().max(number * line);
-                    block.add_call(Before, simulator.refer, (state, shape, address, 1, count));
+                    block.add_call(Before, fetch, (state, shape, address, 1, count));
                 }
                 fetched = Some(last);
                 all.push(inst, (last - first + 1) as u32, true);
@@ -168,18 +207,59 @@ impl Simulation {
 }
 
 impl<T: ThreadState> Simulator<T> {
-    /// The routine for one reference.
-    fn routine(&self, inst: Inst<'_>, operand: u8) -> ReferRoutine<T> {
-        match self.stack {
-            Some((refer, _)) if is_stack(inst, operand) => refer,
-            _ => self.refer,
+    fn refer(&self) -> ReferRoutine<T> {
+        match self.look_up {
+            LookUp::Each(refer) | LookUp::Grouped(refer, ..) => refer,
+            LookUp::Timed(_) => panic!("a simulator that knows the time is for data"),
+        }
+    }
+
+    /// Adds the calls for those references of a procedure that are made once and may be looked up
+    /// together. Given are blocks with such instructions in each, and the counters.
+    fn add_proc<'a>(
+        &self,
+        proc: Proc<'a>,
+        (blocks, insts): (&[Block<'a>], &[&[(Inst<'a>, References)]]),
+        state: ThreadData<T>,
+        shape: u64,
+        (counts, mut first): (CounterTable<2>, usize),
+        known: Option<&Known>,
+    ) {
+        let unit = match &self.look_up {
+            LookUp::Each(_) => return,
+            LookUp::Grouped(.., unit) => *unit,
+            LookUp::Timed(timed) => timed.unit,
+        };
+        let each = blocks.iter().zip(insts);
+        let groups: Vec<_> = each
+            .clone()
+            .map(|(block, insts)| groups(block, insts, unit))
+            .collect();
+        let numbers = known.map(|known| {
+            let many: Vec<usize> = groups.iter().map(Vec::len).collect();
+            times::number(proc, blocks, &many, known)
+        });
+        for (at, (block, insts)) in each.enumerate() {
+            let numbers = numbers.as_ref().map(|all| &all[at]);
+            for (i, group) in groups[at].iter().enumerate() {
+                let count = counts.at(first + group.first);
+                match (&self.look_up, numbers) {
+                    (LookUp::Timed(timed), Some(numbers)) => {
+                        timed.add(insts, group, (state, shape, count), numbers.of(i));
+                    }
+                    _ => self.add_group(insts, group, state, shape, count),
+                }
+            }
+            if let (LookUp::Timed(timed), Some(numbers)) = (&self.look_up, numbers) {
+                timed.add_steps(*block, state, numbers);
+            }
+            first += insts.len();
         }
     }
 
     /// Adds the call for references that are looked up together, or for one.
     fn add_group(
         &self,
-        mut routine: GroupRoutine<T>,
         insts: &[(Inst<'_>, References)],
         group: &Group,
         state: ThreadData<T>,
@@ -188,17 +268,14 @@ impl<T: ThreadState> Simulator<T> {
     ) {
         let (number, operand) = group.lowest;
         let inst = insts[number].0;
-        if group.parts.is_empty() {
-            return self.add_one(inst, operand, state, shape, count);
+        match self.look_up {
+            LookUp::Grouped(_, routine, _) if !group.parts.is_empty() => {
+                let address = EffAddrOf(operand);
+                let args = (state, shape, address, group.extent, count, &group.parts);
+                inst.add_call(Before, routine, args);
+            }
+            _ => self.add_one(inst, operand, state, shape, count),
         }
-        if let Some((_, group)) = self.stack
-            && is_stack(inst, operand)
-        {
-            routine = group;
-        }
-        let address = EffAddrOf(operand);
-        let args = (state, shape, address, group.extent, count, &group.parts);
-        inst.add_call(Before, routine, args);
     }
 
     fn add_one(
@@ -209,7 +286,7 @@ impl<T: ThreadState> Simulator<T> {
         shape: u64,
         count: CounterAt<2>,
     ) {
-        let refer = self.routine(inst, operand);
+        let refer = self.refer();
         let (address, size) = (EffAddrOf(operand), AccessSizeOf(operand));
         if inst.has_access_size(operand) {
             inst.add_call(Before, refer, (state, shape, address, size, count));
@@ -258,6 +335,50 @@ impl<T: ThreadState> Simulator<T> {
             _ => inst.add_call(Before, self.repeat, (state, shape, a, 0, 1, 0, size, count)),
         }
         0
+    }
+}
+
+impl<T: ThreadState> Timed<T> {
+    /// Adds the call for references that are looked up together, or for one, with their number,
+    /// and whether a step comes first.
+    fn add(
+        &self,
+        insts: &[(Inst<'_>, References)],
+        group: &Group,
+        (state, shape, count): (ThreadData<T>, u64, CounterAt<2>),
+        (time, steps): (u64, bool),
+    ) {
+        let (number, operand) = group.lowest;
+        let inst = insts[number].0;
+        if steps {
+            inst.add_call(Before, self.step, (state,));
+        }
+        let kind = usize::from(is_stack(inst, operand));
+        let address = EffAddrOf(operand);
+        if !group.parts.is_empty() {
+            let (bytes, parts) = (group.extent, &group.parts);
+            let args = (state, shape, time, address, bytes, count, parts);
+            inst.add_call(Before, self.group[kind], args);
+        } else if inst.has_access_size(operand) {
+            let args = (state, shape, time, address, AccessSizeOf(operand), count);
+            inst.add_call(Before, self.refer[kind], args);
+        } else {
+            let args = (state, shape, time, address, 1, count);
+            inst.add_call(Before, self.refer[kind], args);
+        }
+    }
+
+    /// Adds a block's steps, once its look-ups were added: those at its end come after them.
+    fn add_steps(&self, block: Block<'_>, state: ThreadData<T>, numbers: &Numbers) {
+        if numbers.steps {
+            block.add_call(Before, self.step, (state,));
+        }
+        if numbers.steps_at_end {
+            block.last_inst().add_call(Before, self.step, (state,));
+        }
+        for inst in block.insts().filter(|inst| inst.is_type(InstType::Syscall)) {
+            inst.add_call(After, self.step, (state,));
+        }
     }
 }
 
@@ -362,16 +483,12 @@ macro_rules! simulator {
             });
         }
 
-        /// The routines for a program, with that for one reference and maybe one for groups.
-        #[rustfmt::skip]
+        /// The routines for a program, with those for single references.
         fn simulator(
-            refer: $crate::simulate::ReferRoutine<$state>,
-            group: Option<($crate::simulate::GroupRoutine<$state>, u64)>,
+            look_up: $crate::simulate::LookUp<$state>,
         ) -> $crate::simulate::Simulator<$state> {
             $crate::simulate::Simulator {
-                refer,
-                group,
-                stack: None,
+                look_up,
                 repeat: repeat(),
                 compare: compare(),
                 compared: compared(),

@@ -19,6 +19,9 @@ use crate::live::RegSet;
 /// Constants below this are part of the shared piece: few pieces come of it.
 const SMALL: u64 = 256;
 
+/// Arguments at most.
+const MOST: usize = 8;
+
 /// Where an argument comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fill {
@@ -43,7 +46,7 @@ pub enum Fill {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Detour {
     /// The arguments.
-    pub fills: [Fill; 6],
+    pub fills: [Fill; MOST],
     /// Bytes that it drops when it returns.
     pub back: u16,
 }
@@ -52,7 +55,7 @@ impl Detour {
     /// How the arguments of a call get there, and which of them are to be pushed, the first
     /// first; `None` if it cannot be done so. `common` tells which are always the same.
     pub fn new(values: &[Value], common: u64) -> Option<(Self, Vec<usize>)> {
-        let mut fills = [Fill::Nothing; 6];
+        let mut fills = [Fill::Nothing; MOST];
         if values.len() > fills.len() {
             return None;
         }

@@ -4,8 +4,8 @@
 //! is off the path. `docs/tools/cache.md` describes the model, options and output.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::Simulation;
 use atom_tool::simulate::groups::{self, Part};
+use atom_tool::simulate::{LookUp, Simulation};
 
 mod lines;
 
@@ -104,9 +104,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let shape = Shape::new(sets, ways, line);
     let simulator = if shape == DEFAULT {
-        simulator(refer_default(), Some((group_default(), line / 2)))
+        simulator(LookUp::Grouped(refer_default(), group_default(), line / 2))
     } else {
-        simulator(refer(), Some((group(), line / 2)))
+        simulator(LookUp::Grouped(refer(), group(), line / 2))
     };
     let cache = || program.thread_data(Cache::new());
     let code = with_code.then(|| (cache(), line));

@@ -6,7 +6,7 @@
 
 use atom_tool::CounterTable;
 use atom_tool::prelude::*;
-use atom_tool::simulate::Comparison;
+use atom_tool::simulate::{Comparison, LookUp};
 use events::Model;
 
 use crate::settings::Settings;
@@ -228,7 +228,7 @@ pub fn add(program: &Program, settings: &Settings, options: &Options, cells: Cou
             l2: std::array::from_fn(|_| ThreadCell::new(0)),
             comparison: std::array::from_fn(|_| ThreadCell::new(0)),
         });
-        let simulator = simulator(refer(), None);
+        let simulator = simulator(LookUp::Each(refer()));
         for inst in insts() {
             if let Some(references) = inst.references() {
                 simulator.add(inst, &references, caches, options.shape.0, cells.at(0));

@@ -1,6 +1,6 @@
 //! The buffer itself: which pages it holds, when each was used, and the quick ways to note that.
 
-use atom_tool::simulate::Comparison;
+use atom_tool::simulate::{Comparison, times};
 use atom_tool::{ThreadCell, thread_state};
 
 /// Entries that a buffer may have.
@@ -14,27 +14,16 @@ pub const NOBODYS: usize = ALL_PLACES - 1;
 pub const GROUP: usize = 32;
 /// The page of a place that is free.
 pub const NONE: u64 = 1 << 63;
-/// From one time to the next. The stack's page may be used just before a time, or after.
-const TICK: u64 = 4;
-/// Bytes of the order.
-const USED: usize = 0;
-const AFTER: usize = 1;
-/// The stack's page was used, and nothing since.
-const STACK_WAS_LAST: u32 = 1 << (8 * USED) | 2 << (8 * AFTER);
-
 thread_state! {
     pub struct Buffer {
-        /// The page of the last reference through other registers than the stack's, as below.
-        pub last: ThreadCell<u64>,
-        /// The page of the last reference through the stack's.
+        /// The page of the last reference through the stack's registers, as below.
         pub stack: ThreadCell<u64>,
         /// Its place.
         pub stack_place: ThreadCell<u64>,
-        /// Whether the stack's page was used since the time changed last, as one byte,
-        /// and whether after the other: 2, or 0.
-        order: ThreadCell<u32>,
-        /// The time: it changes with the page.
-        now: ThreadCell<u64>,
+        /// The time when it was used last through these.
+        pub stack_time: ThreadCell<u64>,
+        /// What the numbers of references are added to, which gives times.
+        clock: ThreadCell<u64>,
         /// By place the page, as the address of its first byte, negated: an address is in
         /// the page if the sum is small.
         pub pages: [ThreadCell<u64>; ALL_PLACES],
@@ -59,11 +48,10 @@ impl Buffer {
     pub fn new() -> Self {
         let zero = || ThreadCell::new(0);
         Self {
-            last: ThreadCell::new(NONE),
             stack: ThreadCell::new(NONE),
             stack_place: ThreadCell::new(NOBODYS as u64),
-            order: ThreadCell::new(0),
-            now: ThreadCell::new(TICK),
+            stack_time: ThreadCell::new(0),
+            clock: ThreadCell::new(times::STEP),
             pages: std::array::from_fn(|_| ThreadCell::new(NONE)),
             times: std::array::from_fn(|_| zero()),
             entries: std::array::from_fn(|_| ThreadCell::new(0)),
@@ -96,62 +84,51 @@ impl Shape {
 
 impl Buffer {
     /// A reference through another register than the stack's, if it is to one page that has its
-    /// place. Of references to the page of the last one only the order with respect to
-    /// the stack is noted.
+    /// place.
     #[inline(always)]
-    pub fn refer(&self, shape: Shape, address: u64, size: u64) -> bool {
-        if address.wrapping_add(self.last.get()) <= shape.page() - size {
-            self.order.set_byte(AFTER, 0);
-            return true;
-        }
+    pub fn refer(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
         let place = shape.place(address);
-        let page = self.pages[place].get();
-        if address.wrapping_add(page) > shape.page() - size {
+        if address.wrapping_add(self.pages[place].get()) > shape.page() - size {
             return false;
         }
-        self.last.set(page);
-        self.times[place].set(self.next_time());
+        self.times[place].set(self.clock.get() + number);
         true
     }
 
-    /// The same through the stack's.
+    /// The same through the stack's, if it is to the page of the last one.
     #[inline(always)]
-    pub fn refer_to_stack(&self, shape: Shape, address: u64, size: u64) -> bool {
-        if address.wrapping_add(self.stack.get()) <= shape.page() - size {
-            self.order.set(STACK_WAS_LAST);
-            return true;
-        }
-        let place = shape.place(address);
-        let page = self.pages[place].get();
-        if address.wrapping_add(page) > shape.page() - size {
+    pub fn refer_to_stack(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
+        if address.wrapping_add(self.stack.get()) > shape.page() - size {
             return false;
         }
-        self.next_time();
-        self.enter_stack(place, page);
+        self.stack_time.set(self.clock.get() + number);
         true
     }
 
-    /// Makes this the stack's page. The other's time has passed: if it is used again, it needs
-    /// another.
+    /// Makes this the stack's page, after its use was noted at its place.
     #[inline(always)]
-    pub fn enter_stack(&self, place: usize, page: u64) {
-        self.stack.set(page);
+    pub fn enter_stack(&self, place: usize) {
+        self.stack.set(self.pages[place].get());
         self.stack_place.set(place as u64);
-        self.order.set(STACK_WAS_LAST);
-        self.last.set(NONE);
+        self.stack_time.set(0);
     }
 
-    /// Lets the time go on, after the time of what was used until now was noted.
+    /// Notes at its place when the stack's page was used.
     #[inline(always)]
-    pub fn next_time(&self) -> u64 {
-        let now = self.now.get();
-        if self.order.get_byte(USED) != 0 {
-            let after = u64::from(self.order.get_byte(AFTER));
-            let place = self.stack_place.get() as usize;
-            self.times[place % ALL_PLACES].set(now + after - 1);
-            self.order.set_byte(USED, 0);
-        }
-        self.now.set(now + TICK);
-        now + TICK
+    pub fn settle_stack(&self) {
+        let time = &self.times[self.stack_place.get() as usize % ALL_PLACES];
+        time.set(time.get().max(self.stack_time.get()));
+    }
+
+    /// Lets the clock go on.
+    #[inline(always)]
+    pub fn step(&self) {
+        self.clock.set(self.now() + times::STEP);
+    }
+
+    /// The time of what has no number, just behind a step.
+    #[inline(always)]
+    pub fn now(&self) -> u64 {
+        self.clock.get()
     }
 }

@@ -30,7 +30,7 @@ pub fn other<const STACK: bool>(
     find_stack(buffer);
     if STACK {
         let place = shape.place(page - shape.page());
-        buffer.enter_stack(place, buffer.last.get());
+        buffer.enter_stack(place);
     }
 }
 
@@ -50,12 +50,12 @@ pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, c
 fn touch_page(buffer: &Buffer, shape: Shape, page: u64, times: u64, count: Counter<2>) {
     let place = shape.place(page);
     let page = page.wrapping_neg();
-    let now = buffer.next_time();
+    buffer.settle_stack();
+    buffer.step();
     if buffer.pages[place].get() != page && enter(buffer, shape.entries(), place, page) {
         count.add_to(Seen::Misses as usize, times);
     }
-    buffer.last.set(page);
-    buffer.times[place].set(now);
+    buffer.times[place].set(buffer.now());
 }
 
 /// The stack's page may have lost its place.

@@ -6,7 +6,7 @@
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::groups::{self, Part};
-use atom_tool::simulate::{Simulation, Simulator};
+use atom_tool::simulate::{LookUp, Simulation, Timed};
 
 mod buffer;
 mod entries;
@@ -15,21 +15,17 @@ use buffer::{Buffer, MAX_ENTRIES, Shape};
 use entries::{other, touch};
 
 #[analysis]
-fn refer(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>) {
-    if !buffer.refer(Shape(shape), address, size) {
+#[rustfmt::skip]
+fn refer(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>) {
+    if !buffer.refer(Shape(shape), number, address, size) {
         other::<false>(&buffer, shape, address, size, count);
     }
 }
 
 #[analysis]
-fn refer_to_stack(
-    buffer: PerThread<Buffer>,
-    shape: u64,
-    address: u64,
-    size: u64,
-    count: Counter<2>,
-) {
-    if !buffer.refer_to_stack(Shape(shape), address, size) {
+#[rustfmt::skip]
+fn refer_to_stack(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>) {
+    if !buffer.refer_to_stack(Shape(shape), number, address, size) {
         other::<true>(&buffer, shape, address, size, count);
     }
 }
@@ -37,18 +33,24 @@ fn refer_to_stack(
 /// The same for a group of references.
 #[analysis]
 #[rustfmt::skip]
-fn group(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
-    if !buffer.refer(Shape(shape), address, size) {
+fn group(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    if !buffer.refer(Shape(shape), number, address, size) {
         others::<false>(&buffer, shape, address, count, parts);
     }
 }
 
 #[analysis]
 #[rustfmt::skip]
-fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
-    if !buffer.refer_to_stack(Shape(shape), address, size) {
+fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+    if !buffer.refer_to_stack(Shape(shape), number, address, size) {
         others::<true>(&buffer, shape, address, count, parts);
     }
+}
+
+/// Control may have come another way than from an instruction with a lower number.
+#[analysis]
+fn step(buffer: PerThread<Buffer>) {
+    buffer.step();
 }
 
 /// The references of a group one by one.
@@ -98,10 +100,12 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let buffer = program.thread_data(Buffer::new());
     let all = Simulation::new(
         program,
-        &Simulator {
-            stack: Some((refer_to_stack(), group_on_stack())),
-            ..simulator(refer(), Some((group(), page / 8)))
-        },
+        &simulator(LookUp::Timed(Timed {
+            step: step(),
+            refer: [refer(), refer_to_stack()],
+            group: [group(), group_on_stack()],
+            unit: page / 8,
+        })),
         shape,
         buffer,
         None,
