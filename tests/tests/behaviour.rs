@@ -71,6 +71,7 @@ programs! {
     torn_cc: "torn.cc",
     unwind_c: "unwind.c",
     unwinding_c: "unwinding.c",
+    traps_c: "traps.c",
     unfound_s: "unfound.S",
     unreachable_c: "unreachable.c",
     values_s: "values.S",

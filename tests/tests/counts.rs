@@ -58,6 +58,7 @@ programs! {
     strings_c: "strings.c",
     threads_c: "threads.c",
     thrown_cc: "thrown.cc",
+    traps_c: "traps.c",
     unfound_s: "unfound.S",
     unreachable_c: "unreachable.c",
     values_s: "values.S",
