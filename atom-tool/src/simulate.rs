@@ -5,21 +5,24 @@
 //! reference, and counts only what is worth it, as a rule the misses.
 
 pub mod groups;
+mod look_up;
 pub mod times;
 
-use self::groups::{Group, Part, groups};
-use self::times::{Known, Numbers};
+pub use self::look_up::{
+    GroupRoutine, LookUp, ReferRoutine, Timed, TimedGroupRoutine, TimedRoutine,
+};
+use self::times::Known;
 use crate::Place::{After, Before};
+use crate::Reg;
 use crate::call::{AccessSizeOf, AsRoutine, Direction, EffAddrOf, RepCount, Routine};
 use crate::counters::{Counter, CounterAt, CounterTable, Counters};
-use crate::handle::{Block, Inst, Proc};
+use crate::handle::Inst;
 use crate::params::{Array, Str};
 use crate::program::Program;
 use crate::references::{References, Times};
 use crate::report::{Files, Report, ReportFiles};
 use crate::sites::{SiteList, Sites};
 use crate::thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
-use crate::{InstType, Reg};
 
 /// Cells of a [`Simulation`]'s counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,43 +32,6 @@ pub enum Seen {
     Misses = 0,
     /// References that the counts of blocks do not tell of.
     Extra = 1,
-}
-
-/// For one reference: state, shape, address, size, counter.
-pub type ReferRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>;
-
-/// For references of which the first is counted and all lie within so many bytes: state,
-/// shape, lowest address, bytes, counter, the references.
-pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>;
-
-/// [`ReferRoutine`] with the reference's number, see [`times`], behind the shape.
-pub type TimedRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>;
-
-/// [`GroupRoutine`] with the number behind the shape.
-pub type TimedGroupRoutine<T> =
-    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>, Array<Part>)>;
-
-/// How single references are looked up.
-pub enum LookUp<T: 'static> {
-    /// Each by itself.
-    Each(ReferRoutine<T>),
-    /// Together, where one look-up may answer and they have at most so many bytes.
-    Grouped(ReferRoutine<T>, GroupRoutine<T>, u64),
-    /// Likewise, by routines that want to know the time.
-    Timed(Timed<T>),
-}
-
-/// Routines that know which of two references came last.
-pub struct Timed<T: 'static> {
-    /// Adds [`times::STEP`] to the clock.
-    pub step: Routine<(PerThread<T>,)>,
-    /// For one reference: through the stack pointer or the frame pointer, or others. Where
-    /// it leads is another matter.
-    pub refer: [TimedRoutine<T>; 2],
-    /// For several.
-    pub group: [TimedGroupRoutine<T>; 2],
-    /// Bytes of a group at most.
-    pub unit: u64,
 }
 
 /// The routines of a tool. `shape` is a constant of the tool's own. A reference that is
@@ -132,32 +98,26 @@ impl Simulation {
                 block.add_call(Before, simulated_block, (all.executed.at(block.index()),));
             }
         }
-        let known = match &simulator.look_up {
-            LookUp::Timed(_) => Some(Known::new(program)),
-            _ => None,
+        let known = match simulator.look_up {
+            LookUp::Timed(_) => Known::new(program),
+            _ => Known::default(),
         };
         let mut rest = &insts[..];
         for proc in program.procs() {
-            let blocks: Vec<Block<'_>> = proc.blocks().collect();
             let first = insts.len() - rest.len();
-            let mut list = Vec::new();
-            for block in &blocks {
-                let is_in = |i: &&(Inst<'_>, References)| i.0.block() == *block;
+            let mut blocks = Vec::new();
+            for block in proc.blocks() {
+                let is_in = |i: &&(Inst<'_>, References)| i.0.block() == block;
                 let (mine, others) = rest.split_at(rest.iter().take_while(is_in).count());
                 rest = others;
-                list.push(mine);
+                blocks.push((block, mine));
             }
-            simulator.add_proc(
-                proc,
-                (&blocks, &list),
-                data,
-                shape,
-                (all.counts, first),
-                known.as_ref(),
-            );
-            for (number, (inst, references)) in list.into_iter().flatten().enumerate() {
+            let look_up = &simulator.look_up;
+            look_up.add_proc(proc, &blocks, (data, shape, all.counts, first), &known);
+            let mine = blocks.into_iter().flat_map(|(_, insts)| insts);
+            for (number, (inst, references)) in mine.enumerate() {
                 let count = all.counts.at(first + number);
-                let each = match (references.times, &simulator.look_up) {
+                let each = match (references.times, look_up) {
                     (Times::Once, LookUp::Grouped(..) | LookUp::Timed(_)) => {
                         references.operands.len() as u32
                     }
@@ -170,7 +130,7 @@ impl Simulation {
         let Some((state, line)) = code else {
             return all;
         };
-        let fetch = simulator.refer();
+        let fetch = simulator.look_up.refer();
         for block in blocks() {
             let mut fetched = None;
             for (inst, count) in block.insts().zip(&mut counts) {
@@ -207,94 +167,6 @@ impl Simulation {
 }
 
 impl<T: ThreadState> Simulator<T> {
-    fn refer(&self) -> ReferRoutine<T> {
-        match self.look_up {
-            LookUp::Each(refer) | LookUp::Grouped(refer, ..) => refer,
-            LookUp::Timed(_) => panic!("a simulator that knows the time is for data"),
-        }
-    }
-
-    /// Adds the calls for those references of a procedure that are made once and may be looked up
-    /// together. Given are blocks with such instructions in each, and the counters.
-    fn add_proc<'a>(
-        &self,
-        proc: Proc<'a>,
-        (blocks, insts): (&[Block<'a>], &[&[(Inst<'a>, References)]]),
-        state: ThreadData<T>,
-        shape: u64,
-        (counts, mut first): (CounterTable<2>, usize),
-        known: Option<&Known>,
-    ) {
-        let unit = match &self.look_up {
-            LookUp::Each(_) => return,
-            LookUp::Grouped(.., unit) => *unit,
-            LookUp::Timed(timed) => timed.unit,
-        };
-        let each = blocks.iter().zip(insts);
-        let groups: Vec<_> = each
-            .clone()
-            .map(|(block, insts)| groups(block, insts, unit))
-            .collect();
-        let numbers = known.map(|known| {
-            let many: Vec<usize> = groups.iter().map(Vec::len).collect();
-            times::number(proc, blocks, &many, known)
-        });
-        for (at, (block, insts)) in each.enumerate() {
-            let numbers = numbers.as_ref().map(|all| &all[at]);
-            for (i, group) in groups[at].iter().enumerate() {
-                let count = counts.at(first + group.first);
-                match (&self.look_up, numbers) {
-                    (LookUp::Timed(timed), Some(numbers)) => {
-                        timed.add(insts, group, (state, shape, count), numbers.of(i));
-                    }
-                    _ => self.add_group(insts, group, state, shape, count),
-                }
-            }
-            if let (LookUp::Timed(timed), Some(numbers)) = (&self.look_up, numbers) {
-                timed.add_steps(*block, state, numbers);
-            }
-            first += insts.len();
-        }
-    }
-
-    /// Adds the call for references that are looked up together, or for one.
-    fn add_group(
-        &self,
-        insts: &[(Inst<'_>, References)],
-        group: &Group,
-        state: ThreadData<T>,
-        shape: u64,
-        count: CounterAt<2>,
-    ) {
-        let (number, operand) = group.lowest;
-        let inst = insts[number].0;
-        match self.look_up {
-            LookUp::Grouped(_, routine, _) if !group.parts.is_empty() => {
-                let address = EffAddrOf(operand);
-                let args = (state, shape, address, group.extent, count, &group.parts);
-                inst.add_call(Before, routine, args);
-            }
-            _ => self.add_one(inst, operand, state, shape, count),
-        }
-    }
-
-    fn add_one(
-        &self,
-        inst: Inst<'_>,
-        operand: u8,
-        state: ThreadData<T>,
-        shape: u64,
-        count: CounterAt<2>,
-    ) {
-        let refer = self.refer();
-        let (address, size) = (EffAddrOf(operand), AccessSizeOf(operand));
-        if inst.has_access_size(operand) {
-            inst.add_call(Before, refer, (state, shape, address, size, count));
-        } else {
-            inst.add_call(Before, refer, (state, shape, address, 1, count));
-        }
-    }
-
     /// Adds the calls for an instruction; how many references each execution makes that
     /// `refer` sees one by one.
     pub fn add(
@@ -308,7 +180,7 @@ impl<T: ThreadState> Simulator<T> {
         let operands = &references.operands;
         if references.times == Times::Once {
             for operand in operands {
-                self.add_one(inst, *operand, state, shape, count);
+                self.look_up.add_one(inst, *operand, (state, shape, count));
             }
             return operands.len() as u32;
         }
@@ -336,58 +208,6 @@ impl<T: ThreadState> Simulator<T> {
         }
         0
     }
-}
-
-impl<T: ThreadState> Timed<T> {
-    /// Adds the call for references that are looked up together, or for one, with their number,
-    /// and whether a step comes first.
-    fn add(
-        &self,
-        insts: &[(Inst<'_>, References)],
-        group: &Group,
-        (state, shape, count): (ThreadData<T>, u64, CounterAt<2>),
-        (time, steps): (u64, bool),
-    ) {
-        let (number, operand) = group.lowest;
-        let inst = insts[number].0;
-        if steps {
-            inst.add_call(Before, self.step, (state,));
-        }
-        let kind = usize::from(is_stack(inst, operand));
-        let address = EffAddrOf(operand);
-        if !group.parts.is_empty() {
-            let (bytes, parts) = (group.extent, &group.parts);
-            let args = (state, shape, time, address, bytes, count, parts);
-            inst.add_call(Before, self.group[kind], args);
-        } else if inst.has_access_size(operand) {
-            let args = (state, shape, time, address, AccessSizeOf(operand), count);
-            inst.add_call(Before, self.refer[kind], args);
-        } else {
-            let args = (state, shape, time, address, 1, count);
-            inst.add_call(Before, self.refer[kind], args);
-        }
-    }
-
-    /// Adds a block's steps, once its look-ups were added: those at its end come after them.
-    fn add_steps(&self, block: Block<'_>, state: ThreadData<T>, numbers: &Numbers) {
-        if numbers.steps {
-            block.add_call(Before, self.step, (state,));
-        }
-        if numbers.steps_at_end {
-            block.last_inst().add_call(Before, self.step, (state,));
-        }
-        for inst in block.insts().filter(|inst| inst.is_type(InstType::Syscall)) {
-            inst.add_call(After, self.step, (state,));
-        }
-    }
-}
-
-/// Whether an operand is addressed through rsp, or through a frame pointer.
-fn is_stack(inst: Inst<'_>, operand: u8) -> bool {
-    let accesses = inst.memory();
-    let base = accesses.get(usize::from(operand)).and_then(|a| a.base);
-    let is_frame = |base| inst.proc().frame().and_then(|f| f.frame_reg()) == Some(base);
-    base.is_some_and(|base| base == Reg::Rsp || base == Reg::Rbp && is_frame(base))
 }
 
 impl Report {

@@ -64,6 +64,7 @@ programs! {
     flags_s: "flags.S",
     jumps_c: "jumps.c",
     jumptables_c: "jumptables.c",
+    order_s: "order.S",
     redparts_s: "redparts.S",
     redzone_s: "redzone.S",
     interrupts_c: "interrupts.c",

@@ -21,6 +21,7 @@ use std::collections::HashMap;
 
 use atom_abi::query::EdgeKind;
 
+use super::look_up::BlockReferences;
 use crate::InstType;
 use crate::flow::Edge;
 use crate::handle::{Block, Inst, Proc, Status};
@@ -35,6 +36,7 @@ const CALLERS: u64 = 512;
 const SPAN: u64 = STEP - CALLERS;
 
 /// Procedures that make all the steps that they should, by number.
+#[derive(Default)]
 pub(super) struct Known(Vec<bool>);
 
 impl Known {
@@ -54,7 +56,7 @@ fn is_known(proc: Proc<'_>) -> bool {
 }
 
 /// Numbers of the references of one block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
     first: u64,
     /// Whether a step is made at its start.
@@ -74,90 +76,94 @@ impl Numbers {
     }
 }
 
-/// Numbers of all blocks of a procedure, in the order of `blocks`. Given is how many references
-/// need one in each.
+/// Numbers of all blocks of a procedure, given how many references need one in each.
 pub(super) fn number<'a>(
     proc: Proc<'a>,
-    blocks: &[Block<'a>],
+    blocks: &[BlockReferences<'a, '_>],
     many: &[usize],
     known: &Known,
 ) -> Vec<Numbers> {
-    let places: HashMap<usize, usize> = blocks.iter().map(|b| b.index()).zip(0..).collect();
+    if many.iter().all(|many| *many == 0) {
+        return vec![Numbers::default(); blocks.len()];
+    }
+    let indices = blocks.iter().map(|(block, _)| block.index());
+    let places: HashMap<usize, usize> = indices.zip(0..).collect();
     let place = |block: Block<'_>| places.get(&block.index()).copied();
-    let entries = proc.entries();
-    let ways: Vec<Vec<Edge<'_>>> = blocks.iter().map(|block| block.successors()).collect();
+    let ways: Vec<Vec<Edge<'_>>> = blocks.iter().map(|(block, _)| block.successors()).collect();
     let inside = |from: usize| ways[from].iter().filter_map(|way| place(way.block?));
+    let entries = proc.entries();
     let roots = entries.iter().filter_map(|block| place(*block));
     let order = order(roots, blocks.len(), inside);
 
-    let mut steps = vec![!is_known(proc); blocks.len()];
-    let pads = ways
-        .iter()
-        .flatten()
-        .filter(|way| way.kind == EdgeKind::Unwind);
-    for start in pads
-        .filter_map(|way| way.block)
-        .chain(entries.iter().copied())
-    {
-        if let Some(at) = place(start) {
-            steps[at] = true;
-        }
-    }
-    let calls = |at: usize| blocks[at].last_inst().is_type(InstType::Call);
+    let last = |at: usize| blocks[at].0.last_inst();
+    let calls = |at: usize| last(at).is_type(InstType::Call);
     let returns = |way: &Edge<'_>| way.block.is_some() || way.kind == EdgeKind::Return;
     let is_leaf = many.iter().sum::<usize>() as u64 <= CALLERS - FIRST
         && ways.iter().flatten().all(returns)
         && !(0..blocks.len()).any(calls)
         && !entries.iter().any(|entry| entry.is_address_taken());
+    let dealt = deal(&order, many, if is_leaf { FIRST } else { CALLERS });
 
-    let first = if is_leaf { FIRST } else { CALLERS };
-    let (firsts, rounds) = deal(&order, many, first);
-    // In which order control may come, by what is known: where it may be otherwise, a step.
     let mut position = vec![0; blocks.len()];
     order.iter().zip(0..).for_each(|(at, n)| position[*at] = n);
-    let mut is_reached = vec![false; blocks.len()];
-    for from in 0..blocks.len() {
-        for to in inside(from) {
-            is_reached[to] = true;
-            steps[to] |= position[to] <= position[from] || rounds[to].0 != rounds[from].1;
-        }
+    // A block that no edge leads to is one that is come to in another way.
+    let mut steps = vec![true; blocks.len()];
+    let edges = || (0..blocks.len()).flat_map(|from| inside(from).map(move |to| (from, to)));
+    edges().for_each(|(_, to)| steps[to] = !is_known(proc));
+    for (from, to) in edges() {
+        steps[to] |= position[to] <= position[from] || dealt[to].round != dealt[from].last_round;
+    }
+    let unwound = ways
+        .iter()
+        .flatten()
+        .filter(|way| way.kind == EdgeKind::Unwind);
+    let pads = unwound.filter_map(|way| way.block);
+    for start in pads.chain(entries.iter().copied()).filter_map(place) {
+        steps[start] = true;
     }
     let at_end = |at: usize| match calls(at) {
-        true => known.may_lead_elsewhere(blocks[at].last_inst()),
+        true => known.may_lead_elsewhere(last(at)),
         false => !is_leaf && ways[at].iter().any(|way| way.block.is_none()),
     };
     let numbers = |at: usize| Numbers {
-        first: firsts[at],
-        steps: steps[at] || !is_reached[at],
+        first: dealt[at].first,
+        steps: steps[at],
         steps_at_end: at_end(at),
     };
     (0..blocks.len()).map(numbers).collect()
 }
 
-/// Deals numbers to blocks in an order; the first one of each, and which round of numbers it is,
-/// at its start and at its end.
-fn deal(order: &[usize], many: &[usize], first: u64) -> (Vec<u64>, Vec<(u64, u64)>) {
-    let mut firsts = vec![0; many.len()];
-    let mut rounds = vec![(0, 0); many.len()];
+/// The numbers that a block was dealt. Where they are used up another round begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Dealt {
+    first: u64,
+    round: u64,
+    last_round: u64,
+}
+
+/// Deals numbers from `first` on to blocks in an order, to each so many. A block gets those of one
+/// round as long as it does not need more.
+fn deal(order: &[usize], many: &[usize], first: u64) -> Vec<Dealt> {
+    let mut dealt = vec![Dealt::default(); many.len()];
     let (mut next, mut round) = (first, 0);
     for &at in order {
         let many = many[at] as u64;
         if next + many > STEP {
             (next, round) = (CALLERS, round + 1);
         }
-        firsts[at] = next;
         let over = (next + many).saturating_sub(STEP);
-        let start = round;
-        if over > 0 {
-            round += over.div_ceil(SPAN);
-        }
+        dealt[at] = Dealt {
+            first: next,
+            round,
+            last_round: round + over.div_ceil(SPAN),
+        };
+        round = dealt[at].last_round;
         next = match over {
             0 => next + many,
             _ => CALLERS + (over - 1) % SPAN + 1,
         };
-        rounds[at] = (start, round);
     }
-    (firsts, rounds)
+    dealt
 }
 
 /// Nodes of a graph so that no edge but those that close a cycle leads back.
@@ -190,4 +196,55 @@ fn order<I: Iterator<Item = usize>>(
     }
     done.reverse();
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_edge_leads_back_but_in_a_cycle() {
+        // A diamond whose one side is a loop, and a root of its own that leads into it.
+        let edges = [vec![1, 4], vec![2], vec![3, 1], vec![], vec![3], vec![2]];
+        let order = order([0, 5].into_iter(), 6, |from| edges[from].iter().copied());
+        let place = |node: usize| order.iter().position(|n| *n == node);
+        for (from, to) in [(0, 1), (0, 4), (1, 2), (2, 3), (4, 3), (5, 2)] {
+            assert!(place(from) < place(to), "{from} to {to} in {order:?}");
+        }
+        assert_eq!(order.len(), 6);
+    }
+
+    #[test]
+    fn numbers_grow_until_a_round_ends() {
+        let dealt = deal(&[0, 2, 1], &[3, 5, SPAN as usize], CALLERS);
+        let of = |first, round, last_round| Dealt {
+            first,
+            round,
+            last_round,
+        };
+        assert_eq!(dealt[0], of(CALLERS, 0, 0));
+        // All of a round, and none is left for the next block.
+        assert_eq!(dealt[2], of(CALLERS, 1, 1));
+        assert_eq!(dealt[1], of(CALLERS, 2, 2));
+    }
+
+    #[test]
+    fn a_block_with_many_references_steps_within() {
+        let many = 2 * SPAN as usize + 7;
+        let dealt = deal(&[0, 1], &[many, 1], CALLERS);
+        assert_eq!((dealt[0].round, dealt[0].last_round), (1, 3));
+        let numbers = Numbers {
+            first: dealt[0].first,
+            ..Numbers::default()
+        };
+        let (mut clock, mut last) = (0, 0);
+        for reference in 0..many {
+            let (number, steps) = numbers.of(reference);
+            clock += if steps { STEP } else { 0 };
+            assert!(number < STEP && clock + number > last, "{reference}");
+            last = clock + number;
+        }
+        assert_eq!(clock / STEP, 2);
+        assert_eq!(dealt[1].first, last % STEP + 1);
+    }
 }

@@ -6,14 +6,14 @@ use atom_tool::{ThreadCell, thread_state};
 /// Entries that a buffer may have.
 pub const MAX_ENTRIES: usize = 1 << 10;
 /// Places of the table.
-pub const PLACES: usize = 1 << 10;
-/// An entry whose place another page has taken has one behind these. The last of all is nobody's.
-pub const ALL_PLACES: usize = 4 * PLACES;
-pub const NOBODYS: usize = ALL_PLACES - 1;
-/// The oldest entry is looked for among so many at once.
-pub const GROUP: usize = 32;
-/// The page of a place that is free.
-pub const NONE: u64 = 1 << 63;
+pub const PLACES: usize = 1 << 12;
+/// An entry whose place another page has taken has one behind these.
+pub const ALL_PLACES: usize = 2 * PLACES;
+/// Entries of a group.
+pub const GROUP: usize = 8;
+/// The page of a place that is free. No program accesses the first page.
+pub const NONE: u64 = 0;
+
 thread_state! {
     pub struct Buffer {
         /// The page of the last reference through the stack's registers, as below.
@@ -33,34 +33,15 @@ thread_state! {
         pub entries: [ThreadCell<u16>; ALL_PLACES],
         /// The place of each entry.
         pub places: [ThreadCell<u16>; MAX_ENTRIES],
-        /// For each group of entries a time before which none of them was used last.
+        /// For each group of entries one that was the oldest of them, and its time then: none of
+        /// the others is older.
+        pub oldest: [ThreadCell<u16>; MAX_ENTRIES / GROUP],
         pub bounds: [ThreadCell<u64>; MAX_ENTRIES / GROUP],
         /// Entries in use.
         pub used: ThreadCell<u64>,
         /// How many of them have lost their places.
         pub moved: ThreadCell<u64>,
         pub comparison: Comparison,
-    }
-}
-
-impl Buffer {
-    /// An empty one.
-    pub fn new() -> Self {
-        let zero = || ThreadCell::new(0);
-        Self {
-            stack: ThreadCell::new(NONE),
-            stack_place: ThreadCell::new(NOBODYS as u64),
-            stack_time: ThreadCell::new(0),
-            clock: ThreadCell::new(times::STEP),
-            pages: std::array::from_fn(|_| ThreadCell::new(NONE)),
-            times: std::array::from_fn(|_| zero()),
-            entries: std::array::from_fn(|_| ThreadCell::new(0)),
-            places: std::array::from_fn(|_| ThreadCell::new(0)),
-            bounds: std::array::from_fn(|_| zero()),
-            used: zero(),
-            moved: zero(),
-            comparison: std::array::from_fn(|_| zero()),
-        }
     }
 }
 

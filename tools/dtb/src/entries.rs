@@ -4,7 +4,7 @@ use atom_tool::ThreadCell;
 use atom_tool::prelude::*;
 use atom_tool::simulate::Seen;
 
-use crate::buffer::{ALL_PLACES, Buffer, GROUP, MAX_ENTRIES, NOBODYS, NONE, PLACES, Shape};
+use crate::buffer::{ALL_PLACES, Buffer, GROUP, MAX_ENTRIES, NONE, PLACES, Shape};
 
 /// A page that does not have its place, or two pages; through the stack's registers, or others.
 #[cold]
@@ -64,7 +64,7 @@ fn find_stack(buffer: &Buffer) {
     let place = buffer.stack_place.get() as usize % ALL_PLACES;
     if buffer.pages[place].get() != buffer.stack.get() {
         buffer.stack.set(NONE);
-        buffer.stack_place.set(NOBODYS as u64);
+        buffer.stack_time.set(0);
     }
 }
 
@@ -111,36 +111,44 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
     found.is_none()
 }
 
-/// The entry that was used least recently. Only groups are looked through in which it may be.
+/// The entry that was used least recently: that of the group whose oldest is the oldest of all, if it
+/// was not used since this was found out.
 #[inline(always)]
 fn oldest(buffer: &Buffer, used: usize) -> usize {
     let groups = used.min(MAX_ENTRIES).div_ceil(GROUP);
     loop {
-        let (mut group, mut bound, mut others) = (0, u64::MAX, u64::MAX);
-        for (i, other) in buffer.bounds.iter().take(groups).enumerate() {
-            let other = other.get();
-            others = others.min(bound.max(other));
-            (group, bound) = if other < bound {
-                (i, other)
+        let (mut group, mut bound) = (0, u64::MAX);
+        for (other, time) in buffer.bounds.iter().take(groups).enumerate() {
+            let time = time.get();
+            (group, bound) = if time < bound {
+                (other, time)
             } else {
                 (group, bound)
             };
         }
-        let (mut oldest, mut time) = (0, u64::MAX);
+        let entry = usize::from(buffer.oldest[group % buffer.oldest.len()].get());
+        if time(buffer, entry) == bound {
+            return entry % MAX_ENTRIES;
+        }
+        let (mut oldest, mut bound) = (0, u64::MAX);
         for entry in group * GROUP..used.min((group + 1) * GROUP) {
-            let place = usize::from(buffer.places[entry % MAX_ENTRIES].get());
-            let other = buffer.times[place % ALL_PLACES].get();
-            (oldest, time) = if other < time {
-                (entry, other)
+            let time = time(buffer, entry);
+            (oldest, bound) = if time < bound {
+                (entry, time)
             } else {
-                (oldest, time)
+                (oldest, bound)
             };
         }
-        buffer.bounds[group % buffer.bounds.len()].set(time);
-        if time <= others {
-            return oldest % MAX_ENTRIES;
-        }
+        buffer.oldest[group % buffer.oldest.len()].set(oldest as u16);
+        buffer.bounds[group % buffer.bounds.len()].set(bound);
     }
+}
+
+/// When an entry was used last.
+#[inline(always)]
+fn time(buffer: &Buffer, entry: usize) -> u64 {
+    let place = usize::from(buffer.places[entry % MAX_ENTRIES].get());
+    buffer.times[place % ALL_PLACES].get()
 }
 
 /// Moves an entry from one place to another.

@@ -97,7 +97,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         return Err(format!("a page is a power of two of at least 1024 bytes, not {page}").into());
     }
     let shape = entries << 8 | u64::from(page.trailing_zeros());
-    let buffer = program.thread_data(Buffer::new());
+    let buffer = program.thread_data(Buffer::zero());
     let all = Simulation::new(
         program,
         &simulator(LookUp::Timed(Timed {
