@@ -2,7 +2,7 @@
 // one place, then B and C in another, which has few references before. In a buffer of three
 // pages, one of them the stack's, C is a miss and takes the place of A; so B is none then.
 // variants: gcc-O2 gcc-O2-nopie clang-O2
-// stdout: 70
+// stdout: 80
         .macro use page
         incb 8(%\page)
         .endm
@@ -91,6 +91,36 @@
         ret
         done around
 
+        // In a part of the procedure that lies elsewhere.
+        procedure parted
+        .cfi_startproc
+        pushq %rcx
+        .cfi_def_cfa_offset 16
+        use r13
+        call nothing
+        testl %ebx, %ebx
+        jns parted.cold
+1:      judge
+        popq %rcx
+        .cfi_def_cfa_offset 8
+        ret
+        .cfi_endproc
+        done parted
+
+        .section .text.unlikely, "ax", @progbits
+        .type parted.cold, @function
+parted.cold:
+        .cfi_startproc
+        .cfi_def_cfa_offset 16
+        call nothing
+        use_a
+        pushq %rcx
+        popq %rcx
+        jmp 1b
+        .cfi_endproc
+        done parted.cold
+        .text
+
         // A handler of a signal, which comes between two references.
         procedure handler
         call nothing
@@ -152,6 +182,7 @@
         call after_pointer
         call after_jump
         call around
+        call parted
         call after_signal
         call after_leaving
         decl %ebx

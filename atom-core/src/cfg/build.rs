@@ -228,13 +228,7 @@ impl<'a> Discovery<'a> {
         };
         for _ in 0..rounds {
             pending.extend(self.new_refs());
-            let tables = self.find_open_tables(unbounded_limit);
-            pending.extend(
-                tables
-                    .iter()
-                    .flat_map(|t| &t.targets)
-                    .map(|t| (*t, mark::INDIRECT)),
-            );
+            pending.extend(self.find_open_tables(unbounded_limit));
             let fresh = self.apply(std::mem::take(&mut pending));
             if !fresh {
                 break;
@@ -272,13 +266,23 @@ impl<'a> Discovery<'a> {
         targets
     }
 
-    /// Tables whose targets may not have been followed yet.
-    fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<jump_table::Found> {
+    /// Targets of tables that may not have been followed yet.
+    fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<(u64, u8)> {
         let found = self.tables_of(unbounded_limit, |body| !body.tables_are_settled);
-        for (i, tables) in &found {
-            self.bodies[*i].tables_are_settled = tables.are_settled;
+        let mut targets = Vec::new();
+        for (i, tables) in found {
+            let body = &mut self.bodies[i];
+            body.tables_are_settled = tables.are_settled;
+            // Most are known from the last time, when the limit was lower.
+            let is_new = |target: &u64| {
+                !body.contains(*target)
+                    || body.mark_at(*target) & (mark::INDIRECT | mark::LEADER)
+                        != mark::INDIRECT | mark::LEADER
+            };
+            let all = tables.found.iter().flat_map(|table| &table.targets);
+            targets.extend(all.filter(|t| is_new(t)).map(|t| (*t, mark::INDIRECT)));
         }
-        found.into_iter().flat_map(|(_, t)| t.found).collect()
+        targets
     }
 
     /// All tables.

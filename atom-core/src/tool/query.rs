@@ -17,6 +17,7 @@ use atom_abi::query::{
     OperandRecord, RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
 };
 use iced_x86::InstructionInfoFactory;
+use rustc_hash::FxHashMap;
 
 use super::host::{session, text};
 use super::names::demangle;
@@ -39,7 +40,7 @@ const MAX_KEPT: usize = 1 << 19;
 pub(super) struct Cache<'a> {
     unwind: OnceCell<Option<UnwindTable<'a>>>,
     facts: OnceCell<FlowFacts>,
-    graphs: RefCell<(HashMap<ProcId, Rc<FlowGraph>>, usize)>,
+    graphs: RefCell<(FxHashMap<ProcId, Rc<FlowGraph>>, usize)>,
     imports: OnceCell<Imports<'a>>,
     factory: RefCell<InstructionInfoFactory>,
     memory: RefCell<MemoryOperands>,
@@ -394,11 +395,20 @@ pub(super) extern "C" fn block_predecessors(
 
 pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what: u32) -> u32 {
     let session = session(context);
-    let Some(graph) = session.graph_of(block) else {
+    let Some(found) = session.known_block(block) else {
         return NONE;
     };
     let id = BlockId(block);
     let is = |relation: Relation| what == relation as u32;
+    if is(Relation::AddressTaken) {
+        return session.taken().contains(&session.cfg.block_pc(id)).into();
+    }
+    if is(Relation::Selected) {
+        let pc = session.cfg.block_pc(id);
+        let is_selected = session.selected.is_none_or(|s| s.contains(found.proc, pc));
+        return is_selected.into();
+    }
+    let graph = session.graph(found.proc);
     if is(Relation::Dominator) {
         graph.immediate_dominator(id).map_or(NONE, |b| b.0)
     } else if is(Relation::PostDominator) {
@@ -407,11 +417,6 @@ pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what:
         graph.innermost_loop(id).unwrap_or(NONE)
     } else if is(Relation::Reachable) {
         graph.is_reachable(id).into()
-    } else if is(Relation::AddressTaken) {
-        session.taken().contains(&session.cfg.block_pc(id)).into()
-    } else if is(Relation::Selected) {
-        let (proc, pc) = (session.cfg.block(id).proc, session.cfg.block_pc(id));
-        session.selected.is_none_or(|s| s.contains(proc, pc)).into()
     } else {
         session.note(session.error(format!(
             "it asked for relation {what} of a block, which does not exist"

@@ -88,11 +88,17 @@ impl<T: ThreadState> LookUp<T> {
             }
             _ => Vec::new(),
         };
+        let frame = match self {
+            Self::Timed(_) => proc.frame().and_then(|frame| frame.frame_reg()),
+            _ => None,
+        };
         for (at, (block, insts)) in blocks.iter().enumerate() {
             for (i, group) in groups[at].iter().enumerate() {
                 let args = (state, shape, counts.at(first + group.first));
                 match self {
-                    Self::Timed(timed) => timed.add_group(insts, group, args, numbers[at].of(i)),
+                    Self::Timed(timed) => {
+                        timed.add_group(insts, group, args, numbers[at].of(i), frame)
+                    }
                     _ => self.add_group(insts, group, args),
                 }
             }
@@ -141,20 +147,21 @@ impl<T: ThreadState> LookUp<T> {
 
 impl<T: ThreadState> Timed<T> {
     /// Adds the call for references that are looked up together, or for one, with their number,
-    /// and whether a step comes first.
+    /// and whether a step comes first. The procedure's frame register is given.
     fn add_group(
         &self,
         insts: &[(Inst<'_>, References)],
         group: &Group,
         (state, shape, count): (ThreadData<T>, u64, CounterAt<2>),
         (number, steps): (u64, bool),
+        frame: Option<Reg>,
     ) {
         let (lowest, operand) = group.lowest;
         let inst = insts[lowest].0;
         if steps {
             inst.add_call(Before, self.step, (state,));
         }
-        let kind = usize::from(is_stack(inst, operand));
+        let kind = usize::from(is_stack(inst, operand, frame));
         let address = EffAddrOf(operand);
         if !group.parts.is_empty() {
             let (bytes, parts) = (group.extent, &group.parts);
@@ -186,9 +193,8 @@ impl<T: ThreadState> Timed<T> {
 }
 
 /// Whether an operand is addressed through rsp, or through a frame pointer.
-fn is_stack(inst: Inst<'_>, operand: u8) -> bool {
+fn is_stack(inst: Inst<'_>, operand: u8, frame: Option<Reg>) -> bool {
     let accesses = inst.memory();
     let base = accesses.get(usize::from(operand)).and_then(|a| a.base);
-    let is_frame = |base| inst.proc().frame().and_then(|f| f.frame_reg()) == Some(base);
-    base.is_some_and(|base| base == Reg::Rsp || base == Reg::Rbp && is_frame(base))
+    base.is_some_and(|base| base == Reg::Rsp || base == Reg::Rbp && frame == Some(base))
 }

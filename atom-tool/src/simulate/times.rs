@@ -97,7 +97,8 @@ pub(super) fn number<'a>(
 
     let last = |at: usize| blocks[at].0.last_inst();
     let calls = |at: usize| last(at).is_type(InstType::Call);
-    let returns = |way: &Edge<'_>| way.block.is_some() || way.kind == EdgeKind::Return;
+    let leaves = |way: &Edge<'_>| way.block.and_then(place).is_none();
+    let returns = |way: &Edge<'_>| !leaves(way) || way.kind == EdgeKind::Return;
     let is_leaf = many.iter().sum::<usize>() as u64 <= CALLERS - FIRST
         && ways.iter().flatten().all(returns)
         && !(0..blocks.len()).any(calls)
@@ -123,7 +124,7 @@ pub(super) fn number<'a>(
     }
     let at_end = |at: usize| match calls(at) {
         true => known.may_lead_elsewhere(last(at)),
-        false => !is_leaf && ways[at].iter().any(|way| way.block.is_none()),
+        false => !is_leaf && ways[at].iter().any(leaves),
     };
     let numbers = |at: usize| Numbers {
         first: dealt[at].first,
