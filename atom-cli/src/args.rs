@@ -114,6 +114,10 @@ pub struct Run {
     /// handler jumps out of the code that it interrupts
     #[arg(long)]
     pub precise_signals: bool,
+    /// Keep all registers at each call, those that the program does not need as well, for signal
+    /// handlers that look at them or that skip an instruction
+    #[arg(long)]
+    pub keep_registers: bool,
     /// Leave the gs segment to libraries that use it: threads' own counters are then found more slowly
     #[arg(long)]
     pub no_gs: bool,

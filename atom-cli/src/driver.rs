@@ -19,7 +19,7 @@ use atom_core::emit::{self, Placement};
 use atom_core::error::Kind;
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
-use atom_core::live::Live;
+use atom_core::live::{Live, RegSet};
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::pads::Sites;
@@ -115,7 +115,10 @@ pub fn run(args: &Run) -> Result<()> {
                     let live = live.join().unwrap_or_else(|e| resume_unwind(e));
                     memory::give_back();
                     image.release_pages();
-                    Ok(live)
+                    Ok(match request.keep_registers {
+                        true => live.keeping(RegSet::ALL),
+                        false => live,
+                    })
                 },
                 |_| count(cfg.blocks.len(), "block"),
             )?;

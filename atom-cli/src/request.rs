@@ -33,6 +33,8 @@ pub struct Request<'a> {
     pub strict: bool,
     /// Make each call that only counts at its own point.
     pub precise_signals: bool,
+    /// Keep all registers at each call.
+    pub keep_registers: bool,
     /// Leave gs alone.
     pub no_gs: bool,
     /// Check the output against the original.
@@ -69,6 +71,7 @@ impl<'a> Request<'a> {
             debug_info: args.debug_info,
             strict: args.strict,
             precise_signals: args.precise_signals,
+            keep_registers: args.keep_registers,
             no_gs: args.no_gs,
             check: args.check,
             inline: !args.no_inline,

@@ -196,6 +196,7 @@ impl<'a> Discovery<'a> {
         pending.extend(certain.iter().map(|(a, _)| (*a, mark::INDIRECT)));
         // What is certain first: a wrong target would hide right ones.
         self.settle(pending, 0);
+        self.settle_traps(0);
         for limit in UNBOUNDED_LIMITS {
             self.settle(Vec::new(), limit);
         }
@@ -205,6 +206,17 @@ impl<'a> Discovery<'a> {
         });
         let doubtful = doubtful.map(|(a, _)| (a, mark::INDIRECT)).collect();
         self.settle(doubtful, usize::MAX);
+        self.settle_traps(usize::MAX);
+    }
+
+    /// Follows control behind traps until nothing new is found.
+    fn settle_traps(&mut self, unbounded_limit: usize) {
+        for _ in 0..MAX_ROUNDS {
+            if !self.follow_traps() {
+                break;
+            }
+            self.settle(Vec::new(), unbounded_limit);
+        }
     }
 
     /// Follows control from new targets until nothing new is found.

@@ -18,6 +18,7 @@ mod parts;
 mod plt;
 pub(crate) mod pointers;
 pub mod seeds;
+mod traps;
 mod traverse;
 
 use std::collections::BTreeMap;

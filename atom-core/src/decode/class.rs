@@ -107,7 +107,7 @@ impl Classifier {
             Flow::CondJump if is_conditional_branch(instruction) => return Class::Ibranch,
             Flow::Jump | Flow::IndirectJump => return Class::Ibranch,
             Flow::Call | Flow::IndirectCall | Flow::Return => return Class::Subroutine,
-            Flow::CondJump | Flow::Syscall | Flow::Halt => return Class::Null,
+            Flow::CondJump | Flow::Syscall | Flow::Halt | Flow::Trap => return Class::Null,
             Flow::Next => {}
         }
         if instruction.is_string_instruction() {

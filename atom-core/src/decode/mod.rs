@@ -36,6 +36,9 @@ pub enum Flow {
     Syscall,
     /// Does not continue: `ud2`, `hlt`, `int3`.
     Halt,
+    /// The same where the program may go on with the next instruction, by way of a
+    /// signal handler. The bytes do not tell these apart; the cfg does.
+    Trap,
 }
 
 impl Flow {

@@ -216,7 +216,7 @@ fn hidden(instruction: &Instruction) -> Vec<(Vec<Reg>, u32)> {
     let mut list = Vec::new();
     // The program counter.
     match flow_of(instruction) {
-        Flow::Next | Flow::Halt => {}
+        Flow::Next | Flow::Halt | Flow::Trap => {}
         Flow::Call | Flow::IndirectCall => list.push((vec![Reg::Pc], read | write)),
         Flow::CondJump => list.push((vec![Reg::Pc], read | maybe_write)),
         Flow::Jump | Flow::Syscall => list.push((vec![Reg::Pc], read | write)),

@@ -483,7 +483,8 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
         Flow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
         Flow::Return => End::Return,
         Flow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,
-        Flow::Halt => End::Unknown,
+        // A handler sees all registers.
+        Flow::Halt | Flow::Trap => End::Unknown,
         Flow::IndirectJump => {
             let bounded = cfg
                 .jump_tables

@@ -317,7 +317,7 @@ fn exit(cfg: &Cfg, id: BlockId) -> Exit {
                 Exit::Never
             }
         }
-        Flow::Next | Flow::Syscall | Flow::Call | Flow::IndirectCall
+        Flow::Next | Flow::Syscall | Flow::Trap | Flow::Call | Flow::IndirectCall
             if tails().next().is_some() =>
         {
             Exit::Falling

@@ -24,6 +24,7 @@ use crate::image::Image;
 use crate::image::unwind::UnwindTable;
 use dominators::{Adjacency, Tree};
 pub use loops::{Loop, Loops};
+pub(super) use returns::is_never;
 
 /// How control goes along an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

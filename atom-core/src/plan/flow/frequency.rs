@@ -36,7 +36,8 @@ fn place(cfg: &Cfg, procs: &[ProcId], succ: &Succ) -> Option<BlockId> {
 
 fn is_rare(cfg: &Cfg, procs: &[ProcId], to: Option<BlockId>) -> bool {
     let Some(to) = to else { return false };
-    cfg.block(to).proc != procs[0] || cfg.inst(cfg.block(to).last()).flow == Flow::Halt
+    cfg.block(to).proc != procs[0]
+        || matches!(cfg.inst(cfg.block(to).last()).flow, Flow::Halt | Flow::Trap)
 }
 
 /// The ways out of a block that ends in a conditional branch.

@@ -317,7 +317,7 @@ impl Follower<'_> {
                 let before = (first.0..inst.0).rev().map(InstId);
                 self.is_harmless(before)
             }
-            Flow::Halt => true,
+            Flow::Halt | Flow::Trap => true,
             _ => false,
         };
         trusted.then_some(())

@@ -1,0 +1,308 @@
+//! Where a program may go on behind an instruction that raises a signal.
+//!
+//! `ud2`, `int3`, `hlt` and their like end the process unless a handler takes the
+//! signal. A handler may return, to the instruction behind a breakpoint, or by moving
+//! the saved instruction pointer over the others. So what stands behind such an
+//! instruction is code that control reaches by way of the kernel, as behind a system call.
+//!
+//! Compilers also put them where control never comes: behind each call that does not
+//! return. What follows there is other code, or none, and to take this for a way would
+//! cost counters and registers. So a trap that is reached only behind a call of a
+//! procedure without a return stays an end.
+
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::build::Discovery;
+use super::flow::is_never;
+use super::traverse::{Body, Ref, mark};
+use super::{ProcKind, jump_table};
+use crate::decode::{Flow, Inst, decode_at, direct_target, is_padding, plain_target};
+use crate::image::Image;
+use crate::image::imports::Imports;
+
+/// How control comes to an instruction, as far as a procedure shows.
+enum Reached {
+    /// Behind these calls, perhaps by way of jumps, and in no other way. There may be none.
+    Behind(Vec<Inst>),
+    /// By a condition, from elsewhere, or from what stands before it.
+    Otherwise,
+}
+
+/// A trap behind calls, whose callees decide.
+struct Open {
+    body: usize,
+    /// Place among the body's instructions.
+    trap: usize,
+    calls: Vec<Inst>,
+}
+
+impl Discovery<'_> {
+    /// Follows control behind traps; true if there is anything new.
+    pub(super) fn follow_traps(&mut self) -> bool {
+        let image = self.image;
+        let found: Vec<(usize, Vec<usize>, Vec<Open>)> = self
+            .bodies
+            .par_iter()
+            .enumerate()
+            .filter_map(|(i, body)| {
+                let (certain, open) = traps(image, i, body);
+                (!certain.is_empty() || !open.is_empty()).then_some((i, certain, open))
+            })
+            .collect();
+        if found.is_empty() {
+            return false;
+        }
+        let callees = match found.iter().any(|f| !f.2.is_empty()) {
+            true => Some(Callees::new(self, found.iter().flat_map(|f| &f.2))),
+            false => None,
+        };
+        let mut traps: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+        for (i, mut all, open) in found {
+            let returning = open.into_iter().filter(|o| {
+                o.calls.iter().any(|call| {
+                    callees
+                        .as_ref()
+                        .is_some_and(|c| c.may_return(self, o.body, call))
+                })
+            });
+            all.extend(returning.map(|o| o.trap));
+            if !all.is_empty() {
+                traps.insert(i, all);
+            }
+        }
+        self.bodies
+            .par_iter_mut()
+            .enumerate()
+            .filter_map(|(i, body)| Some((body, traps.get(&i)?)))
+            .map(|(body, traps)| resume(image, body, traps))
+            .reduce(|| false, |a, b| a | b)
+    }
+}
+
+/// The traps of a body behind which there may be something: those that control may
+/// certainly reach, and those behind calls.
+fn traps(image: &Image, number: usize, body: &Body) -> (Vec<usize>, Vec<Open>) {
+    let (mut certain, mut open) = (Vec::new(), Vec::new());
+    let mut known = None;
+    for (i, inst) in body.insts.iter().enumerate() {
+        if inst.flow != Flow::Halt || !leads_on(image, body, end_of(image, inst)) {
+            continue;
+        }
+        let branches = known.get_or_insert_with(|| branches_of(image, body));
+        match reached(image, body, branches, i) {
+            Reached::Otherwise => certain.push(i),
+            Reached::Behind(calls) => open.push(Open {
+                body: number,
+                trap: i,
+                calls,
+            }),
+        }
+    }
+    (certain, open)
+}
+
+fn end_of(image: &Image, inst: &Inst) -> u64 {
+    image.base + u64::from(inst.offset) + u64::from(inst.len)
+}
+
+/// Whether there is more in a body at an address than padding before its end.
+fn leads_on(image: &Image, body: &Body, mut pc: u64) -> bool {
+    while body.contains(pc) {
+        let marks = body.mark_at(pc);
+        if marks & mark::START != 0 {
+            return true;
+        }
+        if marks & mark::INSIDE != 0 {
+            return false;
+        }
+        let rest = image.rest_at(pc).unwrap_or(&[]);
+        match decode_at(&rest[..rest.len().min(15)], pc) {
+            Some(i) if is_padding(&i) => pc = i.next_ip(),
+            Some(_) => return true,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// The branches of a body: where they lead and their places, in order.
+fn branches_of(image: &Image, body: &Body) -> Vec<(u64, usize)> {
+    let all = body.insts.iter().enumerate();
+    let branches = all.filter(|(_, i)| matches!(i.flow, Flow::Jump | Flow::CondJump));
+    let mut branches: Vec<_> = branches
+        .filter_map(|(place, inst)| Some((target_of(image, inst)?, place)))
+        .collect();
+    branches.sort_unstable();
+    branches
+}
+
+fn target_of(image: &Image, inst: &Inst) -> Option<u64> {
+    let pc = image.base + u64::from(inst.offset);
+    let bytes = image.bytes_at(pc, usize::from(inst.len))?;
+    plain_target(bytes, pc).or_else(|| direct_target(&decode_at(bytes, pc)?))
+}
+
+/// How control comes to the trap at a place: goes back to calls and conditions.
+fn reached(image: &Image, body: &Body, branches: &[(u64, usize)], trap: usize) -> Reached {
+    let mut calls = Vec::new();
+    let mut seen = FxHashSet::default();
+    let mut work = vec![trap];
+    while let Some(i) = work.pop() {
+        if !seen.insert(i) {
+            continue;
+        }
+        let pc = image.base + u64::from(body.insts[i].offset);
+        let named = body.mark_at(pc) & (mark::INDIRECT | mark::ENTRY | mark::LANDING) != 0;
+        if named || pc == body.start {
+            return Reached::Otherwise;
+        }
+        let first = branches.partition_point(|b| b.0 < pc);
+        for &(_, source) in branches[first..].iter().take_while(|b| b.0 == pc) {
+            if body.insts[source].flow == Flow::CondJump {
+                return Reached::Otherwise;
+            }
+            work.push(source);
+        }
+        let before = i.checked_sub(1).map(|b| &body.insts[b]);
+        let Some(before) = before.filter(|b| end_of(image, b) == pc) else {
+            if i > 0 && end_of(image, &body.insts[i - 1]) > pc {
+                // Behind instructions that overlap.
+                return Reached::Otherwise;
+            }
+            continue;
+        };
+        match before.flow {
+            Flow::Next => work.push(i - 1),
+            Flow::Call | Flow::IndirectCall => calls.push(*before),
+            Flow::CondJump | Flow::Syscall | Flow::Trap => return Reached::Otherwise,
+            Flow::Jump | Flow::IndirectJump | Flow::Return | Flow::Halt => {}
+        }
+    }
+    Reached::Behind(calls)
+}
+
+/// Takes what stands behind these traps for code, unless it does not look so.
+fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
+    let mut changed = false;
+    // Exploring adds instructions behind these, so their places stay.
+    for &trap in traps {
+        let next = end_of(image, &body.insts[trap]);
+        if body.mark_at(next) & mark::START == 0 {
+            if !jump_table::is_plausible(image, body, next) {
+                continue;
+            }
+            let mut trial = body.clone();
+            trial.explore(image, next);
+            if trial.obstacle.is_some() && body.obstacle.is_none()
+                || trial.disagrees_anywhere(body, image.base)
+            {
+                continue;
+            }
+            *body = trial;
+            body.tables_are_settled = false;
+        }
+        body.add_mark(next, mark::LEADER);
+        body.insts[trap].flow = Flow::Trap;
+        changed = true;
+    }
+    if changed {
+        body.finish();
+    }
+    changed
+}
+
+/// What is known of procedures that are called before traps.
+struct Callees<'a> {
+    imports: Imports<'a>,
+    /// Addresses in slots through which these calls go.
+    slots: FxHashMap<u64, u64>,
+    /// By body: there is a way out.
+    returns: Vec<bool>,
+}
+
+impl<'a> Callees<'a> {
+    fn new<'o>(discovery: &Discovery<'a>, open: impl Iterator<Item = &'o Open>) -> Self {
+        let image = discovery.image;
+        let calls = open.flat_map(|o| &o.calls);
+        let wanted: FxHashSet<u64> = calls.filter_map(|c| slot_of(image, c)).collect();
+        let relative = |r: &&crate::image::Reloc| {
+            r.kind == object::elf::R_X86_64_RELATIVE && wanted.contains(&r.address)
+        };
+        let relocs = image.relocs.par_iter().filter(relative);
+        Self {
+            imports: Imports::new(image),
+            slots: relocs.map(|r| (r.address, r.addend as u64)).collect(),
+            returns: returning(discovery),
+        }
+    }
+
+    /// Whether a call in a body may come back. In doubt it does.
+    fn may_return(&self, discovery: &Discovery<'_>, body: usize, call: &Inst) -> bool {
+        let image = discovery.image;
+        let target = match call.flow {
+            Flow::Call => target_of(image, call),
+            _ => match slot_of(image, call) {
+                Some(slot) if self.imports.name(slot).is_some_and(is_never) => return false,
+                Some(slot) => self.slots.get(&slot).copied(),
+                None => None,
+            },
+        };
+        let callee = target.and_then(|t| Some((t, discovery.body_at(t)?)));
+        match callee {
+            // A call into itself is some trick.
+            Some((_, i)) if i == body => true,
+            Some((target, i)) => self.returns[i] || target != discovery.bodies[i].start,
+            None => true,
+        }
+    }
+}
+
+/// The slot that a call through memory reads.
+fn slot_of(image: &Image, call: &Inst) -> Option<u64> {
+    if call.flow != Flow::IndirectCall || !call.rip_relative {
+        return None;
+    }
+    let pc = image.base + u64::from(call.offset);
+    let bytes = image.bytes_at(pc, usize::from(call.len))?;
+    Some(decode_at(bytes, pc)?.ip_rel_memory_address())
+}
+
+/// By body: it has a return, or a way to code that has one or is not known.
+fn returning(discovery: &Discovery<'_>) -> Vec<bool> {
+    let bodies = &discovery.bodies;
+    let mut returns: Vec<bool> = bodies
+        .par_iter()
+        .zip(&discovery.seeds)
+        .map(|(body, seed)| match seed.kind {
+            ProcKind::Plt => !seed.name.as_deref().is_some_and(is_never),
+            _ => {
+                body.obstacle.is_some()
+                    || (body.insts.iter())
+                        .any(|i| matches!(i.flow, Flow::Return | Flow::IndirectJump))
+            }
+        })
+        .collect();
+    // Jumps from procedures without a return to others.
+    let mut jumps: Vec<(usize, Option<usize>)> = (0..bodies.len())
+        .into_par_iter()
+        .filter(|i| !returns[*i] && discovery.seeds[*i].kind != ProcKind::Plt)
+        .flat_map_iter(|i| {
+            bodies[i].refs.iter().filter_map(move |r| match *r {
+                Ref::Jump(to) | Ref::CondJump(to) => Some((i, discovery.body_at(to))),
+                _ => None,
+            })
+        })
+        .collect();
+    loop {
+        let before = jumps.len();
+        jumps.retain(|&(from, to)| {
+            let out = to.is_none_or(|to| returns[to]);
+            returns[from] |= out;
+            !out && !returns[from]
+        });
+        if jumps.len() == before {
+            return returns;
+        }
+    }
+}
