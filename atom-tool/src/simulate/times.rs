@@ -44,10 +44,13 @@ impl Known {
         Self(program.procs().map(is_known).collect())
     }
 
-    /// Whether a step must be made before a call, or another way out of its procedure.
+    fn contains(&self, proc: Proc<'_>) -> bool {
+        self.0.get(proc.index()).is_some_and(|known| *known)
+    }
+
+    /// Whether a step must be made before a call.
     fn may_lead_elsewhere(&self, call: Inst<'_>) -> bool {
-        let callee = call.called_proc();
-        callee.is_none_or(|proc| !self.0.get(proc.index()).is_some_and(|known| *known))
+        !call.called_proc().is_some_and(|proc| self.contains(proc))
     }
 }
 
@@ -110,7 +113,7 @@ pub(super) fn number<'a>(
     // A block that no edge leads to is one that is come to in another way.
     let mut steps = vec![true; blocks.len()];
     let edges = || (0..blocks.len()).flat_map(|from| inside(from).map(move |to| (from, to)));
-    edges().for_each(|(_, to)| steps[to] = !is_known(proc));
+    edges().for_each(|(_, to)| steps[to] = !known.contains(proc));
     for (from, to) in edges() {
         steps[to] |= position[to] <= position[from] || dealt[to].round != dealt[from].last_round;
     }
