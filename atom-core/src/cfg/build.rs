@@ -275,9 +275,7 @@ impl<'a> Discovery<'a> {
             body.tables_are_settled = tables.are_settled;
             // Most are known from the last time, when the limit was lower.
             let is_new = |target: &u64| {
-                !body.contains(*target)
-                    || body.mark_at(*target) & (mark::INDIRECT | mark::LEADER)
-                        != mark::INDIRECT | mark::LEADER
+                !body.contains(*target) || !body.is_leader_with(*target, mark::INDIRECT)
             };
             let all = tables.found.iter().flat_map(|table| &table.targets);
             targets.extend(all.filter(|t| is_new(t)).map(|t| (*t, mark::INDIRECT)));
@@ -339,8 +337,7 @@ impl<'a> Discovery<'a> {
             let body = next.checked_sub(1);
             match body.filter(|i| self.bodies[*i].contains(target)) {
                 Some(i) => {
-                    let marks = self.bodies[i].mark_at(target);
-                    if marks & bits == bits && marks & mark::LEADER != 0 {
+                    if self.bodies[i].is_leader_with(target, bits) {
                         continue;
                     }
                     if bits & mark::INDIRECT != 0

@@ -7,7 +7,7 @@ use super::jump_table::Found;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
 use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
-use crate::decode::{Flow, Inst, decode_at, direct_target, plain_target};
+use crate::decode::{Flow, Inst, target_of};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::parallel;
@@ -180,10 +180,8 @@ fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Bl
         if inst.flow == Flow::Call {
             let pc = image.base + u64::from(inst.offset);
             let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
-            let decoded = || direct_target(&decode_at(bytes, pc)?);
-            let target = plain_target(bytes, pc).or_else(decoded);
             // `call next`: its return address is read as data.
-            inst.special = target == Some(pc + u64::from(inst.len));
+            inst.special = target_of(bytes, pc) == Some(pc + u64::from(inst.len));
         }
     }
     (insts, blocks)

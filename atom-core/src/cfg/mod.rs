@@ -26,7 +26,7 @@ use std::ops::Range;
 
 use iced_x86::Instruction;
 
-use crate::decode::{Inst, Run, decode_at, direct_target, plain_target};
+use crate::decode::{Inst, Run, decode_at, target_of};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 
@@ -372,7 +372,7 @@ impl Cfg {
     pub fn direct_target(&self, image: &Image, id: InstId) -> Option<u64> {
         let pc = self.inst_pc(id);
         let bytes = image.bytes_at(pc, usize::from(self.inst(id).len))?;
-        plain_target(bytes, pc).or_else(|| direct_target(&decode_at(bytes, pc)?))
+        target_of(bytes, pc)
     }
 
     /// An instruction decoded in full, with its original address.

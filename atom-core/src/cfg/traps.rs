@@ -17,7 +17,7 @@ use super::build::Discovery;
 use super::flow::is_never;
 use super::traverse::{Body, Ref, mark};
 use super::{ProcKind, jump_table};
-use crate::decode::{Flow, Inst, decode_at, direct_target, is_padding, plain_target};
+use crate::decode::{self, Flow, Inst, decode_at, is_padding};
 use crate::image::Image;
 use crate::image::imports::Imports;
 
@@ -140,7 +140,7 @@ fn branches_of(image: &Image, body: &Body) -> Vec<(u64, usize)> {
 fn target_of(image: &Image, inst: &Inst) -> Option<u64> {
     let pc = image.base + u64::from(inst.offset);
     let bytes = image.bytes_at(pc, usize::from(inst.len))?;
-    plain_target(bytes, pc).or_else(|| direct_target(&decode_at(bytes, pc)?))
+    decode::target_of(bytes, pc)
 }
 
 /// How control comes to the trap at a place: goes back to calls and conditions.

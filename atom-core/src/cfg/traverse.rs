@@ -97,6 +97,12 @@ impl Body {
         self.marks[(address - self.start) as usize]
     }
 
+    /// True if these marks of a leader are there already: nothing is new at this address.
+    pub fn is_leader_with(&self, address: u64, bits: u8) -> bool {
+        let bits = bits | mark::LEADER;
+        self.mark_at(address) & bits == bits
+    }
+
     /// Adds marks at an address of the range.
     pub fn add_mark(&mut self, address: u64, bits: u8) {
         self.marks[(address - self.start) as usize] |= bits;

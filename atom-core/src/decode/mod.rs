@@ -170,9 +170,14 @@ pub fn direct_target(instruction: &Instruction) -> Option<u64> {
     is_near_direct(instruction).then(|| instruction.near_branch_target())
 }
 
+/// The target of the direct branch or call that these bytes are.
+pub fn target_of(bytes: &[u8], address: u64) -> Option<u64> {
+    plain_target(bytes, address).or_else(|| direct_target(&decode_at(bytes, address)?))
+}
+
 /// The target of the direct branch or call that these bytes are, for the common
 /// forms without prefixes; the others need decoding.
-pub fn plain_target(bytes: &[u8], address: u64) -> Option<u64> {
+fn plain_target(bytes: &[u8], address: u64) -> Option<u64> {
     let distance = match *bytes {
         // jcc, loop and its like, jmp
         [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, d] => i64::from(d as i8),
