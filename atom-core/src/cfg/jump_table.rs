@@ -14,7 +14,7 @@
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::traverse::{Body, Ref, mark};
-use crate::decode::{decode_at, flow_of};
+use crate::decode::{Run, decode_at, flow_of};
 use crate::image::Image;
 
 /// A table found.
@@ -462,6 +462,10 @@ pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
         return false;
     }
     let mut pc = address;
+    let rest = image.rest_at(pc).unwrap_or(&[]);
+    let size = rest.len().min((body.end - pc) as usize);
+    let mut run = Run::new(&rest[..size], pc);
+    let mut instruction = Instruction::default();
     for _ in 0..200 {
         if !body.contains(pc) {
             return pc == body.end;
@@ -473,12 +477,9 @@ pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
         if marks & mark::INSIDE != 0 {
             return false;
         }
-        let bytes = image
-            .bytes_at(pc, (body.end - pc).min(15) as usize)
-            .unwrap_or(&[]);
-        let Some(instruction) = decode_at(bytes, pc) else {
+        if !run.next_into(&mut instruction) {
             return false;
-        };
+        }
         if flow_of(&instruction).ends_flow() {
             return true;
         }
