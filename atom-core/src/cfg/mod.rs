@@ -7,6 +7,7 @@
 //! is, working and not instrumented.
 
 mod build;
+mod data_refs;
 mod flatten;
 pub mod flow;
 pub mod frame;

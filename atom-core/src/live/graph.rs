@@ -126,12 +126,16 @@ impl Graph {
             is_again: false,
         };
         let lengths = cfg.procs.iter().map(|p| p.block_count as usize);
-        let (blocks, procs): (_, Vec<ProcInfo>) =
-            parallel::in_pieces(nothing, lengths, || Reader::new(image), |reader, p, own| {
+        let (blocks, procs): (_, Vec<ProcInfo>) = parallel::in_pieces(
+            nothing,
+            lengths,
+            || Reader::new(image),
+            |reader, p, own| {
                 let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
                 info.find_callees(own);
                 info
-            });
+            },
+        );
         let mut graph = Self {
             blocks,
             procs,

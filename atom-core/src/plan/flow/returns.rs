@@ -139,9 +139,10 @@ pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
     let mut facts: Vec<Facts> = Vec::with_capacity(groups.len());
     for wave in groups.chunks(WAVE) {
         let groups = wave.par_iter().with_min_len(32);
-        facts.par_extend(groups.map_init(|| Reader::new(image), |reader, procs| {
-            facts_of(image, cfg, procs, reader)
-        }));
+        facts.par_extend(groups.map_init(
+            || Reader::new(image),
+            |reader, procs| facts_of(image, cfg, procs, reader),
+        ));
         image.release_pages();
     }
     let mut certain = vec![false; cfg.procs.len()];
