@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use rayon::prelude::*;
 
+use super::data_refs::DataRefs;
 use super::gaps::Followed;
 use super::jump_table::{self, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
@@ -38,8 +39,8 @@ pub(super) struct Discovery<'a> {
     pub(super) seen_refs: Vec<usize>,
     /// Addresses of code that lie in data, relocations or operands.
     pub(super) pointers: FxHashSet<u64>,
-    /// Sorted data addresses that code refers to.
-    pub(super) data_refs: Vec<u64>,
+    /// Data addresses that code refers to.
+    pub(super) data_refs: DataRefs,
     /// To find bodies by address.
     index: ProcIndex,
     /// Code stands behind info tables, see [`pointers::has_info_table`].
@@ -69,7 +70,7 @@ impl<'a> Discovery<'a> {
             bodies: Vec::new(),
             seen_refs: Vec::new(),
             pointers: FxHashSet::default(),
-            data_refs: Vec::new(),
+            data_refs: DataRefs::new(image),
             index: ProcIndex::default(),
             has_info_tables: false,
         };
@@ -239,7 +240,6 @@ impl<'a> Discovery<'a> {
     /// Targets of references that have not been looked at yet.
     fn new_refs(&mut self) -> Vec<(u64, u8)> {
         let mut targets = Vec::new();
-        let mut data = Vec::new();
         for (body, seen) in self.bodies.iter().zip(&mut self.seen_refs) {
             for r in &body.refs[*seen..] {
                 match *r {
@@ -250,18 +250,10 @@ impl<'a> Discovery<'a> {
                         self.pointers.insert(t);
                         targets.push((t, mark::INDIRECT));
                     }
-                    Ref::Address(t) | Ref::Memory(t) => data.push(t),
+                    Ref::Address(t) | Ref::Memory(t) => self.data_refs.insert(t),
                 }
             }
             *seen = body.refs.len();
-        }
-        data.par_sort_unstable();
-        data.dedup();
-        data.retain(|d| self.data_refs.binary_search(d).is_err());
-        if !data.is_empty() {
-            // Two runs in order: this sort merges them.
-            self.data_refs.extend(data);
-            self.data_refs.sort();
         }
         targets
     }
@@ -489,8 +481,8 @@ impl<'a> Discovery<'a> {
         };
         let next = self.seeds.partition_point(|s| s.start <= address);
         let end = self.seeds.get(next).map_or(end, |s| s.start.min(end));
-        let i = self.data_refs.partition_point(|r| *r < address);
-        let is_read = self.data_refs.get(i).is_some_and(|r| *r < end);
+        let next = self.data_refs.next_from(address);
+        let is_read = next.is_some_and(|r| r < end);
         address.is_multiple_of(16) && !is_read
     }
 }

@@ -92,7 +92,7 @@ impl Discovery<'_> {
             first: InstId(first_insts[proc] + block.first.0),
             ..block
         });
-        cfg.index_procs();
+        cfg.index();
         cfg.jump_tables = jump_tables(&cfg, tables);
         link_blocks(image, &mut cfg);
         cfg
@@ -207,14 +207,7 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
     let proc = cfg.proc(id);
     let first = proc.first_block.index();
     let blocks = &cfg.blocks[first..first + proc.block_count as usize];
-    let block_at = |pc: u64| {
-        let offset = u32::try_from(pc.checked_sub(cfg.base)?).ok()?;
-        let i = blocks
-            .binary_search_by_key(&offset, |b| cfg.inst(b.first).offset)
-            .ok()?;
-        Some(BlockId::from_index(first + i))
-    };
-    let inside = |pc: u64| pc >= proc.start && pc < proc.end;
+    let own_block = |pc: u64| cfg.block_at(pc).filter(|b| cfg.block(*b).proc == id);
     let indirect: Vec<BlockId> = proc
         .blocks()
         .filter(|b| {
@@ -228,14 +221,9 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
         let last = block.last();
         let inst = cfg.inst(last);
         let before = all.len();
-        let goes_on = |pc: u64| match block_at(pc) {
-            Some(b) if inside(pc) => Succ::Fall(b),
-            _ => Succ::Tail(Address48::new(pc)),
-        };
-        let jumps_to = |pc: u64| match block_at(pc) {
-            Some(b) if inside(pc) => Succ::Branch(b),
-            _ => Succ::Tail(Address48::new(pc)),
-        };
+        let tail = |pc: u64| Succ::Tail(Address48::new(pc));
+        let goes_on = |pc: u64| own_block(pc).map_or_else(|| tail(pc), Succ::Fall);
+        let jumps_to = |pc: u64| own_block(pc).map_or_else(|| tail(pc), Succ::Branch);
         match inst.flow {
             Flow::Jump | Flow::CondJump => {
                 let target = cfg.direct_target(image, last);

@@ -11,6 +11,7 @@
 
 use rustc_hash::FxHashSet;
 
+use iced_x86::Instruction;
 use rayon::prelude::*;
 
 use super::build::{Discovery, region_end};
@@ -53,6 +54,8 @@ impl Discovery<'_> {
     ) -> Option<Vec<u64>> {
         let mut callees = Vec::new();
         let mut work = vec![address];
+        // Control has not been seen to go anywhere else.
+        let mut is_straight = true;
         while let Some(leader) = work.pop() {
             let mut pc = leader;
             // What follows a call that never returns need not be code.
@@ -75,7 +78,7 @@ impl Discovery<'_> {
                     decode_at(self.image.bytes_at(pc, (end - pc).min(15) as usize)?, pc)
                 });
                 let instruction = match instruction {
-                    Some(i) if reaches_image(self.image, &i) => i,
+                    Some(i) if reaches_image(self.image, &i) && !is_kernels(&i, is_straight) => i,
                     _ if after_call => break,
                     _ => return None,
                 };
@@ -86,6 +89,7 @@ impl Discovery<'_> {
                     break;
                 }
                 let flow = flow_of(&instruction);
+                is_straight &= flow == Flow::Next;
                 pc = instruction.next_ip();
                 if let Some(target) = direct_target(&instruction) {
                     work.push(target);
@@ -154,6 +158,20 @@ impl Discovery<'_> {
         }
         gaps
     }
+}
+
+/// True for what only the kernel may do, and drivers that asked it to: tables of numbers are full of
+/// it, and programs are not. They stop themselves with `hlt`, but hardly at once.
+fn is_kernels(instruction: &Instruction, at_once: bool) -> bool {
+    use iced_x86::Mnemonic::{Cli, Hlt, In, Insb, Insd, Insw, Out, Outsb, Outsd, Outsw, Sti};
+    let mnemonic = instruction.mnemonic();
+    let moves_ports = matches!(
+        mnemonic,
+        In | Insb | Insw | Insd | Out | Outsb | Outsw | Outsd
+    );
+    moves_ports
+        || matches!(mnemonic, Cli | Sti)
+        || instruction.is_privileged() && (mnemonic != Hlt || at_once)
 }
 
 /// Where instructions of this range may lead, and addresses that they may take.

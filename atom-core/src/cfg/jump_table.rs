@@ -13,8 +13,9 @@
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
+use super::data_refs::DataRefs;
 use super::traverse::{Body, Ref, mark};
-use crate::decode::{decode_at, flow_of};
+use crate::decode::{Run, decode_at, flow_of};
 use crate::image::Image;
 
 /// A table found.
@@ -36,8 +37,8 @@ pub struct Found {
 
 /// What judging an entry needs to know about the rest of the program.
 pub struct Surroundings<'a> {
-    /// Sorted data addresses that the program's code refers to.
-    pub data_refs: &'a [u64],
+    /// Data addresses that the program's code refers to.
+    pub(super) data_refs: &'a DataRefs,
     /// Whether an address can be code of another part of the same procedure;
     /// the flag says that there is certainly some code.
     pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
@@ -144,10 +145,12 @@ fn entries(
     is_known: bool,
 ) -> Vec<u64> {
     let size = usize::from(size);
-    let next = around.data_refs.partition_point(|r| *r <= table);
     let limit = match bound {
         Some(count) => table.saturating_add(size as u64 * u64::from(count)),
-        None => around.data_refs.get(next).copied().unwrap_or(u64::MAX),
+        None => around
+            .data_refs
+            .next_from(table.saturating_add(1))
+            .unwrap_or(u64::MAX),
     };
     let mut targets = Vec::new();
     // Entries before the first target that lead past the procedure's end.
@@ -462,6 +465,10 @@ pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
         return false;
     }
     let mut pc = address;
+    let rest = image.rest_at(pc).unwrap_or(&[]);
+    let size = rest.len().min((body.end - pc) as usize);
+    let mut run = Run::new(&rest[..size], pc);
+    let mut instruction = Instruction::default();
     for _ in 0..200 {
         if !body.contains(pc) {
             return pc == body.end;
@@ -473,12 +480,9 @@ pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
         if marks & mark::INSIDE != 0 {
             return false;
         }
-        let bytes = image
-            .bytes_at(pc, (body.end - pc).min(15) as usize)
-            .unwrap_or(&[]);
-        let Some(instruction) = decode_at(bytes, pc) else {
+        if !run.next_into(&mut instruction) {
             return false;
-        };
+        }
         if flow_of(&instruction).ends_flow() {
             return true;
         }

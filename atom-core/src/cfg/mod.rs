@@ -7,6 +7,7 @@
 //! is, working and not instrumented.
 
 mod build;
+mod data_refs;
 mod flatten;
 pub mod flow;
 pub mod frame;
@@ -186,16 +187,15 @@ pub struct Cfg {
     pub together: Vec<(ProcId, ProcId)>,
     /// To find procedures by address.
     index: ProcIndex,
+    /// To find blocks by address.
+    block_pieces: Pieces,
 }
 
-/// Where each procedure starts, as an offset from the base, and for each piece of
-/// addresses of equal size the number of procedures that start before it.
+/// Where each procedure starts, as an offset from the base.
 #[derive(Debug, Default)]
 struct ProcIndex {
     starts: Vec<u32>,
-    pieces: Vec<u32>,
-    /// Binary logarithm of a piece's size.
-    shift: u32,
+    pieces: Pieces,
 }
 
 impl ProcIndex {
@@ -212,35 +212,52 @@ impl ProcIndex {
     }
 
     fn new(starts: Vec<u32>) -> Self {
-        let last = starts.last().copied().unwrap_or(0);
-        let mut shift = 6;
-        while (last >> shift) as usize > 2 * starts.len() + 64 {
-            shift += 1;
-        }
-        let mut pieces = Vec::with_capacity((last >> shift) as usize + 2);
-        for (i, start) in starts.iter().enumerate() {
-            let piece = (start >> shift) as usize;
-            while pieces.len() <= piece {
-                pieces.push(i as u32);
-            }
-        }
-        pieces.push(starts.len() as u32);
-        Self {
-            starts,
-            pieces,
-            shift,
-        }
+        let pieces = Pieces::new(starts.len(), 2 * starts.len(), |i| starts[i]);
+        Self { starts, pieces }
     }
 
     /// How many procedures start at an offset or before it.
     fn up_to(&self, offset: u32) -> usize {
+        let here = self.pieces.around(offset, self.starts.len());
+        here.start + self.starts[here].partition_point(|s| *s <= offset)
+    }
+}
+
+/// For each piece of offsets of equal size the number of things that start before it.
+#[derive(Debug, Default)]
+struct Pieces {
+    before: Vec<u32>,
+    /// Binary logarithm of a piece's size.
+    shift: u32,
+}
+
+impl Pieces {
+    /// In about so many pieces, at most, of `count` things that start at `start(i)`, in order.
+    fn new(count: usize, pieces: usize, start: impl Fn(usize) -> u32) -> Self {
+        let last = count.checked_sub(1).map_or(0, &start);
+        let mut shift = 6;
+        while (last >> shift) as usize > pieces + 64 {
+            shift += 1;
+        }
+        let mut before = Vec::with_capacity((last >> shift) as usize + 2);
+        for i in 0..count {
+            let piece = (start(i) >> shift) as usize;
+            while before.len() <= piece {
+                before.push(i as u32);
+            }
+        }
+        before.push(count as u32);
+        Self { before, shift }
+    }
+
+    /// Among which of the things, `count` in all, the first one stands that starts behind an offset,
+    /// or the end of these.
+    fn around(&self, offset: u32, count: usize) -> Range<usize> {
         let piece = (offset >> self.shift) as usize;
-        let Some(&end) = self.pieces.get(piece + 1) else {
-            return self.starts.len();
-        };
-        let first = self.pieces[piece] as usize;
-        let here = &self.starts[first..end as usize];
-        first + here.partition_point(|s| *s <= offset)
+        match self.before.get(piece..=piece + 1) {
+            Some(&[first, end]) => first as usize..end as usize,
+            _ => 0..count,
+        }
     }
 }
 
@@ -310,9 +327,12 @@ impl Cfg {
         first.first.index()..last.first.index() + last.count as usize
     }
 
-    /// Makes looking for procedures quick; call it when they are complete.
-    fn index_procs(&mut self) {
+    /// Makes looking for procedures and blocks quick; call it when they are complete.
+    fn index(&mut self) {
         self.index = ProcIndex::of(self.base, self.procs.iter().map(|p| p.start));
+        let count = self.blocks.len();
+        let offset = |i: usize| self.insts[self.blocks[i].first.index()].offset;
+        self.block_pieces = Pieces::new(count, count / 4, offset);
     }
 
     /// The last procedure that starts at an address or before it.
@@ -338,34 +358,34 @@ impl Cfg {
 
     /// The instruction of a procedure that starts at an address.
     pub fn inst_in(&self, proc: ProcId, address: u64) -> Option<InstId> {
-        let range = self.proc_insts(proc);
         let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
-        let start = range.start;
-        let insts = &self.insts[range];
-        // Most often it is the first one that is looked for.
-        let found = match insts.first() {
-            Some(first) if first.offset == offset => 0,
-            _ => insts.binary_search_by_key(&offset, |i| i.offset).ok()?,
-        };
-        Some(InstId::from_index(start + found))
+        let block = self.block(self.last_block_from(offset)?);
+        let insts = &self.insts[block.first.index()..][..block.count as usize];
+        let found = insts.partition_point(|i| i.offset < offset);
+        (insts.get(found)?.offset == offset && block.proc == proc)
+            .then(|| InstId::from_index(block.first.index() + found))
     }
 
     /// The block that contains an instruction.
     pub fn block_of(&self, inst: InstId) -> BlockId {
-        BlockId::from_index(self.blocks.partition_point(|b| b.first <= inst) - 1)
+        let block = self.last_block_from(self.inst(inst).offset);
+        block.expect("an instruction of the cfg is in a block")
+    }
+
+    /// The last block that starts at an offset or before it. Instructions lie in order, also
+    /// those of different procedures and those that overlap, and blocks are pieces of that order.
+    fn last_block_from(&self, offset: u32) -> Option<BlockId> {
+        let here = self.block_pieces.around(offset, self.blocks.len());
+        let start = |b: &Block| self.insts[b.first.index()].offset;
+        let after = here.start + self.blocks[here].partition_point(|b| start(b) <= offset);
+        Some(BlockId::from_index(after.checked_sub(1)?))
     }
 
     /// The block that starts at an address.
     pub fn block_at(&self, address: u64) -> Option<BlockId> {
-        let proc = self.proc_at(address)?;
-        let inst = self.inst_in(proc, address)?;
-        let first = self.proc(proc).first_block.index();
-        let blocks = &self.blocks[first..first + self.proc(proc).block_count as usize];
-        let found = match blocks.first() {
-            Some(block) if block.first == inst => 0,
-            _ => blocks.binary_search_by_key(&inst, |b| b.first).ok()?,
-        };
-        Some(BlockId::from_index(first + found))
+        let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
+        let block = self.last_block_from(offset)?;
+        (self.inst(self.block(block).first).offset == offset).then_some(block)
     }
 
     /// The target of a direct branch or call.

@@ -32,26 +32,22 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     pointers.extend(slots.filter_map(|r| Some((word(image.bytes_at(r.address, 8)?), true))));
     if !image.is_pie {
         let regions = seeds::code_regions(image);
-        let in_text = |address: u64| region_end(&regions, address).is_some();
+        // Of most words that tells enough.
+        let span = regions.first().map_or(0, |r| r.0)..regions.last().map_or(0, |r| r.1);
+        let in_text =
+            |address: u64| span.contains(&address) && region_end(&regions, address).is_some();
         for (start, size) in data_ranges(image) {
             let bytes = image.bytes_at(start, size as usize).unwrap_or_default();
             let skip = (start.wrapping_neg() & 7) as usize;
-            let words: Vec<u64> = bytes
-                .get(skip..)
-                .unwrap_or_default()
-                .chunks_exact(8)
-                .map(word)
-                .collect();
-            for (i, address) in words.iter().enumerate() {
-                if !in_text(*address) {
+            let words = bytes.get(skip..).unwrap_or_default();
+            let word_at = |i: usize| Some(word(words.get(8 * i..8 * i + 8)?));
+            for (i, address) in words.chunks_exact(8).map(word).enumerate() {
+                if !in_text(address) {
                     continue;
                 }
                 let beside = [i.checked_sub(1), i.checked_add(1)];
-                let certain = beside
-                    .into_iter()
-                    .flatten()
-                    .any(|j| words.get(j).is_some_and(|w| in_text(*w)));
-                pointers.push((*address, certain));
+                let mut beside = beside.into_iter().flatten().filter_map(word_at);
+                pointers.push((address, beside.any(in_text)));
             }
         }
     }

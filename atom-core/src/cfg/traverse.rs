@@ -6,7 +6,7 @@
 
 use iced_x86::Instruction;
 
-use crate::decode::{Flow, Inst, Run, direct_target, flow_of, is_rip_relative};
+use crate::decode::{Anywhere, Flow, Inst, direct_target, flow_of, is_rip_relative};
 use crate::image::Image;
 
 /// What is known of each byte of a procedure.
@@ -115,6 +115,8 @@ impl Body {
             self.insts.reserve((self.marks.len() / 4).min(4096));
         }
         let base = image.base;
+        let mut decoder = Anywhere::new(image);
+        let mut instruction = Instruction::default();
         let mut work = vec![address];
         while let Some(leader) = work.pop() {
             if !self.contains(leader) {
@@ -123,15 +125,12 @@ impl Body {
             self.add_mark(leader, mark::LEADER);
             let mut pc = leader;
             let mut after_call = false;
-            let bytes = image.rest_at(pc).unwrap_or(&[]);
-            let size = bytes.len().min((self.end - pc) as usize);
-            let mut run = Run::new(&bytes[..size], pc);
-            let mut instruction = Instruction::default();
             while self.contains(pc) {
                 if self.mark_at(pc) & mark::START != 0 {
                     break;
                 }
-                if !run.next_into(&mut instruction) {
+                let is_valid = decoder.decode_into(pc, &mut instruction);
+                if !is_valid || instruction.next_ip() > self.end {
                     // What follows a call that never returns need not be code.
                     if !after_call && self.obstacle.is_none() {
                         self.obstacle = Some((pc, "bytes that are no known instruction".into()));

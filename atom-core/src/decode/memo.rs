@@ -7,7 +7,7 @@
 use super::{Inst, rip_field};
 
 /// Entries, a power of two: as many as stay in a core's second cache.
-const SIZE: usize = 2048;
+const SIZE: usize = 8192;
 
 /// Longer instructions are not remembered.
 const MAX_LEN: usize = 8;

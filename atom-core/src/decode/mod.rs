@@ -12,7 +12,11 @@ pub mod registers;
 
 pub use memo::Memo;
 
+use std::ops::Range;
+
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+use crate::image::Image;
 
 /// How control leaves an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -123,6 +127,55 @@ impl<'a> Run<'a> {
     pub fn next_into(&mut self, instruction: &mut Instruction) -> bool {
         self.decoder.decode_out(instruction);
         !instruction.is_invalid()
+    }
+}
+
+/// Decodes instructions here and there in a program: to make a decoder costs more than to
+/// decode an instruction.
+pub struct Anywhere<'a> {
+    image: &'a Image,
+    decoder: Decoder<'a>,
+    /// The addresses that it can decode.
+    range: Range<u64>,
+}
+
+impl<'a> Anywhere<'a> {
+    /// Of this program.
+    pub fn new(image: &'a Image) -> Self {
+        Self {
+            image,
+            decoder: Decoder::with_ip(64, &[], 0, DecoderOptions::NONE),
+            range: 0..0,
+        }
+    }
+
+    /// Decodes the instruction at `address`; false if there is none that is valid.
+    pub fn decode_into(&mut self, address: u64, instruction: &mut Instruction) -> bool {
+        if !self.range.contains(&address) {
+            let Some(bytes) = self.image.rest_at(address) else {
+                return false;
+            };
+            self.decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+            self.range = address..address + bytes.len() as u64;
+        }
+        let at = (address - self.range.start) as usize;
+        if self.decoder.set_position(at).is_err() {
+            return false;
+        }
+        self.decoder.set_ip(address);
+        self.decoder.decode_out(instruction);
+        !instruction.is_invalid()
+    }
+
+    /// Decodes the instruction of the cfg at `address`.
+    pub fn again(&mut self, address: u64) -> Instruction {
+        let mut instruction = Instruction::default();
+        let is_valid = self.decode_into(address, &mut instruction);
+        assert!(
+            is_valid,
+            "an instruction of the cfg decodes as it did when the cfg was built"
+        );
+        instruction
     }
 }
 

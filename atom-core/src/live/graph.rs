@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::effects::{Effects, EffectsOf, Transfer};
 use super::{RegSet, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
-use crate::decode::{Flow, Inst, Memo, decode_again};
+use crate::decode::{Anywhere, Flow, Inst, Memo};
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 use crate::parallel;
@@ -126,12 +126,16 @@ impl Graph {
             is_again: false,
         };
         let lengths = cfg.procs.iter().map(|p| p.block_count as usize);
-        let (blocks, procs): (_, Vec<ProcInfo>) =
-            parallel::in_pieces(nothing, lengths, Reader::default, |reader, p, own| {
+        let (blocks, procs): (_, Vec<ProcInfo>) = parallel::in_pieces(
+            nothing,
+            lengths,
+            || Reader::new(image),
+            |reader, p, own| {
                 let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
                 info.find_callees(own);
                 info
-            });
+            },
+        );
         let mut graph = Self {
             blocks,
             procs,
@@ -232,16 +236,24 @@ struct Known {
 }
 
 /// Reads instructions; remembers what it found out.
-#[derive(Default)]
-struct Reader {
+struct Reader<'a> {
+    decoder: Anywhere<'a>,
     effects_of: EffectsOf,
     known: Memo<Known>,
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
+    fn new(image: &'a Image) -> Self {
+        Self {
+            decoder: Anywhere::new(image),
+            effects_of: EffectsOf::default(),
+            known: Memo::new(),
+        }
+    }
+
     fn read(&mut self, inst: &Inst, bytes: &[u8], address: u64) -> Known {
         self.known.of(inst, bytes, || {
-            let instruction = decode_again(inst, bytes, address);
+            let instruction = self.decoder.again(address);
             Known {
                 effects: self.effects_of.of(&instruction),
                 sets_df: matches!(
@@ -259,7 +271,7 @@ fn read_proc(
     cfg: &Cfg,
     id: ProcId,
     blocks: &mut [BlockInfo],
-    reader: &mut Reader,
+    reader: &mut Reader<'_>,
     is_go: bool,
 ) -> ProcInfo {
     let proc = cfg.proc(id);

@@ -68,7 +68,7 @@ pub fn encode<'a>(
         let t = &cfg.jump_tables[clone.table];
         let target = |old: u64| {
             let proc = cfg.proc_at(old)?;
-            let inst = cfg.inst_at(old)?;
+            let inst = cfg.inst_in(proc, old)?;
             layout
                 .moved
                 .contains(proc)

@@ -274,19 +274,24 @@ pub fn uses_gs(image: &Image, cfg: &Cfg) -> bool {
     sets_by_call
         || moved(cfg).any(|proc| {
             let mut numbers = None;
-            proc.blocks()
-                .flat_map(|block| cfg.block(block).insts())
-                .any(|inst| {
-                    if cfg.inst(inst).flow == Flow::Syscall {
-                        let numbers =
-                            numbers.get_or_insert_with(|| Constants::new(image, cfg, proc));
-                        return sets_gs(numbers, inst);
+            proc.blocks().any(|b| {
+                let block = cfg.block(b);
+                // A system call ends its block.
+                if cfg.inst(block.last()).flow == Flow::Syscall {
+                    let numbers = numbers.get_or_insert_with(|| Constants::new(image, cfg, proc));
+                    if sets_gs(numbers, block.last()) {
+                        return true;
                     }
-                    let pc = cfg.inst_pc(inst);
-                    image
-                        .bytes_at(pc, usize::from(cfg.inst(inst).len))
-                        .is_some_and(|bytes| touches_gs(bytes, pc))
-                })
+                }
+                let pc = cfg.block_pc(b);
+                let size = (cfg.inst_end(block.last()) - pc) as usize;
+                let bytes = image.bytes_at(pc, size).unwrap_or_default();
+                bytes.iter().any(is_of_gs)
+                    && cfg.block_bytes(image, b).any(|(inst, bytes)| {
+                        let pc = cfg.base + u64::from(inst.offset);
+                        touches_gs(&bytes[..usize::from(inst.len)], pc)
+                    })
+            })
         })
         || cfg
             .procs
@@ -330,13 +335,16 @@ fn sets_gs(numbers: &mut Constants<'_>, inst: InstId) -> bool {
         && numbers.may_be(inst, Register::RDI, &[ARCH_SET_GS])
 }
 
+/// All instructions that touch gs have such a byte; few others do.
+fn is_of_gs(byte: &u8) -> bool {
+    matches!(byte, 0x65 | 0xae | 0x8e | 0xa9 | 0xb5 | 0xf8)
+}
+
 /// True if the instruction reads or writes gs, its base, or memory through it.
 fn touches_gs(bytes: &[u8], pc: u64) -> bool {
-    // All such instructions have one of these bytes, and all that may name gs one of those;
-    // few others do.
-    let is_known = |b: &u8| matches!(b, 0x65 | 0xae | 0x8e | 0xa9 | 0xb5 | 0xf8);
+    // All that may name gs have one of these too.
     let names = |b: &u8| matches!(b, 0x65 | 0x8c | 0x8e | 0x0f);
-    if !bytes.iter().any(names) || !bytes.iter().any(is_known) {
+    if !bytes.iter().any(names) || !bytes.iter().any(is_of_gs) {
         return false;
     }
     let Some(instruction) = decode_at(bytes, pc) else {

@@ -4,7 +4,7 @@
 //! a part that the compiler put elsewhere is rare; of other branches nothing is
 //! assumed. A wrong guess costs time, never exactness.
 
-use super::group::{World, index_of};
+use super::group::index_of;
 use crate::cfg::{Cfg, Succ};
 use crate::decode::Flow;
 use crate::ids::{BlockId, ProcId};
@@ -15,14 +15,6 @@ const AGAIN: f32 = 0.88;
 const RARE: f32 = 0.02;
 /// How often frequencies are passed on from block to block.
 const ROUNDS: usize = 14;
-
-/// How likely the two ways out of a conditional branch are.
-pub struct Ways {
-    /// Share of the times that it is taken.
-    pub taken: f32,
-    /// The rest.
-    pub falling: f32,
-}
 
 /// Where a successor lies in the group.
 fn place(cfg: &Cfg, procs: &[ProcId], succ: &Succ) -> Option<BlockId> {
@@ -40,74 +32,113 @@ fn is_rare(cfg: &Cfg, procs: &[ProcId], to: Option<BlockId>) -> bool {
         || matches!(cfg.inst(cfg.block(to).last()).flow, Flow::Halt | Flow::Trap)
 }
 
-/// The ways out of a block that ends in a conditional branch.
-pub fn ways(world: &World<'_>, procs: &[ProcId], b: BlockId, taken: &Succ, falling: &Succ) -> Ways {
-    let cfg = world.cfg;
+/// How likely a block's conditional branch is taken.
+fn share_taken(
+    cfg: &Cfg,
+    procs: &[ProcId],
+    b: BlockId,
+    taken: Option<BlockId>,
+    falling: Option<BlockId>,
+) -> f32 {
     let here = cfg.block(b).proc;
-    let (taken, falling) = (place(cfg, procs, taken), place(cfg, procs, falling));
     let rare = |to| here == procs[0] && is_rare(cfg, procs, to);
     let back = taken.is_some_and(|to| to <= b && cfg.block(to).proc == here);
-    let share = match (rare(taken), rare(falling)) {
+    match (rare(taken), rare(falling)) {
         (true, false) => RARE,
         (false, true) => 1.0 - RARE,
         _ if back => AGAIN,
         _ => 0.5,
-    };
-    Ways {
-        taken: share,
-        falling: 1.0 - share,
     }
 }
 
-/// By block of the group: how often it runs for each time the procedure is entered.
-pub fn estimate(world: &World<'_>, procs: &[ProcId], blocks: &[BlockId]) -> Vec<f32> {
-    let cfg = world.cfg;
-    // Ways on inside the group, and their shares.
-    let mut on: Vec<(u32, u32, f32)> = Vec::with_capacity(2 * blocks.len());
-    let index = |to: Option<BlockId>| to.and_then(|to| index_of(cfg, procs, to));
-    for (i, &b) in blocks.iter().enumerate() {
-        let mut add = |succ: &Succ, share: f32| {
-            if let Some(to) = index(place(cfg, procs, succ)) {
-                on.push((i as u32, to as u32, share));
-            }
-        };
-        let succs = cfg.succs(b);
-        match (cfg.inst(cfg.block(b).last()).flow, succs) {
-            (Flow::CondJump, [taken, falling]) => {
-                let ways = ways(world, procs, b, taken, falling);
-                add(taken, ways.taken);
-                add(falling, ways.falling);
-            }
-            (Flow::IndirectJump, targets) => {
-                let share = 1.0 / targets.len().max(1) as f32;
-                targets.iter().for_each(|to| add(to, share));
-            }
-            (_, targets) => targets.iter().for_each(|to| add(to, 1.0)),
-        }
-    }
-    let first: Vec<f32> = blocks
-        .iter()
-        .enumerate()
-        .map(|(i, b)| {
-            let block = cfg.block(*b);
-            let entry = i == 0 || block.is_entry;
+/// A way on inside a group: from one block to another, and its share.
+type On = (u32, u32, f32);
+
+/// Estimates for one group after the other, in the same storage.
+#[derive(Default)]
+pub struct Estimate {
+    /// By block of the group: how often it runs for each time the procedure is entered.
+    pub frequency: Vec<f32>,
+    /// By block: the share of the way that is taken, of a conditional branch.
+    pub taken: Vec<f32>,
+    forward: Vec<On>,
+    back: Vec<On>,
+    first: Vec<f32>,
+    next: Vec<f32>,
+}
+
+impl Estimate {
+    /// Estimates how often these blocks run.
+    pub fn of(&mut self, cfg: &Cfg, procs: &[ProcId], blocks: &[BlockId]) {
+        self.read(cfg, procs, blocks);
+        let Self {
+            frequency,
+            forward,
+            back,
+            first,
+            next,
+            ..
+        } = self;
+        first.clear();
+        first.extend(blocks.iter().enumerate().map(|(i, b)| {
+            let entry = i == 0 || cfg.block(*b).is_entry;
             if entry { 1.0 } else { 0.0 }
-        })
-        .collect();
-    let mut frequency = first.clone();
-    let mut next = first.clone();
-    let (forward, back): (Vec<_>, Vec<_>) = on.into_iter().partition(|(from, to, _)| to > from);
-    let rounds = if back.is_empty() { 1 } else { ROUNDS };
-    for _ in 0..rounds {
-        next.copy_from_slice(&first);
-        for &(from, to, share) in &back {
-            next[to as usize] += frequency[from as usize] * share;
+        }));
+        frequency.clone_from(first);
+        next.clone_from(first);
+        let rounds = if back.is_empty() { 1 } else { ROUNDS };
+        for _ in 0..rounds {
+            next.copy_from_slice(first);
+            for &(from, to, share) in &*back {
+                next[to as usize] += frequency[from as usize] * share;
+            }
+            // In the blocks' order, so that all of this arrives in one round.
+            for &(from, to, share) in &*forward {
+                next[to as usize] += next[from as usize] * share;
+            }
+            std::mem::swap(frequency, next);
         }
-        // In the blocks' order, so that all of this arrives in one round.
-        for &(from, to, share) in &forward {
-            next[to as usize] += next[from as usize] * share;
-        }
-        std::mem::swap(&mut frequency, &mut next);
     }
-    frequency
+
+    /// Finds the ways on inside the group, and their shares.
+    fn read(&mut self, cfg: &Cfg, procs: &[ProcId], blocks: &[BlockId]) {
+        let Self {
+            taken,
+            forward,
+            back,
+            ..
+        } = self;
+        forward.clear();
+        back.clear();
+        taken.clear();
+        taken.resize(blocks.len(), 0.0);
+        let index = |to: Option<BlockId>| to.and_then(|to| index_of(cfg, procs, to));
+        for (i, &b) in blocks.iter().enumerate() {
+            let mut add = |to: Option<BlockId>, share: f32| {
+                if let Some(to) = index(to) {
+                    let on = (i as u32, to as u32, share);
+                    if to > i { &mut *forward } else { &mut *back }.push(on);
+                }
+            };
+            let succs = cfg.succs(b);
+            match (cfg.inst(cfg.block(b).last()).flow, succs) {
+                (Flow::CondJump, [to, falling]) => {
+                    let (to, falling) = (place(cfg, procs, to), place(cfg, procs, falling));
+                    let share = share_taken(cfg, procs, b, to, falling);
+                    taken[i] = share;
+                    add(to, share);
+                    add(falling, 1.0 - share);
+                }
+                (Flow::IndirectJump, targets) => {
+                    let share = 1.0 / targets.len().max(1) as f32;
+                    targets
+                        .iter()
+                        .for_each(|to| add(place(cfg, procs, to), share));
+                }
+                (_, targets) => targets
+                    .iter()
+                    .for_each(|to| add(place(cfg, procs, to), 1.0)),
+            }
+        }
+    }
 }

@@ -9,8 +9,9 @@
 
 use rayon::prelude::*;
 
+use super::Keeping;
+use super::frequency::Estimate;
 use super::tree::Edge;
-use super::{Keeping, frequency};
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
 use crate::decode::Flow;
 use crate::ids::{BlockId, InstId, ProcId};
@@ -41,7 +42,7 @@ pub struct Branch {
     pub falling: u32,
 }
 
-/// A procedure with its parts, as a graph.
+/// A procedure with its parts, as a graph; one after the other in the same storage.
 #[derive(Default)]
 pub struct Group {
     /// Its blocks.
@@ -52,8 +53,13 @@ pub struct Group {
     pub spots: Vec<Option<Spot>>,
     /// By block: its two ways, if it ends in a conditional branch.
     pub branches: Vec<Option<Branch>>,
-    /// Estimated frequency of each block.
-    pub frequency: Vec<f32>,
+    /// How often its blocks are likely to run.
+    pub estimate: Estimate,
+    live_in: Vec<RegSet>,
+    /// By block: control may come to it from elsewhere.
+    enters: Vec<bool>,
+    effects_of: EffectsOf,
+    sets: Vec<RegSet>,
 }
 
 /// Procedures after which the program's pages are given back.
@@ -142,66 +148,56 @@ fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
     blocks
 }
 
-/// Storage that is used again.
-#[derive(Default)]
-pub struct Scratch {
-    effects_of: EffectsOf,
-    sets: Vec<RegSet>,
-}
-
 impl Group {
-    /// The graph of these procedures, which belong together. `None` if
+    /// Makes it the graph of these procedures, which belong together. `None` if
     /// something in them is not known well enough.
-    pub fn new(world: &World<'_>, procs: &[ProcId], scratch: &mut Scratch) -> Option<Self> {
+    pub fn read(&mut self, world: &World<'_>, procs: &[ProcId]) -> Option<()> {
         let cfg = world.cfg;
         let understood =
             |p: &ProcId| cfg.proc(*p).is_movable() && cfg.proc(*p).status == Status::Full;
         if !procs.iter().all(understood) {
             return None;
         }
-        let blocks: Vec<BlockId> = procs.iter().flat_map(|p| cfg.proc(*p).blocks()).collect();
-        let mut group = Self {
-            branches: vec![None; blocks.len()],
-            frequency: frequency::estimate(world, procs, &blocks),
-            blocks,
-            ..Self::default()
-        };
-        let mut live_in = Vec::with_capacity(group.blocks.len());
-        // A block and at most two ways out of it, mostly.
-        group.edges.reserve(3 * group.blocks.len());
-        group.spots.reserve(3 * group.blocks.len());
-        for (i, &b) in group.blocks.iter().enumerate() {
+        self.blocks.clear();
+        for p in procs {
+            self.blocks.extend(cfg.proc(*p).blocks());
+        }
+        let count = self.blocks.len();
+        self.estimate.of(cfg, procs, &self.blocks);
+        self.branches.clear();
+        self.branches.resize(count, None);
+        self.live_in.clear();
+        self.edges.clear();
+        self.spots.clear();
+        for (i, &b) in self.blocks.iter().enumerate() {
             let live = world.live.at_start(b);
-            live_in.push(live);
+            self.live_in.push(live);
             let (inst, live) = if live.intersects(CHANGED) {
-                world
-                    .live
-                    .block_into(b, &mut scratch.effects_of, &mut scratch.sets);
-                inside(cfg.block(b), &scratch.sets)
+                let (effects_of, sets) = (&mut self.effects_of, &mut self.sets);
+                world.live.block_into(b, effects_of, sets);
+                inside(cfg.block(b), sets)
             } else {
                 (cfg.block(b).first, live)
             };
-            let cost = cost(Position::Before, live, group.frequency[i]);
-            group.edges.push(edge(start(i), end(i), Some(cost)));
-            group.spots.push(Some(Spot {
+            let cost = cost(Position::Before, live, self.estimate.frequency[i]);
+            self.edges.push(edge(start(i), end(i), Some(cost)));
+            self.spots.push(Some(Spot {
                 inst,
                 position: Position::Before,
                 keeping: Keeping::of(live),
             }));
         }
-        let mut enters: Vec<bool> = group
-            .blocks
-            .iter()
-            .map(|b| world.entered[b.index()])
-            .collect();
-        for i in 0..group.blocks.len() {
-            group.ways_out(world, procs, i, &live_in, &mut enters)?;
+        self.enters.clear();
+        let enters = self.blocks.iter().map(|b| world.entered[b.index()]);
+        self.enters.extend(enters);
+        for i in 0..count {
+            self.ways_out(world, procs, i)?;
         }
-        for (i, _) in enters.iter().enumerate().filter(|(_, e)| **e) {
-            group.edges.push(edge(0, start(i), None));
+        for i in (0..count).filter(|i| self.enters[*i]) {
+            self.edges.push(edge(0, start(i), None));
         }
-        group.spots.resize(group.edges.len(), None);
-        Some(group)
+        self.spots.resize(self.edges.len(), None);
+        Some(())
     }
 
     /// Number of vertices.
@@ -216,14 +212,7 @@ impl Group {
     }
 
     /// Adds the edges that leave a block.
-    fn ways_out(
-        &mut self,
-        world: &World<'_>,
-        procs: &[ProcId],
-        i: usize,
-        live_in: &[RegSet],
-        enters: &mut [bool],
-    ) -> Option<()> {
+    fn ways_out(&mut self, world: &World<'_>, procs: &[ProcId], i: usize) -> Option<()> {
         let cfg = world.cfg;
         let b = self.blocks[i];
         let last = cfg.block(b).last();
@@ -255,24 +244,21 @@ impl Group {
                     // Undone memory cannot be counted in (xbegin).
                     return None;
                 }
-                let ways = frequency::ways(world, procs, b, &taken, &falling);
-                let live_at = |to: Option<usize>| match to {
-                    Some(to) => live_in[to],
-                    None => world.live.after(b),
-                };
+                let share = self.estimate.taken[i];
                 let mut way = |succ: &Succ, position, share: f32, countable: bool| {
                     let to = place(succ);
-                    let live = live_at(to);
+                    let live = to.map_or_else(|| world.live.after(b), |to| self.live_in[to]);
                     let spot = Spot {
                         inst: last,
                         position,
                         keeping: Keeping::of(live),
                     };
-                    let cost = countable.then(|| cost(position, live, self.frequency[i] * share));
+                    let cost =
+                        countable.then(|| cost(position, live, self.estimate.frequency[i] * share));
                     self.add(end(i), vertex(to), cost, countable.then_some(spot))
                 };
-                let taken = way(&taken, Position::Taken, ways.taken, plain);
-                let falling = way(&falling, Position::After, ways.falling, true);
+                let taken = way(&taken, Position::Taken, share, plain);
+                let falling = way(&falling, Position::After, 1.0 - share, true);
                 self.branches[i] = Some(Branch { taken, falling });
             }
             Flow::Next | Flow::Jump => {
@@ -288,7 +274,7 @@ impl Group {
                 if !inst.flow.ends_flow()
                     && let Some(to) = succs.last().and_then(place)
                 {
-                    enters[to] = true;
+                    self.enters[to] = true;
                 }
             }
         }

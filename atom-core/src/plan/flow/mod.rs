@@ -32,8 +32,9 @@ use crate::live::{Live, RegSet};
 use crate::memory;
 use crate::tool::Calls;
 
-use group::{Group, Scratch, Spot, World};
+use group::{Group, Spot, World};
 use qualify::{Want, Way};
+use tree::Solver;
 
 /// Where the counters lie and how totals follow from them; offsets in the plan's data.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -124,17 +125,17 @@ impl Flow {
         let order = ByGroup::new(cfg, &wants);
         let by_group: Vec<&[u32]> = order.groups().collect();
         let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
-        let count = |(scratch, own): &mut (Scratch, Vec<Want>), some: &[&[u32]]| {
+        let count = |storage: &mut Storage, some: &[&[u32]]| {
             let mut counted = Counted::default();
             for numbers in some {
-                own.clear();
-                own.extend(numbers.iter().map(|n| wants[*n as usize]));
-                let whole = whole_of(cfg, &own[0]);
+                storage.wants.clear();
+                let own = numbers.iter().map(|n| wants[*n as usize]);
+                storage.wants.extend(own);
+                let whole = whole_of(cfg, &storage.wants[0]);
                 let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
-                let procs = at.map(|at| &groups[at]);
-                let done = procs.and_then(|procs| counted.add(&world, procs, &*own, scratch));
+                let done = at.and_then(|at| counted.add(&world, &groups[at], storage));
                 if done.is_some() {
-                    for want in own.iter() {
+                    for want in &storage.wants {
                         handled[want.call as usize].store(true, Relaxed);
                     }
                 }
@@ -362,19 +363,31 @@ fn groups(cfg: &Cfg) -> Vec<Vec<ProcId>> {
         .collect()
 }
 
+/// What is used for one group after the other.
+#[derive(Default)]
+struct Storage {
+    wants: Vec<Want>,
+    group: Group,
+    solver: Solver,
+    /// By number of what is wanted: the edge.
+    edges: Vec<u32>,
+    values: Vec<u32>,
+}
+
 impl Counted {
-    /// Counts one group's flow, if that is possible and pays.
-    fn add(
-        &mut self,
-        world: &World<'_>,
-        procs: &[ProcId],
-        wants: &[Want],
-        scratch: &mut Scratch,
-    ) -> Option<()> {
-        let mut graph = Group::new(world, procs, scratch)?;
-        let mut edges = Vec::with_capacity(wants.len());
+    /// Counts one group's flow for `storage.wants`, if that is possible and pays.
+    fn add(&mut self, world: &World<'_>, procs: &[ProcId], storage: &mut Storage) -> Option<()> {
+        let Storage {
+            wants,
+            group: graph,
+            solver,
+            edges,
+            values,
+        } = storage;
+        graph.read(world, procs)?;
+        edges.clear();
         let mut explicit = 0.0;
-        for want in wants {
+        for want in &*wants {
             let i = group::index_of(world.cfg, procs, want.block)?;
             let edge = match want.way {
                 Way::Block => i as u32,
@@ -384,12 +397,12 @@ impl Counted {
             // What the call would cost at least: a branch's cell has to be found.
             explicit += match want.way {
                 Way::Block => graph.edges[i].cost?,
-                _ => graph.frequency[i] * 2.0,
+                _ => graph.estimate.frequency[i] * 2.0,
             };
             graph.edges[edge as usize].wanted = true;
             edges.push(edge);
         }
-        let solution = tree::solve(graph.vertices(), &graph.edges)?;
+        let solution = solver.solve(graph.vertices(), &graph.edges)?;
         let cost: f32 = solution
             .counted
             .iter()
@@ -400,15 +413,17 @@ impl Counted {
         }
         let spots = solution.counted.iter().map(|e| graph.spots[*e as usize]);
         let (count, size) = (self.spots.len(), self.table.len());
-        let cells = wants.iter().zip(edges).map(|(want, edge)| table::CellOf {
-            edge,
+        let cells = wants.iter().zip(&*edges).map(|(want, edge)| table::CellOf {
+            edge: *edge,
             cell: want.cell,
             amount: want.amount,
         });
+        values.clear();
+        values.resize(graph.edges.len(), u32::MAX);
         let written = spots
             .map(|spot| spot.map(|spot| self.spots.push(spot)))
             .collect::<Option<()>>()
-            .and_then(|()| table::write(&mut self.table, graph.edges.len(), &solution, cells));
+            .and_then(|()| table::write(&mut self.table, values, solution, cells));
         if written.is_none() {
             self.spots.truncate(count);
             self.table.truncate(size);

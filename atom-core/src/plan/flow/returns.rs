@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use super::group::index_of;
 use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
-use crate::decode::{Flow, Memo, decode_again};
+use crate::decode::{Anywhere, Flow, Memo};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 
@@ -136,22 +136,13 @@ struct Facts {
 
 /// By procedure: whether its calls certainly come back.
 pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
-    let facts_of = |plain: &mut Memo<bool>, procs: &Vec<ProcId>| {
-        let mut callees = Vec::new();
-        let follower = Follower {
-            image,
-            cfg,
-            procs,
-            plain,
-            callees: &mut callees,
-        };
-        let trusted = follower.run().is_some();
-        Facts { trusted, callees }
-    };
     let mut facts: Vec<Facts> = Vec::with_capacity(groups.len());
     for wave in groups.chunks(WAVE) {
         let groups = wave.par_iter().with_min_len(32);
-        facts.par_extend(groups.map_init(Memo::new, facts_of));
+        facts.par_extend(groups.map_init(
+            || Reader::new(image),
+            |reader, procs| facts_of(image, cfg, procs, reader),
+        ));
         image.release_pages();
     }
     let mut certain = vec![false; cfg.procs.len()];
@@ -182,22 +173,55 @@ pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
     certain
 }
 
+fn facts_of<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    procs: &'a [ProcId],
+    reader: &mut Reader<'a>,
+) -> Facts {
+    let mut callees = Vec::new();
+    let follower = Follower {
+        image,
+        cfg,
+        procs,
+        reader,
+        callees: &mut callees,
+    };
+    let trusted = follower.run().is_some();
+    Facts { trusted, callees }
+}
+
 fn is_library(proc: &Proc) -> bool {
     let name = proc.name.as_deref().unwrap_or_default();
     let name = name.strip_suffix("@plt").unwrap_or_default();
     proc.kind == ProcKind::Plt && LIBRARY.contains(&name)
 }
 
-struct Follower<'a> {
+/// What is used for one procedure after the other.
+struct Reader<'a> {
+    decoder: Anywhere<'a>,
+    /// Which instructions leave the stack as it is, see [`leaves_stack`].
+    plain: Memo<bool>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(image: &'a Image) -> Self {
+        Self {
+            decoder: Anywhere::new(image),
+            plain: Memo::new(),
+        }
+    }
+}
+
+struct Follower<'a, 'r> {
     image: &'a Image,
     cfg: &'a Cfg,
     procs: &'a [ProcId],
-    /// Which instructions leave the stack as it is, see [`leaves_stack`].
-    plain: &'a mut Memo<bool>,
-    callees: &'a mut Vec<u32>,
+    reader: &'r mut Reader<'a>,
+    callees: &'r mut Vec<u32>,
 }
 
-impl Follower<'_> {
+impl Follower<'_, '_> {
     /// Follows all ways through the procedure. `None` if it cannot be trusted.
     fn run(mut self) -> Option<()> {
         let cfg = self.cfg;
@@ -246,9 +270,10 @@ impl Follower<'_> {
         let cfg = self.cfg;
         let block = cfg.block(b);
         for (id, (inst, bytes)) in block.insts().zip(cfg.block_bytes(self.image, b)) {
-            let decode = || decode_again(inst, bytes, cfg.inst_pc(id));
+            let Reader { decoder, plain } = &mut *self.reader;
+            let mut decode = || decoder.again(cfg.inst_pc(id));
             let is_next = inst.flow == Flow::Next;
-            if is_next && self.plain.of(inst, bytes, || leaves_stack(&decode())) {
+            if is_next && plain.of(inst, bytes, || leaves_stack(&decode())) {
                 continue;
             }
             // Direct branches and calls have no operand in memory.

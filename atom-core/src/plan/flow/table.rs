@@ -24,14 +24,14 @@ pub struct CellOf {
     pub amount: i64,
 }
 
-/// Appends the record of a group of so many edges. `None` if a cell wants what was not solved.
+/// Appends the record of a group. `None` if a cell wants what was not solved. `value_of` has for each
+/// edge an entry of all ones.
 pub fn write(
     out: &mut Vec<u8>,
-    edges: usize,
+    value_of: &mut [u32],
     solution: &Solution,
     cells: impl ExactSizeIterator<Item = CellOf>,
 ) -> Option<()> {
-    let mut value_of = vec![u32::MAX; edges];
     let mut next = 0u32;
     number(out, solution.counted.len() as u64);
     for &edge in &solution.counted {
@@ -43,7 +43,7 @@ pub fn write(
     for derived in &solution.derived {
         number(out, derived.terms.len() as u64);
         for &(edge, minus) in solution.terms_of(derived) {
-            let distance = back(&value_of, edge, next)?;
+            let distance = back(value_of, edge, next)?;
             number(out, u64::from(distance) << 1 | u64::from(minus));
         }
         value_of[derived.edge as usize] = next;
@@ -55,7 +55,7 @@ pub fn write(
         let word = i64::from(cell / 8);
         number(out, folded(word - last));
         last = word;
-        let distance = back(&value_of, edge, next)?;
+        let distance = back(value_of, edge, next)?;
         number(out, u64::from(distance) << 1 | u64::from(amount != 1));
         if amount != 1 {
             number(out, folded(amount));
@@ -143,10 +143,24 @@ mod tests {
             cell(4, 24, 1),
         ];
         let mut bytes = Vec::new();
-        write(&mut bytes, 201, &solution, cells.into_iter()).expect("all is solved");
+        write(
+            &mut bytes,
+            &mut [u32::MAX; 201],
+            &solution,
+            cells.into_iter(),
+        )
+        .expect("all is solved");
         let expected = [(80_000, 190), (16, -70), (24, 90 << 40), (24, 100)];
         assert_eq!(read(&bytes, &[100, 10]), expected);
         let unsolved = [cell(7, 0, 1)];
-        assert!(write(&mut Vec::new(), 201, &solution, unsolved.into_iter()).is_none());
+        assert!(
+            write(
+                &mut Vec::new(),
+                &mut [u32::MAX; 201],
+                &solution,
+                unsolved.into_iter()
+            )
+            .is_none()
+        );
     }
 }

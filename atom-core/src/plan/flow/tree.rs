@@ -16,7 +16,7 @@ pub struct Edge {
     pub from: u32,
     /// Where it ends.
     pub to: u32,
-    /// What counting it costs; `None`: it cannot be counted.
+    /// What counting it costs, a positive number; `None`: it cannot be counted.
     pub cost: Option<f32>,
     /// Its count is asked for.
     pub wanted: bool,
@@ -49,11 +49,15 @@ impl Solution {
     }
 }
 
+/// Disjoint sets of vertices.
+#[derive(Default)]
 struct Sets(Vec<u32>);
 
 impl Sets {
-    fn new(count: usize) -> Self {
-        Self((0..count as u32).collect())
+    /// Each vertex by itself.
+    fn reset(&mut self, count: usize) {
+        self.0.clear();
+        self.0.extend(0..count as u32);
     }
 
     fn find(&mut self, mut v: u32) -> u32 {
@@ -73,89 +77,175 @@ impl Sets {
     }
 }
 
-/// Chooses what is counted. `None` if what cannot be counted has a cycle.
-pub fn solve(vertices: usize, edges: &[Edge]) -> Option<Solution> {
-    let in_tree = spanning_tree(vertices, edges)?;
-    // A counter matters if its edge is wanted, or if it closes a cycle with a
-    // wanted edge of the tree: then its ends are in different parts of what
-    // remains of the tree without the wanted edges.
-    let mut parts = Sets::new(vertices);
-    for (edge, _) in edges.iter().zip(&in_tree).filter(|(e, t)| **t && !e.wanted) {
-        parts.join(edge.from, edge.to);
-    }
-    let mut needed: Vec<bool> = edges.iter().map(|e| e.wanted).collect();
-    let mut solution = Solution::default();
-    for (i, edge) in edges.iter().enumerate().filter(|(i, _)| !in_tree[*i]) {
-        needed[i] |= parts.find(edge.from) != parts.find(edge.to);
-        if needed[i] {
-            solution.counted.push(i as u32);
+/// No edge.
+const NONE: u32 = u32::MAX;
+
+/// Solves one graph after the other, in the same storage.
+#[derive(Default)]
+pub struct Solver {
+    sets: Sets,
+    /// By edge: whether it is in the tree.
+    in_tree: Vec<bool>,
+    /// By edge: its count is asked for, or another follows from it.
+    needed: Vec<bool>,
+    /// What can be counted, most expensive first: cost and edge in one number.
+    by_cost: Vec<u64>,
+    at: Incidence,
+    /// The vertices from the roots outwards.
+    order: Vec<u32>,
+    /// By vertex: the edge to the one before it in that order.
+    parent: Vec<u32>,
+    seen: Vec<bool>,
+    solution: Solution,
+}
+
+impl Solver {
+    /// Chooses what is counted. `None` if what cannot be counted has a cycle.
+    pub fn solve(&mut self, vertices: usize, edges: &[Edge]) -> Option<&Solution> {
+        self.span(vertices, edges)?;
+        let Self {
+            sets: parts,
+            in_tree,
+            needed,
+            at,
+            solution,
+            ..
+        } = self;
+        // A counter matters if its edge is wanted, or if it closes a cycle with a
+        // wanted edge of the tree: then its ends are in different parts of what
+        // remains of the tree without the wanted edges.
+        parts.reset(vertices);
+        for (edge, _) in (edges.iter().zip(&*in_tree)).filter(|(e, t)| **t && !e.wanted) {
+            parts.join(edge.from, edge.to);
         }
+        needed.clear();
+        needed.extend(edges.iter().map(|e| e.wanted));
+        solution.counted.clear();
+        solution.derived.clear();
+        solution.terms.clear();
+        for (i, edge) in edges.iter().enumerate().filter(|(i, _)| !in_tree[*i]) {
+            needed[i] |= parts.find(edge.from) != parts.find(edge.to);
+            if needed[i] {
+                solution.counted.push(i as u32);
+            }
+        }
+        at.find(vertices, edges);
+        self.walk(vertices, edges);
+        let Self {
+            in_tree,
+            needed,
+            at,
+            order,
+            parent,
+            solution,
+            ..
+        } = self;
+        // From the root outwards: what an edge needs to be computed.
+        for &v in &*order {
+            let up = parent[v as usize];
+            if up != NONE && needed[up as usize] {
+                for &e in at.of(v) {
+                    needed[e as usize] |= in_tree[e as usize];
+                }
+            }
+        }
+        for &v in order.iter().rev() {
+            let up = parent[v as usize];
+            if up == NONE || !needed[up as usize] {
+                continue;
+            }
+            let enters = edges[up as usize].to == v;
+            let first = solution.terms.len() as u32;
+            let terms = at
+                .of(v)
+                .iter()
+                .filter(|e| **e != up && needed[**e as usize])
+                .map(|&e| (e, (edges[e as usize].to == v) == enters));
+            solution.terms.extend(terms);
+            let terms = first..solution.terms.len() as u32;
+            if terms.is_empty() && !edges[up as usize].wanted {
+                // Nothing that matters passes there.
+                needed[up as usize] = false;
+                continue;
+            }
+            solution.derived.push(Derived { edge: up, terms });
+        }
+        Some(&*solution)
     }
-    let at = Incidence::new(vertices, edges);
-    let (order, parent) = walk(vertices, edges, &in_tree, &at);
-    // From the root outwards: what an edge needs to be computed.
-    for &v in &order {
-        let Some(up) = parent[v as usize] else {
-            continue;
-        };
-        if needed[up as usize] {
-            for &e in at.of(v) {
-                needed[e as usize] |= in_tree[e as usize];
+
+    /// Finds the spanning tree.
+    fn span(&mut self, vertices: usize, edges: &[Edge]) -> Option<()> {
+        let Self {
+            sets,
+            in_tree,
+            by_cost,
+            ..
+        } = self;
+        sets.reset(vertices);
+        in_tree.clear();
+        in_tree.resize(edges.len(), false);
+        by_cost.clear();
+        for (i, edge) in edges.iter().enumerate() {
+            match edge.cost {
+                None if sets.join(edge.from, edge.to) => in_tree[i] = true,
+                None => return None,
+                // The bits of positive numbers are in the numbers' order.
+                Some(cost) => by_cost.push(u64::from(!cost.to_bits()) << 32 | i as u64),
+            }
+        }
+        by_cost.sort_unstable();
+        for i in by_cost.iter().map(|key| *key as u32 as usize) {
+            in_tree[i] = sets.join(edges[i].from, edges[i].to);
+        }
+        Some(())
+    }
+
+    /// Finds the vertices from the roots outwards, and for each the edge to its parent.
+    fn walk(&mut self, vertices: usize, edges: &[Edge]) {
+        let Self {
+            order,
+            parent,
+            seen,
+            ..
+        } = self;
+        order.clear();
+        parent.clear();
+        parent.resize(vertices, NONE);
+        seen.clear();
+        seen.resize(vertices, false);
+        for root in 0..vertices as u32 {
+            if std::mem::replace(&mut seen[root as usize], true) {
+                continue;
+            }
+            let mut next = order.len();
+            order.push(root);
+            while let Some(&v) = order.get(next) {
+                next += 1;
+                for &e in (self.at.of(v).iter()).filter(|e| self.in_tree[**e as usize]) {
+                    let edge = &edges[e as usize];
+                    let other = if edge.from == v { edge.to } else { edge.from };
+                    if !std::mem::replace(&mut seen[other as usize], true) {
+                        parent[other as usize] = e;
+                        order.push(other);
+                    }
+                }
             }
         }
     }
-    for &v in order.iter().rev() {
-        let Some(up) = parent[v as usize].filter(|up| needed[*up as usize]) else {
-            continue;
-        };
-        let enters = edges[up as usize].to == v;
-        let first = solution.terms.len() as u32;
-        let terms = at
-            .of(v)
-            .iter()
-            .filter(|e| **e != up && needed[**e as usize])
-            .map(|&e| (e, (edges[e as usize].to == v) == enters));
-        solution.terms.extend(terms);
-        let terms = first..solution.terms.len() as u32;
-        if terms.is_empty() && !edges[up as usize].wanted {
-            // Nothing that matters passes there.
-            needed[up as usize] = false;
-            continue;
-        }
-        solution.derived.push(Derived { edge: up, terms });
-    }
-    Some(solution)
-}
-
-/// By edge: whether it is in the tree.
-fn spanning_tree(vertices: usize, edges: &[Edge]) -> Option<Vec<bool>> {
-    let mut sets = Sets::new(vertices);
-    let mut in_tree = vec![false; edges.len()];
-    let mut others = Vec::with_capacity(edges.len());
-    for (i, edge) in edges.iter().enumerate() {
-        match edge.cost {
-            None if sets.join(edge.from, edge.to) => in_tree[i] = true,
-            None => return None,
-            Some(cost) => others.push((cost, i as u32)),
-        }
-    }
-    others.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    for (_, i) in others {
-        let i = i as usize;
-        in_tree[i] = sets.join(edges[i].from, edges[i].to);
-    }
-    Some(in_tree)
 }
 
 /// The edges at each vertex.
+#[derive(Default)]
 struct Incidence {
     starts: Vec<u32>,
     edges: Vec<u32>,
 }
 
 impl Incidence {
-    fn new(vertices: usize, edges: &[Edge]) -> Self {
-        let mut starts = vec![0u32; vertices + 2];
+    fn find(&mut self, vertices: usize, edges: &[Edge]) {
+        let starts = &mut self.starts;
+        starts.clear();
+        starts.resize(vertices + 2, 0);
         for edge in edges {
             starts[edge.from as usize + 2] += 1;
             starts[edge.to as usize + 2] += 1;
@@ -163,17 +253,14 @@ impl Incidence {
         for i in 2..starts.len() {
             starts[i] += starts[i - 1];
         }
-        let mut list = vec![0; 2 * edges.len()];
+        self.edges.clear();
+        self.edges.resize(2 * edges.len(), 0);
         for (i, edge) in edges.iter().enumerate() {
             for end in [edge.from, edge.to] {
                 let slot = &mut starts[end as usize + 1];
-                list[*slot as usize] = i as u32;
+                self.edges[*slot as usize] = i as u32;
                 *slot += 1;
             }
-        }
-        Self {
-            starts,
-            edges: list,
         }
     }
 
@@ -181,37 +268,6 @@ impl Incidence {
         let v = v as usize;
         &self.edges[self.starts[v] as usize..self.starts[v + 1] as usize]
     }
-}
-
-/// The vertices from the roots outwards, and for each the edge to its parent.
-fn walk(
-    vertices: usize,
-    edges: &[Edge],
-    in_tree: &[bool],
-    at: &Incidence,
-) -> (Vec<u32>, Vec<Option<u32>>) {
-    let mut order = Vec::with_capacity(vertices);
-    let mut parent = vec![None; vertices];
-    let mut seen = vec![false; vertices];
-    for root in 0..vertices as u32 {
-        if std::mem::replace(&mut seen[root as usize], true) {
-            continue;
-        }
-        let mut next = order.len();
-        order.push(root);
-        while let Some(&v) = order.get(next) {
-            next += 1;
-            for &e in at.of(v).iter().filter(|e| in_tree[**e as usize]) {
-                let edge = &edges[e as usize];
-                let other = if edge.from == v { edge.to } else { edge.from };
-                if !std::mem::replace(&mut seen[other as usize], true) {
-                    parent[other as usize] = Some(e);
-                    order.push(other);
-                }
-            }
-        }
-    }
-    (order, parent)
 }
 
 #[cfg(test)]
@@ -302,7 +358,10 @@ mod tests {
             for _ in 0..20 {
                 walk_once(&mut random, &edges, &mut counts);
             }
-            let solution = solve(vertices, &edges).expect("no cycle that cannot be counted");
+            let mut solver = Solver::default();
+            let solution = solver
+                .solve(vertices, &edges)
+                .expect("no cycle that cannot be counted");
             let mut values: Vec<Option<i64>> = vec![None; edges.len()];
             for &e in &solution.counted {
                 assert!(edges[e as usize].cost.is_some());
@@ -343,7 +402,8 @@ mod tests {
             edge(5, 6, Some(1.0), true),
             edge(6, 0, None, false),
         ];
-        let solution = solve(7, &edges).unwrap();
+        let mut solver = Solver::default();
+        let solution = solver.solve(7, &edges).unwrap();
         assert_eq!(solution.counted.len(), 2);
         assert!(solution.counted.contains(&3) && !solution.counted.contains(&5));
     }
@@ -353,8 +413,9 @@ mod tests {
         let mut random = Random(99);
         for _ in 0..100 {
             let (vertices, edges) = graph(&mut random, 0);
-            let solution = solve(vertices, &edges).unwrap();
-            assert_eq!(solution, Solution::default());
+            let mut solver = Solver::default();
+            let solution = solver.solve(vertices, &edges).unwrap();
+            assert_eq!(*solution, Solution::default());
         }
     }
 }
