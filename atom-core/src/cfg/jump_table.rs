@@ -6,7 +6,7 @@
 //! and the comparison before it the number of entries. Where the bound is not
 //! found, entries are taken while they lead to plausible code and until the
 //! next place that any code refers to: perhaps too many (an extra leader does
-//! no harm), never too few. A program that is not position independent has
+//! no harm), never too few. Under `-mcmodel=large` entries have 64 bits. A program that is not position independent has
 //! tables of addresses instead: `jmp [table+index*8]`. Where the table is not found either, each address
 //! that the procedure computes is tried: data does not lead into the procedure
 //! by chance.
@@ -27,8 +27,10 @@ pub struct Found {
     pub load: Option<u64>,
     /// Address of the first entry.
     pub table: u64,
-    /// 8: entries are addresses; 4: they are relative to the table.
+    /// Size of an entry: 4 or 8 bytes.
     pub entry_size: u8,
+    /// Entries are relative to the table; else they are addresses, of 8 bytes.
+    pub is_relative: bool,
     /// Targets in order.
     pub targets: Vec<u64>,
     /// The code says that there are more, which cannot be: these are only the first.
@@ -68,7 +70,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             continue;
         };
         let table = use_.table.and_then(|table| {
-            let size = use_.entry_size;
+            let size = Entries {
+                size: use_.entry_size,
+                are_relative: use_.is_relative,
+            };
             let mut targets = Vec::new();
             if use_.bound.is_some() {
                 let count = use_.bound.map(|bound| bound.count);
@@ -90,6 +95,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
                     load: Some(use_.load),
                     table,
                     entry_size: use_.entry_size,
+                    is_relative: use_.is_relative,
                     targets,
                     is_short,
                 });
@@ -115,13 +121,18 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     bases.sort_unstable();
     bases.dedup();
     for table in bases {
-        let targets = entries(image, body, around, table, 4, None, false);
+        let narrow = Entries {
+            size: 4,
+            are_relative: true,
+        };
+        let targets = entries(image, body, around, table, narrow, None, false);
         if !targets.is_empty() {
             found.push(Found {
                 jump: None,
                 load: None,
                 table,
                 entry_size: 4,
+                is_relative: true,
                 targets,
                 is_short: false,
             });
@@ -133,6 +144,26 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     }
 }
 
+/// What the entries of a table are.
+#[derive(Clone, Copy)]
+struct Entries {
+    /// Bytes: 4 or 8.
+    size: u8,
+    are_relative: bool,
+}
+
+impl Entries {
+    /// Where an entry of the table leads to.
+    fn target(self, table: u64, entry: &[u8]) -> u64 {
+        let offset = match *entry {
+            [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+            _ => i64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
+        };
+        let base = if self.are_relative { table } else { 0 };
+        base.wrapping_add_signed(offset)
+    }
+}
+
 /// The targets that the entries at `table` lead to; `is_known` if a jump was
 /// seen to use it. Empty if it cannot be a table.
 fn entries(
@@ -140,11 +171,11 @@ fn entries(
     body: &Body,
     around: &Surroundings,
     table: u64,
-    size: u8,
+    kind: Entries,
     bound: Option<u32>,
     is_known: bool,
 ) -> Vec<u64> {
-    let size = usize::from(size);
+    let size = usize::from(kind.size);
     let limit = match bound {
         Some(count) => table.saturating_add(size as u64 * u64::from(count)),
         None => around
@@ -165,10 +196,7 @@ fn entries(
         {
             break;
         }
-        let target = match entry.try_into() {
-            Ok(offset) => table.wrapping_add_signed(i64::from(i32::from_le_bytes(offset))),
-            Err(_) => u64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
-        };
+        let target = kind.target(table, entry);
         // What the compiler knows not to happen (the end of a switch that names
         // every value) leads to an empty block, which may be the last: nothing of
         // this procedure is there. The entries behind count none the less.
@@ -207,6 +235,7 @@ struct TableUse {
     load: u64,
     table: Option<u64>,
     entry_size: u8,
+    is_relative: bool,
     bound: Option<Bound>,
 }
 
@@ -254,6 +283,7 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
             load: jump,
             table: Some(instruction.memory_displacement64()),
             entry_size: 8,
+            is_relative: false,
             bound: bound_before(image, body, at, &instruction),
         });
     }
@@ -277,6 +307,7 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
                             load: i.ip(),
                             table: Some(i.memory_displacement64()),
                             entry_size: 8,
+                            is_relative: false,
                             bound: bound_before(image, body, load_at, &i),
                         });
                     }
@@ -292,7 +323,7 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
                     Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
                     _ => false,
                 };
-                if narrow && i.op1_kind() == OpKind::Memory {
+                if narrow && i.op1_kind() == OpKind::Memory || loads_wide_entry(&i) {
                     load = Some(i);
                     break;
                 }
@@ -308,7 +339,8 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let load_at = index_of(image, body, load.ip())?;
     let registers = [load.memory_base(), load.memory_index()];
     // With a scaled index the base is the table; else either may be.
-    let scaled = load.memory_index_scale() == 4;
+    let entry_size = if loads_wide_entry(&load) { 8 } else { 4 };
+    let scaled = load.memory_index_scale() == u32::from(entry_size);
     let candidates = if scaled {
         &registers[..1]
     } else {
@@ -327,7 +359,8 @@ fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     Some(TableUse {
         load: load.ip(),
         table,
-        entry_size: 4,
+        entry_size,
+        is_relative: true,
         bound: bound_before(image, body, load_at, &load),
     })
 }
@@ -350,6 +383,18 @@ fn is_absolute_entry(i: &Instruction) -> bool {
         && i.memory_base() == Register::None
         && i.memory_index() != Register::None
         && i.memory_index_scale() == 8
+        && i.segment_prefix() == Register::None
+}
+
+/// True for `mov r64,[base + index]`, which may load an entry of 64 bits of a relative table.
+fn loads_wide_entry(i: &Instruction) -> bool {
+    i.mnemonic() == Mnemonic::Mov
+        && i.op1_kind() == OpKind::Memory
+        && i.op0_register().size() == 8
+        && i.memory_base() != Register::None
+        && i.memory_index() != Register::None
+        && matches!(i.memory_index_scale(), 1 | 8)
+        && i.memory_displacement64() == 0
         && i.segment_prefix() == Register::None
 }
 
@@ -494,7 +539,7 @@ pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
 /// How an indirect jump gets its target, as far as the code just before it tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JumpForm {
-    /// Adds a loaded 32-bit entry to an address: a relative table.
+    /// Adds a loaded entry to an address: a relative table.
     RelativeTable,
     /// Computes the target without loading it.
     Computed,
@@ -564,8 +609,9 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
             }
             Mnemonic::Mov => {
                 if instruction.op1_kind() == OpKind::Memory {
-                    let narrow = instruction.op0_register().size() == 4;
-                    return if added && narrow {
+                    let is_entry =
+                        instruction.op0_register().size() == 4 || loads_wide_entry(&instruction);
+                    return if added && is_entry {
                         JumpForm::RelativeTable
                     } else {
                         JumpForm::Pointer
