@@ -10,7 +10,7 @@ use super::gaps::Followed;
 use super::jump_table::{self, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
-use super::{Cfg, Kept, ProcIndex, ProcKind, pointers};
+use super::{Cfg, Kept, ProcKind, Starts, pointers};
 use crate::error::Result;
 use crate::image::Image;
 
@@ -42,7 +42,7 @@ pub(super) struct Discovery<'a> {
     /// Data addresses that code refers to.
     pub(super) data_refs: DataRefs,
     /// To find bodies by address.
-    index: ProcIndex,
+    index: Starts,
     /// Code stands behind info tables, see [`pointers::has_info_table`].
     pub(super) has_info_tables: bool,
 }
@@ -71,7 +71,7 @@ impl<'a> Discovery<'a> {
             seen_refs: Vec::new(),
             pointers: FxHashSet::default(),
             data_refs: DataRefs::new(image),
-            index: ProcIndex::default(),
+            index: Starts::default(),
             has_info_tables: false,
         };
         discovery.seeds.retain({
@@ -173,7 +173,7 @@ impl<'a> Discovery<'a> {
     /// Makes looking for bodies quick; call it when there are others.
     fn index_bodies(&mut self) {
         let starts = self.bodies.iter().map(|b| b.start);
-        self.index = ProcIndex::of(self.image.base, starts);
+        self.index = Starts::of(self.image.base, starts);
     }
 
     fn run(&mut self, frames: &FrameFacts) {

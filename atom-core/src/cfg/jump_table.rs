@@ -152,7 +152,7 @@ fn entries(
             .next_from(table.saturating_add(1))
             .unwrap_or(u64::MAX),
     };
-    let mut targets = Vec::new();
+    let mut targets = Vec::with_capacity(bound.map_or(8, |count| (count as usize).min(256)));
     // Entries before the first target that lead past the procedure's end.
     let mut dead = 0;
     for (i, entry) in image
