@@ -3,19 +3,9 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::Folder;
-
-/// A tool that cargo built as an example of this package.
-fn tool(name: &str) -> String {
-    let command = Path::new(env!("CARGO_BIN_EXE_atom"));
-    let folder = command.parent().expect("a folder").join("examples");
-    let file = folder.join(format!("lib{name}.so"));
-    assert!(file.exists(), "{} is not built", file.display());
-    file.into_os_string().into_string().expect("UTF-8")
-}
+use common::{Folder, tool};
 
 /// What a run wrote, errors in it.
 fn text(output: &Output) -> String {
@@ -307,7 +297,7 @@ fn analysis_routines_stop_at_their_lines() {
         assert!(compile(&folder, "gcc", "app", PROGRAM, flags));
         folder.atom_ok(&["app", &hello, "-g", "-o", "out"]);
         let commands = [
-            "break hello-tool/src/lib.rs:12",
+            "break hello-tool/src/lib.rs:16",
             "run",
             "bt 1",
             "info symbol $pc",
@@ -315,7 +305,7 @@ fn analysis_routines_stop_at_their_lines() {
         ];
         let text = gdb(&folder, "out", &commands);
         assert!(
-            text.contains("hello-tool/src/lib.rs:12"),
+            text.contains("hello-tool/src/lib.rs:16"),
             "{flags:?}: {text}"
         );
         assert!(text.contains("Breakpoint 1, "), "{flags:?}: {text}");

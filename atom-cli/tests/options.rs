@@ -2,20 +2,10 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Command;
 
-use common::{Folder, stderr};
+use common::{Folder, stderr, tool};
 use object::{Object, ObjectSegment};
-
-/// A tool that cargo built as an example of this package.
-fn tool(name: &str) -> String {
-    let command = Path::new(env!("CARGO_BIN_EXE_atom"));
-    let folder = command.parent().expect("a folder").join("examples");
-    let file = folder.join(format!("lib{name}.so"));
-    assert!(file.exists(), "{} is not built", file.display());
-    file.into_os_string().into_string().expect("UTF-8")
-}
 
 /// Loadable segments as (address, size), and whether each is executable.
 fn segments(folder: &Folder, name: &str) -> Vec<(u64, u64)> {
@@ -27,14 +17,15 @@ fn segments(folder: &Folder, name: &str) -> Vec<(u64, u64)> {
 /// Runs a program of the folder with two arguments.
 fn run(folder: &Folder, name: &str) -> std::process::Output {
     Command::new(folder.join(name))
+        .current_dir(folder.path())
         .args(["a", "b"])
         .output()
         .expect("the program runs")
 }
 
-/// The hello tool's count of a procedure, from the instrumented program's error output.
-fn count(output: &std::process::Output, name: &str) -> Option<String> {
-    let text = stderr(output);
+/// The hello tool's count of a procedure, of the last run in the folder.
+fn count(folder: &Folder, name: &str) -> Option<String> {
+    let text = String::from_utf8(folder.read("hello.out")).expect("UTF-8");
     let line = text
         .lines()
         .find(|l| l.split_whitespace().last() == Some(name))?;
@@ -98,7 +89,7 @@ fn the_new_text_starts_where_it_is_wanted() {
             (before.status, &before.stdout),
             (after.status, &after.stdout)
         );
-        assert_eq!(count(&after, "twice").as_deref(), Some("7"));
+        assert_eq!(count(&folder, "twice").as_deref(), Some("7"));
     }
     folder.fails(
         &["app", "-T", "0x70000001", "-o", "x"],
@@ -166,7 +157,7 @@ fn the_new_data_starts_where_it_is_wanted() {
             (before.status, &before.stdout),
             (after.status, &after.stdout)
         );
-        assert_eq!(count(&after, "main").as_deref(), Some("1"));
+        assert_eq!(count(&folder, "main").as_deref(), Some("1"));
     }
     folder.fails(
         &["app", &hello, "-D", "0x60006000", "-o", "x"],
@@ -244,7 +235,7 @@ fn selections() {
             (before.status, &before.stdout),
             (after.status, &after.stdout)
         );
-        [count(&after, "main"), count(&after, "twice")].map(|c| c.is_some_and(|c| c != "0"))
+        [count(&folder, "main"), count(&folder, "twice")].map(|c| c.is_some_and(|c| c != "0"))
     };
     assert_eq!(counts(&[]), [true, true]);
     assert_eq!(counts(&["--only", "twice"]), [false, true]);

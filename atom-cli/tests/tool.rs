@@ -2,23 +2,9 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Command;
 
-use common::{Folder, stderr};
-
-/// A tool that cargo built as an example of this package.
-fn tool(name: &str) -> String {
-    let command = Path::new(env!("CARGO_BIN_EXE_atom"));
-    let folder = command.parent().expect("a folder").join("examples");
-    let file = folder.join(format!("lib{name}.so"));
-    assert!(
-        file.exists(),
-        "{} is not built; `cargo test` without --test builds it",
-        file.display()
-    );
-    file.into_os_string().into_string().expect("UTF-8")
-}
+use common::{Folder, stderr, tool};
 
 #[test]
 fn a_tool_is_called() {
@@ -35,6 +21,7 @@ fn a_tool_is_called() {
     }
     let run = |name: &str| {
         Command::new(folder.join(name))
+            .current_dir(folder.path())
             .args(["a", "b"])
             .output()
             .expect("the program runs")
@@ -43,7 +30,8 @@ fn a_tool_is_called() {
     assert_eq!(before.stdout, after.stdout);
     assert_eq!(before.status, after.status);
     assert_eq!(stderr(&before), "");
-    let counts = stderr(&after);
+    assert_eq!(stderr(&after), "");
+    let counts = String::from_utf8(folder.read("hello.out")).expect("UTF-8");
     let count = |name: &str| {
         let line = counts
             .lines()

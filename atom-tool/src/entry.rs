@@ -41,9 +41,10 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
     output::remember_directory();
 }
 
-/// Nothing else flushes what `print!` has buffered: the runtime never returns from `main`.
+/// Nothing else flushes what `print!` and logs have buffered: the runtime never returns from `main`.
 fn flush() {
     use std::io::Write;
+    output::flush_all();
     // Where it cannot be written there is nobody left to tell.
     let _ = std::io::stdout().flush();
 }
@@ -76,7 +77,10 @@ pub unsafe fn run(
     let session = Session::new(host);
     // Not inlined here, so that a breakpoint at the routine is reached.
     let instrument = std::hint::black_box(instrument);
-    let result = instrument(&Program { session: &session }, &Args::new(&args));
+    let result = instrument(
+        &Program { session: &session },
+        &Args::new(&args, Some(&session)),
+    );
     let _ = std::panic::take_hook();
 
     match result {

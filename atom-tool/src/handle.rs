@@ -200,6 +200,11 @@ impl<'a> Proc<'a> {
         (self.host().proc_is_selected)(self.host().context, self.id)
     }
 
+    /// True if it stays as it is: it has no blocks, and adding a call to it is an error.
+    pub fn is_opaque(&self) -> bool {
+        self.status() == Status::Opaque
+    }
+
     /// How well it is understood.
     pub fn status(&self) -> Status {
         match (self.host().proc_status)(self.host().context, self.id) {

@@ -27,7 +27,9 @@
 //!     let counters = program.counters(program.procs().len());
 //!     let mut names = StringList::new();
 //!     for (proc, counter) in program.procs().zip(counters.rows()) {
-//!         proc.add_call(Before, call, (counter,));
+//!         if !proc.is_opaque() {
+//!             proc.add_call(Before, call, (counter,));
+//!         }
 //!         names.push(proc.name());
 //!     }
 //!     program.add_call(After, report, (counters, &names));
@@ -151,8 +153,8 @@ pub mod prelude {
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
         Cell, Class, Counter, CounterTable, Counters, Edge, EdgeKind, EffAddrValue, Files, Inst,
         InstType, PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report,
-        ReportFiles, Result, Routine, Site, SiteList, Sites, Str, StringList, Strings, TargetTable,
-        Targets, ThreadCell, ThreadState, Value, analysis, output, thread_state,
+        ReportFiles, Result, Routine, Site, SiteList, Sites, Status, Str, StringList, Strings,
+        TargetTable, Targets, ThreadCell, ThreadState, Value, analysis, output, thread_state,
     };
 }
 

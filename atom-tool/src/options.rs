@@ -3,16 +3,18 @@
 use std::cell::RefCell;
 
 use crate::Result;
+use crate::program::{Program, Session};
 
 /// The arguments of a tool.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     all: &'a [&'a str],
+    session: Option<&'a Session<'a>>,
 }
 
 impl<'a> Args<'a> {
-    pub(crate) fn new(all: &'a [&'a str]) -> Self {
-        Self { all }
+    pub(crate) fn new(all: &'a [&'a str], session: Option<&'a Session<'a>>) -> Self {
+        Self { all, session }
     }
 
     /// The arguments as they were given.
@@ -25,6 +27,7 @@ impl<'a> Args<'a> {
         Options {
             rest: RefCell::new(self.all.to_vec()),
             known: RefCell::default(),
+            session: self.session,
         }
     }
 }
@@ -36,9 +39,15 @@ impl<'a> Args<'a> {
 pub struct Options<'a> {
     rest: RefCell<Vec<&'a str>>,
     known: RefCell<Vec<String>>,
+    session: Option<&'a Session<'a>>,
 }
 
 impl<'a> Options<'a> {
+    /// The program that the options are for.
+    pub(crate) fn program(&self) -> Option<Program<'a>> {
+        self.session.map(|session| Program { session })
+    }
+
     /// The value of an option, if it was given.
     pub fn value(&self, name: &str) -> Result<Option<&'a str>> {
         self.known.borrow_mut().push(format!("{name} VALUE"));
@@ -172,7 +181,7 @@ mod tests {
     use super::*;
 
     fn options<'a>(args: &'a [&'a str]) -> Options<'a> {
-        Args::new(args).options()
+        Args::new(args, None).options()
     }
 
     #[test]

@@ -22,6 +22,12 @@ pub(crate) struct Session<'h> {
     prototypes: RefCell<HashMap<String, Prototype>>,
 }
 
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
 impl<'h> Session<'h> {
     pub(crate) fn new(host: &'h Host) -> Self {
         Self {

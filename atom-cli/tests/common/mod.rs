@@ -139,3 +139,16 @@ int main(int argc, char **argv) {
     return sum & 1;
 }
 "#;
+
+/// A tool that cargo built as an example of this package.
+pub fn tool(name: &str) -> String {
+    let command = Path::new(env!("CARGO_BIN_EXE_atom"));
+    let folder = command.parent().expect("a folder").join("examples");
+    let file = folder.join(format!("lib{name}.so"));
+    assert!(
+        file.exists(),
+        "{} is not built; `cargo test` without --test builds it",
+        file.display()
+    );
+    file.into_os_string().into_string().expect("UTF-8")
+}

@@ -26,7 +26,7 @@ pub struct ReportFiles {
 impl ReportFiles {
     /// Reads the options `--output FILE`, `--json FILE` and `--top N`.
     ///
-    /// `-` is standard output. With `--json` alone nothing is written for people.
+    /// `-` is standard output, which is kept for it ([`output::keep_stdout`]). With `--json` alone nothing is written for people.
     pub fn from_options(options: &Options<'_>, default: &str) -> Result<Self> {
         let json = options.value("--json")?.unwrap_or("");
         let output = options.value("--output")?;
@@ -34,6 +34,11 @@ impl ReportFiles {
         let top = options.value("--top")?.unwrap_or(TOP);
         if top.parse::<usize>().is_err() {
             return Err(format!("the option --top takes a number, not `{top}`").into());
+        }
+        if [output, json].contains(&"-")
+            && let Some(program) = options.program()
+        {
+            output::keep_stdout(&program);
         }
         Ok(Self {
             encoded: format!("{output}\0{json}\0{top}"),
@@ -86,7 +91,7 @@ fn to_file(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
     match name {
         "" => Ok(()),
         "-" => {
-            let mut to = io::BufWriter::new(io::stdout().lock());
+            let mut to = io::BufWriter::new(output::stdout());
             write(&mut to).and_then(|()| to.flush())
         }
         name => {

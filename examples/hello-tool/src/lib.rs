@@ -1,4 +1,6 @@
-//! Prints how often each procedure was called, when the program ends.
+//! Writes how often each procedure was called, when the program ends.
+use std::io::Write;
+
 use atom_tool::prelude::*;
 
 #[analysis]
@@ -8,13 +10,16 @@ fn call(counter: Counter) {
 
 #[analysis]
 fn report(counters: Counters, names: Strings) {
+    let Ok(mut file) = output::create("hello.out") else {
+        return eprintln!("hello: hello.out cannot be written");
+    };
     for ([calls], name) in counters.rows().zip(names.iter()) {
-        eprintln!("{calls:12} {name}");
+        let _ = writeln!(file, "{calls:12} {name}");
     }
 }
 
 fn instrument(program: &Program, _args: &Args) -> Result {
-    let procs: Vec<Proc> = program.procs().filter(|p| p.blocks().len() > 0).collect();
+    let procs: Vec<Proc> = program.procs().filter(|p| !p.is_opaque()).collect();
     let counters = program.counters(procs.len());
     let mut names = StringList::new();
     for (proc, counter) in procs.iter().zip(counters.rows()) {

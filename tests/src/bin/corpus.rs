@@ -28,6 +28,10 @@ struct Args {
     /// Only these rewrites (repeatable). Without it, all but the last four.
     #[arg(long, value_parser = JOBS)]
     job: Vec<String>,
+    /// Only this tool, with these options (repeatable): `cache --ways 4 --json`. The last
+    /// one is given the name of a file.
+    #[arg(long)]
+    with: Vec<String>,
     /// Which half of the procedures the rewrite "half" moves.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -56,6 +60,13 @@ const JOBS: [&str; 11] = [
 
 /// Rewrites that are made only if they are named.
 const ON_DEMAND: [&str; 4] = ["calllog", "counters", "dtb", "prof"];
+
+impl Args {
+    /// All rewrites in the order of the columns.
+    fn kinds(&self) -> impl Iterator<Item = &str> {
+        JOBS.into_iter().chain(self.with.iter().map(String::as_str))
+    }
+}
 
 struct Row {
     name: String,
@@ -89,6 +100,12 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
             let options = ["--json".into(), output, "--events".into(), events.into()];
             Job::Tool("counters".into(), options.into())
         }
+        with if with.contains(' ') => {
+            let mut words = with.split_whitespace().map(String::from);
+            let tool = words.next().unwrap_or_default();
+            let options = words.chain([output.display().to_string()]);
+            Job::Tool(tool, options.collect())
+        }
         "moved" => Job::Moved,
         "half" => Job::Half(seed),
         _ => Job::Empty,
@@ -108,6 +125,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
             "counters" => read_counters(&entry.path()),
             "icount" => read_icount(&entry.path()).map(|c| c.values().sum::<u64>()),
             "prof" => read_prof(&entry.path()),
+            with if with.contains(' ') => read_any(&entry.path()),
             "cache" | "dtb" => models::read(&entry.path(), "instructions")
                 .map(|c| c.values().map(|n| n.references).sum()),
             _ => {
@@ -122,6 +140,17 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
         let _ = std::fs::remove_file(entry.path());
     }
     (sum == 0).then(|| "the tool left no figures".to_string())
+}
+
+/// Bytes of any figures; what looks like JSON must be JSON.
+fn read_any(file: &Path) -> Result<u64> {
+    let fail = |reason: &str| Error::new("reading the figures", reason).file(file);
+    let text = std::fs::read(file).map_err(|e| fail(&e.to_string()))?;
+    if text.starts_with(b"{") {
+        let json: std::result::Result<serde_json::Value, _> = serde_json::from_slice(&text);
+        json.map_err(|e| fail(&e.to_string()))?;
+    }
+    Ok(text.len() as u64)
 }
 
 /// Entries that `prof` has counted; who called whom explains all of them.
@@ -200,16 +229,17 @@ fn each_job(
     row: &mut Row,
     mut compare: impl FnMut(&Path) -> Result<(Option<String>, Option<f64>)>,
 ) -> Result<()> {
-    for kind in JOBS {
+    for (number, kind) in args.kinds().enumerate() {
         let is_wanted = match args.job.as_slice() {
-            [] => !ON_DEMAND.contains(&kind),
+            _ if number >= JOBS.len() => true,
+            [] => args.with.is_empty() && !ON_DEMAND.contains(&kind),
             wanted => wanted.iter().any(|j| j == kind),
         };
         if !is_wanted {
             row.cells.push("-".into());
             continue;
         }
-        let rewritten = out.join(kind);
+        let rewritten = out.join(kind.split(' ').next().unwrap_or(kind));
         let verdict = match atom::instrument(
             file,
             &rewritten,
@@ -347,7 +377,7 @@ fn main_result(args: &Args) -> Result<bool> {
         None => std::env::temp_dir().join(format!("atom-corpus-{}", std::process::id())),
     };
     let bench = Bench::new(&root)?;
-    let jobs: Vec<String> = JOBS.iter().map(|j| format!("{j:<8}")).collect();
+    let jobs: Vec<String> = args.kinds().map(|j| format!("{j:<8.8}")).collect();
     println!(
         "{:<16} {:>7} {:>16} {:>7}  {}",
         "program",

@@ -3,10 +3,17 @@
 //! Results are usually written when the program ends, and by then it may have
 //! changed its directory. People look for them where they started it.
 
+mod log;
+mod standard;
+
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+pub use log::Log;
+pub(crate) use log::flush_all;
+pub use standard::{keep_stdout, stdout};
 
 /// The working directory in which the program was started.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
@@ -33,6 +40,9 @@ pub fn path(template: &str) -> PathBuf {
 }
 
 /// Creates the file of [`path`].
+///
+/// For results that are written at ProgramAfter. What is written while the program runs goes to a [`Log`],
+/// which a forked child does not share.
 pub fn create(template: &str) -> io::Result<BufWriter<File>> {
     let path = path(template);
     match File::create(&path) {

@@ -1,0 +1,51 @@
+//! Standard output at ProgramAfter.
+//!
+//! Many programs close it before: those of coreutils when they end, to learn whether all was
+//! written. What a tool prints afterwards would be lost, so a tool that wants to print keeps a
+//! descriptor of its own from the start.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
+
+use crate::{Place, Program, analysis};
+
+/// The duplicate, and which file it was.
+static KEPT: OnceLock<(File, [u64; 2])> = OnceLock::new();
+
+fn identity(file: &File) -> io::Result<[u64; 2]> {
+    file.metadata().map(|data| [data.dev(), data.ino()])
+}
+
+#[analysis]
+fn keep() {
+    // Where there is no standard output, nothing is kept.
+    let Ok(duplicate) = io::stdout().as_fd().try_clone_to_owned() else {
+        return;
+    };
+    let file = File::from(duplicate);
+    if let Ok(identity) = identity(&file) {
+        let _ = KEPT.set((file, identity));
+    }
+}
+
+/// Instrument side: has the program's standard output kept for [`stdout`], from the start to the end
+/// of the process.
+///
+/// Who reads a pipe to its end waits for a process that has closed its own end of it, such as a daemon,
+/// too. The descriptor has a high number and is closed by `exec`.
+pub fn keep_stdout(program: &Program<'_>) {
+    program.add_call(Place::Before, keep, ());
+}
+
+/// Analysis side: the program's standard output, as it was at the start if [`keep_stdout`] was called,
+/// also where the program has closed it meanwhile.
+pub fn stdout() -> Box<dyn Write> {
+    match KEPT.get() {
+        // The program may have closed all descriptors, and given the number to another file.
+        Some((file, known)) if identity(file).is_ok_and(|now| now == *known) => Box::new(file),
+        _ => Box::new(io::stdout().lock()),
+    }
+}
