@@ -263,14 +263,17 @@ impl<'a> Discovery<'a> {
         let found = self.tables_of(unbounded_limit, |body| !body.tables_are_settled);
         let mut targets = Vec::new();
         for (i, tables) in found {
-            let body = &mut self.bodies[i];
-            body.tables_are_settled = tables.are_settled;
             // Most are known from the last time, when the limit was lower.
-            let is_new = |target: &u64| {
-                !body.contains(*target) || !body.is_leader_with(*target, mark::INDIRECT)
+            let is_new = |target: &&u64| {
+                let other = || self.body_at(**target).map(|i| &self.bodies[i]);
+                let own = Some(&self.bodies[i]).filter(|body| body.contains(**target));
+                let body = own.or_else(other);
+                !body.is_some_and(|body| body.is_leader_with(**target, mark::INDIRECT))
             };
             let all = tables.found.iter().flat_map(|table| &table.targets);
-            targets.extend(all.filter(|t| is_new(t)).map(|t| (*t, mark::INDIRECT)));
+            let before = targets.len();
+            targets.extend(all.filter(is_new).map(|t| (*t, mark::INDIRECT)));
+            self.bodies[i].tables_are_settled = tables.are_complete && targets.len() == before;
         }
         targets
     }
