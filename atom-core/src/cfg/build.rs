@@ -10,7 +10,7 @@ use super::gaps::Followed;
 use super::jump_table::{self, Surroundings};
 use super::seeds::{self, FrameFacts, Seed};
 use super::traverse::{Body, Ref, mark};
-use super::{Cfg, Kept, ProcIndex, ProcKind, pointers};
+use super::{Cfg, Kept, ProcKind, Starts, pointers};
 use crate::error::Result;
 use crate::image::Image;
 
@@ -42,7 +42,7 @@ pub(super) struct Discovery<'a> {
     /// Data addresses that code refers to.
     pub(super) data_refs: DataRefs,
     /// To find bodies by address.
-    index: ProcIndex,
+    index: Starts,
     /// Code stands behind info tables, see [`pointers::has_info_table`].
     pub(super) has_info_tables: bool,
 }
@@ -71,7 +71,7 @@ impl<'a> Discovery<'a> {
             seen_refs: Vec::new(),
             pointers: FxHashSet::default(),
             data_refs: DataRefs::new(image),
-            index: ProcIndex::default(),
+            index: Starts::default(),
             has_info_tables: false,
         };
         discovery.seeds.retain({
@@ -173,7 +173,7 @@ impl<'a> Discovery<'a> {
     /// Makes looking for bodies quick; call it when there are others.
     fn index_bodies(&mut self) {
         let starts = self.bodies.iter().map(|b| b.start);
-        self.index = ProcIndex::of(self.image.base, starts);
+        self.index = Starts::of(self.image.base, starts);
     }
 
     fn run(&mut self, frames: &FrameFacts) {
@@ -263,14 +263,17 @@ impl<'a> Discovery<'a> {
         let found = self.tables_of(unbounded_limit, |body| !body.tables_are_settled);
         let mut targets = Vec::new();
         for (i, tables) in found {
-            let body = &mut self.bodies[i];
-            body.tables_are_settled = tables.are_settled;
             // Most are known from the last time, when the limit was lower.
-            let is_new = |target: &u64| {
-                !body.contains(*target) || !body.is_leader_with(*target, mark::INDIRECT)
+            let is_new = |target: &&u64| {
+                let other = || self.body_at(**target).map(|i| &self.bodies[i]);
+                let own = Some(&self.bodies[i]).filter(|body| body.contains(**target));
+                let body = own.or_else(other);
+                !body.is_some_and(|body| body.is_leader_with(**target, mark::INDIRECT))
             };
             let all = tables.found.iter().flat_map(|table| &table.targets);
-            targets.extend(all.filter(|t| is_new(t)).map(|t| (*t, mark::INDIRECT)));
+            let before = targets.len();
+            targets.extend(all.filter(is_new).map(|t| (*t, mark::INDIRECT)));
+            self.bodies[i].tables_are_settled = tables.are_complete && targets.len() == before;
         }
         targets
     }

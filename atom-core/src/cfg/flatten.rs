@@ -208,21 +208,26 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
     let first = proc.first_block.index();
     let blocks = &cfg.blocks[first..first + proc.block_count as usize];
     let own_block = |pc: u64| cfg.block_at(pc).filter(|b| cfg.block(*b).proc == id);
-    let indirect: Vec<BlockId> = proc
-        .blocks()
-        .filter(|b| {
-            let block = cfg.block(*b);
-            block.is_indirect_target && cfg.block_pc(*b) != proc.start
-        })
-        .collect();
+    let is_indirect = |b: &BlockId| {
+        let block = cfg.block(*b);
+        block.is_indirect_target && cfg.block_pc(*b) != proc.start
+    };
     let mut all = Vec::with_capacity(2 * blocks.len());
     let mut counts = Vec::with_capacity(blocks.len());
-    for block in blocks {
+    for (i, block) in blocks.iter().enumerate() {
         let last = block.last();
         let inst = cfg.inst(last);
         let before = all.len();
         let tail = |pc: u64| Succ::Tail(Address48::new(pc));
-        let goes_on = |pc: u64| own_block(pc).map_or_else(|| tail(pc), Succ::Fall);
+        // Mostly to the one that follows.
+        let follows = |pc: u64| {
+            let next = blocks.get(i + 1)?;
+            (cfg.inst_pc(next.first) == pc).then(|| BlockId::from_index(first + i + 1))
+        };
+        let goes_on = |pc: u64| {
+            let to = follows(pc).or_else(|| own_block(pc));
+            to.map_or_else(|| tail(pc), Succ::Fall)
+        };
         let jumps_to = |pc: u64| own_block(pc).map_or_else(|| tail(pc), Succ::Branch);
         match inst.flow {
             Flow::Jump | Flow::CondJump => {
@@ -232,7 +237,7 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
             Flow::IndirectJump => match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump) {
                 Ok(t) => all.extend(cfg.jump_tables[t].targets.iter().map(|t| jumps_to(*t))),
                 Err(_) => {
-                    all.extend(indirect.iter().map(|b| Succ::Branch(*b)));
+                    all.extend(proc.blocks().filter(is_indirect).map(Succ::Branch));
                     all.push(Succ::Unknown);
                 }
             },

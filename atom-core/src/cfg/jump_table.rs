@@ -54,9 +54,9 @@ pub struct Surroundings<'a> {
 pub struct Tables {
     /// The tables.
     pub found: Vec<Found>,
-    /// They are all that there are, their sizes are known, and they lead nowhere
-    /// else: as long as nothing changes in the procedure, nothing else can change them.
-    pub are_settled: bool,
+    /// They are all that there are, and their sizes are known: once control was followed to all
+    /// their targets, only a change of the procedure can change them.
+    pub are_complete: bool,
 }
 
 /// Tables of 32-bit entries relative to the table, for one procedure.
@@ -79,7 +79,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
                 let count = use_.bound.map(|bound| bound.count);
                 targets = entries(image, body, around, table, size, count, true);
             }
-            bounded &= !targets.is_empty() && targets.iter().all(|t| body.contains(*t));
+            bounded &= !targets.is_empty();
             if targets.is_empty() && around.unbounded_limit > 0 {
                 targets = entries(image, body, around, table, size, None, true);
             }
@@ -106,7 +106,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     if complete || around.unbounded_limit == 0 {
         return Tables {
             found,
-            are_settled: complete && bounded,
+            are_complete: complete && bounded,
         };
     }
     let mut bases: Vec<u64> = body
@@ -140,7 +140,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     }
     Tables {
         found,
-        are_settled: false,
+        are_complete: false,
     }
 }
 
@@ -183,7 +183,7 @@ fn entries(
             .next_from(table.saturating_add(1))
             .unwrap_or(u64::MAX),
     };
-    let mut targets = Vec::new();
+    let mut targets = Vec::with_capacity(bound.map_or(8, |count| (count as usize).min(256)));
     // Entries before the first target that lead past the procedure's end.
     let mut dead = 0;
     for (i, entry) in image

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use iced_x86::Instruction;
+use rayon::prelude::*;
 
 use crate::decode::{Inst, Run, decode_at, target_of};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
@@ -185,79 +186,67 @@ pub struct Cfg {
     /// Procedures that move together or not at all: one enters the other
     /// elsewhere than at its start, by a jump, a call or an exception.
     pub together: Vec<(ProcId, ProcId)>,
-    /// To find procedures by address.
-    index: ProcIndex,
-    /// To find blocks by address.
-    block_pieces: Pieces,
+    /// Where procedures start.
+    proc_starts: Starts,
+    /// Where blocks start.
+    block_starts: Starts,
 }
 
-/// Where each procedure starts, as an offset from the base.
+/// Where procedures or blocks start, as offsets from the base, to find them by address.
 #[derive(Debug, Default)]
-struct ProcIndex {
+struct Starts {
     starts: Vec<u32>,
-    pieces: Pieces,
-}
-
-impl ProcIndex {
-    /// Of procedures that start at these addresses, in order, as far as their
-    /// distances from `base` have 32 bits.
-    fn of(base: u64, starts: impl Iterator<Item = u64>) -> Self {
-        let offset = |start: u64| u32::try_from(start.checked_sub(base)?).ok();
-        Self::new(starts.map_while(offset).collect())
-    }
-
-    /// Whether all of so many procedures are in it.
-    fn covers(&self, count: usize) -> bool {
-        self.starts.len() == count
-    }
-
-    fn new(starts: Vec<u32>) -> Self {
-        let pieces = Pieces::new(starts.len(), 2 * starts.len(), |i| starts[i]);
-        Self { starts, pieces }
-    }
-
-    /// How many procedures start at an offset or before it.
-    fn up_to(&self, offset: u32) -> usize {
-        let here = self.pieces.around(offset, self.starts.len());
-        here.start + self.starts[here].partition_point(|s| *s <= offset)
-    }
-}
-
-/// For each piece of offsets of equal size the number of things that start before it.
-#[derive(Debug, Default)]
-struct Pieces {
+    /// For each piece of offsets of equal size the number of starts before it.
     before: Vec<u32>,
     /// Binary logarithm of a piece's size.
     shift: u32,
 }
 
-impl Pieces {
-    /// In about so many pieces, at most, of `count` things that start at `start(i)`, in order.
-    fn new(count: usize, pieces: usize, start: impl Fn(usize) -> u32) -> Self {
-        let last = count.checked_sub(1).map_or(0, &start);
+impl Starts {
+    /// Of procedures that start at these addresses, in order, as far as their
+    /// distances from `base` have 32 bits.
+    fn of(base: u64, starts: impl Iterator<Item = u64>) -> Self {
+        let offset = |start: u64| u32::try_from(start.checked_sub(base)?).ok();
+        let starts: Vec<u32> = starts.map_while(offset).collect();
+        let pieces = 2 * starts.len();
+        Self::new(starts, pieces)
+    }
+
+    /// Whether all of so many things are in it.
+    fn covers(&self, count: usize) -> bool {
+        self.starts.len() == count
+    }
+
+    /// In about so many pieces, at most.
+    fn new(starts: Vec<u32>, pieces: usize) -> Self {
+        let last = starts.last().copied().unwrap_or(0);
         let mut shift = 6;
         while (last >> shift) as usize > pieces + 64 {
             shift += 1;
         }
         let mut before = Vec::with_capacity((last >> shift) as usize + 2);
-        for i in 0..count {
-            let piece = (start(i) >> shift) as usize;
+        for (i, start) in starts.iter().enumerate() {
+            let piece = (start >> shift) as usize;
             while before.len() <= piece {
                 before.push(i as u32);
             }
         }
-        before.push(count as u32);
-        Self { before, shift }
+        before.push(starts.len() as u32);
+        Self {
+            starts,
+            before,
+            shift,
+        }
     }
 
-    /// Among which of the things, `count` in all, the first one stands that starts behind an offset,
-    /// or the end of these.
-    fn around(&self, offset: u32, count: usize) -> Range<usize> {
+    /// How many start at an offset or before it.
+    fn up_to(&self, offset: u32) -> usize {
         let piece = (offset >> self.shift) as usize;
-        match self.before.get(piece..=piece + 1) {
-            Some(&[first, end]) => first as usize..end as usize,
-            _ => 0..count,
-        }
+        let Some(&[first, end]) = self.before.get(piece..=piece + 1) else {
+            return self.starts.len();
+        };
+        let here = &self.starts[first as usize..end as usize];
+        first as usize + here.partition_point(|s| *s <= offset)
     }
 }
 
@@ -329,17 +318,19 @@ impl Cfg {
 
     /// Makes looking for procedures and blocks quick; call it when they are complete.
     fn index(&mut self) {
-        self.index = ProcIndex::of(self.base, self.procs.iter().map(|p| p.start));
-        let count = self.blocks.len();
-        let offset = |i: usize| self.insts[self.blocks[i].first.index()].offset;
-        self.block_pieces = Pieces::new(count, count / 4, offset);
+        self.proc_starts = Starts::of(self.base, self.procs.iter().map(|p| p.start));
+        let offset = |b: &Block| self.insts[b.first.index()].offset;
+        let starts = self.blocks.par_iter().map(offset).collect();
+        self.block_starts = Starts::new(starts, self.blocks.len() / 4);
     }
 
     /// The last procedure that starts at an address or before it.
     pub(crate) fn last_proc_from(&self, address: u64) -> Option<ProcId> {
         let offset = u32::try_from(address.checked_sub(self.base)?);
         let after = match offset {
-            Ok(offset) if self.index.covers(self.procs.len()) => self.index.up_to(offset),
+            Ok(offset) if self.proc_starts.covers(self.procs.len()) => {
+                self.proc_starts.up_to(offset)
+            }
             _ => self.procs.partition_point(|p| p.start <= address),
         };
         Some(ProcId::from_index(after.checked_sub(1)?))
@@ -375,9 +366,8 @@ impl Cfg {
     /// The last block that starts at an offset or before it. Instructions lie in order, also
     /// those of different procedures and those that overlap, and blocks are pieces of that order.
     fn last_block_from(&self, offset: u32) -> Option<BlockId> {
-        let here = self.block_pieces.around(offset, self.blocks.len());
-        let start = |b: &Block| self.insts[b.first.index()].offset;
-        let after = here.start + self.blocks[here].partition_point(|b| start(b) <= offset);
+        debug_assert!(self.block_starts.covers(self.blocks.len()));
+        let after = self.block_starts.up_to(offset);
         Some(BlockId::from_index(after.checked_sub(1)?))
     }
 
@@ -385,7 +375,7 @@ impl Cfg {
     pub fn block_at(&self, address: u64) -> Option<BlockId> {
         let offset = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let block = self.last_block_from(offset)?;
-        (self.inst(self.block(block).first).offset == offset).then_some(block)
+        (self.block_starts.starts[block.index()] == offset).then_some(block)
     }
 
     /// The target of a direct branch or call.
@@ -442,7 +432,7 @@ impl Cfg {
 
 #[cfg(test)]
 mod tests {
-    use super::ProcIndex;
+    use super::Starts;
 
     #[test]
     fn index_finds_what_a_search_finds() {
@@ -451,7 +441,7 @@ mod tests {
                 .map(|i: u32| 77 + (i * 7919 % 13) + i * gap * 13)
                 .collect();
             starts.sort_unstable();
-            let index = ProcIndex::new(starts.clone());
+            let index = Starts::new(starts.clone(), 2 * starts.len());
             let around = starts.iter().flat_map(|s| [s - 1, *s, s + 1, s + gap]);
             for offset in around.chain([0, u32::MAX]) {
                 let expected = starts.partition_point(|s| *s <= offset);

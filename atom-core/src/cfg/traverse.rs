@@ -113,11 +113,13 @@ impl Body {
         if self.insts.capacity() == 0 {
             // About what a procedure of this size has.
             self.insts.reserve((self.marks.len() / 4).min(4096));
+            self.refs.reserve((self.marks.len() / 16).min(1024));
         }
         let base = image.base;
         let mut decoder = Anywhere::new(image);
         let mut instruction = Instruction::default();
-        let mut work = vec![address];
+        let mut work = Vec::with_capacity(16);
+        work.push(address);
         while let Some(leader) = work.pop() {
             if !self.contains(leader) {
                 continue;

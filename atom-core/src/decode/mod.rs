@@ -134,7 +134,7 @@ impl<'a> Run<'a> {
 /// decode an instruction.
 pub struct Anywhere<'a> {
     image: &'a Image,
-    decoder: Decoder<'a>,
+    decoder: Option<Decoder<'a>>,
     /// The addresses that it can decode.
     range: Range<u64>,
 }
@@ -144,7 +144,7 @@ impl<'a> Anywhere<'a> {
     pub fn new(image: &'a Image) -> Self {
         Self {
             image,
-            decoder: Decoder::with_ip(64, &[], 0, DecoderOptions::NONE),
+            decoder: None,
             range: 0..0,
         }
     }
@@ -155,15 +155,18 @@ impl<'a> Anywhere<'a> {
             let Some(bytes) = self.image.rest_at(address) else {
                 return false;
             };
-            self.decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+            self.decoder = Some(Decoder::with_ip(64, bytes, address, DecoderOptions::NONE));
             self.range = address..address + bytes.len() as u64;
         }
         let at = (address - self.range.start) as usize;
-        if self.decoder.set_position(at).is_err() {
+        let Some(decoder) = &mut self.decoder else {
+            return false;
+        };
+        if decoder.set_position(at).is_err() {
             return false;
         }
-        self.decoder.set_ip(address);
-        self.decoder.decode_out(instruction);
+        decoder.set_ip(address);
+        decoder.decode_out(instruction);
         !instruction.is_invalid()
     }
 

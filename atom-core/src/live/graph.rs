@@ -60,8 +60,9 @@ pub struct BlockInfo {
     pub effects: Transfer,
     /// How it ends.
     pub end: End,
-    /// A block of its procedure that does not come before it leads to it.
-    pub is_again: bool,
+    /// Behind the last block of its procedure that leads to it and does not come before
+    /// it; 0: there is none.
+    pub again_from: u32,
 }
 
 /// What is known of a procedure.
@@ -125,7 +126,7 @@ impl Graph {
         let nothing = BlockInfo {
             effects: Transfer::default(),
             end: End::Dead,
-            is_again: false,
+            again_from: 0,
         };
         let lengths = cfg.procs.iter().map(|p| p.block_count as usize);
         let (blocks, procs): (_, Vec<ProcInfo>) = parallel::in_pieces(
@@ -362,7 +363,7 @@ fn read_proc(
             if let Succ::Fall(to) | Succ::Branch(to) = succ
                 && *to <= b
             {
-                blocks[to.index() - first].is_again = true;
+                blocks[to.index() - first].again_from = b.0 + 1;
             }
         }
     }

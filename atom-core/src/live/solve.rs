@@ -18,7 +18,7 @@
 //! solved in parallel, again and again while something that they read has
 //! grown. If that takes too long, everything is called live, which is sound.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
@@ -45,6 +45,8 @@ struct Solver<'a> {
     pointed: AtomicU64,
     /// `pointed` has grown.
     pointed_grew: AtomicBool,
+    /// Something that a procedure reads may have grown since it was visited. It is always
+    /// exchanged, never just written: who takes it away sees what grew before it was set.
     dirty: Vec<AtomicBool>,
 }
 
@@ -78,9 +80,9 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
             .map(|_| AtomicBool::new(false))
             .collect(),
     };
-    let mut work: Vec<u32> = (0..cfg.procs.len() as u32)
-        .filter(|p| cfg.procs[*p as usize].is_movable())
-        .collect();
+    let mut order = callees_first(graph);
+    order.retain(|p| cfg.proc(*p).is_movable());
+    let mut work = order.clone();
     let mut visits_left = VISITS_PER_PROC * cfg.procs.len().max(100);
     while !work.is_empty() {
         if work.len() > visits_left {
@@ -89,21 +91,17 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
         visits_left -= work.len();
         work.par_iter()
             .with_min_len(32)
-            .for_each(|p| solver.visit(ProcId(*p)));
+            .for_each(|p| solver.visit(*p));
         work.clear();
         if solver.pointed_grew.swap(false, Relaxed) {
             for block in 0..cfg.blocks.len() {
                 if graph.blocks[block].end == End::Dispatch {
-                    solver.dirty[cfg.blocks[block].proc.index()].store(true, Relaxed);
+                    solver.make_dirty(cfg.blocks[block].proc);
                 }
             }
         }
-        for (p, dirty) in solver.dirty.iter().enumerate() {
-            if dirty.load(Relaxed) {
-                dirty.store(false, Relaxed);
-                work.push(p as u32);
-            }
-        }
+        let dirty = |p: &ProcId| solver.dirty[p.index()].load(Relaxed);
+        work.extend(order.iter().copied().filter(dirty));
     }
     let count = cfg.blocks.len();
     let lengths = (0..count)
@@ -115,6 +113,7 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
         || (),
         |_, piece, places| {
             let mut carried = Vec::new();
+            let mut is_solved = true;
             let mut proc = ProcId(u32::MAX);
             let mut tail = 0;
             for (i, place) in places.iter_mut().enumerate() {
@@ -129,17 +128,22 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
                 }
                 *place = solver.after(proc, b, tail);
                 let across = solver.across(b, *place);
-                debug_assert_eq!(
-                    solver.block_in(b),
-                    graph.blocks[b.index()].effects.before(across)
-                );
+                let before = graph.blocks[b.index()].effects.before(across);
+                is_solved &= before == solver.block_in(b);
                 if across != *place {
                     carried.push((b, across));
                 }
             }
-            carried
+            (carried, is_solved)
         },
     );
+    if !carried.iter().all(|(_, is_solved)| *is_solved) {
+        debug_assert!(
+            false,
+            "what is live before a block follows from what is live after it"
+        );
+        return Solution::everything(cfg);
+    }
     // Nothing grows any more, so this is what follows from what is live after them.
     let live_in = solver.live_in.into_iter();
     let mut found = Solution {
@@ -147,14 +151,44 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
         after,
         ..Solution::default()
     };
-    let count = carried.iter().map(Vec::len).sum();
+    let count = carried.iter().map(|(some, _)| some.len()).sum();
     found.calls.reserve_exact(count);
     found.across.reserve_exact(count);
-    for (b, across) in carried.into_iter().flatten() {
+    for (b, across) in carried.into_iter().flat_map(|(some, _)| some) {
         found.calls.push(b);
         found.across.push(across);
     }
     found
+}
+
+/// All procedures, those that one calls before itself where calls do not go round.
+fn callees_first(graph: &Graph) -> Vec<ProcId> {
+    let count = graph.procs.len();
+    let mut order = Vec::with_capacity(count);
+    let mut seen = vec![false; count];
+    // Procedures that are begun, and how many of their callees.
+    let mut open: Vec<(ProcId, usize)> = Vec::new();
+    for root in (0..count).map(ProcId::from_index) {
+        if std::mem::replace(&mut seen[root.index()], true) {
+            continue;
+        }
+        open.push((root, 0));
+        while let Some((p, next)) = open.last_mut() {
+            match graph.procs[p.index()].callees.get(*next) {
+                Some(callee) => {
+                    *next += 1;
+                    if !std::mem::replace(&mut seen[callee.index()], true) {
+                        open.push((*callee, 0));
+                    }
+                }
+                None => {
+                    order.push(*p);
+                    open.pop();
+                }
+            }
+        }
+    }
+    order
 }
 
 impl Solution {
@@ -254,7 +288,7 @@ impl Solver<'_> {
         let known = old | RegSet::CALLEE_SAVED | RegSet::RESULTS;
         let is_open = self.graph.procs[q.index()].has_unknown_callers;
         if !is_open && !live.without(known).is_empty() {
-            self.dirty[q.index()].store(true, Relaxed);
+            self.make_dirty(q);
         }
     }
 
@@ -269,15 +303,24 @@ impl Solver<'_> {
         }
     }
 
+    /// What a procedure reads has grown.
+    fn make_dirty(&self, p: ProcId) {
+        self.dirty[p.index()].swap(true, AcqRel);
+    }
+
     /// Solves one procedure, given the present values of the others.
     fn visit(&self, p: ProcId) {
+        self.dirty[p.index()].swap(false, AcqRel);
         let proc = self.cfg.proc(p);
         let info = &self.graph.procs[p.index()];
         let mut entry_grew = false;
-        loop {
-            let mut again = false;
+        let first = proc.first_block.0;
+        let mut rest = first..first + proc.block_count;
+        while !rest.is_empty() {
+            // The next time only from where control comes back to what has grown.
+            let mut again = first;
             let mut tail = info.tails.len();
-            for b in proc.blocks().rev() {
+            for b in rest.rev().map(BlockId) {
                 while tail > 0 && info.tails[tail - 1].0 >= b {
                     tail -= 1;
                 }
@@ -292,7 +335,7 @@ impl Solver<'_> {
                 if live.0 & !old != 0 {
                     cell.store(live.0 | old, Relaxed);
                     // All that is before it in its procedure is still to be visited.
-                    again |= block.is_again;
+                    again = again.max(block.again_from);
                     // Callers look at what the procedure may touch.
                     let grown = RegSet(live.0 & !old);
                     let seen = grown.intersects(info.reads | info.writes);
@@ -308,9 +351,7 @@ impl Solver<'_> {
                     }
                 }
             }
-            if !again {
-                break;
-            }
+            rest = first..again;
         }
         let returns = self.at_return(p);
         for (_, callee) in &info.tails {
@@ -320,7 +361,7 @@ impl Solver<'_> {
         }
         if entry_grew {
             for &caller in &self.graph.callers[p.index()] {
-                self.dirty[caller as usize].store(true, Relaxed);
+                self.make_dirty(ProcId(caller));
             }
         }
     }

@@ -64,7 +64,7 @@ pub fn encode<'a>(
     if let Some(map) = layout.return_map {
         pieces.push((map, super::returns::table(cfg, plan, layout)));
     }
-    for clone in &layout.clones {
+    let contents = |clone: &tables::Clone| {
         let t = &cfg.jump_tables[clone.table];
         let target = |old: u64| {
             let proc = cfg.proc_at(old)?;
@@ -74,8 +74,9 @@ pub fn encode<'a>(
                 .contains(proc)
                 .then(|| layout.label(proc, inst))
         };
-        pieces.push((clone.address, tables::contents(image, t, clone, &target)));
-    }
+        (clone.address, tables::contents(image, t, clone, &target))
+    };
+    pieces.par_extend(layout.clones.par_iter().map(contents));
     // They lie in their original order.
     let procs = (0..cfg.procs.len())
         .map(ProcId::from_index)

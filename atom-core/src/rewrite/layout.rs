@@ -642,7 +642,9 @@ impl<'a> ProcBuilder<'a> {
             }
             for inst in block.insts() {
                 let i = inst.index() - self.insts.start;
-                if rest.first().is_none_or(|next| next.inst != inst) && bridges.is_empty() {
+                if rest.first().is_none_or(|next| next.inst != inst)
+                    && bridges.first().is_none_or(|bridge| bridge.0 != inst)
+                {
                     layout.labels[i] = offset;
                     offset += layout.forms[i].size(cfg.inst(inst));
                     continue;

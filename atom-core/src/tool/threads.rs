@@ -337,7 +337,18 @@ fn sets_gs(numbers: &mut Constants<'_>, inst: InstId) -> bool {
 
 /// All instructions that touch gs have such a byte; few others do.
 fn is_of_gs(byte: &u8) -> bool {
-    matches!(byte, 0x65 | 0xae | 0x8e | 0xa9 | 0xb5 | 0xf8)
+    // Each byte of the program is looked at, so a table.
+    const KNOWN: [bool; 256] = {
+        let mut known = [false; 256];
+        let bytes = [0x65, 0xae, 0x8e, 0xa9, 0xb5, 0xf8];
+        let mut i = 0;
+        while i < bytes.len() {
+            known[bytes[i]] = true;
+            i += 1;
+        }
+        known
+    };
+    KNOWN[usize::from(*byte)]
 }
 
 /// True if the instruction reads or writes gs, its base, or memory through it.

@@ -22,6 +22,8 @@ mod translate;
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::image::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
@@ -199,8 +201,12 @@ pub fn build_with<'a>(
     for own in additions.own {
         writer.own(own)?;
     }
-    for (old, entry) in additions.entries {
-        add_entry(table, *old, entry, &mut writer)?;
+    let entries = additions.entries.par_iter().with_min_len(64);
+    let entries: Vec<_> = entries
+        .map(|(old, entry)| described_entry(table, *old, entry))
+        .collect::<Result<_>>()?;
+    for piece in entries.iter().flatten() {
+        writer.moved(piece.fde, &piece.range, None, &piece.cfi)?;
     }
     if let Some((start, end)) = additions.start {
         let rows = Rows::reserved(start, START_ROWS);
@@ -219,15 +225,21 @@ pub fn build_with<'a>(
     Ok(blobs)
 }
 
-/// Describes a piece in front of moved code. What is not understood is left out.
-fn add_entry(
-    table: &UnwindTable<'_>,
+/// A description of a piece in front of moved code.
+struct EntryPiece<'a> {
+    fde: &'a Fde,
+    range: MovedRange,
+    cfi: Vec<u8>,
+}
+
+/// Describes what stands in front of moved code. What is not understood is left out.
+fn described_entry<'a>(
+    table: &'a UnwindTable<'a>,
     old: u64,
     entry: &MovedEntry,
-    writer: &mut FrameWriter<'_>,
-) -> Result<()> {
+) -> Result<Vec<EntryPiece<'a>>> {
     let Some(fde) = table.find(old).map(|i| &table.fdes[i]) else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let range = MovedRange {
         old_start: old,
@@ -237,18 +249,17 @@ fn add_entry(
     };
     let ranges = [range];
     let moves = Moves::new(&ranges, entry)?;
-    let mut cfi = Vec::new();
+    let mut described = Vec::new();
     for piece in moves.pieces(fde) {
+        let mut cfi = Vec::new();
         let initial = cfi::check_initial(table, table.cie(fde));
-        if initial
-            .and_then(|()| cfi::rewrite(table, fde, &piece, &mut cfi))
-            .is_ok()
-        {
-            writer.moved(fde, &piece.range, None, &cfi)?;
+        let written = initial.and_then(|()| cfi::rewrite(table, fde, &piece, &mut cfi));
+        if written.is_ok() {
+            let range = piece.range;
+            described.push(EntryPiece { fde, range, cfi });
         }
-        cfi.clear();
     }
-    Ok(())
+    Ok(described)
 }
 
 /// A moved piece that will be described.

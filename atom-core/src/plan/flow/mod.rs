@@ -186,19 +186,12 @@ impl Flow {
         let scratch = data.reserve(8 * most);
         let size: usize = counted.iter().map(|c| c.table.len()).sum();
         let table = data.reserve(size);
-        let mut cell = counters;
+        self.counters = by_place(&counted, counters);
         let mut at = table as usize;
-        self.counters.reserve_exact(count);
         for groups in counted {
-            for spot in groups.spots {
-                self.counters.push(Counter { spot, cell });
-                cell += 8;
-            }
             data.bytes.write(at, &groups.table);
             at += groups.table.len();
         }
-        self.counters
-            .par_sort_unstable_by_key(|c| (c.spot.inst, c.spot.position));
         self.totals = Some(Totals {
             table,
             table_size: size as u32,
@@ -433,6 +426,33 @@ impl Counted {
         self.values = self.values.max(values);
         Some(())
     }
+}
+
+/// The counters in the order of their places; the cells, from this one on, are in the groups' order.
+fn by_place(counted: &[Counted], mut cell: u32) -> Vec<Counter> {
+    // Groups follow each other but for parts elsewhere, so first to pieces of the program.
+    let piece = |spot: &Spot| spot.inst.index() / 32;
+    let spots = || counted.iter().flat_map(|groups| &groups.spots);
+    let last = spots().map(piece).max().unwrap_or(0);
+    let mut next = vec![0u32; last + 2];
+    for spot in spots() {
+        next[piece(spot) + 1] += 1;
+    }
+    for i in 1..next.len() {
+        next[i] += next[i - 1];
+    }
+    let any = spots().next().map(|spot| Counter { spot: *spot, cell });
+    let mut counters: Vec<Counter> = any.into_iter().cycle().take(spots().count()).collect();
+    for spot in spots() {
+        let place = &mut next[piece(spot)];
+        counters[*place as usize] = Counter { spot: *spot, cell };
+        *place += 1;
+        cell += 8;
+    }
+    counters
+        .par_chunk_by_mut(|a, b| piece(&a.spot) == piece(&b.spot))
+        .for_each(|some| some.sort_unstable_by_key(|c| (c.spot.inst, c.spot.position)));
+    counters
 }
 
 /// True if the counter stands at this place.

@@ -202,6 +202,10 @@ struct Reader<'a> {
     decoder: Anywhere<'a>,
     /// Which instructions leave the stack as it is, see [`leaves_stack`].
     plain: Memo<bool>,
+    /// By block of the procedure: where the stack stands at its start, once control came there.
+    at: Vec<Option<Stack>>,
+    /// Where control comes, with the stack like that.
+    work: Vec<(BlockId, Stack)>,
 }
 
 impl<'a> Reader<'a> {
@@ -209,6 +213,8 @@ impl<'a> Reader<'a> {
         Self {
             decoder: Anywhere::new(image),
             plain: Memo::new(),
+            at: Vec::new(),
+            work: Vec::new(),
         }
     }
 }
@@ -238,14 +244,16 @@ impl Follower<'_, '_> {
             .iter()
             .map(|p| cfg.proc(*p).block_count as usize)
             .sum();
-        let mut at: Vec<Option<Stack>> = vec![None; blocks];
+        self.reader.at.clear();
+        self.reader.at.resize(blocks, None);
         let start = Stack {
             depth: 0,
             frame: None,
         };
-        let mut work = vec![(proc.first_block, start)];
-        while let Some((b, stack)) = work.pop() {
-            let place = &mut at[index_of(cfg, self.procs, b)?];
+        self.reader.work.clear();
+        self.reader.work.push((proc.first_block, start));
+        while let Some((b, stack)) = self.reader.work.pop() {
+            let place = &mut self.reader.at[index_of(cfg, self.procs, b)?];
             let stack = match place {
                 None => stack,
                 Some(known) if known.depth != stack.depth => return None,
@@ -256,21 +264,16 @@ impl Follower<'_, '_> {
                 },
             };
             *place = Some(stack);
-            self.block(b, stack, &mut work)?;
+            self.block(b, stack)?;
         }
         Some(())
     }
 
-    fn block(
-        &mut self,
-        b: BlockId,
-        mut stack: Stack,
-        work: &mut Vec<(BlockId, Stack)>,
-    ) -> Option<()> {
+    fn block(&mut self, b: BlockId, mut stack: Stack) -> Option<()> {
         let cfg = self.cfg;
         let block = cfg.block(b);
         for (id, (inst, bytes)) in block.insts().zip(cfg.block_bytes(self.image, b)) {
-            let Reader { decoder, plain } = &mut *self.reader;
+            let Reader { decoder, plain, .. } = &mut *self.reader;
             let mut decode = || decoder.again(cfg.inst_pc(id));
             let is_next = inst.flow == Flow::Next;
             if is_next && plain.of(inst, bytes, || leaves_stack(&decode())) {
@@ -292,13 +295,13 @@ impl Follower<'_, '_> {
         let flow = cfg.inst(block.last()).flow;
         for succ in cfg.succs(b) {
             match *succ {
-                Succ::Fall(to) | Succ::Branch(to) => work.push((to, stack)),
+                Succ::Fall(to) | Succ::Branch(to) => self.reader.work.push((to, stack)),
                 Succ::Tail(to) => {
                     let pc = to.get();
                     let to = cfg.block_at(pc)?;
                     let owner = cfg.block(to).proc;
                     if self.procs.contains(&owner) {
-                        work.push((to, stack));
+                        self.reader.work.push((to, stack));
                     } else if stack.depth == 0 && cfg.proc(owner).start == pc && flow != Flow::Call
                     {
                         self.callees.push(owner.0);
