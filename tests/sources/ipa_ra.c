@@ -1,6 +1,6 @@
 // A caller that keeps values in caller-saved registers over a local call
 // (gcc -fipa-ra at -O2 and above): nothing the callee leaves alone may change.
-// variants: gcc-O0 gcc-O2 gcc-O3 gcc-O2-static gcc-O2-nopie-strip clang-O2
+// variants: gcc-O0 gcc-O2 gcc-O2-large gcc-O2-large-nopie gcc-O3 gcc-O2-static gcc-O2-nopie-strip clang-O2
 // stdout: 1436 11997 1000
 // count: step 50
 // count: leaf 1000

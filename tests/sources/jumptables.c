@@ -1,7 +1,7 @@
 // Dense switches in loops: relative and absolute tables, a big one, nested
 // ones, one that a compiler turns into a look-up table, and computed goto.
 // missed: interpret
-// variants: gcc-O0 gcc-O1 gcc-O2 gcc-O3 gcc-Os gcc-O2-nopie gcc-O2-static clang-O0 clang-O2 clang-O3 clang-O2-nopie gcc-O2-strip clang-O2-static-strip
+// variants: gcc-O0 gcc-O1 gcc-O2 gcc-O2-large gcc-O0-large gcc-O3 gcc-Os gcc-O2-nopie gcc-O2-static clang-O0 clang-O2 clang-O3 clang-O2-nopie gcc-O2-strip clang-O2-static-strip
 // stdout: 1767 2710 abcdefgh 5050 87381
 #include <stdio.h>
 static volatile int v;

@@ -250,6 +250,7 @@ impl Source {
                     "-fdata-sections",
                     "-Wl,--gc-sections",
                 ],
+                "large" => &["-mcmodel=large"],
                 "align1" => &["-falign-functions=1"],
                 "cold" => &["-freorder-blocks-and-partition", "-freorder-functions"],
                 _ => return Err(format!("no modifier \"{part}\"")),

@@ -383,3 +383,31 @@ fn corners() {
     }
     assert!(built > 0, "none of its variants can be built here");
 }
+
+/// Blocks that nothing can make are refused, and the reason depends on whether anything makes blocks.
+#[test]
+fn blocks_that_nobody_makes() {
+    let folder = folder("nobody");
+    let source = "#include <stdlib.h>\n#include <string.h>\n\
+        int main(int n, char **v) { (void)v; return n > 1 ? !ALLOCATE : 0; }\n";
+    std::fs::write(folder.join("nobody.c"), source).unwrap();
+    for (made_by, reason) in [
+        (
+            "strdup(v[0])",
+            "does not call the allocator by a name that is known",
+        ),
+        ("malloc(n)", "none of the 1 calls of the allocator"),
+    ] {
+        let program = folder.join("nobody");
+        let status = Command::new("gcc")
+            .args(["-O1", &format!("-DALLOCATE={made_by}"), "-o"])
+            .args([&program, &folder.join("nobody.c")])
+            .status();
+        assert!(status.unwrap().success());
+        let options = ["--data", "heap:proc=elsewhere"].map(String::from).to_vec();
+        let job = Job::Tool("ranges".into(), options);
+        let refused = atom::instrument(&program, &folder.join("out"), &job, true).unwrap_err();
+        let told = refused.to_string();
+        assert!(told.contains(reason), "{made_by}: {told}");
+    }
+}

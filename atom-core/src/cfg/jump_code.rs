@@ -15,6 +15,8 @@ pub(super) struct TableUse {
     pub table: Option<u64>,
     /// Size of an entry in bytes.
     pub entry_size: u8,
+    /// Entries are relative to the table; else they are addresses.
+    pub is_relative: bool,
     /// How many entries there are, if the code tells.
     pub bound: Option<Bound>,
 }
@@ -65,6 +67,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
             load: jump,
             table: Some(instruction.memory_displacement64()),
             entry_size: 8,
+            is_relative: false,
             bound: bound_before(image, body, at, &instruction),
         });
     }
@@ -88,6 +91,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
                             load: i.ip(),
                             table: Some(i.memory_displacement64()),
                             entry_size: 8,
+                            is_relative: false,
                             bound: bound_before(image, body, load_at, &i),
                         });
                     }
@@ -103,7 +107,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
                     Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
                     _ => false,
                 };
-                if narrow && i.op1_kind() == OpKind::Memory {
+                if narrow && i.op1_kind() == OpKind::Memory || loads_wide_entry(&i) {
                     load = Some(i);
                     break;
                 }
@@ -119,7 +123,8 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     let load_at = index_of(image, body, load.ip())?;
     let registers = [load.memory_base(), load.memory_index()];
     // With a scaled index the base is the table; else either may be.
-    let scaled = load.memory_index_scale() == 4;
+    let entry_size = if loads_wide_entry(&load) { 8 } else { 4 };
+    let scaled = load.memory_index_scale() == u32::from(entry_size);
     let candidates = if scaled {
         &registers[..1]
     } else {
@@ -138,7 +143,8 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     Some(TableUse {
         load: load.ip(),
         table,
-        entry_size: 4,
+        entry_size,
+        is_relative: true,
         bound: bound_before(image, body, load_at, &load),
     })
 }
@@ -161,6 +167,18 @@ fn is_absolute_entry(i: &Instruction) -> bool {
         && i.memory_base() == Register::None
         && i.memory_index() != Register::None
         && i.memory_index_scale() == 8
+        && i.segment_prefix() == Register::None
+}
+
+/// True for `mov r64,[base + index]`, which may load an entry of 64 bits of a relative table.
+fn loads_wide_entry(i: &Instruction) -> bool {
+    i.mnemonic() == Mnemonic::Mov
+        && i.op1_kind() == OpKind::Memory
+        && i.op0_register().size() == 8
+        && i.memory_base() != Register::None
+        && i.memory_index() != Register::None
+        && matches!(i.memory_index_scale(), 1 | 8)
+        && i.memory_displacement64() == 0
         && i.segment_prefix() == Register::None
 }
 
@@ -268,7 +286,7 @@ fn place(i: &Instruction) -> (Register, Register, u64) {
 /// How an indirect jump gets its target, as far as the code just before it tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JumpForm {
-    /// Adds a loaded 32-bit entry to an address: a relative table.
+    /// Adds a loaded entry to an address: a relative table.
     RelativeTable,
     /// Computes the target without loading it.
     Computed,
@@ -337,8 +355,9 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
             }
             Mnemonic::Mov => {
                 if instruction.op1_kind() == OpKind::Memory {
-                    let narrow = instruction.op0_register().size() == 4;
-                    return if added && narrow {
+                    let is_entry =
+                        instruction.op0_register().size() == 4 || loads_wide_entry(&instruction);
+                    return if added && is_entry {
                         JumpForm::RelativeTable
                     } else {
                         JumpForm::Pointer

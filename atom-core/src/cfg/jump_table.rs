@@ -6,7 +6,7 @@
 //! and the comparison before it the number of entries. Where the bound is not
 //! found, entries are taken while they lead to plausible code and until the
 //! next place that any code refers to: perhaps too many (an extra leader does
-//! no harm), never too few. A program that is not position independent has
+//! no harm), never too few. Under `-mcmodel=large` entries have 64 bits. A program that is not position independent has
 //! tables of addresses instead: `jmp [table+index*8]`. Where the table is not found either, each address
 //! that the procedure computes is tried: data does not lead into the procedure
 //! by chance.
@@ -28,8 +28,10 @@ pub struct Found {
     pub load: Option<u64>,
     /// Address of the first entry.
     pub table: u64,
-    /// 8: entries are addresses; 4: they are relative to the table.
+    /// Size of an entry: 4 or 8 bytes.
     pub entry_size: u8,
+    /// Entries are relative to the table; else they are addresses, of 8 bytes.
+    pub is_relative: bool,
     /// Targets in order.
     pub targets: Vec<u64>,
     /// The code says that there are more, which cannot be: these are only the first.
@@ -69,7 +71,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             continue;
         };
         let table = use_.table.and_then(|table| {
-            let size = use_.entry_size;
+            let size = Entries {
+                size: use_.entry_size,
+                are_relative: use_.is_relative,
+            };
             let mut targets = Vec::new();
             if use_.bound.is_some() {
                 let count = use_.bound.map(|bound| bound.count);
@@ -91,6 +96,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
                     load: Some(use_.load),
                     table,
                     entry_size: use_.entry_size,
+                    is_relative: use_.is_relative,
                     targets,
                     is_short,
                 });
@@ -116,13 +122,18 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     bases.sort_unstable();
     bases.dedup();
     for table in bases {
-        let targets = entries(image, body, around, table, 4, None, false);
+        let narrow = Entries {
+            size: 4,
+            are_relative: true,
+        };
+        let targets = entries(image, body, around, table, narrow, None, false);
         if !targets.is_empty() {
             found.push(Found {
                 jump: None,
                 load: None,
                 table,
                 entry_size: 4,
+                is_relative: true,
                 targets,
                 is_short: false,
             });
@@ -134,6 +145,26 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     }
 }
 
+/// What the entries of a table are.
+#[derive(Clone, Copy)]
+struct Entries {
+    /// Bytes: 4 or 8.
+    size: u8,
+    are_relative: bool,
+}
+
+impl Entries {
+    /// Where an entry of the table leads to.
+    fn target(self, table: u64, entry: &[u8]) -> u64 {
+        let offset = match *entry {
+            [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+            _ => i64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
+        };
+        let base = if self.are_relative { table } else { 0 };
+        base.wrapping_add_signed(offset)
+    }
+}
+
 /// The targets that the entries at `table` lead to; `is_known` if a jump was
 /// seen to use it. Empty if it cannot be a table.
 fn entries(
@@ -141,11 +172,11 @@ fn entries(
     body: &Body,
     around: &Surroundings,
     table: u64,
-    size: u8,
+    kind: Entries,
     bound: Option<u32>,
     is_known: bool,
 ) -> Vec<u64> {
-    let size = usize::from(size);
+    let size = usize::from(kind.size);
     let limit = match bound {
         Some(count) => table.saturating_add(size as u64 * u64::from(count)),
         None => around
@@ -166,10 +197,7 @@ fn entries(
         {
             break;
         }
-        let target = match entry.try_into() {
-            Ok(offset) => table.wrapping_add_signed(i64::from(i32::from_le_bytes(offset))),
-            Err(_) => u64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
-        };
+        let target = kind.target(table, entry);
         // What the compiler knows not to happen (the end of a switch that names
         // every value) leads to an empty block, which may be the last: nothing of
         // this procedure is there. The entries behind count none the less.

@@ -11,7 +11,7 @@ use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
 use super::effects::{Effects, EffectsOf, Transfer};
-use super::{RegSet, unknown_code};
+use super::{RegSet, far_calls, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::{Anywhere, Flow, Inst, Memo};
 use crate::ids::{BlockId, ProcId};
@@ -82,6 +82,8 @@ pub struct ProcInfo {
     pub has_unknown_callers: bool,
     /// The direction flag may be set in it.
     pub may_set_df: bool,
+    /// It calls a function through a register although the compiler knew it.
+    calls_far: bool,
 }
 
 impl ProcInfo {
@@ -152,14 +154,34 @@ impl Graph {
             }
         }
         graph.doubt_discarding(image, cfg);
+        let has_far_calls = graph.procs.iter().any(|p| p.calls_far);
+        if has_far_calls {
+            graph.doubt_pointers(cfg);
+        }
         graph.close_over_calls();
         for target in unknown_code::targets(image, cfg) {
             if let Some(proc) = cfg.proc_at(target) {
                 graph.procs[proc.index()].has_unknown_callers = true;
             }
         }
+        for info in &mut graph.procs {
+            info.has_unknown_callers |= has_far_calls;
+        }
         graph.spread_direction_flag();
         graph
+    }
+
+    /// In a program that calls functions through registers which the compiler knew, each call
+    /// through a pointer may be one of them.
+    fn doubt_pointers(&mut self, cfg: &Cfg) {
+        for (block, known) in self.blocks.iter_mut().zip(&cfg.blocks) {
+            if block.end == End::CallPointer {
+                block.end = End::Unknown;
+                let info = &mut self.procs[known.proc.index()];
+                info.writes |= RegSet::ALL;
+                info.reads |= RegSet::ALL;
+            }
+        }
     }
 
     /// A callee that drops its return address returns to somebody else: what
@@ -290,6 +312,11 @@ fn read_proc(
             }
         }
         let end = end_of(image, cfg, b, stack_top, is_go);
+        if end == End::CallPointer {
+            let last = cfg.decode(image, block.last());
+            let before = cfg.decode_block(image, b).take(block.count as usize - 1);
+            info.calls_far |= far_calls::is_far(&last, before);
+        }
         info.writes |= effects.writes;
         info.reads |= effects.uses;
         match end {

@@ -12,6 +12,7 @@
 
 mod below;
 mod effects;
+mod far_calls;
 mod graph;
 mod regset;
 mod solve;

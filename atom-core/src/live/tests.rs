@@ -76,6 +76,32 @@ fn a_value_kept_over_a_call_that_leaves_it_alone() {
     });
 }
 
+/// Where addresses have 64 bits the compiler calls a function that it knows through a register.
+#[test]
+fn a_value_kept_over_a_call_through_a_register() {
+    let callee = procedure("f", "mov eax,1\nmov r8d,2\nret");
+    let rest = "add rax,rcx\nmov edi,eax\nmov eax,60\nsyscall\nud2";
+    let far = [
+        "movabs rax,offset f\nmov rdx,rax",
+        "lea rdx,f[rip]\nmovabs rax,7\nadd rdx,rax",
+    ];
+    for load in far {
+        let program = start(&format!("mov ecx,5\n{load}\ncall rdx\n{rest}")) + &callee;
+        with_live("far", &program, |cfg, live| {
+            let call = before(cfg, live, "_start", load.lines().count() + 1);
+            assert!(call.contains(RCX), "{load}: {call:?}");
+            let inside = before(cfg, live, "f", 1);
+            assert!(inside.contains(RCX | RAX | R11), "{load}: {inside:?}");
+        });
+    }
+    // One that was loaded may be any: nothing is kept over it.
+    let program = start(&format!("mov ecx,5\nmov rdx,[rsp]\ncall rdx\n{rest}")) + &callee;
+    with_live("near", &program, |cfg, live| {
+        let inside = before(cfg, live, "f", 1);
+        assert!(!inside.intersects(R11), "{inside:?}");
+    });
+}
+
 #[test]
 fn a_result_in_the_carry_flag() {
     let program = start("mov edi,5\ncall odd\nadc eax,0\nmov edi,eax\nmov eax,60\nsyscall\nud2")

@@ -153,10 +153,13 @@ fn instrument(program: &Program, args: &Args) -> Result {
             && !heap.sites.iter().any(|[_, w]| *w == wish as u32)
         {
             let (name, calls) = (&range.name, heap.calls);
-            return Err(format!(
-                "no call of the allocator makes blocks for `{name}`, of {calls} that there are"
-            )
-            .into());
+            let reason = match calls {
+                0 => "the program's own code does not call the allocator by a name that is known; what \
+                      its libraries allocate is not seen, nor is the allocator in a static program without symbols"
+                    .to_owned(),
+                _ => format!("none of the {calls} calls of the allocator makes blocks for it"),
+            };
+            return Err(format!("the range `{name}` has no blocks: {reason}").into());
         }
     }
     let variables = points::frames(program, &data, calls)?;

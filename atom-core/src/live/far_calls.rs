@@ -1,0 +1,55 @@
+//! Calls of functions that the compiler knew, through a register.
+//!
+//! Under `-mcmodel=large` a function may be farther away than a direct call reaches, so its address is
+//! computed from constants of 64 bits, and called through a register:
+//! `movabs $function-GOT,%rax; add %r15,%rax; call *%rax`. The compiler knows the
+//! callee as it does in a direct call, and what that leaves alone. Which function it is, is
+//! not looked for; it may be any, and any may be called so.
+
+use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
+
+/// True if the register of the call `last` is made from a constant of 64 bits by the instructions in front
+/// of it.
+pub fn is_far(last: &Instruction, block: impl Iterator<Item = Instruction>) -> bool {
+    if last.op_count() == 0 || last.op0_kind() != OpKind::Register {
+        return false;
+    }
+    let bit = |register: Register| {
+        let full = register.full_register();
+        match full.is_gpr64() {
+            true => 1u32 << full.number(),
+            false => 0,
+        }
+    };
+    // Registers that hold such a constant, or a sum with one.
+    let mut far = 0u32;
+    for i in block {
+        if i.op_count() == 0 || i.op0_kind() != OpKind::Register {
+            continue;
+        }
+        let to = bit(i.op0_register());
+        let from = match i.code() {
+            Code::Mov_r64_imm64 => {
+                far |= to;
+                continue;
+            }
+            Code::Mov_r64_rm64 | Code::Mov_rm64_r64 if i.op1_kind() == OpKind::Register => {
+                bit(i.op1_register())
+            }
+            Code::Add_r64_rm64 | Code::Add_rm64_r64 if i.op1_kind() == OpKind::Register => {
+                to | bit(i.op1_register())
+            }
+            Code::Lea_r64_m => bit(i.memory_base()) | bit(i.memory_index()),
+            _ if matches!(
+                i.mnemonic(),
+                Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
+            ) =>
+            {
+                continue;
+            }
+            _ => 0,
+        };
+        far = if from & far != 0 { far | to } else { far & !to };
+    }
+    far & bit(last.op0_register()) != 0
+}
