@@ -239,7 +239,45 @@ fn flows_out(bytes: &[u8], start: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::flows_out;
+    use super::{flows_out, is_kernels};
+    use crate::decode::decode_at;
+
+    #[test]
+    fn programs_leave_the_machine_alone() {
+        let is_kernels = |bytes: &[u8], at_once| {
+            let instruction = decode_at(bytes, 0x1000).expect("it is valid");
+            assert_eq!(instruction.len(), bytes.len());
+            is_kernels(&instruction, at_once)
+        };
+        // in %dx,%al; insb; out %eax,$0x80; cli; sti; wrmsr; mov %rax,%cr3; lgdt (%rax)
+        let of_the_kernel: [&[u8]; 8] = [
+            &[0xec],
+            &[0x6c],
+            &[0xe7, 0x80],
+            &[0xfa],
+            &[0xfb],
+            &[0x0f, 0x30],
+            &[0x0f, 0x22, 0xd8],
+            &[0x0f, 0x01, 0x10],
+        ];
+        assert!(of_the_kernel.iter().all(|bytes| is_kernels(bytes, false)));
+        // rdtsc; rdpmc; syscall; ud2; int3; int $0x80; wrfsbase %rax; xgetbv; cpuid; mov %fs,%eax
+        let of_programs: [&[u8]; 10] = [
+            &[0x0f, 0x31],
+            &[0x0f, 0x33],
+            &[0x0f, 0x05],
+            &[0x0f, 0x0b],
+            &[0xcc],
+            &[0xcd, 0x80],
+            &[0xf3, 0x48, 0x0f, 0xae, 0xd0],
+            &[0x0f, 0x01, 0xd0],
+            &[0x0f, 0xa2],
+            &[0x8c, 0xe0],
+        ];
+        assert!(!of_programs.iter().any(|bytes| is_kernels(bytes, true)));
+        // hlt
+        assert!(is_kernels(&[0xf4], true) && !is_kernels(&[0xf4], false));
+    }
 
     #[test]
     fn padding_leads_nowhere() {

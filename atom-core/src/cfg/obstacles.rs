@@ -8,7 +8,8 @@ use object::elf;
 use rayon::prelude::*;
 
 use super::build::Discovery;
-use super::jump_table::{self, Found, JumpForm};
+use super::jump_code::{self, JumpForm};
+use super::jump_table::Found;
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref};
 use super::{Kept, frame_tables};
@@ -72,7 +73,7 @@ impl Discovery<'_> {
                         |r| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start),
                     );
                     body.indirect_jumps.iter().find_map(|jump| {
-                        match jump_table::form_of(image, body, *jump) {
+                        match jump_code::form_of(image, body, *jump) {
                             _ if with_part.contains(jump) => Some(format!(
                                 "only a part of the jump table of the indirect jump at {jump:#x} is understood"
                             )),

@@ -9,8 +9,8 @@
 
 use rayon::prelude::*;
 
-use super::Keeping;
 use super::frequency::Estimate;
+use super::increment::Keeping;
 use super::tree::Edge;
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
 use crate::decode::Flow;

@@ -9,8 +9,10 @@
 //! A cell is *private* if the data that the tool placed it in is an argument
 //! of such calls and of the calls at the program's end only.
 
+mod counted;
 mod frequency;
 mod group;
+mod increment;
 mod qualify;
 mod returns;
 mod table;
@@ -28,13 +30,13 @@ use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
-use crate::live::{Live, RegSet};
+use crate::live::Live;
 use crate::memory;
 use crate::tool::Calls;
 
-use group::{Group, Spot, World};
-use qualify::{Want, Way};
-use tree::Solver;
+use counted::{Counted, Storage};
+use group::{Spot, World};
+use qualify::Want;
 
 /// Where the counters lie and how totals follow from them; offsets in the plan's data.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -77,15 +79,6 @@ pub struct Flow {
 const LOCK: u8 = 0xf0;
 /// On the running thread's own.
 const GS: u8 = 0x65;
-
-/// What came out for some groups.
-#[derive(Default)]
-struct Counted {
-    spots: Vec<Spot>,
-    table: Vec<u8>,
-    /// The most values that the table computes for one group.
-    values: usize,
-}
 
 /// Groups that one piece of parallel work takes.
 const CHUNK: usize = 64;
@@ -219,85 +212,12 @@ impl Flow {
 
     /// Emits the code of a counter.
     pub fn emit(&self, asm: &mut Asm, counter: &Counter) {
-        emit_increment(
+        increment::emit(
             asm,
             Target::Data(counter.cell),
             self.prefix,
             counter.spot.keeping,
         );
-    }
-}
-
-/// What an increment has to keep at its place, and how.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Keeping {
-    /// Where the flags that it changes wait.
-    flags: FlagsIn,
-    /// The overflow flag is one of them.
-    overflow: bool,
-}
-
-/// Where flags wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FlagsIn {
-    /// Nobody reads them.
-    Nowhere,
-    /// In ax, which is free.
-    Ax,
-    /// In ax, whose contents wait in this register.
-    AxFor(u8),
-    /// In ax, whose contents wait on the stack.
-    AxForStack,
-}
-
-impl Keeping {
-    /// What there is to keep where this is live.
-    pub fn of(live: RegSet) -> Self {
-        use super::asm::Gpr;
-        // The unwind tables may find the frame by rbp even where the program does not
-        // read it again.
-        let frame = [Gpr::RSP.0, Gpr::RBP.0];
-        let free = |r: &u8| !frame.contains(r) && live.gpr_mask() >> r & 1 == 0;
-        let flags = if !live.intersects(group::CHANGED) {
-            FlagsIn::Nowhere
-        } else if free(&Gpr::RAX.0) {
-            FlagsIn::Ax
-        } else {
-            (0..16)
-                .find(free)
-                .map_or(FlagsIn::AxForStack, FlagsIn::AxFor)
-        };
-        Self {
-            flags,
-            overflow: live.intersects(RegSet::OF),
-        }
-    }
-}
-
-/// Increments a cell in one instruction.
-fn emit_increment(asm: &mut Asm, cell: Target, prefix: Option<u8>, keeping: Keeping) {
-    use super::asm::{Gpr, Mem};
-    use super::site::RED_ZONE;
-    let increment = |asm: &mut Asm| {
-        asm.flags_to_ax(keeping.overflow);
-        asm.increment(cell, prefix);
-        asm.flags_from_ax(keeping.overflow);
-    };
-    match keeping.flags {
-        FlagsIn::Nowhere => asm.increment(cell, prefix),
-        FlagsIn::Ax => increment(asm),
-        FlagsIn::AxFor(keeper) => {
-            asm.mov(Gpr(keeper), Gpr::RAX);
-            increment(asm);
-            asm.mov(Gpr::RAX, Gpr(keeper));
-        }
-        FlagsIn::AxForStack => {
-            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
-            asm.push(Gpr::RAX);
-            increment(asm);
-            asm.pop(Gpr::RAX);
-            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
-        }
     }
 }
 
@@ -354,78 +274,6 @@ fn groups(cfg: &Cfg) -> Vec<Vec<ProcId>> {
         .chunk_by(|a, b| a.0 == b.0)
         .map(|g| g.iter().map(|m| m.2).collect())
         .collect()
-}
-
-/// What is used for one group after the other.
-#[derive(Default)]
-struct Storage {
-    wants: Vec<Want>,
-    group: Group,
-    solver: Solver,
-    /// By number of what is wanted: the edge.
-    edges: Vec<u32>,
-    values: Vec<u32>,
-}
-
-impl Counted {
-    /// Counts one group's flow for `storage.wants`, if that is possible and pays.
-    fn add(&mut self, world: &World<'_>, procs: &[ProcId], storage: &mut Storage) -> Option<()> {
-        let Storage {
-            wants,
-            group: graph,
-            solver,
-            edges,
-            values,
-        } = storage;
-        graph.read(world, procs)?;
-        edges.clear();
-        let mut explicit = 0.0;
-        for want in &*wants {
-            let i = group::index_of(world.cfg, procs, want.block)?;
-            let edge = match want.way {
-                Way::Block => i as u32,
-                Way::Taken => graph.branches[i]?.taken,
-                Way::Falling => graph.branches[i]?.falling,
-            };
-            // What the call would cost at least: a branch's cell has to be found.
-            explicit += match want.way {
-                Way::Block => graph.edges[i].cost?,
-                _ => graph.estimate.frequency[i] * 2.0,
-            };
-            graph.edges[edge as usize].wanted = true;
-            edges.push(edge);
-        }
-        let solution = solver.solve(graph.vertices(), &graph.edges)?;
-        let cost: f32 = solution
-            .counted
-            .iter()
-            .filter_map(|e| graph.edges[*e as usize].cost)
-            .sum();
-        if cost > explicit {
-            return None;
-        }
-        let spots = solution.counted.iter().map(|e| graph.spots[*e as usize]);
-        let (count, size) = (self.spots.len(), self.table.len());
-        let cells = wants.iter().zip(&*edges).map(|(want, edge)| table::CellOf {
-            edge: *edge,
-            cell: want.cell,
-            amount: want.amount,
-        });
-        values.clear();
-        values.resize(graph.edges.len(), u32::MAX);
-        let written = spots
-            .map(|spot| spot.map(|spot| self.spots.push(spot)))
-            .collect::<Option<()>>()
-            .and_then(|()| table::write(&mut self.table, values, solution, cells));
-        if written.is_none() {
-            self.spots.truncate(count);
-            self.table.truncate(size);
-            return None;
-        }
-        let values = solution.counted.len() + solution.derived.len();
-        self.values = self.values.max(values);
-        Some(())
-    }
 }
 
 /// The counters in the order of their places; the cells, from this one on, are in the groups' order.

@@ -3,9 +3,10 @@
 //! What flows into a vertex flows out of it, so counts on the edges outside of
 //! a spanning tree determine those inside (Knuth; Ball and Larus). The tree is
 //! chosen as expensive as possible, so that what is counted is cheap. Edges
-//! that cannot be counted have to be in the tree. Vertex 0 stands for the
-//! world outside, through which every way in and out passes; its equation is
-//! not needed.
+//! that cannot be counted have to be in the tree if their counts are asked for;
+//! of the others the vertices that they join are taken for one. Vertex 0 stands
+//! for the world outside, through which every way in and out passes; its
+//! equation is not needed.
 
 use std::ops::Range;
 
@@ -70,7 +71,7 @@ impl Sets {
     }
 
     /// False if they were joined already.
-    fn join(&mut self, a: u32, b: u32) -> bool {
+    fn join(&mut self, [a, b]: [u32; 2]) -> bool {
         let (a, b) = (self.find(a), self.find(b));
         self.0[a as usize] = b;
         a != b
@@ -84,6 +85,10 @@ const NONE: u32 = u32::MAX;
 #[derive(Default)]
 pub struct Solver {
     sets: Sets,
+    /// By vertex: its number once vertices are joined.
+    joined: Vec<u32>,
+    /// By edge: where it starts and ends, by these numbers.
+    ends: Vec<[u32; 2]>,
     /// By edge: whether it is in the tree.
     in_tree: Vec<bool>,
     /// By edge: its count is asked for, or another follows from it.
@@ -100,11 +105,14 @@ pub struct Solver {
 }
 
 impl Solver {
-    /// Chooses what is counted. `None` if what cannot be counted has a cycle.
+    /// Chooses what is counted. `None` if a count is asked for that cannot be made and
+    /// does not follow from others.
     pub fn solve(&mut self, vertices: usize, edges: &[Edge]) -> Option<&Solution> {
+        let vertices = self.join(vertices, edges);
         self.span(vertices, edges)?;
         let Self {
             sets: parts,
+            ends,
             in_tree,
             needed,
             at,
@@ -115,23 +123,26 @@ impl Solver {
         // wanted edge of the tree: then its ends are in different parts of what
         // remains of the tree without the wanted edges.
         parts.reset(vertices);
-        for (edge, _) in (edges.iter().zip(&*in_tree)).filter(|(e, t)| **t && !e.wanted) {
-            parts.join(edge.from, edge.to);
+        for (i, edge) in edges.iter().enumerate() {
+            if in_tree[i] && !edge.wanted {
+                parts.join(ends[i]);
+            }
         }
         needed.clear();
         needed.extend(edges.iter().map(|e| e.wanted));
         solution.counted.clear();
         solution.derived.clear();
         solution.terms.clear();
-        for (i, edge) in edges.iter().enumerate().filter(|(i, _)| !in_tree[*i]) {
-            needed[i] |= parts.find(edge.from) != parts.find(edge.to);
+        for (i, &[from, to]) in ends.iter().enumerate().filter(|(i, _)| !in_tree[*i]) {
+            needed[i] |= parts.find(from) != parts.find(to);
             if needed[i] {
                 solution.counted.push(i as u32);
             }
         }
-        at.find(vertices, edges);
-        self.walk(vertices, edges);
+        at.find(vertices, ends);
+        self.walk(vertices);
         let Self {
+            ends,
             in_tree,
             needed,
             at,
@@ -154,13 +165,14 @@ impl Solver {
             if up == NONE || !needed[up as usize] {
                 continue;
             }
-            let enters = edges[up as usize].to == v;
+            let [_, to] = ends[up as usize];
+            let enters = to == v;
             let first = solution.terms.len() as u32;
             let terms = at
                 .of(v)
                 .iter()
                 .filter(|e| **e != up && needed[**e as usize])
-                .map(|&e| (e, (edges[e as usize].to == v) == enters));
+                .map(|&e| (e, (ends[e as usize][1] == v) == enters));
             solution.terms.extend(terms);
             let terms = first..solution.terms.len() as u32;
             if terms.is_empty() && !edges[up as usize].wanted {
@@ -173,10 +185,37 @@ impl Solver {
         Some(&*solution)
     }
 
+    /// Joins the vertices between which edges cannot be counted and need not; yields how many
+    /// there are then.
+    fn join(&mut self, vertices: usize, edges: &[Edge]) -> usize {
+        let Self {
+            sets, joined, ends, ..
+        } = self;
+        sets.reset(vertices);
+        for edge in edges.iter().filter(|e| e.cost.is_none() && !e.wanted) {
+            sets.join([edge.from, edge.to]);
+        }
+        joined.clear();
+        joined.resize(vertices, NONE);
+        let mut count = 0;
+        for v in 0..vertices as u32 {
+            let first = sets.find(v) as usize;
+            if joined[first] == NONE {
+                joined[first] = count;
+                count += 1;
+            }
+            joined[v as usize] = joined[first];
+        }
+        ends.clear();
+        ends.extend((edges.iter()).map(|e| [e.from, e.to].map(|v| joined[v as usize])));
+        count as usize
+    }
+
     /// Finds the spanning tree.
     fn span(&mut self, vertices: usize, edges: &[Edge]) -> Option<()> {
         let Self {
             sets,
+            ends,
             in_tree,
             by_cost,
             ..
@@ -187,22 +226,24 @@ impl Solver {
         by_cost.clear();
         for (i, edge) in edges.iter().enumerate() {
             match edge.cost {
-                None if sets.join(edge.from, edge.to) => in_tree[i] = true,
-                None => return None,
                 // The bits of positive numbers are in the numbers' order.
                 Some(cost) => by_cost.push(u64::from(!cost.to_bits()) << 32 | i as u64),
+                None if !edge.wanted => {}
+                None if sets.join(ends[i]) => in_tree[i] = true,
+                None => return None,
             }
         }
         by_cost.sort_unstable();
         for i in by_cost.iter().map(|key| *key as u32 as usize) {
-            in_tree[i] = sets.join(edges[i].from, edges[i].to);
+            in_tree[i] = sets.join(ends[i]);
         }
         Some(())
     }
 
     /// Finds the vertices from the roots outwards, and for each the edge to its parent.
-    fn walk(&mut self, vertices: usize, edges: &[Edge]) {
+    fn walk(&mut self, vertices: usize) {
         let Self {
+            ends,
             order,
             parent,
             seen,
@@ -222,8 +263,8 @@ impl Solver {
             while let Some(&v) = order.get(next) {
                 next += 1;
                 for &e in (self.at.of(v).iter()).filter(|e| self.in_tree[**e as usize]) {
-                    let edge = &edges[e as usize];
-                    let other = if edge.from == v { edge.to } else { edge.from };
+                    let [from, to] = ends[e as usize];
+                    let other = if from == v { to } else { from };
                     if !std::mem::replace(&mut seen[other as usize], true) {
                         parent[other as usize] = e;
                         order.push(other);
@@ -234,7 +275,7 @@ impl Solver {
     }
 }
 
-/// The edges at each vertex.
+/// The edges at each vertex, but for those from it to itself.
 #[derive(Default)]
 struct Incidence {
     starts: Vec<u32>,
@@ -242,22 +283,22 @@ struct Incidence {
 }
 
 impl Incidence {
-    fn find(&mut self, vertices: usize, edges: &[Edge]) {
+    fn find(&mut self, vertices: usize, ends: &[[u32; 2]]) {
         let starts = &mut self.starts;
         starts.clear();
         starts.resize(vertices + 2, 0);
-        for edge in edges {
-            starts[edge.from as usize + 2] += 1;
-            starts[edge.to as usize + 2] += 1;
+        let proper = || ends.iter().enumerate().filter(|(_, [a, b])| a != b);
+        for end in proper().flat_map(|(_, ends)| ends) {
+            starts[*end as usize + 2] += 1;
         }
         for i in 2..starts.len() {
             starts[i] += starts[i - 1];
         }
         self.edges.clear();
-        self.edges.resize(2 * edges.len(), 0);
-        for (i, edge) in edges.iter().enumerate() {
-            for end in [edge.from, edge.to] {
-                let slot = &mut starts[end as usize + 1];
+        self.edges.resize(starts[vertices + 1] as usize, 0);
+        for (i, ends) in proper() {
+            for end in ends {
+                let slot = &mut starts[*end as usize + 1];
                 self.edges[*slot as usize] = i as u32;
                 *slot += 1;
             }
@@ -292,7 +333,9 @@ mod tests {
         let mut edges = Vec::new();
         let mut add = |random: &mut Random, from, to, countable: bool| {
             let cost = countable.then(|| random.below(5) as f32);
-            let wanted = countable && random.below(100) < share;
+            // Now and then also what cannot be counted.
+            let share = if countable { share } else { share / 10 };
+            let wanted = random.below(100) < share;
             edges.push(Edge {
                 from,
                 to,
@@ -351,17 +394,26 @@ mod tests {
     #[test]
     fn what_is_derived_equals_what_was_walked() {
         let mut random = Random(0x1234_5678_9abc_def1);
-        let mut saved = 0;
+        let (mut saved, mut unsolved) = (0, 0);
+        // The same storage for all.
+        let mut solver = Solver::default();
         for round in 0..3000 {
             let (vertices, edges) = graph(&mut random, [100, 60, 10][round % 3]);
             let mut counts = vec![0i64; edges.len()];
             for _ in 0..20 {
                 walk_once(&mut random, &edges, &mut counts);
             }
-            let mut solver = Solver::default();
-            let solution = solver
-                .solve(vertices, &edges)
-                .expect("no cycle that cannot be counted");
+            let Some(solution) = solver.solve(vertices, &edges) else {
+                // What cannot be counted goes round, by an edge that is asked for.
+                let uncountable = edges.iter().filter(|e| e.cost.is_none());
+                assert!(uncountable.clone().any(|e| e.wanted));
+                let mut sets = Sets::default();
+                sets.reset(vertices);
+                let mut joins = uncountable.map(|e| sets.join([e.from, e.to]));
+                assert!(!joins.all(|is_new| is_new));
+                unsolved += 1;
+                continue;
+            };
             let mut values: Vec<Option<i64>> = vec![None; edges.len()];
             for &e in &solution.counted {
                 assert!(edges[e as usize].cost.is_some());
@@ -381,6 +433,7 @@ mod tests {
             saved += wanted as i64 - solution.counted.len() as i64;
         }
         assert!(saved > 1000, "{saved}");
+        assert!(unsolved < 600, "{unsolved}");
     }
 
     #[test]

@@ -1,0 +1,412 @@
+//! How the code just before an indirect jump makes its target: from which table, of how
+//! many entries.
+
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+
+use super::traverse::Body;
+use crate::decode::{decode_at, flow_of};
+use crate::image::Image;
+
+/// The parts of a jump through a relative table.
+pub(super) struct TableUse {
+    /// The instruction that loads an entry.
+    pub load: u64,
+    /// The table, if it is known.
+    pub table: Option<u64>,
+    /// Size of an entry in bytes.
+    pub entry_size: u8,
+    /// Entries are relative to the table; else they are addresses.
+    pub is_relative: bool,
+    /// How many entries there are, if the code tells.
+    pub bound: Option<Bound>,
+}
+
+/// How many entries a table has, by the code before the jump.
+#[derive(Clone, Copy)]
+pub(super) struct Bound {
+    /// So many.
+    pub count: u32,
+    /// Each of them is used. The compiler may know that a masked index never has some values.
+    pub is_exact: bool,
+}
+
+/// Instructions before `at`, nearest first, with their addresses.
+fn before<'a>(
+    image: &'a Image,
+    body: &'a Body,
+    at: usize,
+) -> impl Iterator<Item = Instruction> + 'a {
+    body.insts[..at].iter().rev().filter_map(move |inst| {
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
+    })
+}
+
+fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
+    body.insts
+        .binary_search_by_key(&((pc - image.base) as u32), |i| i.offset)
+        .ok()
+}
+
+fn writes(instruction: &Instruction, register: Register) -> bool {
+    instruction.op_count() > 0
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register().full_register() == register
+        && !matches!(
+            instruction.mnemonic(),
+            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
+        )
+}
+
+/// How a jump uses a table, if it uses one.
+pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
+    let at = index_of(image, body, jump)?;
+    let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;
+    if is_absolute_entry(&instruction) {
+        return Some(TableUse {
+            load: jump,
+            table: Some(instruction.memory_displacement64()),
+            entry_size: 8,
+            is_relative: false,
+            bound: bound_before(image, body, at, &instruction),
+        });
+    }
+    if instruction.op0_kind() != OpKind::Register {
+        return None;
+    }
+    // The sum: add target, other.
+    let target = instruction.op0_register().full_register();
+    let mut terms = None;
+    let mut load = None;
+    for i in before(image, body, at).take(16) {
+        if flow_of(&i).ends_flow() {
+            break;
+        }
+        match terms {
+            None => {
+                if writes(&i, target) {
+                    if i.mnemonic() == Mnemonic::Mov && is_absolute_entry(&i) {
+                        let load_at = index_of(image, body, i.ip())?;
+                        return Some(TableUse {
+                            load: i.ip(),
+                            table: Some(i.memory_displacement64()),
+                            entry_size: 8,
+                            is_relative: false,
+                            bound: bound_before(image, body, load_at, &i),
+                        });
+                    }
+                    terms = Some(sum_terms(&i)?);
+                }
+            }
+            Some(pair) => {
+                if !pair.iter().any(|r| writes(&i, *r)) {
+                    continue;
+                }
+                let narrow = match i.mnemonic() {
+                    Mnemonic::Movsxd => true,
+                    Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
+                    _ => false,
+                };
+                if narrow && i.op1_kind() == OpKind::Memory || loads_wide_entry(&i) {
+                    load = Some(i);
+                    break;
+                }
+                // The table's address, or an extension of the entry in place.
+                let is_base = i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP;
+                if !is_base && i.mnemonic() != Mnemonic::Cdqe {
+                    return None;
+                }
+            }
+        }
+    }
+    let load = load?;
+    let load_at = index_of(image, body, load.ip())?;
+    let registers = [load.memory_base(), load.memory_index()];
+    // With a scaled index the base is the table; else either may be.
+    let entry_size = if loads_wide_entry(&load) { 8 } else { 4 };
+    let scaled = load.memory_index_scale() == u32::from(entry_size);
+    let candidates = if scaled {
+        &registers[..1]
+    } else {
+        &registers[..]
+    };
+    let table = candidates
+        .iter()
+        .filter(|r| **r != Register::None)
+        .find_map(|r| lea_of(image, body, load_at, r.full_register()));
+    // What is added must be the table's address too, not a label's.
+    let loaded = load.op0_register().full_register();
+    let base = terms?.into_iter().find(|r| *r != loaded)?;
+    let table = table.filter(|table| {
+        base == load.memory_base() || lea_of(image, body, at, base) == Some(*table)
+    });
+    Some(TableUse {
+        load: load.ip(),
+        table,
+        entry_size,
+        is_relative: true,
+        bound: bound_before(image, body, load_at, &load),
+    })
+}
+
+/// The address that the nearest `lea register, [rip + ...]` before `at` gives.
+fn lea_of(image: &Image, body: &Body, at: usize, register: Register) -> Option<u64> {
+    before(image, body, at)
+        .find(|i| {
+            i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP && writes(i, register)
+        })
+        .map(|i| i.memory_displacement64())
+}
+
+/// True for an operand `[table + index*8]`, as in a program that is not
+/// position independent.
+fn is_absolute_entry(i: &Instruction) -> bool {
+    let op = i.op_count().saturating_sub(1);
+    i.op_count() > 0
+        && i.op_kind(op) == OpKind::Memory
+        && i.memory_base() == Register::None
+        && i.memory_index() != Register::None
+        && i.memory_index_scale() == 8
+        && i.segment_prefix() == Register::None
+}
+
+/// True for `mov r64,[base + index]`, which may load an entry of 64 bits of a relative table.
+fn loads_wide_entry(i: &Instruction) -> bool {
+    i.mnemonic() == Mnemonic::Mov
+        && i.op1_kind() == OpKind::Memory
+        && i.op0_register().size() == 8
+        && i.memory_base() != Register::None
+        && i.memory_index() != Register::None
+        && matches!(i.memory_index_scale(), 1 | 8)
+        && i.memory_displacement64() == 0
+        && i.segment_prefix() == Register::None
+}
+
+/// The two registers that an instruction adds: `add a, b` or `lea r, [a+b]`.
+fn sum_terms(i: &Instruction) -> Option<[Register; 2]> {
+    match i.mnemonic() {
+        Mnemonic::Add if i.op1_kind() == OpKind::Register => Some([
+            i.op0_register().full_register(),
+            i.op1_register().full_register(),
+        ]),
+        Mnemonic::Lea
+            if i.memory_displacement64() == 0
+                && i.memory_index_scale() == 1
+                && i.memory_base() != Register::None
+                && i.memory_index() != Register::None =>
+        {
+            Some([i.memory_base(), i.memory_index()])
+        }
+        _ => None,
+    }
+}
+
+/// The number of entries by the comparison that guards the jump:
+/// `cmp index, n; ja default` leaves n + 1.
+///
+/// Only a comparison of the very index counts: going back from the load, the
+/// index may be copied, extended or loaded on the way, and is followed.
+fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<Bound> {
+    let exact = |count: u64| {
+        let count = u32::try_from(count).ok().filter(|n| *n <= 1 << 20)?;
+        Some(Bound {
+            count,
+            is_exact: true,
+        })
+    };
+    let mut index = load.memory_index().full_register();
+    let mut memory = None;
+    let mut above = None;
+    let mut compared = None;
+    for i in before(image, body, at).take(16) {
+        match i.mnemonic() {
+            Mnemonic::Ja => above = Some(1),
+            Mnemonic::Jae => above = Some(0),
+            Mnemonic::Cmp if above.is_some() => {
+                let is_index = match i.op0_kind() {
+                    OpKind::Register => i.op0_register().full_register() == index,
+                    OpKind::Memory => memory == Some(place(&i)),
+                    _ => false,
+                };
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                let n = (is_index && is_immediate).then(|| i.immediate(1))?;
+                let count = n.checked_add(above?)?;
+                return exact(count);
+            }
+            // A copy of the index is stored, then what is left of it compared.
+            Mnemonic::Sub if above.is_some() && compared.is_none() => {
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                if i.op0_kind() == OpKind::Register && is_immediate {
+                    compared = Some((i.op0_register().full_register(), i.immediate(1)));
+                }
+            }
+            Mnemonic::Mov if i.op0_kind() == OpKind::Memory && compared.is_some() => {
+                let (register, n) = compared?;
+                if memory == Some(place(&i)) && i.op1_register().full_register() == register {
+                    let count = n.checked_add(above?)?;
+                    return exact(count);
+                }
+            }
+            _ if flow_of(&i).ends_block() => return None,
+            // and index, 2^k - 1
+            Mnemonic::And if writes(&i, index) => {
+                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
+                let mask = is_immediate.then(|| i.immediate(1))?;
+                let count = u32::try_from(mask.checked_add(1)?).ok()?;
+                return (count.is_power_of_two() && count <= 256).then_some(Bound {
+                    count,
+                    is_exact: false,
+                });
+            }
+            _ if writes(&i, index) => match (i.mnemonic(), i.op_count()) {
+                (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd, 2) => match i.op1_kind() {
+                    OpKind::Register => index = i.op1_register().full_register(),
+                    OpKind::Memory => {
+                        memory = Some(place(&i));
+                        index = Register::None;
+                    }
+                    _ => return None,
+                },
+                // lea rdx,[rax*4] before an unscaled load
+                (Mnemonic::Lea, 2) if i.memory_base() == Register::None => {
+                    index = i.memory_index().full_register();
+                }
+                _ => return None,
+            },
+            _ => {}
+        }
+    }
+    None
+}
+
+fn place(i: &Instruction) -> (Register, Register, u64) {
+    (i.memory_base(), i.memory_index(), i.memory_displacement64())
+}
+
+/// How an indirect jump gets its target, as far as the code just before it tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JumpForm {
+    /// Adds a loaded entry to an address: a relative table.
+    RelativeTable,
+    /// Computes the target without loading it.
+    Computed,
+    /// Anything else: a pointer from memory or a register.
+    Pointer,
+}
+
+/// Looks back from an indirect jump over the instructions before it.
+pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
+    let Ok(at) = body
+        .insts
+        .binary_search_by_key(&((jump - image.base) as u32), |i| i.offset)
+    else {
+        return JumpForm::Pointer;
+    };
+    let decode = |i: usize| {
+        let inst = body.insts[i];
+        let pc = image.base + u64::from(inst.offset);
+        decode_at(image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]), pc)
+    };
+    let Some(jump) = decode(at) else {
+        return JumpForm::Pointer;
+    };
+    if jump.op0_kind() != OpKind::Register {
+        return JumpForm::Pointer;
+    }
+    let mut register = jump.op0_register().full_register();
+    let mut added = false;
+    for i in (at.saturating_sub(12)..at).rev() {
+        let Some(instruction) = decode(i) else { break };
+        if flow_of(&instruction).ends_block() {
+            break;
+        }
+        if instruction.op_count() == 0
+            || instruction.op0_kind() != OpKind::Register
+            || instruction.op0_register().full_register() != register
+        {
+            // `add rax, rdx` where rdx was loaded: follow the load too.
+            continue;
+        }
+        match instruction.mnemonic() {
+            Mnemonic::Add => {
+                added = true;
+                if instruction.op1_kind() == OpKind::Memory {
+                    // A load address added to a stored offset: a pointer in two parts.
+                    return JumpForm::Pointer;
+                }
+                // Either operand may be the loaded entry; the other is the base.
+                if instruction.op1_kind() == OpKind::Register {
+                    let other = instruction.op1_register().full_register();
+                    if loads_entry(&decode, i, at, other) {
+                        return JumpForm::RelativeTable;
+                    }
+                }
+            }
+            Mnemonic::Movsxd | Mnemonic::Cdqe => {
+                if instruction.op_count() > 1 && instruction.op1_kind() == OpKind::Register {
+                    register = instruction.op1_register().full_register();
+                    continue;
+                }
+                return if added {
+                    JumpForm::RelativeTable
+                } else {
+                    JumpForm::Pointer
+                };
+            }
+            Mnemonic::Mov => {
+                if instruction.op1_kind() == OpKind::Memory {
+                    let is_entry =
+                        instruction.op0_register().size() == 4 || loads_wide_entry(&instruction);
+                    return if added && is_entry {
+                        JumpForm::RelativeTable
+                    } else {
+                        JumpForm::Pointer
+                    };
+                }
+                if instruction.op1_kind() == OpKind::Register {
+                    register = instruction.op1_register().full_register();
+                    continue;
+                }
+                return JumpForm::Pointer;
+            }
+            Mnemonic::Lea => {
+                let plain = instruction.memory_base() == Register::RIP;
+                let is_sum = sum_terms(&instruction)
+                    .is_some_and(|terms| terms.iter().any(|r| loads_entry(&decode, i, at, *r)));
+                if is_sum {
+                    return JumpForm::RelativeTable;
+                }
+                return if added || !plain {
+                    JumpForm::Computed
+                } else {
+                    JumpForm::Pointer
+                };
+            }
+            Mnemonic::Pop => return JumpForm::Pointer,
+            _ => {}
+        }
+    }
+    if added {
+        JumpForm::RelativeTable
+    } else {
+        JumpForm::Pointer
+    }
+}
+
+fn loads_entry(
+    decode: &dyn Fn(usize) -> Option<iced_x86::Instruction>,
+    before: usize,
+    at: usize,
+    register: iced_x86::Register,
+) -> bool {
+    (at.saturating_sub(14)..before).rev().any(|i| {
+        decode(i).is_some_and(|d| {
+            d.op_count() > 1
+                && d.op0_kind() == OpKind::Register
+                && d.op0_register().full_register() == register
+                && d.op1_kind() == OpKind::Memory
+                && (d.mnemonic() == Mnemonic::Movsxd
+                    || d.mnemonic() == Mnemonic::Mov && d.op0_register().size() == 4)
+        })
+    })
+}

@@ -1,0 +1,77 @@
+//! The instructions of a counter: one increment, and what keeps the flags around it.
+
+use super::group;
+use crate::live::RegSet;
+use crate::plan::asm::{Asm, Gpr, Mem};
+use crate::plan::code::Target;
+use crate::plan::site::RED_ZONE;
+
+/// What an increment has to keep at its place, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keeping {
+    /// Where the flags that it changes wait.
+    flags: FlagsIn,
+    /// The overflow flag is one of them.
+    overflow: bool,
+}
+
+/// Where flags wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum FlagsIn {
+    /// Nobody reads them.
+    Nowhere,
+    /// In ax, which is free.
+    Ax,
+    /// In ax, whose contents wait in this register.
+    AxFor(u8),
+    /// In ax, whose contents wait on the stack.
+    AxForStack,
+}
+
+impl Keeping {
+    /// What there is to keep where this is live.
+    pub fn of(live: RegSet) -> Self {
+        // The unwind tables may find the frame by rbp even where the program does not
+        // read it again.
+        let frame = [Gpr::RSP.0, Gpr::RBP.0];
+        let free = |r: &u8| !frame.contains(r) && live.gpr_mask() >> r & 1 == 0;
+        let flags = if !live.intersects(group::CHANGED) {
+            FlagsIn::Nowhere
+        } else if free(&Gpr::RAX.0) {
+            FlagsIn::Ax
+        } else {
+            (0..16)
+                .find(free)
+                .map_or(FlagsIn::AxForStack, FlagsIn::AxFor)
+        };
+        Self {
+            flags,
+            overflow: live.intersects(RegSet::OF),
+        }
+    }
+}
+
+/// Increments a cell in one instruction.
+pub(super) fn emit(asm: &mut Asm, cell: Target, prefix: Option<u8>, keeping: Keeping) {
+    let increment = |asm: &mut Asm| {
+        asm.flags_to_ax(keeping.overflow);
+        asm.increment(cell, prefix);
+        asm.flags_from_ax(keeping.overflow);
+    };
+    match keeping.flags {
+        FlagsIn::Nowhere => asm.increment(cell, prefix),
+        FlagsIn::Ax => increment(asm),
+        FlagsIn::AxFor(keeper) => {
+            asm.mov(Gpr(keeper), Gpr::RAX);
+            increment(asm);
+            asm.mov(Gpr::RAX, Gpr(keeper));
+        }
+        FlagsIn::AxForStack => {
+            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, -RED_ZONE));
+            asm.push(Gpr::RAX);
+            increment(asm);
+            asm.pop(Gpr::RAX);
+            asm.lea(Gpr::RSP, Mem::at(Gpr::RSP, RED_ZONE));
+        }
+    }
+}
