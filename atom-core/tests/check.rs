@@ -28,6 +28,11 @@ static int choose(int n, int m) {
 /* Keeps its argument below rsp. */
 long keep(long);
 __asm__(".text\n.type keep, @function\nkeep: movq %rdi, -8(%rsp)\nmovq -8(%rsp), %rax\nret\n.size keep, .-keep");
+/* One byte in front of it, to which a pointer leads. */
+long lone(long);
+__asm__(".type lone, @function\nlone: nop\n.size lone, .-lone\n.globl behind\n.type behind, @function\nbehind: leaq 1(%rdi), %rax\nret\n.size behind, .-behind");
+long behind(long);
+long (*volatile pointers[])(long) = { lone, behind };
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 int main(int argc, char **argv) {
     int table[64], m = argc;
@@ -35,7 +40,7 @@ int main(int argc, char **argv) {
     qsort(table, 64, sizeof *table, compare);
     double sum = 0;
     for (int i = 0; i < 64; i++) { sum += table[i] * 0.5; printf("%d ", table[i]); }
-    return sum > keep(1000);
+    return sum > keep(1000) + pointers[0](0) + pointers[1](0);
 }
 "#;
 

@@ -393,6 +393,22 @@ impl Checker<'_> {
                 .is_some_and(|(now, then)| now.starts_with(then))
     }
 
+    /// A block that is one `nop` without room for a jump: it is left, and from the instruction
+    /// behind it control comes to where that is now. `None` if the block is no such.
+    fn after_left_nop(&mut self, b: BlockId) -> Option<Result<(), Complaint>> {
+        let subject = self.subject;
+        let block = subject.cfg.block(b);
+        let original = subject.cfg.decode(subject.image, block.first);
+        let then = subject.image.bytes_at(original.ip(), original.len())?;
+        let now = self.walker.memory.rest_at(original.ip())?;
+        if block.count != 1 || original.mnemonic() != Mnemonic::Nop || !now.starts_with(then) {
+            return None;
+        }
+        let next = original.next_ip();
+        let (goal, live) = self.place_of(next);
+        Some(self.enter(next, next, goal, live))
+    }
+
     /// From the original address control comes to the moved block.
     fn pad(&mut self, b: BlockId, live: RegSet) -> Result<()> {
         let subject = self.subject;
@@ -404,6 +420,7 @@ impl Checker<'_> {
         let goal = subject.layout.label(self.id, inst);
         // A call has just pushed a return address, below which nothing lies.
         self.enter(old, old, goal, live)
+            .or_else(|complaint| self.after_left_nop(b).ok_or(complaint)?)
             .map_err(|c| self.fail(old, format!("the jump from the original address {c}")))?;
         self.checked.pads += 1;
         Ok(())
