@@ -44,6 +44,25 @@ fn empty_rewrite_behaves_the_same() {
     }
 }
 
+/// Its code is far above its headers, so the new code cannot have its usual distance:
+/// from there address 0 would be out of reach, to which undefined weak symbols resolve.
+#[test]
+fn a_static_program_in_two_distant_parts() {
+    let folder = Folder::new();
+    let source = "#include <stdio.h>\nextern int weak(void) __attribute__((weak));\n\
+        int main(int n, char **v) { (void)v; printf(\"%d\\n\", n); return weak ? weak() : n; }";
+    folder.compile(
+        "app",
+        source,
+        &["-O1", "-static", "-no-pie", "-Wl,-Ttext=0x20000000"],
+    );
+    folder.atom_ok(&["app", "--move-all", "--check", "-o", "out"]);
+    let [before, after] = ["app", "out"].map(|p| run(&folder, p, &["a"]));
+    assert_eq!(before.stdout, b"2\n");
+    assert_eq!(before.stdout, after.stdout);
+    assert_eq!(before.status.code(), after.status.code());
+}
+
 /// The contents of a program's section `.text`.
 fn text_of(folder: &Folder, program: &str) -> Vec<u8> {
     let bytes = folder.read(program);

@@ -79,6 +79,17 @@ pub struct Wishes {
     pub low: bool,
 }
 
+/// The end of what may lie above the image: code there reaches all of the image and, in a static program at
+/// fixed addresses, address 0.
+fn limit(image: &Image) -> u64 {
+    let lowest = if image.is_pie || !image.is_static() {
+        image.base
+    } else {
+        0
+    };
+    lowest + REACH
+}
+
 impl Region {
     /// Chooses the region for a program.
     pub fn of(image: &Image) -> Self {
@@ -108,7 +119,7 @@ impl Region {
         let start = (image.end + GAP).next_multiple_of(PAGE);
         Self {
             start,
-            size: (image.base + REACH).saturating_sub(start),
+            size: limit(image).saturating_sub(start),
             is_below: false,
             shift: 0,
             file_offset,
@@ -139,7 +150,7 @@ impl Region {
         }
         if let Some(text) = wishes.text {
             let first = image.end.next_multiple_of(PAGE);
-            let last = image.base + REACH;
+            let last = limit(image);
             if !text.is_multiple_of(PAGE) {
                 return refuse(
                     &format!("{text:#x} is not the start of a page"),
@@ -203,7 +214,7 @@ impl Region {
         let start = (image.end + NEAR_GAP).next_multiple_of(PAGE);
         is_usual.then_some(Self {
             start,
-            size: self.size + (self.start - start),
+            size: (self.size + (self.start - start)).min(limit(image).saturating_sub(start)),
             ..*self
         })
     }

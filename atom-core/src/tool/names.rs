@@ -1,10 +1,12 @@
-//! Names for people: Rust and C++ symbols demangled.
+//! Names for people: Rust and C++ symbols demangled, and nothing in them that would
+//! break a table's line or tell a terminal what to do.
 
 use cpp_demangle::DemangleOptions;
 
 /// The demangled form of a symbol, or the symbol itself if it has none.
 ///
-/// What follows an `@` (`@plt`, a version) stays as it is.
+/// What follows an `@` (`@plt`, a version) stays as it is. Control characters, which any symbol may
+/// have, are written as in Rust: `\n`, `\u{1b}`.
 pub fn demangle(symbol: &str) -> String {
     let (name, rest) = match symbol.find('@') {
         Some(at) if at > 0 => symbol.split_at(at),
@@ -16,13 +18,32 @@ pub fn demangle(symbol: &str) -> String {
         Err(_) if name.starts_with("_Z") => cpp(name),
         Err(_) => None,
     };
-    match plain {
+    let whole = match plain {
         Some(mut plain) => {
             plain.push_str(rest);
             plain
         }
         None => symbol.to_owned(),
+    };
+    if whole.chars().any(is_unprintable) {
+        escaped(&whole)
+    } else {
+        whole
     }
+}
+
+/// True for control characters, and for those that change the direction of the text around them.
+fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escaped(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| match is_unprintable(c) {
+            true => c.escape_default().collect::<Vec<_>>(),
+            false => vec![c],
+        })
+        .collect()
 }
 
 fn cpp(name: &str) -> Option<String> {
@@ -53,5 +74,10 @@ mod tests {
         assert_eq!(demangle("_Znonsense"), "_Znonsense");
         assert_eq!(demangle("@odd"), "@odd");
         assert_eq!(demangle(""), "");
+        assert_eq!(demangle("qu\"ote\\ü"), "qu\"ote\\ü");
+        assert_eq!(
+            demangle("two\nlines\x1b[31m\u{202e}"),
+            "two\\nlines\\u{1b}[31m\\u{202e}"
+        );
     }
 }
