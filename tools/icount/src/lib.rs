@@ -5,9 +5,13 @@
 //! call that does not return ends a block early; the rest of it still counts.)
 //! `docs/tools/icount.md` describes options and output.
 
+mod packed;
+
 use std::io::{self, Write};
 
 use atom_tool::prelude::*;
+
+use packed::{Packed, unpacked};
 
 /// What a row of the result stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,11 +27,6 @@ enum Per {
 fn block(counter: Counter) {
     counter.increment();
 }
-
-/// A block: the number of its site, and how many instructions it has.
-type BlockFacts = [u32; 2];
-const SITE: usize = 0;
-const INSTS: usize = 1;
 
 /// A row of the result.
 struct Row {
@@ -45,31 +44,37 @@ fn report(
     per: u64,
     program: Str,
     counters: Counters,
-    blocks: Array<BlockFacts>,
+    blocks: Array<u8>,
     sites: Sites,
     lengths: Array<u8>,
 ) {
     let counts: Vec<u64> = counters.rows().map(|[count]| count).collect();
-    let executed = |i: usize| counts[i] * u64::from(blocks[i][INSTS]);
-    let total = (0..blocks.len()).map(executed).sum();
+    // By block: how often it was executed, its site, its instructions.
+    let blocks = || {
+        let facts = unpacked(&blocks);
+        counts
+            .iter()
+            .zip(facts)
+            .map(|(count, (site, insts))| (*count, site, insts))
+    };
+    let total = blocks().map(|(count, _, insts)| count * insts as u64).sum();
     let mut rows: Vec<Row> = Vec::new();
     if per == Per::Instruction as u64 {
         let mut lengths = lengths.iter();
-        for (count, block) in counts.iter().zip(blocks.iter()) {
-            let Some(site) = sites.get(block[SITE] as usize) else {
+        for (count, site, insts) in blocks() {
+            let Some(site) = sites.get(site) else {
                 continue;
             };
             let mut pc = site.pc;
-            for length in lengths.by_ref().take(block[INSTS] as usize) {
-                let count = *count;
+            for length in lengths.by_ref().take(insts) {
                 rows.push(Row { site, pc, count });
                 pc += u64::from(*length);
             }
         }
     } else {
         let mut sums = vec![0; sites.len()];
-        for (i, block) in blocks.iter().enumerate() {
-            sums[block[SITE] as usize] += executed(i);
+        for (count, site, insts) in blocks() {
+            sums[site] += count * insts as u64;
         }
         let rows_of = |(site, count): (Site, u64)| Row {
             site,
@@ -148,7 +153,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
 
     let counters = program.counters(program.block_count());
     let mut sites = SiteList::new();
-    let mut blocks: Vec<BlockFacts> = Vec::new();
+    let mut blocks = Packed::default();
     let mut lengths: Vec<u8> = Vec::new();
     for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
         let mut site = match per {
@@ -161,7 +166,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
                 site = sites.push_block(block);
             }
             let insts = block.insts();
-            blocks.push([site as u32, insts.len() as u32]);
+            blocks.push(site, insts.len());
             if per == Per::Instruction {
                 lengths.extend(insts.map(|inst| inst.len() as u8));
             }
@@ -172,7 +177,14 @@ fn instrument(program: &Program, args: &Args) -> Result {
         After,
         report,
         (
-            &files, tsv, per as u64, name, counters, &blocks, &sites, &lengths,
+            &files,
+            tsv,
+            per as u64,
+            name,
+            counters,
+            &blocks.bytes,
+            &sites,
+            &lengths,
         ),
     );
     Ok(())

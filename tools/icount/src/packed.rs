@@ -1,0 +1,67 @@
+//! Facts about blocks, packed, since there are many: of each twice the number of its
+//! instructions, plus 1 if it is the first of its site, as an unsigned LEB128 number.
+
+/// Facts about blocks.
+#[derive(Default)]
+pub struct Packed {
+    /// What [`unpacked`] reads.
+    pub bytes: Vec<u8>,
+    last_site: Option<usize>,
+}
+
+impl Packed {
+    /// Adds a block. Sites have numbers in the order of blocks.
+    pub fn push(&mut self, site: usize, insts: usize) {
+        let is_first = self.last_site.replace(site) != Some(site);
+        let mut rest = insts << 1 | usize::from(is_first);
+        while rest >= 0x80 {
+            self.bytes.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.bytes.push(rest as u8);
+    }
+}
+
+/// The number of each block's site, and how many instructions the block has.
+pub fn unpacked(bytes: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let mut sites = 0usize;
+    let mut bytes = bytes.iter();
+    std::iter::from_fn(move || {
+        let (mut number, mut shift) = (0usize, 0);
+        loop {
+            let byte = *bytes.next()?;
+            number |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        sites += number & 1;
+        Some((sites - 1, number >> 1))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Packed, unpacked};
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let blocks = [
+            (0, 1),
+            (0, 63),
+            (1, 64),
+            (2, 8191),
+            (2, 8192),
+            (2, 100_000),
+            (3, 1),
+        ];
+        let mut packed = Packed::default();
+        for (site, insts) in blocks {
+            packed.push(site, insts);
+        }
+        assert!(unpacked(&packed.bytes).eq(blocks));
+        assert_eq!(packed.bytes.len(), 13);
+        assert_eq!(unpacked(&[]).next(), None);
+    }
+}
