@@ -178,6 +178,32 @@ fn the_reader_has_gone() {
     );
 }
 
+/// The program closes its standard output at its end, as those of coreutils do.
+#[test]
+fn standard_output_is_closed() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("closed");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, program) = (folder.join("closes.c"), folder.join("closes"));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n\
+        static void end(void) { fclose(stdout); fclose(stderr); }\n\
+        int main(void) { atexit(end); puts(\"mine\"); return 0; }";
+    std::fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("gcc");
+    compiler.arg("-O1").arg(&source).arg("-o").arg(&program);
+    assert!(compiler.status().unwrap().success());
+    let rewritten = folder.join("closes.out");
+    let job = Job::Tool(
+        "icount".into(),
+        ["--output", "-"].map(String::from).to_vec(),
+    );
+    atom::instrument(&program, &rewritten, &job, true).unwrap();
+    let mut command = Command::new(&rewritten);
+    plain_environment(&mut command);
+    let output = command.output().unwrap();
+    let lines = String::from_utf8_lossy(&output.stdout);
+    assert!(lines.starts_with("mine\nicount of closes\n"), "{lines}");
+}
+
 /// What was appended to the program's file is found again by the program.
 #[test]
 fn appended_data() {

@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::error::Kind;
 use crate::image::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
@@ -339,10 +340,10 @@ fn pcrel(out: &mut Vec<u8>, base: u64, target: u64) -> Result<()> {
 
 fn distance(from: u64, to: u64) -> Result<i32> {
     i32::try_from(to.wrapping_sub(from) as i64).map_err(|_| {
-        Error::new(
-            DOING,
-            format!("{to:#x} is more than 2 GiB from the table at {from:#x}"),
-        )
-        .address(to)
+        let reason = format!("{to:#x} is more than 2 GiB from the table at {from:#x}");
+        // Nearer to the program it may fit.
+        let kind = Kind::TooLarge;
+        let error = Error::new(DOING, reason).address(to);
+        Error { kind, ..error }.advice("instrument fewer procedures")
     })
 }
