@@ -264,11 +264,12 @@ impl<'a> Discovery<'a> {
         let mut targets = Vec::new();
         for (i, tables) in found {
             // Most are known from the last time, when the limit was lower.
-            let is_new = |target: &&u64| {
-                let other = || self.body_at(**target).map(|i| &self.bodies[i]);
-                let own = Some(&self.bodies[i]).filter(|body| body.contains(**target));
-                let body = own.or_else(other);
-                !body.is_some_and(|body| body.is_leader_with(**target, mark::INDIRECT))
+            let is_new = |&&target: &&u64| {
+                let owner = match self.bodies[i].contains(target) {
+                    true => Some(i),
+                    false => self.body_at(target),
+                };
+                owner.is_none_or(|i| !self.bodies[i].is_leader_with(target, mark::INDIRECT))
             };
             let all = tables.found.iter().flat_map(|table| &table.targets);
             let before = targets.len();

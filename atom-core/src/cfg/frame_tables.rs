@@ -27,10 +27,6 @@ pub(super) fn described(image: &Image) -> Vec<u64> {
         slots.sort_unstable();
         return slots.into_iter().map(|(_, address)| address).collect();
     }
-    // Of most words this tells enough.
-    let code = image.segments.iter().filter(|s| s.is_executable());
-    let ends = code.clone().map(|s| s.address.saturating_add(s.file_size));
-    let span = code.map(|s| s.address).min().unwrap_or(0)..ends.max().unwrap_or(0);
     let mut found = Vec::new();
     for segment in image.segments.iter().filter(|s| !s.is_executable()) {
         let bytes = image
@@ -41,9 +37,7 @@ pub(super) fn described(image: &Image) -> Vec<u64> {
         for (i, word) in words.enumerate() {
             let slot = segment.address + (skip + 8 * i) as u64;
             let address = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-            if span.contains(&address) {
-                found.extend(in_data(slot, address));
-            }
+            found.extend(in_data(slot, address));
         }
     }
     found

@@ -71,18 +71,18 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             continue;
         };
         let table = use_.table.and_then(|table| {
-            let size = Entries {
+            let kind = Entries {
                 size: use_.entry_size,
                 are_relative: use_.is_relative,
             };
             let mut targets = Vec::new();
             if use_.bound.is_some() {
                 let count = use_.bound.map(|bound| bound.count);
-                targets = entries(image, body, around, table, size, count, true);
+                targets = entries(image, body, around, table, kind, count, true);
             }
             bounded &= !targets.is_empty();
             if targets.is_empty() && around.unbounded_limit > 0 {
-                targets = entries(image, body, around, table, size, None, true);
+                targets = entries(image, body, around, table, kind, None, true);
             }
             let is_short = use_
                 .bound

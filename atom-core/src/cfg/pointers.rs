@@ -32,10 +32,8 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     pointers.extend(slots.filter_map(|r| Some((word(image.bytes_at(r.address, 8)?), true))));
     if !image.is_pie {
         let regions = seeds::code_regions(image);
-        // Of most words that tells enough.
-        let span = regions.first().map_or(0, |r| r.0)..regions.last().map_or(0, |r| r.1);
         let in_text =
-            |address: u64| span.contains(&address) && region_end(&regions, address).is_some();
+            |address: u64| image.is_code(address) && region_end(&regions, address).is_some();
         for (start, size) in data_ranges(image) {
             let bytes = image.bytes_at(start, size as usize).unwrap_or_default();
             let skip = (start.wrapping_neg() & 7) as usize;

@@ -197,6 +197,10 @@ impl Image {
 
     /// True if the address lies in an executable segment's file contents.
     pub fn is_code(&self, address: u64) -> bool {
+        // Of most numbers in data this tells enough.
+        if !(self.base..self.end).contains(&address) {
+            return false;
+        }
         let i = self.segments.partition_point(|s| s.address <= address);
         i > 0 && {
             let s = &self.segments[i - 1];

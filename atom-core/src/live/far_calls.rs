@@ -8,6 +8,9 @@
 
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
+/// The length of an instruction that loads a constant of 64 bits, at least.
+pub const CONSTANT: u8 = 10;
+
 /// True if the register of the call `last` is made from a constant of 64 bits by the instructions in front
 /// of it.
 pub fn is_far(last: &Instruction, block: impl Iterator<Item = Instruction>) -> bool {

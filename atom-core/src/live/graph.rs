@@ -312,7 +312,12 @@ fn read_proc(
             }
         }
         let end = end_of(image, cfg, b, stack_top, is_go);
-        if end == End::CallPointer {
+        // Few blocks have a constant of 64 bits.
+        if end == End::CallPointer
+            && block
+                .insts()
+                .any(|i| cfg.inst(i).len >= far_calls::CONSTANT)
+        {
             let last = cfg.decode(image, block.last());
             let before = cfg.decode_block(image, b).take(block.count as usize - 1);
             info.calls_far |= far_calls::is_far(&last, before);

@@ -31,13 +31,7 @@ impl AddressMap for Frames<'_> {
     fn row_address(&self, old: u64) -> Option<u64> {
         let proc = self.layout.moved_proc_at(self.cfg, old)?;
         let label = self.layout.address_in(self.cfg, proc, old)?;
-        // Behind the instruction before it rather than in front of what is inserted between them.
-        let insts = self.cfg.proc_insts(proc);
-        let here = self.cfg.inst_in(proc, old).map_or(insts.end, InstId::index);
-        let before = here.checked_sub(1).filter(|i| insts.contains(i));
-        let before = before.map(InstId::from_index);
-        let before = before.filter(|before| self.cfg.inst_end(*before) == old);
-        let behind = before.and_then(|i| self.layout.end_of(self.cfg, self.plan, proc, i));
+        let behind = self.layout.return_address(self.cfg, self.plan, proc, old);
         Some(behind.unwrap_or(label))
     }
 

@@ -239,11 +239,17 @@ impl Layout {
     /// Where the call of a moved procedure that returned to `old` returns to now.
     pub fn return_address(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, old: u64) -> Option<u64> {
         let insts = cfg.proc_insts(proc);
-        let offset = old.wrapping_sub(cfg.base);
-        let at = cfg.insts[insts.clone()]
-            .partition_point(|i| u64::from(i.offset) < offset)
-            .checked_sub(1)?;
-        let inst = InstId::from_index(insts.start + at);
+        // Mostly that of the next instruction.
+        let after = match cfg.inst_in(proc, old) {
+            Some(next) => next.index(),
+            None => {
+                let offset = old.wrapping_sub(cfg.base);
+                insts.start
+                    + cfg.insts[insts.clone()].partition_point(|i| u64::from(i.offset) < offset)
+            }
+        };
+        let before = after.checked_sub(1).filter(|i| insts.contains(i))?;
+        let inst = InstId::from_index(before);
         if cfg.inst_end(inst) != old {
             return None;
         }
