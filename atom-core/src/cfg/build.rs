@@ -37,6 +37,9 @@ pub(super) struct Discovery<'a> {
     pub(super) bodies: Vec<Body>,
     /// For each body, how many of its refs have been looked at.
     pub(super) seen_refs: Vec<usize>,
+    /// Addresses of code that lie in data or relocations, and whether that is certain,
+    /// until they are looked at.
+    data_pointers: Vec<(u64, bool)>,
     /// Addresses of code that lie in data, relocations or operands.
     pub(super) pointers: FxHashSet<u64>,
     /// Data addresses that code refers to.
@@ -45,6 +48,23 @@ pub(super) struct Discovery<'a> {
     index: Starts,
     /// Code stands behind info tables, see [`pointers::has_info_table`].
     pub(super) has_info_tables: bool,
+}
+
+/// Addresses that references lead to.
+#[derive(Default)]
+struct NewRefs {
+    /// Targets of calls and jumps.
+    entries: Vec<u64>,
+    /// Code whose address is taken.
+    pointers: Vec<u64>,
+    data: Vec<u64>,
+}
+
+impl NewRefs {
+    /// How many of them are targets of control.
+    fn targets(&self) -> usize {
+        self.entries.len() + self.pointers.len()
+    }
 }
 
 impl Cfg {
@@ -63,16 +83,25 @@ impl Cfg {
 
 impl<'a> Discovery<'a> {
     fn start(image: &'a Image, frames: &FrameFacts) -> Self {
+        let (seeds, (data_pointers, has_info_tables)) = rayon::join(
+            || seeds::collect(image, frames),
+            || {
+                let pointers = pointers::data_pointers(image);
+                let has_info_tables = pointers::has_info_tables(image, &pointers);
+                (pointers, has_info_tables)
+            },
+        );
         let mut discovery = Self {
             image,
             regions: seeds::code_regions(image),
-            seeds: seeds::collect(image, frames),
+            seeds,
             bodies: Vec::new(),
             seen_refs: Vec::new(),
+            data_pointers,
             pointers: FxHashSet::default(),
             data_refs: DataRefs::new(image),
             index: Starts::default(),
-            has_info_tables: false,
+            has_info_tables,
         };
         discovery.seeds.retain({
             let regions = discovery.regions.clone();
@@ -182,8 +211,7 @@ impl<'a> Discovery<'a> {
             .iter()
             .map(|(_, pad)| (*pad, mark::LANDING))
             .collect();
-        let mut pointers = pointers::data_pointers(self.image);
-        self.has_info_tables = pointers::has_info_tables(self.image, &pointers);
+        let mut pointers = std::mem::take(&mut self.data_pointers);
         if self.has_info_tables {
             for (address, certain) in &mut pointers {
                 *certain |= pointers::has_info_table(self.image, *address);
@@ -239,21 +267,31 @@ impl<'a> Discovery<'a> {
 
     /// Targets of references that have not been looked at yet.
     fn new_refs(&mut self) -> Vec<(u64, u8)> {
-        let mut targets = Vec::new();
-        for (body, seen) in self.bodies.iter().zip(&mut self.seen_refs) {
-            for r in &body.refs[*seen..] {
-                match *r {
-                    Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => {
-                        targets.push((t, mark::ENTRY))
+        const AT_ONCE: usize = 256;
+        let image = self.image;
+        let of_bodies = |(bodies, seen): (&[Body], &mut [usize])| {
+            let mut found = NewRefs::default();
+            for (body, seen) in bodies.iter().zip(seen) {
+                for r in &body.refs[*seen..] {
+                    match *r {
+                        Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => found.entries.push(t),
+                        Ref::Address(t) if image.is_code(t) => found.pointers.push(t),
+                        Ref::Address(t) | Ref::Memory(t) => found.data.push(t),
                     }
-                    Ref::Address(t) if self.image.is_code(t) => {
-                        self.pointers.insert(t);
-                        targets.push((t, mark::INDIRECT));
-                    }
-                    Ref::Address(t) | Ref::Memory(t) => self.data_refs.insert(t),
                 }
+                *seen = body.refs.len();
             }
-            *seen = body.refs.len();
+            found
+        };
+        let bodies = self.bodies.par_chunks(AT_ONCE);
+        let all = bodies.zip(self.seen_refs.par_chunks_mut(AT_ONCE));
+        let found: Vec<NewRefs> = all.map(of_bodies).collect();
+        let mut targets = Vec::with_capacity(found.iter().map(NewRefs::targets).sum());
+        for found in found {
+            targets.extend(found.entries.iter().map(|t| (*t, mark::ENTRY)));
+            targets.extend(found.pointers.iter().map(|t| (*t, mark::INDIRECT)));
+            self.pointers.extend(found.pointers);
+            found.data.iter().for_each(|t| self.data_refs.insert(*t));
         }
         targets
     }
@@ -418,42 +456,24 @@ impl<'a> Discovery<'a> {
         if starts.is_empty() {
             return false;
         }
-        let mut old = std::mem::take(&mut self.seeds)
-            .into_iter()
-            .zip(std::mem::take(&mut self.bodies))
-            .zip(std::mem::take(&mut self.seen_refs))
-            .map(|((seed, body), seen)| (seed, Some(body), seen))
-            .peekable();
         // All starts first: each procedure ends where the next one starts.
-        let mut bodies = Vec::new();
-        let mut push = |this: &mut Self, (seed, body, seen): (Seed, Option<Body>, usize)| {
-            this.seeds.push(seed);
-            this.seen_refs.push(seen);
-            bodies.push(body);
-        };
-        for start in starts {
-            while let Some(item) = old.next_if(|o| o.0.start < start) {
-                push(self, item);
-            }
-            push(self, (Seed::bare(start), None, 0));
-        }
-        for item in old {
-            push(self, item);
-        }
-        let image = self.image;
-        let bodies = bodies
-            .into_par_iter()
-            .enumerate()
-            .map(|(i, body)| {
-                body.unwrap_or_else(|| {
-                    let mut body = self.empty_body(i);
-                    body.explore(image, body.start);
-                    body.finish();
-                    body.end_at_code();
-                    body
-                })
-            })
+        let new = starts.iter().map(|start| Seed::bare(*start)).collect();
+        let bodies = starts.iter().map(|_| Body::default()).collect();
+        let places: Vec<usize> = (starts.iter())
+            .map(|start| self.seeds.partition_point(|s| s.start < *start))
             .collect();
+        insert_all(&mut self.seeds, &places, new);
+        insert_all(&mut self.bodies, &places, bodies);
+        insert_all(&mut self.seen_refs, &places, vec![0; places.len()]);
+        let mut bodies = std::mem::take(&mut self.bodies);
+        let (this, image) = (&*self, self.image);
+        let is_new = |(_, body): &(usize, &mut Body)| body.marks.is_empty();
+        (bodies.par_iter_mut().enumerate().filter(is_new)).for_each(|(i, body)| {
+            *body = this.empty_body(i);
+            body.explore(image, body.start);
+            body.finish();
+            body.end_at_code();
+        });
         self.bodies = bodies;
         self.index_bodies();
         true
@@ -512,6 +532,21 @@ fn explore_together(image: &Image, body: &Body, work: &[(u64, u8)]) -> Option<(B
     let is_right = (trial.obstacle.is_none() || body.obstacle.is_some())
         && !trial.disagrees_anywhere(body, image.base);
     is_right.then_some((trial, changed))
+}
+
+/// Inserts items in front of those at these places, which are in order.
+fn insert_all<T: Default>(all: &mut Vec<T>, places: &[usize], new: Vec<T>) {
+    let mut from = all.len();
+    all.resize_with(from + new.len(), T::default);
+    let mut to = all.len();
+    for (place, item) in places.iter().zip(new).rev() {
+        while from > *place {
+            (from, to) = (from - 1, to - 1);
+            all.swap(from, to);
+        }
+        to -= 1;
+        all[to] = item;
+    }
 }
 
 pub(super) fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {

@@ -45,9 +45,10 @@ pub enum Status {
 }
 
 /// What kind of code a procedure is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ProcKind {
     /// Ordinary code.
+    #[default]
     Normal,
     /// An entry of a procedure linkage table; its name is `symbol@plt`.
     Plt,

@@ -57,7 +57,7 @@ impl FrameFacts {
 }
 
 /// A procedure's start, before its code is looked at.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Seed {
     /// First address.
     pub start: u64,
@@ -78,11 +78,7 @@ impl Seed {
     pub fn bare(start: u64) -> Self {
         Self {
             start,
-            end: None,
-            name: None,
-            kind: ProcKind::Normal,
-            looks_like_fragment: false,
-            is_exported: false,
+            ..Self::default()
         }
     }
 }
@@ -114,8 +110,9 @@ pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
 pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     let plts = plt::tables(image);
     let in_plt = |a: u64| plts.iter().any(|p| p.contains(a));
+    // About one for each range: without symbols there are few others.
     let mut seeds: FxHashMap<u64, Seed> = FxHashMap::default();
-
+    seeds.reserve(frames.ranges.len());
     for range in &frames.ranges {
         if in_plt(range.start) || !image.is_code(range.start) || range.end <= range.start {
             continue;
