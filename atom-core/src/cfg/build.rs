@@ -1,6 +1,8 @@
 //! From seeds to all procedures: follow control, collect code pointers,
 //! repeat until nothing new is found.
 
+use std::ops::Range;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use rayon::prelude::*;
@@ -360,8 +362,9 @@ impl<'a> Discovery<'a> {
         let mut fresh = false;
         let mut new_seeds = Vec::new();
         let mut followed = Followed::default();
-        // By body, in order.
-        let mut work: Vec<(usize, Vec<(u64, u8)>)> = Vec::new();
+        // What is new for known bodies, in order, and whose it is.
+        let mut leaders: Vec<(u64, u8)> = Vec::new();
+        let mut work: Vec<(usize, Range<usize>)> = Vec::new();
         // They are in order, as the bodies are.
         let mut next = 0;
         for (target, bits) in pending {
@@ -380,9 +383,11 @@ impl<'a> Discovery<'a> {
                     {
                         continue;
                     }
+                    let own = leaders.len()..leaders.len() + 1;
+                    leaders.push((target, bits));
                     match work.last_mut() {
-                        Some((last, work)) if *last == i => work.push((target, bits)),
-                        _ => work.push((i, vec![(target, bits)])),
+                        Some((last, all)) if *last == i => all.end = own.end,
+                        _ => work.push((i, own)),
                     }
                 }
                 None if region_end(&self.regions, target).is_some() => {
@@ -407,7 +412,7 @@ impl<'a> Discovery<'a> {
             let (body, others) = std::mem::take(&mut rest)[i - first..]
                 .split_first_mut()
                 .expect("work is for bodies");
-            with_work.push((body, work));
+            with_work.push((body, &leaders[work]));
             (rest, first) = (others, i + 1);
         }
         fresh |= with_work
@@ -416,12 +421,12 @@ impl<'a> Discovery<'a> {
                 let before = body.insts.len();
                 let mut changed = false;
                 body.tables_are_settled = false;
-                if let Some((all, any)) = explore_together(image, body, &work) {
+                if let Some((all, any)) = explore_together(image, body, work) {
                     *body = all;
                     body.finish();
                     return any;
                 }
-                for (target, bits) in work {
+                for &(target, bits) in work {
                     let marks = body.mark_at(target);
                     changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
                     if marks & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0 {

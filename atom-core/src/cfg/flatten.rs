@@ -16,8 +16,8 @@ impl Discovery<'_> {
     pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept) -> Cfg {
         let image = self.image;
         self.bodies.par_iter_mut().for_each(Body::finish);
-        let tables = self.find_tables(usize::MAX);
-        let reasons = self.obstacles(frames, &tables, kept);
+        let (tables, described) = rayon::join(|| self.find_tables(usize::MAX), || self.described());
+        let reasons = self.obstacles(frames, &tables, &described, kept);
         // A procedure that stays keeps its exception table, with original addresses.
         for (range, pad) in &frames.landing_pads {
             let owner = self.body_at(frames.ranges[*range].start);
@@ -60,7 +60,12 @@ impl Discovery<'_> {
                     None => blocks_of(image, body, is_fragment),
                     Some(_) => Default::default(),
                 };
-                FlatProc { end, insts, blocks }
+                FlatProc {
+                    end,
+                    is_local: !seeds[i].is_exported && !pointers.contains(&seeds[i].start),
+                    insts,
+                    blocks,
+                }
             })
             .collect();
         let mut insts = Vec::with_capacity(parts.len());
@@ -78,7 +83,7 @@ impl Discovery<'_> {
                 status: reason.map_or(Status::Full, Status::Opaque),
                 first_block: BlockId(first_block),
                 block_count,
-                is_local: !seed.is_exported && !pointers.contains(&seed.start),
+                is_local: part.is_local,
             });
             first_insts.push(first_inst);
             first_inst += part.insts.len() as u32;
@@ -102,7 +107,7 @@ impl Discovery<'_> {
 /// The tables whose jumps are known, in terms of the finished instructions.
 fn jump_tables(cfg: &Cfg, found: Vec<Found>) -> Vec<JumpTable> {
     let mut tables: Vec<JumpTable> = found
-        .into_iter()
+        .into_par_iter()
         .filter_map(|t| {
             let mut targets = t.targets.clone();
             targets.sort_unstable();
@@ -125,6 +130,7 @@ fn jump_tables(cfg: &Cfg, found: Vec<Found>) -> Vec<JumpTable> {
 /// What becomes of one body.
 struct FlatProc {
     end: u64,
+    is_local: bool,
     insts: Vec<Inst>,
     /// Numbers of instructions count from the procedure's first.
     blocks: Vec<Block>,

@@ -17,11 +17,13 @@ use crate::decode::{Flow, Inst, decode_at};
 use crate::image::Image;
 
 impl Discovery<'_> {
-    /// Why a procedure stays in place, for each body.
+    /// Why a procedure stays in place, for each body. The return addresses of those in
+    /// `described` stand in tables.
     pub(super) fn obstacles(
         &self,
         frames: &FrameFacts,
         tables: &[Found],
+        described: &FxHashSet<usize>,
         kept: &Kept,
     ) -> Vec<Option<String>> {
         let image = self.image;
@@ -134,7 +136,7 @@ impl Discovery<'_> {
                 )
             });
         }
-        for i in self.described() {
+        for &i in described {
             reasons[i].get_or_insert_with(|| {
                 "the program looks its return addresses up in a table (OCaml)".into()
             });
@@ -178,7 +180,7 @@ impl Discovery<'_> {
     /// Procedures whose return addresses stand in descriptors of frames. A single
     /// word that looks like one proves nothing: tables of functions have many, and some
     /// functions lie behind a call. In a table of descriptors nearly all lie behind calls.
-    fn described(&self) -> FxHashSet<usize> {
+    pub(super) fn described(&self) -> FxHashSet<usize> {
         const ENOUGH: usize = 32;
         let behind_call = |address: u64| {
             let (i, inst, last) = self.inst_around(address - 1)?;

@@ -91,7 +91,7 @@ impl Discovery<'_> {
             .filter(|(a, b)| a != b && reasons[*a].is_none() && reasons[*b].is_none())
             .map(|(a, b)| (ProcId::from_index(a.min(b)), ProcId::from_index(a.max(b))))
             .collect();
-        pairs.sort_unstable();
+        pairs.par_sort_unstable();
         pairs.dedup();
         pairs
     }

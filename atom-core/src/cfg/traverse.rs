@@ -260,10 +260,20 @@ impl Body {
 
     /// Sorts the instructions and drops what was found twice.
     pub fn finish(&mut self) {
-        self.insts.sort_unstable_by_key(|i| i.offset);
-        self.insts.dedup_by_key(|i| i.offset);
-        if self.insts.capacity() > self.insts.len() + self.insts.len() / 4 + 8 {
-            self.insts.shrink_to_fit();
+        let is_in_order = |insts: &[Inst]| insts.is_sorted_by(|a, b| a.offset < b.offset);
+        if is_in_order(&self.insts) {
+            self.insts
+                .shrink_to(self.insts.len() + self.insts.len() / 4 + 8);
+            return;
+        }
+        // They were found in runs, of which only overlapping instructions make a mixture.
+        let follows = |a: &Inst, b: &Inst| a.offset + u32::from(a.len) == b.offset;
+        let mut runs: Vec<&[Inst]> = self.insts.chunk_by(follows).collect();
+        runs.sort_unstable_by_key(|run| run[0].offset);
+        self.insts = runs.concat();
+        if !is_in_order(&self.insts) {
+            self.insts.sort_unstable_by_key(|i| i.offset);
+            self.insts.dedup_by_key(|i| i.offset);
         }
     }
 
