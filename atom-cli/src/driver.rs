@@ -273,6 +273,9 @@ pub fn run(args: &Run) -> Result<()> {
         file.commit()?;
     }
     eprintln!("{}", summary(&request, &cfg, &plan, unselected, &steps));
+    // The process ends now, and its memory goes as a whole.
+    std::mem::forget(output);
+    std::mem::forget((old_text, placement, layout, plan, tool, cfg, unwind));
     Ok(())
 }
 
