@@ -144,43 +144,41 @@ fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Bl
     let start = (body.start - image.base) as u32;
     let mark_at = |inst: &Inst| marks[(inst.offset - start) as usize];
     let mut leader: Vec<bool> = (insts.iter().map(|i| mark_at(i) & mark::LEADER != 0)).collect();
-    // Where instructions overlap, what follows the longer one is a leader.
-    for i in 0..insts.len().saturating_sub(1) {
-        let end = insts[i].offset + u32::from(insts[i].len);
-        if insts[i + 1].offset < end {
+    if let Some(first) = leader.first_mut() {
+        *first = true;
+    }
+    for (i, pair) in insts.windows(2).enumerate() {
+        let [before, inst] = pair else { continue };
+        let end = before.offset + u32::from(before.len);
+        if inst.offset != end || before.flow.ends_block() {
             leader[i + 1] = true;
-            if let Ok(after) = insts.binary_search_by_key(&end, |x| x.offset) {
-                leader[after] = true;
-            }
+        }
+        // Where instructions overlap, what follows the longer one is a leader.
+        if inst.offset < end
+            && let Ok(after) = insts.binary_search_by_key(&end, |x| x.offset)
+        {
+            leader[after] = true;
         }
     }
-    let starts_block = |i: usize| {
-        i == 0
-            || leader[i]
-            || insts[i - 1].flow.ends_block()
-            || insts[i - 1].offset + u32::from(insts[i - 1].len) != insts[i].offset
-    };
-    let count = (0..insts.len()).filter(|i| starts_block(*i)).count();
-    let mut blocks: Vec<Block> = Vec::with_capacity(count);
-    for (i, inst) in insts.iter().enumerate() {
-        if !starts_block(i)
-            && let Some(block) = blocks.last_mut()
-        {
-            block.count += 1;
-            continue;
-        }
+    let mut blocks: Vec<Block> = Vec::with_capacity(leader.iter().filter(|l| **l).count());
+    let mut first = 0;
+    // Each leader's block goes on up to the next one.
+    while let Some(inst) = insts.get(first) {
+        let others = leader[first + 1..].iter().position(|l| *l);
+        let next = others.map_or(insts.len(), |others| first + 1 + others);
         let marks = mark_at(inst);
         let is_start = inst.offset == start;
         blocks.push(Block {
             proc: ProcId(0),
-            first: InstId::from_index(i),
-            count: 1,
+            first: InstId::from_index(first),
+            count: (next - first) as u32,
             first_succ: 0,
             succ_count: 0,
             is_entry: (is_start && !is_fragment) || marks & mark::ENTRY != 0,
             is_indirect_target: is_start || marks & mark::INDIRECT != 0,
             is_landing_pad: marks & mark::LANDING != 0,
         });
+        first = next;
     }
     for inst in &mut insts {
         if inst.flow == Flow::Call {

@@ -112,15 +112,16 @@ impl Body {
     pub fn explore(&mut self, image: &Image, address: u64) {
         if self.insts.capacity() == 0 {
             // About what a procedure of this size has.
-            self.insts.reserve((self.marks.len() / 4).min(4096));
-            self.refs.reserve((self.marks.len() / 16).min(1024));
+            self.insts.reserve((self.marks.len() / 3).min(4096));
+            self.refs.reserve((self.marks.len() / 12).min(1024));
         }
         let base = image.base;
         let mut decoder = Anywhere::new(image);
         let mut instruction = Instruction::default();
-        let mut work = Vec::with_capacity(16);
-        work.push(address);
-        while let Some(leader) = work.pop() {
+        // Often nothing but the first is to be followed.
+        let mut work = Vec::new();
+        let mut first = Some(address);
+        while let Some(leader) = first.take().or_else(|| work.pop()) {
             if !self.contains(leader) {
                 continue;
             }
