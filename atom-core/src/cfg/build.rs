@@ -301,20 +301,23 @@ impl<'a> Discovery<'a> {
     /// Targets of tables that may not have been followed yet.
     fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<(u64, u8)> {
         let found = self.tables_of(unbounded_limit, |body| !body.tables_are_settled);
-        let mut targets = Vec::new();
-        for (i, tables) in found {
-            // Most are known from the last time, when the limit was lower.
-            let is_new = |&&target: &&u64| {
+        // Most are known from the last time, when the limit was lower.
+        let new_of = |(i, tables): (usize, jump_table::Tables)| {
+            let is_new = |&target: &u64| {
                 let owner = match self.bodies[i].contains(target) {
                     true => Some(i),
                     false => self.body_at(target),
                 };
                 owner.is_none_or(|i| !self.bodies[i].is_leader_with(target, mark::INDIRECT))
             };
-            let all = tables.found.iter().flat_map(|table| &table.targets);
-            let before = targets.len();
-            targets.extend(all.filter(is_new).map(|t| (*t, mark::INDIRECT)));
-            self.bodies[i].tables_are_settled = tables.are_complete && targets.len() == before;
+            let all = tables.found.into_iter().flat_map(|table| table.targets);
+            (i, all.filter(is_new).collect(), tables.are_complete)
+        };
+        let found: Vec<(usize, Vec<u64>, bool)> = found.into_par_iter().map(new_of).collect();
+        let mut targets = Vec::new();
+        for (i, new, are_complete) in found {
+            targets.extend(new.iter().map(|t| (*t, mark::INDIRECT)));
+            self.bodies[i].tables_are_settled = are_complete && new.is_empty();
         }
         targets
     }
@@ -557,4 +560,21 @@ fn insert_all<T: Default>(all: &mut Vec<T>, places: &[usize], new: Vec<T>) {
 pub(super) fn region_end(regions: &[(u64, u64)], address: u64) -> Option<u64> {
     let i = regions.partition_point(|r| r.0 <= address).checked_sub(1)?;
     (address < regions[i].1).then_some(regions[i].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::insert_all;
+
+    #[test]
+    fn items_go_in_front_of_their_places() {
+        let mut all = vec!["b", "d", "e"];
+        insert_all(&mut all, &[0, 1, 1, 3], vec!["a", "c", "c2", "f"]);
+        assert_eq!(all, ["a", "b", "c", "c2", "d", "e", "f"]);
+        insert_all(&mut all, &[], Vec::new());
+        assert_eq!(all.len(), 7);
+        let mut none: Vec<u32> = Vec::new();
+        insert_all(&mut none, &[0, 0], vec![1, 2]);
+        assert_eq!(none, [1, 2]);
+    }
 }

@@ -19,21 +19,20 @@ impl Discovery<'_> {
             }
             self.seeds[i].kind = ProcKind::Fragment(None);
         }
-        let mut parents = Vec::new();
-        for (p, body) in self.bodies.iter().enumerate() {
-            for r in &body.refs {
-                let (Ref::Jump(t) | Ref::CondJump(t)) = r else {
-                    continue;
-                };
-                if let Some(f) = self.body_at(*t)
-                    && f != p
-                    && matches!(self.seeds[f].kind, ProcKind::Fragment(_))
-                    && !matches!(self.seeds[p].kind, ProcKind::Fragment(_))
-                {
-                    parents.push((f, p));
-                }
-            }
-        }
+        let this = &*self;
+        let is_fragment = |i: usize| matches!(this.seeds[i].kind, ProcKind::Fragment(_));
+        let parents: Vec<(usize, usize)> = (this.bodies.par_iter().enumerate())
+            .filter(|(p, _)| !is_fragment(*p))
+            .flat_map_iter(|(p, body)| {
+                body.refs.iter().filter_map(move |r| {
+                    let (Ref::Jump(t) | Ref::CondJump(t)) = r else {
+                        return None;
+                    };
+                    let f = this.body_at(*t)?;
+                    is_fragment(f).then_some((f, p))
+                })
+            })
+            .collect();
         for (f, p) in parents {
             if self.seeds[f].kind == ProcKind::Fragment(None) {
                 self.seeds[f].kind = ProcKind::Fragment(Some(ProcId::from_index(p)));
