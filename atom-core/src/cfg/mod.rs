@@ -13,6 +13,7 @@ pub mod flow;
 pub mod frame;
 mod frame_tables;
 mod gaps;
+mod grow;
 mod jump_code;
 mod jump_table;
 mod obstacles;
