@@ -6,6 +6,10 @@
 
 use rayon::prelude::*;
 
+/// So many procedures, at most, are one thread's at once. By itself the library hands out up to a
+/// quarter of all, and who is done with the rest then waits.
+pub(crate) const AT_ONCE: usize = 128;
+
 /// All parts one after the other. Each is freed as soon as it is copied.
 pub(crate) fn concat<T: Copy + Send>(parts: Vec<Vec<T>>) -> Vec<T> {
     concat_with(parts, |_, item| item)

@@ -12,6 +12,7 @@ use super::traverse::{Body, Ref, mark};
 use super::{Cfg, Kept, Starts, pointers};
 use crate::error::Result;
 use crate::image::Image;
+use crate::parallel::AT_ONCE;
 
 /// Rounds of discovery; real programs need about five.
 const MAX_ROUNDS: usize = 40;
@@ -110,7 +111,8 @@ impl<'a> Discovery<'a> {
             .map(|i| discovery.empty_body(i))
             .collect();
         discovery.bodies = bodies;
-        discovery.bodies.par_iter_mut().for_each(|b| {
+        let bodies = discovery.bodies.par_iter_mut().with_max_len(AT_ONCE);
+        bodies.for_each(|b| {
             b.explore(image, b.start);
             b.finish();
         });
@@ -266,7 +268,6 @@ impl<'a> Discovery<'a> {
 
     /// Targets of references that have not been looked at yet.
     fn new_refs(&mut self) -> Vec<(u64, u8)> {
-        const AT_ONCE: usize = 256;
         let image = self.image;
         let of_bodies = |(bodies, seen): (&[Body], &mut [usize])| {
             let mut found = NewRefs::default();
@@ -349,6 +350,7 @@ impl<'a> Discovery<'a> {
         };
         self.bodies
             .par_iter()
+            .with_max_len(AT_ONCE)
             .enumerate()
             .filter(|(_, b)| !b.indirect_jumps.is_empty() && wanted(b))
             .map(|(i, b)| (i, jump_table::find(self.image, b, &around)))

@@ -10,7 +10,7 @@ use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
 use crate::decode::{Flow, Inst, target_of};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
-use crate::parallel;
+use crate::parallel::{self, AT_ONCE};
 
 impl Discovery<'_> {
     pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept) -> Cfg {
@@ -46,6 +46,7 @@ impl Discovery<'_> {
         // What is known of a body goes as soon as its part is made.
         let parts: Vec<FlatProc> = std::mem::take(&mut self.bodies)
             .into_par_iter()
+            .with_max_len(AT_ONCE)
             .enumerate()
             .map(|(i, body)| {
                 let has_end = seeds[i].end.is_some() || ends.binary_search(&body.end).is_ok();
@@ -195,6 +196,7 @@ fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Bl
 fn link_blocks(image: &Image, cfg: &mut Cfg) {
     let (lists, counts): (Vec<Vec<Succ>>, Vec<Vec<u16>>) = (0..cfg.procs.len())
         .into_par_iter()
+        .with_max_len(AT_ONCE)
         .map(|p| proc_succs(image, cfg, ProcId::from_index(p)))
         .unzip();
     let mut first = 0;
