@@ -4,7 +4,7 @@
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::traverse::Body;
-use crate::decode::{decode_at, flow_of};
+use crate::decode::{decode_at, decoded, flow_of};
 use crate::image::Image;
 
 /// The parts of a jump through a relative table.
@@ -36,10 +36,7 @@ fn before<'a>(
     body: &'a Body,
     at: usize,
 ) -> impl Iterator<Item = Instruction> + 'a {
-    body.insts[..at].iter().rev().filter_map(move |inst| {
-        let pc = image.base + u64::from(inst.offset);
-        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
-    })
+    decoded(image, body.insts[..at].iter().rev())
 }
 
 fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
@@ -151,7 +148,8 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
 
 /// The address that the nearest `lea register, [rip + ...]` before `at` gives.
 fn lea_of(image: &Image, body: &Body, at: usize, register: Register) -> Option<u64> {
-    before(image, body, at)
+    let insts = body.insts[..at].iter().rev();
+    decoded(image, insts.filter(|i| i.rip_relative))
         .find(|i| {
             i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP && writes(i, register)
         })

@@ -13,7 +13,7 @@ use super::jump_table::Found;
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref};
 use super::{Kept, frame_tables};
-use crate::decode::{Flow, Inst, decode_at};
+use crate::decode::{Flow, Inst, decoded};
 use crate::image::Image;
 
 impl Discovery<'_> {
@@ -408,10 +408,7 @@ fn instructions<'a>(
     body: &'a Body,
     start: u64,
 ) -> impl Iterator<Item = iced_x86::Instruction> + 'a {
-    insts_from(image, body, start).iter().filter_map(|inst| {
-        let pc = image.base + u64::from(inst.offset);
-        decode_at(image.bytes_at(pc, usize::from(inst.len))?, pc)
-    })
+    decoded(image, insts_from(image, body, start).iter())
 }
 
 /// True if a procedure adds to its return address where that lies, before its

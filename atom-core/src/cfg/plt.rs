@@ -6,8 +6,10 @@
 //! the loader to bind a function: mold's takes 32 bytes. A table whose code does
 //! not fall into entries (lld's with retpolines) is taken for ordinary code.
 
+use rustc_hash::FxHashMap;
+
 use super::ProcKind;
-use super::seeds::{Seed, import_at};
+use super::seeds::Seed;
 use crate::decode::{decode_at, is_rip_relative};
 use crate::image::Image;
 
@@ -73,9 +75,13 @@ impl Plt {
     }
 
     /// The entries, named by the relocations of the slots that they jump through.
-    pub(super) fn seeds(&self, image: &Image) -> impl Iterator<Item = Seed> {
+    pub(super) fn seeds(
+        &self,
+        image: &Image,
+        imports: &FxHashMap<u64, &str>,
+    ) -> impl Iterator<Item = Seed> {
         self.entries().map(|(from, to)| {
-            let name = slot(image, from, to).and_then(|slot| import_at(image, slot));
+            let name = slot(image, from, to).and_then(|slot| imports.get(&slot));
             let mut seed = Seed::bare(from);
             seed.end = Some(to);
             seed.kind = ProcKind::Plt;

@@ -168,7 +168,8 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     for address in initialisers(image) {
         bare(address, "");
     }
-    for seed in plts.iter().flat_map(|p| p.seeds(image)) {
+    let imports = imports(image);
+    for seed in plts.iter().flat_map(|p| p.seeds(image, &imports)) {
         seeds.insert(seed.start, seed);
     }
     let mut seeds: Vec<_> = seeds.into_values().collect();
@@ -241,15 +242,20 @@ fn initialisers(image: &Image) -> Vec<u64> {
     functions
 }
 
-/// The symbol that the dynamic loader binds to the slot at `address`.
-pub fn import_at(image: &Image, address: u64) -> Option<&str> {
-    let reloc = image.relocs.iter().find(|r| {
-        r.address == address
-            && matches!(
-                r.kind,
-                elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64
-            )
-    })?;
-    let symbol = image.dynamic_symbols.get(reloc.symbol as usize)?;
-    (!symbol.name.is_empty()).then_some(symbol.name.as_str())
+/// The symbols that the dynamic loader binds to slots, by the slots' addresses.
+pub fn imports(image: &Image) -> FxHashMap<u64, &str> {
+    let mut imports = FxHashMap::default();
+    let binds = |kind| {
+        matches!(
+            kind,
+            elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_64
+        )
+    };
+    for reloc in image.relocs.iter().filter(|r| binds(r.kind)) {
+        let symbol = image.dynamic_symbols.get(reloc.symbol as usize);
+        let name = symbol.map_or("", |symbol| symbol.name.as_str());
+        imports.entry(reloc.address).or_insert(name);
+    }
+    imports.retain(|_, name| !name.is_empty());
+    imports
 }

@@ -182,6 +182,19 @@ impl<'a> Anywhere<'a> {
     }
 }
 
+/// The instructions of a program that these were made of.
+pub fn decoded<'a>(
+    image: &'a Image,
+    insts: impl Iterator<Item = &'a Inst>,
+) -> impl Iterator<Item = Instruction> {
+    let mut decoder = Anywhere::new(image);
+    insts.filter_map(move |inst| {
+        let mut instruction = Instruction::default();
+        let pc = image.base + u64::from(inst.offset);
+        (decoder.decode_into(pc, &mut instruction)).then_some(instruction)
+    })
+}
+
 /// The flow of a decoded instruction.
 pub fn flow_of(instruction: &Instruction) -> Flow {
     match instruction.flow_control() {
