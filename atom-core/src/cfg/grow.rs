@@ -1,8 +1,7 @@
 //! What was found becomes part of what is known: new leaders in known procedures, and
 //! new procedures between the others.
 
-use std::ops::Range;
-
+use rayon::iter::Either;
 use rayon::prelude::*;
 
 use super::build::{Discovery, region_end};
@@ -12,68 +11,61 @@ use super::traverse::{Body, mark};
 use super::{ProcKind, jump_table, pointers};
 use crate::image::Image;
 
+/// An address in a known procedure to which control may come.
+struct Leader {
+    /// The number of the procedure's body.
+    body: usize,
+    target: u64,
+    /// [`mark`] bits.
+    bits: u8,
+}
+
 impl Discovery<'_> {
     /// Adds leaders and procedures; true if any code was new.
     pub(super) fn apply(&mut self, mut pending: Vec<(u64, u8)>) -> bool {
         pending.par_sort_unstable();
         pending.dedup();
-        let mut fresh = false;
+        let this = &*self;
+        let sort = |(target, bits): (u64, u8)| match this.body_at(target) {
+            Some(body) => {
+                let leader = Leader { body, target, bits };
+                this.is_wanted(&leader).then_some(Either::Left(leader))
+            }
+            None => Some(Either::Right((target, bits))),
+        };
+        // Both in the order of addresses.
+        let (leaders, outside): (Vec<Leader>, Vec<(u64, u8)>) = (pending.into_par_iter())
+            .filter_map(sort)
+            .partition_map(|either| either);
         let mut new_seeds = Vec::new();
         let mut followed = Followed::default();
-        // What is new for known bodies, in order, and whose it is.
-        let mut leaders: Vec<(u64, u8)> = Vec::new();
-        let mut work: Vec<(usize, Range<usize>)> = Vec::new();
-        // They are in order, as the bodies are.
-        let mut next = 0;
-        for (target, bits) in pending {
-            while self.bodies.get(next).is_some_and(|b| b.start <= target) {
-                next += 1;
+        for (target, bits) in outside {
+            if region_end(&self.regions, target).is_none() {
+                continue;
             }
-            let body = next.checked_sub(1);
-            match body.filter(|i| self.bodies[*i].contains(target)) {
-                Some(i) => {
-                    if self.bodies[i].is_leader_with(target, bits) {
-                        continue;
-                    }
-                    if bits & mark::INDIRECT != 0
-                        && (!jump_table::is_plausible(self.image, &self.bodies[i], target)
-                            || self.is_plt_padding(i, target))
-                    {
-                        continue;
-                    }
-                    let own = leaders.len()..leaders.len() + 1;
-                    leaders.push((target, bits));
-                    match work.last_mut() {
-                        Some((last, all)) if *last == i => all.end = own.end,
-                        _ => work.push((i, own)),
-                    }
-                }
-                None if region_end(&self.regions, target).is_some() => {
-                    let is_certain = bits & mark::ENTRY != 0 || self.has_endbr(target);
-                    if !is_certain && !self.may_be_code(target) {
-                        continue;
-                    }
-                    let callees = self.follow(target, &mut followed);
-                    if is_certain || callees.is_some() {
-                        new_seeds.push(target);
-                        // All starts at once: a procedure ends where the next one starts.
-                        new_seeds.extend(callees.unwrap_or_default());
-                    }
-                }
-                None => {}
+            let is_certain = bits & mark::ENTRY != 0 || self.has_endbr(target);
+            if !is_certain && !self.may_be_code(target) {
+                continue;
+            }
+            let callees = self.follow(target, &mut followed);
+            if is_certain || callees.is_some() {
+                new_seeds.push(target);
+                // All starts at once: a procedure ends where the next one starts.
+                new_seeds.extend(callees.unwrap_or_default());
             }
         }
         let image = self.image;
-        let mut with_work = Vec::with_capacity(work.len());
+        let mut with_work = Vec::new();
         let (mut rest, mut first) = (&mut self.bodies[..], 0);
-        for (i, work) in work {
+        for work in leaders.chunk_by(|a, b| a.body == b.body) {
+            let i = work[0].body;
             let (body, others) = std::mem::take(&mut rest)[i - first..]
                 .split_first_mut()
                 .expect("work is for bodies");
-            with_work.push((body, &leaders[work]));
+            with_work.push((body, work));
             (rest, first) = (others, i + 1);
         }
-        fresh |= with_work
+        let fresh = with_work
             .into_par_iter()
             .map(|(body, work)| {
                 let before = body.insts.len();
@@ -84,7 +76,7 @@ impl Discovery<'_> {
                     body.finish();
                     return any;
                 }
-                for &(target, bits) in work {
+                for &Leader { target, bits, .. } in work {
                     let marks = body.mark_at(target);
                     changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
                     if marks & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0 {
@@ -109,6 +101,17 @@ impl Discovery<'_> {
             })
             .reduce(|| false, |a, b| a | b);
         self.add_procs(new_seeds) | fresh
+    }
+
+    /// Whether something is new there, which also looks like code if only data says that it is.
+    fn is_wanted(&self, leader: &Leader) -> bool {
+        let Leader { body, target, bits } = *leader;
+        if self.bodies[body].is_leader_with(target, bits) {
+            return false;
+        }
+        bits & mark::INDIRECT == 0
+            || jump_table::is_plausible(self.image, &self.bodies[body], target)
+                && !self.is_plt_padding(body, target)
     }
 
     /// Adds procedures that start at these addresses, which lie in none;
@@ -177,20 +180,21 @@ impl Discovery<'_> {
 /// Explores targets of which only data says that they are code, all in one trial,
 /// where there are several: the body with them, and whether anything changed. `None`
 /// if there is any doubt; then they are tried one by one.
-fn explore_together(image: &Image, body: &Body, work: &[(u64, u8)]) -> Option<(Body, bool)> {
-    let is_doubtful = |(target, bits): &&(u64, u8)| {
-        body.mark_at(*target) & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0
+fn explore_together(image: &Image, body: &Body, work: &[Leader]) -> Option<(Body, bool)> {
+    let is_doubtful = |leader: &&Leader| {
+        let is_known = body.mark_at(leader.target) & mark::START != 0;
+        !is_known && leader.bits & (mark::ENTRY | mark::LANDING) == 0
     };
     if work.iter().filter(is_doubtful).count() < 2 {
         return None;
     }
     let mut trial = body.clone();
     let mut changed = false;
-    for (target, bits) in work {
-        let marks = trial.mark_at(*target);
+    for &Leader { target, bits, .. } in work {
+        let marks = trial.mark_at(target);
         changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
-        trial.explore(image, *target);
-        trial.add_mark(*target, *bits);
+        trial.explore(image, target);
+        trial.add_mark(target, bits);
     }
     let is_right = (trial.obstacle.is_none() || body.obstacle.is_some())
         && !trial.disagrees_anywhere(body, image.base);
