@@ -16,7 +16,7 @@ use rayon::prelude::*;
 
 use super::build::{Discovery, region_end};
 use super::traverse::{Body, Ref, mark, reaches_image};
-use crate::decode::{Flow, decode_at, direct_target, flow_of, is_padding};
+use crate::decode::{Flow, decode_at, direct_target, flow_of, is_padding, padding_len};
 use crate::image::Image;
 
 /// So many instructions without a contradiction are code.
@@ -184,6 +184,9 @@ fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
         .bytes_at(start, (end - start) as usize)
         .unwrap_or_default();
     let mut targets = Vec::new();
+    if is_all_padding(bytes) {
+        return targets;
+    }
     let mut body = Body::default();
     let mut boundary = 0;
     for at in 0..bytes.len() {
@@ -218,16 +221,19 @@ fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
     targets
 }
 
+/// True if all of it is padding.
+fn is_all_padding(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some(len) = padding_len(rest) {
+        rest = &rest[len..];
+    }
+    rest.is_empty()
+}
+
 /// True if an instruction may end where the range does, and go on behind it. Padding alone does
 /// not count: control comes to what it aligns by other ways.
 fn flows_out(bytes: &[u8], start: u64) -> bool {
-    let mut at = 0;
-    while let Some(padding) =
-        decode_at(&bytes[at..bytes.len().min(at + 15)], start + at as u64).filter(is_padding)
-    {
-        at += padding.len();
-    }
-    if at == bytes.len() {
+    if is_all_padding(bytes) {
         return false;
     }
     (1..=bytes.len().min(15)).any(|length| {

@@ -17,7 +17,7 @@ use super::build::Discovery;
 use super::flow::is_never;
 use super::traverse::{Body, Ref, mark};
 use super::{ProcKind, jump_table};
-use crate::decode::{self, Flow, Inst, decode_at, is_padding};
+use crate::decode::{self, Flow, Inst, decode_at, padding_len};
 use crate::image::Image;
 use crate::image::imports::Imports;
 
@@ -117,10 +117,9 @@ fn leads_on(image: &Image, body: &Body, mut pc: u64) -> bool {
             return false;
         }
         let rest = image.rest_at(pc).unwrap_or(&[]);
-        match decode_at(&rest[..rest.len().min(15)], pc) {
-            Some(i) if is_padding(&i) => pc = i.next_ip(),
-            Some(_) => return true,
-            None => return false,
+        match padding_len(rest) {
+            Some(len) => pc += len as u64,
+            None => return decode_at(&rest[..rest.len().min(15)], pc).is_some(),
         }
     }
     false

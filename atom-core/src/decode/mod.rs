@@ -109,6 +109,28 @@ pub fn is_padding(instruction: &Instruction) -> bool {
     )
 }
 
+/// Length of the [padding](is_padding) that `bytes` start with, if it is one.
+pub fn padding_len(bytes: &[u8]) -> Option<usize> {
+    // What assemblers write: they know a `nop` for each length.
+    let prefixes = bytes.iter().take(6).take_while(|b| **b == 0x66).count();
+    let rest = &bytes[prefixes..];
+    let (prefixes, rest) = match rest {
+        [0x2e, rest @ ..] => (prefixes + 1, rest),
+        _ => (prefixes, rest),
+    };
+    match *rest {
+        [0x90, ..] | [0xcc, ..] if prefixes == 0 => return Some(1),
+        [0x0f, 0x1f, 0x00, ..] => return Some(prefixes + 3),
+        [0x0f, 0x1f, 0x40, _, ..] => return Some(prefixes + 4),
+        [0x0f, 0x1f, 0x44, 0x00, _, ..] => return Some(prefixes + 5),
+        [0x0f, 0x1f, 0x80, _, _, _, _, ..] => return Some(prefixes + 7),
+        [0x0f, 0x1f, 0x84, 0x00, _, _, _, _, ..] => return Some(prefixes + 8),
+        _ => {}
+    }
+    let instruction = decode_at(&bytes[..bytes.len().min(15)], 0)?;
+    is_padding(&instruction).then_some(instruction.len())
+}
+
 /// Decodes instructions that follow each other: one decoder for all costs less
 /// than one for each.
 pub struct Run<'a> {
@@ -296,6 +318,30 @@ pub fn rip_field(bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn padding_is_what_the_decoder_takes_for_it() {
+        let slow = |bytes: &[u8]| {
+            let instruction = decode_at(&bytes[..bytes.len().min(15)], 0)?;
+            is_padding(&instruction).then_some(instruction.len())
+        };
+        let cores = [0x90, 0xcc, 0xc3, 0xe8].map(|opcode| vec![opcode]);
+        let forms = (0..=255u8).map(|modrm| vec![0x0f, 0x1f, modrm]);
+        let mut found = 0;
+        for core in cores.into_iter().chain(forms) {
+            for (count, prefix) in (0..9).flat_map(|n| [(n, &[][..]), (n, &[0x2e]), (n, &[0xf3])]) {
+                for tail in [[0; 6], [0x24, 1, 2, 3, 4, 5], [0x90; 6]] {
+                    let bytes = [&vec![0x66; count], prefix, &core, &tail].concat();
+                    for end in 0..=bytes.len() {
+                        let expected = slow(&bytes[..end]);
+                        assert_eq!(padding_len(&bytes[..end]), expected, "{:x?}", &bytes[..end]);
+                        found += usize::from(expected.is_some());
+                    }
+                }
+            }
+        }
+        assert!(found > 10_000, "{found}");
+    }
 
     /// Every opcode of every map behind several prefixes, with an operand at rip.
     #[test]

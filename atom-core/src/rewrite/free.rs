@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::MovedSet;
 use super::pads::MAX_HOPS;
 use crate::cfg::Cfg;
-use crate::decode::{decode_at, is_padding};
+use crate::decode::padding_len;
 use crate::ids::ProcId;
 use crate::image::Image;
 
@@ -255,9 +255,7 @@ const DATA_ALIGNMENT: u64 = 8;
 
 /// Length of a padding instruction: any `nop`, or `int3`.
 fn padding_at(image: &Image, pc: u64) -> Option<u64> {
-    let bytes = image.rest_at(pc)?;
-    let instruction = decode_at(&bytes[..bytes.len().min(15)], pc)?;
-    is_padding(&instruction).then_some(instruction.len() as u64)
+    Some(padding_len(image.rest_at(pc)?)? as u64)
 }
 
 #[cfg(test)]
