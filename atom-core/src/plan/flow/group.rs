@@ -166,7 +166,8 @@ impl Group {
         self.estimate.of(cfg, procs, &self.blocks);
         self.starts.clear();
         let entered = self.blocks.iter().map(|b| world.entered[b.index()]);
-        self.starts.extend(entered.map(|e| if e { 0 } else { NONE }));
+        self.starts
+            .extend(entered.map(|e| if e { 0 } else { NONE }));
         self.outs.clear();
         for i in 0..self.blocks.len() {
             let out = self.out(world, i)?;

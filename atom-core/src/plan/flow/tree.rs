@@ -368,7 +368,9 @@ mod tests {
         let mut walk = Vec::new();
         let mut at = 0;
         for _ in 0..200 {
-            let ways: Vec<usize> = (0..edges.len()).filter(|e| edges[*e].ends[0] == at).collect();
+            let ways: Vec<usize> = (0..edges.len())
+                .filter(|e| edges[*e].ends[0] == at)
+                .collect();
             let Some(n) = u64::try_from(ways.len()).ok().filter(|n| *n > 0) else {
                 return;
             };
