@@ -329,13 +329,17 @@ impl Planner<'_> {
 
     fn part(&self, procs: &[ProcId]) -> Result<Part> {
         let mut part = Part::default();
+        let counters = |id: ProcId| {
+            let insts = self.cfg.proc_insts(id);
+            let [start, end] = [insts.start, insts.end].map(InstId::from_index);
+            self.flow.between(start, end)
+        };
+        part.reserve(procs.iter().map(|id| counters(*id).len()).sum());
         let mut scratch = Scratch::default();
         for &id in procs {
             let proc = self.cfg.proc(id);
             let any = self.points.any_in_proc(id);
-            let insts = self.cfg.proc_insts(id);
-            let range = InstId::from_index(insts.start)..InstId::from_index(insts.end);
-            let mut counters = self.flow.between(range.start, range.end);
+            let mut counters = counters(id);
             if !any && self.exits.is_none() && counters.is_empty() {
                 continue;
             }

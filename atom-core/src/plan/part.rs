@@ -104,6 +104,14 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// Makes room for so many snippets, most of which count in one instruction.
+    pub(super) fn reserve(&mut self, snippets: usize) {
+        self.asm.code.reserve(8 * snippets);
+        self.asm.fixups.reserve(snippets);
+        self.snippets.reserve(snippets);
+        self.insertions.reserve(snippets);
+    }
+
     /// Makes what has been emitted since the marks a snippet at a point.
     pub(super) fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
         debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");

@@ -43,7 +43,7 @@ pub struct Estimate {
     /// Ways forward between blocks that loops reach, and from which loops are reached.
     between: Vec<On>,
     first: Vec<f32>,
-    again: Vec<f32>,
+    next: Vec<f32>,
 }
 
 impl Estimate {
@@ -56,7 +56,7 @@ impl Estimate {
             back,
             between,
             first,
-            again,
+            next,
             ..
         } = self;
         first.clear();
@@ -73,14 +73,12 @@ impl Estimate {
             between.clear();
             between.extend(forward.iter().filter(|w| w.1 >= start && w.1 <= last));
             let loops = start as usize..last as usize + 1;
+            next.clone_from(frequency);
             for _ in 0..ROUNDS {
-                again.clear();
-                again.extend(back.iter().map(|way| frequency[way.0 as usize] * way.2));
-                frequency[loops.clone()].copy_from_slice(&first[loops.clone()]);
-                for (way, again) in back.iter().zip(&*again) {
-                    frequency[way.1 as usize] += again;
-                }
-                pass_on(frequency, between.iter());
+                next[loops.clone()].copy_from_slice(&first[loops.clone()]);
+                pass_back(frequency, next, back);
+                pass_on(next, between.iter());
+                std::mem::swap(frequency, next);
             }
         }
         pass_on(frequency, forward.iter().filter(|way| way.1 > last));
@@ -156,6 +154,13 @@ impl Estimate {
 fn is_back(cfg: &Cfg, blocks: &[BlockId], from: u32, to: u32) -> bool {
     let proc = |i: u32| cfg.block(blocks[i as usize]).proc;
     to <= from && proc(to) == proc(from)
+}
+
+/// Passes frequencies back, for the next round.
+fn pass_back(frequency: &[f32], next: &mut [f32], ways: &[On]) {
+    for &(from, to, share) in ways {
+        next[to as usize] += frequency[from as usize] * share;
+    }
 }
 
 /// Passes frequencies on: in the blocks' order, so that all arrives in one round.

@@ -156,12 +156,12 @@ impl Solver {
             let up_edge = &edges[up as usize];
             let enters = up_edge.ends[1] == v;
             let first = solution.terms.len() as u32;
-            let terms = at
-                .of(v)
-                .iter()
-                .filter(|e| **e != up && needed[**e as usize])
-                .map(|&e| (e, (edges[e as usize].ends[1] == v) == enters));
-            solution.terms.extend(terms);
+            for &e in at.of(v) {
+                if e != up && needed[e as usize] {
+                    let comes_in = edges[e as usize].ends[1] == v;
+                    solution.terms.push((e, comes_in == enters));
+                }
+            }
             let terms = first..solution.terms.len() as u32;
             if terms.is_empty() && !up_edge.wanted {
                 // Nothing that matters passes there.
