@@ -100,7 +100,6 @@ impl Flow {
         if qualified.is_empty() {
             return Self::default();
         }
-        memory::give_back();
         let groups = groups(cfg);
         let (entered, returns) = rayon::join(
             || group::entered(image, cfg),
