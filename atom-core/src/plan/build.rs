@@ -52,19 +52,23 @@ impl Plan {
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
     ) -> Result<Self> {
+        let mut data = Ok(Data::default());
+        let (seen, routines) = rayon::in_place_scope(|scope| {
+            scope.spawn(|_| data = Data::build(&calls));
+            (seen(image, cfg, &calls), routines(&calls, clobbers))
+        });
+        let (routines, mut data) = (routines?, data?);
         let kept;
-        let live = match seen(image, cfg, &calls) {
+        let live = match seen {
             RegSet::EMPTY => live,
             seen => {
                 kept = live.keeping(seen);
                 &kept
             }
         };
-        let routines = routines(&calls, clobbers)?;
         let exits = options
             .finish
             .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
-        let mut data = Data::build(&calls)?;
         // It is copied.
         calls.data = Vec::new();
         let flow = match options.bodies.filter(|_| !options.every_point) {

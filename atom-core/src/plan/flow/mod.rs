@@ -178,12 +178,14 @@ impl Flow {
         let scratch = data.reserve(8 * most);
         let size: usize = counted.iter().map(|c| c.table.len()).sum();
         let table = data.reserve(size);
-        self.counters = by_place(&counted, counters);
-        let mut at = table as usize;
-        for groups in counted {
-            data.bytes.write(at, &groups.table);
-            at += groups.table.len();
-        }
+        let write = || {
+            let mut at = table as usize;
+            for groups in &counted {
+                data.bytes.write(at, &groups.table);
+                at += groups.table.len();
+            }
+        };
+        (self.counters, ()) = rayon::join(|| by_place(&counted, counters), write);
         self.totals = Some(Totals {
             table,
             table_size: size as u32,
