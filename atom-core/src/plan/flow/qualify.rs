@@ -307,7 +307,8 @@ impl<'a> Reader<'a> {
             return Does::Anything;
         }
         let first = self.only();
-        if !arguments.contains(&Argument::BrCondValue) {
+        let is_condition = |a: &Argument| matches!(a, Argument::BrCondValue);
+        if !arguments.iter().any(is_condition) {
             return first.map_or(Does::Counts, Does::Adds);
         }
         if !self.adds(call.routine.get(), arguments, offsets, 1) {
