@@ -1,7 +1,8 @@
 //! The flow graph of a procedure together with its parts elsewhere.
 //!
 //! Each block is an edge between two vertices, its start and its end, so that
-//! blocks and ways between blocks are counted alike. What enters or leaves the
+//! blocks and ways between blocks are counted alike. Where control only goes on
+//! from one block to another, the end of the one is the start of the other. What enters or leaves the
 //! graph goes through vertex 0: calls and returns, jumps to places that are
 //! not known or that belong to another procedure, landing pads, and the return
 //! from a call that may not come back or may come back twice. Nothing is
@@ -42,7 +43,7 @@ pub struct Group {
     /// Number of vertices.
     pub vertices: usize,
     /// Edges that can be counted or may be asked for. The first ones are the blocks, in their
-    /// order. Between what others join there is one vertex only.
+    /// order.
     pub edges: Vec<Edge>,
     /// By edge: where it is counted.
     pub spots: Vec<Spot>,
@@ -263,7 +264,7 @@ impl Group {
         }
     }
 
-    /// Adds an edge that runs so often and is counted there.
+    /// Adds an edge that control passes so often, and that is counted there.
     fn add(&mut self, ends: [u32; 2], inst: InstId, position: Position, live: RegSet, often: f32) {
         self.edges.push(Edge {
             ends,
