@@ -52,19 +52,23 @@ impl Plan {
         clobbers: &dyn Fn(u64) -> Clobbers,
         options: &Options<'_>,
     ) -> Result<Self> {
+        let mut data = Ok(Data::default());
+        let (seen, routines) = rayon::in_place_scope(|scope| {
+            scope.spawn(|_| data = Data::build(&calls));
+            (seen(image, cfg, &calls), routines(&calls, clobbers))
+        });
+        let (routines, mut data) = (routines?, data?);
         let kept;
-        let live = match seen(image, cfg, &calls) {
+        let live = match seen {
             RegSet::EMPTY => live,
             seen => {
                 kept = live.keeping(seen);
                 &kept
             }
         };
-        let routines = routines(&calls, clobbers)?;
         let exits = options
             .finish
             .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
-        let mut data = Data::build(&calls)?;
         // It is copied.
         calls.data = Vec::new();
         let flow = match options.bodies.filter(|_| !options.every_point) {
@@ -329,13 +333,17 @@ impl Planner<'_> {
 
     fn part(&self, procs: &[ProcId]) -> Result<Part> {
         let mut part = Part::default();
+        let counters = |id: ProcId| {
+            let insts = self.cfg.proc_insts(id);
+            let [start, end] = [insts.start, insts.end].map(InstId::from_index);
+            self.flow.between(start, end)
+        };
+        part.reserve(procs.iter().map(|id| counters(*id).len()).sum());
         let mut scratch = Scratch::default();
         for &id in procs {
             let proc = self.cfg.proc(id);
             let any = self.points.any_in_proc(id);
-            let insts = self.cfg.proc_insts(id);
-            let range = InstId::from_index(insts.start)..InstId::from_index(insts.end);
-            let mut counters = self.flow.between(range.start, range.end);
+            let mut counters = counters(id);
             if !any && self.exits.is_none() && counters.is_empty() {
                 continue;
             }
@@ -454,21 +462,28 @@ impl Planner<'_> {
     fn quiet_block(&self, part: &mut Part, b: BlockId, counters: &mut &[flow::Counter]) {
         let block = self.cfg.block(b);
         let last = block.last();
-        let mut from = block.first.0;
         // What ends the process or starts a thread ends its block, or is a procedure's entry.
-        if block.first != last && b == self.cfg.proc(block.proc).first_block {
+        let is_entry = b == self.cfg.proc(block.proc).first_block;
+        if is_entry && block.first != last {
             self.quiet(part, b, block.first, counters);
-            from += 1;
         }
-        let next = |counters: &[flow::Counter], from: u32| {
-            let inst = counters.first()?.spot.inst;
-            (from..last.0).contains(&inst.0).then_some(inst)
-        };
-        while let Some(inst) = next(counters, from) {
-            self.quiet(part, b, inst, counters);
-            from = inst.0 + 1;
+        self.counters(part, last, counters);
+        let flow = self.cfg.inst(last).flow;
+        if is_entry || may_end(flow) || self.threads.may_start(last) {
+            self.quiet(part, b, last, counters);
+        } else {
+            self.counters(part, InstId(last.0 + 1), counters);
         }
-        self.quiet(part, b, last, counters);
+    }
+
+    /// The flow's counters at all instructions before this one.
+    fn counters(&self, part: &mut Part, end: InstId, counters: &mut &[flow::Counter]) {
+        while let Some((counter, rest)) = counters.split_first()
+            && counter.spot.inst < end
+        {
+            *counters = rest;
+            self.emit(part, counter);
+        }
     }
 
     /// An instruction without calls.
@@ -494,9 +509,13 @@ impl Planner<'_> {
             return;
         }
         *counters = rest;
+        self.emit(part, counter);
+    }
+
+    fn emit(&self, part: &mut Part, counter: &flow::Counter) {
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
         self.flow.emit(&mut part.asm, counter);
-        part.close(code, fixups, inst, position);
+        part.close(code, fixups, counter.spot.inst, counter.spot.position);
     }
 
     /// A call with its arguments as values; `element` of a gather or scatter.
@@ -650,7 +669,7 @@ impl Planner<'_> {
         let flow = self.cfg.inst(inst).flow;
         let hook = if at_entry.is_some() {
             at_entry
-        } else if matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump) {
+        } else if may_end(flow) {
             exits.hook(self.image, self.cfg, proc, inst)
         } else {
             None
@@ -707,6 +726,11 @@ impl Planner<'_> {
         asm.ret();
         Ok(Some(plan.add_shared(asm)))
     }
+}
+
+/// Whether the process may end at such an instruction.
+fn may_end(flow: How) -> bool {
+    matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump)
 }
 
 /// The instruction that a point belongs to.

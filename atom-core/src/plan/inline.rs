@@ -68,7 +68,6 @@ pub struct Increments<'a> {
     kinds: Vec<Kind>,
     /// The kind that is replaced next.
     next: usize,
-    bounds: Vec<Bound>,
 }
 
 /// Calls for which the specialiser knows one answer.
@@ -88,7 +87,6 @@ impl<'a> Increments<'a> {
             specialiser,
             kinds: Vec::new(),
             next: 0,
-            bounds: Vec::new(),
         }
     }
 
@@ -96,12 +94,11 @@ impl<'a> Increments<'a> {
     /// cells that are known now, what it adds to which. The result is in `found`.
     pub fn find(&mut self, routine: u64, values: &[Value], found: &mut Vec<Increment>) -> bool {
         found.clear();
-        self.bounds.clear();
-        self.bounds.extend(values.iter().map(bound));
-        let known = |k: &Kind| k.routine == routine && k.bounds == self.bounds;
+        let bounds = || values.iter().map(bound);
+        let known = |k: &Kind| k.routine == routine && bounds().eq(k.bounds.iter().copied());
         let at = match self.kinds.iter().position(known) {
             Some(at) => at,
-            None => self.learn(routine),
+            None => self.learn(routine, bounds().collect()),
         };
         let Some(counts) = &self.kinds[at].counts else {
             return false;
@@ -121,13 +118,13 @@ impl<'a> Increments<'a> {
         true
     }
 
-    /// Asks the specialiser about the routine with the present bounds; yields
+    /// Asks the specialiser about the routine with these bounds; yields
     /// the number of the kind.
-    fn learn(&mut self, routine: u64) -> usize {
-        let body = self.specialiser.body(routine, &self.bounds);
+    fn learn(&mut self, routine: u64, bounds: Vec<Bound>) -> usize {
+        let body = self.specialiser.body(routine, &bounds);
         let kind = Kind {
             routine,
-            bounds: self.bounds.clone(),
+            bounds,
             counts: body.and_then(|b| b.counts()),
         };
         if self.kinds.len() < KINDS {

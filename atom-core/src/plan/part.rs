@@ -104,31 +104,17 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Makes what has been emitted since the marks a snippet at a point.
-    pub(super) fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
-        self.close_with_tail(code, fixups, inst, position, Asm::default());
+    /// Makes room for so many snippets, most of which count in one instruction.
+    pub(super) fn reserve(&mut self, snippets: usize) {
+        self.asm.code.reserve(8 * snippets);
+        self.asm.fixups.reserve(snippets);
+        self.snippets.reserve(snippets);
+        self.insertions.reserve(snippets);
     }
 
-    /// The same, with a tail.
-    pub(super) fn close_with_tail(
-        &mut self,
-        code: usize,
-        fixups: usize,
-        inst: InstId,
-        position: Position,
-        tail: Asm,
-    ) {
+    /// Makes what has been emitted since the marks a snippet at a point.
+    pub(super) fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
         debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");
-        let main = self.asm.code.len() as u32;
-        self.asm.code.extend_from_slice(&tail.code);
-        let moved = |f: &Fixup| Fixup {
-            at: f.at + main,
-            ..*f
-        };
-        self.asm.fixups.extend(tail.fixups.iter().map(moved));
-        self.asm.add_shifts(&tail.shifts, main);
-        let tail_shifts = tail.shifts.len() as u32;
-        let tail = tail.code.len() as u32;
         for fixup in &mut self.asm.fixups[fixups..] {
             fixup.at -= code as u32;
         }
@@ -140,8 +126,32 @@ impl Part {
         self.snippets.push(Snippet {
             code: code as u32..self.asm.code.len() as u32,
             fixups: fixups as u32..self.asm.fixups.len() as u32,
-            tail,
-            tail_shifts,
+            tail: 0,
+            tail_shifts: 0,
         });
+    }
+
+    /// The same, with a tail.
+    pub(super) fn close_with_tail(
+        &mut self,
+        code: usize,
+        fixups: usize,
+        inst: InstId,
+        position: Position,
+        tail: Asm,
+    ) {
+        let main = self.asm.code.len() as u32;
+        self.asm.code.extend_from_slice(&tail.code);
+        let moved = |f: &Fixup| Fixup {
+            at: f.at + main,
+            ..*f
+        };
+        self.asm.fixups.extend(tail.fixups.iter().map(moved));
+        self.asm.add_shifts(&tail.shifts, main);
+        self.close(code, fixups, inst, position);
+        if let Some(snippet) = self.snippets.last_mut() {
+            snippet.tail = tail.code.len() as u32;
+            snippet.tail_shifts = tail.shifts.len() as u32;
+        }
     }
 }

@@ -69,11 +69,11 @@ impl Sparse {
             let piece = next.checked_sub(1).map(|i| &mut self.pieces[i]);
             match piece.filter(|p| p.0 + p.1.len() >= at) {
                 Some((start, old)) => {
-                    let from = at - *start;
-                    if old.len() < from + here.len() {
-                        old.resize(from + here.len(), 0);
-                    }
-                    old[from..from + here.len()].copy_from_slice(here);
+                    let (_, old_here) = old.split_at_mut(at - *start);
+                    let kept = old_here.len().min(here.len());
+                    let (over, behind) = here.split_at(kept);
+                    old_here[..kept].copy_from_slice(over);
+                    old.extend_from_slice(behind);
                 }
                 None => self.pieces.insert(next, (at, here.to_vec())),
             }

@@ -49,30 +49,22 @@ impl Counted {
         let mut explicit = 0.0;
         for want in &*wants {
             let i = group::index_of(world.cfg, procs, want.block)?;
-            let edge = match want.way {
-                Way::Block => i as u32,
-                Way::Taken => graph.branches[i]?.taken,
-                Way::Falling => graph.branches[i]?.falling,
-            };
+            let edge = graph.edge(i, want.way)?;
             // What the call would cost at least: a branch's cell has to be found.
             explicit += match want.way {
-                Way::Block => graph.edges[i].cost?,
+                Way::Block => graph.edges[i].cost,
                 _ => graph.estimate.frequency[i] * 2.0,
             };
             graph.edges[edge as usize].wanted = true;
             edges.push(edge);
         }
-        let solution = solver.solve(graph.vertices(), &graph.edges)?;
-        let cost: f32 = solution
-            .counted
-            .iter()
-            .filter_map(|e| graph.edges[*e as usize].cost)
-            .sum();
+        let solution = solver.solve(graph.vertices, &mut graph.edges)?;
+        let counted = solution.counted.iter().map(|e| *e as usize);
+        let cost: f32 = counted.clone().map(|e| graph.edges[e].cost).sum();
         if cost > explicit {
             return None;
         }
-        let spots = solution.counted.iter().map(|e| graph.spots[*e as usize]);
-        let (count, size) = (self.spots.len(), self.table.len());
+        let size = self.table.len();
         let cells = wants.iter().zip(&*edges).map(|(want, edge)| table::CellOf {
             edge: *edge,
             cell: want.cell,
@@ -80,15 +72,11 @@ impl Counted {
         });
         values.clear();
         values.resize(graph.edges.len(), u32::MAX);
-        let written = spots
-            .map(|spot| spot.map(|spot| self.spots.push(spot)))
-            .collect::<Option<()>>()
-            .and_then(|()| table::write(&mut self.table, values, solution, cells));
-        if written.is_none() {
-            self.spots.truncate(count);
+        if table::write(&mut self.table, values, solution, cells).is_none() {
             self.table.truncate(size);
             return None;
         }
+        self.spots.extend(counted.map(|e| graph.spots[e]));
         let values = solution.counted.len() + solution.derived.len();
         self.values = self.values.max(values);
         Some(())

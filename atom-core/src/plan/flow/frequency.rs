@@ -17,38 +17,13 @@ const RARE: f32 = 0.02;
 const ROUNDS: usize = 14;
 
 /// Where a successor lies in the group.
-fn place(cfg: &Cfg, procs: &[ProcId], succ: &Succ) -> Option<BlockId> {
+fn place(cfg: &Cfg, procs: &[ProcId], succ: &Succ) -> Option<u32> {
     let to = match *succ {
         Succ::Fall(to) | Succ::Branch(to) => to,
         Succ::Tail(pc) => cfg.block_at(pc.get())?,
         Succ::Unknown => return None,
     };
-    procs.contains(&cfg.block(to).proc).then_some(to)
-}
-
-fn is_rare(cfg: &Cfg, procs: &[ProcId], to: Option<BlockId>) -> bool {
-    let Some(to) = to else { return false };
-    cfg.block(to).proc != procs[0]
-        || matches!(cfg.inst(cfg.block(to).last()).flow, Flow::Halt | Flow::Trap)
-}
-
-/// How likely a block's conditional branch is taken.
-fn share_taken(
-    cfg: &Cfg,
-    procs: &[ProcId],
-    b: BlockId,
-    taken: Option<BlockId>,
-    falling: Option<BlockId>,
-) -> f32 {
-    let here = cfg.block(b).proc;
-    let rare = |to| here == procs[0] && is_rare(cfg, procs, to);
-    let back = taken.is_some_and(|to| to <= b && cfg.block(to).proc == here);
-    match (rare(taken), rare(falling)) {
-        (true, false) => RARE,
-        (false, true) => 1.0 - RARE,
-        _ if back => AGAIN,
-        _ => 0.5,
-    }
+    index_of(cfg, procs, to).map(|i| i as u32)
 }
 
 /// A way on inside a group: from one block to another, and its share.
@@ -61,8 +36,12 @@ pub struct Estimate {
     pub frequency: Vec<f32>,
     /// By block: the share of the way that is taken, of a conditional branch.
     pub taken: Vec<f32>,
+    /// By block: the blocks of the group to which its first and its last successor lead.
+    pub ways: Vec<[Option<u32>; 2]>,
     forward: Vec<On>,
     back: Vec<On>,
+    /// Ways forward between blocks that loops reach, and from which loops are reached.
+    between: Vec<On>,
     first: Vec<f32>,
     next: Vec<f32>,
 }
@@ -75,6 +54,7 @@ impl Estimate {
             frequency,
             forward,
             back,
+            between,
             first,
             next,
             ..
@@ -85,25 +65,30 @@ impl Estimate {
             if entry { 1.0 } else { 0.0 }
         }));
         frequency.clone_from(first);
-        next.clone_from(first);
-        let rounds = if back.is_empty() { 1 } else { ROUNDS };
-        for _ in 0..rounds {
-            next.copy_from_slice(first);
-            for &(from, to, share) in &*back {
-                next[to as usize] += frequency[from as usize] * share;
+        // Before the first loop and behind the last one, what comes once stays.
+        let start = back.iter().map(|way| way.1).min().unwrap_or(u32::MAX);
+        let last = back.iter().map(|way| way.0).max().unwrap_or(u32::MAX);
+        pass_on(frequency, forward.iter().filter(|way| way.1 < start));
+        if !back.is_empty() {
+            between.clear();
+            between.extend(forward.iter().filter(|w| w.1 >= start && w.1 <= last));
+            let loops = start as usize..last as usize + 1;
+            next.clone_from(frequency);
+            for _ in 0..ROUNDS {
+                next[loops.clone()].copy_from_slice(&first[loops.clone()]);
+                pass_back(frequency, next, back);
+                pass_on(next, between.iter());
+                std::mem::swap(frequency, next);
             }
-            // In the blocks' order, so that all of this arrives in one round.
-            for &(from, to, share) in &*forward {
-                next[to as usize] += next[from as usize] * share;
-            }
-            std::mem::swap(frequency, next);
         }
+        pass_on(frequency, forward.iter().filter(|way| way.1 > last));
     }
 
     /// Finds the ways on inside the group, and their shares.
     fn read(&mut self, cfg: &Cfg, procs: &[ProcId], blocks: &[BlockId]) {
         let Self {
             taken,
+            ways,
             forward,
             back,
             ..
@@ -111,34 +96,76 @@ impl Estimate {
         forward.clear();
         back.clear();
         taken.clear();
-        taken.resize(blocks.len(), 0.0);
-        let index = |to: Option<BlockId>| to.and_then(|to| index_of(cfg, procs, to));
+        ways.clear();
+        // Those of the other procedures are parts that the compiler put elsewhere.
+        let own = cfg.proc(procs[0]).block_count;
+        let flow = |b: BlockId| cfg.inst(cfg.block(b).last()).flow;
+        let is_rare = |to: Option<u32>| {
+            let ends = |to: u32| matches!(flow(blocks[to as usize]), Flow::Halt | Flow::Trap);
+            to.is_some_and(|to| to >= own || ends(to))
+        };
         for (i, &b) in blocks.iter().enumerate() {
-            let mut add = |to: Option<BlockId>, share: f32| {
-                if let Some(to) = index(to) {
-                    let on = (i as u32, to as u32, share);
-                    if to > i { &mut *forward } else { &mut *back }.push(on);
+            let from = i as u32;
+            let mut add = |to: Option<u32>, share: f32| {
+                if let Some(to) = to {
+                    let on = (from, to, share);
+                    if to > from { &mut *forward } else { &mut *back }.push(on);
                 }
             };
-            let succs = cfg.succs(b);
-            match (cfg.inst(cfg.block(b).last()).flow, succs) {
+            let place = |succ: &Succ| place(cfg, procs, succ);
+            let (mut share_taken, mut both) = (0.0, [None; 2]);
+            match (flow(b), cfg.succs(b)) {
                 (Flow::CondJump, [to, falling]) => {
-                    let (to, falling) = (place(cfg, procs, to), place(cfg, procs, falling));
-                    let share = share_taken(cfg, procs, b, to, falling);
-                    taken[i] = share;
-                    add(to, share);
-                    add(falling, 1.0 - share);
+                    both = [place(to), place(falling)];
+                    let [to, falling] = both;
+                    let rare = |to| from < own && is_rare(to);
+                    share_taken = match (rare(to), rare(falling)) {
+                        (true, false) => RARE,
+                        (false, true) => 1.0 - RARE,
+                        _ if to.is_some_and(|to| is_back(cfg, blocks, from, to)) => AGAIN,
+                        _ => 0.5,
+                    };
+                    add(to, share_taken);
+                    add(falling, 1.0 - share_taken);
                 }
-                (Flow::IndirectJump, targets) => {
-                    let share = 1.0 / targets.len().max(1) as f32;
-                    targets
-                        .iter()
-                        .for_each(|to| add(place(cfg, procs, to), share));
+                (_, [to]) => {
+                    both = [place(to); 2];
+                    add(both[0], 1.0);
                 }
-                (_, targets) => targets
-                    .iter()
-                    .for_each(|to| add(place(cfg, procs, to), 1.0)),
+                (flow, targets) => {
+                    let share = match flow {
+                        Flow::IndirectJump => 1.0 / targets.len().max(1) as f32,
+                        _ => 1.0,
+                    };
+                    for (n, to) in targets.iter().enumerate() {
+                        let to = place(to);
+                        add(to, share);
+                        both[usize::from(n != 0)] = to;
+                    }
+                }
             }
+            taken.push(share_taken);
+            ways.push(both);
         }
+    }
+}
+
+/// Whether it leads back in the same procedure.
+fn is_back(cfg: &Cfg, blocks: &[BlockId], from: u32, to: u32) -> bool {
+    let proc = |i: u32| cfg.block(blocks[i as usize]).proc;
+    to <= from && proc(to) == proc(from)
+}
+
+/// Passes frequencies back, for the next round.
+fn pass_back(frequency: &[f32], next: &mut [f32], ways: &[On]) {
+    for &(from, to, share) in ways {
+        next[to as usize] += frequency[from as usize] * share;
+    }
+}
+
+/// Passes frequencies on: in the blocks' order, so that all arrives in one round.
+fn pass_on<'a>(frequency: &mut [f32], ways: impl Iterator<Item = &'a On>) {
+    for &(from, to, share) in ways {
+        frequency[to as usize] += frequency[from as usize] * share;
     }
 }

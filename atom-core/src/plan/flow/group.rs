@@ -1,7 +1,8 @@
 //! The flow graph of a procedure together with its parts elsewhere.
 //!
 //! Each block is an edge between two vertices, its start and its end, so that
-//! blocks and ways between blocks are counted alike. What enters or leaves the
+//! blocks and ways between blocks are counted alike. Where control only goes on
+//! from one block to another, the end of the one is the start of the other. What enters or leaves the
 //! graph goes through vertex 0: calls and returns, jumps to places that are
 //! not known or that belong to another procedure, landing pads, and the return
 //! from a call that may not come back or may come back twice. Nothing is
@@ -11,6 +12,7 @@ use rayon::prelude::*;
 
 use super::frequency::Estimate;
 use super::increment::Keeping;
+use super::qualify::Way;
 use super::tree::Edge;
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
 use crate::decode::Flow;
@@ -33,33 +35,40 @@ pub struct Spot {
     pub keeping: Keeping,
 }
 
-/// What leads out of a conditional branch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Branch {
-    /// The edge if it is taken.
-    pub taken: u32,
-    /// The edge if it is not.
-    pub falling: u32,
-}
-
 /// A procedure with its parts, as a graph; one after the other in the same storage.
 #[derive(Default)]
 pub struct Group {
     /// Its blocks.
     pub blocks: Vec<BlockId>,
-    /// Edges. The first ones are the blocks, in their order.
+    /// Number of vertices.
+    pub vertices: usize,
+    /// Edges that can be counted or may be asked for. The first ones are the blocks, in their
+    /// order.
     pub edges: Vec<Edge>,
     /// By edge: where it is counted.
-    pub spots: Vec<Option<Spot>>,
-    /// By block: its two ways, if it ends in a conditional branch.
-    pub branches: Vec<Option<Branch>>,
+    pub spots: Vec<Spot>,
     /// How often its blocks are likely to run.
     pub estimate: Estimate,
-    live_in: Vec<RegSet>,
-    /// By block: control may come to it from elsewhere.
-    enters: Vec<bool>,
+    /// By block: how control leaves it.
+    outs: Vec<Out>,
+    /// By block: the vertex where it starts.
+    starts: Vec<u32>,
     effects_of: EffectsOf,
     sets: Vec<RegSet>,
+}
+
+/// How control leaves a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Out {
+    /// To this block, or to the world outside.
+    To(Option<u32>),
+    /// By a conditional branch.
+    Branch {
+        /// The edge if it is taken; the next one if it is not.
+        taken: u32,
+        /// There is a place on the way to its target.
+        is_plain: bool,
+    },
 }
 
 /// Procedures after which the program's pages are given back.
@@ -77,16 +86,6 @@ pub struct World<'a> {
     pub entered: Vec<bool>,
     /// Procedures whose calls certainly come back, once.
     pub returns: Vec<bool>,
-}
-
-/// The start of the block's edge.
-const fn start(i: usize) -> u32 {
-    2 * i as u32 + 1
-}
-
-/// The end of the block's edge.
-const fn end(i: usize) -> u32 {
-    2 * i as u32 + 2
 }
 
 /// Marks the blocks to which control comes from elsewhere.
@@ -148,6 +147,9 @@ fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
     blocks
 }
 
+/// No vertex yet.
+const NONE: u32 = u32::MAX;
+
 impl Group {
     /// Makes it the graph of these procedures, which belong together. `None` if
     /// something in them is not known well enough.
@@ -162,133 +164,156 @@ impl Group {
         for p in procs {
             self.blocks.extend(cfg.proc(*p).blocks());
         }
-        let count = self.blocks.len();
         self.estimate.of(cfg, procs, &self.blocks);
-        self.branches.clear();
-        self.branches.resize(count, None);
-        self.live_in.clear();
+        self.starts.clear();
+        let entered = self.blocks.iter().map(|b| world.entered[b.index()]);
+        self.starts
+            .extend(entered.map(|e| if e { 0 } else { NONE }));
+        self.outs.clear();
+        for i in 0..self.blocks.len() {
+            let out = self.out(world, i)?;
+            self.outs.push(out);
+        }
         self.edges.clear();
         self.spots.clear();
-        for (i, &b) in self.blocks.iter().enumerate() {
-            let live = world.live.at_start(b);
-            self.live_in.push(live);
-            let (inst, live) = if live.intersects(CHANGED) {
-                let (effects_of, sets) = (&mut self.effects_of, &mut self.sets);
-                world.live.block_into(b, effects_of, sets);
-                inside(cfg.block(b), sets)
-            } else {
-                (cfg.block(b).first, live)
-            };
-            let cost = cost(Position::Before, live, self.estimate.frequency[i]);
-            self.edges.push(edge(start(i), end(i), Some(cost)));
-            self.spots.push(Some(Spot {
-                inst,
-                position: Position::Before,
-                keeping: Keeping::of(live),
-            }));
+        self.vertices = 1;
+        for i in 0..self.blocks.len() {
+            self.add_block(world, i);
         }
-        self.enters.clear();
-        let enters = self.blocks.iter().map(|b| world.entered[b.index()]);
-        self.enters.extend(enters);
-        for i in 0..count {
-            self.ways_out(world, procs, i)?;
+        for i in 0..self.blocks.len() {
+            if let Out::Branch { is_plain, .. } = self.outs[i] {
+                self.add_ways(world, i, is_plain);
+            }
         }
-        for i in (0..count).filter(|i| self.enters[*i]) {
-            self.edges.push(edge(0, start(i), None));
-        }
-        self.spots.resize(self.edges.len(), None);
         Some(())
     }
 
-    /// Number of vertices.
-    pub fn vertices(&self) -> usize {
-        2 * self.blocks.len() + 1
+    /// The edge that tells how often control passes this way.
+    pub fn edge(&self, i: usize, way: Way) -> Option<u32> {
+        match (way, self.outs[i]) {
+            (Way::Block, _) => Some(i as u32),
+            (Way::Taken, Out::Branch { taken, .. }) => Some(taken),
+            (Way::Falling, Out::Branch { taken, .. }) => Some(taken + 1),
+            _ => None,
+        }
     }
 
-    fn add(&mut self, from: u32, to: u32, cost: Option<f32>, spot: Option<Spot>) -> u32 {
-        self.edges.push(edge(from, to, cost));
-        self.spots.push(spot);
-        self.edges.len() as u32 - 1
+    fn new_vertex(&mut self) -> u32 {
+        self.vertices += 1;
+        self.vertices as u32 - 1
     }
 
-    /// Adds the edges that leave a block.
-    fn ways_out(&mut self, world: &World<'_>, procs: &[ProcId], i: usize) -> Option<()> {
+    /// The vertex where a block starts.
+    fn start(&mut self, i: usize) -> u32 {
+        if self.starts[i] == NONE {
+            self.starts[i] = self.new_vertex();
+        }
+        self.starts[i]
+    }
+
+    /// Adds a block's edge.
+    fn add_block(&mut self, world: &World<'_>, i: usize) {
+        let from = self.start(i);
+        let to = match self.outs[i] {
+            Out::Branch { .. } => self.new_vertex(),
+            Out::To(None) => 0,
+            Out::To(Some(to)) => self.start(to as usize),
+        };
+        let b = self.blocks[i];
+        let block = world.cfg.block(b);
+        let live = world.live.at_start(b);
+        let (inst, live) = if live.intersects(CHANGED) {
+            let (effects_of, sets) = (&mut self.effects_of, &mut self.sets);
+            world.live.block_into(b, effects_of, sets);
+            inside(block, sets)
+        } else {
+            (block.first, live)
+        };
+        let frequency = self.estimate.frequency[i];
+        self.add([from, to], inst, Position::Before, live, frequency);
+    }
+
+    /// Adds the edges for the ways out of a block that ends in a conditional branch.
+    fn add_ways(&mut self, world: &World<'_>, i: usize, is_plain: bool) {
+        let b = self.blocks[i];
+        let last = world.cfg.block(b).last();
+        let from = self.edges[i].ends[1];
+        let edge = self.edges.len();
+        self.outs[i] = Out::Branch {
+            taken: edge as u32,
+            is_plain,
+        };
+        let (share, frequency) = (self.estimate.taken[i], self.estimate.frequency[i]);
+        let [taken, falling] = self.estimate.ways[i];
+        let ways = [
+            (taken, Position::Taken, share),
+            (falling, Position::After, 1.0 - share),
+        ];
+        for (to, position, share) in ways {
+            let (vertex, live) = match to {
+                None => (0, world.live.after(b)),
+                Some(to) => {
+                    let live = world.live.at_start(self.blocks[to as usize]);
+                    (self.starts[to as usize], live)
+                }
+            };
+            self.add([from, vertex], last, position, live, frequency * share);
+        }
+        if !is_plain {
+            self.edges[edge].cost = f32::INFINITY;
+        }
+    }
+
+    /// Adds an edge that control passes so often, and that is counted there.
+    fn add(&mut self, ends: [u32; 2], inst: InstId, position: Position, live: RegSet, often: f32) {
+        self.edges.push(Edge {
+            ends,
+            cost: cost(position, live, often),
+            wanted: false,
+        });
+        self.spots.push(Spot {
+            inst,
+            position,
+            keeping: Keeping::of(live),
+        });
+    }
+
+    /// How control leaves a block. If that is not known, what follows is entered from outside.
+    fn out(&mut self, world: &World<'_>, i: usize) -> Option<Out> {
         let cfg = world.cfg;
         let b = self.blocks[i];
         let last = cfg.block(b).last();
-        let inst = cfg.inst(last);
-        let place = |succ: &Succ| match *succ {
-            Succ::Fall(to) | Succ::Branch(to) => index_of(cfg, procs, to),
-            Succ::Tail(pc) => cfg
-                .block_at(pc.get())
-                .and_then(|to| index_of(cfg, procs, to)),
-            Succ::Unknown => None,
-        };
-        let vertex = |to: Option<usize>| to.map_or(0, start);
-        let succs = cfg.succs(b);
-        match inst.flow {
-            Flow::CondJump => {
-                let &[taken, falling] = succs else {
-                    return None;
-                };
-                let bytes = (world.image).bytes_at(cfg.inst_pc(last), inst.len.into());
-                let (plain, counted) = match bytes {
-                    Some([0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..]) => (true, false),
-                    _ => {
-                        let d = cfg.decode(world.image, last);
-                        let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
-                        (d.is_jcc_short_or_near(), counted)
-                    }
-                };
-                if !plain && !counted {
-                    // Undone memory cannot be counted in (xbegin).
-                    return None;
+        let [first, behind] = self.estimate.ways[i];
+        Some(match cfg.inst(last).flow {
+            Flow::CondJump if cfg.succs(b).len() == 2 => Out::Branch {
+                taken: NONE,
+                is_plain: is_plain(world, last)?,
+            },
+            Flow::CondJump => return None,
+            Flow::Next | Flow::Jump => Out::To(first),
+            Flow::Call if comes_back(world, last) => Out::To(first),
+            flow => {
+                if let Some(to) = behind.filter(|_| !flow.ends_flow()) {
+                    self.starts[to as usize] = 0;
                 }
-                let share = self.estimate.taken[i];
-                let mut way = |succ: &Succ, position, share: f32, countable: bool| {
-                    let to = place(succ);
-                    let live = to.map_or_else(|| world.live.after(b), |to| self.live_in[to]);
-                    let spot = Spot {
-                        inst: last,
-                        position,
-                        keeping: Keeping::of(live),
-                    };
-                    let cost =
-                        countable.then(|| cost(position, live, self.estimate.frequency[i] * share));
-                    self.add(end(i), vertex(to), cost, countable.then_some(spot))
-                };
-                let taken = way(&taken, Position::Taken, share, plain);
-                let falling = way(&falling, Position::After, 1.0 - share, true);
-                self.branches[i] = Some(Branch { taken, falling });
+                Out::To(None)
             }
-            Flow::Next | Flow::Jump => {
-                let to = succs.first().and_then(place);
-                self.add(end(i), vertex(to), None, None);
-            }
-            Flow::Call if comes_back(world, last) => {
-                let to = succs.first().and_then(place);
-                self.add(end(i), vertex(to), None, None);
-            }
-            _ => {
-                self.add(end(i), 0, None, None);
-                if !inst.flow.ends_flow()
-                    && let Some(to) = succs.last().and_then(place)
-                {
-                    self.enters[to] = true;
-                }
-            }
-        }
-        Some(())
+        })
     }
 }
 
-fn edge(from: u32, to: u32, cost: Option<f32>) -> Edge {
-    Edge {
-        from,
-        to,
-        cost,
-        wanted: false,
+/// Whether there is a place on the way to the branch's target. `None` if it cannot be counted.
+fn is_plain(world: &World<'_>, branch: InstId) -> Option<bool> {
+    let cfg = world.cfg;
+    let len = cfg.inst(branch).len;
+    let bytes = world.image.bytes_at(cfg.inst_pc(branch), len.into());
+    if let Some([0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..]) = bytes {
+        return Some(true);
     }
+    let d = cfg.decode(world.image, branch);
+    let is_plain = d.is_jcc_short_or_near();
+    // Undone memory cannot be counted in (xbegin).
+    (is_plain || d.is_jcx_short() || d.is_loop() || d.is_loopcc()).then_some(is_plain)
 }
 
 /// Whether the direct call returns once for each time that it is made.

@@ -36,7 +36,7 @@ use crate::tool::Calls;
 
 use counted::{Counted, Storage};
 use group::{Spot, World};
-use qualify::Want;
+use qualify::{Qualified, Want};
 
 /// Where the counters lie and how totals follow from them; offsets in the plan's data.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -97,10 +97,9 @@ impl Flow {
         data: &Data,
     ) -> Self {
         let qualified = qualify::wants(cfg, calls, bodies, data);
-        if qualified.wants.is_empty() {
+        if qualified.is_empty() {
             return Self::default();
         }
-        memory::give_back();
         let groups = groups(cfg);
         let (entered, returns) = rayon::join(
             || group::entered(image, cfg),
@@ -114,15 +113,14 @@ impl Flow {
             entered,
             returns,
         };
-        let wants = qualified.wants;
-        let order = ByGroup::new(cfg, &wants);
+        let order = ByGroup::new(cfg, &qualified);
         let by_group: Vec<&[u32]> = order.groups().collect();
         let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
         let count = |storage: &mut Storage, some: &[&[u32]]| {
             let mut counted = Counted::default();
             for numbers in some {
                 storage.wants.clear();
-                let own = numbers.iter().map(|n| wants[*n as usize]);
+                let own = numbers.iter().map(|n| *qualified.want(*n));
                 storage.wants.extend(own);
                 let whole = whole_of(cfg, &storage.wants[0]);
                 let at = groups.binary_search_by_key(&whole, |g| g[0]).ok();
@@ -143,11 +141,12 @@ impl Flow {
             counted.par_extend(chunks);
             image.release_pages();
         }
-        drop(wants);
+        let prefix = qualified.locked.then_some(LOCK);
+        drop(qualified);
         memory::give_back();
         Self {
             handled,
-            prefix: qualified.locked.then_some(LOCK),
+            prefix,
             counted,
             ..Self::default()
         }
@@ -179,12 +178,14 @@ impl Flow {
         let scratch = data.reserve(8 * most);
         let size: usize = counted.iter().map(|c| c.table.len()).sum();
         let table = data.reserve(size);
-        self.counters = by_place(&counted, counters);
-        let mut at = table as usize;
-        for groups in counted {
-            data.bytes.write(at, &groups.table);
-            at += groups.table.len();
-        }
+        let write = || {
+            let mut at = table as usize;
+            for groups in &counted {
+                data.bytes.write(at, &groups.table);
+                at += groups.table.len();
+            }
+        };
+        (self.counters, ()) = rayon::join(|| by_place(&counted, counters), write);
         self.totals = Some(Totals {
             table,
             table_size: size as u32,
@@ -234,20 +235,26 @@ struct ByGroup {
 }
 
 impl ByGroup {
-    fn new(cfg: &Cfg, wants: &[Want]) -> Self {
-        let wholes: Vec<u32> = wants.par_iter().map(|w| whole_of(cfg, w).0).collect();
+    fn new(cfg: &Cfg, qualified: &Qualified) -> Self {
+        let wholes = |(first, wants): (u32, &[Want])| {
+            let wholes: Vec<u32> = wants.iter().map(|w| whole_of(cfg, w).0).collect();
+            (first, wholes)
+        };
+        let pieces: Vec<(u32, Vec<u32>)> = qualified.pieces().map(wholes).collect();
         let mut starts = vec![0u32; cfg.procs.len() + 2];
-        for whole in &wholes {
+        for whole in pieces.iter().flat_map(|(_, wholes)| wholes) {
             starts[*whole as usize + 2] += 1;
         }
         for i in 2..starts.len() {
             starts[i] += starts[i - 1];
         }
-        let mut numbers = vec![0; wants.len()];
-        for (number, whole) in wholes.iter().enumerate() {
-            let slot = &mut starts[*whole as usize + 1];
-            numbers[*slot as usize] = number as u32;
-            *slot += 1;
+        let mut numbers = vec![0; starts[starts.len() - 1] as usize];
+        for (first, wholes) in pieces {
+            for (number, whole) in (first..).zip(wholes) {
+                let slot = &mut starts[whole as usize + 1];
+                numbers[*slot as usize] = number;
+                *slot += 1;
+            }
         }
         Self { starts, numbers }
     }

@@ -6,7 +6,6 @@ use crate::analysis::specialise::Specialiser;
 use crate::cfg::Cfg;
 use crate::decode::Flow;
 use crate::ids::{BlockId, InstId};
-use crate::parallel;
 use crate::plan::args::Value;
 use crate::plan::data::Data;
 use crate::plan::inline::{Cell, Increment, Increments};
@@ -42,10 +41,29 @@ pub struct Want {
 
 /// What may be counted by flow.
 pub struct Qualified {
-    /// The cells, in the order of calls.
-    pub wants: Vec<Want>,
+    /// The cells, in the order of calls: those of [`CHUNK`] calls in one piece.
+    pieces: Vec<Vec<Want>>,
     /// Some routine counts in one step for all threads.
     pub locked: bool,
+}
+
+impl Qualified {
+    /// True if there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.iter().all(Vec::is_empty)
+    }
+
+    /// What is wanted, in pieces, each with the number of its first.
+    pub fn pieces(&self) -> impl IndexedParallelIterator<Item = (u32, &[Want])> {
+        let pieces = self.pieces.par_iter().enumerate();
+        pieces.map(|(piece, wants)| ((piece * MOST) as u32, &wants[..]))
+    }
+
+    /// What has this number.
+    pub fn want(&self, number: u32) -> &Want {
+        let number = number as usize;
+        &self.pieces[number / MOST][number % MOST]
+    }
 }
 
 /// What a call does.
@@ -65,6 +83,9 @@ enum Does {
 
 /// Calls that one piece of parallel work takes.
 const CHUNK: usize = 8192;
+
+/// The most that so many calls want.
+const MOST: usize = 2 * CHUNK;
 
 /// What was found out about some calls, apart from the others.
 struct Part {
@@ -102,7 +123,7 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
         is_open[*region] = true;
     }
     let private = |want: &Want| !is_open[regions.of(want.cell)];
-    let wants: Vec<Vec<Want>> = parts
+    let pieces: Vec<Vec<Want>> = parts
         .into_par_iter()
         .map(|mut part| {
             keep_calls(&mut part.wants, private);
@@ -110,8 +131,8 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
         })
         .collect();
     Qualified {
-        locked: wants.par_iter().flatten().any(|want| want.locked),
-        wants: parallel::concat(wants),
+        locked: pieces.par_iter().flatten().any(|want| want.locked),
+        pieces,
     }
 }
 
@@ -286,7 +307,8 @@ impl<'a> Reader<'a> {
             return Does::Anything;
         }
         let first = self.only();
-        if !arguments.contains(&Argument::BrCondValue) {
+        let is_condition = |a: &Argument| matches!(a, Argument::BrCondValue);
+        if !arguments.iter().any(is_condition) {
             return first.map_or(Does::Counts, Does::Adds);
         }
         if !self.adds(call.routine.get(), arguments, offsets, 1) {

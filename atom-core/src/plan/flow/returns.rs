@@ -117,6 +117,9 @@ const LIBRARY: &[&str] = &[
 /// process: all but those that end, replace, duplicate or resume something.
 const ODD_SYSTEM_CALLS: [u64; 9] = [15, 56, 57, 58, 59, 60, 231, 322, 435];
 
+/// Groups that one piece of parallel work takes.
+const CHUNK: usize = 64;
+
 /// Groups after which the program's pages are given back.
 const WAVE: usize = 8192;
 
@@ -128,67 +131,93 @@ struct Stack {
     frame: Option<i64>,
 }
 
-/// What one procedure does, calls left open.
+/// What is known of some procedures, calls left open.
+#[derive(Default)]
 struct Facts {
-    trusted: bool,
-    callees: Vec<u32>,
+    /// Those that are trusted.
+    trusted: Vec<u32>,
+    /// What they call: callee and caller.
+    calls: Vec<(u32, u32)>,
 }
 
 /// By procedure: whether its calls certainly come back.
 pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
-    let mut facts: Vec<Facts> = Vec::with_capacity(groups.len());
+    // Most are lost by what they call, which can be told without their instructions.
+    let may = spread(cfg, &facts(image, cfg, groups, |_| true, false));
+    let facts = facts(image, cfg, groups, |p| may[p.index()], true);
+    spread(cfg, &facts)
+}
+
+/// What is known of those that are asked for, by each of their instructions or only by where
+/// their blocks lead.
+fn facts<'a>(
+    image: &'a Image,
+    cfg: &'a Cfg,
+    groups: &'a [Vec<ProcId>],
+    is_asked: impl Fn(ProcId) -> bool + Sync,
+    in_full: bool,
+) -> Vec<Facts> {
+    let read = |reader: &mut Reader<'a>, some: &'a [Vec<ProcId>]| {
+        let mut facts = Facts::default();
+        for procs in some.iter().filter(|procs| is_asked(procs[0])) {
+            reader.callees.clear();
+            let follower = Follower {
+                image,
+                cfg,
+                procs,
+                in_full,
+                reader,
+            };
+            if follower.run().is_some() {
+                let me = procs[0].0;
+                facts.trusted.push(me);
+                let calls = reader.callees.iter().map(|callee| (*callee, me));
+                facts.calls.extend(calls);
+            }
+        }
+        facts
+    };
+    let mut facts = Vec::new();
     for wave in groups.chunks(WAVE) {
-        let groups = wave.par_iter().with_min_len(32);
-        facts.par_extend(groups.map_init(
-            || Reader::new(image),
-            |reader, procs| facts_of(image, cfg, procs, reader),
-        ));
+        let some = wave.par_chunks(CHUNK);
+        facts.par_extend(some.map_init(|| Reader::new(image), read));
         image.release_pages();
     }
+    facts
+}
+
+/// By procedure: whether it is trusted, and all that it calls.
+fn spread(cfg: &Cfg, facts: &[Facts]) -> Vec<bool> {
     let mut certain = vec![false; cfg.procs.len()];
-    let mut calls: Vec<(u32, u32)> = Vec::new();
-    let mut lost = Vec::new();
-    for (procs, facts) in groups.iter().zip(&facts) {
-        let me = procs[0].0;
-        certain[me as usize] = facts.trusted;
-        if facts.trusted {
-            calls.extend(facts.callees.iter().map(|callee| (*callee, me)));
-        }
+    for me in facts.iter().flat_map(|f| &f.trusted) {
+        certain[*me as usize] = true;
     }
-    calls.par_sort_unstable();
-    calls.dedup();
-    for of_callee in calls.chunk_by(|a, b| a.0 == b.0) {
-        if !certain[of_callee[0].0 as usize] {
-            lost.push(of_callee[0].0);
-        }
+    // The callers of each procedure: where they end among all.
+    let calls = || facts.iter().flat_map(|f| &f.calls);
+    let mut ends = vec![0u32; cfg.procs.len() + 1];
+    for (callee, _) in calls() {
+        ends[*callee as usize + 1] += 1;
     }
+    for i in 1..ends.len() {
+        ends[i] += ends[i - 1];
+    }
+    let mut callers = vec![0; ends[cfg.procs.len()] as usize];
+    for (callee, caller) in calls() {
+        let end = &mut ends[*callee as usize];
+        callers[*end as usize] = *caller;
+        *end += 1;
+    }
+    let mut lost: Vec<u32> = (0..cfg.procs.len() as u32).collect();
+    lost.retain(|p| !certain[*p as usize]);
     while let Some(callee) = lost.pop() {
-        let first = calls.partition_point(|c| c.0 < callee);
-        for &(_, caller) in calls[first..].iter().take_while(|c| c.0 == callee) {
+        let start = callee.checked_sub(1).map_or(0, |p| ends[p as usize]);
+        for &caller in &callers[start as usize..ends[callee as usize] as usize] {
             if std::mem::replace(&mut certain[caller as usize], false) {
                 lost.push(caller);
             }
         }
     }
     certain
-}
-
-fn facts_of<'a>(
-    image: &'a Image,
-    cfg: &'a Cfg,
-    procs: &'a [ProcId],
-    reader: &mut Reader<'a>,
-) -> Facts {
-    let mut callees = Vec::new();
-    let follower = Follower {
-        image,
-        cfg,
-        procs,
-        reader,
-        callees: &mut callees,
-    };
-    let trusted = follower.run().is_some();
-    Facts { trusted, callees }
 }
 
 fn is_library(proc: &Proc) -> bool {
@@ -206,6 +235,8 @@ struct Reader<'a> {
     at: Vec<Option<Stack>>,
     /// Where control comes, with the stack like that.
     work: Vec<(BlockId, Stack)>,
+    /// What the procedure calls.
+    callees: Vec<u32>,
 }
 
 impl<'a> Reader<'a> {
@@ -215,6 +246,7 @@ impl<'a> Reader<'a> {
             plain: Memo::new(),
             at: Vec::new(),
             work: Vec::new(),
+            callees: Vec::new(),
         }
     }
 }
@@ -223,8 +255,9 @@ struct Follower<'a, 'r> {
     image: &'a Image,
     cfg: &'a Cfg,
     procs: &'a [ProcId],
+    /// Instruction by instruction; else as if none changed the stack.
+    in_full: bool,
     reader: &'r mut Reader<'a>,
-    callees: &'r mut Vec<u32>,
 }
 
 impl Follower<'_, '_> {
@@ -272,6 +305,39 @@ impl Follower<'_, '_> {
     fn block(&mut self, b: BlockId, mut stack: Stack) -> Option<()> {
         let cfg = self.cfg;
         let block = cfg.block(b);
+        let flow = cfg.inst(block.last()).flow;
+        if self.in_full {
+            stack = self.insts(b, stack)?;
+        } else if flow != Flow::Next {
+            self.end(block.first, block.last(), &stack)?;
+        }
+        for succ in cfg.succs(b) {
+            match *succ {
+                Succ::Fall(to) | Succ::Branch(to) => self.reader.work.push((to, stack)),
+                Succ::Tail(to) => {
+                    let pc = to.get();
+                    let to = cfg.block_at(pc)?;
+                    let owner = cfg.block(to).proc;
+                    if self.procs.contains(&owner) {
+                        self.reader.work.push((to, stack));
+                    } else if stack.depth == 0 && cfg.proc(owner).start == pc && flow != Flow::Call
+                    {
+                        self.reader.callees.push(owner.0);
+                    } else {
+                        return None;
+                    }
+                }
+                Succ::Unknown if flow == Flow::Return => {}
+                Succ::Unknown => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// Follows the instructions of a block; yields where the stack stands at its end.
+    fn insts(&mut self, b: BlockId, mut stack: Stack) -> Option<Stack> {
+        let cfg = self.cfg;
+        let block = cfg.block(b);
         for (id, (inst, bytes)) in block.insts().zip(cfg.block_bytes(self.image, b)) {
             let Reader { decoder, plain, .. } = &mut *self.reader;
             let mut decode = || decoder.again(cfg.inst_pc(id));
@@ -292,28 +358,7 @@ impl Follower<'_, '_> {
             }
             self.end(block.first, id, &stack)?;
         }
-        let flow = cfg.inst(block.last()).flow;
-        for succ in cfg.succs(b) {
-            match *succ {
-                Succ::Fall(to) | Succ::Branch(to) => self.reader.work.push((to, stack)),
-                Succ::Tail(to) => {
-                    let pc = to.get();
-                    let to = cfg.block_at(pc)?;
-                    let owner = cfg.block(to).proc;
-                    if self.procs.contains(&owner) {
-                        self.reader.work.push((to, stack));
-                    } else if stack.depth == 0 && cfg.proc(owner).start == pc && flow != Flow::Call
-                    {
-                        self.callees.push(owner.0);
-                    } else {
-                        return None;
-                    }
-                }
-                Succ::Unknown if flow == Flow::Return => {}
-                Succ::Unknown => return None,
-            }
-        }
-        Some(())
+        Some(stack)
     }
 
     /// What ends a block.
@@ -324,10 +369,14 @@ impl Follower<'_, '_> {
             Flow::Call if !cfg.inst(inst).special => {
                 let target = cfg.direct_target(self.image, inst)?;
                 let callee = cfg.proc_at(target)?;
-                self.callees.push(callee.0);
+                self.reader.callees.push(callee.0);
                 cfg.proc(callee).start == target
             }
-            Flow::Return => matches!(decode().code(), Code::Retnq) && stack.depth == 0,
+            Flow::Return => {
+                let plain = [0xc3];
+                let is_plain = self.image.bytes_at(cfg.inst_pc(inst), 1) == Some(&plain);
+                stack.depth == 0 && (is_plain || decode().code() == Code::Retnq)
+            }
             Flow::Jump => true,
             Flow::CondJump if is_plain_jcc(self.image, cfg, inst) => true,
             Flow::CondJump => {

@@ -13,14 +13,24 @@ use std::ops::Range;
 /// An edge of a flow graph.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Edge {
-    /// Where it starts.
-    pub from: u32,
-    /// Where it ends.
-    pub to: u32,
-    /// What counting it costs, a positive number; `None`: it cannot be counted.
-    pub cost: Option<f32>,
+    /// Where it starts and where it ends.
+    pub ends: [u32; 2],
+    /// What counting it costs, a positive number; infinite: it cannot be counted.
+    pub cost: f32,
     /// Its count is asked for.
     pub wanted: bool,
+}
+
+impl Edge {
+    /// Whether there is nothing to be known of it.
+    fn is_idle(&self) -> bool {
+        self.cost.is_infinite() && !self.wanted
+    }
+
+    /// Whether it leads back to where it starts.
+    fn is_loop(&self) -> bool {
+        self.ends[0] == self.ends[1]
+    }
 }
 
 /// An edge whose count follows from others.
@@ -85,79 +95,57 @@ const NONE: u32 = u32::MAX;
 #[derive(Default)]
 pub struct Solver {
     sets: Sets,
-    /// By vertex: its number once vertices are joined.
-    joined: Vec<u32>,
-    /// By edge: where it starts and ends, by these numbers.
-    ends: Vec<[u32; 2]>,
     /// By edge: whether it is in the tree.
     in_tree: Vec<bool>,
     /// By edge: its count is asked for, or another follows from it.
     needed: Vec<bool>,
-    /// What can be counted, most expensive first: cost and edge in one number.
+    /// What can be in the tree, most expensive first: cost and edge in one number.
     by_cost: Vec<u64>,
     at: Incidence,
     /// The vertices from the roots outwards.
     order: Vec<u32>,
     /// By vertex: the edge to the one before it in that order.
     parent: Vec<u32>,
-    seen: Vec<bool>,
+    /// By vertex: the first vertex of its part of the tree, if that is cut at what is wanted.
+    part: Vec<u32>,
     solution: Solution,
 }
 
 impl Solver {
     /// Chooses what is counted. `None` if a count is asked for that cannot be made and
-    /// does not follow from others.
-    pub fn solve(&mut self, vertices: usize, edges: &[Edge]) -> Option<&Solution> {
-        let vertices = self.join(vertices, edges);
-        self.span(vertices, edges)?;
+    /// does not follow from others. Vertices may be joined: then edges lead elsewhere.
+    pub fn solve(&mut self, vertices: usize, edges: &mut [Edge]) -> Option<&Solution> {
+        let vertices = match edges.iter().any(|e| e.is_idle() && !e.is_loop()) {
+            true => self.join(vertices, edges),
+            false => vertices,
+        };
+        self.span(vertices, edges);
+        self.at.find(vertices, edges);
+        self.walk(vertices, edges);
         let Self {
-            sets: parts,
-            ends,
-            in_tree,
-            needed,
-            at,
-            solution,
-            ..
-        } = self;
-        // A counter matters if its edge is wanted, or if it closes a cycle with a
-        // wanted edge of the tree: then its ends are in different parts of what
-        // remains of the tree without the wanted edges.
-        parts.reset(vertices);
-        for (i, edge) in edges.iter().enumerate() {
-            if in_tree[i] && !edge.wanted {
-                parts.join(ends[i]);
-            }
-        }
-        needed.clear();
-        needed.extend(edges.iter().map(|e| e.wanted));
-        solution.counted.clear();
-        solution.derived.clear();
-        solution.terms.clear();
-        for (i, &[from, to]) in ends.iter().enumerate().filter(|(i, _)| !in_tree[*i]) {
-            needed[i] |= parts.find(from) != parts.find(to);
-            if needed[i] {
-                solution.counted.push(i as u32);
-            }
-        }
-        at.find(vertices, ends);
-        self.walk(vertices);
-        let Self {
-            ends,
             in_tree,
             needed,
             at,
             order,
             parent,
+            part,
             solution,
             ..
         } = self;
-        // From the root outwards: what an edge needs to be computed.
-        for &v in &*order {
-            let up = parent[v as usize];
-            if up != NONE && needed[up as usize] {
-                for &e in at.of(v) {
-                    needed[e as usize] |= in_tree[e as usize];
+        solution.counted.clear();
+        solution.derived.clear();
+        solution.terms.clear();
+        // A counter matters if its edge is wanted, or if it closes a cycle with a
+        // wanted edge of the tree: then its ends are in different parts of what
+        // remains of the tree without the wanted edges.
+        for (i, edge) in edges.iter().enumerate().filter(|(i, _)| !in_tree[*i]) {
+            let [from, to] = edge.ends.map(|v| part[v as usize]);
+            if edge.wanted || from != to {
+                if edge.cost.is_infinite() {
+                    return None;
                 }
+                needed[i] = true;
+                solution.counted.push(i as u32);
             }
         }
         for &v in order.iter().rev() {
@@ -165,17 +153,17 @@ impl Solver {
             if up == NONE || !needed[up as usize] {
                 continue;
             }
-            let [_, to] = ends[up as usize];
-            let enters = to == v;
+            let up_edge = &edges[up as usize];
+            let enters = up_edge.ends[1] == v;
             let first = solution.terms.len() as u32;
-            let terms = at
-                .of(v)
-                .iter()
-                .filter(|e| **e != up && needed[**e as usize])
-                .map(|&e| (e, (ends[e as usize][1] == v) == enters));
-            solution.terms.extend(terms);
+            for &e in at.of(v) {
+                if e != up && needed[e as usize] {
+                    let comes_in = edges[e as usize].ends[1] == v;
+                    solution.terms.push((e, comes_in == enters));
+                }
+            }
             let terms = first..solution.terms.len() as u32;
-            if terms.is_empty() && !edges[up as usize].wanted {
+            if terms.is_empty() && !up_edge.wanted {
                 // Nothing that matters passes there.
                 needed[up as usize] = false;
                 continue;
@@ -187,16 +175,13 @@ impl Solver {
 
     /// Joins the vertices between which edges cannot be counted and need not; yields how many
     /// there are then.
-    fn join(&mut self, vertices: usize, edges: &[Edge]) -> usize {
-        let Self {
-            sets, joined, ends, ..
-        } = self;
+    fn join(&mut self, vertices: usize, edges: &mut [Edge]) -> usize {
+        let sets = &mut self.sets;
         sets.reset(vertices);
-        for edge in edges.iter().filter(|e| e.cost.is_none() && !e.wanted) {
-            sets.join([edge.from, edge.to]);
+        for edge in edges.iter().filter(|e| e.is_idle()) {
+            sets.join(edge.ends);
         }
-        joined.clear();
-        joined.resize(vertices, NONE);
+        let mut joined = vec![NONE; vertices];
         let mut count = 0;
         for v in 0..vertices as u32 {
             let first = sets.find(v) as usize;
@@ -206,67 +191,71 @@ impl Solver {
             }
             joined[v as usize] = joined[first];
         }
-        ends.clear();
-        ends.extend((edges.iter()).map(|e| [e.from, e.to].map(|v| joined[v as usize])));
+        for edge in edges {
+            edge.ends = edge.ends.map(|v| joined[v as usize]);
+        }
         count as usize
     }
 
     /// Finds the spanning tree.
-    fn span(&mut self, vertices: usize, edges: &[Edge]) -> Option<()> {
+    fn span(&mut self, vertices: usize, edges: &[Edge]) {
         let Self {
             sets,
-            ends,
             in_tree,
             by_cost,
             ..
         } = self;
         sets.reset(vertices);
-        in_tree.clear();
-        in_tree.resize(edges.len(), false);
         by_cost.clear();
-        for (i, edge) in edges.iter().enumerate() {
-            match edge.cost {
-                // The bits of positive numbers are in the numbers' order.
-                Some(cost) => by_cost.push(u64::from(!cost.to_bits()) << 32 | i as u64),
-                None if !edge.wanted => {}
-                None if sets.join(ends[i]) => in_tree[i] = true,
-                None => return None,
-            }
+        for (i, edge) in edges.iter().enumerate().filter(|(_, e)| !e.is_loop()) {
+            // The bits of positive numbers are in the numbers' order.
+            by_cost.push(u64::from(!edge.cost.to_bits()) << 32 | i as u64);
         }
         by_cost.sort_unstable();
+        in_tree.clear();
+        in_tree.resize(edges.len(), false);
         for i in by_cost.iter().map(|key| *key as u32 as usize) {
-            in_tree[i] = sets.join(ends[i]);
+            in_tree[i] = sets.join(edges[i].ends);
         }
-        Some(())
     }
 
-    /// Finds the vertices from the roots outwards, and for each the edge to its parent.
-    fn walk(&mut self, vertices: usize) {
+    /// Finds the vertices from the roots outwards, for each the edge to its parent, and which
+    /// of these edges are needed: what is wanted, and what is needed to compute that.
+    fn walk(&mut self, vertices: usize, edges: &[Edge]) {
         let Self {
-            ends,
+            in_tree,
+            needed,
+            at,
             order,
             parent,
-            seen,
+            part,
             ..
         } = self;
         order.clear();
         parent.clear();
         parent.resize(vertices, NONE);
-        seen.clear();
-        seen.resize(vertices, false);
+        part.clear();
+        part.resize(vertices, NONE);
+        needed.clear();
+        needed.resize(edges.len(), false);
         for root in 0..vertices as u32 {
-            if std::mem::replace(&mut seen[root as usize], true) {
+            if part[root as usize] != NONE {
                 continue;
             }
+            part[root as usize] = root;
             let mut next = order.len();
             order.push(root);
             while let Some(&v) = order.get(next) {
                 next += 1;
-                for &e in (self.at.of(v).iter()).filter(|e| self.in_tree[**e as usize]) {
-                    let [from, to] = ends[e as usize];
-                    let other = if from == v { to } else { from };
-                    if !std::mem::replace(&mut seen[other as usize], true) {
+                let up = parent[v as usize];
+                let is_needed = up != NONE && needed[up as usize];
+                for &e in at.of(v).iter().filter(|e| in_tree[**e as usize]) {
+                    let Edge { ends, wanted, .. } = edges[e as usize];
+                    let other = ends[usize::from(ends[0] == v)];
+                    if part[other as usize] == NONE {
                         parent[other as usize] = e;
+                        part[other as usize] = if wanted { other } else { part[v as usize] };
+                        needed[e as usize] = wanted || is_needed;
                         order.push(other);
                     }
                 }
@@ -283,22 +272,22 @@ struct Incidence {
 }
 
 impl Incidence {
-    fn find(&mut self, vertices: usize, ends: &[[u32; 2]]) {
+    fn find(&mut self, vertices: usize, edges: &[Edge]) {
         let starts = &mut self.starts;
         starts.clear();
         starts.resize(vertices + 2, 0);
-        let proper = || ends.iter().enumerate().filter(|(_, [a, b])| a != b);
-        for end in proper().flat_map(|(_, ends)| ends) {
-            starts[*end as usize + 2] += 1;
+        let proper = || edges.iter().enumerate().filter(|(_, e)| !e.is_loop());
+        for end in proper().flat_map(|(_, edge)| edge.ends) {
+            starts[end as usize + 2] += 1;
         }
         for i in 2..starts.len() {
             starts[i] += starts[i - 1];
         }
         self.edges.clear();
         self.edges.resize(starts[vertices + 1] as usize, 0);
-        for (i, ends) in proper() {
-            for end in ends {
-                let slot = &mut starts[*end as usize + 1];
+        for (i, edge) in proper() {
+            for end in edge.ends {
+                let slot = &mut starts[end as usize + 1];
                 self.edges[*slot as usize] = i as u32;
                 *slot += 1;
             }
@@ -332,13 +321,15 @@ mod tests {
         let blocks = 1 + random.below(12) as u32;
         let mut edges = Vec::new();
         let mut add = |random: &mut Random, from, to, countable: bool| {
-            let cost = countable.then(|| random.below(5) as f32);
+            let cost = match countable {
+                true => random.below(5) as f32,
+                false => f32::INFINITY,
+            };
             // Now and then also what cannot be counted.
             let share = if countable { share } else { share / 10 };
             let wanted = random.below(100) < share;
             edges.push(Edge {
-                from,
-                to,
+                ends: [from, to],
                 cost,
                 wanted,
             });
@@ -377,13 +368,15 @@ mod tests {
         let mut walk = Vec::new();
         let mut at = 0;
         for _ in 0..200 {
-            let ways: Vec<usize> = (0..edges.len()).filter(|e| edges[*e].from == at).collect();
+            let ways: Vec<usize> = (0..edges.len())
+                .filter(|e| edges[*e].ends[0] == at)
+                .collect();
             let Some(n) = u64::try_from(ways.len()).ok().filter(|n| *n > 0) else {
                 return;
             };
             let way = ways[random.below(n) as usize];
             walk.push(way);
-            at = edges[way].to;
+            at = edges[way].ends[1];
             if at == 0 {
                 walk.iter().for_each(|e| counts[*e] += 1);
                 return;
@@ -398,25 +391,26 @@ mod tests {
         // The same storage for all.
         let mut solver = Solver::default();
         for round in 0..3000 {
-            let (vertices, edges) = graph(&mut random, [100, 60, 10][round % 3]);
+            let (vertices, mut edges) = graph(&mut random, [100, 60, 10][round % 3]);
             let mut counts = vec![0i64; edges.len()];
             for _ in 0..20 {
                 walk_once(&mut random, &edges, &mut counts);
             }
-            let Some(solution) = solver.solve(vertices, &edges) else {
+            let original = edges.clone();
+            let Some(solution) = solver.solve(vertices, &mut edges) else {
                 // What cannot be counted goes round, by an edge that is asked for.
-                let uncountable = edges.iter().filter(|e| e.cost.is_none());
+                let uncountable = original.iter().filter(|e| e.cost.is_infinite());
                 assert!(uncountable.clone().any(|e| e.wanted));
                 let mut sets = Sets::default();
                 sets.reset(vertices);
-                let mut joins = uncountable.map(|e| sets.join([e.from, e.to]));
+                let mut joins = uncountable.map(|e| sets.join(e.ends));
                 assert!(!joins.all(|is_new| is_new));
                 unsolved += 1;
                 continue;
             };
             let mut values: Vec<Option<i64>> = vec![None; edges.len()];
             for &e in &solution.counted {
-                assert!(edges[e as usize].cost.is_some());
+                assert!(edges[e as usize].cost.is_finite());
                 values[e as usize] = Some(counts[e as usize]);
             }
             for derived in &solution.derived {
@@ -440,23 +434,23 @@ mod tests {
     fn cheap_edges_are_counted() {
         // A loop of one block: enter, body, again or leave.
         let edge = |from, to, cost, wanted| Edge {
-            from,
-            to,
+            ends: [from, to],
             cost,
             wanted,
         };
-        let edges = [
-            edge(0, 1, None, false),
-            edge(1, 2, Some(1.0), true),
-            edge(2, 3, None, false),
-            edge(3, 4, Some(10.0), true),
-            edge(4, 3, Some(12.0), false),
-            edge(4, 5, Some(2.0), false),
-            edge(5, 6, Some(1.0), true),
-            edge(6, 0, None, false),
+        let never = f32::INFINITY;
+        let mut edges = [
+            edge(0, 1, never, false),
+            edge(1, 2, 1.0, true),
+            edge(2, 3, never, false),
+            edge(3, 4, 10.0, true),
+            edge(4, 3, 12.0, false),
+            edge(4, 5, 2.0, false),
+            edge(5, 6, 1.0, true),
+            edge(6, 0, never, false),
         ];
         let mut solver = Solver::default();
-        let solution = solver.solve(7, &edges).unwrap();
+        let solution = solver.solve(7, &mut edges).unwrap();
         assert_eq!(solution.counted.len(), 2);
         assert!(solution.counted.contains(&3) && !solution.counted.contains(&5));
     }
@@ -465,9 +459,9 @@ mod tests {
     fn nothing_wanted_nothing_counted() {
         let mut random = Random(99);
         for _ in 0..100 {
-            let (vertices, edges) = graph(&mut random, 0);
+            let (vertices, mut edges) = graph(&mut random, 0);
             let mut solver = Solver::default();
-            let solution = solver.solve(vertices, &edges).unwrap();
+            let solution = solver.solve(vertices, &mut edges).unwrap();
             assert_eq!(*solution, Solution::default());
         }
     }
