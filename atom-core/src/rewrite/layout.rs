@@ -256,6 +256,26 @@ impl Layout {
         self.end_of(cfg, plan, proc, inst)
     }
 
+    /// Where what holds at an original address of a moved procedure, at which an instruction
+    /// starts or the procedure ends, holds now: behind the instruction before it, if there is one.
+    pub(super) fn row_address(
+        &self,
+        cfg: &Cfg,
+        plan: &Plan,
+        proc: ProcId,
+        old: u64,
+    ) -> Option<u64> {
+        let insts = cfg.proc_insts(proc);
+        let (label, after) = match cfg.inst_in(proc, old) {
+            Some(inst) => (self.label(proc, inst), inst.index()),
+            None => (self.address_in(cfg, proc, old)?, insts.end),
+        };
+        let before = after.checked_sub(1).filter(|i| insts.contains(i));
+        let before = before.map(InstId::from_index);
+        let before = before.filter(|i| cfg.inst_end(*i) == old);
+        before.map_or(Some(label), |i| self.end_of(cfg, plan, proc, i))
+    }
+
     /// New end of an instruction, before what is inserted behind it.
     pub(super) fn end_of(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, inst: InstId) -> Option<u64> {
         let i = proc.index();

@@ -85,10 +85,10 @@ impl<'a> FrameWriter<'a> {
         }
     }
 
-    /// Repeats an FDE for the original code.
-    pub fn original(&mut self, fde: &Fde) -> Result<()> {
+    /// Repeats an FDE for the original code; `verbatim` as [`copies_verbatim`] has it.
+    pub fn original(&mut self, fde: &Fde, verbatim: bool) -> Result<()> {
         let range = in_place(fde).range;
-        if copies_verbatim(self.table.fde_instructions(fde)) {
+        if verbatim {
             let cie = self.cie(fde, false)?;
             let from = &fde.instructions;
             let cfi = &self.table.eh_frame[from.start as usize..from.end as usize];
