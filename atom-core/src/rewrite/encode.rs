@@ -106,27 +106,28 @@ impl NewText<'_> {
             let start = layout.starts[p.index()] - layout.start;
             (start, start + u64::from(layout.procs[p.index()].size))
         };
-        out.fill(0xcc);
-        for (address, bytes) in &self.pieces {
-            overlay(out, offset, address - layout.start, bytes);
-        }
         let first = self.procs.partition_point(|p| place(p).1 <= offset);
         let count = self.procs[first..].partition_point(|p| place(p).0 < end);
         // Their places are disjoint slices.
         let mut places = Vec::with_capacity(count);
-        let (mut rest, mut at) = (out, offset);
+        let (mut rest, mut at) = (&mut *out, offset);
         for p in &self.procs[first..first + count] {
             let (from, to) = place(p);
-            let (_, tail) = rest.split_at_mut((from.max(at) - at) as usize);
+            let (gap, tail) = rest.split_at_mut((from.max(at) - at) as usize);
+            gap.fill(0xcc);
             let (slice, tail) = tail.split_at_mut((to.min(end) - from.max(at)) as usize);
             places.push((*p, from.max(at) - from, slice));
             (rest, at) = (tail, to.min(end));
         }
+        rest.fill(0xcc);
         places.into_par_iter().try_for_each(|(p, skip, slice)| {
             let bytes = self.encoder.proc(p)?;
             slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
             Ok::<_, Error>(())
         })?;
+        for (address, bytes) in &self.pieces {
+            overlay(out, offset, address - layout.start, bytes);
+        }
         // What was read of the original is not read again.
         self.encoder.image.release_pages();
         Ok(())

@@ -126,9 +126,9 @@ impl Layout {
     ) -> Result<Self> {
         let region = options.region.unwrap_or_else(|| Region::of(image));
         let start = region.start;
-        let (moved, sites) = MovedSet::choose(image, cfg, plan, pads, options);
-        let mut clones = tables::select(image, cfg, plan, &moved);
         let first_insertions = first_insertions(cfg, plan);
+        let (moved, sites) = MovedSet::choose(image, cfg, &first_insertions, pads, options);
+        let mut clones = tables::select(image, cfg, plan, &moved);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
             .map(ProcId::from_index)
@@ -425,7 +425,7 @@ impl Layout {
 }
 
 /// For each procedure the number of its first insertion, and one more.
-pub(super) fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
+fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
     let mut next = 0;
     let firsts = (0..cfg.procs.len()).map(ProcId::from_index).map(|p| {
         let first = next;

@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::cfi::{copies_verbatim, rewrite, sleb, uleb};
 use super::moves::{MovedRange, in_place};
 use super::own::{INITIAL, Own};
@@ -122,7 +124,7 @@ impl<'a> FrameWriter<'a> {
         // As they will be at run time: what lies below the image wraps around here.
         let base = self.base;
         let distance = |entry: &(u64, u64)| entry.0.wrapping_sub(base) as i64;
-        self.index.sort_by_key(distance);
+        self.index.par_sort_by_key(distance);
         // The tool's code lies behind the table, and nothing else that is new does.
         let before = self.index.partition_point(|entry| distance(entry) < 0);
         let foreign = before..before + self.foreign.len();
