@@ -24,7 +24,7 @@ use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite::pads::Sites;
 use atom_core::rewrite::{self, Layout, MovedSet, Region};
-use atom_core::tool::{Argument, Calls, Tool, libraries, may_have_threads};
+use atom_core::tool::{Argument, Calls, libraries, may_have_threads};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -33,6 +33,7 @@ use crate::output::PendingFile;
 use crate::report::{self, FileFacts, Procedures, Report, TextBytes, Totals};
 use crate::request::Request;
 use crate::steps::{self, Steps};
+use crate::tool_code::Loaded;
 use crate::{cleanup, find};
 
 const NEAR: &str = "the new text lies close to the program: the heap may meet it, and then \
@@ -88,6 +89,15 @@ pub fn run(args: &Run) -> Result<()> {
         |table| count(table.fdes.len(), "frame description"),
     )?;
     let frames = FrameFacts::new(&unwind);
+    let loaded = match &request.tool {
+        None => None,
+        Some(file) => Some(steps.run(
+            "load",
+            "loading the tool",
+            || Loaded::new(file),
+            |loaded| loaded.tool.path().display().to_string(),
+        )?),
+    };
     // The program as procedures, blocks and instructions.
     let (cfg, pads) = steps.run(
         "cfg",
@@ -103,11 +113,11 @@ pub fn run(args: &Run) -> Result<()> {
 
     // The tool's calls, and its code as it will lie in the program. The tool uses
     // one thread; meanwhile the others find out what is live.
-    let (mut tool, live) = match &request.tool {
+    let (mut tool, live) = match loaded {
         None => (None, None),
-        Some(file) => std::thread::scope(|scope| {
+        Some(loaded) => std::thread::scope(|scope| {
             let live = scope.spawn(|| Live::compute(&image, &cfg));
-            let tool = prepare_tool(file, &request, &image, &cfg, &mut steps)?;
+            let tool = prepare_tool(loaded, &request, &image, &cfg, &mut steps)?;
             let live = steps.run(
                 "live",
                 "finding live registers",
@@ -289,20 +299,14 @@ struct Prepared {
     summaries: Summaries,
 }
 
-/// Runs the tool's instrument routine and reads its code.
+/// Runs the tool's instrument routine, and takes its code.
 fn prepare_tool(
-    file: &Path,
+    loaded: Loaded,
     request: &Request,
     image: &Image,
     cfg: &Cfg,
     steps: &mut Steps,
 ) -> Result<Prepared> {
-    let tool = steps.run(
-        "load",
-        "loading the tool",
-        || Tool::load(file),
-        |tool| tool.path().display().to_string(),
-    )?;
     let lines = DebugLines::new(image);
     // Before the tool runs, as a wrong pattern is the user's mistake.
     let selected = match request.selection.is_all() {
@@ -315,6 +319,7 @@ fn prepare_tool(
         || {
             let options = request.tool_options;
             let selected = selected.as_ref();
+            let tool = &loaded.tool;
             tool.instrument_selected(image, cfg, &lines, options, &end_after_panic, selected)
         },
         |calls| count(calls.calls.len(), "call"),
@@ -324,13 +329,7 @@ fn prepare_tool(
     let (analysis, summaries) = steps.run(
         "analysis",
         "reading the analysis routines",
-        || {
-            let analysis = AnalysisImage::read(file, tool.facts())?;
-            let routines = routines(&calls);
-            analysis.check_reachable(&routines)?;
-            let summaries = Summaries::new(&analysis, &routines);
-            Ok((analysis, summaries))
-        },
+        || loaded.code(&routines(&calls)),
         |(analysis, _)| {
             format!(
                 "{} bytes of code and tables",

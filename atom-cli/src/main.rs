@@ -19,6 +19,7 @@ mod request;
 mod show;
 mod spelling;
 mod steps;
+mod tool_code;
 
 use std::process::ExitCode;
 

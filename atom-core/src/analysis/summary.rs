@@ -142,6 +142,11 @@ impl Summaries {
         }
     }
 
+    /// Whether the function at an address was looked at.
+    pub fn contains(&self, address: u64) -> bool {
+        self.of.contains_key(&address)
+    }
+
     /// The summary of the function at an address.
     pub fn of(&self, address: u64) -> Summary {
         self.of.get(&address).copied().unwrap_or(Summary::UNKNOWN)

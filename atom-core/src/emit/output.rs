@@ -204,9 +204,13 @@ impl<'o, 'a> Windows<'o, 'a> {
             self.start += zeros;
             return Ok(Some(Window::Zeros(zeros)));
         }
-        window.clear();
+        // It may still hold another piece, of which nothing must stay.
         window.resize((end - start) as usize, 0);
+        let mut covered = 0;
         for (offset, contents) in self.parts.iter().take_while(|p| p.0 < end) {
+            let [from, to] = [*offset, offset + contents.len()];
+            window[covered..(from.max(start) - start) as usize].fill(0);
+            covered = (to.min(end) - start) as usize;
             match contents {
                 Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
                 Part::Original(image) => {
@@ -222,6 +226,7 @@ impl<'o, 'a> Windows<'o, 'a> {
                 }
             }
         }
+        window[covered..].fill(0);
         // What ends in this window is done with.
         let is_over = |offset: u64, len: u64| offset + len <= end;
         let parts = self.parts.iter();

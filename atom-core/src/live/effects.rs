@@ -33,6 +33,14 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// That of no instructions.
+    pub const fn new() -> Self {
+        Self {
+            uses: RegSet::EMPTY,
+            kills: RegSet::EMPTY,
+        }
+    }
+
     /// What is read before being overwritten.
     pub fn uses(&self) -> RegSet {
         self.uses

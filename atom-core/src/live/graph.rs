@@ -7,10 +7,13 @@
 //! and *may read*, with all that it calls; only through calls that are not
 //! known does the ABI speak.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
 use super::effects::{Effects, EffectsOf, Transfer};
+use super::span::Span;
 use super::{RegSet, far_calls, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::{Anywhere, Flow, Inst, Memo};
@@ -60,9 +63,54 @@ pub struct BlockInfo {
     pub effects: Transfer,
     /// How it ends.
     pub end: End,
-    /// Behind the last block of its procedure that leads to it and does not come before
-    /// it; 0: there is none.
-    pub again_from: u32,
+    /// How far before it the first block of its procedure is that leads to it; 0: there is none.
+    ahead: u16,
+    /// The same of the last one that leads to it and does not come before it, plus 1.
+    behind: u16,
+}
+
+/// What has this distance or a larger one may lie anywhere in the procedure.
+const FAR: u16 = u16::MAX;
+
+impl BlockInfo {
+    /// Nothing is known of it yet.
+    const NEW: Self = Self {
+        effects: Transfer::new(),
+        end: End::Dead,
+        ahead: 0,
+        behind: 0,
+    };
+
+    /// Block `from` leads to this one; both by number in their procedure.
+    fn comes_from(&mut self, from: u32, own: u32) {
+        let (distance, is_behind) = match from < own {
+            true => (own - from, false),
+            false => (from - own + 1, true),
+        };
+        let distance = distance.min(FAR.into()) as u16;
+        match is_behind {
+            false => self.ahead = self.ahead.max(distance),
+            true => self.behind = self.behind.max(distance),
+        }
+    }
+
+    /// No block before this one leads to block `own`, which this is; by number in a procedure.
+    pub fn comes_from_before(&self, own: u32) -> u32 {
+        match self.ahead {
+            FAR => 0,
+            distance => own - u32::from(distance),
+        }
+    }
+
+    /// The blocks from `own`, which this is, to the last one that leads to it, if that does not
+    /// come before it; by number in a procedure of so many blocks.
+    pub fn comes_again(&self, own: u32, count: u32) -> Span {
+        match self.behind {
+            0 => Span::default(),
+            FAR => Span::of(own..count),
+            distance => Span::of(own..own + u32::from(distance)),
+        }
+    }
 }
 
 /// What is known of a procedure.
@@ -70,10 +118,10 @@ pub struct BlockInfo {
 pub struct ProcInfo {
     /// Jumps out of it: block, target.
     pub tails: Vec<(BlockId, Callee)>,
-    /// Procedures that it calls or jumps to, each once.
-    pub callees: Vec<ProcId>,
-    /// The blocks to which these calls and jumps lead, until [`Graph::is_target`] is made.
-    targets: Vec<BlockId>,
+    /// Procedures that it calls or jumps to, each once, and its blocks that do so.
+    pub callees: Vec<(ProcId, Span)>,
+    /// Its blocks that read what is live at its returns.
+    pub returns: Span,
     /// May be written between its entry and its return, callees included.
     pub writes: RegSet,
     /// May be read before being written there.
@@ -87,23 +135,35 @@ pub struct ProcInfo {
 }
 
 impl ProcInfo {
-    /// Finds its callees, from what is known of its blocks and its tails.
-    fn find_callees(&mut self, blocks: &[BlockInfo]) {
-        let calls = blocks.iter().filter_map(|b| match b.end {
-            End::Call(callee) => Some(callee),
+    /// Its calls and jumps to known blocks, from what is known of its own ones, of which the
+    /// first is `first`. For each the number of its block, and where it leads.
+    fn calls(
+        &self,
+        first: BlockId,
+        blocks: &[BlockInfo],
+    ) -> impl Iterator<Item = (u32, BlockId, ProcId)> {
+        let calls = blocks.iter().enumerate().filter_map(|(i, b)| match b.end {
+            End::Call(callee) => Some((i as u32, callee)),
             _ => None,
         });
-        let mut known: Vec<(ProcId, BlockId)> = calls
-            .chain(self.tails.iter().map(|t| t.1))
-            .filter_map(|callee| match callee {
-                Callee::Known(block, proc) => Some((proc, block)),
-                _ => None,
-            })
+        let tails = self.tails.iter().map(move |t| (t.0.0 - first.0, t.1));
+        calls.chain(tails).filter_map(|(own, callee)| match callee {
+            Callee::Known(block, proc) => Some((own, block, proc)),
+            _ => None,
+        })
+    }
+
+    /// Finds its callees.
+    fn find_callees(&mut self, first: BlockId, blocks: &[BlockInfo]) {
+        let mut known: Vec<(ProcId, u32)> = self
+            .calls(first, blocks)
+            .map(|(own, _, proc)| (proc, own))
             .collect();
         known.sort_unstable();
-        known.dedup();
-        self.targets = known.iter().map(|k| k.1).collect();
-        self.callees = known.chunk_by(|a, b| a.0 == b.0).map(|k| k[0].0).collect();
+        self.callees = known
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|same| (same[0].0, Span::of(same[0].1..same[same.len() - 1].1 + 1)))
+            .collect();
     }
 }
 
@@ -113,46 +173,44 @@ pub struct Graph {
     pub blocks: Vec<BlockInfo>,
     /// By procedure.
     pub procs: Vec<ProcInfo>,
-    /// Procedures that call or jump to each procedure.
-    pub callers: Vec<Vec<u32>>,
+    /// Procedures that call or jump to each procedure, from where `first_callers` says.
+    callers: Vec<ProcId>,
+    first_callers: Vec<u32>,
     /// Blocks that calls and jumps of other procedures, or calls, lead to.
-    pub is_target: Vec<bool>,
+    is_target: Vec<AtomicBool>,
 }
 
 impl Graph {
     /// Reads the whole program once.
     pub fn build(image: &Image, cfg: &Cfg) -> Self {
         let is_go = image.is_go();
-        let nothing = BlockInfo {
-            effects: Transfer::default(),
-            end: End::Dead,
-            again_from: 0,
-        };
         let lengths = cfg.procs.iter().map(|p| p.block_count as usize);
+        let is_target: Vec<AtomicBool> = (0..cfg.blocks.len())
+            .into_par_iter()
+            .map(|_| AtomicBool::new(false))
+            .collect();
         let (blocks, procs): (_, Vec<ProcInfo>) = parallel::in_pieces(
-            nothing,
+            BlockInfo::NEW,
             lengths,
             || Reader::new(image),
             |reader, p, own| {
                 let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
-                info.find_callees(own);
+                let first = cfg.procs[p].first_block;
+                info.find_callees(first, own);
+                for (_, target, _) in info.calls(first, own) {
+                    is_target[target.index()].store(true, Relaxed);
+                }
                 info
             },
         );
+        let (first_callers, callers) = callers(&procs);
         let mut graph = Self {
             blocks,
             procs,
-            callers: vec![Vec::new(); cfg.procs.len()],
-            is_target: vec![false; cfg.blocks.len()],
+            callers,
+            first_callers,
+            is_target,
         };
-        for p in 0..cfg.procs.len() {
-            for target in std::mem::take(&mut graph.procs[p].targets) {
-                graph.is_target[target.index()] = true;
-            }
-            for callee in &graph.procs[p].callees {
-                graph.callers[callee.index()].push(p as u32);
-            }
-        }
         graph.doubt_discarding(image, cfg);
         let has_far_calls = graph.procs.iter().any(|p| p.calls_far);
         if has_far_calls {
@@ -169,6 +227,17 @@ impl Graph {
         }
         graph.spread_direction_flag();
         graph
+    }
+
+    /// Procedures that call a procedure or jump to it.
+    pub fn callers(&self, proc: ProcId) -> &[ProcId] {
+        let [from, to] = [proc.index(), proc.index() + 1].map(|i| self.first_callers[i]);
+        &self.callers[from as usize..to as usize]
+    }
+
+    /// Whether calls, or jumps of other procedures, lead to a block.
+    pub fn is_target(&self, block: BlockId) -> bool {
+        self.is_target[block.index()].load(Relaxed)
     }
 
     /// In a program that calls functions through registers which the compiler knew, each call
@@ -190,7 +259,8 @@ impl Graph {
         let discards: Vec<bool> = (0..cfg.blocks.len())
             .into_par_iter()
             .with_min_len(4096)
-            .map(|b| self.is_target[b] && discards_return_address(image, cfg, b))
+            .map(BlockId::from_index)
+            .map(|b| self.is_target(b) && discards_return_address(image, cfg, b))
             .collect();
         if !discards.contains(&true) {
             return;
@@ -205,8 +275,9 @@ impl Graph {
             }
         }
         for (proc, info) in cfg.procs.iter().zip(&mut self.procs) {
-            let first = proc.first_block.index();
-            info.find_callees(&self.blocks[first..first + proc.block_count as usize]);
+            let first = proc.first_block;
+            let own = first.index()..first.index() + proc.block_count as usize;
+            info.find_callees(first, &self.blocks[own]);
         }
     }
 
@@ -217,16 +288,16 @@ impl Graph {
         while let Some(p) = work.pop() {
             queued[p] = false;
             let (mut reads, mut writes) = (self.procs[p].reads, self.procs[p].writes);
-            for callee in &self.procs[p].callees {
+            for (callee, _) in &self.procs[p].callees {
                 reads |= self.procs[callee.index()].reads;
                 writes |= self.procs[callee.index()].writes;
             }
             if reads != self.procs[p].reads || writes != self.procs[p].writes {
                 self.procs[p].reads = reads;
                 self.procs[p].writes = writes;
-                for &caller in &self.callers[p] {
-                    if !std::mem::replace(&mut queued[caller as usize], true) {
-                        work.push(caller as usize);
+                for caller in self.callers(ProcId::from_index(p)) {
+                    if !std::mem::replace(&mut queued[caller.index()], true) {
+                        work.push(caller.index());
                     }
                 }
             }
@@ -240,13 +311,37 @@ impl Graph {
             .collect();
         while let Some(p) = work.pop() {
             for i in 0..self.procs[p].callees.len() {
-                let callee = self.procs[p].callees[i].index();
+                let callee = self.procs[p].callees[i].0.index();
                 if !std::mem::replace(&mut self.procs[callee].may_set_df, true) {
                     work.push(callee);
                 }
             }
         }
     }
+}
+
+/// The callers of all procedures, and where each one's start.
+fn callers(procs: &[ProcInfo]) -> (Vec<u32>, Vec<ProcId>) {
+    let mut next = vec![0u32; procs.len() + 1];
+    let callees = || procs.iter().flat_map(|p| &p.callees);
+    for (callee, _) in callees() {
+        next[callee.index()] += 1;
+    }
+    // Each place counts down from the end of its part to the start.
+    let mut total = 0;
+    for count in &mut next {
+        total += *count;
+        *count = total;
+    }
+    let mut callers = vec![ProcId(0); total as usize];
+    for (caller, info) in procs.iter().enumerate().rev() {
+        for (callee, _) in &info.callees {
+            let place = &mut next[callee.index()];
+            *place -= 1;
+            callers[*place as usize] = ProcId::from_index(caller);
+        }
+    }
+    (next, callers)
 }
 
 /// What is to be known of an instruction inside a block.
@@ -360,26 +455,28 @@ fn read_proc(
                     .map(|callee| (b, callee)),
             );
         }
-        let first = proc.first_block.index();
-        let out = &mut blocks[b.index() - first];
+        let first = proc.first_block.0;
+        let number = b.0 - first;
+        let out = &mut blocks[number as usize];
         out.effects = effects.into();
         out.end = end;
         for succ in cfg.succs(b) {
-            if let Succ::Fall(to) | Succ::Branch(to) = succ
-                && *to <= b
-            {
-                blocks[to.index() - first].again_from = b.0 + 1;
+            if let Succ::Fall(to) | Succ::Branch(to) = succ {
+                blocks[(to.0 - first) as usize].comes_from(number, to.0 - first);
             }
+        }
+        if end == End::Return || info.tails.last().is_some_and(|t| t.0 == b) {
+            info.returns = info.returns.with(Span::one(number));
         }
     }
     info
 }
 
 /// True if a block to which calls lead takes what they pushed off the stack.
-fn discards_return_address(image: &Image, cfg: &Cfg, block: usize) -> bool {
+fn discards_return_address(image: &Image, cfg: &Cfg, block: BlockId) -> bool {
     // Bytes pushed since the call.
     let mut depth = 0i64;
-    for instruction in cfg.decode_block(image, BlockId::from_index(block)) {
+    for instruction in cfg.decode_block(image, block) {
         let moves_rsp = instruction.op0_kind() == OpKind::Register
             && instruction.op0_register() == Register::RSP;
         match instruction.mnemonic() {

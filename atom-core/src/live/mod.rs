@@ -16,6 +16,7 @@ mod far_calls;
 mod graph;
 mod regset;
 mod solve;
+mod span;
 #[cfg(test)]
 mod tests;
 mod unknown_code;

@@ -18,12 +18,14 @@
 //! solved in parallel, again and again while something that they read has
 //! grown. If that takes too long, everything is called live, which is sound.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
 use super::RegSet;
-use super::graph::{Callee, End, Graph};
+use super::graph::{BlockInfo, Callee, End, Graph};
+use super::span::Span;
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
 use crate::parallel;
@@ -45,9 +47,10 @@ struct Solver<'a> {
     pointed: AtomicU64,
     /// `pointed` has grown.
     pointed_grew: AtomicBool,
-    /// Something that a procedure reads may have grown since it was visited. It is always
-    /// exchanged, never just written: who takes it away sees what grew before it was set.
-    dirty: Vec<AtomicBool>,
+    /// Of each procedure the blocks for which something of others that they read may have grown
+    /// since they were visited, as a [`Span`]'s bits. They are always exchanged, never just
+    /// written: who takes them away sees what grew before they were set.
+    dirty: Vec<AtomicU64>,
 }
 
 /// What is live at the ends of all blocks.
@@ -76,8 +79,10 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
         ret_live: (0..cfg.procs.len()).map(|_| AtomicU64::new(0)).collect(),
         pointed: AtomicU64::new(0),
         pointed_grew: AtomicBool::new(false),
-        dirty: (0..cfg.procs.len())
-            .map(|_| AtomicBool::new(false))
+        dirty: cfg
+            .procs
+            .iter()
+            .map(|p| AtomicU64::new(Span::of(0..p.block_count).to_bits()))
             .collect(),
     };
     let mut order = callees_first(graph);
@@ -94,13 +99,14 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
             .for_each(|p| solver.visit(*p));
         work.clear();
         if solver.pointed_grew.swap(false, Relaxed) {
-            for block in 0..cfg.blocks.len() {
-                if graph.blocks[block].end == End::Dispatch {
-                    solver.make_dirty(cfg.blocks[block].proc);
+            for b in (0..cfg.blocks.len()).map(BlockId::from_index) {
+                if graph.blocks[b.index()].end == End::Dispatch {
+                    let p = cfg.block(b).proc;
+                    solver.make_dirty(p, Span::one(b.0 - cfg.proc(p).first_block.0));
                 }
             }
         }
-        let dirty = |p: &ProcId| solver.dirty[p.index()].load(Relaxed);
+        let dirty = |p: &ProcId| solver.dirty[p.index()].load(Relaxed) != 0;
         work.extend(order.iter().copied().filter(dirty));
     }
     let count = cfg.blocks.len();
@@ -126,9 +132,11 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
                 while tails.get(tail).is_some_and(|t| t.0 < b) {
                     tail += 1;
                 }
-                *place = solver.after(proc, b, tail);
-                let across = solver.across(b, *place);
-                is_solved &= solver.agrees(b, &tails[tail..], *place, across);
+                let tails = &tails[tail..];
+                let block = &graph.blocks[b.index()];
+                *place = solver.after(proc, (b, block), tails);
+                let across = solver.across(block, *place);
+                is_solved &= solver.agrees(b, tails, *place, across);
                 if across != *place {
                     carried.push((b, across));
                 }
@@ -173,7 +181,7 @@ fn callees_first(graph: &Graph) -> Vec<ProcId> {
         open.push((root, 0));
         while let Some((p, next)) = open.last_mut() {
             match graph.procs[p.index()].callees.get(*next) {
-                Some(callee) => {
+                Some((callee, _)) => {
                     *next += 1;
                     if !std::mem::replace(&mut seen[callee.index()], true) {
                         open.push((*callee, 0));
@@ -221,9 +229,15 @@ impl Solver<'_> {
             .partition_point(|t| t.0 < b)
     }
 
-    /// Live after the last instruction of a block. `tail` is where its tails start.
-    fn after(&self, p: ProcId, b: BlockId, tail: usize) -> RegSet {
-        match self.graph.blocks[b.index()].end {
+    /// Live after the last instruction of a block. `tails` start with its own.
+    #[inline(always)]
+    fn after(
+        &self,
+        p: ProcId,
+        (b, block): (BlockId, &BlockInfo),
+        tails: &[(BlockId, Callee)],
+    ) -> RegSet {
+        match block.end {
             End::Return => return self.at_return(p),
             End::Unknown => return RegSet::ALL,
             End::Dispatch => {
@@ -245,10 +259,7 @@ impl Solver<'_> {
                 live |= self.block_in(*next);
             }
         }
-        for (_, callee) in self.graph.procs[p.index()].tails[tail..]
-            .iter()
-            .take_while(|t| t.0 == b)
-        {
+        for (_, callee) in tails.iter().take_while(|t| t.0 == b) {
             live |= match *callee {
                 Callee::Unknown => RegSet::ALL,
                 Callee::Abi => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
@@ -263,8 +274,9 @@ impl Solver<'_> {
     }
 
     /// Carries what is live after a block over the call that ends it.
-    fn across(&self, b: BlockId, after: RegSet) -> RegSet {
-        match self.graph.blocks[b.index()].end {
+    #[inline(always)]
+    fn across(&self, block: &BlockInfo, after: RegSet) -> RegSet {
+        match block.end {
             End::Call(Callee::Known(block, q)) => {
                 let info = &self.graph.procs[q.index()];
                 (self.block_in(block) & (info.reads | info.writes))
@@ -309,7 +321,7 @@ impl Solver<'_> {
         let known = old | RegSet::CALLEE_SAVED | RegSet::RESULTS;
         let is_open = self.graph.procs[q.index()].has_unknown_callers;
         if !is_open && !live.without(known).is_empty() {
-            self.make_dirty(q);
+            self.make_dirty(q, self.graph.procs[q.index()].returns);
         }
     }
 
@@ -324,43 +336,51 @@ impl Solver<'_> {
         }
     }
 
-    /// What a procedure reads has grown.
-    fn make_dirty(&self, p: ProcId) {
-        self.dirty[p.index()].swap(true, AcqRel);
+    /// What these blocks of a procedure read has grown.
+    fn make_dirty(&self, p: ProcId, blocks: Span) {
+        let grown = |old| Some(Span::from_bits(old).with(blocks).to_bits());
+        let _ = self.dirty[p.index()].fetch_update(AcqRel, Relaxed, grown);
     }
 
-    /// Solves one procedure, given the present values of the others.
+    /// Solves what is dirty of one procedure, given the present values of the others.
     fn visit(&self, p: ProcId) {
-        self.dirty[p.index()].swap(false, AcqRel);
+        let dirty = self.dirty[p.index()].swap(0, AcqRel);
         let proc = self.cfg.proc(p);
         let info = &self.graph.procs[p.index()];
         let mut entry_grew = false;
-        let first = proc.first_block.0;
-        let mut rest = first..first + proc.block_count;
+        // Blocks by their numbers in the procedure.
+        let first = proc.first_block.index();
+        let blocks = &self.graph.blocks[first..first + proc.block_count as usize];
+        let mut rest = Span::from_bits(dirty).blocks();
         while !rest.is_empty() {
             // The next time only from where control comes back to what has grown.
-            let mut again = first;
+            let mut again = Span::default();
             let mut tail = info.tails.len();
-            for b in rest.rev().map(BlockId) {
+            let Range { mut start, end } = rest;
+            let mut number = end;
+            while number > start {
+                number -= 1;
+                let b = BlockId(proc.first_block.0 + number);
                 while tail > 0 && info.tails[tail - 1].0 >= b {
                     tail -= 1;
                 }
-                let after = self.after(p, b, tail);
-                let block = &self.graph.blocks[b.index()];
+                let block = &blocks[number as usize];
+                let after = self.after(p, (b, block), &info.tails[tail..]);
                 if let End::Call(Callee::Known(_, q)) = block.end {
                     self.grow_return(q, after);
                 }
-                let live = block.effects.before(self.across(b, after));
+                let live = block.effects.before(self.across(block, after));
                 let cell = &self.live_in[b.index()];
                 let old = cell.load(Relaxed);
                 if live.0 & !old != 0 {
                     cell.store(live.0 | old, Relaxed);
-                    // All that is before it in its procedure is still to be visited.
-                    again = again.max(block.again_from);
+                    // As far down as something leads to it, and what is behind later.
+                    start = start.min(block.comes_from_before(number));
+                    again = again.with(block.comes_again(number, proc.block_count));
                     // Callers look at what the procedure may touch.
                     let grown = RegSet(live.0 & !old);
                     let seen = grown.intersects(info.reads | info.writes);
-                    entry_grew |= seen && self.graph.is_target[b.index()];
+                    entry_grew |= seen && self.graph.is_target(b);
                     if b == proc.first_block || matches!(proc.kind, ProcKind::Fragment(_)) {
                         // What it leaves alone is live for the sake of callers that know it,
                         // and nothing is carried in flags over a call.
@@ -372,7 +392,7 @@ impl Solver<'_> {
                     }
                 }
             }
-            rest = first..again;
+            rest = again.blocks();
         }
         let returns = self.at_return(p);
         for (_, callee) in &info.tails {
@@ -381,8 +401,12 @@ impl Solver<'_> {
             }
         }
         if entry_grew {
-            for &caller in &self.graph.callers[p.index()] {
-                self.make_dirty(ProcId(caller));
+            for &caller in self.graph.callers(p) {
+                let callees = &self.graph.procs[caller.index()].callees;
+                // Calls that are in doubt read nothing of it.
+                if let Ok(i) = callees.binary_search_by_key(&p, |c| c.0) {
+                    self.make_dirty(caller, callees[i].1);
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::cfg::Cfg;
+use crate::cfg::{Block, Cfg};
 use crate::image::Image;
 
 /// Addresses to which calls and jumps in executable bytes outside all known
@@ -38,16 +38,17 @@ fn gaps(image: &Image, cfg: &Cfg) -> Vec<(u64, u64)> {
         let end = segment.address + segment.file_size;
         let mut at = segment.address;
         let offset = at.saturating_sub(cfg.base);
-        let first = cfg.insts.partition_point(|i| u64::from(i.offset) < offset);
-        for inst in &cfg.insts[first..] {
-            let pc = cfg.base + u64::from(inst.offset);
+        let start = |b: &Block| u64::from(cfg.inst(b.first).offset);
+        let first = cfg.blocks.partition_point(|b| start(b) < offset);
+        for block in &cfg.blocks[first..] {
+            let pc = cfg.base + start(block);
             if pc >= end {
                 break;
             }
             if pc > at {
                 gaps.push((at, pc));
             }
-            at = at.max(pc + u64::from(inst.len));
+            at = at.max(cfg.inst_end(block.last()));
         }
         if at < end {
             gaps.push((at, end));

@@ -1,5 +1,7 @@
 //! Writing the new text's bytes at the addresses that the layout fixed.
 
+use std::ops::Range;
+
 use iced_x86::{Decoder, DecoderOptions};
 use rayon::prelude::*;
 
@@ -104,27 +106,28 @@ impl NewText<'_> {
             let start = layout.starts[p.index()] - layout.start;
             (start, start + u64::from(layout.procs[p.index()].size))
         };
-        out.fill(0xcc);
-        for (address, bytes) in &self.pieces {
-            overlay(out, offset, address - layout.start, bytes);
-        }
         let first = self.procs.partition_point(|p| place(p).1 <= offset);
         let count = self.procs[first..].partition_point(|p| place(p).0 < end);
         // Their places are disjoint slices.
         let mut places = Vec::with_capacity(count);
-        let (mut rest, mut at) = (out, offset);
+        let (mut rest, mut at) = (&mut *out, offset);
         for p in &self.procs[first..first + count] {
             let (from, to) = place(p);
-            let (_, tail) = rest.split_at_mut((from.max(at) - at) as usize);
+            let (gap, tail) = rest.split_at_mut((from.max(at) - at) as usize);
+            gap.fill(0xcc);
             let (slice, tail) = tail.split_at_mut((to.min(end) - from.max(at)) as usize);
             places.push((*p, from.max(at) - from, slice));
             (rest, at) = (tail, to.min(end));
         }
+        rest.fill(0xcc);
         places.into_par_iter().try_for_each(|(p, skip, slice)| {
             let bytes = self.encoder.proc(p)?;
             slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
             Ok::<_, Error>(())
         })?;
+        for (address, bytes) in &self.pieces {
+            overlay(out, offset, address - layout.start, bytes);
+        }
         // What was read of the original is not read again.
         self.encoder.image.release_pages();
         Ok(())
@@ -149,9 +152,11 @@ struct Place {
     tail: u64,
 }
 
-/// Where the snippets of a procedure's insertions stand.
+/// The insertions of a procedure, and where their snippets stand.
 struct Places<'p> {
     all: &'p [Insertion],
+    /// How many have been taken.
+    taken: usize,
     /// The first part's place is known once it is written.
     at: Vec<Place>,
 }
@@ -165,14 +170,22 @@ impl<'p> Places<'p> {
         };
         Self {
             all,
+            taken: 0,
             at: all.iter().map(place).collect(),
         }
     }
 
-    /// The number of the first insertion at this one's place.
-    fn index(&self, insertion: &Insertion) -> usize {
-        let key = |i: &Insertion| (i.inst, i.position);
-        self.all.partition_point(|i| key(i) < key(insertion))
+    /// The instruction of the next one.
+    fn next(&self) -> Option<InstId> {
+        self.all.get(self.taken).map(|i| i.inst)
+    }
+
+    /// Takes those of an instruction that have this position.
+    fn take(&mut self, inst: InstId, position: Position) -> Range<usize> {
+        let mut rest = &self.all[self.taken..];
+        let first = self.taken;
+        self.taken += take_at(&mut rest, inst, position).len();
+        first..self.taken
     }
 }
 
@@ -191,7 +204,6 @@ impl Encoder<'_> {
         let start = self.layout.starts[id.index()];
         let insts = cfg.proc_insts(id);
         let all = self.layout.insertions(self.plan, id);
-        let mut rest = all;
         let mut places = Places::new(self.plan, all, start + u64::from(layout.tails));
         let mut bridges = layout.bridges.iter().peekable();
         let mut stubs = Vec::new();
@@ -203,51 +215,57 @@ impl Encoder<'_> {
             let size = (cfg.inst_end(block.last()) - pc) as usize;
             let outside = || Error::new(DOING, "code lies outside the file").address(pc);
             let bytes = self.image.bytes_at(pc, size).ok_or_else(outside)?;
-            // Of `bytes` what is copied as it is, but not yet.
-            let mut run = 0..0;
-            for inst in block.insts() {
-                let place = inst.index() - insts.start;
-                let (label, form) = (layout.labels[place] as usize, layout.forms[place]);
-                let at = (cfg.inst_pc(inst) - pc) as usize;
-                let own = at..at + usize::from(cfg.inst(inst).len);
-                if is_plain(cfg.inst(inst), form)
-                    && rest.first().is_none_or(|next| next.inst != inst)
-                    && label == out.len() + run.len()
-                    && inst != block.last()
-                {
-                    run = if run.is_empty() {
-                        own
-                    } else {
-                        run.start..own.end
-                    };
-                    continue;
+            let (first, count) = (block.first.index(), block.count as usize);
+            let own = &cfg.insts[first..first + count];
+            let forms = &layout.forms[first - insts.start..][..count];
+            let labels = &layout.labels[first - insts.start..][..count];
+            let (mut at, mut copied) = (0, 0);
+            while at < count {
+                // Most instructions are copied as they are, up to one that is not.
+                let next = places.next().map_or(count, |i| i.index() - first);
+                if at > 0 || labels[0] as usize == out.len() {
+                    let end = next.min(count - 1);
+                    let same = own[at..end].iter().zip(&forms[at..end]);
+                    at += same.take_while(|(i, form)| is_plain(i, **form)).count();
                 }
-                out.extend_from_slice(&bytes[std::mem::take(&mut run)]);
-                let entry = take_at(&mut rest, inst, Position::Entry);
-                if !entry.is_empty() {
+                let inst = InstId::from_index(first + at);
+                let from = (own[at].offset - own[0].offset) as usize;
+                let end = from + usize::from(own[at].len);
+                out.extend_from_slice(&bytes[copied..from]);
+                copied = end;
+                let has_code = next == at;
+                if has_code {
+                    let entry = places.take(inst, Position::Entry);
                     if pc == cfg.proc(id).start {
                         self.snippets(entry, start, &mut places, &mut out)?;
-                    } else {
+                    } else if !entry.is_empty() {
                         stubs.push((inst, entry));
                     }
                 }
-                debug_assert!(label >= out.len());
-                out.resize(label.max(out.len()), 0xcc);
+                let label = labels[at] as usize;
+                if at == 0 && out.len() < label {
+                    out.resize(label, 0xcc);
+                }
                 if out.len() != label {
                     return Err(self.mismatch(inst));
                 }
-                let code = take_at(&mut rest, inst, Position::Before);
-                self.snippets(code, start, &mut places, &mut out)?;
-                self.inst((id, b, inst), form, &bytes[own], start, &mut out)?;
-                let code = take_at(&mut rest, inst, Position::After);
-                self.snippets(code, start, &mut places, &mut out)?;
-                let on_the_way = take_at(&mut rest, inst, Position::Taken);
-                if !on_the_way.is_empty() {
-                    taken.push((b, on_the_way));
+                if has_code {
+                    let code = places.take(inst, Position::Before);
+                    self.snippets(code, start, &mut places, &mut out)?;
                 }
-                if let Some((_, target)) = bridges.next_if(|x| x.0 == inst) {
-                    self.jump(id, *target, start, &mut out)?;
+                self.inst((id, b, inst), forms[at], &bytes[from..end], start, &mut out)?;
+                if has_code {
+                    let code = places.take(inst, Position::After);
+                    self.snippets(code, start, &mut places, &mut out)?;
+                    let on_the_way = places.take(inst, Position::Taken);
+                    if !on_the_way.is_empty() {
+                        taken.push((b, on_the_way));
+                    }
                 }
+                at += 1;
+            }
+            if let Some((_, target)) = bridges.next_if(|x| x.0 == block.last()) {
+                self.jump(id, *target, start, &mut out)?;
             }
         }
         for ((_, offset), (inst, entry)) in layout.stubs.iter().zip(stubs) {
@@ -319,15 +337,14 @@ impl Encoder<'_> {
 
     fn snippets(
         &self,
-        insertions: &[Insertion],
+        insertions: Range<usize>,
         start: u64,
         places: &mut Places<'_>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let first = insertions.first().map_or(0, |i| places.index(i));
-        for (k, insertion) in insertions.iter().enumerate() {
-            let snippet = &self.plan.snippets[insertion.snippet as usize];
-            let place = &mut places.at[first + k];
+        for i in insertions {
+            let snippet = &self.plan.snippets[places.all[i].snippet as usize];
+            let place = &mut places.at[i];
             place.main = start + out.len() as u64;
             let code = snippet.code.start..snippet.code.end - snippet.tail;
             self.piece(snippet, code, *place, out)?;
@@ -360,7 +377,7 @@ impl Encoder<'_> {
     fn piece(
         &self,
         snippet: &Snippet,
-        code: std::ops::Range<u32>,
+        code: Range<u32>,
         place: Place,
         out: &mut Vec<u8>,
     ) -> Result<()> {

@@ -30,9 +30,7 @@ impl AddressMap for Frames<'_> {
 
     fn row_address(&self, old: u64) -> Option<u64> {
         let proc = self.layout.moved_proc_at(self.cfg, old)?;
-        let label = self.layout.address_in(self.cfg, proc, old)?;
-        let behind = self.layout.return_address(self.cfg, self.plan, proc, old);
-        Some(behind.unwrap_or(label))
+        self.layout.row_address(self.cfg, self.plan, proc, old)
     }
 
     fn inserted(&self, range: &MovedRange) -> Inserted {

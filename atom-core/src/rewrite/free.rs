@@ -118,7 +118,6 @@ impl Free {
 
     /// Sets the bytes of a procedure.
     fn set_proc(&self, image: &Image, cfg: &Cfg, id: ProcId) {
-        let insts = &cfg.insts[cfg.proc_insts(id)];
         let next_proc = cfg.procs.get(id.index() + 1).map_or(u64::MAX, |p| p.start);
         let mut covered = cfg.proc(id).start;
         // Neighbours are set together.
@@ -131,15 +130,13 @@ impl Free {
                 run = (start, end);
             }
         };
-        for (k, inst) in insts.iter().enumerate() {
-            let pc = cfg.base + u64::from(inst.offset);
-            let end = pc + u64::from(inst.len);
-            set(pc, end);
+        let mut blocks = cfg.proc(id).blocks().peekable();
+        while let Some(b) = blocks.next() {
+            let end = cfg.inst_end(cfg.block(b).last());
+            set(cfg.block_pc(b), end);
             covered = covered.max(end);
-            // Padding between instructions and behind the last.
-            let next = insts
-                .get(k + 1)
-                .map_or(next_proc, |n| cfg.base + u64::from(n.offset));
+            // Padding between blocks and behind the last.
+            let next = blocks.peek().map_or(next_proc, |b| cfg.block_pc(*b));
             if covered >= next {
                 continue;
             }

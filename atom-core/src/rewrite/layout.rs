@@ -126,9 +126,9 @@ impl Layout {
     ) -> Result<Self> {
         let region = options.region.unwrap_or_else(|| Region::of(image));
         let start = region.start;
-        let (moved, sites) = MovedSet::choose(image, cfg, plan, pads, options);
-        let mut clones = tables::select(image, cfg, plan, &moved);
         let first_insertions = first_insertions(cfg, plan);
+        let (moved, sites) = MovedSet::choose(image, cfg, &first_insertions, pads, options);
+        let mut clones = tables::select(image, cfg, plan, &moved);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
             .map(ProcId::from_index)
@@ -254,6 +254,26 @@ impl Layout {
             return None;
         }
         self.end_of(cfg, plan, proc, inst)
+    }
+
+    /// Where what holds at an original address of a moved procedure, at which an instruction
+    /// starts or the procedure ends, holds now: behind the instruction before it, if there is one.
+    pub(super) fn row_address(
+        &self,
+        cfg: &Cfg,
+        plan: &Plan,
+        proc: ProcId,
+        old: u64,
+    ) -> Option<u64> {
+        let insts = cfg.proc_insts(proc);
+        let (label, after) = match cfg.inst_in(proc, old) {
+            Some(inst) => (self.label(proc, inst), inst.index()),
+            None => (self.address_in(cfg, proc, old)?, insts.end),
+        };
+        let before = after.checked_sub(1).filter(|i| insts.contains(i));
+        let before = before.map(InstId::from_index);
+        let before = before.filter(|i| cfg.inst_end(*i) == old);
+        before.map_or(Some(label), |i| self.end_of(cfg, plan, proc, i))
     }
 
     /// New end of an instruction, before what is inserted behind it.
@@ -405,7 +425,7 @@ impl Layout {
 }
 
 /// For each procedure the number of its first insertion, and one more.
-pub(super) fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
+fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
     let mut next = 0;
     let firsts = (0..cfg.procs.len()).map(ProcId::from_index).map(|p| {
         let first = next;
@@ -454,6 +474,30 @@ pub(super) fn take_at<'p>(
     here
 }
 
+/// A block with what is inserted there. Only the size of its last instruction may change.
+struct Piece {
+    /// Its distance from the procedure's start, if padding in front of it was dropped that
+    /// had aligned it.
+    aligned: Option<u32>,
+    /// Size of what is inserted in front of its label.
+    entry: u32,
+    /// From its label to its last instruction.
+    inner: u32,
+    /// Size of what follows its last instruction.
+    behind: u32,
+    /// Its label's offset from the procedure's start.
+    label: u32,
+}
+
+/// A branch that begins as a short one.
+struct Short {
+    /// Index of its block.
+    block: u32,
+    /// Index of the block that it leads to; `None`: only to code on the way to a target
+    /// outside.
+    target: Option<u32>,
+}
+
 struct ProcBuilder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
@@ -463,9 +507,10 @@ struct ProcBuilder<'a> {
     clones: &'a [tables::Clone],
     id: ProcId,
     insts: std::ops::Range<usize>,
-    /// The branches that begin as short ones, by index: with the target's index, but for
-    /// those that only reach code on the way to a target outside.
-    short: Vec<(u32, Option<u32>)>,
+    pieces: Vec<Piece>,
+    short: Vec<Short>,
+    /// Sizes of what stands at the stubs, and on the way to branches' targets.
+    apart: [Vec<u32>; 2],
 }
 
 impl<'a> ProcBuilder<'a> {
@@ -485,25 +530,38 @@ impl<'a> ProcBuilder<'a> {
             clones,
             id,
             insts: cfg.proc_insts(id),
+            pieces: Vec::with_capacity(cfg.proc(id).block_count as usize),
             short: Vec::new(),
+            apart: Default::default(),
         }
     }
 
     fn build(mut self) -> ProcLayout {
         let mut layout = ProcLayout {
-            labels: vec![0; self.insts.len()],
+            labels: Vec::with_capacity(self.insts.len()),
             forms: Vec::with_capacity(self.insts.len()),
             ..ProcLayout::default()
         };
         self.choose_forms(&mut layout);
         self.find_bridges(&mut layout);
+        self.measure(&mut layout);
         // Forms only ever grow, so this ends.
         loop {
             self.assign(&mut layout);
             if !self.grow(&mut layout) {
-                return layout;
+                break;
             }
         }
+        let mut rest = &mut layout.labels[..];
+        for (piece, b) in self.pieces.iter().zip(self.cfg.proc(self.id).blocks()) {
+            let (own, others) = rest.split_at_mut(self.cfg.block(b).count as usize);
+            own.iter_mut().for_each(|label| *label += piece.label);
+            rest = others;
+        }
+        let all = self.insertions.iter();
+        let tails = all.map(|i| self.plan.snippets[i.snippet as usize].tail);
+        layout.size = layout.tails + tails.sum::<u32>();
+        layout
     }
 
     fn choose_forms(&mut self, layout: &mut ProcLayout) {
@@ -528,6 +586,7 @@ impl<'a> ProcBuilder<'a> {
             Some(clone) => Form::table_load(clone.load_size),
             None => Form::COPY,
         };
+        let first_block = cfg.proc(self.id).first_block;
         // Only the last instruction of a block moves control.
         for b in cfg.proc(self.id).blocks() {
             let block = cfg.block(b);
@@ -549,7 +608,8 @@ impl<'a> ProcBuilder<'a> {
                     let inside = target.is_some() || taken.peek() == Some(&last.index());
                     let (counted, is_short) = self.kind_of_branch(last);
                     if inside && is_short {
-                        self.short.push((inner as u32, target));
+                        let block = b.0 - first_block.0;
+                        self.short.push(Short { block, target });
                     }
                     match (inside && is_short, counted) {
                         (true, true) => Form::COPY,
@@ -563,21 +623,18 @@ impl<'a> ProcBuilder<'a> {
         }
     }
 
-    /// The index of the instruction that the direct branch at a block's end leads
-    /// to, if that is in the procedure.
+    /// The index of the block to which the direct branch at a block's end leads, if that is in
+    /// the procedure.
     fn target_inside(&self, b: BlockId) -> Option<u32> {
         let cfg = self.cfg;
+        let first = cfg.proc(self.id).first_block.0;
         // The branch comes first among the successors.
         if let Some(Succ::Branch(to)) = cfg.succs(b).first() {
-            return Some((cfg.block(*to).first.index() - self.insts.start) as u32);
+            return Some(to.0 - first);
         }
         let target = cfg.direct_target(self.image, cfg.block(b).last())?;
-        let own = cfg.proc(self.id);
-        if target < own.start || target >= own.end {
-            return None;
-        }
-        let inst = cfg.inst_in(self.id, target)?;
-        Some((inst.index() - self.insts.start) as u32)
+        let to = cfg.block_at(target)?;
+        (cfg.block(to).proc == self.id).then(|| to.0 - first)
     }
 
     /// Of a direct branch: whether it counts or looks at rcx (`loop`, `jrcxz`), and
@@ -612,7 +669,9 @@ impl<'a> ProcBuilder<'a> {
                 continue;
             }
             let next = cfg.inst_end(last);
-            let follows = Some(b) != last_block && cfg.block_pc(BlockId(b.0 + 1)) == next;
+            if Some(b) != last_block && cfg.block_pc(BlockId(b.0 + 1)) == next {
+                continue;
+            }
             // After a call that never returns there may be nothing to go on to.
             let goes_on = cfg.succs(b).iter().any(|s| match s {
                 Succ::Fall(_) => true,
@@ -623,109 +682,118 @@ impl<'a> ProcBuilder<'a> {
                 }
                 _ => false,
             });
-            if !follows && goes_on {
+            if goes_on {
                 layout.bridges.push((last, next));
             }
         }
     }
 
-    /// Sets all labels for the present forms.
-    fn assign(&self, layout: &mut ProcLayout) {
-        let cfg = self.cfg;
+    /// Sets all labels as if each block began at 0, and finds the sizes that stay.
+    fn measure(&mut self, layout: &mut ProcLayout) {
+        let (cfg, plan) = (self.cfg, self.plan);
         let mut rest = self.insertions;
         let mut bridges = &layout.bridges[..];
-        let mut offset = 0u32;
         let mut old_end = None;
         let start_pc = cfg.proc(self.id).start;
-        let mut middle = Vec::new();
-        let mut taken = Vec::new();
         for b in cfg.proc(self.id).blocks() {
             let block = cfg.block(b);
             let pc = cfg.block_pc(b);
-            if old_end.is_some_and(|e| e < pc) && pc.is_multiple_of(16) {
-                // Padding that control does not pass through was dropped; keep what it was for.
-                offset += ((pc - start_pc) as u32).wrapping_sub(offset) & 15;
-            }
+            // Padding that control does not pass through was dropped; keep what it was for.
+            let was_padded = old_end.is_some_and(|e| e < pc) && pc.is_multiple_of(16);
+            let mut piece = Piece {
+                aligned: was_padded.then_some((pc - start_pc) as u32),
+                entry: 0,
+                inner: 0,
+                behind: 0,
+                label: 0,
+            };
+            let mut next = 0;
             for inst in block.insts() {
-                let i = inst.index() - self.insts.start;
-                if rest.first().is_none_or(|next| next.inst != inst)
-                    && bridges.first().is_none_or(|bridge| bridge.0 != inst)
-                {
-                    layout.labels[i] = offset;
-                    offset += layout.forms[i].size(cfg.inst(inst));
+                let size = layout.forms[layout.labels.len()].size(cfg.inst(inst));
+                layout.labels.push(next);
+                piece.inner = next;
+                piece.behind = 0;
+                next += size;
+                if rest.first().is_none_or(|i| i.inst != inst) {
                     continue;
                 }
                 let entry = take_at(&mut rest, inst, Position::Entry);
                 if !entry.is_empty() {
+                    let size = snippets_size(plan, entry);
                     if pc == start_pc {
-                        offset += snippets_size(self.plan, entry);
+                        piece.entry += size;
                     } else {
-                        middle.push((b, snippets_size(self.plan, entry)));
+                        layout.stubs.push((b, 0));
+                        self.apart[0].push(size);
                     }
                 }
-                layout.labels[i] = offset;
-                offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
-                offset += layout.forms[i].size(cfg.inst(inst));
-                offset += snippets_size(self.plan, take_at(&mut rest, inst, Position::After));
+                let before = snippets_size(plan, take_at(&mut rest, inst, Position::Before));
+                let after = snippets_size(plan, take_at(&mut rest, inst, Position::After));
+                piece.inner += before;
+                piece.behind = after;
+                next += before + after;
                 let on_the_way = take_at(&mut rest, inst, Position::Taken);
                 if !on_the_way.is_empty() {
-                    taken.push((inst, snippets_size(self.plan, on_the_way)));
-                }
-                if let Some((at, others)) = bridges.split_first()
-                    && at.0 == inst
-                {
-                    bridges = others;
-                    offset += 5;
+                    layout.taken.push((inst, 0));
+                    self.apart[1].push(snippets_size(plan, on_the_way));
                 }
             }
+            if let Some((at, others)) = bridges.split_first()
+                && at.0 == block.last()
+            {
+                bridges = others;
+                piece.behind += 5;
+            }
+            self.pieces.push(piece);
             old_end = Some(cfg.inst_end(block.last()));
         }
-        layout.stubs.clear();
-        for (b, size) in middle {
-            layout.stubs.push((b, offset));
-            offset += size + 5;
+    }
+
+    /// Places all blocks for the present forms.
+    fn assign(&mut self, layout: &mut ProcLayout) {
+        let cfg = self.cfg;
+        let mut offset = 0u32;
+        for (piece, b) in self.pieces.iter_mut().zip(cfg.proc(self.id).blocks()) {
+            if let Some(distance) = piece.aligned {
+                offset += distance.wrapping_sub(offset) & 15;
+            }
+            piece.label = offset + piece.entry;
+            let last = cfg.block(b).last();
+            let size = layout.forms[last.index() - self.insts.start].size(cfg.inst(last));
+            offset = piece.label + piece.inner + size + piece.behind;
         }
-        layout.taken.clear();
-        for (inst, size) in taken {
-            layout.taken.push((inst, offset));
+        let stubs = layout.stubs.iter_mut().map(|s| &mut s.1);
+        let taken = layout.taken.iter_mut().map(|t| &mut t.1);
+        for (at, size) in stubs.chain(taken).zip(self.apart.iter().flatten()) {
+            *at = offset;
             offset += size + 5;
         }
         layout.tails = offset;
-        let all = self.insertions.iter();
-        let tails = all.map(|i| self.plan.snippets[i.snippet as usize].tail);
-        layout.size = offset + tails.sum::<u32>();
     }
 
     /// Lengthens short branches that do not reach; true if there were any.
     fn grow(&self, layout: &mut ProcLayout) -> bool {
+        let cfg = self.cfg;
+        let first_block = cfg.proc(self.id).first_block.0;
         let mut grown = false;
-        let mut rest = self.insertions;
-        for &(i, target) in &self.short {
-            let i = i as usize;
-            let counted = layout.forms[i] == Form::COPY;
-            if !counted && layout.forms[i] != Form::SHORT {
-                continue;
-            }
-            let inst = InstId::from_index(self.insts.start + i);
-            let stub = layout.taken_offset(inst);
-            let label = target.map(|t| layout.labels[t as usize]);
+        for short in &self.short {
+            let piece = &self.pieces[short.block as usize];
+            let last = cfg.block(BlockId(first_block + short.block)).last();
+            let at = last.index() - self.insts.start;
+            let form = layout.forms[at];
+            let longer = match form {
+                Form::COPY => Form::LONG_COUNTED,
+                Form::SHORT => Form::LONG,
+                _ => continue,
+            };
+            let from = piece.label + piece.inner + form.size(cfg.inst(last));
+            let stub = layout.taken_offset(last);
+            let label = short.target.map(|t| self.pieces[t as usize].label);
             let Some(target) = stub.or(label) else {
                 continue;
             };
-            while rest.first().is_some_and(|next| next.inst < inst) {
-                rest = &rest[1..];
-            }
-            take_at(&mut rest, inst, Position::Entry);
-            let before = snippets_size(self.plan, take_at(&mut rest, inst, Position::Before));
-            let size = layout.forms[i].size(self.cfg.inst(inst));
-            let from = i64::from(layout.labels[i] + before + size);
-            let distance = i64::from(target) - from;
-            if i8::try_from(distance).is_err() {
-                layout.forms[i] = if counted {
-                    Form::LONG_COUNTED
-                } else {
-                    Form::LONG
-                };
+            if i8::try_from(i64::from(target) - i64::from(from)).is_err() {
+                layout.forms[at] = longer;
                 grown = true;
             }
         }

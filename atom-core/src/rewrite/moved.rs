@@ -10,9 +10,7 @@ use crate::cfg::Cfg;
 use crate::error::Result;
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
-use crate::plan::Plan;
 
-use super::layout::first_insertions;
 use super::pads::Sites;
 use super::{Extra, Layout, Options};
 
@@ -33,16 +31,16 @@ impl MovedSet {
         }
     }
 
-    /// What has to move for the plan's sake, and the pads for it. `all` are the
-    /// pads that there are if everything moves.
+    /// What has to move for the plan's sake, and the pads for it. `insertions` has for each
+    /// procedure the number of its first one, and one more; `all` are the pads that there are
+    /// if everything moves.
     pub(super) fn choose(
         image: &Image,
         cfg: &Cfg,
-        plan: &Plan,
+        insertions: &[u32],
         all: Sites,
         options: &Options,
     ) -> (Self, Sites) {
-        let insertions = first_insertions(cfg, plan);
         let mut moved = Self {
             flags: (0..cfg.procs.len())
                 .map(ProcId::from_index)

@@ -24,6 +24,32 @@ pub(super) fn copies_verbatim(mut reader: CfiReader<'_>) -> bool {
     }
 }
 
+/// Whether an FDE's instructions are such as nearly all are: understood throughout, and none
+/// names an address or has an expression, so that [`rewrite`] can do nothing wrong in place.
+pub(super) fn is_plain(table: &UnwindTable<'_>, fde: &Fde) -> bool {
+    let mut reader = table.fde_instructions(fde);
+    let (mut saved, mut advanced) = (0u32, 0u64);
+    loop {
+        match reader.next() {
+            Ok(Some(CfiKind::Advance(delta))) => advanced = advanced.saturating_add(delta),
+            Ok(Some(CfiKind::RememberState)) => saved += 1,
+            Ok(Some(CfiKind::RestoreState)) if saved > 0 => saved -= 1,
+            Ok(Some(
+                CfiKind::RestoreState
+                | CfiKind::SetLocation(_)
+                | CfiKind::DefCfaExpression(_)
+                | CfiKind::RegisterExpression(..),
+            ))
+            | Err(_) => return false,
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let end = fde.start.checked_add(advanced);
+                return end.is_some() && u32::try_from(advanced).is_ok();
+            }
+        }
+    }
+}
+
 /// Whether a CIE's initial instructions hold at any address.
 pub(super) fn check_initial(table: &UnwindTable<'_>, cie: &Cie) -> Read<()> {
     let mut reader = table.cie_instructions(cie);
@@ -68,6 +94,7 @@ pub(super) fn rewrite(
         anchors: &anchors,
         states: Vec::new(),
         state_of: vec![None; anchors.len()],
+        follows: !inserted.lowered.is_empty() || !inserted.strays.is_empty(),
     };
     loop {
         let from = reader.pos();
@@ -127,6 +154,8 @@ struct Writer<'a> {
     states: Vec<State<'a>>,
     /// For each stray the index of its state.
     state_of: Vec<Option<usize>>,
+    /// Somebody will ask for a state.
+    follows: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -159,6 +188,7 @@ impl<'a> Writer<'a> {
         self.advance_to(self.piece.row_address(self.old))?;
         self.out.extend_from_slice(bytes);
         match kind {
+            _ if !self.follows => {}
             CfiKind::RememberState => self.saved_states.push(self.state.clone()),
             CfiKind::RestoreState => {
                 self.state = self

@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use super::cfi::{copies_verbatim, rewrite, sleb, uleb};
 use super::moves::{MovedRange, in_place};
 use super::own::{INITIAL, Own};
@@ -85,10 +87,10 @@ impl<'a> FrameWriter<'a> {
         }
     }
 
-    /// Repeats an FDE for the original code.
-    pub fn original(&mut self, fde: &Fde) -> Result<()> {
+    /// Repeats an FDE for the original code; `verbatim` as [`copies_verbatim`] has it.
+    pub fn original(&mut self, fde: &Fde, verbatim: bool) -> Result<()> {
         let range = in_place(fde).range;
-        if copies_verbatim(self.table.fde_instructions(fde)) {
+        if verbatim {
             let cie = self.cie(fde, false)?;
             let from = &fde.instructions;
             let cfi = &self.table.eh_frame[from.start as usize..from.end as usize];
@@ -122,7 +124,7 @@ impl<'a> FrameWriter<'a> {
         // As they will be at run time: what lies below the image wraps around here.
         let base = self.base;
         let distance = |entry: &(u64, u64)| entry.0.wrapping_sub(base) as i64;
-        self.index.sort_by_key(distance);
+        self.index.par_sort_by_key(distance);
         // The tool's code lies behind the table, and nothing else that is new does.
         let before = self.index.partition_point(|entry| distance(entry) < 0);
         let foreign = before..before + self.foreign.len();

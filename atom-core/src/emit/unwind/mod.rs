@@ -90,7 +90,10 @@ pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
     let whole = in_place(fde);
     table.lsda(fde)?;
     cfi::check_initial(table, table.cie(fde))
-        .and_then(|()| cfi::rewrite(table, fde, &whole, &mut Vec::new()))
+        .and_then(|()| match cfi::is_plain(table, fde) {
+            true => Ok(()),
+            false => cfi::rewrite(table, fde, &whole, &mut Vec::new()),
+        })
         .map_err(|reason| Error::new(DOING, reason).address(fde.start))
 }
 
@@ -193,8 +196,9 @@ pub fn build_with<'a>(
     blobs.eh_frame.address = blobs.except_table.end().next_multiple_of(ALIGNMENT);
     let mut writer = FrameWriter::new(table, blobs.eh_frame.address);
     let mut pieces = planned.iter().peekable();
-    for (index, fde) in table.fdes.iter().enumerate() {
-        writer.original(fde)?;
+    let verbatim = translated.iter().flat_map(|t| &t.verbatim);
+    for ((index, fde), verbatim) in table.fdes.iter().enumerate().zip(verbatim) {
+        writer.original(fde, *verbatim)?;
         while let Some(piece) = pieces.next_if(|piece| piece.fde == index) {
             writer.moved(fde, &piece.range, piece.lsda, piece.cfi)?;
         }

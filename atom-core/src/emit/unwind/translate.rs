@@ -19,6 +19,8 @@ pub(super) struct Translated<'m> {
     pub pieces: Vec<TranslatedPiece<'m>>,
     /// Their call frame instructions.
     pub cfi: Vec<u8>,
+    /// For each FDE whether its instructions can be copied for the code that stays.
+    pub verbatim: Vec<bool>,
 }
 
 /// A moved piece of an FDE.
@@ -68,6 +70,8 @@ pub(super) fn translate<'m>(
     let translate = |(chunk, fdes): (usize, &[Fde])| {
         let mut all = Translated::default();
         for (i, fde) in fdes.iter().enumerate() {
+            let verbatim = cfi::copies_verbatim(table.fde_instructions(fde));
+            all.verbatim.push(verbatim);
             all.add(table, (chunk * TOGETHER + i, fde), moves, &limits)?;
         }
         Ok(all)
