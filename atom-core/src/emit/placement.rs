@@ -90,9 +90,10 @@ impl Placement {
         let tool_table = analysis.and_then(AnalysisImage::unwind_table);
         if !table.fdes.is_empty() && (!moved.is_empty() || analysis.is_some()) {
             let frames = Frames { cfg, plan, layout };
+            let (own, entries) = rayon::join(|| frames.own(), || frames.entries());
             let additions = Additions {
-                own: &frames.own(),
-                entries: &frames.entries(),
+                own: &own,
+                entries: &entries,
                 start: Some((layout.start, layout.start + HEAD)),
                 tool: tool_table.as_ref(),
             };

@@ -189,19 +189,18 @@ impl Graph {
             .into_par_iter()
             .map(|_| AtomicBool::new(false))
             .collect();
-        let (blocks, procs): (_, Vec<ProcInfo>) = parallel::in_pieces(
-            BlockInfo::NEW,
-            lengths,
-            || Reader::new(image),
-            |reader, p, own| {
-                let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
-                let first = cfg.procs[p].first_block;
-                info.find_callees(first, own);
-                for (_, target, _) in info.calls(first, own) {
-                    is_target[target.index()].store(true, Relaxed);
-                }
-                info
-            },
+        let read = |reader: &mut Reader, p: usize, own: &mut [BlockInfo]| {
+            let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
+            let first = cfg.procs[p].first_block;
+            info.find_callees(first, own);
+            for (_, target, _) in info.calls(first, own) {
+                is_target[target.index()].store(true, Relaxed);
+            }
+            info
+        };
+        let ((blocks, procs), hidden) = rayon::join(
+            || parallel::in_pieces(BlockInfo::NEW, lengths, || Reader::new(image), read),
+            || unknown_code::targets(image, cfg),
         );
         let (first_callers, callers) = callers(&procs);
         let mut graph = Self {
@@ -217,7 +216,7 @@ impl Graph {
             graph.doubt_pointers(cfg);
         }
         graph.close_over_calls();
-        for target in unknown_code::targets(image, cfg) {
+        for target in hidden {
             if let Some(proc) = cfg.proc_at(target) {
                 graph.procs[proc.index()].has_unknown_callers = true;
             }
@@ -274,11 +273,12 @@ impl Graph {
                 info.reads |= RegSet::ALL;
             }
         }
-        for (proc, info) in cfg.procs.iter().zip(&mut self.procs) {
+        let (blocks, procs) = (&self.blocks, &mut self.procs);
+        (cfg.procs.par_iter().zip(procs)).for_each(|(proc, info)| {
             let first = proc.first_block;
             let own = first.index()..first.index() + proc.block_count as usize;
-            info.find_callees(first, &self.blocks[own]);
-        }
+            info.find_callees(first, &blocks[own]);
+        });
     }
 
     /// Adds to each procedure what its callees may read and write.

@@ -57,11 +57,13 @@ pub fn encode<'a>(
         pieces.push((address, out));
     }
     if let Some(guards) = &plan.guards {
-        for place in &layout.guards {
+        let places = layout.guards.par_iter();
+        let written = places.map(|place| {
             let next = layout.behind_guard(cfg, place.block);
             let bytes = guards::encode(place, guards, layout, anchors, next)?;
-            pieces.push((place.address, bytes));
-        }
+            Ok((place.address, bytes))
+        });
+        pieces.extend(written.collect::<Result<Vec<_>>>()?);
     }
     if let Some(map) = layout.return_map {
         pieces.push((map, super::returns::table(cfg, plan, layout)));

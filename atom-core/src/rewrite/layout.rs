@@ -8,6 +8,7 @@ use crate::emit::unwind::MovedRange;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
+use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
 
 use super::pads::Sites;
@@ -131,6 +132,7 @@ impl Layout {
         let mut clones = tables::select(image, cfg, plan, &moved);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
+            .with_max_len(AT_ONCE)
             .map(ProcId::from_index)
             .map(|p| match moved.contains(p) {
                 true => {

@@ -7,6 +7,8 @@
 //! does not fit, the original instruction stays: it runs there and flows into
 //! the next pad, and the procedure is reported as partial. `endbr64` stays in front of a pad.
 
+use rayon::prelude::*;
+
 use crate::cfg::Cfg;
 use crate::error::Result;
 use crate::ids::{BlockId, ProcId};
@@ -66,7 +68,7 @@ impl Sites {
     pub fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
         let landings: Vec<Landing> = cfg
             .blocks
-            .iter()
+            .par_iter()
             .enumerate()
             .filter(|(_, b)| b.is_indirect_target && moved.contains(b.proc))
             .map(|(i, b)| Landing {
