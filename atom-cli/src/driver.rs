@@ -42,6 +42,7 @@ const NEAR: &str = "the new text lies close to the program: the heap may meet it
 /// Runs `atom APP ...`.
 pub fn run(args: &Run) -> Result<()> {
     memory::keep_large_apart();
+    memory::start_threads();
     let request = Request::new(args)?;
     if args.heap.is_some() {
         note(

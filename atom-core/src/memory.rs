@@ -53,6 +53,24 @@ pub fn keep_large_apart() {
     }
 }
 
+/// Starts the threads that share the work, each with a wide heap: glibc widens that of a thread
+/// other than the first by what is asked for, mostly a page, and page faults of all threads
+/// wait for each of these system calls. It takes addresses, not memory. Call it before any work
+/// is shared.
+pub fn start_threads() {
+    // Smaller than what gets a mapping of its own; together they fit into one of glibc's heaps.
+    const BLOCK: usize = (1 << 20) - 4096;
+    const BLOCKS: usize = 48;
+    let widen = |_| {
+        let room: Vec<Vec<u8>> = (0..BLOCKS).map(|_| Vec::with_capacity(BLOCK)).collect();
+        drop(std::hint::black_box(room));
+    };
+    // If they have been started they stay as they are.
+    let _ = rayon::ThreadPoolBuilder::new()
+        .start_handler(widen)
+        .build_global();
+}
+
 /// Gives memory that is free, but kept for later allocations, back to the system.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
