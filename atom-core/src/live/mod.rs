@@ -2,7 +2,7 @@
 //!
 //! An inserted call saves only what is live at its point and clobbered by the
 //! routine. *Dead* must therefore mean dead on every path, whatever convention
-//! the program's parts use among themselves; see [`graph`] and [`solve`] for
+//! the program's parts use among themselves; see `graph.rs` and `solve.rs` for
 //! how calls and returns are treated. Only what is live at the ends of blocks
 //! is kept; the rest is computed again when it is asked for.
 //!

@@ -152,7 +152,7 @@ pub struct FlowGraph {
 }
 
 impl FlowGraph {
-    /// The graph of a procedure, which is no part of another ([`whole`]).
+    /// The graph of a procedure, which is no part of another ([`Cfg::whole`]).
     pub fn new(cfg: &Cfg, facts: &FlowFacts, whole: ProcId) -> Self {
         let mut ranges = Vec::new();
         let mut n = 0;
