@@ -12,7 +12,8 @@ use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 
-use super::layout::{Form, Layout, take_at};
+use super::layout::{Layout, take_at};
+use super::proc_layout::Form;
 use super::{DOING, guards, rel32, tables};
 
 /// Addresses of what inserted code points to outside the new text.

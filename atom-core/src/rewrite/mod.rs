@@ -25,6 +25,7 @@ mod layout;
 mod left;
 mod moved;
 pub mod pads;
+mod proc_layout;
 mod region;
 mod returns;
 mod tables;

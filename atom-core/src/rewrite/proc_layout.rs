@@ -1,0 +1,407 @@
+//! How one procedure is laid out: the form of each of its instructions, and where its blocks
+//! stand, from its start. Branches begin as short ones and grow until all reach.
+
+use crate::cfg::{Cfg, Succ};
+use crate::decode::{Flow, Inst};
+use crate::ids::{BlockId, InstId, ProcId};
+use crate::image::Image;
+use crate::plan::{Insertion, Plan, Position};
+
+use super::layout::{snippets_size, take_at};
+use super::tables;
+
+/// How an instruction is written at its new place. It takes one byte, for there are millions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Form(u8);
+
+impl Form {
+    /// The bytes as they are; a rip-relative displacement is adjusted.
+    pub(super) const COPY: Self = Self(0x80);
+    /// Two-byte branch inside the procedure.
+    pub(super) const SHORT: Self = Self(0x81);
+    /// Branch or call with a 32-bit displacement.
+    pub(super) const LONG: Self = Self(0x82);
+    /// `loop`, `jrcxz` and their like over a distance that they do not reach.
+    pub(super) const LONG_COUNTED: Self = Self(0x83);
+    /// `call next`: pushes the original return address.
+    pub(super) const PUSH_RETURN: Self = Self(0x84);
+
+    /// The load of a jump table's entry, from the table's copy; of this size.
+    pub(super) const fn table_load(size: u8) -> Self {
+        debug_assert!(size < 0x80);
+        Self(size)
+    }
+
+    /// The size of such a load, if it is one.
+    pub(super) fn load_size(self) -> Option<u8> {
+        (self.0 < 0x80).then_some(self.0)
+    }
+
+    /// Size in bytes of the instruction in this form.
+    pub(super) fn size(self, inst: &Inst) -> u32 {
+        match self {
+            Self::COPY => u32::from(inst.len),
+            Self::SHORT => 2,
+            Self::LONG if inst.flow == Flow::CondJump => 6,
+            Self::LONG => 5,
+            Self::LONG_COUNTED => 9,
+            Self::PUSH_RETURN => 12,
+            Self(size) => u32::from(size),
+        }
+    }
+}
+
+/// Where one procedure goes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProcLayout {
+    /// For each instruction, the offset of its label from the procedure's
+    /// start; inserted code before the instruction lies behind the label.
+    pub labels: Vec<u32>,
+    /// For each instruction, its form.
+    pub forms: Vec<Form>,
+    /// Jumps to where a block falls through, if that does not follow: the
+    /// instruction after which they stand, and their target.
+    pub bridges: Vec<(InstId, u64)>,
+    /// Code for entries in the middle: the block and the offset.
+    pub stubs: Vec<(BlockId, u32)>,
+    /// Code on the way to a branch's target: the branch and the offset.
+    pub taken: Vec<(InstId, u32)>,
+    /// Where the tails of inserted code start; they stand in the order of insertions.
+    pub tails: u32,
+    /// Total size.
+    pub size: u32,
+}
+
+impl ProcLayout {
+    pub(super) fn taken_offset(&self, branch: InstId) -> Option<u32> {
+        let at = self.taken.binary_search_by_key(&branch, |t| t.0).ok()?;
+        Some(self.taken[at].1)
+    }
+}
+
+/// A block with what is inserted there. Only the size of its last instruction may change.
+struct Piece {
+    /// Its distance from the procedure's start, if padding in front of it was dropped that
+    /// had aligned it.
+    aligned: Option<u32>,
+    /// Size of what is inserted in front of its label.
+    entry: u32,
+    /// From its label to its last instruction.
+    inner: u32,
+    /// Size of what follows its last instruction.
+    behind: u32,
+    /// Its label's offset from the procedure's start.
+    label: u32,
+}
+
+/// A branch that begins as a short one.
+struct Short {
+    /// Index of its block.
+    block: u32,
+    /// Index of the block that it leads to; `None`: only to code on the way to a target
+    /// outside.
+    target: Option<u32>,
+}
+
+pub(super) struct ProcBuilder<'a> {
+    image: &'a Image,
+    cfg: &'a Cfg,
+    plan: &'a Plan,
+    /// Of this procedure.
+    insertions: &'a [Insertion],
+    clones: &'a [tables::Clone],
+    id: ProcId,
+    insts: std::ops::Range<usize>,
+    pieces: Vec<Piece>,
+    short: Vec<Short>,
+    /// Sizes of what stands at the stubs, and on the way to branches' targets.
+    apart: [Vec<u32>; 2],
+}
+
+impl<'a> ProcBuilder<'a> {
+    pub(super) fn new(
+        image: &'a Image,
+        cfg: &'a Cfg,
+        plan: &'a Plan,
+        insertions: &'a [Insertion],
+        clones: &'a [tables::Clone],
+        id: ProcId,
+    ) -> Self {
+        Self {
+            image,
+            cfg,
+            plan,
+            insertions,
+            clones,
+            id,
+            insts: cfg.proc_insts(id),
+            pieces: Vec::with_capacity(cfg.proc(id).block_count as usize),
+            short: Vec::new(),
+            apart: Default::default(),
+        }
+    }
+
+    pub(super) fn build(mut self) -> ProcLayout {
+        let mut layout = ProcLayout {
+            labels: Vec::with_capacity(self.insts.len()),
+            forms: Vec::with_capacity(self.insts.len()),
+            ..ProcLayout::default()
+        };
+        self.choose_forms(&mut layout);
+        self.find_bridges(&mut layout);
+        self.measure(&mut layout);
+        // Forms only ever grow, so this ends.
+        loop {
+            self.assign(&mut layout);
+            if !self.grow(&mut layout) {
+                break;
+            }
+        }
+        let mut rest = &mut layout.labels[..];
+        for (piece, b) in self.pieces.iter().zip(self.cfg.proc(self.id).blocks()) {
+            let (own, others) = rest.split_at_mut(self.cfg.block(b).count as usize);
+            own.iter_mut().for_each(|label| *label += piece.label);
+            rest = others;
+        }
+        let all = self.insertions.iter();
+        let tails = all.map(|i| self.plan.snippets[i.snippet as usize].tail);
+        layout.size = layout.tails + tails.sum::<u32>();
+        layout
+    }
+
+    fn choose_forms(&mut self, layout: &mut ProcLayout) {
+        let cfg = self.cfg;
+        let mut taken = self
+            .insertions
+            .iter()
+            .filter(|i| i.position == Position::Taken)
+            .map(|i| i.inst.index())
+            .peekable();
+        // Few procedures have any.
+        let clones = {
+            let first = self
+                .clones
+                .partition_point(|c| c.load.index() < self.insts.start);
+            let end = self
+                .clones
+                .partition_point(|c| c.load.index() < self.insts.end);
+            &self.clones[first..end]
+        };
+        let plain = |id: InstId| match tables::at(clones, id) {
+            Some(clone) => Form::table_load(clone.load_size),
+            None => Form::COPY,
+        };
+        let first_block = cfg.proc(self.id).first_block;
+        // Only the last instruction of a block moves control.
+        for b in cfg.proc(self.id).blocks() {
+            let block = cfg.block(b);
+            let last = block.last();
+            let inner = layout.forms.len() + block.count as usize - 1;
+            match clones.is_empty() {
+                true => layout.forms.resize(inner, Form::COPY),
+                false => layout
+                    .forms
+                    .extend((block.first.0..last.0).map(|i| plain(InstId(i)))),
+            }
+            let inst = cfg.inst(last);
+            layout.forms.push(match inst.flow {
+                Flow::Call if inst.special => Form::PUSH_RETURN,
+                Flow::Call => Form::LONG,
+                Flow::Jump | Flow::CondJump => {
+                    let target = self.target_inside(b);
+                    while taken.next_if(|t| *t < last.index()).is_some() {}
+                    let inside = target.is_some() || taken.peek() == Some(&last.index());
+                    let (counted, is_short) = self.kind_of_branch(last);
+                    if inside && is_short {
+                        let block = b.0 - first_block.0;
+                        self.short.push(Short { block, target });
+                    }
+                    match (inside && is_short, counted) {
+                        (true, true) => Form::COPY,
+                        (true, false) => Form::SHORT,
+                        (false, true) => Form::LONG_COUNTED,
+                        (false, false) => Form::LONG,
+                    }
+                }
+                _ => plain(last),
+            });
+        }
+    }
+
+    /// The index of the block to which the direct branch at a block's end leads, if that is in
+    /// the procedure.
+    fn target_inside(&self, b: BlockId) -> Option<u32> {
+        let cfg = self.cfg;
+        let first = cfg.proc(self.id).first_block.0;
+        // The branch comes first among the successors.
+        if let Some(Succ::Branch(to)) = cfg.succs(b).first() {
+            return Some(to.0 - first);
+        }
+        let target = cfg.direct_target(self.image, cfg.block(b).last())?;
+        let to = cfg.block_at(target)?;
+        (cfg.block(to).proc == self.id).then(|| to.0 - first)
+    }
+
+    /// Of a direct branch: whether it counts or looks at rcx (`loop`, `jrcxz`), and
+    /// whether its displacement has one byte.
+    fn kind_of_branch(&self, id: InstId) -> (bool, bool) {
+        let inst = self.cfg.inst(id);
+        let bytes = self
+            .image
+            .bytes_at(self.cfg.inst_pc(id), usize::from(inst.len));
+        match bytes {
+            Some([0x70..=0x7f | 0xeb, _]) => (false, true),
+            Some([0xe0..=0xe3, _]) => (true, true),
+            Some([0xe9, ..] | [0x0f, 0x80..=0x8f, ..]) => (false, false),
+            _ => {
+                let d = self.cfg.decode(self.image, id);
+                let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
+                let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
+                (counted, is_short)
+            }
+        }
+    }
+
+    /// A block whose fall-through does not follow it needs a jump there.
+    fn find_bridges(&self, layout: &mut ProcLayout) {
+        let cfg = self.cfg;
+        let last_block = cfg.proc(self.id).blocks().next_back();
+        for b in cfg.proc(self.id).blocks() {
+            let block = cfg.block(b);
+            let last = block.last();
+            let inst = cfg.inst(last);
+            if inst.flow.ends_flow() {
+                continue;
+            }
+            let next = cfg.inst_end(last);
+            if Some(b) != last_block && cfg.block_pc(BlockId(b.0 + 1)) == next {
+                continue;
+            }
+            // After a call that never returns there may be nothing to go on to.
+            let goes_on = cfg.succs(b).iter().any(|s| match s {
+                Succ::Fall(_) => true,
+                Succ::Tail(t) => {
+                    t.get() == next
+                        && (cfg.inst_at(next).is_some()
+                            || !matches!(inst.flow, Flow::Call | Flow::IndirectCall))
+                }
+                _ => false,
+            });
+            if goes_on {
+                layout.bridges.push((last, next));
+            }
+        }
+    }
+
+    /// Sets all labels as if each block began at 0, and finds the sizes that stay.
+    fn measure(&mut self, layout: &mut ProcLayout) {
+        let (cfg, plan) = (self.cfg, self.plan);
+        let mut rest = self.insertions;
+        let mut bridges = &layout.bridges[..];
+        let mut old_end = None;
+        let start_pc = cfg.proc(self.id).start;
+        for b in cfg.proc(self.id).blocks() {
+            let block = cfg.block(b);
+            let pc = cfg.block_pc(b);
+            // Padding that control does not pass through was dropped; keep what it was for.
+            let was_padded = old_end.is_some_and(|e| e < pc) && pc.is_multiple_of(16);
+            let mut piece = Piece {
+                aligned: was_padded.then_some((pc - start_pc) as u32),
+                entry: 0,
+                inner: 0,
+                behind: 0,
+                label: 0,
+            };
+            let mut next = 0;
+            for inst in block.insts() {
+                let size = layout.forms[layout.labels.len()].size(cfg.inst(inst));
+                layout.labels.push(next);
+                piece.inner = next;
+                piece.behind = 0;
+                next += size;
+                if rest.first().is_none_or(|i| i.inst != inst) {
+                    continue;
+                }
+                let entry = take_at(&mut rest, inst, Position::Entry);
+                if !entry.is_empty() {
+                    let size = snippets_size(plan, entry);
+                    if pc == start_pc {
+                        piece.entry += size;
+                    } else {
+                        layout.stubs.push((b, 0));
+                        self.apart[0].push(size);
+                    }
+                }
+                let before = snippets_size(plan, take_at(&mut rest, inst, Position::Before));
+                let after = snippets_size(plan, take_at(&mut rest, inst, Position::After));
+                piece.inner += before;
+                piece.behind = after;
+                next += before + after;
+                let on_the_way = take_at(&mut rest, inst, Position::Taken);
+                if !on_the_way.is_empty() {
+                    layout.taken.push((inst, 0));
+                    self.apart[1].push(snippets_size(plan, on_the_way));
+                }
+            }
+            if let Some((at, others)) = bridges.split_first()
+                && at.0 == block.last()
+            {
+                bridges = others;
+                piece.behind += 5;
+            }
+            self.pieces.push(piece);
+            old_end = Some(cfg.inst_end(block.last()));
+        }
+    }
+
+    /// Places all blocks for the present forms.
+    fn assign(&mut self, layout: &mut ProcLayout) {
+        let cfg = self.cfg;
+        let mut offset = 0u32;
+        for (piece, b) in self.pieces.iter_mut().zip(cfg.proc(self.id).blocks()) {
+            if let Some(distance) = piece.aligned {
+                offset += distance.wrapping_sub(offset) & 15;
+            }
+            piece.label = offset + piece.entry;
+            let last = cfg.block(b).last();
+            let size = layout.forms[last.index() - self.insts.start].size(cfg.inst(last));
+            offset = piece.label + piece.inner + size + piece.behind;
+        }
+        let stubs = layout.stubs.iter_mut().map(|s| &mut s.1);
+        let taken = layout.taken.iter_mut().map(|t| &mut t.1);
+        for (at, size) in stubs.chain(taken).zip(self.apart.iter().flatten()) {
+            *at = offset;
+            offset += size + 5;
+        }
+        layout.tails = offset;
+    }
+
+    /// Lengthens short branches that do not reach; true if there were any.
+    fn grow(&self, layout: &mut ProcLayout) -> bool {
+        let cfg = self.cfg;
+        let first_block = cfg.proc(self.id).first_block.0;
+        let mut grown = false;
+        for short in &self.short {
+            let piece = &self.pieces[short.block as usize];
+            let last = cfg.block(BlockId(first_block + short.block)).last();
+            let at = last.index() - self.insts.start;
+            let form = layout.forms[at];
+            let longer = match form {
+                Form::COPY => Form::LONG_COUNTED,
+                Form::SHORT => Form::LONG,
+                _ => continue,
+            };
+            let from = piece.label + piece.inner + form.size(cfg.inst(last));
+            let stub = layout.taken_offset(last);
+            let label = short.target.map(|t| self.pieces[t as usize].label);
+            let Some(target) = stub.or(label) else {
+                continue;
+            };
+            if i8::try_from(i64::from(target) - i64::from(from)).is_err() {
+                layout.forms[at] = longer;
+                grown = true;
+            }
+        }
+        grown
+    }
+}
