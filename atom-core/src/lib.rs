@@ -12,6 +12,7 @@ pub mod check;
 pub mod decode;
 pub mod emit;
 pub mod error;
+mod grouped;
 pub mod ids;
 pub mod image;
 pub mod live;

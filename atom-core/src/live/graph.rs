@@ -17,6 +17,7 @@ use super::span::Span;
 use super::{RegSet, far_calls, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::decode::{Anywhere, Flow, Inst, Memo};
+use crate::grouped::Grouped;
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 use crate::parallel;
@@ -173,9 +174,8 @@ pub struct Graph {
     pub blocks: Vec<BlockInfo>,
     /// By procedure.
     pub procs: Vec<ProcInfo>,
-    /// Procedures that call or jump to each procedure, from where `first_callers` says.
-    callers: Vec<ProcId>,
-    first_callers: Vec<u32>,
+    /// Procedures that call or jump to each procedure.
+    callers: Grouped<ProcId>,
     /// Blocks that calls and jumps of other procedures, or calls, lead to.
     is_target: Vec<AtomicBool>,
 }
@@ -202,12 +202,11 @@ impl Graph {
             || parallel::in_pieces(BlockInfo::NEW, lengths, || Reader::new(image), read),
             || unknown_code::targets(image, cfg),
         );
-        let (first_callers, callers) = callers(&procs);
+        let callers = callers(&procs);
         let mut graph = Self {
             blocks,
             procs,
             callers,
-            first_callers,
             is_target,
         };
         graph.doubt_discarding(image, cfg);
@@ -230,8 +229,7 @@ impl Graph {
 
     /// Procedures that call a procedure or jump to it.
     pub fn callers(&self, proc: ProcId) -> &[ProcId] {
-        let [from, to] = [proc.index(), proc.index() + 1].map(|i| self.first_callers[i]);
-        &self.callers[from as usize..to as usize]
+        self.callers.of(proc.index())
     }
 
     /// Whether calls, or jumps of other procedures, lead to a block.
@@ -320,28 +318,16 @@ impl Graph {
     }
 }
 
-/// The callers of all procedures, and where each one's start.
-fn callers(procs: &[ProcInfo]) -> (Vec<u32>, Vec<ProcId>) {
-    let mut next = vec![0u32; procs.len() + 1];
-    let callees = || procs.iter().flat_map(|p| &p.callees);
-    for (callee, _) in callees() {
-        next[callee.index()] += 1;
-    }
-    // Each place counts down from the end of its part to the start.
-    let mut total = 0;
-    for count in &mut next {
-        total += *count;
-        *count = total;
-    }
-    let mut callers = vec![ProcId(0); total as usize];
-    for (caller, info) in procs.iter().enumerate().rev() {
-        for (callee, _) in &info.callees {
-            let place = &mut next[callee.index()];
-            *place -= 1;
-            callers[*place as usize] = ProcId::from_index(caller);
-        }
-    }
-    (next, callers)
+/// The callers of each procedure, in order.
+fn callers(procs: &[ProcInfo]) -> Grouped<ProcId> {
+    let calls = || {
+        let callers = procs.iter().enumerate();
+        callers.flat_map(|(caller, info)| {
+            let callees = info.callees.iter().map(|(callee, _)| callee.0);
+            callees.map(move |callee| (callee, ProcId::from_index(caller)))
+        })
+    };
+    Grouped::new(procs.len(), calls)
 }
 
 /// What is to be known of an instruction inside a block.

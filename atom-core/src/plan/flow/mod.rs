@@ -28,6 +28,7 @@ use super::data::Data;
 use super::threads::ThreadAccess;
 use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, ProcKind};
+use crate::grouped::Grouped;
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::live::Live;
@@ -113,8 +114,8 @@ impl Flow {
             entered,
             returns,
         };
-        let order = ByGroup::new(cfg, &qualified);
-        let by_group: Vec<&[u32]> = order.groups().collect();
+        let order = by_group(cfg, &qualified);
+        let by_group: Vec<&[u32]> = order.groups().filter(|g| !g.is_empty()).collect();
         let handled: Vec<AtomicBool> = calls.calls.iter().map(|_| AtomicBool::default()).collect();
         let count = |storage: &mut Storage, some: &[&[u32]]| {
             let mut counted = Counted::default();
@@ -227,44 +228,19 @@ fn whole_of(cfg: &Cfg, want: &Want) -> ProcId {
     cfg.whole(cfg.block(want.block).proc)
 }
 
-/// What is wanted, by procedures with their parts: within one in the order of the calls.
-struct ByGroup {
-    /// Where each procedure's start among the numbers; one more at the end.
-    starts: Vec<u32>,
-    numbers: Vec<u32>,
-}
-
-impl ByGroup {
-    fn new(cfg: &Cfg, qualified: &Qualified) -> Self {
-        let wholes = |(first, wants): (u32, &[Want])| {
-            let wholes: Vec<u32> = wants.iter().map(|w| whole_of(cfg, w).0).collect();
-            (first, wholes)
-        };
-        let pieces: Vec<(u32, Vec<u32>)> = qualified.pieces().map(wholes).collect();
-        let mut starts = vec![0u32; cfg.procs.len() + 2];
-        for whole in pieces.iter().flat_map(|(_, wholes)| wholes) {
-            starts[*whole as usize + 2] += 1;
-        }
-        for i in 2..starts.len() {
-            starts[i] += starts[i - 1];
-        }
-        let mut numbers = vec![0; starts[starts.len() - 1] as usize];
-        for (first, wholes) in pieces {
-            for (number, whole) in (first..).zip(wholes) {
-                let slot = &mut starts[whole as usize + 1];
-                numbers[*slot as usize] = number;
-                *slot += 1;
-            }
-        }
-        Self { starts, numbers }
-    }
-
-    /// The numbers of what each procedure wants that wants anything.
-    fn groups(&self) -> impl Iterator<Item = &[u32]> {
-        let range = |pair: &[u32]| pair[0] as usize..pair[1] as usize;
-        let ranges = self.starts.windows(2).map(range);
-        ranges.filter(|r| !r.is_empty()).map(|r| &self.numbers[r])
-    }
+/// The numbers of what is wanted, by procedures with their parts: within one in the order of
+/// the calls.
+fn by_group(cfg: &Cfg, qualified: &Qualified) -> Grouped<u32> {
+    let wholes = |(first, wants): (u32, &[Want])| {
+        let wholes: Vec<u32> = wants.iter().map(|w| whole_of(cfg, w).0).collect();
+        (first, wholes)
+    };
+    let pieces: Vec<(u32, Vec<u32>)> = qualified.pieces().map(wholes).collect();
+    let numbered = || {
+        let pieces = pieces.iter();
+        pieces.flat_map(|(first, wholes)| wholes.iter().copied().zip(*first..))
+    };
+    Grouped::new(cfg.procs.len(), numbered)
 }
 
 /// Procedures with their parts, each group's whole first, in order.

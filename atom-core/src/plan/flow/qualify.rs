@@ -84,7 +84,7 @@ enum Does {
 /// Calls that one piece of parallel work takes.
 const CHUNK: usize = 8192;
 
-/// The most that so many calls want.
+/// The most that so many calls want: one cell each, or two by the ways of a branch.
 const MOST: usize = 2 * CHUNK;
 
 /// What was found out about some calls, apart from the others.

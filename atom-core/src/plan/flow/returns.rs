@@ -17,6 +17,7 @@ use rayon::prelude::*;
 use super::group::index_of;
 use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
 use crate::decode::{Anywhere, Flow, Memo};
+use crate::grouped::Grouped;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 
@@ -192,26 +193,12 @@ fn spread(cfg: &Cfg, facts: &[Facts]) -> Vec<bool> {
     for me in facts.iter().flat_map(|f| &f.trusted) {
         certain[*me as usize] = true;
     }
-    // The callers of each procedure: where they end among all.
-    let calls = || facts.iter().flat_map(|f| &f.calls);
-    let mut ends = vec![0u32; cfg.procs.len() + 1];
-    for (callee, _) in calls() {
-        ends[*callee as usize + 1] += 1;
-    }
-    for i in 1..ends.len() {
-        ends[i] += ends[i - 1];
-    }
-    let mut callers = vec![0; ends[cfg.procs.len()] as usize];
-    for (callee, caller) in calls() {
-        let end = &mut ends[*callee as usize];
-        callers[*end as usize] = *caller;
-        *end += 1;
-    }
+    let calls = || facts.iter().flat_map(|f| f.calls.iter().copied());
+    let callers = Grouped::new(cfg.procs.len(), calls);
     let mut lost: Vec<u32> = (0..cfg.procs.len() as u32).collect();
     lost.retain(|p| !certain[*p as usize]);
     while let Some(callee) = lost.pop() {
-        let start = callee.checked_sub(1).map_or(0, |p| ends[p as usize]);
-        for &caller in &callers[start as usize..ends[callee as usize] as usize] {
+        for &caller in callers.of(callee as usize) {
             if std::mem::replace(&mut certain[caller as usize], false) {
                 lost.push(caller);
             }

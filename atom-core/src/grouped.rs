@@ -1,0 +1,57 @@
+//! Items by a small number, such as a procedure's: all in one vector. They are counted
+//! first, so that nothing is sorted and nothing grows.
+
+/// Items, those of each number together and in the order in which they came.
+pub(crate) struct Grouped<T> {
+    /// Where those of each number start; one more at the end.
+    starts: Vec<u32>,
+    items: Vec<T>,
+}
+
+impl<T: Copy> Grouped<T> {
+    /// Of numbers below `count`. `pairs` is asked twice and must yield the same.
+    pub fn new<I: Iterator<Item = (u32, T)>>(count: usize, pairs: impl Fn() -> I) -> Self {
+        // While items are put in their places, a number's start stands one place further on.
+        let mut starts = vec![0u32; count + 2];
+        for (number, _) in pairs() {
+            starts[number as usize + 2] += 1;
+        }
+        for i in 2..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let any = pairs().next().map(|(_, item)| item);
+        let mut items = any.map_or_else(Vec::new, |any| vec![any; starts[count + 1] as usize]);
+        for (number, item) in pairs() {
+            let place = &mut starts[number as usize + 1];
+            items[*place as usize] = item;
+            *place += 1;
+        }
+        starts.pop();
+        Self { starts, items }
+    }
+
+    /// Those of a number.
+    pub fn of(&self, number: usize) -> &[T] {
+        &self.items[self.starts[number] as usize..self.starts[number + 1] as usize]
+    }
+
+    /// Those of each number.
+    pub fn groups(&self) -> impl Iterator<Item = &[T]> {
+        (0..self.starts.len() - 1).map(|number| self.of(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Grouped;
+
+    #[test]
+    fn items_are_grouped_in_order() {
+        let pairs = [(2, 'a'), (0, 'b'), (2, 'c'), (3, 'd'), (2, 'e')];
+        let grouped = Grouped::new(5, || pairs.into_iter());
+        let all: Vec<String> = grouped.groups().map(|g| g.iter().collect()).collect();
+        assert_eq!(all, ["b", "", "ace", "d", ""]);
+        assert_eq!(grouped.of(2), ['a', 'c', 'e']);
+        assert_eq!(Grouped::<u8>::new(0, std::iter::empty).groups().count(), 0);
+    }
+}
