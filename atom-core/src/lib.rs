@@ -1,9 +1,14 @@
-//! The pipeline: image, decode, cfg, live, tool, plan, rewrite, emit.
+//! The core: from the program's file to the instrumented output. The stages, in the order in which they run:
 //!
-//! Each stage borrows the ones before immutably and returns a new value.
-//! Only `plan` knows what a tool wants, only `rewrite` knows new addresses,
-//! only `emit` knows how the output file is laid out. Nothing here prints,
-//! exits or keeps global state; every failure is an [`Error`].
+//! ```text
+//! image -> unwind -> cfg -> tool -> analysis -> live -> plan -> layout -> rewrite -> emit
+//! ```
+//!
+//! Each stage borrows the values of the stages before it and returns a new value; its code uses nothing
+//! of the stages after it, which a test checks. Below all stages stand `error`, `ids`, `memory`, `parallel`,
+//! `grouped` and `decode`; above them stands `check`, which judges the output.
+//! Only `plan` knows what a tool wants, only `rewrite` knows new addresses, only `emit` knows how the
+//! output file is laid out. Nothing here prints, exits or keeps global state; every failure is an [`Error`].
 #![deny(missing_docs)]
 
 pub mod analysis;
