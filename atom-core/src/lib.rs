@@ -6,7 +6,7 @@
 //!
 //! Each stage borrows the values of the stages before it and returns a new value; its code uses nothing
 //! of the stages after it, which a test checks. Below all stages stand `error`, `ids`, `memory`, `parallel`,
-//! `grouped` and `decode`; above them stands `check`, which judges the output.
+//! `grouped` and `x86`; above them stands `check`, which judges the output.
 //! Only `plan` knows what a tool wants, only `rewrite` knows new addresses, only `emit` knows how the
 //! output file is laid out. Nothing here prints, exits or keeps global state; every failure is an [`Error`].
 #![deny(missing_docs)]
@@ -14,7 +14,6 @@
 pub mod analysis;
 pub mod cfg;
 pub mod check;
-pub mod decode;
 pub mod emit;
 pub mod error;
 mod grouped;
@@ -26,6 +25,7 @@ mod parallel;
 pub mod plan;
 pub mod rewrite;
 pub mod tool;
+pub mod x86;
 
 pub use error::{Error, Result};
 pub use ids::{BlockId, InstId, ProcId};

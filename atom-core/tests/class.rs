@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use atom_core::decode::class::Classifier;
-use atom_core::decode::decode_at;
 use atom_core::tool::demangle;
+use atom_core::x86::class::Classifier;
+use atom_core::x86::decode_at;
 use object::{Object, ObjectSection};
 
 /// Instruction; class; types, each by its first letters.

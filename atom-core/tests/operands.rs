@@ -13,8 +13,8 @@ use std::process::Command;
 
 use atom_abi::host::Reg;
 use atom_abi::query::{InstInfo, MemoryRecord, NO_REG, OperandKind, access, memory};
-use atom_core::decode::memory::MemoryOperands;
-use atom_core::decode::{decode_at, operands, registers};
+use atom_core::x86::memory::MemoryOperands;
+use atom_core::x86::{decode_at, operands, registers};
 use iced_x86::{Instruction, InstructionInfoFactory};
 use object::{Object, ObjectSection};
 

@@ -4,7 +4,7 @@ use std::io::{Result, Write};
 
 use atom_core::ProcId;
 use atom_core::cfg::{ProcKind, Succ};
-use atom_core::decode::direct_target;
+use atom_core::x86::direct_target;
 use iced_x86::{Formatter, Instruction, NasmFormatter};
 
 use super::structure::{Structure, loop_mark};

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
-
 use super::image::{AnalysisImage, Value};
-use crate::decode::is_padding;
+use crate::x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register, is_padding,
+};
 
 /// The function that a call or a jump leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]

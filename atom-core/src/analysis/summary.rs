@@ -8,7 +8,7 @@
 
 use rustc_hash::FxHashMap;
 
-use iced_x86::{InstructionInfoFactory, Mnemonic, OpKind};
+use crate::x86::{InstructionInfoFactory, Mnemonic, OpKind};
 
 use super::code::{Callee, Exit, Function};
 use super::effect::{below_rsp, depths, effect, gpr_bit};

@@ -7,10 +7,10 @@ use super::jump_table::Found;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
 use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
-use crate::decode::{Flow, Inst, target_of};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::parallel::{self, AT_ONCE};
+use crate::x86::{ControlFlow, Inst, target_of};
 
 impl Discovery<'_> {
     pub(super) fn finish(mut self, frames: &FrameFacts, kept: &Kept) -> Cfg {
@@ -182,7 +182,7 @@ fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Bl
         first = next;
     }
     for inst in &mut insts {
-        if inst.flow == Flow::Call {
+        if inst.flow == ControlFlow::Call {
             let pc = image.base + u64::from(inst.offset);
             let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
             // `call next`: its return address is read as data.
@@ -236,18 +236,20 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
         };
         let jumps_to = |pc: u64| own_block(pc).map_or_else(|| tail(pc), Succ::Branch);
         match inst.flow {
-            Flow::Jump | Flow::CondJump => {
+            ControlFlow::Jump | ControlFlow::CondJump => {
                 let target = cfg.direct_target(image, last);
                 all.push(jumps_to(target.expect("direct jumps have targets")));
             }
-            Flow::IndirectJump => match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump) {
-                Ok(t) => all.extend(cfg.jump_tables[t].targets.iter().map(|t| jumps_to(*t))),
-                Err(_) => {
-                    all.extend(proc.blocks().filter(is_indirect).map(Succ::Branch));
-                    all.push(Succ::Unknown);
+            ControlFlow::IndirectJump => {
+                match cfg.jump_tables.binary_search_by_key(&last, |t| t.jump) {
+                    Ok(t) => all.extend(cfg.jump_tables[t].targets.iter().map(|t| jumps_to(*t))),
+                    Err(_) => {
+                        all.extend(proc.blocks().filter(is_indirect).map(Succ::Branch));
+                        all.push(Succ::Unknown);
+                    }
                 }
-            },
-            Flow::Return => all.push(Succ::Unknown),
+            }
+            ControlFlow::Return => all.push(Succ::Unknown),
             _ => {}
         }
         if !inst.flow.ends_flow() {

@@ -18,13 +18,12 @@ use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameOffset, LittleEndian, RegisterRule, UnwindContext,
     UnwindSection,
 };
-use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 use super::{Cfg, Proc, ProcKind, Succ};
-use crate::decode::decode_at;
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 use crate::image::unwind::{CFA_AT_ENTRY, CfaRule as OurCfa, UnwindTable};
+use crate::x86::{Code, Instruction, Mnemonic, OpKind, Register, decode_at};
 
 /// From DWARF's numbers of the general registers to the hardware's.
 const GENERAL: [u32; 16] = [0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];

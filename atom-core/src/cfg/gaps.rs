@@ -11,13 +11,14 @@
 
 use rustc_hash::FxHashSet;
 
-use iced_x86::Instruction;
 use rayon::prelude::*;
 
 use super::build::{Discovery, region_end};
 use super::traverse::{Body, Ref, mark, reaches_image};
-use crate::decode::{Flow, decode_at, direct_target, flow_of, is_padding, padding_len};
 use crate::image::Image;
+use crate::x86::{
+    ControlFlow, Instruction, decode_at, direct_target, flow_of, is_padding, padding_len,
+};
 
 /// So many instructions without a contradiction are code.
 const ENOUGH: usize = 1 << 16;
@@ -89,18 +90,18 @@ impl Discovery<'_> {
                     break;
                 }
                 let flow = flow_of(&instruction);
-                is_straight &= flow == Flow::Next;
+                is_straight &= flow == ControlFlow::FallThrough;
                 pc = instruction.next_ip();
                 if let Some(target) = direct_target(&instruction) {
                     work.push(target);
-                    if flow == Flow::Call && target != pc && self.body_at(target).is_none() {
+                    if flow == ControlFlow::Call && target != pc && self.body_at(target).is_none() {
                         callees.push(target);
                     }
                 }
                 if flow.ends_flow() {
                     break;
                 }
-                after_call = matches!(flow, Flow::Call | Flow::IndirectCall);
+                after_call = matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall);
             }
         }
         Some(callees)
@@ -163,7 +164,7 @@ impl Discovery<'_> {
 /// True for what only the kernel may do, and drivers that asked it to: tables of numbers are full of
 /// it, and programs are not. They stop themselves with `hlt`, but hardly at once.
 fn is_kernels(instruction: &Instruction, at_once: bool) -> bool {
-    use iced_x86::Mnemonic::{Cli, Hlt, In, Insb, Insd, Insw, Out, Outsb, Outsd, Outsw, Sti};
+    use crate::x86::Mnemonic::{Cli, Hlt, In, Insb, Insd, Insw, Out, Outsb, Outsd, Outsw, Sti};
     let mnemonic = instruction.mnemonic();
     let moves_ports = matches!(
         mnemonic,
@@ -246,7 +247,7 @@ fn flows_out(bytes: &[u8], start: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{flows_out, is_kernels};
-    use crate::decode::decode_at;
+    use crate::x86::decode_at;
 
     #[test]
     fn programs_leave_the_machine_alone() {

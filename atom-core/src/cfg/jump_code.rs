@@ -1,11 +1,9 @@
 //! How the code just before an indirect jump makes its target: from which table, of how
 //! many entries.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-
 use super::traverse::Body;
-use crate::decode::{decode_at, decoded, flow_of};
-use crate::image::Image;
+use crate::image::{Image, decoded};
+use crate::x86::{Instruction, Mnemonic, OpKind, Register, decode_at, flow_of};
 
 /// The parts of a jump through a relative table.
 pub(super) struct TableUse {
@@ -392,10 +390,10 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
 }
 
 fn loads_entry(
-    decode: &dyn Fn(usize) -> Option<iced_x86::Instruction>,
+    decode: &dyn Fn(usize) -> Option<crate::x86::Instruction>,
     before: usize,
     at: usize,
-    register: iced_x86::Register,
+    register: crate::x86::Register,
 ) -> bool {
     (at.saturating_sub(14)..before).rev().any(|i| {
         decode(i).is_some_and(|d| {

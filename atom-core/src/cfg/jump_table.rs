@@ -11,13 +11,11 @@
 //! that the procedure computes is tried: data does not lead into the procedure
 //! by chance.
 
-use iced_x86::Instruction;
-
 use super::data_refs::DataRefs;
 use super::jump_code::{JumpForm, dissect, form_of};
 use super::traverse::{Body, Ref, mark};
-use crate::decode::{Run, flow_of};
 use crate::image::Image;
+use crate::x86::{Instruction, Run, flow_of};
 
 /// A table found.
 #[derive(Clone, Debug, PartialEq, Eq)]

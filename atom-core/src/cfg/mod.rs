@@ -27,12 +27,11 @@ mod traverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use iced_x86::Instruction;
 use rayon::prelude::*;
 
-use crate::decode::{Inst, Run, decode_at, target_of};
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
+use crate::x86::{Inst, Instruction, Run, decode_at, target_of};
 
 /// How well a procedure is understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -389,7 +388,7 @@ impl Cfg {
     }
 
     /// An instruction decoded in full, with its original address.
-    pub fn decode(&self, image: &Image, id: InstId) -> iced_x86::Instruction {
+    pub fn decode(&self, image: &Image, id: InstId) -> crate::x86::Instruction {
         let pc = self.inst_pc(id);
         let bytes = image
             .bytes_at(pc, usize::from(self.inst(id).len))

@@ -13,8 +13,8 @@ use super::jump_table::Found;
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref};
 use super::{Kept, frame_tables};
-use crate::decode::{Flow, Inst, decoded};
-use crate::image::Image;
+use crate::image::{Image, decoded};
+use crate::x86::{ControlFlow, Inst};
 
 impl Discovery<'_> {
     /// Why a procedure stays in place, for each body. The return addresses of those in
@@ -184,7 +184,7 @@ impl Discovery<'_> {
         const ENOUGH: usize = 32;
         let behind_call = |address: u64| {
             let (i, inst, last) = self.inst_around(address - 1)?;
-            let is_call = matches!(inst.flow, Flow::Call | Flow::IndirectCall);
+            let is_call = matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall);
             (is_call && inst.offset + u32::from(inst.len) == last + 1).then_some(i)
         };
         let callers: Vec<Option<usize>> = frame_tables::described(self.image)
@@ -306,7 +306,7 @@ impl Discovery<'_> {
 ///
 /// `start` is the procedure's first address, or that of a local subroutine.
 fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
-    use iced_x86::{Mnemonic, OpKind, Register};
+    use crate::x86::{Mnemonic, OpKind, Register};
     let mut own = instructions(image, body, start);
     let Some(first) = own.find(|i| i.mnemonic() != Mnemonic::Endbr64) else {
         return false;
@@ -351,7 +351,7 @@ fn looks_back(image: &Image, body: &Body) -> Option<u64> {
     };
     let calls = body.insts.iter().enumerate();
     calls
-        .filter(|(_, i)| matches!(i.flow, Flow::Call | Flow::IndirectCall))
+        .filter(|(_, i)| matches!(i.flow, ControlFlow::Call | ControlFlow::IndirectCall))
         .find_map(|(at, _)| {
             let behind = body.insts[at + 1..].iter().take(NEAR);
             behind.take_while(|i| !i.flow.ends_block()).find_map(reads)
@@ -368,7 +368,12 @@ fn insts_from<'a>(image: &Image, body: &'a Body, start: u64) -> &'a [Inst] {
 /// a pointer, and `mov 8(%rbp), %reg`.
 fn may_load_return_address(image: &Image, body: &Body, start: u64) -> bool {
     let insts = insts_from(image, body, start);
-    let by_pointer = |i: &Inst| matches!(i.flow, Flow::IndirectCall | Flow::IndirectJump);
+    let by_pointer = |i: &Inst| {
+        matches!(
+            i.flow,
+            ControlFlow::IndirectCall | ControlFlow::IndirectJump
+        )
+    };
     let is_load = |inst: &Inst| {
         let pc = image.base + u64::from(inst.offset);
         let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
@@ -388,7 +393,7 @@ fn may_load_return_address(image: &Image, body: &Body, start: u64) -> bool {
 fn may_add_to_return_address(image: &Image, body: &Body, start: u64) -> bool {
     insts_from(image, body, start)
         .iter()
-        .take_while(|i| matches!(i.flow, Flow::Next | Flow::CondJump | Flow::Halt))
+        .take_while(|i| matches!(i.flow, ControlFlow::FallThrough | ControlFlow::CondJump | ControlFlow::Halt))
         .any(|inst| {
             let pc = image.base + u64::from(inst.offset);
             let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
@@ -407,14 +412,14 @@ fn instructions<'a>(
     image: &'a Image,
     body: &'a Body,
     start: u64,
-) -> impl Iterator<Item = iced_x86::Instruction> + 'a {
+) -> impl Iterator<Item = crate::x86::Instruction> + 'a {
     decoded(image, insts_from(image, body, start).iter())
 }
 
 /// True if a procedure adds to its return address where that lies, before its
 /// stack pointer is changed by other means than `push` and `pop`.
-fn adds_to_return_address(code: impl Iterator<Item = iced_x86::Instruction>) -> bool {
-    use iced_x86::{FlowControl, Mnemonic, OpKind, Register};
+fn adds_to_return_address(code: impl Iterator<Item = crate::x86::Instruction>) -> bool {
+    use crate::x86::{FlowControl, Mnemonic, OpKind, Register};
     let mut pushed = 0i64;
     for inst in code {
         if !matches!(
@@ -449,8 +454,8 @@ fn adds_to_return_address(code: impl Iterator<Item = iced_x86::Instruction>) -> 
 
 /// True if code with a frame at rbp loads its return address and calls or
 /// jumps to it, changed or not, before control goes elsewhere.
-fn goes_behind_its_call(code: impl Iterator<Item = iced_x86::Instruction>) -> bool {
-    use iced_x86::{FlowControl, Mnemonic, OpKind, Register};
+fn goes_behind_its_call(code: impl Iterator<Item = crate::x86::Instruction>) -> bool {
+    use crate::x86::{FlowControl, Mnemonic, OpKind, Register};
     let mut holder = Register::None;
     for inst in code {
         match inst.flow_control() {

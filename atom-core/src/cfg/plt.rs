@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 
 use super::ProcKind;
 use super::seeds::Seed;
-use crate::decode::{decode_at, is_rip_relative};
 use crate::image::Image;
+use crate::x86::{decode_at, is_rip_relative};
 
 /// One table.
 pub(super) struct Plt {
@@ -98,7 +98,7 @@ fn header_size(bytes: &[u8], start: u64) -> u64 {
     let mut pushes = false;
     while let Some(instruction) = decode_at(&bytes[at..], start + at as u64) {
         at += instruction.len();
-        pushes |= instruction.code() == iced_x86::Code::Push_rm64;
+        pushes |= instruction.code() == crate::x86::Code::Push_rm64;
         if instruction.is_jmp_near_indirect() {
             return if pushes {
                 (at as u64).next_multiple_of(16)
@@ -106,7 +106,7 @@ fn header_size(bytes: &[u8], start: u64) -> u64 {
                 0
             };
         }
-        if instruction.flow_control() != iced_x86::FlowControl::Next || at >= bytes.len() {
+        if instruction.flow_control() != crate::x86::FlowControl::Next || at >= bytes.len() {
             break;
         }
     }
@@ -124,7 +124,7 @@ fn is_whole(entry: &[u8], start: u64) -> bool {
         at += instruction.len();
         if matches!(
             instruction.flow_control(),
-            iced_x86::FlowControl::IndirectBranch | iced_x86::FlowControl::UnconditionalBranch
+            crate::x86::FlowControl::IndirectBranch | crate::x86::FlowControl::UnconditionalBranch
         ) {
             return true;
         }

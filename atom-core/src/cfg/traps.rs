@@ -17,9 +17,9 @@ use super::build::Discovery;
 use super::flow::is_never;
 use super::traverse::{Body, Ref, mark};
 use super::{ProcKind, jump_table};
-use crate::decode::{self, Flow, Inst, decode_at, padding_len};
 use crate::image::Image;
 use crate::image::imports::Imports;
+use crate::x86::{self, ControlFlow, Inst, decode_at, padding_len};
 
 /// How control comes to an instruction, as far as a procedure shows.
 enum Reached {
@@ -86,7 +86,7 @@ fn traps(image: &Image, number: usize, body: &Body) -> (Vec<usize>, Vec<Open>) {
     let (mut certain, mut open) = (Vec::new(), Vec::new());
     let mut known = None;
     for (i, inst) in body.insts.iter().enumerate() {
-        if inst.flow != Flow::Halt || !leads_on(image, body, end_of(image, inst)) {
+        if inst.flow != ControlFlow::Halt || !leads_on(image, body, end_of(image, inst)) {
             continue;
         }
         let branches = known.get_or_insert_with(|| branches_of(image, body));
@@ -128,7 +128,7 @@ fn leads_on(image: &Image, body: &Body, mut pc: u64) -> bool {
 /// The branches of a body: where they lead and their places, in order.
 fn branches_of(image: &Image, body: &Body) -> Vec<(u64, usize)> {
     let all = body.insts.iter().enumerate();
-    let branches = all.filter(|(_, i)| matches!(i.flow, Flow::Jump | Flow::CondJump));
+    let branches = all.filter(|(_, i)| matches!(i.flow, ControlFlow::Jump | ControlFlow::CondJump));
     let mut branches: Vec<_> = branches
         .filter_map(|(place, inst)| Some((target_of(image, inst)?, place)))
         .collect();
@@ -139,7 +139,7 @@ fn branches_of(image: &Image, body: &Body) -> Vec<(u64, usize)> {
 fn target_of(image: &Image, inst: &Inst) -> Option<u64> {
     let pc = image.base + u64::from(inst.offset);
     let bytes = image.bytes_at(pc, usize::from(inst.len))?;
-    decode::target_of(bytes, pc)
+    x86::target_of(bytes, pc)
 }
 
 /// How control comes to the trap at a place: goes back to calls and conditions.
@@ -158,7 +158,7 @@ fn reached(image: &Image, body: &Body, branches: &[(u64, usize)], trap: usize) -
         }
         let first = branches.partition_point(|b| b.0 < pc);
         for &(_, source) in branches[first..].iter().take_while(|b| b.0 == pc) {
-            if body.insts[source].flow == Flow::CondJump {
+            if body.insts[source].flow == ControlFlow::CondJump {
                 return Reached::Otherwise;
             }
             work.push(source);
@@ -172,10 +172,15 @@ fn reached(image: &Image, body: &Body, branches: &[(u64, usize)], trap: usize) -
             continue;
         };
         match before.flow {
-            Flow::Next => work.push(i - 1),
-            Flow::Call | Flow::IndirectCall => calls.push(*before),
-            Flow::CondJump | Flow::Syscall | Flow::Trap => return Reached::Otherwise,
-            Flow::Jump | Flow::IndirectJump | Flow::Return | Flow::Halt => {}
+            ControlFlow::FallThrough => work.push(i - 1),
+            ControlFlow::Call | ControlFlow::IndirectCall => calls.push(*before),
+            ControlFlow::CondJump | ControlFlow::Syscall | ControlFlow::Trap => {
+                return Reached::Otherwise;
+            }
+            ControlFlow::Jump
+            | ControlFlow::IndirectJump
+            | ControlFlow::Return
+            | ControlFlow::Halt => {}
         }
     }
     Reached::Behind(calls)
@@ -202,7 +207,7 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
             body.tables_are_settled = false;
         }
         body.add_mark(next, mark::LEADER);
-        body.insts[trap].flow = Flow::Trap;
+        body.insts[trap].flow = ControlFlow::Trap;
         changed = true;
     }
     if changed {
@@ -240,7 +245,7 @@ impl<'a> Callees<'a> {
     fn may_return(&self, discovery: &Discovery<'_>, body: usize, call: &Inst) -> bool {
         let image = discovery.image;
         let target = match call.flow {
-            Flow::Call => target_of(image, call),
+            ControlFlow::Call => target_of(image, call),
             _ => match slot_of(image, call) {
                 Some(slot) if self.imports.name(slot).is_some_and(is_never) => return false,
                 Some(slot) => self.slots.get(&slot).copied(),
@@ -259,7 +264,7 @@ impl<'a> Callees<'a> {
 
 /// The slot that a call through memory reads.
 fn slot_of(image: &Image, call: &Inst) -> Option<u64> {
-    if call.flow != Flow::IndirectCall || !call.rip_relative {
+    if call.flow != ControlFlow::IndirectCall || !call.rip_relative {
         return None;
     }
     let pc = image.base + u64::from(call.offset);
@@ -278,7 +283,7 @@ fn returning(discovery: &Discovery<'_>) -> Vec<bool> {
             _ => {
                 body.obstacle.is_some()
                     || (body.insts.iter())
-                        .any(|i| matches!(i.flow, Flow::Return | Flow::IndirectJump))
+                        .any(|i| matches!(i.flow, ControlFlow::Return | ControlFlow::IndirectJump))
             }
         })
         .collect();

@@ -4,10 +4,8 @@
 //! instructions does no harm. Instructions may overlap (a jump over a `lock`
 //! prefix): each start is an instruction of its own.
 
-use iced_x86::Instruction;
-
-use crate::decode::{Anywhere, Flow, Inst, direct_target, flow_of, is_rip_relative};
-use crate::image::Image;
+use crate::image::{Image, ImageDecoder};
+use crate::x86::{ControlFlow, Inst, Instruction, direct_target, flow_of, is_rip_relative};
 
 /// What is known of each byte of a procedure.
 pub mod mark {
@@ -67,7 +65,7 @@ pub struct Body {
 
 /// Code refers to its own program: an operand relative to the instruction
 /// pointer that leads far away shows that these bytes are no code.
-pub(super) fn reaches_image(image: &Image, instruction: &iced_x86::Instruction) -> bool {
+pub(super) fn reaches_image(image: &Image, instruction: &crate::x86::Instruction) -> bool {
     const SLACK: u64 = 0x1_0000;
     if !is_rip_relative(instruction) {
         return true;
@@ -116,7 +114,7 @@ impl Body {
             self.refs.reserve((self.marks.len() / 12).min(1024));
         }
         let base = image.base;
-        let mut decoder = Anywhere::new(image);
+        let mut decoder = ImageDecoder::new(image);
         let mut instruction = Instruction::default();
         // Often nothing but the first is to be followed.
         let mut work = Vec::new();
@@ -163,11 +161,11 @@ impl Body {
                 self.note_refs(image, &instruction, flow);
                 let next = pc + len as u64;
                 if let Some(target) = direct_target(&instruction) {
-                    if flow != Flow::Call {
+                    if flow != ControlFlow::Call {
                         if self.contains(target) {
                             self.add_mark(target, mark::LEADER);
                             work.push(target);
-                        } else if flow == Flow::Jump {
+                        } else if flow == ControlFlow::Jump {
                             self.refs.push(Ref::Jump(target));
                         } else {
                             self.refs.push(Ref::CondJump(target));
@@ -183,13 +181,13 @@ impl Body {
                         self.refs.push(Ref::Call(target));
                     }
                 }
-                if flow == Flow::IndirectJump {
+                if flow == ControlFlow::IndirectJump {
                     self.indirect_jumps.push(pc);
                 }
                 if flow.ends_flow() {
                     break;
                 }
-                after_call = matches!(flow, Flow::Call | Flow::IndirectCall);
+                after_call = matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall);
                 if flow.ends_block() && self.contains(next) {
                     self.add_mark(next, mark::LEADER);
                 }
@@ -205,10 +203,10 @@ impl Body {
     pub(super) fn note_refs(
         &mut self,
         image: &Image,
-        instruction: &iced_x86::Instruction,
-        flow: Flow,
+        instruction: &crate::x86::Instruction,
+        flow: ControlFlow,
     ) {
-        use iced_x86::{Mnemonic, OpKind};
+        use crate::x86::{Mnemonic, OpKind};
         if is_rip_relative(instruction) {
             let target = instruction.memory_displacement64();
             self.refs.push(if instruction.mnemonic() == Mnemonic::Lea {

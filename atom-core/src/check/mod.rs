@@ -17,17 +17,16 @@ mod state;
 mod step;
 mod walk;
 
-use iced_x86::{InstructionInfoFactory, Mnemonic};
 use rayon::prelude::*;
 
 use crate::cfg::{Cfg, ProcKind};
-use crate::decode::Flow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet, is_free_below};
 use crate::plan::{Clobbers, Plan};
 use crate::rewrite::Layout;
+use crate::x86::{ControlFlow, InstructionInfoFactory, Mnemonic};
 
 use memory::Memory;
 use step::{Borders, Complaint};
@@ -282,7 +281,7 @@ impl Checker<'_> {
         let original = subject.cfg.decode(subject.image, inst);
         let facts = *subject.cfg.inst(inst);
         // In place it pushes that address by itself.
-        if facts.flow == Flow::Call && facts.special && copy != original.ip() {
+        if facts.flow == ControlFlow::Call && facts.special && copy != original.ip() {
             return self.pushed_return(&original, copy);
         }
         let moved = self.walker.decode(copy)?;
@@ -313,13 +312,17 @@ impl Checker<'_> {
     }
 
     /// `call next` became a push of the original return address.
-    fn pushed_return(&self, original: &iced_x86::Instruction, copy: u64) -> Result<u64, Complaint> {
+    fn pushed_return(
+        &self,
+        original: &crate::x86::Instruction,
+        copy: u64,
+    ) -> Result<u64, Complaint> {
         let push = self.walker.decode(copy)?;
         let lea = self.walker.decode(push.next_ip())?;
         let exchange = self.walker.decode(lea.next_ip())?;
         let is_right = push.to_string() == "push rax"
             && lea.mnemonic() == Mnemonic::Lea
-            && lea.op0_register() == iced_x86::Register::RAX
+            && lea.op0_register() == crate::x86::Register::RAX
             && lea.is_ip_rel_memory_operand()
             && lea.ip_rel_memory_address() == original.next_ip()
             && same::is_exchange_of_rax_with_top(&exchange);

@@ -1,6 +1,6 @@
 //! When a moved instruction is the original one.
 
-use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
+use crate::x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
 fn same_operand(a: &Instruction, b: &Instruction, operand: u32) -> bool {
     let kind = a.op_kind(operand);

@@ -1,6 +1,6 @@
 //! The effect of one inserted instruction on what is known.
 
-use iced_x86::{
+use crate::x86::{
     Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
     Register, RflagsBits,
 };

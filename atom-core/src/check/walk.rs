@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory};
-
 use super::memory::Memory;
 use super::state::{RSP, State, Value};
 use super::step::{self, Borders, Complaint};
-use crate::decode::decode_at;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
+use crate::x86::{Code, FlowControl, Instruction, InstructionInfoFactory, decode_at};
 
 /// More instructions than any point needs.
 const MOST_STEPS: usize = 20_000;

@@ -19,8 +19,9 @@
 //! a function for atexit, so every register is preserved; a preinit function is
 //! called with (argc, argv, envp) like any C function.
 
-use iced_x86::code_asm::*;
-use iced_x86::{Code, IcedError, Instruction, MemoryOperand, Register};
+use crate::x86::assembler::code_asm::*;
+use crate::x86::assembler::{IcedError, MemoryOperand};
+use crate::x86::{Code, Instruction, Register};
 
 use super::unwind::{Rows, START_ROWS};
 use crate::error::{Error, Result};
@@ -205,7 +206,7 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
 
     let result = a.assemble_options(
         facts.address,
-        iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
+        crate::x86::assembler::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
     )?;
     let mut functions = vec![
         result.label_ip(&preinit)?,
@@ -231,7 +232,7 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
 /// Follows the stack pointer through the code. `functions`: where one starts
 /// that is called; the entry point, which is not, comes before them.
 fn rows(facts: &StartFacts, code: &[u8], functions: &[u64]) -> Rows {
-    use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
+    use crate::x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
     let mut rows = Rows::new(facts.address);
     rows.outermost(facts.address);
     // Pushed since the function's start, as DWARF numbers; none for what is no register.

@@ -3,12 +3,15 @@
 //! Everything is validated once, here; later stages may index freely.
 
 pub mod debug;
+mod decoder;
 pub mod imports;
 mod inlined;
 pub mod labels;
 mod open;
 pub mod unwind;
 pub mod variables;
+
+pub use decoder::{ImageDecoder, decoded};
 
 use std::path::{Path, PathBuf};
 

@@ -8,12 +8,10 @@
 //! middle of another procedure, which may find again what it has left there (a cold part of a procedure
 //! that calls nothing may look like a procedure by itself).
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
-
 use crate::cfg::{Cfg, ProcKind, Status, Succ};
-use crate::decode::Flow;
 use crate::ids::ProcId;
 use crate::image::Image;
+use crate::x86::{ControlFlow, Instruction, Mnemonic, OpKind, Register};
 
 /// What a procedure's instructions do with addresses on the stack.
 #[derive(Default)]
@@ -83,7 +81,10 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
         let mut ends_in_call = false;
         uses.raised = false;
         for (inst, instruction) in cfg.block(b).insts().zip(cfg.decode_block(image, b)) {
-            ends_in_call = matches!(cfg.inst(inst).flow, Flow::Call | Flow::IndirectCall);
+            ends_in_call = matches!(
+                cfg.inst(inst).flow,
+                ControlFlow::Call | ControlFlow::IndirectCall
+            );
             calls |= ends_in_call;
             uses.add(&instruction);
             if uses.below {
@@ -112,9 +113,11 @@ fn leads_into(cfg: &Cfg, succ: Succ) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Uses;
-    use iced_x86::code_asm::*;
+    use crate::x86::assembler::code_asm::*;
 
-    fn uses(write: impl Fn(&mut CodeAssembler) -> Result<(), iced_x86::IcedError>) -> Uses {
+    fn uses(
+        write: impl Fn(&mut CodeAssembler) -> Result<(), crate::x86::assembler::IcedError>,
+    ) -> Uses {
         let mut asm = CodeAssembler::new(64).unwrap();
         write(&mut asm).unwrap();
         let mut uses = Uses::default();

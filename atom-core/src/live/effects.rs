@@ -6,13 +6,11 @@
 //! may be zero, repeated string instructions (rcx may be 0) and legacy SSE
 //! writes to a part of a register do not kill.
 
-use iced_x86::{
-    Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
-    Register, RflagsBits,
-};
-
 use super::RegSet;
-use crate::decode::{Inst, Memo, decode_again};
+use crate::x86::{
+    Code, Inst, Instruction, InstructionInfoFactory, InstructionInfoOptions, Memo, Mnemonic,
+    OpAccess, OpKind, Register, RflagsBits, decode_again,
+};
 
 /// Effects of an instruction or of a run of instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -6,7 +6,7 @@
 //! callee as it does in a direct call, and what that leaves alone. Which function it is, is
 //! not looked for; it may be any, and any may be called so.
 
-use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
+use crate::x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
 /// The length of an instruction that loads a constant of 64 bits, at least.
 pub const CONSTANT: u8 = 10;

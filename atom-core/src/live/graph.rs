@@ -9,18 +9,17 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
 use super::effects::{Effects, EffectsOf, Transfer};
 use super::span::Span;
 use super::{RegSet, far_calls, unknown_code};
 use crate::cfg::{Cfg, ProcKind, Succ};
-use crate::decode::{Anywhere, Flow, Inst, Memo};
 use crate::grouped::Grouped;
 use crate::ids::{BlockId, ProcId};
-use crate::image::Image;
+use crate::image::{Image, ImageDecoder};
 use crate::parallel;
+use crate::x86::{Code, ControlFlow, Inst, Instruction, Memo, Mnemonic, OpKind, Register};
 
 /// Where a direct call or a jump out of a procedure leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -341,7 +340,7 @@ struct Known {
 
 /// Reads instructions; remembers what it found out.
 struct Reader<'a> {
-    decoder: Anywhere<'a>,
+    decoder: ImageDecoder<'a>,
     effects_of: EffectsOf,
     known: Memo<Known>,
 }
@@ -349,7 +348,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(image: &'a Image) -> Self {
         Self {
-            decoder: Anywhere::new(image),
+            decoder: ImageDecoder::new(image),
             effects_of: EffectsOf::default(),
             known: Memo::new(),
         }
@@ -388,7 +387,7 @@ fn read_proc(
             let known = reader.read(inst, bytes, cfg.base + u64::from(inst.offset));
             effects = effects.then(&known.effects);
             info.may_set_df |= known.sets_df;
-            if inst.flow != Flow::Return {
+            if inst.flow != ControlFlow::Return {
                 stack_top = known.stack_top.unwrap_or(stack_top);
             }
         }
@@ -585,20 +584,21 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
     let succs = cfg.succs(b);
     // Of most ends what the cfg knows is enough.
     let last = match inst.flow {
-        Flow::IndirectCall | Flow::Return | Flow::Halt | Flow::IndirectJump => {
-            cfg.decode(image, block.last())
-        }
+        ControlFlow::IndirectCall
+        | ControlFlow::Return
+        | ControlFlow::Halt
+        | ControlFlow::IndirectJump => cfg.decode(image, block.last()),
         _ => Instruction::default(),
     };
     match inst.flow {
-        Flow::Call if inst.special => End::Unknown,
-        Flow::Call => match cfg.direct_target(image, block.last()) {
+        ControlFlow::Call if inst.special => End::Unknown,
+        ControlFlow::Call => match cfg.direct_target(image, block.last()) {
             Some(target) => End::Call(callee_at(cfg, target)),
             None => End::Unknown,
         },
-        Flow::IndirectCall if is_go => End::Unknown,
-        Flow::IndirectCall if last.code() != Code::Call_rm64 => End::Unknown,
-        Flow::IndirectCall
+        ControlFlow::IndirectCall if is_go => End::Unknown,
+        ControlFlow::IndirectCall if last.code() != Code::Call_rm64 => End::Unknown,
+        ControlFlow::IndirectCall
             if last.op0_kind() == OpKind::Memory
                 && last.memory_base() == Register::RAX
                 && last.memory_index() == Register::None
@@ -606,14 +606,14 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
         {
             End::CallKeeping
         }
-        Flow::IndirectCall => End::CallPointer,
-        Flow::Return if is_go || top == StackTop::Computed => End::Unknown,
-        Flow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
-        Flow::Return => End::Return,
-        Flow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,
+        ControlFlow::IndirectCall => End::CallPointer,
+        ControlFlow::Return if is_go || top == StackTop::Computed => End::Unknown,
+        ControlFlow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
+        ControlFlow::Return => End::Return,
+        ControlFlow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,
         // A handler sees all registers.
-        Flow::Halt | Flow::Trap => End::Unknown,
-        Flow::IndirectJump => {
+        ControlFlow::Halt | ControlFlow::Trap => End::Unknown,
+        ControlFlow::IndirectJump => {
             let bounded = cfg
                 .jump_tables
                 .binary_search_by_key(&cfg.block(b).last(), |t| t.jump)
@@ -627,9 +627,16 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
                 _ => End::Unknown,
             }
         }
-        Flow::Next | Flow::Syscall | Flow::CondJump | Flow::Jump => {
+        ControlFlow::FallThrough
+        | ControlFlow::Syscall
+        | ControlFlow::CondJump
+        | ControlFlow::Jump => {
             // xbegin's abort handler runs with the registers of the beginning.
-            let enough = if inst.flow == Flow::CondJump { 2 } else { 1 };
+            let enough = if inst.flow == ControlFlow::CondJump {
+                2
+            } else {
+                1
+            };
             let whole = succs.len() >= enough && !succs.contains(&Succ::Unknown);
             if whole { End::Plain } else { End::Unknown }
         }
@@ -640,7 +647,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
 fn tails_of(cfg: &Cfg, b: BlockId) -> impl Iterator<Item = Callee> + '_ {
     let last = cfg.block(b).last();
     let table = match cfg.inst(last).flow {
-        Flow::IndirectJump => cfg.jump_tables.binary_search_by_key(&last, |t| t.jump).ok(),
+        ControlFlow::IndirectJump => cfg.jump_tables.binary_search_by_key(&last, |t| t.jump).ok(),
         _ => None,
     };
     let targets = table.map_or(&[][..], |t| &cfg.jump_tables[t].targets[..]);

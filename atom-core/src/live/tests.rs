@@ -4,8 +4,8 @@ use std::process::Command;
 
 use super::{EffectsOf, Live, RegSet};
 use crate::cfg::{Cfg, seeds::FrameFacts};
-use crate::decode::decode_at;
 use crate::image::Image;
+use crate::x86::decode_at;
 
 const RAX: RegSet = RegSet::gpr(0);
 const RCX: RegSet = RegSet::gpr(1);

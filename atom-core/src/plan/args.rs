@@ -3,8 +3,9 @@
 //!
 //! [`operand`](super::operand) says which of these an argument is at a point.
 
-use super::asm::{Cond, Gpr};
-pub use crate::decode::memory::Segment;
+pub use crate::x86::asm::Element;
+use crate::x86::asm::{Cond, Gpr};
+pub use crate::x86::memory::Segment;
 
 /// An effective address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,21 +45,6 @@ impl Address {
             segment: Segment::Flat,
         }
     }
-}
-
-/// An element of a vector register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Element {
-    /// The register, 0 to 31.
-    pub register: u8,
-    /// Width of the register in bytes: 16, 32 or 64.
-    pub width: u8,
-    /// Read it by an instruction of AVX-512, as the program's own does.
-    pub evex: bool,
-    /// Bytes of an element, 4 or 8.
-    pub size: u8,
-    /// Which element.
-    pub number: u8,
 }
 
 /// When an element of a gather or scatter is accessed.

@@ -7,7 +7,6 @@ use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
 
 use super::args::{Selected, Taken, Value};
-use super::asm::Asm;
 use super::data::Data;
 use super::exits::Exits;
 use super::flow::{self, Flow};
@@ -22,13 +21,14 @@ use super::wrapper::Wrappers;
 use super::{Clobbers, Options, Plan, Position, Target};
 use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::Cfg;
-use crate::decode::Flow as How;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet, is_free_below};
+use crate::plan::code::Asm;
 use crate::tool::{Argument, Call, Calls};
 use crate::tool::{Place, Scope};
+use crate::x86::ControlFlow;
 
 /// Procedures that one piece of parallel work takes.
 const CHUNK: usize = 64;
@@ -552,7 +552,7 @@ impl Planner<'_> {
         let mut insts = self.cfg.block(block).insts();
         insts.any(|i| {
             let encoding = self.cfg.decode(self.image, i).code().encoding();
-            encoding == iced_x86::EncodingKind::EVEX
+            encoding == crate::x86::EncodingKind::EVEX
         })
     }
 
@@ -729,8 +729,11 @@ impl Planner<'_> {
 }
 
 /// Whether the process may end at such an instruction.
-fn may_end(flow: How) -> bool {
-    matches!(flow, How::Syscall | How::IndirectCall | How::IndirectJump)
+fn may_end(flow: ControlFlow) -> bool {
+    matches!(
+        flow,
+        ControlFlow::Syscall | ControlFlow::IndirectCall | ControlFlow::IndirectJump
+    )
 }
 
 /// The instruction that a point belongs to.

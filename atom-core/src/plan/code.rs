@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::flow::Totals;
 use super::sparse::Sparse;
 use crate::ids::{Address48, BlockId, InstId};
+use crate::x86::asm::{self, Shift};
 
 /// Where a four-byte relative field of inserted code points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,38 +40,17 @@ impl Target {
     }
 }
 
-/// A four-byte field: `target + addend - (address of the field + 4)`, or the sum itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fixup {
-    /// Offset of the field from the snippet's first byte.
-    pub at: u32,
-    /// What it points to.
-    pub target: Target,
-    /// Added to the target (minus the bytes between the field's end and the
-    /// instruction's end).
-    pub addend: i32,
-    /// The address itself, extended by its sign; only in programs at fixed addresses.
-    pub absolute: bool,
-}
+/// A field of inserted code that holds an address, with its symbolic target.
+pub type Fixup = asm::Fixup<Target>;
 
-/// How the frame of the code around an insertion, or of a shared snippet's
-/// caller, is found from inside.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Frame {
-    /// rsp is so many bytes below what it was before.
-    Below(u32),
-    /// rbp, which was pushed first of all, points at where it was pushed.
-    Base,
-}
+/// The assembler of inserted code.
+pub(super) type Asm = asm::Asm<Target>;
 
-/// A change of [`Frame`], for the unwind tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shift {
-    /// Offset behind the instruction that made it.
-    pub at: u32,
-    /// What holds from there on.
-    pub frame: Frame,
-}
+/// The second operand of an instruction in inserted code.
+pub(super) type Operand = asm::machine::Operand<Target>;
+
+/// An instruction of inserted code, with its registers.
+pub(super) type Encoding = asm::machine::Encoding<Target>;
 
 /// A piece of inserted code: fixed size, position independent but for its fixups.
 #[derive(Clone, PartialEq, Eq, Debug)]

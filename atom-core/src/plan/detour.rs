@@ -9,12 +9,13 @@
 
 use super::Clobbers;
 use super::args::{Address, Value};
-use super::asm::{Asm, Gpr};
 use super::inline;
 use super::site::{self, Point, SiteCall};
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Specialiser;
 use crate::live::RegSet;
+use crate::plan::code::Asm;
+use crate::x86::asm::Gpr;
 
 /// Constants below this are part of the shared piece: few pieces come of it.
 const SMALL: u64 = 256;

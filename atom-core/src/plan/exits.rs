@@ -14,15 +14,16 @@ use std::collections::HashMap;
 
 use super::Clobbers;
 use super::args::Value;
-use super::asm::{Asm, Cond, Gpr};
 use super::code::Target;
 use super::site::{self, Point, RED_ZONE, SiteCall};
 use super::wrapper::{Wrapper, Wrappers};
 use crate::cfg::{Cfg, Proc, ProcKind};
-use crate::decode::Flow;
 use crate::ids::InstId;
 use crate::image::Image;
 use crate::live::RegSet;
+use crate::plan::code::Asm;
+use crate::x86::ControlFlow;
+use crate::x86::asm::{Cond, Gpr};
 
 /// Functions that end the process without running its finalisers.
 const ENDING: [&str; 9] = [
@@ -146,8 +147,8 @@ impl Exits {
     pub fn hook(&self, image: &Image, cfg: &Cfg, proc: &Proc, inst: InstId) -> Option<Hook> {
         let what = cfg.inst(inst);
         match what.flow {
-            Flow::Syscall => Some(Hook::Syscall(MADE)),
-            Flow::IndirectCall | Flow::IndirectJump
+            ControlFlow::Syscall => Some(Hook::Syscall(MADE)),
+            ControlFlow::IndirectCall | ControlFlow::IndirectJump
                 if what.rip_relative && proc.kind != ProcKind::Plt && !self.slots.is_empty() =>
             {
                 let slot = cfg.decode(image, inst).ip_rel_memory_address();

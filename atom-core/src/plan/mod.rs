@@ -5,7 +5,6 @@
 //! the routines may change; what several points share is emitted once.
 
 mod args;
-mod asm;
 mod build;
 pub mod code;
 mod data;
@@ -26,7 +25,8 @@ mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
-pub use code::{Fixup, Frame, Guard, Guards, Insertion, Plan, Position, Shift, Snippet, Target};
+pub use crate::x86::asm::{Frame, Shift};
+pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
 pub use flow::Totals;
 pub use sparse::Sparse;
 pub use threads::{ThreadAccess, ThreadOptions};

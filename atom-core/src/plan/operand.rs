@@ -11,16 +11,15 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use iced_x86::{
-    Code, ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-};
-
 use super::args::{Address, Element, Segment, Selected, Taken, Value};
-use super::asm::{Cond, Gpr};
-use crate::decode::memory::{MemoryOperand, MemoryOperands};
-use crate::decode::{Flow, direct_target, flow_of};
 use crate::error::{Error, Result};
 use crate::tool::{ANY_OPERAND, Argument};
+use crate::x86::asm::{Cond, Gpr};
+use crate::x86::memory::{MemoryOperand, MemoryOperands};
+use crate::x86::{
+    Code, ConditionCode, ControlFlow, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register, direct_target, flow_of,
+};
 
 /// Where a call is made, seen from the instruction that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -298,7 +297,7 @@ impl At {
     /// What memory holds when the instruction is done.
     fn stored_after(&self, operand: &MemoryOperand) -> Result<Value> {
         let i = &self.instruction;
-        if flow_of(i) != Flow::Next {
+        if flow_of(i) != ControlFlow::FallThrough {
             return Err(self.error("StoredValue of a call is known only before it"));
         }
         let mut factory = InstructionInfoFactory::new();
@@ -383,20 +382,20 @@ impl At {
         let i = &self.instruction;
         let unknown = || self.error("BranchTarget needs a near jump, call or return");
         match flow_of(i) {
-            Flow::Call | Flow::IndirectCall if when == When::After => {
+            ControlFlow::Call | ControlFlow::IndirectCall if when == When::After => {
                 Err(self.error("BranchTarget of a call is known only before it"))
             }
-            Flow::Jump | Flow::CondJump | Flow::Call if !is_xbegin(i) => {
+            ControlFlow::Jump | ControlFlow::CondJump | ControlFlow::Call if !is_xbegin(i) => {
                 direct_target(i).map(Value::Original).ok_or_else(unknown)
             }
-            Flow::IndirectJump | Flow::IndirectCall => match i.op0_kind() {
+            ControlFlow::IndirectJump | ControlFlow::IndirectCall => match i.op0_kind() {
                 OpKind::Register if i.op0_register().is_gpr64() => Ok(part(i.op0_register(), 8)),
                 OpKind::Memory if i.memory_size().size() == 8 => {
                     self.load(self.chosen("BranchTarget", 0)?, 0)
                 }
                 _ => Err(unknown()),
             },
-            Flow::Return if is_near_return(i) => Ok(Value::Return),
+            ControlFlow::Return if is_near_return(i) => Ok(Value::Return),
             _ => Err(unknown()),
         }
     }
@@ -420,7 +419,7 @@ impl At {
             return Ok(Value::Original(pc));
         }
         match direct_target(i) {
-            Some(target) if flow_of(i) == Flow::CondJump => {
+            Some(target) if flow_of(i) == ControlFlow::CondJump => {
                 Ok(Value::Next(self.taken()?, target, i.next_ip()))
             }
             _ => self.branch_target(when),

@@ -1,11 +1,11 @@
 //! Parts of a plan: each thread plans some procedures for itself, with numbers that count from
 //! 0, and the parts become one plan in the procedures' order.
 
-use super::asm::Asm;
 use super::wrapper::Wrappers;
 use super::{Fixup, Insertion, Plan, Position, Shift, Snippet, Target};
 use crate::error::{Error, Result};
 use crate::ids::InstId;
+use crate::plan::code::Asm;
 
 impl Plan {
     /// What is known before the calls are planned.

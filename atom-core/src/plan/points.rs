@@ -10,11 +10,11 @@
 use std::ops::Range;
 
 use crate::cfg::{Cfg, ProcKind, Succ};
-use crate::decode::Flow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::tool::{Call, Calls};
 use crate::tool::{Place, Scope};
+use crate::x86::ControlFlow;
 
 /// Numbers of the calls of one scope and place, by what they are added to.
 #[derive(Default)]
@@ -214,12 +214,15 @@ impl<'a> Points<'a> {
         }
         around.before.extend(self.inst[0].at(inst.index()));
         let flow = self.cfg.inst(inst).flow;
-        if flow == Flow::Halt {
+        if flow == ControlFlow::Halt {
             return;
         }
         let transfers = matches!(
             flow,
-            Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+            ControlFlow::Jump
+                | ControlFlow::CondJump
+                | ControlFlow::IndirectJump
+                | ControlFlow::Return
         );
         let list = if transfers {
             &mut around.before_transfer
@@ -232,10 +235,10 @@ impl<'a> Points<'a> {
         }
         list.extend(self.block[1].at(id.index()));
         match flow {
-            Flow::Jump | Flow::IndirectJump | Flow::Return => {
+            ControlFlow::Jump | ControlFlow::IndirectJump | ControlFlow::Return => {
                 list.extend(self.taken.at(id.index()));
             }
-            Flow::CondJump => {}
+            ControlFlow::CondJump => {}
             _ => list.extend(self.falling.at(id.index())),
         }
         let at_exits = self.at_exits(block.proc);
@@ -246,7 +249,7 @@ impl<'a> Points<'a> {
         if exit == Exit::Always {
             list.extend(at_exits);
         }
-        if flow == Flow::CondJump {
+        if flow == ControlFlow::CondJump {
             around.taken.extend(self.taken.at(id.index()));
             around.after.extend(self.falling.at(id.index()));
         }
@@ -274,7 +277,7 @@ pub(crate) fn exit_by_jump(cfg: &Cfg, id: ProcId) -> Option<InstId> {
         .filter(|b| exit(cfg, *b) != Exit::Never);
     exits
         .map(|b| cfg.block(b).last())
-        .find(|i| cfg.inst(*i).flow != Flow::Return)
+        .find(|i| cfg.inst(*i).flow != ControlFlow::Return)
 }
 
 /// True if a jump from a procedure to this address leaves it, as a tail call does.
@@ -297,9 +300,9 @@ fn exit(cfg: &Cfg, id: BlockId) -> Exit {
         })
     };
     match cfg.inst(last).flow {
-        Flow::Return => Exit::Always,
-        Flow::Jump if tails().next().is_some() => Exit::Always,
-        Flow::CondJump => {
+        ControlFlow::Return => Exit::Always,
+        ControlFlow::Jump if tails().next().is_some() => Exit::Always,
+        ControlFlow::CondJump => {
             let by_branch = tails().any(|t| t != end);
             let by_falling = tails().any(|t| t == end);
             match (by_branch, by_falling) {
@@ -309,7 +312,7 @@ fn exit(cfg: &Cfg, id: BlockId) -> Exit {
                 (false, false) => Exit::Never,
             }
         }
-        Flow::IndirectJump => {
+        ControlFlow::IndirectJump => {
             let table = cfg.jump_tables.binary_search_by_key(&last, |t| t.jump);
             if table.is_err() && cfg.succs(id).contains(&Succ::Unknown) {
                 Exit::Always
@@ -317,7 +320,11 @@ fn exit(cfg: &Cfg, id: BlockId) -> Exit {
                 Exit::Never
             }
         }
-        Flow::Next | Flow::Syscall | Flow::Trap | Flow::Call | Flow::IndirectCall
+        ControlFlow::FallThrough
+        | ControlFlow::Syscall
+        | ControlFlow::Trap
+        | ControlFlow::Call
+        | ControlFlow::IndirectCall
             if tails().next().is_some() =>
         {
             Exit::Falling

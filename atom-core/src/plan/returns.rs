@@ -6,8 +6,9 @@
 //! address that is not in it was pushed by code that did not move, and stands
 //! for itself.
 
-use super::asm::{Asm, Gpr, Mem};
 use super::code::Target;
+use crate::plan::code::Asm;
+use crate::x86::asm::{Gpr, Mem};
 
 /// Size of the table's head: the number of entries, as 32 bits, and padding.
 pub const HEAD: u64 = 8;
@@ -32,7 +33,7 @@ pub fn emit(asm: &mut Asm, base: u64) {
         0x48, 0x63, 0xc8, // movsxd rcx, eax
         0x48, 0x39, 0xc1, // cmp rcx, rax
     ]);
-    let far = asm.jump_if(super::asm::Cond::NE);
+    let far = asm.jump_if(crate::x86::asm::Cond::NE);
     // Entries from ecx to edx may be the one.
     asm.raw(&[
         0x8b, 0x17, // mov edx, [rdi]

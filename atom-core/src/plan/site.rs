@@ -25,12 +25,13 @@ use atom_abi::THREAD_THIS;
 
 use super::Clobbers;
 use super::args::{Taken, Value};
-use super::asm::{Asm, Cond, Gpr, Mem, Patch};
 use super::code::{Fixup, Target};
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Body;
 use crate::live::RegSet;
+use crate::plan::code::Asm;
+use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 mod address;
 mod inline;

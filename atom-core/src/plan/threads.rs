@@ -20,17 +20,18 @@ use atom_abi::{THREAD_HEADER, THREAD_THIS, ThreadInfo};
 use rayon::prelude::*;
 
 use super::args::Value;
-use super::asm::{Asm, Gpr};
 use super::code::{Guards, Target};
 use super::data::Data;
 use super::sparse::Sparse;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::cfg::{Cfg, ProcKind};
-use crate::decode::Flow;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{Live, RegSet};
+use crate::plan::code::Asm;
 use crate::tool::{self, Calls};
+use crate::x86::ControlFlow;
+use crate::x86::asm::Gpr;
 
 use super::site::RED_ZONE;
 
@@ -307,7 +308,7 @@ fn guards_of_proc(cfg: &Cfg, live: &Live, id: ProcId) -> (Option<BlockId>, Vec<B
     let light = is_start && !live.at_start(first).intersects(busy);
     let jumps = proc
         .blocks()
-        .any(|b| cfg.inst(cfg.block(b).last()).flow == Flow::IndirectJump);
+        .any(|b| cfg.inst(cfg.block(b).last()).flow == ControlFlow::IndirectJump);
     let bare = proc
         .blocks()
         .filter(|b| jumps && cfg.block(*b).is_indirect_target && cfg.block_pc(*b) != proc.start)

@@ -2,15 +2,14 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions};
 use rayon::prelude::*;
 
 use crate::cfg::{Cfg, Succ};
-use crate::decode::{Flow, Inst, rip_field};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
+use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, rip_field};
 
 use super::layout::{Layout, take_at};
 use super::proc_layout::Form;
@@ -477,7 +476,7 @@ impl Encoder<'_> {
             [0xeb | 0xe9, ..] => Some(0xeb),
             _ => short_opcode(&self.cfg.decode(self.image, id)),
         };
-        let is_call = inst.flow == Flow::Call;
+        let is_call = inst.flow == ControlFlow::Call;
         let target = match self.layout.taken(proc, id) {
             Some(on_the_way) => on_the_way,
             None => self.target((proc, b, id), is_call)?,
@@ -508,7 +507,7 @@ impl Encoder<'_> {
             _ => {
                 if is_call {
                     out.push(0xe8);
-                } else if inst.flow == Flow::Jump {
+                } else if inst.flow == ControlFlow::Jump {
                     out.push(0xe9);
                 } else if let Some(opcode) = opcode() {
                     out.extend([0x0f, opcode + 0x10]);
@@ -529,8 +528,8 @@ fn is_plain(inst: &Inst, form: Form) -> bool {
 }
 
 /// That of `jmp rel8` or `jcc rel8`, if the instruction is of their kind.
-fn short_opcode(instruction: &iced_x86::Instruction) -> Option<u8> {
-    use iced_x86::ConditionCode as C;
+fn short_opcode(instruction: &crate::x86::Instruction) -> Option<u8> {
+    use crate::x86::ConditionCode as C;
     let condition = match instruction.condition_code() {
         C::None if instruction.is_jmp_short_or_near() => return Some(0xeb),
         C::None => return None,

@@ -8,9 +8,9 @@ use rayon::prelude::*;
 use super::MovedSet;
 use super::pads::MAX_HOPS;
 use crate::cfg::Cfg;
-use crate::decode::padding_len;
 use crate::ids::ProcId;
 use crate::image::Image;
+use crate::x86::padding_len;
 
 /// Procedures that one piece of parallel work takes.
 const CHUNK: usize = 256;

@@ -5,13 +5,11 @@
 //! instruction that reaches into the next pad, or branches to code that is overwritten, would
 //! run as something else. Procedures with such a one stay where they are.
 
-use iced_x86::{FlowControl, OpKind};
-
 use super::pads::Sites;
 use crate::cfg::{Cfg, Succ};
-use crate::decode::decode_at;
 use crate::ids::ProcId;
 use crate::image::Image;
+use crate::x86::{FlowControl, OpKind, decode_at};
 
 /// Bytes that stay, at most.
 pub(super) const KEPT: u64 = 15;

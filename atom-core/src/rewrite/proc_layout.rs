@@ -2,10 +2,10 @@
 //! stand, from its start. Branches begin as short ones and grow until all reach.
 
 use crate::cfg::{Cfg, Succ};
-use crate::decode::{Flow, Inst};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
+use crate::x86::{ControlFlow, Inst};
 
 use super::layout::{snippets_size, take_at};
 use super::tables;
@@ -42,7 +42,7 @@ impl Form {
         match self {
             Self::COPY => u32::from(inst.len),
             Self::SHORT => 2,
-            Self::LONG if inst.flow == Flow::CondJump => 6,
+            Self::LONG if inst.flow == ControlFlow::CondJump => 6,
             Self::LONG => 5,
             Self::LONG_COUNTED => 9,
             Self::PUSH_RETURN => 12,
@@ -205,9 +205,9 @@ impl<'a> ProcBuilder<'a> {
             }
             let inst = cfg.inst(last);
             layout.forms.push(match inst.flow {
-                Flow::Call if inst.special => Form::PUSH_RETURN,
-                Flow::Call => Form::LONG,
-                Flow::Jump | Flow::CondJump => {
+                ControlFlow::Call if inst.special => Form::PUSH_RETURN,
+                ControlFlow::Call => Form::LONG,
+                ControlFlow::Jump | ControlFlow::CondJump => {
                     let target = self.target_inside(b);
                     while taken.next_if(|t| *t < last.index()).is_some() {}
                     let inside = target.is_some() || taken.peek() == Some(&last.index());
@@ -283,7 +283,7 @@ impl<'a> ProcBuilder<'a> {
                 Succ::Tail(t) => {
                     t.get() == next
                         && (cfg.inst_at(next).is_some()
-                            || !matches!(inst.flow, Flow::Call | Flow::IndirectCall))
+                            || !matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall))
                 }
                 _ => false,
             });

@@ -1,17 +1,17 @@
 //! The table of return addresses: from the new text's to the original's.
 
 use crate::cfg::Cfg;
-use crate::decode::{Flow, Inst};
 use crate::ids::ProcId;
 use crate::plan::returns::{ENTRY, HEAD};
 use crate::plan::{Plan, Position};
+use crate::x86::{ControlFlow, Inst};
 
 use super::layout::{insertions_of, snippets_size, take_at};
 use super::{Layout, MovedSet};
 
 /// True if it pushes a return address of the new text.
 fn is_call(inst: &Inst) -> bool {
-    matches!(inst.flow, Flow::Call | Flow::IndirectCall) && !inst.special
+    matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall) && !inst.special
 }
 
 /// Bytes of the table.

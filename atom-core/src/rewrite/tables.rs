@@ -11,7 +11,8 @@
 //! entries that discovery found, further original ones are copied as they are,
 //! so that an index beyond them goes where it always went.
 
-use iced_x86::{Encoder, Instruction, Mnemonic, OpKind, Register};
+use crate::x86::assembler::Encoder;
+use crate::x86::{Instruction, Mnemonic, OpKind, Register};
 
 use crate::cfg::{Cfg, JumpTable};
 use crate::ids::InstId;
@@ -111,14 +112,14 @@ fn is_certain(
     let before = (block.first.0..load.0)
         .rev()
         .map(|i| cfg.decode(image, InstId(i)));
-    let mut factory = iced_x86::InstructionInfoFactory::new();
+    let mut factory = crate::x86::InstructionInfoFactory::new();
     for i in before {
         let info = factory.info(&i);
         let writes = info.used_registers().iter().any(|u| {
             u.register().full_register() == base
                 && !matches!(
                     u.access(),
-                    iced_x86::OpAccess::Read | iced_x86::OpAccess::CondRead
+                    crate::x86::OpAccess::Read | crate::x86::OpAccess::CondRead
                 )
         });
         if writes {

@@ -4,10 +4,10 @@ use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
 
 use super::calls::{self, Argument, Call, Calls};
 use super::session::Session;
-use crate::decode::Flow;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::plan::operand::{At, When};
 use crate::plan::points::{exit_by_jump, is_entry};
+use crate::x86::ControlFlow;
 use crate::{Error, Result};
 
 /// More than any routine of the typed interface has.
@@ -131,7 +131,10 @@ fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), Strin
         Scope::Taken
             if !matches!(
                 last_flow(),
-                Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+                ControlFlow::Jump
+                    | ControlFlow::CondJump
+                    | ControlFlow::IndirectJump
+                    | ControlFlow::Return
             ) =>
         {
             return Err("the block does not end with a jump or return".to_owned());
@@ -316,7 +319,7 @@ fn at_instruction(
     let id = InstId(request.id);
     let transfers = matches!(
         session.cfg.inst(id).flow,
-        Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+        ControlFlow::Jump | ControlFlow::CondJump | ControlFlow::IndirectJump | ControlFlow::Return
     );
     let when = match request.place {
         Place::Before => When::Before,
@@ -328,7 +331,7 @@ fn at_instruction(
     let block = || session.cfg.block(session.cfg.block_of(id)).insts();
     let avx512 = || {
         let mut encodings = block().map(|i| session.decode(i).code().encoding());
-        encodings.any(|e| e == iced_x86::EncodingKind::EVEX)
+        encodings.any(|e| e == crate::x86::EncodingKind::EVEX)
     };
     at.value(&argument, pc, when, 0, &avx512)
         .map_err(|error| error.reason)?;

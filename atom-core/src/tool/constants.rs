@@ -7,12 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
-
 use crate::cfg::{Cfg, Proc, Succ};
-use crate::decode::Flow;
 use crate::ids::{BlockId, InstId};
 use crate::image::Image;
+use crate::x86::{
+    ControlFlow, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
+};
 
 /// The question over one procedure.
 pub(super) struct Constants<'a> {
@@ -89,7 +89,7 @@ impl<'a> Constants<'a> {
     fn effect(&mut self, id: InstId, register: Register) -> Effect {
         use Register::*;
         match self.cfg.inst(id).flow {
-            Flow::Call | Flow::IndirectCall => {
+            ControlFlow::Call | ControlFlow::IndirectCall => {
                 // A caller-saved register that is read after a call without having
                 // been set again is one that the called procedure is known to keep.
                 return match register {
@@ -97,8 +97,8 @@ impl<'a> Constants<'a> {
                     _ => Effect::Keeps,
                 };
             }
-            Flow::Syscall if matches!(register, RAX | RCX | R11) => return Effect::Unknown,
-            Flow::Next => {}
+            ControlFlow::Syscall if matches!(register, RAX | RCX | R11) => return Effect::Unknown,
+            ControlFlow::FallThrough => {}
             _ => return Effect::Keeps,
         }
         let instruction = self.cfg.decode(self.image, id);

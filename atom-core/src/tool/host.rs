@@ -12,8 +12,8 @@ use super::places;
 use super::query;
 use super::session::Session;
 use crate::cfg::{Block, Proc, Status};
-use crate::decode::{Inst, direct_target};
 use crate::ids::{BlockId, InstId, ProcId};
+use crate::x86::{Inst, direct_target};
 
 /// The table for a session; valid as long as that is.
 pub(super) fn table(session: &Session<'_>) -> Host {

@@ -11,9 +11,9 @@ use atom_abi::query::{Sink, SymbolRecord, VariablePlace, VariableRecord};
 use super::host::{session, text};
 use super::names::demangle;
 use super::session::Session;
-use crate::decode::{Flow, direct_target};
 use crate::ids::InstId;
 use crate::image::variables::{Place, Variable, variables as variables_of};
+use crate::x86::{ControlFlow, direct_target};
 
 pub(super) extern "C" fn data_symbols(
     context: *mut Context,
@@ -105,13 +105,13 @@ impl Session<'_> {
     fn entered_import(&self, id: InstId) -> Option<&str> {
         let inst = self.cfg.inst(id);
         match inst.flow {
-            Flow::Call | Flow::Jump => {
+            ControlFlow::Call | ControlFlow::Jump => {
                 let target = direct_target(&self.decode(id))?;
                 let proc = self.cfg.proc_at(target)?;
                 let name = self.proc_symbol(proc).strip_suffix("@plt")?;
                 (self.cfg.proc(proc).start == target).then_some(name)
             }
-            Flow::IndirectCall | Flow::IndirectJump if inst.rip_relative => {
+            ControlFlow::IndirectCall | ControlFlow::IndirectJump if inst.rip_relative => {
                 self.imports().name(self.decode(id).ip_rel_memory_address())
             }
             _ => None,

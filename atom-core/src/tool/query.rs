@@ -16,7 +16,6 @@ use atom_abi::query::{
     EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord,
     OperandRecord, RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
 };
-use iced_x86::InstructionInfoFactory;
 use rustc_hash::FxHashMap;
 
 use super::host::{session, text};
@@ -26,12 +25,12 @@ use super::session::Session;
 use crate::cfg::flow::{EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::frame;
 use crate::cfg::pointers::data_pointers;
-use crate::decode::memory::MemoryOperands;
-use crate::decode::{Flow, direct_target, operands, registers};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::imports::Imports;
 use crate::image::unwind::UnwindTable;
 use crate::image::{debug, labels};
+use crate::x86::memory::MemoryOperands;
+use crate::x86::{ControlFlow, InstructionInfoFactory, direct_target, operands, registers};
 
 /// Blocks of the graphs that are kept.
 const MAX_KEPT: usize = 1 << 19;
@@ -125,7 +124,7 @@ impl<'a> Session<'a> {
             let mut taken: HashSet<u64> = data.chain(exported).collect();
             for i in 0..cfg.insts.len() {
                 let inst = &cfg.insts[i];
-                if inst.flow != Flow::Next || image.is_pie && !inst.rip_relative {
+                if inst.flow != ControlFlow::FallThrough || image.is_pie && !inst.rip_relative {
                     continue;
                 }
                 let decoded = self.decode(InstId::from_index(i));
@@ -160,13 +159,13 @@ impl<'a> Session<'a> {
     fn called_name(&self, id: InstId) -> Option<&str> {
         let inst = self.cfg.inst(id);
         match inst.flow {
-            Flow::Call => {
+            ControlFlow::Call => {
                 let target = direct_target(&self.decode(id))?;
                 let proc = self.cfg.proc_at(target)?;
                 (self.cfg.proc(proc).start == target).then(|| self.proc_name(proc))
             }
             // Through the slot of an import: `call [rip + puts@GOTPCREL]`.
-            Flow::IndirectCall if inst.rip_relative => {
+            ControlFlow::IndirectCall if inst.rip_relative => {
                 self.imports().name(self.decode(id).ip_rel_memory_address())
             }
             _ => None,

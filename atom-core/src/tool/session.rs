@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-use iced_x86::{Formatter, Instruction, NasmFormatter};
+use crate::x86::{Formatter, Instruction, NasmFormatter};
 
 use super::calls::Calls;
 use super::load::Tool;
@@ -16,9 +16,9 @@ use super::query::Cache;
 use super::select::Selected;
 use super::{LineInfo, check, threads};
 use crate::cfg::{Cfg, ProcKind, Status};
-use crate::decode::class::{Classifier, types_of_flow};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
+use crate::x86::class::{Classifier, types_of_flow};
 use crate::{Error, Result};
 
 const DOING: &str = "running the tool's instrument routine of";

@@ -12,14 +12,13 @@
 
 use std::collections::HashSet;
 
-use iced_x86::{Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
 use super::constants::Constants;
 use crate::cfg::{Cfg, Proc};
-use crate::decode::{Flow, decode_at};
 use crate::ids::InstId;
 use crate::image::Image;
+use crate::x86::{ControlFlow, Mnemonic, OpKind, Register, decode_at};
 
 /// Functions that start threads, run callbacks on threads of their own, or load
 /// libraries that might.
@@ -200,8 +199,8 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
         proc.blocks()
             .map(|block| cfg.block(block).last())
             .any(|inst| match cfg.inst(inst).flow {
-                Flow::Syscall => number_of(inst, Register::RAX),
-                Flow::Call | Flow::Jump => {
+                ControlFlow::Syscall => number_of(inst, Register::RAX),
+                ControlFlow::Call | ControlFlow::Jump => {
                     let target = cfg.direct_target(image, inst).unwrap_or(0);
                     starters.contains(&target)
                         || (syscall.contains(&target) && number_of(inst, Register::RDI))
@@ -250,7 +249,7 @@ pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
             // A system call ends its block.
             for inst in proc.blocks().map(|block| cfg.block(block).last()) {
                 let numbers = match cfg.inst(inst).flow {
-                    Flow::Syscall => {
+                    ControlFlow::Syscall => {
                         numbers.get_or_insert_with(|| Constants::new(image, cfg, proc))
                     }
                     _ => continue,
@@ -277,7 +276,7 @@ pub fn uses_gs(image: &Image, cfg: &Cfg) -> bool {
             proc.blocks().any(|b| {
                 let block = cfg.block(b);
                 // A system call ends its block.
-                if cfg.inst(block.last()).flow == Flow::Syscall {
+                if cfg.inst(block.last()).flow == ControlFlow::Syscall {
                     let numbers = numbers.get_or_insert_with(|| Constants::new(image, cfg, proc));
                     if sets_gs(numbers, block.last()) {
                         return true;

@@ -8,10 +8,10 @@
 use std::path::Path;
 
 use atom_core::cfg::{Cfg, ProcKind, seeds::FrameFacts};
-use atom_core::decode::Flow;
 use atom_core::image::Image;
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{Insertion, Plan, Position, Snippet};
+use atom_core::x86::ControlFlow;
 use atom_core::{BlockId, Result, emit, rewrite};
 
 /// What to overwrite.
@@ -127,7 +127,8 @@ pub fn plan(image: &Image, cfg: &Cfg, choice: Choice) -> Plan {
         for (inst, set) in block.insts().zip(&sets) {
             poison.insert(inst, Position::Before, *set);
             let flow = cfg.inst(inst).flow;
-            if matches!(flow, Flow::Call | Flow::IndirectCall) && inst == block.last() {
+            if matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall) && inst == block.last()
+            {
                 poison.insert(inst, Position::After, live.after(b));
             }
         }

@@ -7,7 +7,7 @@
 //! too long) becomes a call of the whole routine from its start, which is
 //! right as long as nothing has been stored before the branch.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use crate::x86::{Instruction, Mnemonic, OpKind, Register};
 
 mod step;
 

@@ -5,6 +5,8 @@
 //! the encoding's shape (an opcode, a register field, a register or memory
 //! field, an immediate), so that what emits them needs no table of operations.
 
+pub use crate::x86::asm::machine::Imm;
+
 /// A value that the body computes, or one of its inputs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct V(pub u8);
@@ -92,17 +94,6 @@ pub enum Rm {
     Reg(Slot),
     /// Memory.
     Mem(Mem),
-}
-
-/// An immediate operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Imm {
-    /// None.
-    None,
-    /// One byte.
-    Byte(i8),
-    /// As wide as the operation, at most 4 bytes.
-    Wide(i32),
 }
 
 /// Arithmetic flags as a set.

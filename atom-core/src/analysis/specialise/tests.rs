@@ -1,6 +1,6 @@
 //! Small routines, as compilers make them, and what becomes of them.
 
-use iced_x86::code_asm::*;
+use crate::x86::assembler::code_asm::*;
 
 use super::ops::{Base, Symbol};
 use super::*;

@@ -18,10 +18,10 @@ mod returns;
 use std::cell::OnceCell;
 
 use super::{Cfg, ProcKind, Succ};
-use crate::decode::Flow;
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 use crate::image::unwind::UnwindTable;
+use crate::x86::ControlFlow;
 use dominators::{Adjacency, Tree};
 pub use loops::{Loop, Loops};
 pub(super) use returns::is_never;
@@ -190,13 +190,13 @@ impl FlowGraph {
         let last = cfg.block(id).last();
         let flow = cfg.inst(last).flow;
         let end = cfg.inst_end(last);
-        let is_call = matches!(flow, Flow::Call | Flow::IndirectCall);
+        let is_call = matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall);
         let next = match is_call {
             true => EdgeKind::CallReturn,
             false => EdgeKind::Fall,
         };
         let jump = match flow {
-            Flow::IndirectJump => EdgeKind::Table,
+            ControlFlow::IndirectJump => EdgeKind::Table,
             _ => EdgeKind::Taken,
         };
         let succs = cfg.succs(id);
@@ -223,7 +223,7 @@ impl FlowGraph {
                 }
                 Succ::Unknown => Edge {
                     kind: match flow {
-                        Flow::Return => EdgeKind::Return,
+                        ControlFlow::Return => EdgeKind::Return,
                         _ => EdgeKind::Unknown,
                     },
                     block: None,

@@ -12,10 +12,10 @@
 use std::collections::HashMap;
 
 use crate::cfg::{Cfg, ProcKind, Status, Succ};
-use crate::decode::{Flow, direct_target};
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 use crate::image::imports::Imports;
+use crate::x86::{ControlFlow, direct_target};
 
 /// Imported functions that never return.
 const NEVER: [&str; 30] = [
@@ -109,7 +109,7 @@ impl<'a> Search<'a> {
                 let last = cfg.block(id).last();
                 let inst = cfg.inst(last);
                 let callee = match inst.flow {
-                    Flow::Call => match direct_target(&cfg.decode(image, last)) {
+                    ControlFlow::Call => match direct_target(&cfg.decode(image, last)) {
                         _ if inst.special => Callee::Returns,
                         Some(target) => cfg
                             .proc_at(target)
@@ -117,7 +117,7 @@ impl<'a> Search<'a> {
                             .map_or(Callee::Returns, Callee::Proc),
                         None => Callee::Returns,
                     },
-                    Flow::IndirectCall if inst.rip_relative => {
+                    ControlFlow::IndirectCall if inst.rip_relative => {
                         let slot = cfg.decode(image, last).ip_rel_memory_address();
                         match imports.name(slot) {
                             Some(name) if is_never(name) => Callee::Never,

@@ -6,8 +6,8 @@
 
 use super::group::index_of;
 use crate::cfg::{Cfg, Succ};
-use crate::decode::Flow;
 use crate::ids::{BlockId, ProcId};
+use crate::x86::ControlFlow;
 
 /// A loop's branch goes back this often.
 const AGAIN: f32 = 0.88;
@@ -101,7 +101,12 @@ impl Estimate {
         let own = cfg.proc(procs[0]).block_count;
         let flow = |b: BlockId| cfg.inst(cfg.block(b).last()).flow;
         let is_rare = |to: Option<u32>| {
-            let ends = |to: u32| matches!(flow(blocks[to as usize]), Flow::Halt | Flow::Trap);
+            let ends = |to: u32| {
+                matches!(
+                    flow(blocks[to as usize]),
+                    ControlFlow::Halt | ControlFlow::Trap
+                )
+            };
             to.is_some_and(|to| to >= own || ends(to))
         };
         for (i, &b) in blocks.iter().enumerate() {
@@ -115,7 +120,7 @@ impl Estimate {
             let place = |succ: &Succ| place(cfg, procs, succ);
             let (mut share_taken, mut both) = (0.0, [None; 2]);
             match (flow(b), cfg.succs(b)) {
-                (Flow::CondJump, [to, falling]) => {
+                (ControlFlow::CondJump, [to, falling]) => {
                     both = [place(to), place(falling)];
                     let [to, falling] = both;
                     let rare = |to| from < own && is_rare(to);
@@ -134,7 +139,7 @@ impl Estimate {
                 }
                 (flow, targets) => {
                     let share = match flow {
-                        Flow::IndirectJump => 1.0 / targets.len().max(1) as f32,
+                        ControlFlow::IndirectJump => 1.0 / targets.len().max(1) as f32,
                         _ => 1.0,
                     };
                     for (n, to) in targets.iter().enumerate() {

@@ -15,11 +15,11 @@ use super::increment::Keeping;
 use super::qualify::Way;
 use super::tree::Edge;
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
-use crate::decode::Flow;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet};
 use crate::plan::Position;
+use crate::x86::ControlFlow;
 
 /// Flags that `inc` changes.
 pub const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
@@ -128,7 +128,7 @@ fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
     let mut blocks = Vec::new();
     for b in cfg.proc(id).blocks() {
         let last = cfg.block(b).last();
-        if cfg.inst(last).flow == Flow::Call
+        if cfg.inst(last).flow == ControlFlow::Call
             && let Some(target) = cfg.direct_target(image, last)
         {
             blocks.extend(cfg.block_at(target));
@@ -285,13 +285,13 @@ impl Group {
         let last = cfg.block(b).last();
         let [first, behind] = self.estimate.ways[i];
         Some(match cfg.inst(last).flow {
-            Flow::CondJump if cfg.succs(b).len() == 2 => Out::Branch {
+            ControlFlow::CondJump if cfg.succs(b).len() == 2 => Out::Branch {
                 taken: NONE,
                 is_plain: is_plain(world, last)?,
             },
-            Flow::CondJump => return None,
-            Flow::Next | Flow::Jump => Out::To(first),
-            Flow::Call if comes_back(world, last) => Out::To(first),
+            ControlFlow::CondJump => return None,
+            ControlFlow::FallThrough | ControlFlow::Jump => Out::To(first),
+            ControlFlow::Call if comes_back(world, last) => Out::To(first),
             flow => {
                 if let Some(to) = behind.filter(|_| !flow.ends_flow()) {
                     self.starts[to as usize] = 0;

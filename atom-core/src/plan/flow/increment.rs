@@ -2,9 +2,10 @@
 
 use super::group;
 use crate::live::RegSet;
-use crate::plan::asm::{Asm, Gpr, Mem};
+use crate::plan::code::Asm;
 use crate::plan::code::Target;
 use crate::plan::site::RED_ZONE;
+use crate::x86::asm::{Gpr, Mem};
 
 /// What an increment has to keep at its place, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

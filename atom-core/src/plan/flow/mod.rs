@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::asm::Asm;
 use super::code::{Position, Target};
 use super::data::Data;
 use super::threads::ThreadAccess;
@@ -33,6 +32,7 @@ use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::live::Live;
 use crate::memory;
+use crate::plan::code::Asm;
 use crate::tool::Calls;
 
 use counted::{Counted, Storage};

@@ -4,12 +4,12 @@ use rayon::prelude::*;
 
 use crate::analysis::specialise::Specialiser;
 use crate::cfg::Cfg;
-use crate::decode::Flow;
 use crate::ids::{BlockId, InstId};
 use crate::plan::args::Value;
 use crate::plan::data::Data;
 use crate::plan::inline::{Cell, Increment, Increments};
 use crate::tool::{Argument, Call, Calls, Place, Scope};
+use crate::x86::ControlFlow;
 
 /// When a call adds to its cell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -267,10 +267,14 @@ fn block_of(cfg: &Cfg, call: &Call, by_branch: bool) -> Option<BlockId> {
         Place::Before => true,
         Place::After => matches!(
             flow,
-            Flow::Next | Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+            ControlFlow::FallThrough
+                | ControlFlow::Jump
+                | ControlFlow::CondJump
+                | ControlFlow::IndirectJump
+                | ControlFlow::Return
         ),
     };
-    (passes && (!by_branch || flow == Flow::CondJump)).then_some(block)
+    (passes && (!by_branch || flow == ControlFlow::CondJump)).then_some(block)
 }
 
 /// Finds out what calls do.

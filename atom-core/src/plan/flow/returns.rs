@@ -11,15 +11,14 @@
 //!
 //! Signal handlers that do not return are not considered; see `docs/limits.md`.
 
-use iced_x86::{Code, Instruction, Mnemonic, OpKind, Register};
 use rayon::prelude::*;
 
 use super::group::index_of;
 use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
-use crate::decode::{Anywhere, Flow, Memo};
 use crate::grouped::Grouped;
 use crate::ids::{BlockId, InstId, ProcId};
-use crate::image::Image;
+use crate::image::{Image, ImageDecoder};
+use crate::x86::{Code, ControlFlow, Instruction, Memo, Mnemonic, OpKind, Register};
 
 /// Library functions that come back, whatever they are given: by the C
 /// standard and POSIX they call nothing of the program's and throw nothing.
@@ -215,7 +214,7 @@ fn is_library(proc: &Proc) -> bool {
 
 /// What is used for one procedure after the other.
 struct Reader<'a> {
-    decoder: Anywhere<'a>,
+    decoder: ImageDecoder<'a>,
     /// Which instructions leave the stack as it is, see [`leaves_stack`].
     plain: Memo<bool>,
     /// By block of the procedure: where the stack stands at its start, once control came there.
@@ -229,7 +228,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(image: &'a Image) -> Self {
         Self {
-            decoder: Anywhere::new(image),
+            decoder: ImageDecoder::new(image),
             plain: Memo::new(),
             at: Vec::new(),
             work: Vec::new(),
@@ -295,7 +294,7 @@ impl Follower<'_, '_> {
         let flow = cfg.inst(block.last()).flow;
         if self.in_full {
             stack = self.insts(b, stack)?;
-        } else if flow != Flow::Next {
+        } else if flow != ControlFlow::FallThrough {
             self.end(block.first, block.last(), &stack)?;
         }
         for succ in cfg.succs(b) {
@@ -307,14 +306,16 @@ impl Follower<'_, '_> {
                     let owner = cfg.block(to).proc;
                     if self.procs.contains(&owner) {
                         self.reader.work.push((to, stack));
-                    } else if stack.depth == 0 && cfg.proc(owner).start == pc && flow != Flow::Call
+                    } else if stack.depth == 0
+                        && cfg.proc(owner).start == pc
+                        && flow != ControlFlow::Call
                     {
                         self.reader.callees.push(owner.0);
                     } else {
                         return None;
                     }
                 }
-                Succ::Unknown if flow == Flow::Return => {}
+                Succ::Unknown if flow == ControlFlow::Return => {}
                 Succ::Unknown => return None,
             }
         }
@@ -328,7 +329,7 @@ impl Follower<'_, '_> {
         for (id, (inst, bytes)) in block.insts().zip(cfg.block_bytes(self.image, b)) {
             let Reader { decoder, plain, .. } = &mut *self.reader;
             let mut decode = || decoder.again(cfg.inst_pc(id));
-            let is_next = inst.flow == Flow::Next;
+            let is_next = inst.flow == ControlFlow::FallThrough;
             if is_next && plain.of(inst, bytes, || leaves_stack(&decode())) {
                 continue;
             }
@@ -353,35 +354,35 @@ impl Follower<'_, '_> {
         let cfg = self.cfg;
         let decode = || cfg.decode(self.image, inst);
         let trusted = match cfg.inst(inst).flow {
-            Flow::Call if !cfg.inst(inst).special => {
+            ControlFlow::Call if !cfg.inst(inst).special => {
                 let target = cfg.direct_target(self.image, inst)?;
                 let callee = cfg.proc_at(target)?;
                 self.reader.callees.push(callee.0);
                 cfg.proc(callee).start == target
             }
-            Flow::Return => {
+            ControlFlow::Return => {
                 let plain = [0xc3];
                 let is_plain = self.image.bytes_at(cfg.inst_pc(inst), 1) == Some(&plain);
                 stack.depth == 0 && (is_plain || decode().code() == Code::Retnq)
             }
-            Flow::Jump => true,
-            Flow::CondJump if is_plain_jcc(self.image, cfg, inst) => true,
-            Flow::CondJump => {
+            ControlFlow::Jump => true,
+            ControlFlow::CondJump if is_plain_jcc(self.image, cfg, inst) => true,
+            ControlFlow::CondJump => {
                 let instruction = decode();
                 instruction.is_jcc_short_or_near()
                     || instruction.is_jcx_short()
                     || instruction.is_loop()
                     || instruction.is_loopcc()
             }
-            Flow::IndirectJump => cfg
+            ControlFlow::IndirectJump => cfg
                 .jump_tables
                 .binary_search_by_key(&inst, |t| t.jump)
                 .is_ok(),
-            Flow::Syscall => {
+            ControlFlow::Syscall => {
                 let before = (first.0..inst.0).rev().map(InstId);
                 self.is_harmless(before)
             }
-            Flow::Halt | Flow::Trap => true,
+            ControlFlow::Halt | ControlFlow::Trap => true,
             _ => false,
         };
         trusted.then_some(())

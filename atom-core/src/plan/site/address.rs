@@ -2,8 +2,8 @@
 
 use super::Site;
 use crate::plan::args::{Address, Segment};
-use crate::plan::asm::{Gpr, Mem};
 use crate::plan::code::Target;
+use crate::x86::asm::{Gpr, Mem};
 
 impl Site<'_> {
     /// Computes an effective address. Changes `to` and perhaps the scratch register.

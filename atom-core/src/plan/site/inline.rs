@@ -14,9 +14,9 @@ use crate::analysis::specialise::ops::{
 };
 use crate::live::RegSet;
 use crate::plan::args::{Address, Segment, Taken, Value};
-use crate::plan::asm::machine::{Encoding, Operand};
-use crate::plan::asm::{Cond, Gpr, Mem, Patch};
 use crate::plan::code::Target;
+use crate::plan::code::{Encoding, Operand};
+use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 mod addresses;
 mod rare;

@@ -3,8 +3,9 @@
 
 use super::{RED_ZONE, Site};
 use crate::plan::args::{Address, Element, Selected, Taken, Value};
-use crate::plan::asm::{Asm, Cond, Gpr, Mem, Patch};
+use crate::plan::code::Asm;
 use crate::plan::code::Target;
+use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 impl Site<'_> {
     /// Computes a value into a register.

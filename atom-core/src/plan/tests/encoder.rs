@@ -1,10 +1,11 @@
 //! Each form of the encoder, read back by a decoder.
 
-use iced_x86::{Formatter, NasmFormatter};
+use crate::x86::{Formatter, NasmFormatter};
 
 use crate::plan::args::Element;
-use crate::plan::asm::{Asm, Cond, Gpr, Mem};
+use crate::plan::code::Asm;
 use crate::plan::code::Target;
+use crate::x86::asm::{Cond, Gpr, Mem};
 
 /// The instructions in words, separated by semicolons.
 fn text(emit: impl FnOnce(&mut Asm)) -> String {
@@ -16,7 +17,7 @@ fn text(emit: impl FnOnce(&mut Asm)) -> String {
         .options_mut()
         .set_space_after_operand_separator(false);
     let mut words = Vec::new();
-    let mut decoder = iced_x86::Decoder::new(64, &asm.code, 0);
+    let mut decoder = crate::x86::Decoder::new(64, &asm.code, 0);
     while decoder.can_decode() {
         let mut word = String::new();
         formatter.format(&decoder.decode(), &mut word);
@@ -66,7 +67,7 @@ fn every_base_and_index_encodes() {
                     },
                 );
                 asm.lea(Gpr(3), Mem::at(base, disp));
-                let mut decoder = iced_x86::Decoder::new(64, &asm.code, 0);
+                let mut decoder = crate::x86::Decoder::new(64, &asm.code, 0);
                 let both = decoder.decode();
                 assert_eq!(both.memory_base().number(), usize::from(base.0));
                 assert_eq!(both.memory_index().number(), usize::from(index.0));
@@ -74,7 +75,7 @@ fn every_base_and_index_encodes() {
                 assert_eq!(both.memory_displacement64() as i64, i64::from(disp));
                 let plain = decoder.decode();
                 assert_eq!(plain.memory_base().number(), usize::from(base.0));
-                assert_eq!(plain.memory_index(), iced_x86::Register::None);
+                assert_eq!(plain.memory_index(), crate::x86::Register::None);
                 assert_eq!(plain.memory_displacement64() as i64, i64::from(disp));
                 assert!(!decoder.can_decode());
             }

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::x86::assembler::code_asm::*;
 use atom_abi::THREAD_THIS;
-use iced_x86::code_asm::*;
 
 use super::machine::{Machine, State};
 use super::random::{self, Random};
@@ -14,7 +14,7 @@ use crate::analysis::specialise::Specialiser;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::plan::args::Value;
-use crate::plan::asm::Asm;
+use crate::plan::code::Asm;
 use crate::plan::code::Target;
 use crate::plan::inline;
 use crate::plan::site::{self, Point, SiteCall};
@@ -40,9 +40,11 @@ fn helper() -> Vec<u8> {
     for reg in [rcx, rdx, rsi, rdi, r8, r9, r10, r11] {
         asm.add(reg, rax).unwrap();
     }
-    let operand =
-        iced_x86::MemoryOperand::with_base_displ(iced_x86::Register::RIP, (STATICS + 0x800) as i64);
-    let inc = iced_x86::Instruction::with1(iced_x86::Code::Inc_rm64, operand).unwrap();
+    let operand = crate::x86::assembler::MemoryOperand::with_base_displ(
+        crate::x86::Register::RIP,
+        (STATICS + 0x800) as i64,
+    );
+    let inc = crate::x86::Instruction::with1(crate::x86::Code::Inc_rm64, operand).unwrap();
     asm.add_instruction(inc).unwrap();
     asm.pcmpeqd(xmm0, xmm0).unwrap();
     asm.pcmpeqd(xmm9, xmm9).unwrap();
@@ -164,10 +166,10 @@ fn random_argument(r: &mut Random, pointer: bool) -> Value {
 
 /// The instructions of some code, for messages.
 fn listing(code: &[u8]) -> String {
-    use iced_x86::Formatter;
+    use crate::x86::Formatter;
     let mut text = String::new();
-    let mut formatter = iced_x86::NasmFormatter::new();
-    for instruction in &mut iced_x86::Decoder::new(64, code, 0) {
+    let mut formatter = crate::x86::NasmFormatter::new();
+    for instruction in &mut crate::x86::Decoder::new(64, code, 0) {
         text += &format!("\n{:4x} ", instruction.ip());
         formatter.format(&instruction, &mut text);
     }

@@ -5,11 +5,12 @@ use super::values;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::plan::args::{Address, Segment, Taken, Value};
-use crate::plan::asm::{Asm, Cond, Gpr};
+use crate::plan::code::Asm;
 use crate::plan::code::Target;
 use crate::plan::returns;
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
+use crate::x86::asm::{Cond, Gpr};
 
 /// A small generator, so that a failure can be repeated from its number.
 pub struct Random(u64);

@@ -1,8 +1,9 @@
 //! Random analysis routines: machine code that keeps to the ABI, reads nothing
 //! undefined and touches only memory that it is given.
 
-use iced_x86::code_asm::*;
-use iced_x86::{Code, Instruction, MemoryOperand, Register};
+use crate::x86::assembler::MemoryOperand;
+use crate::x86::assembler::code_asm::*;
+use crate::x86::{Code, Instruction, Register};
 
 use super::random::Random;
 
@@ -111,7 +112,7 @@ macro_rules! alu {
 /// An instruction by its condition code.
 macro_rules! on_condition {
     ($self:ident, $code:expr, $type:ty, $arg:expr, $($name:ident)*) => {{
-        type Emit = fn(&mut CodeAssembler, $type) -> Result<(), iced_x86::IcedError>;
+        type Emit = fn(&mut CodeAssembler, $type) -> Result<(), crate::x86::assembler::IcedError>;
         let all: [Emit; 16] = [$(|asm, operand| asm.$name(operand)),*];
         all[$code]($self.asm, $arg).unwrap()
     }};

@@ -3,7 +3,7 @@
 use super::machine::{CODE, Machine, State};
 use super::random::{Random, fs_base, is_taken, random_address, sum};
 use crate::plan::args::{Address, Element, Segment, Taken, Value};
-use crate::plan::asm::{Cond, Gpr};
+use crate::x86::asm::{Cond, Gpr};
 
 /// Where the table of return addresses lies in the data.
 pub const RETURN_MAP: u64 = 0x4000;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cfg::{Cfg, ProcKind, seeds::FrameFacts};
-use crate::decode::Flow;
 use crate::image::Image;
 use crate::live::Live;
 use crate::plan::{Clobbers, Options, Plan, Position, Snippet, Target};
 use crate::tool::calls::{Place, Scope};
 use crate::tool::{Argument, Call, Calls};
+use crate::x86::ControlFlow;
 use crate::{BlockId, InstId};
 
 const SOURCE: &str = r#"
@@ -82,9 +82,9 @@ fn with_plan(
 }
 
 /// The instructions of a snippet; fails if they do not fill it exactly.
-fn decode(plan: &Plan, snippet: &Snippet) -> Vec<iced_x86::Instruction> {
+fn decode(plan: &Plan, snippet: &Snippet) -> Vec<crate::x86::Instruction> {
     let code = &plan.code[snippet.code.start as usize..snippet.code.end as usize];
-    let decoder = iced_x86::Decoder::new(64, code, 0);
+    let decoder = crate::x86::Decoder::new(64, code, 0);
     let list: Vec<_> = decoder.into_iter().collect();
     assert!(list.iter().all(|i| !i.is_invalid()));
     let fields: Vec<u32> = plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize]
@@ -182,14 +182,17 @@ fn every_block_and_instruction_gets_its_calls() {
             let mut expected = vec![before, of_inst(block.first)];
             let moves_control = matches!(
                 flow,
-                Flow::Jump | Flow::CondJump | Flow::IndirectJump | Flow::Return
+                ControlFlow::Jump
+                    | ControlFlow::CondJump
+                    | ControlFlow::IndirectJump
+                    | ControlFlow::Return
             );
             if block.count == 1 && moves_control {
                 expected.push(before + 0x100);
             }
             assert_eq!(at(plan, block.first, Position::Before), expected);
             let after = at(plan, block.last(), Position::After);
-            if moves_control || flow == Flow::Halt {
+            if moves_control || flow == ControlFlow::Halt {
                 assert!(after.is_empty());
             } else {
                 assert_eq!(after, [before + 0x100]);
@@ -226,7 +229,7 @@ fn procedures_are_entered_once_and_left_at_every_exit() {
             assert_eq!(entry, [0x200 * p as u64]);
             for b in proc.blocks() {
                 let last = cfg.block(b).last();
-                if cfg.inst(last).flow == Flow::Return {
+                if cfg.inst(last).flow == ControlFlow::Return {
                     assert_eq!(at(plan, last, Position::Before), [0x200 * p as u64 + 0x100]);
                 }
             }
@@ -291,7 +294,7 @@ fn ends_of_the_process_are_hooked() {
             let hooked: Vec<InstId> = plan.insertions.iter().map(|i| i.inst).collect();
             let all: Vec<InstId> = (0..cfg.insts.len())
                 .map(InstId::from_index)
-                .filter(|i| cfg.inst(*i).flow == Flow::Syscall || starts_abort(cfg, *i))
+                .filter(|i| cfg.inst(*i).flow == ControlFlow::Syscall || starts_abort(cfg, *i))
                 .collect();
             assert!(all.len() > 1);
             assert_eq!(hooked, all);
@@ -323,7 +326,7 @@ fn strings_and_arrays_become_records() {
     with_plan(&program, make, Options::default(), |_, _, plan| {
         assert_eq!(plan.program_after, None);
         let snippet = &plan.shared[plan.program_before.unwrap() as usize];
-        assert!(decode(plan, snippet).last().unwrap().code() == iced_x86::Code::Retnq);
+        assert!(decode(plan, snippet).last().unwrap().code() == crate::x86::Code::Retnq);
         let mut offsets: Vec<u32> = Vec::new();
         for fixup in &plan.fixups[snippet.fixups.start as usize..snippet.fixups.end as usize] {
             if let Target::Data(offset) = fixup.target {
@@ -362,7 +365,7 @@ fn what_cannot_be_passed_is_an_error() {
     assert!(plan(Scope::Inst, 0, Argument::Str(0, 9)).is_err());
     assert!(plan(Scope::Program, 0, Argument::EffAddrValue).is_err());
     let ret = (0..count)
-        .find(|i| cfg.inst(InstId(*i)).flow == Flow::Return)
+        .find(|i| cfg.inst(InstId(*i)).flow == ControlFlow::Return)
         .unwrap();
     let error = plan(Scope::Inst, ret, Argument::BrCondValue).unwrap_err();
     assert_eq!(error.address, Some(cfg.inst_pc(InstId(ret))));

@@ -4,7 +4,7 @@
 //! else becomes an operation of the body. What it does to the flags is noted
 //! either way: known, left in the processor by the body, or undefined.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use crate::x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::ops::{Base, Imm, Machine, Op, Rm, Slot, Start, Symbol, flags};
 use super::super::state::{self, Flag, State, Val};

@@ -6,10 +6,10 @@ use super::{Context, Path, Result, is_simple, plain_register};
 use crate::analysis::specialise::ops::{End, Node};
 use crate::live::RegSet;
 use crate::plan::args::Value;
-use crate::plan::asm::{Cond, Gpr};
 use crate::plan::code::Target;
 use crate::plan::detour::Detour;
 use crate::plan::wrapper::Wrapper;
+use crate::x86::asm::{Cond, Gpr};
 
 /// A side of a branch that other paths go around stands there if it is no longer than this.
 const MOST_IN_LINE: usize = 12;

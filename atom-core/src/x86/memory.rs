@@ -234,7 +234,7 @@ mod tests {
     /// `r`, `w` or `rw`, the size, the address, and marks: `n` narrow, `c`
     /// conditional, `*` repeated, `i` implicit, `b` bit string.
     fn words(bytes: &[u8]) -> String {
-        let instruction = crate::decode::decode_at(bytes, 0x1000).expect("valid bytes");
+        let instruction = crate::x86::decode_at(bytes, 0x1000).expect("valid bytes");
         let mut operands = MemoryOperands::default();
         let word = |o: &MemoryOperand| {
             let mut text = String::new();

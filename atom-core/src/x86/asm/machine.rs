@@ -1,25 +1,34 @@
 //! Encoding the instructions of inlined bodies: any that has a ModRM byte.
 
-use super::{Asm, Cond, Gpr, Mem, Patch};
-use crate::analysis::specialise::ops::Imm;
-use crate::plan::code::{Fixup, Target};
+use super::{Asm, Cond, Fixup, Gpr, Mem, Patch};
+
+/// An immediate operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Imm {
+    /// None.
+    None,
+    /// One byte.
+    Byte(i8),
+    /// As wide as the operation, at most 4 bytes.
+    Wide(i32),
+}
 
 /// The second operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operand {
+pub enum Operand<T> {
     /// A register.
     Reg(Gpr),
     /// Memory.
     Mem(Mem),
     /// Memory at a target and an offset.
-    Link(Target, i32),
+    Link(T, i32),
     /// The same and a register times a scale, by the target's absolute address.
-    Table(Target, i32, (Gpr, u8)),
+    Table(T, i32, (Gpr, u8)),
 }
 
 /// An instruction, with its registers.
 #[derive(Clone, Copy, Debug)]
-pub struct Encoding {
+pub struct Encoding<T> {
     /// Opcode; beyond 0xff in the map that 0F opens.
     pub opcode: u16,
     /// Operand size in bytes.
@@ -37,15 +46,15 @@ pub struct Encoding {
     /// `gs` prefix.
     pub gs: bool,
     /// The second operand.
-    pub rm: Operand,
+    pub rm: Operand<T>,
     /// The immediate.
     pub imm: Imm,
 }
 
-impl Asm {
+impl<T: Copy> Asm<T> {
     /// Any instruction with a ModRM byte. What it does to the flags is the
     /// caller's business.
-    pub fn machine(&mut self, e: &Encoding) {
+    pub fn machine(&mut self, e: &Encoding<T>) {
         let prefixes = [
             (e.lock, 0xf0),
             (e.width == 2, 0x66),
@@ -117,7 +126,7 @@ impl Asm {
     }
 
     /// `lea to, [rip + target + offset]`
-    pub fn lea_link(&mut self, to: Gpr, target: Target, offset: i32) {
+    pub fn lea_link(&mut self, to: Gpr, target: T, offset: i32) {
         self.lea_target(to, target);
         if let Some(fixup) = self.fixups.last_mut() {
             fixup.addend = offset;
@@ -125,7 +134,7 @@ impl Asm {
     }
 
     /// A jump to a target, conditional or not.
-    pub fn jump_to(&mut self, cond: Option<Cond>, target: Target, addend: i32) {
+    pub fn jump_to(&mut self, cond: Option<Cond>, target: T, addend: i32) {
         match cond {
             Some(cond) => self.bytes(&[0x0f, 0x80 | cond.0]),
             None => self.byte(0xe9),

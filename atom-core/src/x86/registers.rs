@@ -18,7 +18,7 @@ use iced_x86::{
     Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, RflagsBits,
 };
 
-use super::{Flow, flow_of, is_rip_relative};
+use super::{ControlFlow, flow_of, is_rip_relative};
 
 /// A register by its number in [`Reg`], with the first byte and the size of the
 /// part that is meant. None for control, debug and selector registers.
@@ -216,11 +216,11 @@ fn hidden(instruction: &Instruction) -> Vec<(Vec<Reg>, u32)> {
     let mut list = Vec::new();
     // The program counter.
     match flow_of(instruction) {
-        Flow::Next | Flow::Halt | Flow::Trap => {}
-        Flow::Call | Flow::IndirectCall => list.push((vec![Reg::Pc], read | write)),
-        Flow::CondJump => list.push((vec![Reg::Pc], read | maybe_write)),
-        Flow::Jump | Flow::Syscall => list.push((vec![Reg::Pc], read | write)),
-        Flow::IndirectJump | Flow::Return => list.push((vec![Reg::Pc], write)),
+        ControlFlow::FallThrough | ControlFlow::Halt | ControlFlow::Trap => {}
+        ControlFlow::Call | ControlFlow::IndirectCall => list.push((vec![Reg::Pc], read | write)),
+        ControlFlow::CondJump => list.push((vec![Reg::Pc], read | maybe_write)),
+        ControlFlow::Jump | ControlFlow::Syscall => list.push((vec![Reg::Pc], read | write)),
+        ControlFlow::IndirectJump | ControlFlow::Return => list.push((vec![Reg::Pc], write)),
     }
     if is_rip_relative(instruction) {
         list.push((vec![Reg::Pc], read));

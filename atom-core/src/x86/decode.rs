@@ -4,26 +4,14 @@
 //! every later stage asks for is kept; operands are decoded again from the
 //! image's bytes where they are needed.
 
-pub mod class;
-mod memo;
-pub mod memory;
-pub mod operands;
-pub mod registers;
-
-pub use memo::Memo;
-
-use std::ops::Range;
-
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
-
-use crate::image::Image;
 
 /// How control leaves an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
-pub enum Flow {
+pub enum ControlFlow {
     /// To the next instruction.
-    Next,
+    FallThrough,
     /// Direct jump.
     Jump,
     /// Direct conditional branch, `loop` and `jrcxz` included.
@@ -45,7 +33,7 @@ pub enum Flow {
     Trap,
 }
 
-impl Flow {
+impl ControlFlow {
     /// True if control never reaches the next instruction by itself.
     pub const fn ends_flow(self) -> bool {
         matches!(
@@ -60,7 +48,7 @@ impl Flow {
     /// "ends with a jsr": the call may not return, so what follows has a count
     /// of its own. The same is true of a system call.
     pub const fn ends_block(self) -> bool {
-        !matches!(self, Self::Next)
+        !matches!(self, Self::FallThrough)
     }
 
     /// True if the instruction has a direct target ([`direct_target`]).
@@ -77,7 +65,7 @@ pub struct Inst {
     /// Length in bytes, 1 to 15.
     pub len: u8,
     /// How control leaves it.
-    pub flow: Flow,
+    pub flow: ControlFlow,
     /// True if a memory operand is relative to the instruction pointer.
     pub rip_relative: bool,
     /// True if it is executed under another meaning than its bytes alone say
@@ -152,99 +140,36 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Decodes instructions here and there in a program: to make a decoder costs more than to
-/// decode an instruction.
-pub struct Anywhere<'a> {
-    image: &'a Image,
-    decoder: Option<Decoder<'a>>,
-    /// The addresses that it can decode.
-    range: Range<u64>,
-}
-
-impl<'a> Anywhere<'a> {
-    /// Of this program.
-    pub fn new(image: &'a Image) -> Self {
-        Self {
-            image,
-            decoder: None,
-            range: 0..0,
-        }
-    }
-
-    /// Decodes the instruction at `address`; false if there is none that is valid.
-    pub fn decode_into(&mut self, address: u64, instruction: &mut Instruction) -> bool {
-        if !self.range.contains(&address) {
-            let Some(bytes) = self.image.rest_at(address) else {
-                return false;
-            };
-            self.decoder = Some(Decoder::with_ip(64, bytes, address, DecoderOptions::NONE));
-            self.range = address..address + bytes.len() as u64;
-        }
-        let at = (address - self.range.start) as usize;
-        let Some(decoder) = &mut self.decoder else {
-            return false;
-        };
-        if decoder.set_position(at).is_err() {
-            return false;
-        }
-        decoder.set_ip(address);
-        decoder.decode_out(instruction);
-        !instruction.is_invalid()
-    }
-
-    /// Decodes the instruction of the cfg at `address`.
-    pub fn again(&mut self, address: u64) -> Instruction {
-        let mut instruction = Instruction::default();
-        let is_valid = self.decode_into(address, &mut instruction);
-        assert!(
-            is_valid,
-            "an instruction of the cfg decodes as it did when the cfg was built"
-        );
-        instruction
-    }
-}
-
-/// The instructions of a program that these were made of.
-pub fn decoded<'a>(
-    image: &'a Image,
-    insts: impl Iterator<Item = &'a Inst>,
-) -> impl Iterator<Item = Instruction> {
-    let mut decoder = Anywhere::new(image);
-    insts.filter_map(move |inst| {
-        let mut instruction = Instruction::default();
-        let pc = image.base + u64::from(inst.offset);
-        (decoder.decode_into(pc, &mut instruction)).then_some(instruction)
-    })
-}
-
 /// The flow of a decoded instruction.
-pub fn flow_of(instruction: &Instruction) -> Flow {
+pub fn flow_of(instruction: &Instruction) -> ControlFlow {
     match instruction.flow_control() {
         // A program may not halt the processor: it faults there.
-        FlowControl::Next if instruction.code() == Code::Hlt => Flow::Halt,
-        FlowControl::Next => Flow::Next,
-        FlowControl::UnconditionalBranch => Flow::Jump,
-        FlowControl::ConditionalBranch => Flow::CondJump,
+        FlowControl::Next if instruction.code() == Code::Hlt => ControlFlow::Halt,
+        FlowControl::Next => ControlFlow::FallThrough,
+        FlowControl::UnconditionalBranch => ControlFlow::Jump,
+        FlowControl::ConditionalBranch => ControlFlow::CondJump,
         FlowControl::Call => match instruction.code() {
-            Code::Syscall => Flow::Syscall,
-            _ if is_near_direct(instruction) => Flow::Call,
-            Code::Sysenter | Code::Vmcall | Code::Vmlaunch | Code::Vmresume => Flow::Next,
-            _ => Flow::IndirectCall,
+            Code::Syscall => ControlFlow::Syscall,
+            _ if is_near_direct(instruction) => ControlFlow::Call,
+            Code::Sysenter | Code::Vmcall | Code::Vmlaunch | Code::Vmresume => {
+                ControlFlow::FallThrough
+            }
+            _ => ControlFlow::IndirectCall,
         },
-        FlowControl::IndirectCall => Flow::IndirectCall,
-        FlowControl::IndirectBranch => Flow::IndirectJump,
-        FlowControl::Return => Flow::Return,
+        FlowControl::IndirectCall => ControlFlow::IndirectCall,
+        FlowControl::IndirectBranch => ControlFlow::IndirectJump,
+        FlowControl::Return => ControlFlow::Return,
         // int n continues; int3 is padding or a deliberate stop.
         FlowControl::Interrupt => match instruction.code() {
-            Code::Int3 | Code::Int1 => Flow::Halt,
-            _ => Flow::Next,
+            Code::Int3 | Code::Int1 => ControlFlow::Halt,
+            _ => ControlFlow::FallThrough,
         },
         // xbegin goes on, or to its abort handler.
         FlowControl::XbeginXabortXend => match instruction.code() {
-            Code::Xbegin_rel16 | Code::Xbegin_rel32 => Flow::CondJump,
-            _ => Flow::Next,
+            Code::Xbegin_rel16 | Code::Xbegin_rel32 => ControlFlow::CondJump,
+            _ => ControlFlow::FallThrough,
         },
-        FlowControl::Exception => Flow::Halt,
+        FlowControl::Exception => ControlFlow::Halt,
     }
 }
 

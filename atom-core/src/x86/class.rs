@@ -11,7 +11,7 @@ use iced_x86::{
     CpuidFeature, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 
-use super::{Flow, flow_of};
+use super::{ControlFlow, flow_of};
 
 /// Kind of operation of a mnemonic, before operands are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,17 +71,20 @@ impl Classifier {
         add(loads, InstType::Load);
         add(stores, InstType::Store);
         add(is_conditional_branch(instruction), InstType::CondBr);
-        add(flow == Flow::Jump, InstType::UncondBr);
+        add(flow == ControlFlow::Jump, InstType::UncondBr);
         add(
-            matches!(flow, Flow::Call | Flow::IndirectCall),
+            matches!(flow, ControlFlow::Call | ControlFlow::IndirectCall),
             InstType::Call,
         );
-        add(flow == Flow::Return, InstType::Ret);
+        add(flow == ControlFlow::Return, InstType::Ret);
         add(
-            matches!(flow, Flow::IndirectJump | Flow::IndirectCall | Flow::Return),
+            matches!(
+                flow,
+                ControlFlow::IndirectJump | ControlFlow::IndirectCall | ControlFlow::Return
+            ),
             InstType::Jump,
         );
-        add(flow == Flow::Syscall, InstType::Syscall);
+        add(flow == ControlFlow::Syscall, InstType::Syscall);
         types
     }
 
@@ -104,11 +107,16 @@ impl Classifier {
     /// The class.
     pub fn class(&mut self, instruction: &Instruction) -> Class {
         match flow_of(instruction) {
-            Flow::CondJump if is_conditional_branch(instruction) => return Class::Ibranch,
-            Flow::Jump | Flow::IndirectJump => return Class::Ibranch,
-            Flow::Call | Flow::IndirectCall | Flow::Return => return Class::Subroutine,
-            Flow::CondJump | Flow::Syscall | Flow::Halt | Flow::Trap => return Class::Null,
-            Flow::Next => {}
+            ControlFlow::CondJump if is_conditional_branch(instruction) => return Class::Ibranch,
+            ControlFlow::Jump | ControlFlow::IndirectJump => return Class::Ibranch,
+            ControlFlow::Call | ControlFlow::IndirectCall | ControlFlow::Return => {
+                return Class::Subroutine;
+            }
+            ControlFlow::CondJump
+            | ControlFlow::Syscall
+            | ControlFlow::Halt
+            | ControlFlow::Trap => return Class::Null,
+            ControlFlow::FallThrough => {}
         }
         if instruction.is_string_instruction() {
             return string_class(instruction);
@@ -364,13 +372,13 @@ fn is_move(base: &str) -> bool {
 
 /// True if the instruction's bytes alone tell its types, which is then given:
 /// the branches, which tools ask for most.
-pub(crate) fn types_of_flow(flow: Flow, code_bytes: &[u8]) -> Option<u32> {
+pub(crate) fn types_of_flow(flow: ControlFlow, code_bytes: &[u8]) -> Option<u32> {
     // xbegin, alone among conditional jumps of the cfg, is C7 F8.
     let is_xbegin = || code_bytes.first().is_none_or(|b| matches!(b, 0xc7 | 0x66));
     match flow {
-        Flow::CondJump if !is_xbegin() => Some(InstType::CondBr as u32),
-        Flow::Jump => Some(InstType::UncondBr as u32),
-        Flow::Call => Some(InstType::Call as u32 | InstType::Store as u32),
+        ControlFlow::CondJump if !is_xbegin() => Some(InstType::CondBr as u32),
+        ControlFlow::Jump => Some(InstType::UncondBr as u32),
+        ControlFlow::Call => Some(InstType::Call as u32 | InstType::Store as u32),
         _ => None,
     }
 }

@@ -101,7 +101,7 @@ fn key_of(inst: &Inst, bytes: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{Flow, decode_at, flow_of, is_rip_relative};
+    use crate::x86::{ControlFlow, decode_at, flow_of, is_rip_relative};
 
     fn inst(bytes: &[u8]) -> Inst {
         let decoded = decode_at(bytes, 0x1000).expect("it is valid");
@@ -148,6 +148,6 @@ mod tests {
         // The constant behind the displacement counts.
         let shift = |d, by| [0xc1, 0x2d, d, 0, 0, 0, by];
         assert_eq!(found(&[&shift(1, 0), &shift(2, 0), &shift(2, 1)]), 2);
-        assert_eq!(inst(&load(1)).flow, Flow::Next);
+        assert_eq!(inst(&load(1)).flow, ControlFlow::FallThrough);
     }
 }

@@ -4,10 +4,10 @@
 //! the forms that are needed exist; each is tested against a decoder. None of
 //! them changes the arithmetic flags unless its comment says so.
 
-use super::args::Element;
-use super::code::{Fixup, Frame, Shift, Target};
-
+mod fixup;
 pub mod machine;
+
+pub use fixup::{Fixup, Frame, Shift};
 
 /// A general register by its hardware number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +82,21 @@ impl Mem {
     }
 }
 
+/// An element of a vector register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Element {
+    /// The register, 0 to 31.
+    pub register: u8,
+    /// Width of the register in bytes: 16, 32 or 64.
+    pub width: u8,
+    /// Read it by an instruction of AVX-512, as the program's own does.
+    pub evex: bool,
+    /// Bytes of an element, 4 or 8.
+    pub size: u8,
+    /// Which element.
+    pub number: u8,
+}
+
 /// A forward jump whose end is not yet placed.
 #[must_use]
 #[derive(Debug)]
@@ -91,12 +106,12 @@ pub struct Patch {
 }
 
 /// Code under construction, with fixups; offsets count from its own start.
-#[derive(Default, Debug)]
-pub struct Asm {
+#[derive(Debug)]
+pub struct Asm<T> {
     /// The bytes.
     pub code: Vec<u8>,
     /// The fixups.
-    pub fixups: Vec<Fixup>,
+    pub fixups: Vec<Fixup<T>>,
     /// Where the stack pointer moves against the program's, in order of offsets.
     pub shifts: Vec<Shift>,
     /// Bytes from the program's rsp down to the present one. Code is emitted so
@@ -115,7 +130,19 @@ pub struct Mark {
     depth: u32,
 }
 
-impl Asm {
+impl<T> Default for Asm<T> {
+    fn default() -> Self {
+        Self {
+            code: Vec::new(),
+            fixups: Vec::new(),
+            shifts: Vec::new(),
+            depth: 0,
+            framed: false,
+        }
+    }
+}
+
+impl<T> Asm<T> {
     /// What has been emitted so far.
     pub fn mark(&self) -> Mark {
         Mark {
@@ -206,7 +233,7 @@ impl Asm {
         self.bytes(&value.to_le_bytes());
     }
 
-    fn fixup(&mut self, target: Target, addend: i32) {
+    fn fixup(&mut self, target: T, addend: i32) {
         self.fixups.push(Fixup {
             at: self.code.len() as u32,
             target,
@@ -377,14 +404,14 @@ impl Asm {
     }
 
     /// `lea to, [rip + target]`
-    pub fn lea_target(&mut self, to: Gpr, target: Target) {
+    pub fn lea_target(&mut self, to: Gpr, target: T) {
         self.rex(true, to.0, 0, 0, false);
         self.bytes(&[0x8d, to.low() << 3 | 5]);
         self.fixup(target, 0);
     }
 
     /// `mov to, [rip + target]`
-    pub fn load_target(&mut self, to: Gpr, target: Target) {
+    pub fn load_target(&mut self, to: Gpr, target: T) {
         self.rex(true, to.0, 0, 0, false);
         self.bytes(&[0x8b, to.low() << 3 | 5]);
         self.fixup(target, 0);
@@ -403,20 +430,20 @@ impl Asm {
     }
 
     /// `call target`
-    pub fn call(&mut self, target: Target) {
+    pub fn call(&mut self, target: T) {
         self.byte(0xe8);
         self.fixup(target, 0);
     }
 
     /// `inc qword [target]`, as a `prefix` says. Changes the flags but CF.
-    pub fn increment(&mut self, target: Target, prefix: Option<u8>) {
+    pub fn increment(&mut self, target: T, prefix: Option<u8>) {
         self.code.extend(prefix);
         self.bytes(&[0x48, 0xff, 0x05]);
         self.fixup(target, 0);
     }
 
     /// `push target`, of which the address has 31 bits.
-    pub fn push_address(&mut self, target: Target) {
+    pub fn push_address(&mut self, target: T) {
         self.byte(0x68);
         self.fixup(target, 0);
         if let Some(fixup) = self.fixups.last_mut() {

@@ -1,0 +1,28 @@
+//! The instruction set: what the stages know of x86-64, gathered.
+//!
+//! The first in the order of stages: each stage may use it, and it uses none of them.
+
+pub mod asm;
+pub mod class;
+mod decode;
+mod memo;
+pub mod memory;
+pub mod operands;
+pub mod registers;
+
+pub use decode::{
+    ControlFlow, Inst, Run, decode_again, decode_at, direct_target, flow_of, is_padding,
+    is_rip_relative, padding_len, rip_field, target_of,
+};
+pub use memo::Memo;
+
+pub use iced_x86::{
+    Code, ConditionCode, Decoder, DecoderOptions, EncodingKind, FlowControl, Formatter,
+    Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, NasmFormatter, OpAccess,
+    OpKind, Register, RflagsBits,
+};
+
+/// The assembler for code of which there is one piece in an output, and encoding again.
+pub mod assembler {
+    pub use iced_x86::{BlockEncoderOptions, Encoder, IcedError, MemoryOperand, code_asm};
+}
