@@ -100,30 +100,55 @@ fn heading<'a>(start: &str, columns: impl Iterator<Item = &'a Column>) -> String
     format!("{text}\n|{rules}\n")
 }
 
-/// Puts the tables into the page on performance, with date, commit and command.
+/// Puts the tables into the page on performance, with date, commit and command. What stood
+/// there becomes the last of the older records in the lab notes.
 pub fn record(tables: &str, command: &str) -> Result<()> {
-    const END: &str = "<!-- end of figures: run time -->";
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/performance.md");
-    let fail = |reason: String| Error::new("recording the figures", reason).file(&page);
-    let text = std::fs::read_to_string(&page).map_err(|e| fail(e.to_string()))?;
-    let (before, after) = text
-        .split_once(END)
-        .ok_or_else(|| fail(format!("there is no line \"{END}\"")))?;
-    let said = |program: &str, args: &[&str]| {
-        let output = Command::new(program)
-            .args(args)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output();
-        let words = output.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_string());
-        words.unwrap_or_default()
-    };
-    let date = said("date", &["-u", "+%F"]);
-    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    let date = output_of("date", &["-u", "+%F"]);
+    let commit = output_of("git", &["rev-parse", "--short", "HEAD"]);
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
-    let text = format!(
-        "{before}### {date}, commit {commit}\n\n`{command}`, {processors} processors\n\n{tables}\n{END}{after}"
+    let newest = format!(
+        "### {date}, commit {commit}\n\n`{command}`, {processors} processors\n\n{tables}\n"
     );
-    std::fs::write(&page, text).map_err(|e| fail(e.to_string()))
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let (page, notes) = (docs.join("performance.md"), docs.join("lab-notes.md"));
+    let fail = |path: &Path, reason: String| Error::new("recording the figures", reason).file(path);
+    let read = |path: &Path| std::fs::read_to_string(path).map_err(|e| fail(path, e.to_string()));
+    let write = |path: &Path, text: String| {
+        std::fs::write(path, text).map_err(|e| fail(path, e.to_string()))
+    };
+    let (text, older) =
+        replace_newest(&read(&page)?, &newest).map_err(|reason| fail(&page, reason))?;
+    let kept = append_older(&read(&notes)?, &older).map_err(|reason| fail(&notes, reason))?;
+    write(&notes, kept)?;
+    write(&page, text)
+}
+
+/// Standard output of a command that runs in this crate's folder, trimmed; empty if it fails.
+fn output_of(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    output.map_or(String::new(), |o| {
+        String::from_utf8_lossy(&o.stdout).trim().to_string()
+    })
+}
+
+/// The page with another record between its markers, and the record that stood there.
+fn replace_newest(page: &str, newest: &str) -> std::result::Result<(String, String), String> {
+    const START: &str = "<!-- figures: run time -->\n";
+    const END: &str = "<!-- end of figures: run time -->";
+    let (before, rest) = page.split_once(START).ok_or(format!("no line {START:?}"))?;
+    let (older, after) = rest.split_once(END).ok_or(format!("no line {END:?}"))?;
+    let text = format!("{before}{START}\n{newest}{END}{after}");
+    Ok((text, older.trim_start().to_string()))
+}
+
+/// The lab notes with one more of the older records.
+fn append_older(notes: &str, older: &str) -> std::result::Result<String, String> {
+    const END: &str = "<!-- end of older figures: run time -->";
+    let (before, after) = notes.split_once(END).ok_or(format!("no line {END:?}"))?;
+    Ok(format!("{before}{older}{END}{after}"))
 }
 
 #[cfg(test)]
@@ -157,5 +182,28 @@ mod tests {
         );
         assert!(text.contains("| b | 0.50, 2.00 |\n"), "{text}");
         assert!(text.contains("| program | MB | user s | empty | gcc -fprofile-arcs |\n| --- | --- | --- | --- | --- |\n"));
+    }
+    /// The pages as they are take a record, and nothing that stood there is lost.
+    #[test]
+    fn a_record_replaces_the_newest() {
+        let page = include_str!("../../../docs/performance.md");
+        let notes = include_str!("../../../docs/lab-notes.md");
+        let (text, older) = replace_newest(page, "### today\n\nfigures\n\n").unwrap();
+        assert!(
+            older.starts_with("### ") && older.ends_with("|\n\n"),
+            "{older:?}"
+        );
+        assert!(
+            text.contains("-->\n\n### today\n\nfigures\n\n<!-- end"),
+            "{text}"
+        );
+        let kept = append_older(notes, &older).unwrap();
+        assert!(kept.contains(&format!("|\n\n{older}<!-- end")), "{kept}");
+        assert_eq!(kept.len(), notes.len() + older.len());
+        let (back, newest) = replace_newest(&text, &older).unwrap();
+        assert_eq!(
+            (back.as_str(), newest.as_str()),
+            (page, "### today\n\nfigures\n\n")
+        );
     }
 }

@@ -23,7 +23,8 @@ struct Args {
     /// Only this program (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Append the tables to docs/performance.md with date and commit.
+    /// Put the tables into docs/performance.md with date and commit; those that stood there
+    /// move to docs/lab-notes.md.
     #[arg(long)]
     record: bool,
 }
