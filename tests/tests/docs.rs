@@ -72,7 +72,11 @@ impl Project {
             None => (word, None),
         };
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
-        if file.is_empty() || file.starts_with(['/', '.', '-']) || !file.chars().all(is_plain) {
+        if file.is_empty()
+            || file.contains("NAME")
+            || file.starts_with(['/', '.', '-'])
+            || !file.chars().all(is_plain)
+        {
             return None;
         }
         let has_extension = (file.rsplit_once('.')).is_some_and(|(_, e)| EXTENSIONS.contains(&e));
