@@ -1,4 +1,4 @@
-//! The recording that is under way, if there is one.
+//! The running recording, if there is one.
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,22 +11,22 @@ use crate::slot::Slot;
 pub(crate) type LockCallback =
     extern "C" fn(data: *const std::ffi::c_void, context: *mut std::ffi::c_void);
 
-/// What a thread number stands for at the moment.
+/// Present use of a thread number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A thread that nobody spawned: the first, or one that was not announced.
+    /// A thread that was not announced as spawned, such as the first.
     Root,
-    /// A thread that was spawned, at that depth of its parent's stack.
+    /// A thread that was spawned at this depth of its parent's stack.
     Running {
         parent: Tid,
         depth: usize,
         warned: bool,
     },
-    /// None, since the last was joined.
+    /// No thread: the last one was joined.
     Joined,
 }
 
-/// A recording. It stays in memory when it has ended, because other threads may be looking at it.
+/// A recording. It is never freed, because other threads may still use it after its end.
 pub(crate) struct Active {
     pub session: Session,
     pub max_tid: u16,
@@ -35,26 +35,26 @@ pub(crate) struct Active {
     pub unlock: Option<LockCallback>,
     pub lock_context: Context,
     slots: Box<[AtomicPtr<Slot>]>,
-    /// Held while slots come, change hands or go.
+    /// Locked while slots are made, claimed, taken or closed.
     pub table: Mutex<Table>,
 }
 
-/// By thread number.
+/// State of all thread numbers.
 pub(crate) struct Table {
     pub states: Vec<Option<State>>,
 }
 
 static ACTIVE: AtomicPtr<Active> = AtomicPtr::new(std::ptr::null_mut());
 
-/// How far things are.
+/// Phase of the library.
 static PHASE: AtomicU8 = AtomicU8::new(BEFORE);
 const BEFORE: u8 = 0;
 const STARTED: u8 = 1;
 const FINISHED: u8 = 2;
-/// The start failed, and the error callback went on. Nothing is recorded, and nothing more is said.
+/// The start failed and the error callback returned. Nothing is recorded, and nothing more is reported.
 const FAILED: u8 = 3;
 
-/// The recording, from its start on.
+/// The recording; `None` before its start.
 #[inline]
 pub(crate) fn active() -> Option<&'static Active> {
     // SAFETY: set once for each recording to a value that is never freed.
@@ -65,12 +65,12 @@ pub(crate) fn is_running() -> bool {
     PHASE.load(Ordering::Acquire) == STARTED
 }
 
-/// The start has failed.
+/// Notes that the start has failed.
 pub(crate) fn fail() {
     PHASE.store(FAILED, Ordering::Release);
 }
 
-/// Why a recording function makes no sense now, unless that is known.
+/// Why a recording function is not valid now; `None` if that has been reported already.
 pub(crate) fn out_of_order() -> Option<&'static str> {
     match PHASE.load(Ordering::Acquire) {
         FINISHED => Some("called after arp_finish"),
@@ -101,13 +101,13 @@ impl Active {
         }
     }
 
-    /// Makes it the recording.
+    /// Makes this the running recording.
     pub fn begin(self) {
         ACTIVE.store(Box::into_raw(Box::new(self)), Ordering::Release);
         PHASE.store(STARTED, Ordering::Release);
     }
 
-    /// Ends the recording. Says whether it was running.
+    /// Ends the recording. Returns whether it was running.
     pub fn stop() -> bool {
         PHASE
             .compare_exchange(STARTED, FINISHED, Ordering::AcqRel, Ordering::Acquire)
@@ -122,12 +122,12 @@ impl Active {
         unsafe { slot.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The slots there are.
+    /// All slots, with their thread numbers.
     pub fn slots(&self) -> impl Iterator<Item = (u16, &Slot)> {
         (0..=self.max_tid).filter_map(|tid| Some((tid, self.slot(tid)?)))
     }
 
-    /// The slot of thread `tid`, made if there is none. Under the table's lock.
+    /// The slot of thread `tid`, made if there is none. The table's lock must be held.
     pub fn make_slot(&self, tid: u16) -> &Slot {
         if let Some(slot) = self.slot(tid) {
             return slot;
@@ -151,7 +151,7 @@ impl Active {
         slot
     }
 
-    /// The process is a child after `fork`: it has one thread. The other recorders are the parent's.
+    /// Drops the slot of a thread that a child after `fork` does not have; its recorder belongs to the parent.
     pub fn forget_slot(&self, tid: u16) {
         self.slots[usize::from(tid)].store(std::ptr::null_mut(), Ordering::Release);
     }
@@ -160,7 +160,7 @@ impl Active {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells of a problem. If the program is to end, it does so when the present function is about to return.
+    /// Reports a problem. If the program is to end, it does so just before the present function returns.
     #[cold]
     pub fn report(&self, problem: &Problem) {
         self.session.report(problem);
@@ -189,7 +189,7 @@ impl Active {
     }
 }
 
-/// What a session does with problems.
+/// The session's handler of problems.
 pub(crate) fn handler(errors: Arc<Errors>) -> impl Fn(&Problem) + Send + Sync {
     move |problem| {
         if errors.tell(problem) {
@@ -198,7 +198,7 @@ pub(crate) fn handler(errors: Arc<Errors>) -> impl Fn(&Problem) + Send + Sync {
     }
 }
 
-/// Sections and modes in messages.
+/// The section with this number.
 pub(crate) fn section(sid: u16) -> Sid {
     Sid(sid.into())
 }

@@ -1,4 +1,4 @@
-//! C callbacks as the recorder wants them, each with the context of its thread.
+//! C callbacks behind the recorder's interface, each with the context of its thread.
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -8,7 +8,7 @@ use arp_core::{Area, DataType, Meter, Sid};
 pub(crate) type EnterLeave = extern "C" fn(sid: u16, data: *mut c_void, context: *mut c_void);
 pub(crate) type SpawnJoin = extern "C" fn(tid: u16, context: *mut *mut c_void);
 
-/// What `arp_add_callbacks` was given.
+/// Arguments of `arp_add_callbacks`.
 #[derive(Clone, Copy)]
 pub(crate) struct CallbackSet {
     pub data_type: DataType,
@@ -19,17 +19,17 @@ pub(crate) struct CallbackSet {
     pub context: Context,
 }
 
-/// A pointer that only the callbacks look behind.
+/// A context pointer, which only the callbacks dereference.
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub *mut c_void);
 
-// SAFETY: this library passes the pointer on and never follows it. Which threads may use what is
-// behind it is between the program and its callbacks.
+// SAFETY: this library passes the pointer on and never dereferences it. The program and its callbacks
+// decide which threads may use the object behind it.
 unsafe impl Send for Context {}
-// SAFETY: the same.
+// SAFETY: as for Send: the pointer is never dereferenced here.
 unsafe impl Sync for Context {}
 
-/// The context of one thread in one set.
+/// The context pointer of one thread in one set.
 pub(crate) type ContextCell = Arc<AtomicPtr<c_void>>;
 
 /// The callbacks of one set for one thread.

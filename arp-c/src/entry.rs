@@ -75,7 +75,7 @@ fn enter(kind: Kind, tid: u16, sid: u16, start: i32, caller: Caller) {
 
 #[inline]
 fn leave(kind: Kind, tid: u16, sid: u16, caller: Caller) {
-    // Gives how deep the thread is then.
+    // Returns the number of open sections after the call.
     let work = |recorder: &mut arp_core::ThreadRecorder| {
         recorder.leave_at(kind, section(sid), caller);
         if recorder.is_nearly_full() {
@@ -99,7 +99,7 @@ fn leave(kind: Kind, tid: u16, sid: u16, caller: Caller) {
     end_if_due();
 }
 
-/// A thread's first call, or one that makes no sense. Gives what to try again.
+/// Handles a thread's first call, or an invalid one. Returns the slot with which to try again.
 #[cold]
 fn slow(tid: u16, sid: u16, function: &'static str) -> Option<(&'static Slot, usize)> {
     let Some(active) = active() else {
@@ -109,7 +109,7 @@ fn slow(tid: u16, sid: u16, function: &'static str) -> Option<(&'static Slot, us
         return None;
     };
     if !crate::active::is_running() {
-        // Threads that outlive the recording have been reported at its end.
+        // Threads that outlive the recording were reported at its end.
         return None;
     }
     if !active.knows(tid, Some(section(sid))) {
@@ -135,7 +135,7 @@ fn slow(tid: u16, sid: u16, function: &'static str) -> Option<(&'static Slot, us
     active.slot(tid).map(|slot| (slot, me))
 }
 
-/// The calling thread takes a number over, if no other has it.
+/// Makes the calling thread the owner of a thread number, if no other thread has it.
 fn claim(active: &Active, tid: u16, me: usize, sid: arp_core::Sid) -> Option<Problem> {
     let mut table = active.table();
     let thread = Tid(tid.into());
@@ -160,7 +160,7 @@ fn claim(active: &Active, tid: u16, me: usize, sid: arp_core::Sid) -> Option<Pro
     problem
 }
 
-/// A section was left: were the threads that it spawned joined?
+/// Reports the threads that were spawned in a section that is left and were not joined.
 #[cold]
 fn check_children(tid: u16, sid: u16, depth: usize) {
     let Some(active) = active() else {
@@ -189,7 +189,7 @@ fn check_children(tid: u16, sid: u16, depth: usize) {
     problems.iter().for_each(|problem| active.report(problem));
 }
 
-/// How many sections thread `tid` has open.
+/// Number of sections that thread `tid` has open; see the header.
 #[unsafe(no_mangle)]
 extern "C" fn arp_depth(tid: u16) -> u32 {
     let slot = active().and_then(|active| active.slot(tid));
@@ -197,7 +197,7 @@ extern "C" fn arp_depth(tid: u16) -> u32 {
     depth.unwrap_or(0) as u32
 }
 
-/// Closes all but the outermost `depth` sections of thread `tid`, unrecorded.
+/// Closes all but the outermost `depth` sections of thread `tid` without recording them; see the header.
 #[unsafe(no_mangle)]
 extern "C" fn arp_unwind(tid: u16, depth: u32) {
     if let Some(slot) = active().and_then(|active| active.slot(tid)) {

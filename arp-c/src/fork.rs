@@ -1,4 +1,4 @@
-//! A child after `fork` records into a file of its own.
+//! The handlers of `fork`: a child records into a file of its own.
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +57,7 @@ extern "C" fn in_child() {
     }
 }
 
-/// Only the thread that forked is there.
+/// Drops the recorders of the threads that a child does not have.
 fn forget(active: &Active, table: &mut Table) {
     let me = thread_pointer();
     for tid in 0..=active.max_tid {
@@ -65,7 +65,7 @@ fn forget(active: &Active, table: &mut Table) {
             continue;
         };
         if slot.owner() == me {
-            // Within a callback the recorder is in use; then it keeps what it has.
+            // A recorder that is in use, because a callback forked, keeps its records.
             let _ = slot.with(me, |recorder| recorder.forget());
             slot.children.store(0, Ordering::Relaxed);
             slot.claim(me);

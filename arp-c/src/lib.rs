@@ -1,7 +1,7 @@
 //! The C interface of `arp`; `include/atomium_rp.h` declares it.
 //!
-//! All functions may be called from any thread at any time. What makes no
-//! sense is reported and not followed, so that a program that is instrumented wrongly keeps running.
+//! All functions may be called from any thread at any time. An invalid call is reported and has no
+//! effect, so a program that is instrumented wrongly keeps running.
 #![deny(missing_docs)]
 
 mod active;

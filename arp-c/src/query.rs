@@ -1,4 +1,4 @@
-//! Data files for C programs: one that is loaded, and its traces.
+//! The query interface for C programs: one loaded data file, and its traces.
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn loaded() -> MutexGuard<'static, Option<Loaded>> {
     LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on what is loaded. If nothing is, or `work` says what is wrong, tells that and gives `or`.
+/// Runs `work` on the loaded file. If no file is loaded, or if `work` fails, reports that and returns `or`.
 fn query<R>(
     function: &'static str,
     or: R,
@@ -80,12 +80,12 @@ unsafe extern "C" fn arp_load_data(
     }
 }
 
-/// A damaged file gives what is whole, and the damage.
+/// Loads a file. A damaged file yields the records before the damage, and the error.
 fn load(path: &Path) -> Result<(Profile, Option<Error>), Error> {
     let mut profile = Profile::load(path)?;
     let damage = profile.take_damage();
     if profile.mode() != Mode::RecordAll {
-        // A trace is a call path, whatever threads took it.
+        // A trace is a call path of all threads together.
         profile.switch_mode(profile.mode())?;
     }
     Ok((profile, damage))
@@ -107,7 +107,7 @@ extern "C" fn arp_switch_mode(number: u32) {
     });
 }
 
-/// Forgets the data.
+/// Frees the loaded data.
 #[unsafe(no_mangle)]
 extern "C" fn arp_free_data() {
     *loaded() = None;
@@ -149,7 +149,7 @@ extern "C" fn arp_get_section_name(sid: u16) -> *const c_char {
     })
 }
 
-/// What an `arp_trace` points to.
+/// Target of an `arp_trace` pointer.
 struct Trace {
     stack: Vec<Step>,
     count: u64,
@@ -226,10 +226,10 @@ unsafe fn with<R>(
     or
 }
 
-/// Executions that a trace stands for.
+/// Number of executions that a trace stands for.
 ///
 /// # Safety
-/// As for `arp_free_trace`, like all that follow.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_count(trace: *mut c_void) -> u32 {
     let count = |t: &Trace| Some(u32::try_from(t.count).unwrap_or(u32::MAX));
@@ -237,10 +237,10 @@ unsafe extern "C" fn arp_trace_get_count(trace: *mut c_void) -> u32 {
     unsafe { with("arp_trace_get_count", trace, 0, count) }
 }
 
-/// Open sections.
+/// Number of open sections of a trace.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_stack_length(trace: *mut c_void) -> u32 {
     let length = |t: &Trace| Some(t.stack.len() as u32);
@@ -248,10 +248,10 @@ unsafe extern "C" fn arp_trace_get_stack_length(trace: *mut c_void) -> u32 {
     unsafe { with("arp_trace_get_stack_length", trace, 0, length) }
 }
 
-/// The section at a depth.
+/// The section of a trace at a depth.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_stack_pos(trace: *mut c_void, depth: u32) -> u16 {
     let sid = |t: &Trace| u16::try_from(t.stack.get(depth as usize)?.sid.0).ok();
@@ -259,10 +259,10 @@ unsafe extern "C" fn arp_trace_get_stack_pos(trace: *mut c_void, depth: u32) -> 
     unsafe { with("arp_trace_get_stack_pos", trace, 0, sid) }
 }
 
-/// The counter at a depth.
+/// The counter of a trace at a depth.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_stack_index(trace: *mut c_void, depth: u32) -> c_int {
     let counter = |t: &Trace| c_int::try_from(t.stack.get(depth as usize)?.counter).ok();
@@ -270,10 +270,10 @@ unsafe extern "C" fn arp_trace_get_stack_index(trace: *mut c_void, depth: u32) -
     unsafe { with("arp_trace_get_stack_index", trace, 0, counter) }
 }
 
-/// A value in C's representation.
+/// A value of a trace in C's representation.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_value(trace: *mut c_void, set: u32) -> *const c_void {
     let value = |t: &Trace| {
@@ -285,20 +285,20 @@ unsafe extern "C" fn arp_trace_get_value(trace: *mut c_void, set: u32) -> *const
     unsafe { with("arp_trace_get_value", trace, std::ptr::null(), value) }
 }
 
-/// The thread, or -1.
+/// The thread of a trace; -1 if it is not known.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_thread(trace: *mut c_void) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { with("arp_trace_get_thread", trace, -1, |t| Some(t.thread)) }
 }
 
-/// The mean.
+/// The mean of a trace's values.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_mean(trace: *mut c_void, set: u32) -> f64 {
     let mean = |t: &Trace| t.stats.get(set as usize).map(Stats::mean);
@@ -306,10 +306,10 @@ unsafe extern "C" fn arp_trace_get_mean(trace: *mut c_void, set: u32) -> f64 {
     unsafe { with("arp_trace_get_mean", trace, f64::NAN, mean) }
 }
 
-/// The least value.
+/// The minimum of a trace's values.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_minimum(trace: *mut c_void, set: u32) -> f64 {
     let min = |t: &Trace| t.stats.get(set as usize).map(Stats::min);
@@ -317,10 +317,10 @@ unsafe extern "C" fn arp_trace_get_minimum(trace: *mut c_void, set: u32) -> f64 
     unsafe { with("arp_trace_get_minimum", trace, f64::NAN, min) }
 }
 
-/// The greatest value.
+/// The maximum of a trace's values.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_maximum(trace: *mut c_void, set: u32) -> f64 {
     let max = |t: &Trace| t.stats.get(set as usize).map(Stats::max);
@@ -328,10 +328,10 @@ unsafe extern "C" fn arp_trace_get_maximum(trace: *mut c_void, set: u32) -> f64 
     unsafe { with("arp_trace_get_maximum", trace, f64::NAN, max) }
 }
 
-/// A quantile.
+/// A quantile of a trace's values.
 ///
 /// # Safety
-/// See above.
+/// `trace` comes from `arp_get_trace` and has not been freed, or is null.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arp_trace_get_quantile(trace: *mut c_void, set: u32, q: f64) -> f64 {
     let quantile = |t: &Trace| {

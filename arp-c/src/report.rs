@@ -1,9 +1,9 @@
 //! How problems reach the program.
 //!
-//! With an error callback, that. Without, a message on standard error, and for anything
-//! worse than a warning the end of the program with code 1, after what was recorded has
-//! been saved. The end comes when the function that found the problem is about to return, since
-//! recorders are in use before that.
+//! The error callback gets them if there is one. Without it they go to standard error, and anything worse
+//! than a warning ends the program with code 1, after the records have been saved. The program
+//! ends just before the function that found the problem returns, since recorders are in use
+//! until then.
 use std::ffi::{CString, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::system::NoCancel;
 pub(crate) type ErrorCallback =
     extern "C" fn(kind: c_int, message: *const i8, context: *mut c_void);
 
-/// What `arp_start` or `arp_load_data` was given.
+/// Error callback and context that `arp_start` or `arp_load_data` was given.
 #[derive(Clone, Copy)]
 pub(crate) struct Errors {
     pub callback: Option<ErrorCallback>,
@@ -29,12 +29,12 @@ impl Errors {
         context: Context(std::ptr::null_mut()),
     };
 
-    /// Tells of a problem. Says whether the program should end.
+    /// Reports a problem. Returns whether the program should end.
     pub fn tell(&self, problem: &Problem) -> bool {
         let _guard = NoCancel::new();
         let severity = problem.severity();
         if let Some(callback) = self.callback {
-            // A text without zero bytes, as messages are.
+            // Messages contain no zero bytes.
             let text = CString::new(problem.to_string()).unwrap_or_default();
             callback(c_int::from(severity as u8), text.as_ptr(), self.context.0);
             return false;
@@ -44,9 +44,9 @@ impl Errors {
     }
 }
 
-/// Messages of each sort so far.
+/// Number of messages of each sort so far.
 static PRINTED: Mutex<[u32; 32]> = Mutex::new([0; 32]);
-/// After so many, the others of a sort are not shown.
+/// Number of messages of one sort that are shown.
 const MOST: u32 = 10;
 
 fn print(problem: &Problem) {
@@ -71,10 +71,10 @@ fn print(problem: &Problem) {
     }
 }
 
-/// Set if the program is to end when the present function is about to return.
+/// Set if the program is to end just before the present function returns.
 pub(crate) static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Ends the program if that is due. No recorder may be in use by the calling thread.
+/// Ends the program if [`ENDING`] is set. The calling thread must not use a recorder.
 #[inline]
 pub(crate) fn end_if_due() {
     if ENDING.load(Ordering::Relaxed) {
@@ -84,12 +84,12 @@ pub(crate) fn end_if_due() {
 
 #[cold]
 fn end() -> ! {
-    // Without `exit`'s help `arp_finish` would be called twice.
+    // Finish here, as `exit` would call `arp_finish` while this call is still in it.
     crate::threads::finish_quietly();
     std::process::exit(1);
 }
 
-/// Tells of a problem outside of a recording, and ends the program if it should.
+/// Reports a problem outside of a recording, and ends the program if that is due.
 pub(crate) fn tell(errors: &Errors, problem: &Problem) {
     if errors.tell(problem) {
         end();

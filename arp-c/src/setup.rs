@@ -1,4 +1,4 @@
-//! What is said before the recording starts.
+//! Functions of the C interface before the recording starts, and its start.
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn setup() -> MutexGuard<'static, Setup> {
     SETUP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells of a call that makes no sense, to the recording's error callback if there is one.
+/// Reports an invalid call, to the recording's error callback if there is one.
 fn refuse(function: &'static str, reason: &'static str) {
     let problem = Problem::OutOfOrder { function, reason };
     match active() {
@@ -148,7 +148,7 @@ unsafe extern "C" fn arp_describe_section(
     }
 }
 
-/// Starts; see the header.
+/// Starts the recording; see the header.
 #[unsafe(no_mangle)]
 extern "C" fn arp_start(
     max_tid: u16,

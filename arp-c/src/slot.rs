@@ -1,4 +1,4 @@
-//! The recorder of one thread number, and who may use it.
+//! The recorder of one thread number, and the protocol for using it.
 //!
 //! Each thread number has one recorder, which one thread at a time owns. The owner uses it
 //! without a lock:
@@ -6,9 +6,9 @@
 //! 2. it sets `busy`, which only the owner does;
 //! 3. it looks at `owner` again; if it is still there, the recorder is its own until it clears `busy`.
 //!
-//! Who takes a recorder away stores another owner, makes all threads pass a
-//! memory barrier and waits until `busy` is clear. Whoever was between 1 and 3 either has set `busy` by then or will
-//! see the new owner in 3. `busy` also tells a callback or a signal handler that its thread is already inside.
+//! A thread that takes a recorder away stores another owner, makes all threads pass a
+//! memory barrier and waits until `busy` is clear. An owner between steps 1 and 3 either has set `busy` by then or will
+//! see the new owner in step 3. `busy` also tells a callback or a signal handler that its thread is already inside.
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
@@ -18,20 +18,20 @@ use arp_core::ThreadRecorder;
 use crate::context::ContextCell;
 use crate::system;
 
-/// No thread owns it.
+/// Value of `owner`: no thread owns the recorder.
 pub(crate) const FREE: usize = 0;
-/// No thread will ever own it.
+/// Value of `owner`: no thread will ever own the recorder again.
 pub(crate) const CLOSED: usize = usize::MAX;
 
 pub(crate) struct Slot {
     owner: AtomicUsize,
     busy: AtomicBool,
-    /// The kernel's number of the owner.
+    /// The kernel's thread id of the owner.
     system_thread: AtomicI32,
     recorder: UnsafeCell<ThreadRecorder>,
-    /// Threads that were spawned here and not joined.
+    /// Number of threads that this thread spawned and that were not joined.
     pub children: AtomicU32,
-    /// Of each set of callbacks.
+    /// Context pointer of each set of callbacks.
     pub contexts: Vec<ContextCell>,
 }
 
@@ -58,7 +58,7 @@ impl Slot {
         }
     }
 
-    /// Runs `work` on the recorder if the calling thread, whose pointer is `me`, owns it and is not inside.
+    /// Runs `work` on the recorder if the calling thread, whose thread pointer is `me`, owns it and is not inside already.
     #[inline]
     pub fn with<R>(
         &self,
@@ -87,21 +87,21 @@ impl Slot {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// The kernel's number of the owner, 0 if there was none.
+    /// The kernel's thread id of the last owner; 0 if there was none.
     pub fn system_thread(&self) -> i32 {
         self.system_thread.load(Ordering::Relaxed)
     }
 
-    /// The calling thread becomes the owner of a free recorder. Under the table's lock.
+    /// Makes the calling thread the owner of a free recorder. The table's lock must be held.
     pub fn claim(&self, me: usize) {
         self.system_thread
             .store(system::thread_id(), Ordering::Relaxed);
         self.owner.store(me, Ordering::Release);
     }
 
-    /// Takes the recorder from its owner, runs `work` on it and leaves it with owner `next`. `None` if the
-    /// owner does not stop using it within `patience`. Under the table's lock, which all takers hold: an owner
-    /// that comes meanwhile waits for that.
+    /// Takes the recorder from its owner, runs `work` on it and gives it to the owner `next`. `None` if the
+    /// owner does not stop using it within `patience`. The table's lock must be held: it excludes other takers, and an
+    /// owner that enters meanwhile waits for it.
     pub fn take<R>(
         &self,
         next: usize,
@@ -111,7 +111,7 @@ impl Slot {
         let me = system::thread_pointer();
         let old = self.owner.load(Ordering::Acquire);
         if old == me && self.busy.load(Ordering::Relaxed) {
-            // From within a callback of this very recorder.
+            // The call comes from a callback of this very recorder.
             return None;
         }
         self.owner.store(CLOSED, Ordering::SeqCst);
@@ -119,12 +119,12 @@ impl Slot {
             system::fence_all_threads();
             let start = Instant::now();
             while self.busy.load(Ordering::Acquire) {
-                // A thread that was cancelled within a callback stays busy for ever.
+                // A thread that was cancelled in a callback never clears `busy`.
                 if !system::is_alive(self.system_thread()) {
                     break;
                 }
                 if start.elapsed() > patience {
-                    // What is closed stays closed; else things go on as they were.
+                    // Put the old owner back, unless the recorder was closed meanwhile.
                     self.owner
                         .store(if next == CLOSED { CLOSED } else { old }, Ordering::Release);
                     return None;
@@ -133,7 +133,7 @@ impl Slot {
             }
         }
         self.busy.store(false, Ordering::Relaxed);
-        // SAFETY: no owner is between the protocol's steps any more, and none can begin.
+        // SAFETY: no owner is between the protocol's steps any more, and none can start them.
         let result = work(unsafe { &mut *self.recorder.get() });
         self.owner.store(next, Ordering::Release);
         Some(result)

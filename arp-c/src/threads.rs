@@ -1,4 +1,4 @@
-//! Threads that begin and end, and the end of the recording.
+//! Start and end of threads, and the end of the recording.
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::report::{self, Errors, end_if_due};
 use crate::slot::{CLOSED, FREE};
 use crate::system::{NoCancel, is_alive, thread_id};
 
-/// How long a thread may stay in a callback when its recorder is wanted.
+/// Longest wait for a thread that is in a callback when its recorder is taken.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a parent may stay in a callback when a thread is spawned.
+/// Longest wait for a parent that is in a callback when a thread is spawned.
 const SPAWN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The recording, or a message.
+/// The running recording; reports the call of `function` if there is none.
 fn running(function: &'static str) -> Option<&'static Active> {
     let active = active().filter(|_| is_running());
     if active.is_none()
@@ -29,7 +29,7 @@ fn running(function: &'static str) -> Option<&'static Active> {
     active
 }
 
-/// A thread begins; see the header.
+/// Announces a spawned thread; see the header.
 #[unsafe(no_mangle)]
 extern "C" fn arp_spawned(parent: u16, child: u16) {
     let _guard = NoCancel::new();
@@ -55,7 +55,7 @@ fn spawn(active: &Active, parent: u16, child: u16) {
     }
     table.states[usize::from(parent)].get_or_insert(State::Root);
     let from = active.slot(parent);
-    // The parent may be recording: it is stopped for a moment.
+    // The parent may be recording, so its recorder is taken for a moment.
     let stack = match from.filter(|slot| slot.owner() != FREE) {
         Some(slot) => slot.take(slot.owner(), SPAWN_PATIENCE, |recorder| recorder.stack()),
         None => Some(Vec::new()),
@@ -91,7 +91,7 @@ fn spawn(active: &Active, parent: u16, child: u16) {
     call(active, child, |set| set.spawn);
 }
 
-/// A thread ends; see the header.
+/// Announces the end of a thread; see the header.
 #[unsafe(no_mangle)]
 extern "C" fn arp_join(child: u16) {
     let _guard = NoCancel::new();
@@ -141,7 +141,7 @@ fn call(active: &Active, tid: u16, which: fn(&crate::context::CallbackSet) -> Op
     }
 }
 
-/// The recording ends; see the header.
+/// Ends the recording; see the header.
 #[unsafe(no_mangle)]
 extern "C" fn arp_finish() {
     if running("arp_finish").is_some() {
@@ -150,7 +150,7 @@ extern "C" fn arp_finish() {
     end_if_due();
 }
 
-/// Ends the recording if there is one. For the program's end.
+/// Ends the recording, if there is one, when the program ends.
 pub(crate) fn finish_quietly() {
     if is_running() {
         finish();
@@ -176,7 +176,7 @@ fn finish() {
             _ => {}
         }
     }
-    // First stop them all, then tell: a message may take its time.
+    // First stop all threads, then report: a callback may take long.
     let table = active.table();
     let mut stopped = Vec::new();
     for (tid, slot) in active.slots() {

@@ -1,5 +1,5 @@
-//! Programs that use the interface wrongly: each thing is reported with its thread and section,
-//! nothing crashes, and what was done right is in the file.
+//! Programs that use the interface wrongly: each misuse is reported with its thread and section,
+//! nothing crashes, and the valid calls are recorded in the file.
 mod common;
 
 use std::sync::OnceLock;
@@ -11,8 +11,8 @@ fn program() -> &'static Program {
     PROGRAM.get_or_init(|| compile("gcc", &["misuse.c"], &["-O1"]))
 }
 
-/// Runs `what` in a folder of its own, with an error callback: it must report `problems`, in this
-/// order, and record `records`, and at the end what is always recorded.
+/// Runs the case `what` in a folder of its own, with an error callback. It must report `problems`, in this
+/// order, and record `records` and, at the end, the record that every case makes.
 fn check(what: &str, problems: &[&str], records: &[(&str, f64)]) {
     let shared = program();
     let here = Program {
@@ -30,7 +30,7 @@ fn check(what: &str, problems: &[&str], records: &[(&str, f64)]) {
     assert_eq!(found, expected, "{what}");
 }
 
-/// Runs `what`, which cannot record anything. It goes on all the same.
+/// Runs the case `what`, which cannot record anything and must go on nevertheless.
 fn check_without_data(what: &str, problems: &[&str]) {
     let here = Program {
         folder: tempfile::tempdir().expect("a folder"),
@@ -41,7 +41,7 @@ fn check_without_data(what: &str, problems: &[&str]) {
     assert!(!here.path("data.arp").exists());
 }
 
-/// Without an error callback: a message, the end with code 1, and the data are saved.
+/// Runs the case `what` without an error callback: it must print `message`, end with code 1 and save the data.
 fn check_default(what: &str, message: &str, data: bool) {
     let here = Program {
         folder: tempfile::tempdir().expect("a folder"),
@@ -142,7 +142,7 @@ fn longjmp_across_sections() {
     let problem = problem.replace("5, 1", "7, 5, 1");
     let records = [("7@1 5@0 1@0", 0.0), ("7@2 5@0 1@0", 0.0)];
     check("longjmp-out", &[&problem], &records);
-    // A program that knows says so.
+    // A program that announces the jump causes no problem.
     check("unwind", &[], &records);
 }
 
@@ -150,7 +150,7 @@ fn longjmp_across_sections() {
 fn a_cancelled_thread() {
     let problem = "warning: thread 2: ended with sections 6, 2 open; they are not recorded";
     check("cancel", &[problem], &[("6@0 1@0", 1.0)]);
-    // Also while the library is calling one of its callbacks.
+    // The same while the library calls one of its callbacks.
     check("cancel-in-callback", &[problem], &[("6@0 1@0", 1.0)]);
 }
 
@@ -263,7 +263,7 @@ fn a_forked_child_has_its_own_file() {
     let names = names.map(|e| e.file_name().to_string_lossy().into_owned());
     let child: Vec<_> = names.filter(|name| name.starts_with("data.arp.")).collect();
     assert_eq!(child.len(), 1, "{child:?}");
-    // The child goes on in the section that was open, with its counters.
+    // The child goes on in the open section, with its counters.
     let expected = list(&[("3@0 2@0", 1.0), ("3@0 1@1", 1.0)]);
     assert_eq!(here.records(&child[0]), expected);
 }

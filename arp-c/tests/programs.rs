@@ -1,4 +1,4 @@
-//! Programs that are instrumented by hand, in C and C++: what they record is known to the last byte.
+//! Programs that are instrumented by hand, in C and C++: their recordings are known byte for byte.
 mod common;
 
 use arp_core::{Format, Mode, Profile, Reader};
@@ -6,7 +6,7 @@ use common::{compile, list, records};
 
 const HEAD: &str = "# Atomium record and playback data - format version 1.1.\n";
 
-/// What `filter.c` records: each line costs its width, lines across also their number.
+/// The recording of `filter.c`: each line costs its width, and lines across cost their number in addition.
 fn filter_text() -> String {
     let mut text = format!("{HEAD}0 1 1 5\n36\n");
     for t in 0..3 {
@@ -153,7 +153,7 @@ fn a_loop_split_over_two_threads() {
         let program = compile(compiler, &["threads.cc"], &["-O1"]);
         program.succeed(&["s"]);
         let mut sequential = program.records("data.arp");
-        // What one thread recorded is played back by two, and the other way round.
+        // The recording of one thread is played back by two, and the reverse.
         program.succeed(&["pb"]);
         program.succeed(&["p"]);
         let mut parallel = program.records("data.arp");
@@ -195,7 +195,7 @@ fn every_type_and_several_sets() {
                  18446744073709551615 -9223372036854775808 18446744073709551615 0.1 0.1 \
                  0.1;";
     assert_eq!(lines.nth(1), Some(first));
-    // The program itself compares what it gets back.
+    // The program itself compares the values that it reads.
     assert_eq!(program.succeed(&["query"]), "ok\n");
     assert_eq!(program.succeed(&["play"]), "ok\n");
     for (name, format, gzip) in [
@@ -235,7 +235,7 @@ fn a_simulator_installs_the_callbacks() {
         );
         program.succeed(&[]);
         assert_eq!(program.records("data.arp").len(), 36);
-        // The simulator's clock goes by one each time that it is read.
+        // The simulator's clock advances by one at each reading.
         assert!(
             program
                 .records("data.arp")
@@ -247,7 +247,7 @@ fn a_simulator_installs_the_callbacks() {
 
 #[test]
 fn compiled_as_if_not_instrumented() {
-    // Without the library: nothing of it is asked for.
+    // Compiled without the library: no symbol of it is needed.
     for compiler in ["gcc", "g++"] {
         let program = compile(
             compiler,
@@ -325,11 +325,11 @@ fn spawning_while_the_parent_records() {
         if tuple == "3@1000000" {
             expected = Some(value);
         } else if profile.thread(index) == Some(arp_core::Tid(1)) {
-            // Not one is lost while the parent is stopped.
+            // None is lost while the parent's recorder is taken.
             assert_eq!(tuple, format!("2@0 1@{parent}"));
             parent += 1;
         } else {
-            // The parent may have been within its kernel, or beside it.
+            // The parent may have been inside its kernel or outside of it.
             assert!(
                 tuple.starts_with("2@0 ") && tuple.ends_with(&format!(" 3@{child}")),
                 "{tuple}"

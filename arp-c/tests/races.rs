@@ -1,5 +1,5 @@
-//! Threads that record and play back do not race, as far as helgrind sees: what the library shares
-//! between them without a lock, in the layer that C programs call, is atomic.
+//! Helgrind finds no race between threads that record and play back: data that the C layer shares between
+//! threads without a lock is atomic.
 mod common;
 
 use std::path::Path;
@@ -24,7 +24,7 @@ fn helgrind(program: &Program, words: &[&str]) -> Output {
 fn threads_do_not_race() {
     let program = compile("g++", &["threads.cc"], &["-O1", "-g", "-pthread"]);
     program.succeed(&["s"]);
-    // One after the other, of which each reads what the one before wrote: by two threads; back; and played back by two.
+    // Three runs, each of which reads the previous run's file: recorded by two threads, played back, recorded again.
     for words in [["p"], ["pb"], ["p"]] {
         let output = helgrind(&program, &words);
         let text = String::from_utf8_lossy(&output.stderr);

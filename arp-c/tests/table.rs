@@ -1,4 +1,4 @@
-//! The guide's table names tests that exist, and has every function of the header.
+//! The table in the guide names tests that exist and lists every function of the header.
 use std::path::Path;
 
 fn text(path: &str) -> String {

@@ -1,9 +1,9 @@
-//! What recording costs: nanoseconds for entering and leaving a kernel, and bytes of a record in the file.
+//! Measures the cost of recording: nanoseconds to enter and leave a kernel, and bytes of a record in the file.
 //!
 //!     CARGO_INCREMENTAL=0 cargo run --release -p arp --example bench [FILE]
 //!
-//! The profile is a nest of loops: 8 { 7 { 2 { 1 } } }, ten kernels in each 2. The kernel does nothing. The callbacks
-//! read the time-stamp counter; what they cost without a recorder is measured and shown beside.
+//! The profile is a nest of loops: 8 { 7 { 2 { 1 } } }, with ten kernels in each section 2. The kernel does nothing. The
+//! callbacks read the time-stamp counter; their cost without a recorder is measured and shown, too.
 use std::hint::black_box;
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ fn now() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Values like those of a noisy machine: 1000 and up to 4095 more.
+/// Values as on a noisy machine: between 1000 and 5095.
 struct Noise(u64);
 
 impl Meter for Noise {
@@ -50,7 +50,7 @@ impl Meter for Noise {
     }
 }
 
-/// Nanoseconds that this process was running, whatever else the machine did.
+/// Processor time of this process in nanoseconds.
 fn processor_time() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ')
@@ -59,7 +59,7 @@ fn processor_time() -> u64 {
         .unwrap_or(0)
 }
 
-/// Nanoseconds for each kernel: the callbacks alone.
+/// Nanoseconds for each kernel of the callbacks alone.
 fn callbacks(mut meter: Box<dyn Meter>) -> f64 {
     let start = processor_time();
     let mut area = Area::default();

@@ -1,4 +1,4 @@
-//! What can go wrong with files and with the use of the interface.
+//! Errors of files and of the use of the interface.
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,94 +6,104 @@ use std::path::{Path, PathBuf};
 /// An operation that failed.
 #[derive(Debug)]
 pub struct Error {
-    /// What sort of failure it is.
+    /// Sort of failure.
     pub kind: ErrorKind,
-    /// What was being done, such as `read`.
+    /// Operation that failed, such as `read`.
     pub doing: &'static str,
     /// The file, if one is concerned.
     pub file: Option<PathBuf>,
-    /// Where in the file.
-    pub place: Place,
+    /// Position in the file.
+    pub position: FilePosition,
     /// What is wrong.
     pub reason: String,
-    /// What can be done about it; may be empty.
+    /// Advice to the user; may be empty.
     pub advice: &'static str,
 }
 
 /// Sorts of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// The system refused.
+    /// A system call failed.
     Io,
-    /// A file is not what it should be.
+    /// A file's contents violate the format.
     Syntax,
-    /// A file ends too early; what came before is whole.
+    /// A file ends too early; everything before the end is valid.
     Truncated,
-    /// The request makes no sense here.
+    /// The request is not valid here.
     Usage,
 }
 
-/// A place in a file.
+/// Position in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
-    /// Not known, or not in a file.
+pub enum FilePosition {
+    /// Not known, or the error does not concern a position.
     #[default]
     Nowhere,
-    /// Byte offset, in the uncompressed contents if the file is compressed as a whole.
+    /// Byte offset; in the uncompressed contents if the file is compressed with gzip.
     Offset(u64),
-    /// Line, from 1.
+    /// Line number, from 1.
     Line(u64),
 }
 
 impl Error {
-    /// A file's contents are wrong.
-    pub(crate) fn syntax(place: Place, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Syntax, "read", place, reason)
+    /// An error in a file's contents.
+    pub(crate) fn syntax(position: FilePosition, reason: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Syntax, "read", position, reason)
     }
 
-    /// A file ends too early.
-    pub(crate) fn truncated(place: Place, reason: impl Into<String>) -> Self {
+    /// The error of a file that ends too early.
+    pub(crate) fn truncated(position: FilePosition, reason: impl Into<String>) -> Self {
         Self {
             advice: "the program was killed, or the file is not whole; what comes before can be used",
-            ..Self::new(ErrorKind::Truncated, "read", place, reason)
+            ..Self::new(ErrorKind::Truncated, "read", position, reason)
         }
     }
 
-    /// Reading failed: the file is shorter than it should be, or its compression is damaged.
-    pub(crate) fn reading(place: Place, error: &io::Error) -> Self {
+    /// The error of a failed read: the file is shorter than its contents say, or its compressed data are damaged.
+    pub(crate) fn reading(position: FilePosition, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-                Self::syntax(place, error.to_string())
+                Self::syntax(position, error.to_string())
             }
-            _ => Self::truncated(place, error.to_string()),
+            _ => Self::truncated(position, error.to_string()),
         }
     }
 
-    /// The request makes no sense.
+    /// The error of a request that is not valid.
     pub(crate) fn usage(doing: &'static str, reason: impl Into<String>) -> Self {
-        Self::new(ErrorKind::Usage, doing, Place::Nowhere, reason)
+        Self::new(ErrorKind::Usage, doing, FilePosition::Nowhere, reason)
     }
 
-    /// The system refused.
+    /// The error of a system call that failed.
     pub(crate) fn io(doing: &'static str, file: &Path, error: &io::Error) -> Self {
         Self {
             file: Some(file.to_path_buf()),
-            ..Self::new(ErrorKind::Io, doing, Place::Nowhere, error.to_string())
+            ..Self::new(
+                ErrorKind::Io,
+                doing,
+                FilePosition::Nowhere,
+                error.to_string(),
+            )
         }
     }
 
-    fn new(kind: ErrorKind, doing: &'static str, place: Place, reason: impl Into<String>) -> Self {
+    fn new(
+        kind: ErrorKind,
+        doing: &'static str,
+        position: FilePosition,
+        reason: impl Into<String>,
+    ) -> Self {
         Self {
             kind,
             doing,
             file: None,
-            place,
+            position,
             reason: reason.into(),
             advice: "",
         }
     }
 
-    /// The same error with the file that it is about.
+    /// Adds the file that the error is about.
     pub(crate) fn of_file(mut self, file: &Path) -> Self {
         self.file.get_or_insert_with(|| file.to_path_buf());
         self
@@ -106,10 +116,10 @@ impl fmt::Display for Error {
         if let Some(file) = &self.file {
             write!(f, " {}", file.display())?;
         }
-        match self.place {
-            Place::Nowhere => {}
-            Place::Offset(offset) => write!(f, " at byte {offset}")?,
-            Place::Line(line) => write!(f, " at line {line}")?,
+        match self.position {
+            FilePosition::Nowhere => {}
+            FilePosition::Offset(offset) => write!(f, " at byte {offset}")?,
+            FilePosition::Line(line) => write!(f, " at line {line}")?,
         }
         write!(f, ": {}", self.reason)?;
         if !self.advice.is_empty() {
@@ -121,5 +131,5 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Shorthand.
+/// Result with an [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,31 +1,31 @@
-//! Histograms with a bounded relative error, whatever the range of the values is.
+//! Histograms with a bounded relative error for values of any range.
 //!
-//! Each power of two is divided into [`PER_OCTAVE`] buckets of equal width. A
-//! value is taken as an `f64`, whose exponent and top fraction bits are its
-//! bucket. So each integer up to 256 has a bucket to itself, and any other value differs
+//! An *octave* is the range from one power of two to the next. It is divided into [`PER_OCTAVE`]
+//! buckets of equal width. A value is converted to `f64`; its exponent and top fraction bits name
+//! the bucket. So each integer up to 256 has a bucket of its own, and any other value differs
 //! from the middle of its bucket by at most 1/256 of itself ([`MAX_ERROR`]).
 //! Only octaves that occur take memory, 1 KiB each.
 //!
-//! A bucket's *key* orders like its values, negative ones included.
+//! The order of the buckets' *keys* is the order of their values, negative values included.
 use crate::stats::Stats;
 use crate::types::DataType;
 use crate::value::Value;
 
-/// Buckets in an octave, from one power of two to the next.
+/// Number of buckets in an octave.
 pub const PER_OCTAVE: usize = 1 << FRACTION_BITS;
-/// The middle of a bucket differs from each of its values by at most this part of the value.
+/// Largest difference between a value and the middle of its bucket, divided by the value.
 pub const MAX_ERROR: f64 = 1.0 / (2 * PER_OCTAVE) as f64;
 
 const FRACTION_BITS: u32 = 7;
 const SHIFT: u32 = 52 - FRACTION_BITS;
-/// Keys fit into so many bits: sign, exponent, fraction.
+/// Number of bits of a key: sign, exponent, fraction.
 const KEY_BITS: u32 = 12 + FRACTION_BITS;
 const SIGN_KEY: u32 = 1 << (KEY_BITS - 1);
 
-/// How often values fell into which bucket.
+/// Number of values in each bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// Exact figures. What is not a number counts here and in no bucket.
+    /// Exact figures. A NaN counts here and in no bucket.
     pub stats: Stats,
     octaves: Vec<Octave>,
     recent: usize,
@@ -33,7 +33,7 @@ pub struct Histogram {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Octave {
-    /// The keys' bits above the fraction.
+    /// Bits of the keys above the fraction.
     head: u32,
     counts: Box<[u64; PER_OCTAVE]>,
 }
@@ -41,7 +41,7 @@ struct Octave {
 /// The key of the bucket of `x`, which is not NaN.
 fn key_of(x: f64) -> u32 {
     let x = x.clamp(f64::MIN, f64::MAX);
-    // Both zeros are one.
+    // -0 and 0 have the same bucket.
     let bits = (x + 0.0).to_bits();
     let magnitude = (bits >> SHIFT) as u32 & (SIGN_KEY - 1);
     if bits >> 63 == 0 {
@@ -51,7 +51,7 @@ fn key_of(x: f64) -> u32 {
     }
 }
 
-/// The least and the greatest magnitude of a key's bucket, and its sign.
+/// Smallest and largest magnitude in the bucket of `key`, and the sign.
 fn bounds(key: u32) -> (f64, f64, f64) {
     let (magnitude, sign) = if key & SIGN_KEY != 0 {
         (key - SIGN_KEY, 1.0)
@@ -63,33 +63,33 @@ fn bounds(key: u32) -> (f64, f64, f64) {
     (low, if high.is_finite() { high } else { f64::MAX }, sign)
 }
 
-/// The value that stands for all of a bucket.
+/// The value that represents the bucket of `key`.
 fn middle(key: u32, integers: bool) -> f64 {
     let (low, high, sign) = bounds(key);
-    // Of integers there is only one in a narrow bucket.
+    // A bucket of width 1 or less has only one integer.
     if low == 0.0 || (integers && low >= 1.0 && high - low <= 1.0) {
         return sign * low.ceil();
     }
     sign * (low + (high - low) / 2.0)
 }
 
-/// One bucket that is not empty.
+/// A bucket that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// Its number; greater for greater values.
+    /// Key; greater for greater values.
     pub key: u32,
-    /// The value in it that is nearest to 0, which belongs to it.
+    /// Bound nearest to 0; belongs to the bucket.
     pub low: f64,
-    /// The value that is farthest from 0, which belongs to the next.
+    /// Bound farthest from 0; belongs to the next bucket.
     pub high: f64,
-    /// What stands for its values.
+    /// The value that represents it.
     pub middle: f64,
-    /// How many values.
+    /// Number of values in it.
     pub count: u64,
 }
 
 impl Histogram {
-    /// Of no values.
+    /// An empty histogram of values of type `ty`.
     pub fn new(ty: DataType) -> Self {
         Self {
             stats: Stats::new(ty),
@@ -98,7 +98,7 @@ impl Histogram {
         }
     }
 
-    /// Accounts for one more value.
+    /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: Value) {
         self.stats.add(value);
@@ -108,14 +108,14 @@ impl Histogram {
         }
     }
 
-    /// Accounts for values of the bucket of `x`, but not in the exact figures.
+    /// Adds `n` to the bucket of `x`, but nothing to the exact figures.
     pub(crate) fn add_many(&mut self, x: f64, n: u64) {
         if !x.is_nan() {
             self.add_key(key_of(x), n);
         }
     }
 
-    /// Adds to a bucket. Says whether there is such a bucket.
+    /// Adds `n` to the bucket with this key. False if no bucket can have this key.
     #[inline]
     pub(crate) fn add_key(&mut self, key: u32, n: u64) -> bool {
         if key >> KEY_BITS != 0 {
@@ -136,7 +136,7 @@ impl Histogram {
         true
     }
 
-    /// The index of an octave, made if it is new. They are sorted.
+    /// Index of an octave in the sorted list; makes it if it is new.
     #[cold]
     fn octave(&mut self, head: u32) -> usize {
         match self.octaves.binary_search_by_key(&head, |o| o.head) {
@@ -149,12 +149,12 @@ impl Histogram {
         }
     }
 
-    /// How many KiB the counts take.
+    /// Number of octaves in memory, of 1 KiB each.
     pub(crate) fn octaves(&self) -> usize {
         self.octaves.len()
     }
 
-    /// Accounts for all that `other` accounts for.
+    /// Adds the values of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.stats.merge(&other.stats);
         for bucket in other.buckets() {
@@ -185,10 +185,10 @@ impl Histogram {
         })
     }
 
-    /// The value below or at which the part `q` of all values lies; 0 if there is none.
+    /// The `q`-quantile: the fraction `q` of all values is at most this. 0 without values.
     ///
-    /// `q` of 0 is the minimum and of 1 the maximum, both exact; what is between differs from the
-    /// value at that place in the sorted sequence by at most [`MAX_ERROR`] of it.
+    /// `q` = 0 gives the minimum and `q` = 1 the maximum, both exact. Other results differ from the value at
+    /// that position of the sorted sequence by at most [`MAX_ERROR`] times the value.
     pub fn quantile(&self, q: f64) -> f64 {
         let total = self
             .buckets()
@@ -207,7 +207,7 @@ impl Histogram {
         for bucket in self.buckets() {
             seen = bucket.count.saturating_add(seen);
             if seen >= wanted {
-                // A file may say anything of these.
+                // The figures of a file may contradict its buckets.
                 return bucket.middle.max(self.stats.min()).min(self.stats.max());
             }
         }

@@ -65,7 +65,7 @@ mod types;
 mod unrecorded;
 mod value;
 
-pub use error::{Error, ErrorKind, Place, Result};
+pub use error::{Error, ErrorKind, FilePosition, Result};
 pub use file::convert::file as convert;
 pub use file::reader::{Data, Reader, Record};
 pub use histogram::{Bucket, Histogram, MAX_ERROR};

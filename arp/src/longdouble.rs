@@ -1,9 +1,9 @@
 //! `long double` of x86-64: the 80-bit format of the x87, in software.
 //!
-//! Rust has no such type, and C's `printf` cannot be called with one. The
+//! Rust has no such type, and a Rust program cannot pass one to C's `printf`. The
 //! format: 64 bits of significand with an explicit integer bit, then 15 bits
 //! of exponent (bias 16383) and the sign, little-endian; ten bytes, padded to
-//! sixteen in memory. Conversions to and from decimal go through exact integers.
+//! sixteen in memory. Conversions to and from decimal use exact integers.
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,13 +23,13 @@ const INTEGER_BIT: u64 = 1 << 63;
 /// Exponent field of infinities and NaN.
 const SPECIAL: u16 = 0x7fff;
 const SIGN: u16 = 0x8000;
-/// Enough decimal digits to tell any two values apart.
+/// Number of decimal digits that distinguishes any two values.
 const DIGITS: u32 = 21;
-/// So many digits of a decimal number survive in this format.
+/// Number of digits of a decimal number that survive in this format.
 const SAFE_DIGITS: u32 = 18;
 
 impl LongDouble {
-    /// The value that these ten bytes are in memory.
+    /// The value whose representation in memory is `bytes`.
     pub fn from_bytes(bytes: [u8; 10]) -> Self {
         let (low, high) = bytes.split_at(8);
         Self {
@@ -38,7 +38,7 @@ impl LongDouble {
         }
     }
 
-    /// Its ten bytes in memory.
+    /// Its representation in memory.
     pub fn to_bytes(self) -> [u8; 10] {
         let mut bytes = [0; 10];
         bytes[..8].copy_from_slice(&self.significand.to_le_bytes());
@@ -46,7 +46,7 @@ impl LongDouble {
         bytes
     }
 
-    /// Exact.
+    /// The value of `n`, exactly.
     pub fn from_u64(n: u64) -> Self {
         if n == 0 {
             return Self::default();
@@ -58,7 +58,7 @@ impl LongDouble {
         }
     }
 
-    /// Exact.
+    /// The value of `n`, exactly.
     pub fn from_i64(n: i64) -> Self {
         let mut value = Self::from_u64(n.unsigned_abs());
         if n < 0 {
@@ -67,7 +67,7 @@ impl LongDouble {
         value
     }
 
-    /// Exact.
+    /// The value of `x`, exactly.
     pub fn from_f64(x: f64) -> Self {
         let sign = if x.is_sign_negative() { SIGN } else { 0 };
         let magnitude = x.abs();
@@ -110,7 +110,7 @@ impl LongDouble {
             SPECIAL => f64::NAN,
             field => {
                 let exponent = self.scale(field) + 63;
-                // Rounding once: to 53 bits for normal results, fewer for subnormal ones.
+                // Round once: to 53 bits for normal results, to fewer for subnormal ones.
                 let drop = if exponent < -1022 {
                     11 + (-1022 - exponent)
                 } else {
@@ -145,7 +145,7 @@ impl LongDouble {
         self.head & !SIGN
     }
 
-    /// Power of two that the integer `significand` is to be multiplied with.
+    /// Exponent of the power of two by which the integer `significand` is multiplied.
     fn scale(self, field: u16) -> i32 {
         i32::from(field.max(1)) - BIAS - 63
     }
@@ -217,7 +217,7 @@ impl LongDouble {
         }
         let number = BigUint::parse_bytes(digits.as_bytes(), 10)?;
         let exponent = exponent.checked_sub(fraction.len() as i64)?;
-        // Beyond these the result is 0 or infinite whatever the digits are.
+        // Beyond these limits the result is 0 or infinite for all digits.
         let exponent = exponent.clamp(-30_000, 30_000);
         let power = BigUint::from(10u32).pow(exponent.unsigned_abs() as u32);
         Some(if exponent < 0 {
@@ -228,7 +228,7 @@ impl LongDouble {
     }
 }
 
-/// `x * 2^power` without rounding twice; `x` has few enough bits that the result is exact.
+/// `x * 2^power`, exactly: `x` must have few enough bits.
 fn scale_f64(x: f64, power: i32) -> f64 {
     let step = |p: i32| f64::from_bits(((p + 1023) as u64) << 52);
     let mut x = x;
@@ -253,7 +253,7 @@ fn scale_f64(x: f64, power: i32) -> f64 {
 }
 
 impl fmt::Display for LongDouble {
-    /// As many digits as are needed to read the same value, and an exponent where it is shorter.
+    /// The fewest digits that read as the same value, with an exponent where that is shorter.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let field = self.exponent_field();
         if field == SPECIAL && self.significand << 1 != 0 {
@@ -329,7 +329,7 @@ impl LongDouble {
     }
 }
 
-/// The text is no number.
+/// The text is not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a floating-point number")]
 pub struct ParseLongDoubleError;

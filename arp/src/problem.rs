@@ -3,23 +3,23 @@ use std::fmt;
 
 use crate::types::{Kind, Sid, Step, Tid, tuple};
 
-/// How bad a [`Problem`] is. The numbers are those of the C enumerators.
+/// Severity of a [`Problem`]. The numbers equal the C enumerators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Severity {
-    /// Perhaps nothing is wrong.
+    /// Recording is complete, but the program may be instrumented wrongly.
     Warning,
     /// Recording cannot go on.
     Fatal,
-    /// A call made no sense and was not followed; the rest can go on.
+    /// An invalid call, which had no effect; recording goes on.
     NonFatal,
-    /// A data file is not what it should be.
+    /// A data file violates the format.
     Syntax,
     /// A file could not be read or written.
     Io,
 }
 
-/// Something that a program should not have done, or that happened to it.
+/// A misuse of the interface by the program, or an event that made executions impossible to record.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -36,7 +36,7 @@ pub enum Problem {
         thread: Tid,
         /// The section that was left.
         sid: Sid,
-        /// What was open inside, outermost first. It is closed and not recorded.
+        /// The sections that were open inside it, outermost first. They are closed and not recorded.
         open: Vec<Sid>,
     },
     /// Sections are open whose functions have ended: by `longjmp`, an exception or a missing call.
@@ -62,15 +62,15 @@ pub enum Problem {
         /// The section.
         sid: Sid,
     },
-    /// A section was entered or left as another kind than before.
+    /// A section was entered or left with a kind that differs from its earlier kind.
     KindDiffers {
         /// The calling thread.
         thread: Tid,
         /// The section.
         sid: Sid,
-        /// The kind that it had before.
+        /// Earlier kind.
         was: Kind,
-        /// The kind that it has now.
+        /// Kind of this call.
         now: Kind,
     },
     /// A section number above the limit given at the start.
@@ -88,10 +88,10 @@ pub enum Problem {
         thread: Tid,
         /// The limit.
         limit: Tid,
-        /// The section that it entered or left, if it did that.
+        /// The section that it entered or left; `None` for other calls.
         sid: Option<Sid>,
     },
-    /// More sections are open than a stack can have. The inner ones are not recorded.
+    /// More sections are open than the recorder's limit. The inner ones are not recorded.
     TooDeep {
         /// The calling thread.
         thread: Tid,
@@ -121,7 +121,7 @@ pub enum Problem {
         /// The section that was left.
         sid: Sid,
     },
-    /// Threads were still there at the end.
+    /// Threads were still running when the recording ended.
     StillRunning {
         /// Their numbers.
         threads: Vec<Tid>,
@@ -136,7 +136,7 @@ pub enum Problem {
         /// The thread.
         thread: Tid,
     },
-    /// A thread number was given to a new thread before the last one with it was joined.
+    /// A thread number was given to a new thread before the thread that had it was joined.
     SpawnedTwice {
         /// The thread.
         thread: Tid,
@@ -153,21 +153,21 @@ pub enum Problem {
         /// The thread.
         thread: Tid,
     },
-    /// A callback, or a signal handler that came at a bad moment, entered or left a section.
+    /// A callback, or a signal handler that interrupted a call of the recorder, entered or left a section.
     Reentered {
         /// The calling thread.
         thread: Tid,
         /// The section.
         sid: Sid,
     },
-    /// A call at a time when it makes no sense.
+    /// A call that is not valid at this time, such as one before the start.
     OutOfOrder {
         /// The function that was called.
         function: &'static str,
-        /// What is wrong with that.
+        /// Why the call is not valid then.
         reason: &'static str,
     },
-    /// A file could not be read or written, or is not what it should be.
+    /// A file could not be read or written, or violates the format.
     File {
         /// [`Severity::Io`] or [`Severity::Syntax`].
         severity: Severity,
@@ -177,7 +177,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// How bad it is.
+    /// Its severity.
     pub fn severity(&self) -> Severity {
         match self {
             Self::Abandoned { .. }
@@ -192,7 +192,7 @@ impl Problem {
         }
     }
 
-    /// The thread that it is about.
+    /// The thread that it concerns; `None` if it concerns none.
     pub fn thread(&self) -> Option<Tid> {
         match self {
             Self::LeaveWithoutEnter { thread, .. }
@@ -217,7 +217,7 @@ impl Problem {
         }
     }
 
-    /// A number for its sort, by which repeated ones can be held back.
+    /// Number of its sort, by which a handler can limit repeated problems.
     pub fn sort(&self) -> usize {
         match self {
             Self::LeaveWithoutEnter { .. } => 0,
@@ -244,7 +244,7 @@ impl Problem {
         }
     }
 
-    /// One more than the largest [`sort`](Self::sort).
+    /// Number of sorts: one more than the largest [`sort`](Self::sort).
     pub(crate) const SORTS: usize = 21;
 }
 

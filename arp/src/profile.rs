@@ -1,11 +1,11 @@
-//! A data file in memory: for programs that look at records in any order.
+//! A data file in memory, for access to records in any order.
 use std::collections::HashMap;
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::file::Heading;
-use crate::file::convert::Writer;
-use crate::file::order::{Order, Place};
+use crate::file::convert::FileWriter;
+use crate::file::order::{Order, SortKey};
 use crate::file::reader::{Data, Reader};
 use crate::histogram::Histogram;
 use crate::longdouble::LongDouble;
@@ -15,21 +15,21 @@ use crate::stats::Stats;
 use crate::types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet};
 use crate::value::{Area, Value};
 
-/// Executions at most, of 24 bytes each; larger files can be streamed.
+/// Limit of executions, which take 24 bytes each; larger files can be streamed.
 const MAX_INSTANCES: usize = 1 << 28;
-/// Octaves of histograms at most, of 1 KiB each.
+/// Limit of histogram octaves, which take 1 KiB each.
 const MAX_OCTAVES: usize = 1 << 22;
-/// No thread is known.
+/// Thread number of records whose thread is not known.
 const NO_THREAD: u32 = u32::MAX;
 
 /// The records of a data file.
 ///
-/// Those of a thread are in the order in which the executions began, if they are single values.
-/// A record costs 24 bytes and 8 for each set of values.
+/// Single values of one thread are in the order in which their executions began.
+/// A record takes 24 bytes plus 8 bytes for each set of values.
 #[derive(Debug)]
 pub struct Profile {
     heading: Heading,
-    /// Executions: the one around it, and the step from there.
+    /// Executions: the index of the enclosing execution, and the section and counter.
     instances: Vec<(u32, Step)>,
     entries: Vec<Entry>,
     columns: Columns,
@@ -40,7 +40,7 @@ pub struct Profile {
 struct Entry {
     instance: u32,
     thread: u32,
-    /// Where its values are, in units of the number of sets.
+    /// Index of its values, in units of the number of sets.
     data: u32,
 }
 
@@ -48,7 +48,7 @@ struct Entry {
 enum Columns {
     Samples {
         bits: Vec<u64>,
-        /// If a type is `long double`, all values of all sets.
+        /// Values of all sets, if one of them has the type `long double`; else empty.
         long: Vec<LongDouble>,
     },
     Stats(Vec<Stats>),
@@ -56,13 +56,13 @@ enum Columns {
 }
 
 impl Profile {
-    /// Reads a file. If it is damaged but its heading is whole, this gives all that comes before
-    /// the damage, and [`damage`](Self::damage) tells of it.
+    /// Reads a file. If it is damaged but its heading is valid, the profile has all records before
+    /// the damage, and [`damage`](Self::damage) returns the error.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::read(Reader::open(path)?)
     }
 
-    /// Reads the rest of a file.
+    /// Reads the remaining records of a file.
     pub fn read(mut reader: Reader) -> Result<Self> {
         let mode = reader.mode();
         let sets: Vec<_> = reader.sets().iter().map(|s| s.data_type).collect();
@@ -80,11 +80,11 @@ impl Profile {
         let mut chain = vec![ROOT];
         let mut last_thread = None;
         let mut orders: HashMap<u32, Order> = HashMap::new();
-        let mut places: Vec<Place> = Vec::new();
+        let mut keys: Vec<SortKey> = Vec::new();
         let mut moved = false;
         let mut octaves = 0;
         let damage = loop {
-            let record = match reader.next() {
+            let record = match reader.next_record() {
                 Ok(Some(record)) => record,
                 Ok(None) => break None,
                 Err(error) => break Some(error),
@@ -122,9 +122,9 @@ impl Profile {
                 data: index,
             });
             if mode == Mode::RecordAll && thread != NO_THREAD {
-                let place = orders.entry(thread).or_default().place(record.stack);
-                moved |= !place.own;
-                places.push(place);
+                let key = orders.entry(thread).or_default().key(record.stack);
+                moved |= !key.own;
+                keys.push(key);
             }
             match (&mut columns, record.data) {
                 (Columns::Samples { bits, long }, Data::Sample(values)) => {
@@ -143,8 +143,8 @@ impl Profile {
                 _ => {}
             }
         };
-        if moved && !places.is_empty() {
-            entries.sort_by_key(|e| (e.thread, places[e.data as usize]));
+        if moved && !keys.is_empty() {
+            entries.sort_by_key(|e| (e.thread, keys[e.data as usize]));
         }
         let heading = reader.into_heading();
         Ok(Self {
@@ -156,17 +156,17 @@ impl Profile {
         })
     }
 
-    /// What was wrong with the file, if anything was.
+    /// The error that ended reading, if the file was damaged.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_ref()
     }
 
-    /// The same, and forgets it.
+    /// Takes the error that ended reading.
     pub fn take_damage(&mut self) -> Option<Error> {
         self.damage.take()
     }
 
-    /// What the records are.
+    /// Mode of the recording: what a record holds.
     pub fn mode(&self) -> Mode {
         self.heading.mode
     }
@@ -224,7 +224,7 @@ impl Profile {
         (thread != NO_THREAD).then_some(Tid(thread))
     }
 
-    /// How many executions record `index` stands for.
+    /// Number of executions that record `index` stands for.
     pub fn count(&self, index: usize) -> u64 {
         self.stats(index, 0).map_or(0, |s| s.count())
     }
@@ -235,7 +235,7 @@ impl Profile {
         Some(entry.data as usize * sets + set)
     }
 
-    /// The value of set `set` in record `index`: of a single execution, else the mean.
+    /// The value of set `set` in record `index`: the single value, or the mean in other modes.
     pub fn value(&self, index: usize, set: usize) -> Option<Value> {
         let at = self.at(index, set)?;
         let ty = self.heading.sets[set].data_type;
@@ -249,7 +249,7 @@ impl Profile {
         })
     }
 
-    /// Count, sum, least and greatest value of set `set` in record `index`.
+    /// Count, sum, minimum and maximum of set `set` in record `index`.
     pub fn stats(&self, index: usize, set: usize) -> Option<Stats> {
         let at = self.at(index, set)?;
         Some(match &self.columns {
@@ -272,8 +272,8 @@ impl Profile {
         }
     }
 
-    /// Turns single values into averages or histograms, or histograms into averages:
-    /// then there is one record for each call path, whatever threads took it.
+    /// Converts single values to averages or histograms, or histograms to averages. The result has
+    /// one record for each call path, with all threads together.
     pub fn switch_mode(&mut self, mode: Mode) -> Result<()> {
         let old = self.heading.mode;
         let possible = match mode {
@@ -289,7 +289,7 @@ impl Profile {
         if mode == Mode::RecordAll {
             return Ok(());
         }
-        // Executions come after those around them, so paths can be numbered in one go.
+        // An execution comes after the enclosing one, so paths can be numbered in one pass.
         let mut paths: HashMap<(u32, Sid), u32> = HashMap::new();
         let mut path_of = vec![ROOT];
         let mut instances = vec![(NONE, Step::default())];
@@ -358,7 +358,7 @@ impl Profile {
     pub fn save(&self, path: impl AsRef<Path>, format: Format, gzip: bool) -> Result<()> {
         let sets = self.heading.sets.len();
         let records = self.entries.len() as u64;
-        let mut writer = Writer::create(path.as_ref(), format, gzip, &self.heading, records)?;
+        let mut writer = FileWriter::create(path.as_ref(), format, gzip, &self.heading, records)?;
         if format == Format::Binary && matches!(self.columns, Columns::Samples { .. }) {
             self.save_samples(&mut writer)?;
             return writer.finish();
@@ -392,7 +392,7 @@ impl Profile {
         writer.finish()
     }
 
-    fn save_samples(&self, writer: &mut Writer<'_>) -> Result<()> {
+    fn save_samples(&self, writer: &mut FileWriter<'_>) -> Result<()> {
         let sets = self.heading.sets.len();
         let mut first = 0;
         while first < self.entries.len() {
@@ -424,7 +424,7 @@ impl Profile {
     }
 }
 
-/// Encodes records of which only the stacks are known.
+/// Encodes records from their stacks and values, without a recorder.
 pub(crate) struct Rerecorder {
     tree: Tree,
     open: Vec<Reopened>,
@@ -468,7 +468,7 @@ impl Rerecorder {
             .zip(&self.stack)
             .take_while(|(a, b)| a == b)
             .count();
-        // The innermost execution counts as new also if the record before was within it.
+        // The innermost execution counts as new even if the previous record was within it.
         same = same.min(stack.len().saturating_sub(1));
         self.stack.truncate(same);
         self.open.truncate(same + 1);

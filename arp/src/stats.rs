@@ -1,10 +1,10 @@
-//! What is kept of values that are not kept one by one.
+//! Count, sum, minimum and maximum: what modes without single values keep.
 use crate::types::DataType;
 use crate::value::Value;
 
 /// Count, sum, minimum and maximum of values of one type.
 ///
-/// Sums of integers are exact. Sums of floating-point values are `f64`, also those of `long double`.
+/// Sums of integers are exact. Sums of floating-point values are `f64`, for `long double` too.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stats {
     /// Of an integer type.
@@ -13,9 +13,9 @@ pub enum Stats {
         count: u64,
         /// Their sum.
         sum: i128,
-        /// The least value; 0 if there is none.
+        /// Minimum; 0 without values.
         min: i128,
-        /// The greatest value; 0 if there is none.
+        /// Maximum; 0 without values.
         max: i128,
     },
     /// Of a floating-point type.
@@ -24,15 +24,15 @@ pub enum Stats {
         count: u64,
         /// Their sum.
         sum: f64,
-        /// The least value; 0 if there is none.
+        /// Minimum; 0 without values.
         min: f64,
-        /// The greatest value; 0 if there is none.
+        /// Maximum; 0 without values.
         max: f64,
     },
 }
 
 impl Stats {
-    /// Of no values.
+    /// Figures of an empty sequence of values of type `ty`.
     pub fn new(ty: DataType) -> Self {
         if ty.is_float() {
             Self::Float {
@@ -51,7 +51,7 @@ impl Stats {
         }
     }
 
-    /// Accounts for one more value.
+    /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: Value) {
         match self {
@@ -90,7 +90,7 @@ impl Stats {
         }
     }
 
-    /// Accounts for all that `other`, which is of the same type, accounts for.
+    /// Adds the values of `other`, which has the same type.
     pub fn merge(&mut self, other: &Self) {
         if other.count() == 0 {
             return;
@@ -157,11 +157,11 @@ impl Stats {
         }
     }
 
-    /// Their mean; 0 if there is none.
+    /// Mean; 0 without values.
     pub fn mean(&self) -> f64 {
         match (self, self.count()) {
             (_, 0) => 0.0,
-            // The whole part is exact also where an f64 of the sum is not.
+            // The integer part is exact even if the sum does not fit an f64 exactly.
             (Self::Integer { sum, .. }, n) => {
                 let n = i128::from(n);
                 (sum / n) as f64 + (sum % n) as f64 / n as f64
@@ -170,7 +170,7 @@ impl Stats {
         }
     }
 
-    /// The least value; 0 if there is none.
+    /// Minimum; 0 without values.
     pub fn min(&self) -> f64 {
         match self {
             Self::Integer { min, .. } => *min as f64,
@@ -178,7 +178,7 @@ impl Stats {
         }
     }
 
-    /// The greatest value; 0 if there is none.
+    /// Maximum; 0 without values.
     pub fn max(&self) -> f64 {
         match self {
             Self::Integer { max, .. } => *max as f64,

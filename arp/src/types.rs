@@ -1,7 +1,7 @@
-//! The words of the format: ids, kinds, modes and data types.
+//! The vocabulary of the format: ids, kinds, modes and data types.
 //!
 //! The numbers of [`Mode`], [`Format`] and [`DataType`] stand in data files and
-//! are those of the enumerators of the C header, so they never change.
+//! equal the enumerators of the C header, so they never change.
 use std::fmt;
 
 /// The number of a section.
@@ -24,11 +24,11 @@ impl fmt::Display for Tid {
     }
 }
 
-/// What a section is for.
+/// Whether a section is measured, and what it may contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Only says where the program is: a call site, an iteration of a loop.
+    /// Not measured; names a position of the program: a call site, an iteration of a loop.
     #[default]
     Plain,
     /// Measured, and contains no other kernel.
@@ -73,9 +73,9 @@ pub enum Mode {
     RecordAverage,
     /// Each value, with the counters of all open sections.
     RecordAll,
-    /// For each call path how often which values occurred, with bounded error.
+    /// For each call path a histogram of the values, with bounded relative error.
     RecordHistogram,
-    /// Nothing is recorded: callbacks get the values of an earlier recording.
+    /// Nothing is recorded; callbacks get the values of an earlier recording.
     Playback,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// How a data file is written. Reading finds out by itself.
+/// Format in which a data file is written. A reader recognises it by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Format {
@@ -181,7 +181,7 @@ impl DataType {
         }
     }
 
-    /// Whether it has a sign and is an integer.
+    /// Whether it is a signed integer type.
     #[inline]
     pub fn is_signed(self) -> bool {
         matches!(
@@ -217,12 +217,12 @@ impl fmt::Display for DataType {
     }
 }
 
-/// One entry of the stack of open sections: which, and its counter.
+/// One entry of the stack of open sections: the section and its counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Step {
     /// The section.
     pub sid: Sid,
-    /// Its counter. 0 where the mode does not keep counters.
+    /// Counter of its execution; 0 where the mode does not keep counters.
     pub counter: i64,
 }
 
@@ -238,10 +238,10 @@ pub fn tuple(stack: &[Step]) -> String {
     steps.join(" ")
 }
 
-/// What is known of a section beside its number.
+/// Description of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
-    /// The number that [`ThreadRecorder::enter`](crate::ThreadRecorder::enter) is given.
+    /// Number that is passed to [`ThreadRecorder::enter`](crate::ThreadRecorder::enter).
     pub sid: Sid,
     /// Its kind.
     pub kind: Kind,
@@ -260,6 +260,6 @@ pub struct Section {
 pub struct ValueSet {
     /// Their type.
     pub data_type: DataType,
-    /// What they are, such as `cycles`; empty if it is not known.
+    /// Name of the measured quantity, such as `cycles`; empty if it is not known.
     pub name: String,
 }

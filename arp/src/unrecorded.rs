@@ -1,24 +1,25 @@
-//! Executions that a recorder saw and did not record, as the notes of a data file tell them.
+//! Executions that a recorder saw and did not record, as the notes of a data file count them.
 use std::collections::BTreeMap;
 
 use crate::types::Sid;
 
-/// A note with this and a section's number says how often it was entered while it was open.
+/// Key prefix, followed by a section's number, of the note that counts how often the section was
+/// entered while it was open.
 const FOLDED: &str = "folded.";
-/// The same of kernels that were entered within other kernels.
+/// Key prefix of the note that counts how often a kernel was entered within another kernel.
 const NESTED: &str = "nested.";
 
-/// How often a section was entered without being recorded.
+/// Numbers of executions of a section that were not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unrecorded {
-    /// While it was open: by recursion. Such executions are a part of the outermost one.
+    /// Executions that began while the section was open, by recursion. They belong to the outermost one.
     pub folded: u64,
-    /// A kernel within another kernel.
+    /// Executions of a kernel within another kernel.
     pub nested: u64,
 }
 
 impl Unrecorded {
-    /// What the notes of a data file say of a section.
+    /// Reads the notes of a data file about section `sid`.
     pub fn of(info: &[(String, String)], sid: Sid) -> Self {
         let mut found = Self::default();
         for (key, value) in info {
@@ -30,12 +31,12 @@ impl Unrecorded {
         found
     }
 
-    /// Whether a note is one of those that this is made from.
+    /// Whether `key` is the key of a note about unrecorded executions.
     pub fn is_note(key: &str) -> bool {
         parse(key).is_some()
     }
 
-    /// Adds to one of the numbers.
+    /// Adds `n` to `nested` or to `folded`.
     pub(crate) fn add(&mut self, nested: bool, n: u64) {
         let sum = if nested {
             &mut self.nested
@@ -55,10 +56,10 @@ fn parse(key: &str) -> Option<(Sid, bool)> {
     Some((Sid(number.parse().ok()?), nested))
 }
 
-/// What was not recorded, by section.
+/// Unrecorded executions, by section.
 pub(crate) type All = BTreeMap<Sid, Unrecorded>;
 
-/// The notes that say it.
+/// Notes that store `all` in a data file.
 pub(crate) fn notes(all: &All) -> Vec<(String, String)> {
     let mut notes = Vec::new();
     for (sid, left_out) in all {
@@ -71,7 +72,7 @@ pub(crate) fn notes(all: &All) -> Vec<(String, String)> {
     notes
 }
 
-/// Takes such notes out of others, and adds up what they say.
+/// Removes the notes about unrecorded executions from `info` and adds their numbers to `all`.
 pub(crate) fn take(info: &mut Vec<(String, String)>, all: &mut All) {
     info.retain(|(key, value)| match parse(key) {
         Some((sid, nested)) => {

@@ -6,8 +6,8 @@ use crate::types::DataType;
 
 /// The data area of one execution of a section in one set of callbacks.
 ///
-/// It holds one value of the set's type in C's representation, at its start.
-/// A new execution finds zeros in it, in playback the recorded value.
+/// It starts with one value of the set's type in C's representation. At the start of an execution
+/// it is zero; in playback it holds the recorded value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(16))]
 pub struct Area(pub [u8; 16]);
@@ -55,7 +55,7 @@ impl Area {
         }
     }
 
-    /// Stores `value` as type `ty`, rounded or cut off if it does not fit.
+    /// Stores `value` as type `ty`, rounded or truncated if it does not fit.
     pub fn set(&mut self, ty: DataType, value: Value) {
         *self = Self::default();
         match ty {
@@ -80,7 +80,7 @@ impl Area {
     }
 }
 
-/// A measured value. Its [`DataType`] is that of its [`ValueSet`](crate::ValueSet).
+/// A measured value. Its [`ValueSet`](crate::ValueSet) says its exact [`DataType`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// Of a signed integer type.
@@ -96,7 +96,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// A value of type `ty`, which is not `long double`, from what [`Area::bits`] gave.
+    /// The value of type `ty` with the bits that [`Area::bits`] returned. `ty` is not `long double`.
     #[inline]
     pub fn from_bits(ty: DataType, bits: u64) -> Self {
         match ty {
@@ -130,7 +130,7 @@ impl Value {
         }
     }
 
-    /// The value that a data file's text stands for: integers as such, the rest as a
+    /// Parses the text of a value in a data file: an integer for integer types, else a
     /// decimal fraction, `inf` or `nan`.
     pub fn parse(ty: DataType, text: &str) -> Option<Self> {
         fn within<T: TryFrom<i128>>(text: &str) -> Option<T> {

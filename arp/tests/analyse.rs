@@ -23,7 +23,7 @@ fn analyse(text: &str, options: &Options) -> Analysis {
     analysis
 }
 
-/// Section, count, total, self.
+/// Section, count and whether it is exact, total, self value.
 type Row = (u32, Option<(u64, bool)>, Number, Number);
 
 /// The sections by number.
@@ -256,7 +256,7 @@ fn what_cannot_be_combined_is_refused() {
         assert_eq!(error.kind, ErrorKind::Usage, "{error}");
         assert!(!out.exists());
     }
-    // Single values can be brought to averages, as the first file has them: 2 of mean 3, and 7.
+    // Single values are converted to averages, which the first file has: 2 with mean 3, and 7.
     combine(&[averages, all.clone()], &out, &options).unwrap();
     let sums = Profile::load(&out).unwrap();
     assert_eq!(sums.len(), 1);
@@ -287,7 +287,7 @@ fn sections_are_found_again_by_name_where_numbers_changed() {
             .collect();
         analyse(&format!("{text}{names}"), &Options::default())
     };
-    // Section 2 became 3, and 3 means something else now; 4 has no name.
+    // Section 2 became 3, and 3 has another meaning now; 4 has no name.
     let first = with(
         "0 1 1 4\n3\n1 0 1@0: 10;\n2 1 2@0: 5;\n1 0 4@0: 1;\n",
         &[(1, "one"), (2, "two")],

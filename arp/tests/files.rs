@@ -1,4 +1,4 @@
-//! Data files: the ASCII format to the byte, and files that are damaged.
+//! Data files: the ASCII format byte for byte, and damaged files.
 use std::io::Cursor;
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use arp::{
 
 const HEAD: &str = "# Atomium record and playback data - format version 1.1.\n";
 
-/// Five records that take over parts of each other's stacks.
+/// Five records that share prefixes of their stacks.
 fn sample() -> String {
     format!(
         "{HEAD}0 1 1 5\n5\n\
@@ -87,7 +87,7 @@ fn any_white_space_will_do() {
     );
 }
 
-/// What is wrong with a text, and where.
+/// The error message for a text, with the position.
 fn complaint(text: &str) -> String {
     match read(text.as_bytes()) {
         Err(error) => error.to_string(),
@@ -181,7 +181,7 @@ fn nonsense_is_refused_with_its_place() {
     }
 }
 
-/// Measures what it is told.
+/// Measures a sequence of numbers.
 struct Numbers(u64, DataType);
 
 impl Meter for Numbers {
@@ -241,7 +241,7 @@ fn recorded(mode: Mode, path: &Path) {
 fn lines(profile: &Profile) -> Vec<String> {
     let line = |i| {
         let values: Vec<_> = (0..2)
-            // A file of averages has means, from which sums follow but for the last digit.
+            // A file of averages has means; sums follow from them except for the last digit.
             .map(|set| profile.stats(i, set).unwrap())
             .map(|s| format!("{} {:.12e} {} {}", s.count(), s.mean(), s.min(), s.max()))
             .collect();
@@ -330,7 +330,7 @@ fn a_changed_byte_is_noticed() {
     recorded(Mode::RecordAll, &path);
     let bytes = std::fs::read(&path).unwrap();
     let all = lines(&read(&bytes).unwrap());
-    // Behind the two text lines everything is under a checksum.
+    // Checksums cover everything behind the two text lines.
     let start = bytes.iter().position(|b| *b == 0).unwrap();
     for at in start + 2..bytes.len() {
         for bit in [1, 0x80] {

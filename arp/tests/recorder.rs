@@ -7,7 +7,7 @@ use arp::{
     SessionBuilder, Sid, Step, ThreadRecorder, Tid, Unrecorded, Value, tuple,
 };
 
-/// Leaves the value that it was told to leave.
+/// Measures the value that the test has set.
 struct Told(Arc<Mutex<(Value, DataType)>>);
 
 impl Meter for Told {
@@ -171,7 +171,7 @@ fn halves_make_the_whole() {
     };
     assert_eq!(sorted(&whole).len(), 5000);
     assert_eq!(sorted(&whole), sorted(&halves));
-    // And what one thread recorded is played back to two.
+    // The recording of one thread is played back to two.
     let session = Session::builder(Mode::Playback)
         .file(&whole)
         .values(load(&whole).sets()[0].clone())
@@ -190,7 +190,7 @@ fn halves_make_the_whole() {
     }
 }
 
-/// Notes what it is given.
+/// Collects the values that playback gives it.
 struct Player(Arc<Mutex<Vec<u64>>>);
 
 impl Meter for Player {
@@ -375,7 +375,7 @@ fn executions_that_contain_others_come_first() {
             }
         }
         assert_eq!(tuples(&profile), expected);
-        // The order in which they ended: 1 is the first kernel, 5 the outer section.
+        // The order of ends: 1 is the first kernel, 5 the outer section.
         let order: Vec<f64> = (0..1000)
             .flat_map(|i| [5, 3, 1, 2, 4].map(|k| f64::from(i * 5 + k)))
             .collect();
@@ -424,7 +424,7 @@ fn recursion_can_be_folded() {
         ("3@0", "3@0 4@0 1@5000")
     );
     assert_eq!(tuples[5002..], ["3@1", "3@1 4@0 1@0", "3@1 4@0 1@1"]);
-    // The file says how many are not there, in whatever format.
+    // The file says how many were not recorded, in both formats.
     let text = folder.path().join("data.txt");
     profile.save(&text, Format::Ascii, false).unwrap();
     for profile in [&profile, &load(&text)] {
@@ -433,7 +433,7 @@ fn recursion_can_be_folded() {
             assert_eq!((found.folded, found.nested), (folded, 0), "{section}");
         }
     }
-    // Files that are put together have the sum of both.
+    // Combined files have the sum of both.
     let both = folder.path().join("both.arp");
     arp::analyse::combine(&[path, text], &both, &Default::default()).unwrap();
     let found = Unrecorded::of(load(&both).info(), Sid(4));
@@ -451,18 +451,18 @@ fn what_ended_functions_left_open_is_closed() {
         stack_pointer,
         site: 1,
     };
-    // By stack pointers: 7 is entered at 900, 5 at 800, 1 at 700. All below 850 is dead.
+    // By stack pointers: 7 is entered at 900, 5 at 800, 1 at 700. All frames below 850 have ended.
     thread.enter_at(Kind::Plain, Sid(7), 0, at(900));
     thread.enter_at(Kind::Plain, Sid(5), 0, at(800));
     thread.enter_at(Kind::Kernel, Sid(1), 0, at(700));
     assert_eq!(thread.unwind(850), 2);
     assert_eq!(tuple(&thread.stack()), "7@0");
-    // Found out later: a kernel within a kernel whose function has ended.
+    // Found later: a kernel within a kernel whose function has ended.
     thread.enter_at(Kind::Kernel, Sid(1), 0, at(700));
     thread.enter_at(Kind::Kernel, Sid(2), 0, at(750));
     thread.leave_at(Kind::Kernel, Sid(2), at(750));
     thread.leave_at(Kind::Plain, Sid(7), at(900));
-    // At the end what is open can be recorded up to here.
+    // At the end open sections can be recorded up to now.
     thread.enter(Kind::Profiled, Sid(3), 0);
     thread.enter(Kind::Kernel, Sid(4), 0);
     thread.leave_all();
@@ -498,7 +498,7 @@ fn a_forked_session_writes_elsewhere() {
         assert_eq!(session.finish().unwrap().file, Some(second.clone()));
         let profile = load(&second);
         assert_eq!((profile.len(), profile.count(0)), (1, 1));
-        // Counters go on, since the execution around is the same.
+        // Counters go on, since the enclosing execution is the same.
         let counter = if mode == Mode::RecordAll { 1000 } else { 0 };
         assert_eq!(tuples(&profile), [format!("2@0 1@{counter}")]);
     }
@@ -515,7 +515,7 @@ fn many_sections_and_threads() {
             scope.spawn(move || {
                 let mut thread = session.thread(Tid(tid));
                 for i in 0..20_000u32 {
-                    // A hundred children, in an order without system.
+                    // A hundred children, in pseudo-random order.
                     kernel(&mut thread, i.wrapping_mul(2_654_435_761) % 101, 0);
                 }
                 thread.end();

@@ -1,4 +1,4 @@
-/* A clock that moves only when it is told to, so that every value is known. */
+/* A clock that advances only by calls, so that every value is known. */
 #ifndef CLOCK_H
 #define CLOCK_H
 #include <atomium_rp.h>

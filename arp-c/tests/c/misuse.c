@@ -1,4 +1,4 @@
-/* Everything that should not be done, one thing for each name. With a second argument there is no error
+/* Every misuse, one for each name. With a second argument there is no error
  * callback; else one prints the sort of each problem and its text, and the program goes on. */
 #include "clock.h"
 #include <errno.h>
@@ -104,7 +104,7 @@ static void recurse(int depth)
     arp_leave_profiled(1, 3);
 }
 
-/* A callback that waits for ever where it is told to. */
+/* A callback that waits for ever in one case. */
 static void block_in_callback(const arp_sid sid, void *data, void *context)
 {
     enter_clock(sid, data, context);
@@ -118,7 +118,7 @@ static void block_in_callback(const arp_sid sid, void *data, void *context)
 
 static pthread_t main_thread;
 
-/* Works when the main thread has gone. */
+/* Works after the main thread has ended. */
 static void *outlive(void *argument)
 {
     arp_tid tid = (arp_tid)(size_t)argument;
@@ -330,7 +330,7 @@ int main(int argc, char **argv)
         start(arp_record_all);
     }
     nowhere(what);
-    /* Whatever happened, this is recorded. */
+    /* This is recorded in every case. */
     kernel(1, 9);
     arp_finish();
     if (!strcmp(what, "finish-twice"))

@@ -1,4 +1,4 @@
-/* Asks all there is to ask of what filter.c recorded. */
+/* Calls every query function on the recording of filter.c. */
 #include <atomium_rp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     }
     EXPECT(found == 1);
 
-    /* What makes no sense is an error and changes nothing. */
+    /* An invalid call is an error and changes nothing. */
     EXPECT(arp_get_trace(36) == 0 && errors == 2);
     trace = arp_get_trace(35);
     EXPECT(arp_trace_get_value(trace, 1) == 0 && errors == 3);

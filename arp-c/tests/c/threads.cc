@@ -62,7 +62,7 @@ void unlock(const void *, void *context)
     pthread_mutex_unlock(static_cast<pthread_mutex_t *>(context));
 }
 
-// The clock of a thread is what its enter callback was given last.
+// The clock of a thread is the context that its enter callback got last.
 __thread Clock *current;
 void enter_and_note(const arp_sid sid, void *data, void *context)
 {

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use arp_core::{Profile, tuple};
 use tempfile::TempDir;
 
-/// The folder with the library as users get it: cargo builds it for tests in another way.
+/// The folder with the library as users get it, which differs from cargo's build for tests.
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -33,7 +33,7 @@ pub struct Program {
     pub folder: TempDir,
 }
 
-/// Compiles files of `tests/c` as the manual says: `cc FILES -IDIR -LDIR -larp -o NAME`, and `options`.
+/// Compiles files of `tests/c` by the manual's command, `cc FILES -IDIR -LDIR -larp -o NAME`, with `options`.
 pub fn compile(compiler: &str, files: &[&str], options: &[&str]) -> Program {
     let folder = tempfile::tempdir().expect("a folder");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -69,7 +69,7 @@ impl Program {
             .expect("the program runs")
     }
 
-    /// Runs it, and it must end well.
+    /// Runs it and requires success; returns its standard output.
     pub fn succeed(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -82,17 +82,17 @@ impl Program {
         text(&output.stdout)
     }
 
-    /// A file of its folder.
+    /// Path of a file in its folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A text file of its folder.
+    /// Contents of a text file in its folder.
     pub fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).expect("a text file")
     }
 
-    /// The records of a data file of its folder: tuples and first values.
+    /// Tuple and first value of each record of a data file in its folder.
     pub fn records(&self, name: &str) -> Vec<(String, f64)> {
         let profile = Profile::load(self.path(name)).expect("a data file");
         assert!(profile.damage().is_none(), "{:?}", profile.damage());
@@ -100,7 +100,7 @@ impl Program {
     }
 }
 
-/// Tuples and first values.
+/// Tuple and first value of each record.
 pub fn records(profile: &Profile) -> Vec<(String, f64)> {
     let value = |i| profile.value(i, 0).map_or(f64::NAN, |v| v.as_f64());
     (0..profile.len())
@@ -108,7 +108,7 @@ pub fn records(profile: &Profile) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// A readable list of records.
+/// Records as owned pairs, for comparison.
 pub fn list(records: &[(&str, f64)]) -> Vec<(String, f64)> {
     records.iter().map(|(t, v)| ((*t).to_owned(), *v)).collect()
 }

@@ -1,13 +1,13 @@
 //! Two recordings side by side.
 //!
-//! Sections are the same if they have the same number and no different names; a section whose number means
-//! something else in the other recording is looked for there by name and file.
+//! Two sections are the same if they have the same number and their names do not differ. A section whose number has
+//! another name in the other recording is looked for there by name and file.
 use std::collections::HashMap;
 
 use super::{Analysis, Number};
 use crate::types::{Section, Sid};
 
-/// What two recordings say about the same things, in one set of values.
+/// Comparison of two recordings in one set of values.
 #[derive(Debug)]
 pub struct Comparison {
     /// By section.
@@ -19,32 +19,32 @@ pub struct Comparison {
 /// A section or context in two recordings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The section: its number in the first recording and `true`, or if that does not have it, in the
-    /// second and `false`.
+    /// The section: `true` with its number in the first recording, or `false` with its number in the second
+    /// recording if only that has the section.
     pub section: (Sid, bool),
-    /// The place of the surrounding context in the list of contexts.
+    /// Index of the enclosing context in the list of contexts.
     pub parent: Option<u32>,
-    /// In the first recording.
+    /// Figures in the first recording; `None` if it does not occur there.
     pub a: Option<Side>,
-    /// In the second.
+    /// Figures in the second recording; `None` if it does not occur there.
     pub b: Option<Side>,
 }
 
-/// Figures of one of them.
+/// Figures of a section or context in one recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Side {
-    /// How often it was executed, if that is known.
+    /// Number of executions, if that is known.
     pub count: Option<u64>,
     /// The sum of its values.
     pub total: Number,
-    /// The same without measured sections within.
+    /// The sum without measured sections inside it.
     pub self_value: Number,
-    /// The mean of its values, if it was measured.
+    /// Mean of its values, if it was measured.
     pub mean: Option<f64>,
 }
 
 impl Difference {
-    /// Second minus first of a figure; what is not there counts as 0.
+    /// The figure in the second recording minus the figure in the first; a missing side counts as 0.
     pub fn change(&self, figure: impl Fn(&Side) -> Number) -> Number {
         match (&self.a, &self.b) {
             (Some(a), Some(b)) => figure(b) - figure(a),
@@ -59,7 +59,7 @@ impl Difference {
 type Key = (Sid, bool);
 
 struct Matching {
-    /// From the second recording's numbers.
+    /// From section numbers of the second recording to common keys.
     b: HashMap<Sid, Key>,
 }
 
@@ -79,7 +79,7 @@ impl Matching {
                 left.push((*sid, other));
             }
         }
-        // What is left of the first recording, by name.
+        // Sections of the first recording without a counterpart so far, by name and file.
         let mut free: HashMap<(String, String), Vec<Sid>> = HashMap::new();
         for sid in a.sids.iter().filter(|sid| !map.contains_key(sid)) {
             if let Some(name) = named(a.section(*sid)) {
@@ -106,7 +106,7 @@ impl Matching {
 }
 
 impl Comparison {
-    /// The sections from the outermost to that of context `index`.
+    /// The sections from the outermost one to the section of context `index`.
     pub fn path(&self, index: usize) -> Vec<(Sid, bool)> {
         let mut path = Vec::new();
         let mut at = Some(index);
@@ -146,7 +146,7 @@ impl Comparison {
                     true => &mut sections[at].a,
                     false => &mut sections[at].b,
                 };
-                // Two sections of the second may be one by name.
+                // Two sections of the second recording may map to one by name.
                 match slot {
                     Some(old) => old.add(&side),
                     None => *slot = Some(side),
@@ -178,7 +178,7 @@ impl Side {
 }
 
 fn contexts(a: &Analysis, b: &Analysis, set: usize, matching: &Matching) -> Vec<Difference> {
-    // Common contexts: the one around, and the section.
+    // Common contexts: enclosing context and section.
     let mut nodes: Vec<(Option<u32>, Key)> = Vec::new();
     let mut sides: Vec<(Option<Side>, Option<Side>)> = Vec::new();
     let mut known: HashMap<(Option<u32>, Key), u32> = HashMap::new();

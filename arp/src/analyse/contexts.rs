@@ -1,4 +1,4 @@
-//! The tree of contexts: what was open when something was measured.
+//! The tree of contexts: the sections that were open when something was measured.
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Number, Options};
@@ -11,19 +11,19 @@ use crate::types::{Mode, Sid, Step, Tid, ValueSet};
 /// A node of the tree.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// The context around it.
+    /// The enclosing context.
     pub parent: Option<u32>,
-    /// What it is.
+    /// Thread, section or execution.
     pub label: Label,
-    /// How many contexts are around it.
+    /// Number of enclosing contexts.
     pub depth: u32,
-    /// How often it was entered, as far as records tell.
+    /// Number of times it was entered, as far as records tell.
     pub(super) visits: u64,
-    /// Its section's place in the list of sections.
+    /// Index of its section in the list of sections.
     pub(super) section: Option<u32>,
 }
 
-/// What a context is, beside its place.
+/// Meaning of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Label {
     /// A thread, if the file knows it.
@@ -32,12 +32,12 @@ pub enum Label {
     Section(Sid),
     /// The execution with this counter.
     Execution(Step),
-    /// Executions that there was no space to keep apart.
+    /// Executions beyond the limit of contexts, which are not kept apart.
     Rest(Sid),
 }
 
 impl Label {
-    /// The section.
+    /// The section; `None` for a thread.
     pub fn sid(self) -> Option<Sid> {
         match self {
             Self::Thread(_) => None,
@@ -47,7 +47,7 @@ impl Label {
     }
 }
 
-/// Where a thread's last record was.
+/// Position of a thread's last record in the tree.
 struct Cursor {
     thread: Option<Tid>,
     base: Option<u32>,
@@ -55,7 +55,7 @@ struct Cursor {
     chain: Vec<u32>,
 }
 
-/// Adds records up.
+/// Builds the tree from records and adds up their values.
 pub(super) struct Builder<'a> {
     options: &'a Options,
     counters: bool,
@@ -173,7 +173,7 @@ impl<'a> Builder<'a> {
     fn follow(&mut self, cursor: &mut Cursor, stack: &[Step]) -> Result<()> {
         let pairs = stack.iter().zip(&cursor.stack);
         let same = pairs.take_while(|(a, b)| a == b).count();
-        // As long as the sections are the same ones and counters do not count, so are the contexts.
+        // Without counters, equal sections mean equal contexts.
         let mut parallel = !self.counters;
         for (depth, &step) in stack.iter().enumerate().skip(same) {
             parallel &= cursor.stack.get(depth).is_some_and(|s| s.sid == step.sid);
@@ -234,8 +234,8 @@ impl<'a> Builder<'a> {
         Ok(index)
     }
 
-    /// Total and self of each context and set. The total of what was not measured is that of the measured
-    /// executions within it. The self value is what remains of the total without these.
+    /// Total and self value of each context and set. The total of a context that was not measured is the sum of the
+    /// measured executions inside it. The self value is the total without them.
     pub fn sums(&self) -> (Vec<Number>, Vec<Number>) {
         let sets = self.sets.len();
         let zeros = |n: usize| -> Vec<Number> {
@@ -244,7 +244,7 @@ impl<'a> Builder<'a> {
         };
         let mut within = zeros(self.contexts.len());
         let mut selves = zeros(self.contexts.len());
-        // From the leaves to the roots: `within` first has the sum of the children, then the total.
+        // From the leaves to the roots: `within` is first the sum of the children, then the total.
         for index in (0..self.contexts.len()).rev() {
             for set in 0..sets {
                 let at = index * sets + set;

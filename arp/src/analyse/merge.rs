@@ -1,12 +1,12 @@
 //! One data file from several.
 //!
 //! Single values stream from the old files to the new one. Averages and histograms of the same thread and
-//! call path are added up. Every file is read twice, because sections may be described after the records.
+//! call path are added. Every file is read twice, because descriptions of sections may follow the records.
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::file::convert::{self, Writer};
+use crate::file::convert::{self, FileWriter};
 use crate::file::reader::{Data, Reader};
 use crate::file::{Heading, blocks};
 use crate::histogram::Histogram;
@@ -17,31 +17,31 @@ use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
 use crate::unrecorded;
 use crate::value::Area;
 
-/// How data files are combined.
+/// Options for combining data files.
 #[derive(Clone, Debug, Default)]
 pub struct Combine {
     /// The format of the new file.
     pub format: Format,
     /// Whether it is compressed with gzip.
     pub gzip: bool,
-    /// Its mode; that of the first file if it is not given.
+    /// Its mode; the mode of the first file by default.
     pub mode: Option<Mode>,
-    /// Give the threads of each file after the first new numbers. Else threads with the same number become one.
+    /// Whether the threads of each file after the first get new numbers. If not, threads with the same number are merged.
     pub renumber: bool,
-    /// Take what is whole of damaged files.
+    /// Whether the valid part of a damaged file is used. If not, a damaged file is an error.
     pub partial: bool,
 }
 
-/// Files that are read: their headings, complete with what comes late in them.
+/// The input files with their complete headings, later descriptions included.
 struct Inputs {
     heading: Heading,
-    /// What is added to the thread numbers of each file.
+    /// Offset that is added to the thread numbers of each file.
     offsets: Vec<u32>,
     damage: Vec<Error>,
 }
 
-/// Writes the records of all `inputs` to the file `to`, which may be one of them. Gives what was wrong with the
-/// inputs, if that is allowed.
+/// Writes the records of all `inputs` to the file `to`, which may be one of them. Returns the errors in the
+/// inputs, if [`partial`](Combine::partial) allows them.
 pub fn combine(inputs: &[PathBuf], to: &Path, options: &Combine) -> Result<Vec<Error>> {
     let to = &target(to)?;
     let Inputs {
@@ -57,7 +57,7 @@ pub fn combine(inputs: &[PathBuf], to: &Path, options: &Combine) -> Result<Vec<E
     match options.format {
         Format::Binary => samples(inputs, to, options.gzip, &heading, &offsets)?,
         Format::Ascii => {
-            // Text is in another order, for which a binary file is read twice.
+            // Text has another order, which needs two passes over a binary file.
             let mut name = to.file_name().unwrap_or_default().to_os_string();
             name.push(format!(".bin{}", std::process::id()));
             let binary = Temporary(to.with_file_name(name));
@@ -68,7 +68,7 @@ pub fn combine(inputs: &[PathBuf], to: &Path, options: &Combine) -> Result<Vec<E
     Ok(damage)
 }
 
-/// The file that is made or replaced: not a link to it, and no device.
+/// The regular file that is made or replaced: links are followed, devices are refused.
 fn target(to: &Path) -> Result<PathBuf> {
     let to = to.canonicalize().unwrap_or_else(|_| to.to_path_buf());
     if std::fs::metadata(&to).is_ok_and(|m| !m.is_file()) {
@@ -77,7 +77,7 @@ fn target(to: &Path) -> Result<PathBuf> {
     Ok(to)
 }
 
-/// A file that goes away.
+/// A temporary file, removed when it is dropped.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
@@ -86,7 +86,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Reads everything once.
+/// Reads all inputs once.
 fn survey(inputs: &[PathBuf], options: &Combine) -> Result<Inputs> {
     let mut heading: Option<Heading> = None;
     let mut offsets = Vec::new();
@@ -97,7 +97,7 @@ fn survey(inputs: &[PathBuf], options: &Combine) -> Result<Inputs> {
         let mut reader = Reader::open(path)?;
         let mut highest: Option<Tid> = None;
         loop {
-            match reader.next() {
+            match reader.next_record() {
                 Ok(Some(record)) => highest = highest.max(record.thread.or(Some(Tid(0)))),
                 Ok(None) => break,
                 Err(error) if options.partial => {
@@ -141,7 +141,7 @@ fn usage(path: &Path, reason: String) -> Error {
     Error::usage("merge", reason).of_file(path)
 }
 
-/// The mode `wanted`, if records of mode `has` can be brought to it.
+/// The mode `wanted`, or an error if records of mode `has` cannot be converted to it.
 fn mode(path: &Path, has: Mode, wanted: Mode) -> Result<Mode> {
     let possible = match wanted {
         Mode::RecordAverage => true,
@@ -160,7 +160,7 @@ fn mode(path: &Path, has: Mode, wanted: Mode) -> Result<Mode> {
     })
 }
 
-/// Takes over what another file says of sets and sections.
+/// Merges another file's heading. Its sets must be the same; its sections must not contradict.
 fn add_heading(path: &Path, heading: &mut Heading, new: Heading) -> Result<()> {
     let types = |sets: &[ValueSet]| -> Vec<_> { sets.iter().map(|s| s.data_type).collect() };
     let (mine, other) = (types(&heading.sets), types(&new.sets));
@@ -216,16 +216,16 @@ fn add_heading(path: &Path, heading: &mut Heading, new: Heading) -> Result<()> {
     }
     heading.sections = known.into_values().collect();
     heading.sections.sort_by_key(|section| section.sid);
-    // Notes that are the same everywhere stay; others are of no use for the whole.
+    // Only notes that are the same in all files hold for the combination.
     heading.info.retain(|note| new.info.contains(note));
     Ok(())
 }
 
-/// The records of a file up to the first that is not whole: that has been told.
+/// Runs `each` on the records of a file up to its damage, which the survey has reported.
 fn records(path: &Path, mut each: impl FnMut(&crate::Record<'_>) -> Result<()>) -> Result<()> {
     let mut reader = Reader::open(path)?;
     loop {
-        match reader.next() {
+        match reader.next_record() {
             Ok(Some(record)) => each(&record)?,
             Ok(None) => return Ok(()),
             Err(error) if error.kind == ErrorKind::Io => return Err(error),
@@ -294,7 +294,7 @@ fn samples(
     heading: &Heading,
     offsets: &[u32],
 ) -> Result<()> {
-    let mut writer = Writer::create(to, Format::Binary, gzip, heading, 0)?;
+    let mut writer = FileWriter::create(to, Format::Binary, gzip, heading, 0)?;
     for (path, offset) in inputs.iter().zip(offsets) {
         let mut threads: BTreeMap<Tid, Rerecorder> = BTreeMap::new();
         let mut areas = vec![Area::default(); heading.sets.len()];
@@ -322,7 +322,7 @@ fn samples(
     writer.finish()
 }
 
-fn flush(writer: &mut Writer<'_>, tid: Tid, recorder: &mut Rerecorder) -> Result<()> {
+fn flush(writer: &mut FileWriter<'_>, tid: Tid, recorder: &mut Rerecorder) -> Result<()> {
     if recorder.encoder.records() == 0 {
         return Ok(());
     }

@@ -1,8 +1,8 @@
-//! What people want to know of a data file: sums by section and by context.
+//! Sums of a data file by section and by context.
 //!
-//! Records tell of single executions and call paths. [`Analysis`] reads a file once, record by record, and
-//! keeps the tree of contexts with sums in it, and a histogram of each section. Memory grows with the number
-//! of contexts, not with that of records.
+//! Records are about single executions or call paths. [`Analysis`] reads a file once, record by record, and
+//! keeps the tree of contexts with their sums, and a histogram of each section. Memory grows with the number
+//! of contexts and not with the number of records.
 //!
 //! - [`Analysis::sections`]: figures by section;
 //! - [`Analysis::contexts`]: the tree, folded or with the counters;
@@ -31,17 +31,17 @@ use crate::stats::Stats;
 use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
 use crate::unrecorded::{self, Unrecorded};
 
-/// How records are put together.
+/// Options of an analysis.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Keep executions with different counters apart.
     pub counters: bool,
     /// Keep threads apart: each is the root of a tree of its own.
     pub by_thread: bool,
-    /// Take only these threads; all if there are none.
+    /// Threads to read; all if the list is empty.
     pub threads: Vec<Tid>,
-    /// With counters: so many contexts at most. Executions beyond it share one context for each section
-    /// and surrounding context.
+    /// Limit of contexts if `counters` is set. Executions beyond it share one context for each section
+    /// and enclosing context.
     pub max_contexts: usize,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// What a data file says, added up.
+/// Sums of a data file.
 #[derive(Debug)]
 pub struct Analysis {
     mode: Mode,
@@ -68,12 +68,12 @@ pub struct Analysis {
     records: u64,
     threads: BTreeMap<Option<Tid>, u64>,
     contexts: Vec<Context>,
-    /// For each context and set.
+    /// For each context and set: statistics of the values measured there.
     own: Vec<Stats>,
-    /// For each context and set: the values of an execution, those of executions within it not taken off.
+    /// For each context and set: the sum of its values, including executions inside it.
     totals: Vec<Number>,
     selves: Vec<Number>,
-    /// The sections that occur, and for each section and set the values.
+    /// The sections that occur; `histograms` has one entry for each section and set.
     sids: Vec<Sid>,
     histograms: Vec<Histogram>,
     shared: u64,
@@ -81,13 +81,13 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Reads the rest of a file. If it is damaged, this gives what comes before the damage.
+    /// Reads the remaining records of a file. If it is damaged, the analysis has the records before the damage.
     pub fn read(mut reader: Reader, options: &Options) -> Result<Self> {
-        // Their names may come later; the types do not change.
+        // The names of the sets may come later; their types do not change.
         let sets = reader.sets().to_vec();
         let mut builder = Builder::new(&sets, reader.mode(), options);
         let damage = loop {
-            match reader.next() {
+            match reader.next_record() {
                 Ok(Some(record)) => builder.add(&record)?,
                 Ok(None) => break None,
                 Err(error) => break Some(error),
@@ -139,45 +139,45 @@ impl Analysis {
         &self.info
     }
 
-    /// What was entered and is not recorded, by section.
+    /// Unrecorded executions, by section.
     pub fn unrecorded(&self) -> BTreeMap<Sid, Unrecorded> {
         let mut all = BTreeMap::new();
         unrecorded::take(&mut self.info.clone(), &mut all);
         all
     }
 
-    /// How many records there are, of the threads that were asked for.
+    /// Number of records of the chosen threads.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// The threads and how many records each has. The thread is `None` in ASCII files.
+    /// The threads with their numbers of records. The thread is `None` in ASCII files.
     pub fn threads(&self) -> &BTreeMap<Option<Tid>, u64> {
         &self.threads
     }
 
-    /// Executions that share a context because there were too many.
+    /// Number of executions that share a context because of the limit.
     pub fn shared(&self) -> u64 {
         self.shared
     }
 
-    /// What was wrong with the file, if anything was.
+    /// The error that ended reading, if the file was damaged.
     pub fn damage(&self) -> Option<&Error> {
         self.damage.as_ref()
     }
 
-    /// The same, to be passed on.
+    /// Takes the error that ended reading.
     pub fn take_damage(&mut self) -> Option<Error> {
         self.damage.take()
     }
 
-    /// What the file says about a section.
+    /// Description of a section.
     pub fn section(&self, sid: Sid) -> Option<&Section> {
         let at = self.described.binary_search_by_key(&sid, |s| s.sid).ok()?;
         Some(&self.described[at])
     }
 
-    /// The contexts; each comes after the one around it.
+    /// The contexts; each comes after its enclosing context.
     pub fn contexts(&self) -> &[Context] {
         &self.contexts
     }
@@ -192,8 +192,8 @@ impl Analysis {
         }
     }
 
-    /// How often the context was entered, and whether that is exact. It is for what was measured. Else it is the number of
-    /// executions in which something was measured, if single executions were recorded.
+    /// Number of executions of a context, and whether it is exact. It is exact for measured contexts. For others it is
+    /// the number of executions in which something was measured; `None` if single executions were not recorded.
     pub fn count(&self, context: usize) -> Option<(u64, bool)> {
         let own = self.own[context * self.sets.len()].count();
         let label = self.contexts[context].label;

@@ -9,7 +9,7 @@ use crate::types::DataType;
 /// A sum or a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of integers.
+    /// Of values of integer types.
     Integer(i128),
     /// Of floating-point values.
     Float(f64),
@@ -25,7 +25,7 @@ impl Number {
         }
     }
 
-    /// The sum of the values that `stats` accounts for.
+    /// The sum of the values in `stats`.
     pub fn sum_of(stats: &Stats) -> Self {
         match stats {
             Stats::Integer { sum, .. } => Self::Integer(*sum),
@@ -33,7 +33,7 @@ impl Number {
         }
     }
 
-    /// Least and greatest of the values that `stats` accounts for.
+    /// Minimum and maximum of the values in `stats`.
     pub fn range_of(stats: &Stats) -> (Self, Self) {
         match stats {
             Stats::Integer { min, max, .. } => (Self::Integer(*min), Self::Integer(*max)),
@@ -49,7 +49,7 @@ impl Number {
         }
     }
 
-    /// Without the sign.
+    /// The magnitude.
     pub fn abs(self) -> Self {
         match self {
             Self::Integer(n) => Self::Integer(n.saturating_abs()),
@@ -57,7 +57,7 @@ impl Number {
         }
     }
 
-    /// With the other sign.
+    /// The number with the opposite sign.
     pub fn negated(self) -> Self {
         match self {
             Self::Integer(n) => Self::Integer(n.saturating_neg()),
@@ -65,7 +65,7 @@ impl Number {
         }
     }
 
-    /// In the order of the values; what is not a number comes first or last.
+    /// Order of the values; a NaN comes first or last.
     pub fn order(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Integer(a), Self::Integer(b)) => a.cmp(&b),

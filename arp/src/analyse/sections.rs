@@ -1,43 +1,43 @@
-//! Figures by section, whatever the context.
+//! Figures by section, over all contexts.
 use super::{Analysis, Number};
 use crate::histogram::Histogram;
 use crate::stats::Stats;
 use crate::types::{Mode, Sid};
 
-/// The figures of a section or of a context, in one set of values.
+/// Figures of a section or of a context in one set of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// The values that were measured there; none if nothing was.
+    /// Statistics of the values measured there; of no values if nothing was.
     pub own: Stats,
-    /// Their sum, or if nothing was measured there the total of what is within.
+    /// Their sum; if nothing was measured there, the sum of the totals inside it.
     pub total: Number,
-    /// The total without that of measured sections within. Not less than 0 where values add up,
-    /// as times do.
+    /// The total without the measured sections inside it. At least 0 for values that add up,
+    /// such as times.
     pub self_value: Number,
 }
 
 impl Figures {
-    /// The mean of the values that were measured there.
+    /// Mean of the values measured there.
     pub fn mean(&self) -> Option<f64> {
         (self.own.count() > 0).then(|| self.own.mean())
     }
 
-    /// Least and greatest value that was measured there.
+    /// Minimum and maximum of the values measured there.
     pub fn range(&self) -> Option<(Number, Number)> {
         (self.own.count() > 0).then(|| Number::range_of(&self.own))
     }
 }
 
-/// A section.
+/// Figures of one section.
 #[derive(Clone, Debug)]
 pub struct SectionRow<'a> {
     /// Its number.
     pub sid: Sid,
-    /// How often it was executed and whether this is exact; see [`Analysis::count`].
+    /// Number of executions and whether it is exact; see [`Analysis::count`].
     pub count: Option<(u64, bool)>,
-    /// For each set of values. The total leaves out executions within executions of the same section.
+    /// Figures for each set of values. The total leaves out executions inside executions of the same section.
     pub figures: Vec<Figures>,
-    /// For each set of values; empty if only averages are known.
+    /// Histogram for each set of values; empty if only averages are known.
     pub histograms: &'a [Histogram],
 }
 
@@ -47,7 +47,7 @@ impl SectionRow<'_> {
         self.figures.iter().any(|f| f.own.count() > 0)
     }
 
-    /// The value at or below which the part `q` of all values lies.
+    /// The `q`-quantile of the values of a set: the fraction `q` of all values is at most this.
     pub fn quantile(&self, set: usize, q: f64) -> Option<f64> {
         let histogram = self.histograms.get(set)?;
         (histogram.stats.count() > 0).then(|| histogram.quantile(q))
@@ -101,9 +101,9 @@ impl Analysis {
         rows
     }
 
-    /// For each context whether it lies within one of the same section.
+    /// For each context whether it lies inside a context of the same section.
     fn repeats(&self) -> Vec<bool> {
-        // Contexts in the order of a walk through the tree, with what is open on the way.
+        // A depth-first walk through the tree, with the sections open on the path.
         let count = self.contexts.len();
         let (mut first, mut next) = (vec![u32::MAX; count + 1], vec![u32::MAX; count]);
         for (index, context) in self.contexts.iter().enumerate().rev() {

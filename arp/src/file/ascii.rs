@@ -1,19 +1,23 @@
 //! The ASCII format, version 1.1.
 //!
-//! After the two lines of the heading comes the number of records, then the records, each ended by a semicolon:
-//! the number of open sections, how many of these, counted from the outermost, are the same as in the record
-//! before, with the same counters, and the others; then a colon and what was measured. One line a record when
-//! written; any white space when read.
+//! The two lines of the heading are followed by the number of records, then by the records. A record has
+//! - the number of open sections;
+//! - the number of leading sections, counted from the outermost, that are the same as in the previous record, with the
+//!   same counters;
+//! - the other sections;
+//! - a colon, the measured figures and a semicolon.
 //!
-//! - mode *all*: sections are `number@counter`; what was measured is a value for each set of callbacks;
-//! - mode *average*: sections are numbers; the number of executions, then mean, least and greatest value for each set;
-//! - mode *histogram*: the same, and after each set's figures the number of its buckets that are not empty and
-//!   these as `value@count`, where *value* is the one in the bucket that is nearest to 0.
+//! Written files have one line for each record; any white space is read. The measured figures are
 //!
-//! Lines after the last record that begin with `#` describe sections; without descriptions there are none.
+//! - in mode *all*, where sections are `number@counter`, one value for each set of callbacks;
+//! - in mode *average*, where sections are numbers, the number of executions, then mean, minimum and maximum of each set;
+//! - in mode *histogram* the figures of mode *average*, with each set's figures followed by the number of its buckets that
+//!   are not empty and by these buckets as `value@count`, where *value* is the value in the bucket nearest to 0.
+//!
+//! Lines after the last record that begin with `#` describe sections.
 use std::io::{self, BufRead, Write};
 
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{Error, ErrorKind, FilePosition, Result};
 use crate::file::reader::{Data, Record};
 use crate::file::{Heading, MAX_OCTAVES, MAX_STACK};
 use crate::histogram::Histogram;
@@ -23,7 +27,7 @@ use crate::value::Value;
 
 type Input = Box<dyn BufRead + Send>;
 
-/// Longest number or text that is read.
+/// Length limit in bytes of a number or text that is read.
 const MAX_TOKEN: usize = 1 << 16;
 
 /// Reads records.
@@ -42,7 +46,7 @@ pub(crate) struct AsciiReader {
 }
 
 impl AsciiReader {
-    /// The heading's two lines have been read.
+    /// Begins behind the heading's two lines.
     pub fn new(input: Input, heading: &Heading) -> Result<Self> {
         let mut reader = Self {
             input,
@@ -62,7 +66,7 @@ impl AsciiReader {
         Ok(reader)
     }
 
-    /// Moves to the next record, or after the last reads the descriptions.
+    /// Moves to the next record. Behind the last record it reads the descriptions and returns false.
     pub fn advance(&mut self, heading: &mut Heading) -> Result<bool> {
         if self.left == 0 {
             self.descriptions(heading)?;
@@ -178,7 +182,7 @@ impl AsciiReader {
                 max,
             });
         }
-        // Where the product is not exact, the least and greatest value bound it.
+        // Where the product is not exact, minimum and maximum bound it.
         let sum = whole_sum(mean, count);
         let mut integer = || {
             self.next_token()?;
@@ -203,21 +207,21 @@ impl AsciiReader {
     }
 
     fn bad(&self, reason: &str) -> Error {
-        Error::syntax(Place::Line(self.line), reason)
+        Error::syntax(FilePosition::Line(self.line), reason)
     }
 
     fn ended(&self, reason: &str) -> Error {
-        Error::truncated(Place::Line(self.line), reason)
+        Error::truncated(FilePosition::Line(self.line), reason)
     }
 
-    /// The next byte that is not white space, which is left where it is.
+    /// The next byte that is not white space; does not consume it.
     fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             let line = self.line;
             let bytes = self
                 .input
                 .fill_buf()
-                .map_err(|e| Error::reading(Place::Line(line), &e))?;
+                .map_err(|e| Error::reading(FilePosition::Line(line), &e))?;
             if bytes.is_empty() {
                 return Ok(None);
             }
@@ -231,7 +235,7 @@ impl AsciiReader {
         }
     }
 
-    /// Skips a punctuation mark, which must come next.
+    /// Consumes the punctuation mark `mark`, which must come next.
     fn mark(&mut self, mark: u8) -> Result<()> {
         match self.peek()? {
             Some(byte) if byte == mark => {
@@ -254,7 +258,7 @@ impl AsciiReader {
             let bytes = self
                 .input
                 .fill_buf()
-                .map_err(|e| Error::reading(Place::Line(line), &e))?;
+                .map_err(|e| Error::reading(FilePosition::Line(line), &e))?;
             let is_part = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'+');
             let part = bytes.iter().take_while(is_part).count();
             let (all, empty) = (part == bytes.len(), bytes.is_empty());
@@ -273,17 +277,17 @@ impl AsciiReader {
         }
     }
 
-    /// What may follow the records.
+    /// Reads the descriptions that may follow the records.
     fn descriptions(&mut self, heading: &mut Heading) -> Result<()> {
         while let Some(byte) = self.peek()? {
             if byte != b'#' {
                 return Err(self.bad("there are more records than the third line says"));
             }
             let mut line = Vec::new();
-            let place = Place::Line(self.line);
+            let position = FilePosition::Line(self.line);
             let mut limited = io::Read::take(&mut self.input, MAX_TOKEN as u64);
             let read = limited.read_until(b'\n', &mut line);
-            read.map_err(|e| Error::reading(place, &e))?;
+            read.map_err(|e| Error::reading(position, &e))?;
             self.line += 1;
             let line = String::from_utf8_lossy(&line);
             let fields: Vec<_> = line
@@ -319,7 +323,7 @@ impl AsciiReader {
                 ["# info", key, value] => {
                     heading.info.push(((*key).to_owned(), (*value).to_owned()))
                 }
-                // Other people's remarks.
+                // Remarks of other programs.
                 _ => {}
             }
         }
@@ -327,7 +331,7 @@ impl AsciiReader {
     }
 }
 
-/// The sum of `count` integers with this mean, rounded as [`Stats::mean`] was.
+/// The sum of `count` integers whose mean, rounded as by [`Stats::mean`], is `mean`.
 fn whole_sum(mean: f64, count: u64) -> i128 {
     let whole = mean.trunc();
     let rest = ((mean - whole) * count as f64).round();
@@ -336,7 +340,7 @@ fn whole_sum(mean: f64, count: u64) -> i128 {
         .saturating_add(rest as i128)
 }
 
-/// Text without tabs and line ends.
+/// The text with tabs and line ends escaped.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -377,7 +381,7 @@ pub(crate) struct AsciiWriter<W: Write> {
 }
 
 impl<W: Write> AsciiWriter<W> {
-    /// Writes the head of a file with so many records.
+    /// Writes the heading of a file with `records` records.
     pub fn new(mut out: W, heading: &Heading, records: u64) -> io::Result<Self> {
         writeln!(out, "{}{records}", heading.lines(0))?;
         Ok(Self {
@@ -427,7 +431,7 @@ impl<W: Write> AsciiWriter<W> {
         Ok(())
     }
 
-    /// What is written to.
+    /// The destination.
     pub fn get_ref(&self) -> &W {
         &self.out
     }

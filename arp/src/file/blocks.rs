@@ -1,13 +1,13 @@
-//! The frame of the binary format: a heading, then blocks that can each be checked and read alone.
+//! Framing of the binary format: a heading, then blocks. Each block can be checked and read without the others.
 //!
-//! The heading is the two text lines that the ASCII format begins with too, with 1 for *binary*, then
-//! [`MAGIC`] and the version. A block is a head of [`HEAD`] bytes, little-endian, and contents:
+//! The heading has the two text lines with which the ASCII format begins, too (with 1 for *binary*), then
+//! [`MAGIC`] and the version. A block has a head of [`HEAD`] bytes, little-endian, and contents:
 //!
 //! | bytes | |
 //! | --- | --- |
 //! | 4 | [`MARK`] |
-//! | 1 | what it is, see [`BlockKind`]; unknown ones are skipped |
-//! | 1 | 0: contents as they are, 1: compressed in the LZ4 block format |
+//! | 1 | kind, see [`BlockKind`]; blocks of unknown kinds are skipped |
+//! | 1 | 0: plain contents, 1: compressed in the LZ4 block format |
 //! | 2 | 0 |
 //! | 4 | thread |
 //! | 4 | number of records |
@@ -16,7 +16,7 @@
 //! | 4 | CRC-32 of the 24 bytes before and of the contents in the file |
 use std::io::{self, Read};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, FilePosition, Result};
 use crate::file::{Heading, varint};
 use crate::types::{Kind, Section, Sid, Tid};
 
@@ -26,11 +26,11 @@ pub(crate) const MAGIC: &[u8; 7] = b"ARPBIN\0";
 pub(crate) const VERSION: u8 = 1;
 const MARK: &[u8; 4] = b"ARPb";
 const HEAD: usize = 28;
-/// Larger contents are not believed.
+/// Limit of a block's uncompressed size in bytes; a larger size is an error.
 const MAX_CONTENTS: usize = 16 << 20;
-/// Contents of this size are not worth compressing.
+/// Contents of up to this many bytes are not compressed.
 const SMALL: usize = 64;
-/// Sections in a block.
+/// Number of section descriptions in a block.
 const SECTIONS: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) enum BlockKind {
     End = 6,
 }
 
-/// A block as it stands in the file.
+/// Makes the bytes of a block in the file.
 fn frame(kind: BlockKind, tid: Tid, records: u32, contents: &[u8]) -> Vec<u8> {
     let mut out = vec![0; HEAD];
     let mut codec = 0;
@@ -100,7 +100,7 @@ pub(crate) fn sums(kind: BlockKind, tid: Tid, records: u32, payload: &[u8]) -> V
     frame(kind, tid, records, payload)
 }
 
-/// Blocks that describe sections.
+/// Blocks with descriptions of sections.
 pub(crate) fn sections(sections: &[Section]) -> Vec<u8> {
     let mut out = Vec::new();
     for chunk in sections.chunks(SECTIONS) {
@@ -130,7 +130,7 @@ pub(crate) fn end(records: u64) -> Vec<u8> {
     frame(BlockKind::End, Tid(0), 0, &contents)
 }
 
-/// Notes; nothing if there are none.
+/// A block of notes; empty if there are none.
 pub(crate) fn notes(pairs: &[(String, String)]) -> Vec<u8> {
     if pairs.is_empty() {
         return Vec::new();
@@ -143,7 +143,7 @@ pub(crate) fn notes(pairs: &[(String, String)]) -> Vec<u8> {
     frame(BlockKind::Info, Tid(0), pairs.len() as u32, &contents)
 }
 
-/// All that comes before the records.
+/// Everything in front of the records: heading, notes, descriptions.
 pub(crate) fn head(heading: &Heading) -> Vec<u8> {
     let mut out = heading.lines(1).into_bytes();
     out.extend_from_slice(MAGIC);
@@ -167,20 +167,20 @@ pub(crate) struct Block {
     pub tid: Tid,
     pub records: u32,
     pub contents: Vec<u8>,
-    /// Where it starts in the file.
+    /// Offset in the file at which it starts.
     pub offset: u64,
 }
 
 impl Block {
-    /// The contents make no sense, though the checksum is right.
+    /// The error of contents that violate the format although the checksum is right.
     pub fn bad(&self, reason: &str) -> Error {
         Error::syntax(
-            Place::Offset(self.offset),
+            FilePosition::Offset(self.offset),
             format!("the block there {reason}"),
         )
     }
 
-    /// Takes over what an `Info` or `Sections` block says.
+    /// Adds the contents of an `Info` or `Sections` block to the heading.
     pub fn describe(&self, heading: &mut Heading) -> Result<()> {
         let mut cursor = varint::Cursor::new(&self.contents);
         let bad = || self.bad("is no description");
@@ -213,7 +213,7 @@ impl Block {
     }
 }
 
-/// Reads until `buffer` is full or the source ends. Gives how much there was.
+/// Reads until `buffer` is full or the source ends. Returns the number of bytes read.
 fn fill(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -229,41 +229,41 @@ fn fill(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// Reads a block that starts at `offset`. `None` at the end of the source.
 pub(crate) fn read(source: &mut impl Read, offset: u64) -> Result<Option<(Block, u64)>> {
-    let place = Place::Offset(offset);
-    let failed = |e: io::Error| Error::reading(place, &e);
+    let position = FilePosition::Offset(offset);
+    let failed = |e: io::Error| Error::reading(position, &e);
     let mut head = [0; HEAD];
     match fill(source, &mut head).map_err(failed)? {
         0 => return Ok(None),
         HEAD => {}
-        _ => return Err(Error::truncated(place, "the file ends within a block")),
+        _ => return Err(Error::truncated(position, "the file ends within a block")),
     }
     let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
     let (raw, stored) = (word(16) as usize, word(20) as usize);
     if head[..4] != *MARK || head[5] > 1 || raw > MAX_CONTENTS || stored > MAX_CONTENTS {
-        return Err(Error::syntax(place, "there is no block"));
+        return Err(Error::syntax(position, "there is no block"));
     }
-    // A size that is not true must not cost memory.
+    // A wrong size must not cost memory.
     let mut data = Vec::new();
     let read = source
         .take(stored as u64)
         .read_to_end(&mut data)
         .map_err(failed)?;
     if read < stored {
-        return Err(Error::truncated(place, "the file ends within a block"));
+        return Err(Error::truncated(position, "the file ends within a block"));
     }
     if checksum(&head[..24], &data) != word(24) {
-        return Err(Error::syntax(place, "the block's checksum is wrong"));
+        return Err(Error::syntax(position, "the block's checksum is wrong"));
     }
     let next = offset + (HEAD + stored) as u64;
     let contents = match head[5] {
         0 if raw == stored => data,
-        // LZ4 gains at most a factor of 255.
+        // LZ4 compresses by a factor of at most 255.
         1 if raw / 256 <= stored => {
             let contents = lz4_flex::block::decompress(&data, raw);
             let contents = contents.ok().filter(|c| c.len() == raw);
-            contents.ok_or_else(|| Error::syntax(place, "the block cannot be decompressed"))?
+            contents.ok_or_else(|| Error::syntax(position, "the block cannot be decompressed"))?
         }
-        _ => return Err(Error::syntax(place, "the block's sizes are wrong")),
+        _ => return Err(Error::syntax(position, "the block's sizes are wrong")),
     };
     let block = Block {
         kind: head[4],

@@ -1,4 +1,4 @@
-//! Writes whole files: what a session has summed up, and one format from another.
+//! Writes whole files: the sums of a session, and one format converted to another.
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::file::ascii::AsciiWriter;
 use crate::file::blocks::{self, BlockKind};
-use crate::file::order::{Order, Place};
+use crate::file::order::{Order, SortKey};
 use crate::file::output::OutputFile;
 use crate::file::reader::{Data, Reader};
 use crate::file::samples::Samples;
@@ -17,10 +17,10 @@ use crate::record::session::{Aggregate, Collected};
 use crate::types::{Format, Mode, Sid, Step, Tid};
 use crate::value::Value;
 
-/// Contents of a block of sums, about.
+/// Approximate size in bytes of a block of sums.
 const SUMS: usize = 256 << 10;
 
-/// Writes sums by thread and path. An ASCII file has no threads, so theirs are added up.
+/// Writes sums by thread and path. An ASCII file has no threads, so the sums of all threads are added.
 pub(crate) fn aggregates(
     path: &Path,
     format: Format,
@@ -43,7 +43,7 @@ pub(crate) fn aggregates(
         collected = merged;
     }
     let records = collected.len() as u64;
-    let mut writer = Writer::create(path, format, gzip, heading, records)?;
+    let mut writer = FileWriter::create(path, format, gzip, heading, records)?;
     for ((tid, path), aggregate) in &collected {
         match aggregate {
             Aggregate::Stats(stats) => writer.sums(*tid, path, Data::Stats(stats))?,
@@ -54,7 +54,7 @@ pub(crate) fn aggregates(
 }
 
 /// Writes a data file record by record.
-pub(crate) struct Writer<'a> {
+pub(crate) struct FileWriter<'a> {
     heading: &'a Heading,
     form: Form,
     records: u64,
@@ -71,7 +71,7 @@ enum Form {
     },
 }
 
-impl<'a> Writer<'a> {
+impl<'a> FileWriter<'a> {
     /// Begins a file with `records` records.
     pub fn create(
         path: &Path,
@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Adds a block of samples, as its frame stands in a file.
+    /// Adds a block of samples with its frame.
     pub fn samples(&mut self, frame: &[u8], records: u32) -> Result<()> {
         self.records += u64::from(records);
         match &mut self.form {
@@ -201,7 +201,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes what is in the file `from` to `to`, which may be the same.
+/// Converts the file `from` to `to`, which may be the same file.
 pub fn file(from: &Path, to: &Path, format: Format, gzip: bool) -> Result<()> {
     let reader = Reader::open(from)?;
     let streams = reader.format() == Format::Binary
@@ -219,9 +219,9 @@ pub fn file(from: &Path, to: &Path, format: Format, gzip: bool) -> Result<()> {
     }
 }
 
-/// A record that is written earlier than it was recorded.
+/// A record that comes earlier in the ASCII order than in the order of recording.
 struct Early {
-    place: Place,
+    key: SortKey,
     stack: Vec<Step>,
     values: Vec<Value>,
 }
@@ -229,32 +229,28 @@ struct Early {
 #[derive(Default)]
 struct Thread {
     order: Order,
-    /// Where its blocks are.
+    /// Offsets of its blocks.
     offsets: Vec<u64>,
     early: Vec<Early>,
 }
 
-/// Writes samples as text in two passes: the first finds the records that contain others, which
-/// stay in memory until their place has come. The rest streams.
+/// Writes samples as text in two passes. The first finds the records that contain others and keeps
+/// them in memory; the second writes them at their positions and streams the other records.
 fn stream(from: &Path, to: &Path, gzip: bool) -> Result<()> {
     let mut threads: BTreeMap<Tid, Thread> = BTreeMap::new();
     let mut reader = Reader::open(from)?;
     let mut records = 0;
-    while let Some(record) = reader.next()? {
+    while let Some(record) = reader.next_record()? {
         records += 1;
         let thread = threads
             .entry(record.thread.unwrap_or_default())
             .or_default();
-        let place = thread.order.place(record.stack);
-        if !place.own
+        let key = thread.order.key(record.stack);
+        if !key.own
             && let Data::Sample(values) = record.data
         {
             let (stack, values) = (record.stack.to_vec(), values.to_vec());
-            thread.early.push(Early {
-                place,
-                stack,
-                values,
-            });
+            thread.early.push(Early { key, stack, values });
         }
         let offset = reader.block_offset();
         if thread.offsets.last() != Some(&offset) {
@@ -262,11 +258,11 @@ fn stream(from: &Path, to: &Path, gzip: bool) -> Result<()> {
         }
     }
     let heading = reader.into_heading();
-    let mut writer = Writer::create(to, Format::Ascii, gzip, &heading, records)?;
+    let mut writer = FileWriter::create(to, Format::Ascii, gzip, &heading, records)?;
     let source = File::open(from).map_err(|e| Error::io("open", from, &e))?;
     let mut source = BufReader::with_capacity(1 << 16, source);
     for thread in threads.values_mut() {
-        thread.early.sort_by_key(|early| early.place);
+        thread.early.sort_by_key(|early| early.key);
         let mut early = thread.early.iter().peekable();
         let mut order = Order::default();
         let mut index = 0;
@@ -279,11 +275,11 @@ fn stream(from: &Path, to: &Path, gzip: bool) -> Result<()> {
             };
             let mut samples = Samples::new(block, &heading.sets)?;
             while samples.advance()? {
-                while let Some(next) = early.next_if(|e| e.place.index == index) {
+                while let Some(next) = early.next_if(|e| e.key.index == index) {
                     writer.text(&next.stack, Data::Sample(&next.values))?;
                 }
                 let (stack, values) = samples.current();
-                if order.place(stack).own {
+                if order.key(stack).own {
                     writer.text(stack, Data::Sample(values))?;
                 }
                 index += 1;

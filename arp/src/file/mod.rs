@@ -15,14 +15,14 @@ use crate::types::{Mode, Section, ValueSet};
 /// The first line of every data file.
 pub(crate) const TITLE: &str = "# Atomium record and playback data - format version 1.1.";
 
-/// Open sections of a record at most, in files.
+/// Limit of open sections of a record in a file.
 pub(crate) const MAX_STACK: usize = 1 << 12;
-/// Octaves of the histograms of a record at most, in files; each takes 1 KiB of memory.
+/// Limit of histogram octaves of a record in a file; each takes 1 KiB of memory.
 pub(crate) const MAX_OCTAVES: usize = 1 << 16;
-/// Sets of values at most, in files.
+/// Limit of sets of values in a file.
 pub(crate) const MAX_SETS: usize = 1 << 10;
 
-/// What stands at the head of a data file.
+/// Heading of a data file, with the notes and descriptions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Heading {
     pub mode: Mode,
@@ -32,7 +32,7 @@ pub(crate) struct Heading {
 }
 
 impl Heading {
-    /// The first two lines.
+    /// The first two lines of a file in this format.
     pub fn lines(&self, format: u8) -> String {
         let mut text = format!("{TITLE}\n{format} {} {}", self.mode as u8, self.sets.len());
         for set in &self.sets {
@@ -42,9 +42,9 @@ impl Heading {
         text
     }
 
-    /// Takes a section over, in place of an older description of it.
+    /// Adds a description, in place of an older one of the same section.
     pub fn add_section(&mut self, section: Section) {
-        // Files list them by number, so the usual case is the end of the list.
+        // Files list sections by number, so the position is usually the end of the list.
         match self.sections.binary_search_by_key(&section.sid, |s| s.sid) {
             Ok(at) => self.sections[at] = section,
             Err(at) => self.sections.insert(at, section),

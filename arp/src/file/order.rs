@@ -1,33 +1,34 @@
 //! From the order in which executions end to the order in which they begin.
 //!
-//! A recorder writes a record when the execution ends, so what it contains comes before it. ASCII
-//! files have it the other way round. The counters tell where a record belongs: before the first of
-//! those that precede it and have its stack as the start of theirs.
+//! A recorder writes a record when the execution ends, so the records of inner executions precede it. In ASCII
+//! files they follow it. The counters tell the position of a record: before the first of the preceding
+//! records whose stacks start with its own stack.
 use crate::types::Step;
 
 /// Follows the records of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     last: Vec<Step>,
-    /// For each length of the last stack, the first record since its start of that length is the same.
+    /// For each length `n` of a prefix of `last`: the number of the first record since which the prefix of
+    /// length `n` has not changed.
     starts: Vec<u64>,
     count: u64,
 }
 
-/// Where a record belongs. Places compare like the records' order.
+/// Sort key of a record in the order of begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    /// The number of a record in the original order.
+pub(crate) struct SortKey {
+    /// Number of a record in the order of recording.
     pub index: u64,
-    /// Not before but at that record: it is this one.
+    /// True for that record itself; false for a record that belongs before it.
     pub own: bool,
-    /// Of those before it, shallower ones come first.
+    /// Length of the stack: of the records before it, those with shorter stacks come first.
     pub depth: u32,
 }
 
 impl Order {
-    /// Takes the next record.
-    pub fn place(&mut self, stack: &[Step]) -> Place {
+    /// Takes the stack of the next record and returns its sort key.
+    pub fn key(&mut self, stack: &[Step]) -> SortKey {
         let same = stack
             .iter()
             .zip(&self.last)
@@ -38,13 +39,13 @@ impl Order {
         self.starts.truncate(same);
         self.last.truncate(same);
         let contains = same == stack.len() && same > 0;
-        let place = match self.starts.last() {
-            Some(start) if contains => Place {
+        let key = match self.starts.last() {
+            Some(start) if contains => SortKey {
                 index: *start,
                 own: false,
                 depth: stack.len() as u32,
             },
-            _ => Place {
+            _ => SortKey {
                 index,
                 own: true,
                 depth: 0,
@@ -52,6 +53,6 @@ impl Order {
         };
         self.last.extend_from_slice(&stack[same..]);
         self.starts.resize(stack.len(), index);
-        place
+        key
     }
 }

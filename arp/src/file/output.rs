@@ -1,5 +1,5 @@
-//! Files that appear under their name only when they are complete. What is there already and is
-//! no file, as `/dev/null` or a pipe, is written to, not replaced.
+//! Files that appear under their name only when they are complete. An existing object that is not a
+//! regular file, such as `/dev/null` or a pipe, is written to and not replaced.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,18 +13,18 @@ use crate::error::{Error, Result};
 /// A file that is being written, compressed or not.
 pub(crate) struct OutputFile {
     path: PathBuf,
-    /// The name until then.
+    /// Temporary name; `None` if the file is written in place.
     temporary: Option<PathBuf>,
-    writer: Option<Writer>,
+    writer: Option<Stream>,
 }
 
-enum Writer {
+enum Stream {
     Plain(BufWriter<File>),
     Gzip(GzEncoder<BufWriter<File>>),
 }
 
 impl OutputFile {
-    /// Will become `path` by [`commit`](Self::commit).
+    /// Makes a file that gets the name `path` by [`commit`](Self::commit).
     pub fn create(path: &Path, gzip: bool) -> Result<Self> {
         let is_special = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
         let temporary = (!is_special).then(|| {
@@ -36,8 +36,8 @@ impl OutputFile {
         let file = File::create(first).map_err(|e| Error::io("create", first, &e))?;
         let file = BufWriter::with_capacity(1 << 16, file);
         let writer = match gzip {
-            true => Writer::Gzip(GzEncoder::new(file, Compression::default())),
-            false => Writer::Plain(file),
+            true => Stream::Gzip(GzEncoder::new(file, Compression::default())),
+            false => Stream::Plain(file),
         };
         Ok(Self {
             path: path.to_path_buf(),
@@ -49,8 +49,8 @@ impl OutputFile {
     /// Completes the file and gives it its name.
     pub fn commit(mut self) -> Result<()> {
         let file = match self.writer.take() {
-            Some(Writer::Plain(file)) => Ok(file),
-            Some(Writer::Gzip(encoder)) => encoder.finish(),
+            Some(Stream::Plain(file)) => Ok(file),
+            Some(Stream::Gzip(encoder)) => encoder.finish(),
             None => return Ok(()),
         };
         let result = file.and_then(|mut file| file.flush());
@@ -61,7 +61,7 @@ impl OutputFile {
         result.and_then(|()| named()).map_err(|e| self.failed(&e))
     }
 
-    /// A write failed.
+    /// The error of a failed write.
     pub fn failed(&self, error: &io::Error) -> Error {
         Error::io("write", &self.path, error)
     }
@@ -70,16 +70,16 @@ impl OutputFile {
 impl Write for OutputFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.writer {
-            Some(Writer::Plain(file)) => file.write(bytes),
-            Some(Writer::Gzip(encoder)) => encoder.write(bytes),
+            Some(Stream::Plain(file)) => file.write(bytes),
+            Some(Stream::Gzip(encoder)) => encoder.write(bytes),
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.writer {
-            Some(Writer::Plain(file)) => file.flush(),
-            Some(Writer::Gzip(encoder)) => encoder.flush(),
+            Some(Stream::Plain(file)) => file.flush(),
+            Some(Stream::Gzip(encoder)) => encoder.flush(),
             None => Ok(()),
         }
     }
@@ -87,7 +87,7 @@ impl Write for OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        // After a commit there is nothing with this name.
+        // After a commit no file has this name.
         if let Some(temporary) = &self.temporary {
             let _ = std::fs::remove_file(temporary);
         }

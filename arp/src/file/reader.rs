@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, FilePosition, Result};
 use crate::file::ascii::AsciiReader;
 use crate::file::blocks::{self, BlockKind, MAGIC, VERSION};
 use crate::file::samples::Samples;
@@ -22,14 +22,14 @@ use crate::value::Value;
 pub struct Record<'a> {
     /// The thread; `None` in an ASCII file, which has no threads.
     pub thread: Option<Tid>,
-    /// The open sections from the outermost to the measured one. Without single values the counters are 0.
+    /// The open sections from the outermost to the measured one. The counters are 0 in modes without single values.
     pub stack: &'a [Step],
-    /// What was measured.
+    /// Measured values or sums.
     pub data: Data<'a>,
 }
 
 impl Record<'_> {
-    /// How many executions it stands for.
+    /// Number of executions that it stands for.
     pub fn count(&self) -> u64 {
         match self.data {
             Data::Sample(_) => 1,
@@ -39,14 +39,14 @@ impl Record<'_> {
     }
 }
 
-/// What was measured: one entry for each set of callbacks.
+/// Measured values or sums: one entry for each set of callbacks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Data<'a> {
-    /// Of one execution.
+    /// Values of one execution.
     Sample(&'a [Value]),
-    /// Of all executions of a call path.
+    /// Sums over all executions of a call path.
     Stats(&'a [Stats]),
-    /// Of all executions of a call path.
+    /// Histograms over all executions of a call path.
     Histograms(&'a [Histogram]),
 }
 
@@ -58,7 +58,7 @@ pub struct Reader {
     source: Source,
     records: u64,
     done: bool,
-    /// An error that came up too early to be told.
+    /// An error found before the first record was asked for.
     pending: Option<Error>,
     gzip: bool,
 }
@@ -71,7 +71,7 @@ enum Source {
         input: Input,
         offset: u64,
         current: Current,
-        /// Blocks that are whole.
+        /// Number of valid blocks.
         whole: u64,
     },
 }
@@ -102,13 +102,13 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Reads a data file from anywhere.
+    /// Reads a data file from any source.
     pub fn new(input: impl BufRead + Send + 'static) -> Result<Self> {
         let mut input: Input = Box::new(input);
         let mut gzip = false;
         let head = input
             .fill_buf()
-            .map_err(|e| Error::reading(Place::Offset(0), &e))?;
+            .map_err(|e| Error::reading(FilePosition::Offset(0), &e))?;
         if head.starts_with(&[0x1f, 0x8b]) {
             gzip = true;
             input = Box::new(BufReader::with_capacity(
@@ -120,24 +120,24 @@ impl Reader {
         let source = match format {
             Format::Ascii => Source::Ascii(Box::new(AsciiReader::new(input, &heading)?)),
             Format::Binary => {
-                let place = Place::Offset(offset);
+                let position = FilePosition::Offset(offset);
                 let mut magic = Vec::new();
                 let most = MAGIC.len() as u64 + 1;
                 let read = input.by_ref().take(most).read_to_end(&mut magic);
-                read.map_err(|e| Error::reading(place, &e))?;
+                read.map_err(|e| Error::reading(position, &e))?;
                 if !magic.iter().zip(MAGIC).all(|(a, b)| a == b) {
                     let reason = "it is called binary, but it is none of ours";
-                    return Err(Error::syntax(place, reason));
+                    return Err(Error::syntax(position, reason));
                 }
                 if magic.len() <= MAGIC.len() {
-                    return Err(Error::truncated(place, "the heading is not whole"));
+                    return Err(Error::truncated(position, "the heading is not whole"));
                 }
                 if magic[MAGIC.len()] != VERSION {
                     let found = magic[MAGIC.len()];
                     let reason = format!(
                         "version {found} of the binary format is not known, only {VERSION}"
                     );
-                    return Err(Error::syntax(place, reason));
+                    return Err(Error::syntax(position, reason));
                 }
                 offset += magic.len() as u64;
                 Source::Binary {
@@ -162,8 +162,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Reads what stands before the first record of a binary file. Whatever is wrong there
-    /// is told when a record is asked for.
+    /// Reads the blocks before the first record of a binary file. An error there is kept until a record is
+    /// asked for.
     fn describe(&mut self) {
         if self.format == Format::Binary {
             self.pending = self.next_block().err();
@@ -185,7 +185,7 @@ impl Reader {
         self.gzip
     }
 
-    /// Where the block of the current record starts.
+    /// Offset at which the block of the current record starts.
     pub(crate) fn block_offset(&self) -> u64 {
         match &self.source {
             Source::Binary {
@@ -205,22 +205,21 @@ impl Reader {
         &self.heading.sets
     }
 
-    /// The sections that are described, by number. Descriptions may also come later in the file;
-    /// all are known when there are no more records.
+    /// Descriptions of sections, by number. A file may have descriptions behind its records, so the list is
+    /// complete only after the last record.
     pub fn sections(&self) -> &[Section] {
         &self.heading.sections
     }
 
-    /// Notes about the recording, under the same condition.
+    /// Notes about the recording; complete only after the last record, like [`sections`](Self::sections).
     pub fn info(&self) -> &[(String, String)] {
         &self.heading.info
     }
 
-    /// The next record, `None` after the last. After an error there are no more.
+    /// The next record; `None` after the last one and after an error.
     ///
-    /// The error is [`Truncated`](crate::ErrorKind::Truncated) if the file ends too early; what came before is right.
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Record<'_>>> {
+    /// The error is [`Truncated`](crate::ErrorKind::Truncated) if the file ends too early; the records before it are valid.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
         match self.advance() {
             Ok(true) => {
                 self.records += 1;
@@ -299,7 +298,7 @@ impl Reader {
         }
     }
 
-    /// Reads blocks up to one that has records, or to the end.
+    /// Reads blocks up to the next one with records, or to the end.
     fn next_block(&mut self) -> Result<()> {
         let Source::Binary {
             input,
@@ -313,7 +312,7 @@ impl Reader {
         loop {
             let Some((block, next)) = blocks::read(input, *offset)? else {
                 let reason = format!("it ends after {whole} whole blocks without an end mark");
-                return Err(Error::truncated(Place::Offset(*offset), reason));
+                return Err(Error::truncated(FilePosition::Offset(*offset), reason));
             };
             *offset = next;
             *whole += 1;
@@ -352,51 +351,51 @@ impl Reader {
     }
 }
 
-/// A line of the heading: no longer than it can sensibly be.
+/// Reads line `number` of the heading; its length is limited.
 fn line(input: &mut Input, number: u64) -> Result<String> {
     let mut bytes = Vec::new();
     let most = (MAX_SETS * 4 + 100) as u64;
-    let place = Place::Line(number);
+    let position = FilePosition::Line(number);
     let read = input.by_ref().take(most).read_until(b'\n', &mut bytes);
-    read.map_err(|e| Error::reading(place, &e))?;
+    read.map_err(|e| Error::reading(position, &e))?;
     if bytes.pop() != Some(b'\n') {
         let reason = "the heading is not whole";
         return Err(if bytes.len() as u64 + 1 < most {
-            Error::truncated(place, reason)
+            Error::truncated(position, reason)
         } else {
-            Error::syntax(place, reason)
+            Error::syntax(position, reason)
         });
     }
     if bytes.last() == Some(&b'\r') {
         bytes.pop();
     }
-    String::from_utf8(bytes).map_err(|_| Error::syntax(place, "it is no text"))
+    String::from_utf8(bytes).map_err(|_| Error::syntax(position, "it is no text"))
 }
 
-/// Reads the two lines. Gives the bytes that they take.
+/// Reads the two lines of the heading. The number is their size in bytes.
 fn read_heading(input: &mut Input) -> Result<(Format, Heading, u64)> {
     let start = input
         .fill_buf()
-        .map_err(|e| Error::reading(Place::Offset(0), &e))?;
+        .map_err(|e| Error::reading(FilePosition::Offset(0), &e))?;
     let seen = start.len().min(TITLE.len());
     if start.is_empty() {
-        return Err(Error::truncated(Place::Offset(0), "it is empty"));
+        return Err(Error::truncated(FilePosition::Offset(0), "it is empty"));
     }
     if start[..seen] != TITLE.as_bytes()[..seen] {
         return Err(Error::syntax(
-            Place::Offset(0),
+            FilePosition::Offset(0),
             "it is no ARP data file of version 1.1",
         ));
     }
     let title = line(input, 1)?;
     if title != TITLE {
         return Err(Error::syntax(
-            Place::Line(1),
+            FilePosition::Line(1),
             "it is no ARP data file of version 1.1",
         ));
     }
     let text = line(input, 2)?;
-    let bad = |reason: &str| Error::syntax(Place::Line(2), reason);
+    let bad = |reason: &str| Error::syntax(FilePosition::Line(2), reason);
     let numbers: Option<Vec<u64>> = text
         .split_ascii_whitespace()
         .map(|n| n.parse().ok())

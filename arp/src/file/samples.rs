@@ -1,17 +1,17 @@
 //! The contents of a block of samples.
 //!
 //! A block has the number of records, then one stream for the records' *shape* and one for each set of
-//! values, each with its length. Numbers are [`varint`](crate::file::varint)s, *signed* ones folded.
+//! values, each preceded by its length. Numbers are [`varint`](crate::file::varint)s, *signed* numbers folded.
 //!
-//! A *path* is a list of sections. Paths are numbered from 1 in the order in which they come up in the block.
+//! A *path* is a list of sections. Paths are numbered from 1 in the order of their first records in the block.
 //! The shape of a record is
 //! - 0, the length of a new path, and for each of its sections the number and the signed counter; or
-//! - the number of a known path, then twice the number *n* of counters that differ from those of the path's last
-//!   record, plus 1 if the signed differences of these, the innermost *n*, follow. If none follow, the first of them
-//!   is one more than last time and the others are 0.
+//! - the number of a known path, then 2*n*, or 2*n* + 1 if differences follow. The innermost *n* counters differ from
+//!   the path's last record. The differences are signed, one for each of these counters. Without differences the
+//!   outermost of the *n* counters is greater by 1 than in the last record, and the others are 0.
 //!
-//! The value of an integer type is the signed difference to that of the path's last record in the block, at
-//! first to 0, modulo 2^64. A `float` is 4, a `double` 8, a `long double` 10 bytes.
+//! A value of an integer type is stored as the signed difference, modulo 2^64, to the value of the path's last record
+//! in the block, or to 0 in the first record. A `float` takes 4 bytes, a `double` 8, a `long double` 10.
 use crate::error::Result;
 use crate::file::MAX_STACK;
 use crate::file::blocks::Block;
@@ -36,7 +36,7 @@ pub(crate) struct Samples {
     values: Vec<Value>,
 }
 
-/// What is left of a stream.
+/// The unread rest of a stream.
 #[derive(Clone, Copy)]
 struct Stream {
     at: usize,
@@ -44,7 +44,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Runs `read` on what is left.
+    /// Runs `read` on the unread rest.
     #[inline]
     fn read<T>(
         &mut self,
@@ -97,7 +97,7 @@ impl Samples {
         &self.block
     }
 
-    /// Moves to the next record. Says whether there is one.
+    /// Moves to the next record. False if there is none.
     pub fn advance(&mut self) -> Result<bool> {
         if self.left == 0 {
             return Ok(false);
@@ -113,7 +113,7 @@ impl Samples {
         Ok(true)
     }
 
-    /// The record: its stack and its values.
+    /// Stack and values of the current record.
     pub fn current(&self) -> (&[Step], &[Value]) {
         (&self.paths[self.current].steps, &self.values)
     }
@@ -126,7 +126,7 @@ impl Samples {
             let reference = usize::try_from(cursor.number()?).ok()?;
             if reference == 0 {
                 let depth = usize::try_from(cursor.number()?).ok()?;
-                // Each step takes two bytes at least.
+                // A step takes at least two bytes.
                 if depth == 0 || depth > MAX_STACK || depth * 2 > cursor.left() {
                     return None;
                 }

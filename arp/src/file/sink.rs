@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::file::{Heading, blocks};
 
-/// Writes blocks, each with one system call, so that a program that is killed leaves whole blocks.
+/// Writes each block with one system call, so a program that is killed leaves complete blocks.
 /// For the same reason the file has its final name from the start.
 pub(crate) struct Sink {
     path: PathBuf,
     file: File,
     position: u64,
-    /// What lies behind this is taken back at the next write.
+    /// Offset from which the next write replaces the contents.
     cut_off: Option<u64>,
-    /// Another file has the name now.
+    /// Whether another file has got the name.
     nameless: bool,
 }
 
@@ -46,22 +46,22 @@ impl Sink {
             .map_err(|e| Error::io("write", &self.path, &e))
     }
 
-    /// How much was written.
+    /// Number of bytes written and kept.
     pub fn position(&self) -> u64 {
         self.cut_off.unwrap_or(self.position)
     }
 
-    /// The next write is at this place, and nothing stays behind it.
+    /// Makes the next write truncate the file at `position` and append there.
     pub fn cut_off(&mut self, position: u64) {
         self.cut_off = Some(position);
     }
 
-    /// Completes the file, which can go on with [`cut_off`](Self::cut_off).
+    /// Completes the file; [`cut_off`](Self::cut_off) can undo that.
     pub fn finish(&mut self, records: u64) -> Result<()> {
         self.write(&blocks::end(records))
     }
 
-    /// The file's name, for reading it.
+    /// Name under which the file can be opened for reading.
     pub fn path(&self) -> PathBuf {
         match self.nameless {
             true => format!("/proc/self/fd/{}", self.file.as_raw_fd()).into(),
@@ -69,7 +69,7 @@ impl Sink {
         }
     }
 
-    /// Another file has been given the name.
+    /// Notes that another file has got the name.
     pub fn loses_name(&mut self) {
         self.nameless = true;
     }

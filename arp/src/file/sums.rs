@@ -1,9 +1,9 @@
 //! The contents of a block of averages or histograms.
 //!
-//! For each record: the length of the path, the numbers of its sections, and for each set of values
-//! - the number of values; sum, least and greatest one, as wide signed numbers for integer types, else as `f64`;
-//! - in a histogram the number of buckets that are not empty, and of each the distance
-//!   of its key from the one before (at first from 0) and its count. See [`Histogram`] for the keys.
+//! A record has the length of the path, the numbers of its sections, and for each set of values
+//! - the number of values; then sum, minimum and maximum, as wide signed numbers for integer types, else as `f64`;
+//! - in a histogram the number of buckets that are not empty, and for each of them the difference
+//!   of its key from the previous key (from 0 for the first) and its count. See [`Histogram`] for the keys.
 use crate::error::Result;
 use crate::file::blocks::{Block, BlockKind};
 use crate::file::varint::{self, Cursor};
@@ -103,7 +103,7 @@ impl Sums {
         &self.block
     }
 
-    /// Moves to the next record, whose parts are then in the fields. Says whether there is one.
+    /// Moves to the next record, whose contents are then in the fields. False if there is none.
     pub fn advance(&mut self) -> Result<bool> {
         if self.left == 0 {
             return Ok(false);

@@ -1,4 +1,5 @@
-//! Integers of variable length: seven bits a byte, low ones first, the top bit set on all but the last.
+//! Integers of variable length (LEB128): seven bits in each byte, low bits first; the top bit is set in all
+//! bytes but the last.
 
 /// Appends `n`.
 #[inline]
@@ -10,13 +11,13 @@ pub(crate) fn put(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Appends `n` with its sign in the lowest bit, so that small numbers of either sign are short.
+/// Appends `n` with its sign in the lowest bit (zigzag), so that small numbers of either sign are short.
 #[inline]
 pub(crate) fn put_signed(out: &mut Vec<u8>, n: i64) {
     put(out, fold(n));
 }
 
-/// See [`put_signed`].
+/// Maps a signed number to an unsigned one with the sign in the lowest bit.
 #[inline]
 pub(crate) fn fold(n: i64) -> u64 {
     ((n << 1) ^ (n >> 63)) as u64
@@ -28,7 +29,7 @@ pub(crate) fn unfold(n: u64) -> i64 {
     (n >> 1) as i64 ^ -((n & 1) as i64)
 }
 
-/// Appends a wide integer, with its sign as in [`put_signed`].
+/// Appends a 128-bit integer, with its sign in the lowest bit.
 pub(crate) fn put_wide(out: &mut Vec<u8>, n: i128) {
     let mut n = ((n << 1) ^ (n >> 127)) as u128;
     while n >= 0x80 {
@@ -38,13 +39,13 @@ pub(crate) fn put_wide(out: &mut Vec<u8>, n: i128) {
     out.push(n as u8);
 }
 
-/// Appends a text: its length and its bytes.
+/// Appends a text: its length in bytes and its bytes.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Reads from a slice. `None` where the slice ends too early or a number is too long.
+/// Reads from a slice. All results are `None` if the slice ends too early or a number is too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -52,17 +53,17 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of `bytes`.
+    /// A cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Bytes that are left.
+    /// Number of unread bytes.
     pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// How far it has come.
+    /// Number of bytes read.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -75,7 +76,7 @@ impl<'a> Cursor<'a> {
         Some(byte)
     }
 
-    /// What [`put`] wrote.
+    /// Reads a number that [`put`] wrote.
     #[inline]
     pub fn number(&mut self) -> Option<u64> {
         let first = self.byte()?;
@@ -101,18 +102,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A [`number`](Self::number) of at most 32 bits.
+    /// Reads a [`number`](Self::number) of at most 32 bits.
     pub fn number32(&mut self) -> Option<u32> {
         u32::try_from(self.number()?).ok()
     }
 
-    /// What [`put_signed`] wrote.
+    /// Reads a number that [`put_signed`] wrote.
     #[inline]
     pub fn signed(&mut self) -> Option<i64> {
         Some(unfold(self.number()?))
     }
 
-    /// What [`put_wide`] wrote.
+    /// Reads a number that [`put_wide`] wrote.
     pub fn wide(&mut self) -> Option<i128> {
         let mut n = 0u128;
         let mut shift = 0;
@@ -145,7 +146,7 @@ impl<'a> Cursor<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    /// What [`put_text`] wrote, with what is not UTF-8 replaced.
+    /// Reads a text that [`put_text`] wrote. Bytes that are not UTF-8 are replaced.
     pub fn text(&mut self) -> Option<String> {
         let len = usize::try_from(self.number()?).ok()?;
         Some(String::from_utf8_lossy(self.take(len)?).into_owned())

@@ -1,27 +1,26 @@
-//! Samples on their way into a file: the encoder of a thread.
+//! Encoder of one thread's samples into blocks of the data file.
 //!
-//! It gets one record for each execution of a measured section, at the price of a
-//! few instructions, and makes blocks of them that can be read without any other
-//! block. What a block looks like is described with its reader,
-//! [`samples`](crate::file::samples).
+//! It gets one record for each execution of a measured section, which costs a few instructions. A
+//! block can be read without any other block. The format of a block is described with its
+//! reader, [`samples`](crate::file::samples).
 use crate::file::varint;
 use crate::record::tree::{NONE, ROOT, Tree};
 use crate::types::{DataType, ValueSet};
 use crate::value::Area;
 
-/// Records in a thread's first block. Each block may have twice as many as the one before,
-/// so a program that is killed has about half of its records, or more, in the file.
+/// Number of records in a thread's first block. Each block may have twice as many as the previous
+/// one, so the file of a program that is killed has at least about half of the records.
 const FIRST_BLOCK: u32 = 64;
-/// Records in a block at most.
+/// Largest number of records in a block.
 const MOST_RECORDS: u32 = 1 << 16;
 /// Bytes after which a block is full.
 const MOST_BYTES: usize = 512 << 10;
 
-/// An open section, as far as the encoder wants to know.
+/// An open section as the encoder sees it.
 pub(crate) trait Open {
-    /// The execution's number; younger ones are greater.
+    /// Serial number of the execution; a later execution has a greater one.
     fn serial(&self) -> u64;
-    /// The node.
+    /// Index of its node in the tree of call paths.
     fn node(&self) -> u32;
 }
 
@@ -60,20 +59,20 @@ impl Encoder {
         self.records
     }
 
-    /// Whether the block should be written.
+    /// Whether the block is full.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.records >= self.limit || self.shape.len() >= MOST_BYTES
     }
 
-    /// Whether it will be full soon.
+    /// Whether the block will be full soon.
     #[inline]
     pub fn is_nearly_full(&self) -> bool {
         self.records + 8 >= self.limit || self.shape.len() >= MOST_BYTES / 2
     }
 
-    /// Adds a record of the innermost of `open`, whose node is `node`; `serial` is the youngest execution's.
-    /// `open` starts with the root.
+    /// Adds a record of the innermost section of `open`, whose node is `node`. `serial` is the serial number of
+    /// the latest execution. `open` starts with the root.
     #[inline]
     pub fn add<F: Open>(
         &mut self,
@@ -89,7 +88,7 @@ impl Encoder {
         } else {
             tree.nodes[node as usize].encoded.serial = serial;
             varint::put(&mut self.shape, u64::from(encoded.path));
-            // Executions that were open at the path's last record are the same now.
+            // Executions that were already open at the path's last record have the same counters.
             let depth = open.len() - 1;
             let mut changed = 1;
             while changed < depth && open[depth - changed].serial() > encoded.serial {
@@ -142,7 +141,7 @@ impl Encoder {
         self.records += 1;
     }
 
-    /// A path's first record in this block: what is open, with all counters.
+    /// Writes a path's first record in this block: all open sections with their counters.
     #[cold]
     fn define(&mut self, tree: &mut Tree, node: u32, serial: u64) {
         let depth = tree.nodes[node as usize].depth as usize;
@@ -173,7 +172,7 @@ impl Encoder {
             .resize(self.last_values.len() + self.types.len(), 0);
     }
 
-    /// Appends the block's payload to `out` and starts a new block. Gives the number of records.
+    /// Appends the block's payload to `out` and starts a new block. Returns the number of records.
     pub fn take(&mut self, out: &mut Vec<u8>) -> u32 {
         varint::put(out, u64::from(self.records));
         varint::put(out, self.shape.len() as u64);
@@ -188,7 +187,7 @@ impl Encoder {
         records
     }
 
-    /// Forgets the records that are not yet in the file.
+    /// Drops the records that are not yet in the file.
     pub fn clear(&mut self) {
         self.records = 0;
         self.paths = 0;

@@ -1,4 +1,4 @@
-//! What is said before a recording or a playback starts.
+//! Options of a recording or a playback.
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -11,7 +11,7 @@ use crate::record::playback::Index;
 use crate::record::session::{Factory, Handler, Output, Session, Shared, lock};
 use crate::types::{DataType, Format, Mode, Section, Sid, Tid, ValueSet};
 
-/// Says how to record; ends with [`start`](Self::start).
+/// Collects the options of a session; [`start`](Self::start) makes it.
 pub struct SessionBuilder {
     mode: Mode,
     path: PathBuf,
@@ -38,7 +38,7 @@ impl fmt::Debug for SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Nothing is said yet.
+    /// Default options.
     pub(super) fn new(mode: Mode) -> Self {
         Self {
             mode,
@@ -56,14 +56,14 @@ impl SessionBuilder {
         }
     }
 
-    /// The data file; `data.arp` if it is not named. In playback it is read, else written.
+    /// The data file; `data.arp` by default. Playback reads it, other modes write it.
     /// A name that ends in `.gz` asks for gzip.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.path = path.into();
         self
     }
 
-    /// The format of the file, [`Format::Binary`] if it is not named.
+    /// The format of the file; [`Format::Binary`] by default.
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
         self
@@ -75,8 +75,8 @@ impl SessionBuilder {
         self
     }
 
-    /// Adds a set of callbacks with values of type `data_type` called `name`.
-    /// `make` makes one for each thread.
+    /// Adds a set of callbacks whose values have the type `data_type` and the name `name`.
+    /// `make` makes the callbacks of one thread.
     pub fn meter<M: Meter + 'static>(
         mut self,
         data_type: DataType,
@@ -90,7 +90,7 @@ impl SessionBuilder {
         self
     }
 
-    /// Adds a set of values without callbacks; then recorders are made with [`Session::thread_with`].
+    /// Adds a set of values without callbacks, for recorders that are made with [`Session::thread_with`].
     pub fn values(mut self, set: ValueSet) -> Self {
         self.sets.push(set);
         self.factories.push(None);
@@ -103,34 +103,34 @@ impl SessionBuilder {
         self
     }
 
-    /// A note about the recording as a whole, such as the program's name. It goes into binary files.
+    /// Adds a note about the recording as a whole, such as the program's name. Only binary files keep it.
     pub fn info(mut self, key: &str, value: &str) -> Self {
         self.info.push((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// The greatest section number; others are reported and not recorded.
+    /// The greatest section number; greater numbers are reported and not recorded.
     pub fn max_sid(mut self, max: Sid) -> Self {
         self.max_sid = max;
         self
     }
 
-    /// With this, a section that is entered while it is open, of whatever kind, is no problem: it belongs to the outer
-    /// execution, and so does all that is entered in it. Paths then stay short where functions are recursive. The file says how
-    /// often that was; see [`Unrecorded`](crate::Unrecorded).
-    /// Without it, measured sections in recursion are reported and plain ones lengthen the path.
+    /// Whether recursion is folded. If it is, entering a section of any kind while it is open is no problem: the inner
+    /// execution, and all that is entered in it, belongs to the outer one. Paths then stay short where functions are
+    /// recursive. The file counts such executions; see [`Unrecorded`](crate::Unrecorded).
+    /// If it is not, measured sections in recursion are reported and plain ones lengthen the path.
     pub fn fold_recursion(mut self, fold: bool) -> Self {
         self.fold = fold;
         self
     }
 
-    /// In mode [`RecordAll`](Mode::RecordAll), too, makes the file only when there is something to write.
+    /// Whether the file is made only when there is something to write, even in mode [`RecordAll`](Mode::RecordAll).
     pub fn late(mut self, late: bool) -> Self {
         self.late = late;
         self
     }
 
-    /// Gets the problems that come up. Without it they go to standard error, the first ten of each sort.
+    /// Sets the handler of problems. Without one the first ten problems of each sort go to standard error.
     pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
         self.handler = Some(Box::new(handler));
         self
@@ -139,7 +139,7 @@ impl SessionBuilder {
     /// Starts recording, or reads the file for playback.
     ///
     /// In mode [`RecordAll`](Mode::RecordAll) the file is made now and grows as the program runs.
-    /// Until the end it is in binary format, so that it can be read if there is no end.
+    /// Until the end it is in binary format, so that it can be read even if the program is killed.
     pub fn start(self) -> Result<Session> {
         if self.sets.is_empty() {
             return Err(Error::usage("start recording", "there are no callbacks"));

@@ -1,4 +1,4 @@
-//! A recorder's life beside entering and leaving: what is open, a new thread, the end.
+//! What a recorder does beside entering and leaving sections: queries, forks, start and end of a thread.
 use std::sync::Arc;
 
 use crate::problem::Problem;
@@ -9,12 +9,12 @@ use crate::record::{Meter, Session, ThreadRecorder};
 use crate::types::{Kind, Sid, Step};
 
 impl ThreadRecorder {
-    /// How many sections are open, inherited ones included.
+    /// Number of open sections, inherited ones included.
     pub fn depth(&self) -> usize {
         self.frames.len() - 1 + self.ghosts.len()
     }
 
-    /// The sections that are open and their counters, outermost first.
+    /// The open sections with their counters, outermost first.
     pub fn stack(&self) -> Vec<Step> {
         let step = |frame: &Frame| Step {
             sid: frame.sid,
@@ -40,7 +40,7 @@ impl ThreadRecorder {
         })
     }
 
-    /// Leaves all open sections in order, so that their executions are recorded up to here.
+    /// Leaves all open sections, innermost first, so that their executions are recorded up to now.
     pub fn leave_all(&mut self) {
         self.exorcise(0);
         while self.frames.len() > self.base {
@@ -48,8 +48,8 @@ impl ThreadRecorder {
         }
     }
 
-    /// A new thread with the same number begins, in the sections that its parent had open.
-    /// `stack` is the parent's [`stack`](Self::stack). What was open before is closed unrecorded.
+    /// Begins a new thread with the same number, within the open sections of its parent.
+    /// `stack` is the parent's [`stack`](Self::stack). Sections that were open before are closed and not recorded.
     pub fn restart(&mut self, stack: &[Step]) {
         self.frames.clear();
         self.exorcise(0);
@@ -97,7 +97,7 @@ impl ThreadRecorder {
         self.meters.get_mut(index).map(|meter| &mut **meter)
     }
 
-    /// Whether the block in memory will soon be full, for callers to whom the time of the write matters.
+    /// Whether the block in memory will soon be full, for callers that want to choose the time of the write.
     #[inline]
     pub fn is_nearly_full(&self) -> bool {
         matches!(&self.store, Store::All(encoder) if encoder.is_nearly_full())
@@ -113,7 +113,7 @@ impl ThreadRecorder {
         }
     }
 
-    /// Forgets what was recorded and is not yet in the file; for the child after `fork`.
+    /// Drops the records that are not yet in the file; for the child after `fork`.
     pub fn forget(&mut self) {
         for node in self.tree.nodes.iter_mut().filter(|n| n.role.is_left_out()) {
             node.counter = 0;
@@ -129,27 +129,27 @@ impl ThreadRecorder {
         }
     }
 
-    /// The process is the child after a `fork`, and has a session of its own, with the same sets of values: from now on
-    /// this records there, in the sections that are open. What was recorded before is the parent's. No lock of the old
-    /// session is taken, which a thread may hold that the child does not have.
+    /// Moves the recorder, in the child after a `fork`, to a session of the child with the same sets of values. Open
+    /// sections stay open; earlier records belong to the parent. This takes no lock of the old session, as a thread
+    /// that the child does not have may hold it.
     pub fn move_to(&mut self, session: &Session) {
         self.session = Arc::clone(&session.shared);
         self.forget();
     }
 
-    /// The thread ends. Sections that are still open are reported and not recorded.
+    /// Ends the thread. Sections that are still open are reported and not recorded.
     pub fn end(mut self) {
         self.finish();
     }
 
-    /// What [`end`](Self::end) does, for recorders that are used again after
+    /// Does the same as [`end`](Self::end), for recorders that are used again after
     /// [`restart`](Self::restart).
     pub fn finish(&mut self) {
         self.stop();
         self.deliver();
     }
 
-    /// Closes what is open. It is reported and not recorded.
+    /// Closes the open sections. They are reported and not recorded.
     pub fn stop(&mut self) {
         let open = self.close_open();
         if !open.is_empty() {
@@ -158,12 +158,12 @@ impl ThreadRecorder {
         }
     }
 
-    /// Closes what is open, unrecorded, and says what that was, outermost section first.
+    /// Closes the open sections without recording them. Returns them, outermost first.
     pub fn close_open(&mut self) -> Vec<Sid> {
         self.abandon(self.base, 0)
     }
 
-    /// Hands over to the session what was recorded.
+    /// Hands the recorded sums or samples over to the session.
     pub(crate) fn deliver(&mut self) {
         self.flush();
         let sets = self.types.len();

@@ -19,11 +19,11 @@ use crate::value::Area;
 
 /// One set of callbacks of one thread.
 ///
-/// `enter` is the last thing that entering a measured section does, and `leave` the first that leaving it
-/// does, so what lies between them is the section and little else. They must not enter or leave sections.
+/// Entering a measured section calls `enter` last, and leaving it calls `leave` first, so little but the
+/// section itself lies between them. They must not enter or leave sections.
 pub trait Meter: Send {
     /// A kernel or profiled section has been entered.
     fn enter(&mut self, sid: Sid, data: &mut Area);
-    /// The same execution is about to be left. What is in `data` after this is recorded.
+    /// The same execution is about to be left. The contents of `data` after this call are recorded.
     fn leave(&mut self, sid: Sid, data: &mut Area);
 }

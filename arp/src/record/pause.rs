@@ -1,8 +1,8 @@
-//! Ends that may turn out to be none.
+//! Undoing the end of a recording.
 //!
-//! A process that is about to become another program by `exec` has to complete its data file before,
-//! but `exec` may fail. Then recording goes on where it was, and what was written only because of that end, such as
-//! executions that were still open, is taken back.
+//! A process has to complete its data file before it becomes another program by `exec`, but `exec` may fail.
+//! Recording then goes on where it was. Records that were written only because of the end, such as executions that
+//! were still open, are removed again.
 use std::sync::atomic::Ordering;
 
 use crate::record::ThreadRecorder;
@@ -12,7 +12,7 @@ use crate::record::tree::Node;
 use crate::unrecorded;
 use crate::value::Area;
 
-/// What a [`ThreadRecorder`] knows at one time.
+/// Saved state of a [`ThreadRecorder`].
 pub struct Saved {
     frames: Vec<Frame>,
     ghosts: Vec<Ghost>,
@@ -23,8 +23,7 @@ pub struct Saved {
 }
 
 impl ThreadRecorder {
-    /// What it knows, so that it can go back to that with [`restore`](Self::restore). Records of executions
-    /// that have ended go to the file.
+    /// Saves the state for [`restore`](Self::restore). Records of executions that have ended go to the file.
     pub fn save(&mut self) -> Saved {
         self.flush();
         Saved {
@@ -41,7 +40,7 @@ impl ThreadRecorder {
         }
     }
 
-    /// Goes back to what it knew. No section may have been entered since then.
+    /// Restores a saved state. No section may have been entered since it was saved.
     pub fn restore(&mut self, saved: Saved) {
         self.frames = saved.frames;
         self.ghosts = saved.ghosts;
@@ -50,14 +49,14 @@ impl ThreadRecorder {
         self.areas = saved.areas;
         match (saved.sums, &mut self.store) {
             (Some(sums), store) => *store = sums,
-            // Records that are not in the file belong to that end; the next ones begin a new block.
+            // Records that are not in the file were made by the end; the next ones begin a new block.
             (None, Store::All(encoder)) => encoder.clear(),
             (None, _) => {}
         }
     }
 }
 
-/// What a [`Session`] knows at one time.
+/// Saved state of a [`Session`].
 pub struct Mark {
     collected: Collected,
     left_out: unrecorded::All,
@@ -67,7 +66,7 @@ pub struct Mark {
 }
 
 impl Session {
-    /// What it knows now, so that it can go back to that after [`finish`](Self::finish). Recorders have been
+    /// Saves the state for [`go_on`](Self::go_on) after [`finish`](Self::finish). All recorders must have been
     /// [saved](ThreadRecorder::save) before.
     pub fn mark(&self) -> Mark {
         let shared = &*self.shared;
@@ -81,8 +80,8 @@ impl Session {
         }
     }
 
-    /// The end was none: recording goes on as at that mark. The file stays what it is
-    /// until there is more to write, or the next end.
+    /// Undoes the end: recording goes on from the mark. The file stays unchanged until there is more to write, or
+    /// until the next end.
     pub fn go_on(&self, mark: Mark) {
         let shared = &*self.shared;
         let mut output = lock(&shared.sink);

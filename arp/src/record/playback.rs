@@ -1,4 +1,4 @@
-//! A recording as playback wants it: from counter tuples to values.
+//! Index of a recording for playback: from counter tuples to values.
 //!
 //! Executions form a tree, as sections do; an *instance* is one execution, and a
 //! step leads from an instance to one within it. Executions that follow
@@ -21,20 +21,20 @@ struct Run {
     instance: u32,
 }
 
-/// See the module.
+/// Tree of instances with their values; see the head of the module.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub sets: Vec<ValueSet>,
-    /// Whether counters count: not if the file has one value for each path.
+    /// Whether counters tell executions apart: false if the file has one value for each path.
     counters: bool,
     runs: HashMap<(u32, Sid), Vec<Run>>,
-    /// For each instance where its values are, or [`NONE`].
+    /// For each instance the index of its values, or [`NONE`].
     values_at: Vec<u32>,
     values: Vec<Area>,
 }
 
 impl Index {
-    /// Reads a data file. In a file without single values the mean is played back.
+    /// Reads a data file. From a file without single values the mean is played back.
     pub fn load(path: &Path) -> Result<Self> {
         let mut reader = Reader::open(path)?;
         let mut index = Self {
@@ -46,7 +46,7 @@ impl Index {
         };
         let mut chain: Vec<u32> = vec![ROOT];
         let mut last: Vec<Step> = Vec::new();
-        while let Some(record) = reader.next()? {
+        while let Some(record) = reader.next_record()? {
             let same = record
                 .stack
                 .iter()

@@ -1,4 +1,4 @@
-//! What makes no sense, or happens for the first time: sections that cannot be recorded, and
+//! Slow paths of entering and leaving: new call paths, sections that cannot be recorded, and
 //! sections that were not left.
 use crate::problem::Problem;
 use crate::record::ThreadRecorder;
@@ -6,9 +6,9 @@ use crate::record::thread::{Caller, Ghost};
 use crate::record::tree::{NONE, Role};
 use crate::types::{Kind, Sid};
 
-/// Open sections at most.
+/// Limit of open sections.
 const MAX_DEPTH: usize = 1000;
-/// Call paths at most, so that a wild recursion does not fill the memory.
+/// Limit of call paths, so that an unbounded recursion does not fill the memory.
 const MAX_PATHS: usize = 1 << 20;
 
 /// Where an open section was found.
@@ -18,7 +18,7 @@ enum Found {
 }
 
 impl ThreadRecorder {
-    /// A section that is entered on this path for the first time, or that cannot be recorded.
+    /// Enters a section for the first time on this path, or one that cannot be recorded.
     #[cold]
     #[inline(never)]
     pub(super) fn enter_slowly(&mut self, kind: Kind, sid: Sid, start: i64, caller: Caller) {
@@ -59,7 +59,7 @@ impl ThreadRecorder {
         if role == Role::Real {
             return self.open(node, start, caller);
         }
-        // The section that is in the way may be one that was never left.
+        // The section that forbids this one may have been left without a call.
         let outer = self.frames.iter().rposition(|frame| match role {
             Role::NestedKernel => frame.kind == Kind::Kernel,
             _ => frame.sid == sid,
@@ -76,7 +76,7 @@ impl ThreadRecorder {
         }
         match role {
             Role::Repeated => return self.open(node, start, caller),
-            // What is not recorded has no counter of its own: its executions are counted there.
+            // A section that is not recorded counts its executions in the counter of its node.
             _ => self.tree.nodes[node as usize].counter += 1,
         }
         match role {
@@ -90,7 +90,7 @@ impl ThreadRecorder {
         self.haunt(sid, caller);
     }
 
-    /// Leaves a section that is not the innermost, or none at all.
+    /// Leaves a section that is not the innermost open one, or is not open.
     #[cold]
     #[inline(never)]
     pub(super) fn leave_slowly(&mut self, kind: Kind, sid: Sid, stack_pointer: usize) {
@@ -98,7 +98,7 @@ impl ThreadRecorder {
         let Some(found) = self.find(sid) else {
             return self.report(&Problem::LeaveWithoutEnter { thread, sid });
         };
-        // Whatever is above it should have been left before.
+        // All sections above it should have been left before.
         let ended = |old: usize| old != 0 && stack_pointer > old;
         let (frames, ghosts, dead) = match found {
             Found::Ghost(at) => {
@@ -141,7 +141,7 @@ impl ThreadRecorder {
         let frame = self.frames[self.base..].iter().rposition(|f| f.sid == sid);
         let frame = frame.map(|at| at + self.base);
         match (ghost, frame) {
-            // A ghost above n frames is further in than frame n - 1.
+            // A ghost above n frames lies inside frame n - 1.
             (Some(ghost), Some(frame)) if self.ghosts[ghost].above <= frame => {
                 Some(Found::Frame(frame))
             }
@@ -170,7 +170,8 @@ impl ThreadRecorder {
         self.ghost_floor = self.ghosts.last().map_or(usize::MAX, |g| g.above);
     }
 
-    /// Closes what is above `frames` frames and, of the ghosts, above the first `ghosts`; unrecorded. Gives their numbers.
+    /// Closes all frames above the first `frames` and all ghosts above the first `ghosts`, without recording them. Returns
+    /// their sections.
     pub(super) fn abandon(&mut self, frames: usize, ghosts: usize) -> Vec<Sid> {
         let closed = self.frames.split_off(frames);
         let mut open: Vec<_> = closed.iter().map(|f| f.sid).collect();
@@ -179,8 +180,8 @@ impl ThreadRecorder {
         open
     }
 
-    /// Closes, unrecorded, the sections that were entered by functions that have ended: those whose
-    /// stack pointer is below `stack_pointer`. Says how many that were.
+    /// Closes, without recording them, the sections whose entering function has ended: its stack pointer is
+    /// below `stack_pointer`. Returns their number.
     pub fn unwind(&mut self, stack_pointer: usize) -> usize {
         let before = self.depth();
         let dead = |old: usize| old != 0 && old < stack_pointer;
@@ -194,8 +195,8 @@ impl ThreadRecorder {
         before - self.depth()
     }
 
-    /// Closes, unrecorded, all but the outermost `depth` sections; for the place
-    /// that a `longjmp` leads to, where `depth` was asked for before.
+    /// Closes, without recording them, all but the outermost `depth` sections; for the place
+    /// that a `longjmp` leads to, with the depth that was read before `setjmp`.
     pub fn unwind_to_depth(&mut self, depth: usize) {
         while self.depth() > depth.max(self.base - 1) {
             if self.ghost_floor == self.frames.len() {

@@ -1,4 +1,4 @@
-//! A recording: what all threads share, from the start to the finished file.
+//! A session: what all threads share, from the start to the finished file.
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -19,12 +19,12 @@ use crate::types::{Format, Mode, Section, Sid, Tid, ValueSet};
 use crate::unrecorded;
 use crate::value::Area;
 
-/// Makes a set of callbacks for a thread.
+/// Makes a set of callbacks for one thread.
 pub(super) type Factory = Box<dyn Fn(Tid) -> Box<dyn Meter> + Send + Sync>;
-/// Gets the problems.
+/// Called with each problem.
 pub(super) type Handler = Box<dyn Fn(&Problem) + Send + Sync>;
 
-/// So many problems of a sort are printed if there is no handler.
+/// Number of problems of each sort that are printed if there is no handler.
 const PRINTED: u32 = 10;
 
 /// Sums of one call path.
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     pub(super) printed: [AtomicU32; Problem::SORTS],
     pub(super) problems: AtomicU64,
     pub(super) samples: AtomicU64,
-    /// Where records go, in mode `RecordAll`, with the file's name.
+    /// Destination of records in mode `RecordAll`, and the name of the file.
     pub(super) sink: Mutex<Output>,
     pub(super) collected: Mutex<Collected>,
     /// Executions that were not recorded, by section.
@@ -76,7 +76,7 @@ pub(super) struct Output {
     pub(super) info: Vec<(String, String)>,
     pub(super) sections: Vec<Section>,
     pub(super) sink: Option<Sink>,
-    /// The same after the end.
+    /// The completed file, after the end.
     pub(super) done: Option<Sink>,
     pub(super) finished: bool,
 }
@@ -86,7 +86,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Tells the handler, or prints.
+    /// Passes the problem to the handler, or prints it.
     pub fn report(&self, problem: &Problem) {
         self.problems.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
@@ -124,7 +124,7 @@ impl Shared {
                     .fetch_add(u64::from(records), Ordering::Relaxed);
             }
             Err(error) => {
-                // What could not be written once would leave a gap; nothing more is recorded.
+                // A failed write leaves a gap in the file, so nothing more is recorded.
                 output.finished = true;
                 drop(output);
                 self.report(&error.into());
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Adds to the executions that were not recorded: the section, whether it is a kernel within a kernel, how many.
+    /// Counts executions that were not recorded: section, whether it is a kernel within a kernel, number.
     pub fn leave_out(&self, executions: impl Iterator<Item = (Sid, bool, u64)>) {
         let mut all = None;
         for (sid, nested, n) in executions {
@@ -192,7 +192,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// A recording, or a playback, that is under way. Clones are the same session.
+/// A running recording or playback. Clones share the session.
 #[derive(Clone)]
 pub struct Session {
     pub(crate) shared: Arc<Shared>,
@@ -206,19 +206,19 @@ impl fmt::Debug for Session {
     }
 }
 
-/// What a session came to.
+/// Result of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The file that was written; none in playback.
+    /// The file that was written; `None` in playback.
     pub file: Option<PathBuf>,
-    /// Records in it.
+    /// Number of records in the file.
     pub records: u64,
-    /// Problems that were reported.
+    /// Number of reported problems.
     pub problems: u64,
 }
 
 impl Session {
-    /// Begins to say how to record.
+    /// Default options of a session in this mode.
     pub fn builder(mode: Mode) -> SessionBuilder {
         SessionBuilder::new(mode)
     }
@@ -228,8 +228,8 @@ impl Session {
         self.shared.mode
     }
 
-    /// The recorder of thread `tid`, with callbacks of its own.
-    /// A set that was declared without callbacks gets zeros.
+    /// Makes the recorder of thread `tid`, with its own callbacks.
+    /// A set that was declared without callbacks records zeros.
     pub fn thread(&self, tid: Tid) -> ThreadRecorder {
         let make = |factory: &Option<Factory>| match factory {
             Some(make) => make(tid),
@@ -239,18 +239,18 @@ impl Session {
         ThreadRecorder::new(Arc::clone(&self.shared), tid, meters)
     }
 
-    /// The recorder of thread `tid`, with these callbacks, one for each set of values.
+    /// Makes the recorder of thread `tid` with these callbacks, one for each set of values.
     pub fn thread_with(&self, tid: Tid, mut meters: Vec<Box<dyn Meter>>) -> ThreadRecorder {
         meters.resize_with(self.shared.sets.len(), || Box::new(NoMeter));
         ThreadRecorder::new(Arc::clone(&self.shared), tid, meters)
     }
 
-    /// Whether nothing has been recorded yet, as far as recorders have handed it over.
+    /// Whether no recorder has handed over any records yet.
     pub fn is_empty(&self) -> bool {
         self.shared.samples.load(Ordering::Relaxed) == 0 && lock(&self.shared.collected).is_empty()
     }
 
-    /// Keeps the session still while the process forks.
+    /// Locks the session while the process forks.
     pub fn fork_guard(&self) -> ForkGuard<'_> {
         ForkGuard {
             shared: &self.shared,
@@ -259,12 +259,12 @@ impl Session {
         }
     }
 
-    /// Tells the handler of a problem that the caller found.
+    /// Reports a problem that the caller found.
     pub fn report(&self, problem: &Problem) {
         self.shared.report(problem);
     }
 
-    /// Describes more sections; those whose number is known already are described anew.
+    /// Adds descriptions of sections. A later description of a section replaces the earlier one.
     pub fn add_sections(&self, sections: &[Section]) -> Result<()> {
         let mut output = lock(&self.shared.sink);
         for section in sections {
@@ -279,15 +279,15 @@ impl Session {
         }
     }
 
-    /// The process is the child after a `fork`: from now on it records into `path`, and
-    /// what was recorded before is the parent's. Each of its recorders needs [`ThreadRecorder::forget`].
+    /// Makes the session, in the child after a `fork`, record into `path`. Earlier records belong to the
+    /// parent. Each recorder of the child needs [`ThreadRecorder::forget`].
     /// The file is made when there is something to write.
     pub fn forked(&self, path: impl Into<PathBuf>) {
         self.fork_guard().forked(path);
     }
 
-    /// Writes the rest and completes the file. Recorders must have ended; what others record after this is lost.
-    /// A second call does nothing.
+    /// Writes the remaining records and completes the file. Recorders must have ended; records that arrive
+    /// later are lost. A second call does nothing.
     pub fn finish(&self) -> Result<Summary> {
         let shared = &*self.shared;
         let mut output = lock(&shared.sink);
@@ -315,7 +315,7 @@ impl Session {
                     convert::file(&sink.path(), &output.path, output.format, output.gzip)?;
                     sink.loses_name();
                 }
-                // Open, as the process may go on; see `Session::go_on`.
+                // The file stays open, as the process may go on; see `Session::go_on`.
                 output.done = Some(sink);
             }
             Mode::RecordAverage | Mode::RecordHistogram => {
@@ -337,8 +337,8 @@ impl Session {
     }
 }
 
-/// See [`Session::fork_guard`]. A program with threads takes it before it forks and drops it in both processes, so that
-/// the child does not find locks held by threads that it does not have.
+/// Locks of a session, made by [`Session::fork_guard`]. A program with threads takes them before it forks and drops
+/// them in both processes, so that the child does not inherit locks held by threads that it does not have.
 pub struct ForkGuard<'a> {
     shared: &'a Shared,
     output: MutexGuard<'a, Output>,
@@ -352,12 +352,12 @@ impl fmt::Debug for ForkGuard<'_> {
 }
 
 impl ForkGuard<'_> {
-    /// The data file's name.
+    /// Name of the data file.
     pub fn path(&self) -> PathBuf {
         self.output.path.clone()
     }
 
-    /// What [`Session::forked`] does.
+    /// Does the same as [`Session::forked`], with the locks held.
     pub fn forked(mut self, path: impl Into<PathBuf>) {
         self.output.path = path.into();
         self.output.sink = None;

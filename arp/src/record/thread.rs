@@ -1,12 +1,12 @@
 //! The recorder of one thread: entering and leaving sections.
 //!
-//! Counters: an execution's counter is its start index if it is the first of its section
-//! within the execution of the section around it, else one more than that of the one before.
-//! So the stack of sections with their counters, the *tuple*, names an execution
-//! whatever happens in other threads or earlier.
+//! Each execution has a counter. The first execution of a section within one execution of the enclosing
+//! section gets the start index; each further one gets one more than the previous one. So the stack of
+//! open sections with their counters, the *tuple*, names an execution independently of other threads and of
+//! earlier executions.
 //!
-//! Nothing here takes a lock or allocates, except when a call path is
-//! seen for the first time, and when a block of records is full and goes to the file.
+//! Nothing here takes a lock or allocates memory, except for a new call path, and for a full
+//! block of records, which goes to the file.
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::stats::Stats;
 use crate::types::{DataType, Kind, Mode, Sid, Step, Tid};
 use crate::value::Area;
 
-/// What is known of the function that enters or leaves a section. It tells sections that a `longjmp` or an
-/// exception left from those that are still running.
+/// The function that enters or leaves a section. It shows which sections were left by a `longjmp` or an
+/// exception and which are still running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// Its stack pointer; 0 if it is not known.
@@ -32,18 +32,18 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether the function that `old` was has ended.
+    /// Whether the function `old` has ended.
     pub(super) fn is_after(&self, old: &Self) -> bool {
         old.stack_pointer != 0 && self.stack_pointer > old.stack_pointer
     }
 
-    /// Whether the same function entered the same section before: in an earlier iteration.
+    /// Whether `old` is the same function at the same place, so an earlier iteration.
     pub(super) fn is_same_place(&self, old: &Self) -> bool {
         self.stack_pointer != 0 && self.site != 0 && self == old
     }
 }
 
-/// An open section that is recorded, or, at the bottom of the stack, none or an inherited one.
+/// An open section that is recorded. At the bottom of the stack: the root, then inherited sections.
 #[derive(Clone, Copy)]
 pub(super) struct Frame {
     pub(super) serial: u64,
@@ -51,7 +51,7 @@ pub(super) struct Frame {
     pub(super) node: u32,
     pub(super) sid: Sid,
     pub(super) kind: Kind,
-    /// In playback the instance in the data file.
+    /// In playback: the instance in the data file.
     pub(super) instance: u32,
 }
 
@@ -67,12 +67,12 @@ impl Open for Frame {
     }
 }
 
-/// An open section that is not recorded; it only waits to be left.
+/// An open section that is not recorded, kept until it is left.
 #[derive(Clone, Copy)]
 pub(super) struct Ghost {
     pub(super) sid: Sid,
     pub(super) caller: Caller,
-    /// The number of frames below it.
+    /// Number of frames below it.
     pub(super) above: usize,
 }
 
@@ -85,19 +85,19 @@ pub(super) enum Store {
 
 /// Records what one thread does; made by [`Session::thread`](crate::Session::thread).
 ///
-/// It is an explicit value: the caller keeps it where only that thread uses it. What it holds goes
-/// to the session with [`end`](Self::end) or when it is dropped; a recorder that is leaked loses
-/// the records since its last full block.
+/// The caller keeps it where only that thread uses it. Its records go to the session with
+/// [`end`](Self::end) or when it is dropped. A recorder that is leaked loses the records since its
+/// last full block.
 pub struct ThreadRecorder {
     pub(super) session: Arc<Shared>,
     pub(super) tid: Tid,
     pub(super) tree: Tree,
-    /// The first is the root.
+    /// Open sections that are recorded; the first is the root.
     pub(super) frames: Vec<Frame>,
     pub(super) ghosts: Vec<Ghost>,
-    /// Frames below the topmost ghost, or `usize::MAX`.
+    /// Number of frames below the topmost ghost, or `usize::MAX`.
     pub(super) ghost_floor: usize,
-    /// So many frames cannot be left: the root and inherited ones.
+    /// Number of frames that cannot be left: the root and inherited sections.
     pub(super) base: usize,
     pub(super) serial: u64,
     pub(super) areas: Vec<Area>,
@@ -139,14 +139,14 @@ impl ThreadRecorder {
         self.tid
     }
 
-    /// A section is entered. `start` is its counter if this is its first execution
-    /// within the execution of the section around it, usually 0.
+    /// Enters a section. `start`, usually 0, becomes its counter if this is its first execution
+    /// within the execution of the enclosing section.
     #[inline]
     pub fn enter(&mut self, kind: Kind, sid: Sid, start: i64) {
         self.enter_at(kind, sid, start, Caller::default());
     }
 
-    /// The same, with what is known of the function that enters the section.
+    /// Enters a section, with the function that does so.
     #[inline]
     pub fn enter_at(&mut self, kind: Kind, sid: Sid, start: i64, caller: Caller) {
         let parent = self.frames[self.frames.len() - 1].node;
@@ -160,13 +160,13 @@ impl ThreadRecorder {
         self.enter_slowly(kind, sid, start, caller);
     }
 
-    /// A section is left.
+    /// Leaves a section.
     #[inline]
     pub fn leave(&mut self, kind: Kind, sid: Sid) {
         self.leave_at(kind, sid, Caller::default());
     }
 
-    /// The same, with what is known of the function that leaves the section.
+    /// Leaves a section, with the function that does so.
     #[inline]
     pub fn leave_at(&mut self, kind: Kind, sid: Sid, caller: Caller) {
         let count = self.frames.len();
@@ -296,7 +296,7 @@ impl ThreadRecorder {
         self.frames.pop();
     }
 
-    /// Puts the recorded values of an instance into the areas at `at`.
+    /// Copies the recorded values of an instance into the areas from index `at` on.
     pub(super) fn play(&mut self, instance: u32, at: usize) {
         let Store::Playback(index) = &self.store else {
             return;

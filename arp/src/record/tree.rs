@@ -1,31 +1,30 @@
 //! The call paths that a thread has seen, as a tree of sections.
 //!
-//! A section has one node for each path that leads to it. The node keeps all
-//! that belongs to *section on this path*: the counter, sums, and what the
-//! encoder knows of its last record. So entering a section finds everything by
-//! one step from the node that is open to its child.
+//! A section has one node for each path that leads to it. The node keeps everything about the
+//! *section on this path*: the counter, the sums, and the encoder's state. So entering a section
+//! finds everything by one step from the innermost open node to its child.
 use std::collections::HashMap;
 
 use crate::types::{Kind, Sid};
 
-/// Index of the node that is open when no section is.
+/// Index of the root, which is open while no section is.
 pub(crate) const ROOT: u32 = 0;
 /// No node.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What entering a node means.
+/// How an execution of the section is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Role {
-    /// A section as it should be.
+    /// Recorded.
     Real,
-    /// The same, but it is open further out as well: recursion, or a section that was never left.
+    /// Recorded, but the section is also open further out: recursion, or a section that was never left.
     Repeated,
-    /// The section is open further out, and measured.
+    /// Not recorded: the section is measured and open further out.
     Recursion,
-    /// The section is open further out, and that is allowed: the inner execution belongs to the outer.
+    /// Not recorded: the section is open further out, and recursion is folded into the outer execution.
     Folded,
-    /// A kernel within a kernel.
+    /// Not recorded: a kernel within a kernel.
     NestedKernel,
 }
 
@@ -48,30 +47,30 @@ pub(crate) struct Node {
     /// The child that was entered last.
     recent: u32,
     children: u32,
-    /// Of the last execution.
+    /// Counter of the last execution.
     pub counter: i64,
-    /// The execution of the parent in which that was.
+    /// Serial number of the parent's execution that contained it.
     pub parent_serial: u64,
-    /// What the encoder knows; see there.
+    /// State of the encoder.
     pub encoded: Encoded,
 }
 
-/// The encoder's view of a node.
+/// State of the encoder for one node.
 #[derive(Clone, Copy)]
 pub(crate) struct Encoded {
-    /// The number of the block in which the rest is valid.
+    /// Number of the block in which the other fields are valid.
     pub block: u32,
-    /// The path's number in the block.
+    /// Number of the path in the block.
     pub path: u32,
-    /// The youngest execution at the time of the path's last record.
+    /// Serial number of the latest execution at the time of the path's last record.
     pub serial: u64,
-    /// Where in the encoder the counters of the path's last record are.
+    /// Index in the encoder of the counters of the path's last record.
     pub counters: u32,
-    /// Where the values of the last record are.
+    /// Index in the encoder of the values of the path's last record.
     pub values: u32,
 }
 
-/// How many siblings are looked at before the map is asked.
+/// Number of siblings that are compared before the map is searched.
 const NEAR: u32 = 8;
 
 pub(crate) struct Tree {
@@ -98,7 +97,7 @@ impl Tree {
             if node.sid == sid {
                 return recent;
             }
-            // Sections that follow each other in the program were made one after the other.
+            // Sections that follow each other in the program are usually neighbours in the list.
             let next = node.next_sibling;
             if next != NONE && self.nodes[next as usize].sid == sid {
                 self.nodes[parent as usize].recent = next;
@@ -130,7 +129,7 @@ impl Tree {
         found
     }
 
-    /// Makes a node. It becomes the last of its parent's children.
+    /// Makes a node, as the last of its parent's children.
     pub fn add(&mut self, parent: u32, sid: Sid, kind: Kind, role: Role) -> u32 {
         let index = self.nodes.len() as u32;
         let depth = match self.nodes.get(parent as usize) {
@@ -164,7 +163,7 @@ impl Tree {
         let mut child = self.nodes[parent as usize].first_child;
         let many = self.nodes[parent as usize].children > NEAR;
         if many {
-            // Order matters only while the list is walked.
+            // The order matters only while the list is searched.
             self.nodes[index as usize].next_sibling = child;
             self.nodes[parent as usize].first_child = index;
         } else {
@@ -197,7 +196,7 @@ impl Tree {
         path
     }
 
-    /// Whether `sid` is on the path to `node`, and the kernel on it, if there is one.
+    /// Whether `sid` is on the path to `node`, and the kernel on that path, if there is one.
     pub fn look_up(&self, node: u32, sid: Sid) -> (bool, Option<Sid>) {
         let (mut open, mut kernel) = (false, None);
         let mut at = node;

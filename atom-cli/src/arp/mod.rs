@@ -238,10 +238,10 @@ fn load(file: &Path, options: &Options) -> Result<(Analysis, Damage)> {
 
 /// An error of the library as one of the command.
 fn failed(error: ::arp::Error) -> Error {
-    let place = match error.place {
-        ::arp::Place::Nowhere => String::new(),
-        ::arp::Place::Offset(offset) => format!("at byte {offset}: "),
-        ::arp::Place::Line(line) => format!("at line {line}: "),
+    let place = match error.position {
+        ::arp::FilePosition::Nowhere => String::new(),
+        ::arp::FilePosition::Offset(offset) => format!("at byte {offset}: "),
+        ::arp::FilePosition::Line(line) => format!("at line {line}: "),
     };
     let doing = match error.doing {
         "read" => "reading",
