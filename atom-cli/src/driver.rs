@@ -406,7 +406,7 @@ fn plan_calls(
 /// Bytes of the new segments that certainly lie below 2 GiB.
 fn low_room(image: &Image, request: &Request) -> Result<u64> {
     let region = Region::wanted(image, &request.wishes)?;
-    let is_fixed = !image.is_pie && region.data.is_none();
+    let is_fixed = !image.kind.is_position_independent() && region.data.is_none();
     let low = (1u64 << 31).saturating_sub(region.start);
     Ok(if is_fixed { low.min(region.size) } else { 0 })
 }
@@ -504,12 +504,12 @@ fn text_size(image: &Image) -> u64 {
 }
 
 fn describe_image(image: &Image) -> String {
-    let kind = if image.is_pie {
+    let kind = if image.kind.is_position_independent() {
         "position independent"
     } else {
         "fixed address"
     };
-    let linking = if image.is_static() {
+    let linking = if image.kind.is_static() {
         "static"
     } else {
         "dynamic"

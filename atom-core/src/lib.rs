@@ -29,3 +29,6 @@ pub mod x86;
 
 pub use error::{Error, Result};
 pub use ids::{BlockId, InstId, ProcId};
+
+/// Size of a page in bytes, as the linker and the kernel align segments.
+pub(crate) const PAGE: u64 = 0x1000;

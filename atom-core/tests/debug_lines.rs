@@ -162,7 +162,7 @@ fn no_debug_information() {
     let image = Image::open(&folder.path().join("app")).expect("a program");
     let lines = DebugLines::new(&image);
     assert!(lines.is_empty());
-    for address in [image.entry, 0, u64::MAX] {
+    for address in [image.entry.expect("a program"), 0, u64::MAX] {
         assert_eq!(lines.line_of(address), None);
     }
 }

@@ -12,10 +12,9 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::image::{AnalysisImage, Symbol, Tls, ToolFacts, Value};
 use super::unwind_ranges;
-use crate::{Error, Result};
+use crate::{Error, PAGE, Result};
 
 pub(super) const DOING: &str = "reading the tool";
-const PAGE: u64 = 4096;
 /// More than any sane tool, less than what a broken file could make us allocate.
 const MAX_SIZE: u64 = 512 << 20;
 /// Gaps between segments that linkers leave, for pages of 2 MB at most.

@@ -11,10 +11,9 @@ use object::elf;
 
 use super::image::{AnalysisImage, Value};
 use super::load::{Dynamic, Reader};
+use crate::image::{DT_RELR, DT_RELRSZ};
 use crate::{Error, Result};
 
-const DT_RELRSZ: u32 = 35;
-const DT_RELR: u32 = 36;
 /// Export of the runtime to which imports are bound that it lacks.
 const MISSING: &str = "atom_rt_missing";
 

@@ -17,7 +17,7 @@ pub(super) fn described(image: &Image) -> Vec<u64> {
     let in_data = |slot: u64, address: u64| {
         (image.is_code(address) && is_descriptor(image, slot)).then_some(address)
     };
-    if image.is_pie {
+    if image.kind.is_position_independent() {
         let mut slots: Vec<(u64, u64)> = image
             .relocs
             .iter()

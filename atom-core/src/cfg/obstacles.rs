@@ -226,7 +226,7 @@ impl Discovery<'_> {
     /// IFUNC resolvers of a dynamically linked program, and what they call:
     /// the dynamic loader runs them before anything of ours.
     fn before_start(&self) -> Vec<usize> {
-        if self.image.is_static() {
+        if self.image.kind.is_static() {
             return Vec::new();
         }
         let resolvers = self

@@ -30,7 +30,7 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
         .iter()
         .filter(|r| r.kind == elf::R_X86_64_JUMP_SLOT);
     pointers.extend(slots.filter_map(|r| Some((word(image.bytes_at(r.address, 8)?), true))));
-    if !image.is_pie {
+    if !image.kind.is_position_independent() {
         let regions = seeds::code_regions(image);
         let in_text =
             |address: u64| image.is_code(address) && region_end(&regions, address).is_some();

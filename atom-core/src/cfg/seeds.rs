@@ -154,8 +154,10 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
             }
         }
     };
-    bare(image.entry, "_start");
-    for (tag, name) in [(12, "_init"), (13, "_fini")] {
+    if let Some(entry) = image.entry {
+        bare(entry, "_start");
+    }
+    for (tag, name) in [(elf::DT_INIT, "_init"), (elf::DT_FINI, "_fini")] {
         if let Some(address) = image.dynamic_value(tag) {
             bare(address, name);
         }
@@ -203,7 +205,11 @@ fn better_name(old: Option<&str>, new: &str) -> bool {
 /// Functions named by the arrays of initialisers and finalisers.
 fn initialisers(image: &Image) -> Vec<u64> {
     let mut arrays = Vec::new();
-    for (array, size) in [(25, 27), (26, 28), (32, 33)] {
+    for (array, size) in [
+        (elf::DT_INIT_ARRAY, elf::DT_INIT_ARRAYSZ),
+        (elf::DT_FINI_ARRAY, elf::DT_FINI_ARRAYSZ),
+        (elf::DT_PREINIT_ARRAY, elf::DT_PREINIT_ARRAYSZ),
+    ] {
         if let (Some(a), Some(s)) = (image.dynamic_value(array), image.dynamic_value(size)) {
             arrays.push((a, s));
         }

@@ -214,7 +214,7 @@ impl Body {
             } else {
                 Ref::Memory(target)
             });
-        } else if !image.is_pie
+        } else if !image.kind.is_position_independent()
             && instruction.memory_displ_size() >= 4
             && instruction.op_kinds().any(|k| k == OpKind::Memory)
         {
@@ -223,7 +223,7 @@ impl Body {
         }
         // Only what hands an address on; other constants are numbers.
         let hands_on = matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push);
-        if !image.is_pie && !flow.is_direct() && hands_on {
+        if !image.kind.is_position_independent() && !flow.is_direct() && hands_on {
             for i in 0..instruction.op_count() {
                 if matches!(
                     instruction.op_kind(i),

@@ -2,10 +2,11 @@
 
 use object::elf;
 
+use crate::PAGE;
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
 use crate::error::{Error, Result};
-use crate::image::{Image, ProgramHeader};
+use crate::image::{Image, LoaderFamily, ProgramHeader};
 use crate::plan::Plan;
 use crate::rewrite::pads::OldText;
 use crate::rewrite::{Layout, NewText};
@@ -17,8 +18,9 @@ use super::placement::{Placement, preinit_relocs};
 use super::start::{self, StartCode, StartFacts};
 use super::{appended, program_headers, sections};
 
-const PAGE: u64 = 0x1000;
 const DOING: &str = "writing the output";
+/// Size of an entry of a relocation table (`Elf64_Rela`).
+const RELA_SIZE: u64 = 24;
 
 /// Builds the output file. `text` is the new text for `layout`.
 #[allow(clippy::too_many_arguments)]
@@ -119,7 +121,7 @@ impl<'a> Writer<'a> {
     /// Writes a link-time address that is to be a run-time address.
     fn put_pointer(&mut self, slot: u64, address: u64) {
         self.put_rw(slot, &address.to_le_bytes());
-        if self.image.is_pie && address != 0 {
+        if self.image.kind.is_position_independent() && address != 0 {
             self.relocs.push(slot);
         }
     }
@@ -179,6 +181,7 @@ impl<'a> Writer<'a> {
 
     fn start_code(&mut self) -> Result<StartCode> {
         let image = self.image;
+        let entry = image.entry.unwrap_or(0);
         let range = |executable: bool| {
             let mut range = (u64::MAX, 0);
             for s in image
@@ -213,9 +216,9 @@ impl<'a> Writer<'a> {
                 .map_or(0, |a| self.placement.analysis + a.facts.finish),
             libc_headers: self.placement.libc_headers,
             libc_header_count: self.libc_headers().map_or(0, |v| v.entries.len() as u32),
-            original_entry: image.entry,
-            entry: self.moved(image.entry),
-            fini: image.dynamic_value(13).map_or(0, |f| {
+            original_entry: entry,
+            entry: self.moved(entry),
+            fini: image.dynamic_value(elf::DT_FINI).map_or(0, |f| {
                 // Whoever calls `exit` comes here.
                 let guard = self.cfg.block_at(f).and_then(|b| self.layout.guard(b));
                 guard.unwrap_or_else(|| self.moved(f))
@@ -318,19 +321,22 @@ impl<'a> Writer<'a> {
     /// code at exit.
     fn dynamic_section(&mut self, start: &StartCode) -> Result<()> {
         let place = self.placement;
-        if self.image.is_static() {
+        if !self.image.kind.is_dynamic_program() {
             return Ok(());
         }
         let mut dynamic = self.image.dynamic.clone();
-        let mut set = |tag: i64, value: u64| match dynamic.iter_mut().find(|d| d.0 == tag) {
-            Some(entry) => entry.1 = value,
-            None => dynamic.push((tag, value)),
+        let mut set = |tag: u32, value: u64| {
+            let tag = i64::from(tag);
+            match dynamic.iter_mut().find(|d| d.0 == tag) {
+                Some(entry) => entry.1 = value,
+                None => dynamic.push((tag, value)),
+            }
         };
-        let theirs = self.image.dynamic_value(32).unwrap_or(0);
-        set(32, place.preinit);
-        set(33, 8 * place.preinit_count);
+        let theirs = self.image.dynamic_value(elf::DT_PREINIT_ARRAY).unwrap_or(0);
+        set(elf::DT_PREINIT_ARRAY, place.preinit);
+        set(elf::DT_PREINIT_ARRAYSZ, 8 * place.preinit_count);
         if self.analysis.is_some() {
-            set(13, start.fini);
+            set(elf::DT_FINI, start.fini);
         }
         let mut functions = vec![start.preinit];
         for i in 0..place.preinit_count - 1 {
@@ -363,7 +369,7 @@ impl<'a> Writer<'a> {
                 continue;
             }
             self.put_rw(slot, &function.to_le_bytes());
-            if !self.image.is_pie {
+            if !self.image.kind.is_position_independent() {
                 continue;
             }
             for field in [slot, u64::from(elf::R_X86_64_RELATIVE), *function] {
@@ -378,10 +384,10 @@ impl<'a> Writer<'a> {
                 rela.extend(field.to_le_bytes());
             }
         }
-        let ours = rela.len() as u64 / 24;
+        let ours = rela.len() as u64 / RELA_SIZE;
         if place.rela != 0 {
-            let size = self.image.dynamic_value(8).unwrap_or(0);
-            if let Some(table) = self.image.dynamic_value(7) {
+            let size = self.image.dynamic_value(elf::DT_RELASZ).unwrap_or(0);
+            if let Some(table) = self.image.dynamic_value(elf::DT_RELA) {
                 let bytes = self
                     .image
                     .bytes_at(table, size as usize)
@@ -389,11 +395,11 @@ impl<'a> Writer<'a> {
                 rela.extend(bytes);
             }
             rela.extend(looked_up);
-            set(7, place.rela);
-            set(8, rela.len() as u64);
-            set(9, 24);
-            if let Some(count) = self.image.dynamic_value(0x6fff_fff9) {
-                set(0x6fff_fff9, count + ours);
+            set(elf::DT_RELA, place.rela);
+            set(elf::DT_RELASZ, rela.len() as u64);
+            set(elf::DT_RELAENT, RELA_SIZE);
+            if let Some(count) = self.image.dynamic_value(elf::DT_RELACOUNT) {
+                set(elf::DT_RELACOUNT, count + ours);
             }
             self.out.put(self.rx_offset(place.rela), rela);
         }
@@ -529,13 +535,14 @@ impl<'a> Writer<'a> {
         for p in loads.filter(|p| p.file_size > 0) {
             self.out.grow(p.offset + p.file_size);
         }
-        let entry = if self.hooks_entry() {
-            start.entry
-        } else {
-            self.image.entry
-        };
-        let entry = entry.wrapping_add(region.shift);
-        self.out.change(24, &entry.to_le_bytes());
+        if let Some(entry) = self.image.entry {
+            let entry = match self.hooks_entry() {
+                true => start.entry,
+                false => entry,
+            };
+            let entry = entry.wrapping_add(region.shift);
+            self.out.change(24, &entry.to_le_bytes());
+        }
         self.out.change(32, &table_offset.to_le_bytes());
         self.out
             .change(56, &(table.entries.len() as u16).to_le_bytes());
@@ -561,20 +568,22 @@ impl<'a> Writer<'a> {
     /// address where it left off, which would be refused after a move. What
     /// musl's `malloc` returns does not lie there, so only `sbrk(0)` shows it.
     fn moves_heap(&self) -> bool {
-        let loader_uses_heap = matches!(&self.image.interpreter, Some(path) if !is_glibc(path));
+        let loader_uses_heap = self.loader().is_some_and(|l| l != LoaderFamily::Glibc);
         !self.layout.region.is_below && !loader_uses_heap
     }
 
     /// glibc's loader runs the preinit array; for any other, and in a static
     /// program, the entry point is the hook.
     fn hooks_entry(&self) -> bool {
-        match &self.image.interpreter {
+        match self.loader() {
             None => true,
-            Some(path) => !is_glibc(path) && self.analysis.is_some(),
+            Some(LoaderFamily::Glibc) => false,
+            Some(LoaderFamily::Musl | LoaderFamily::Other) => self.analysis.is_some(),
         }
     }
-}
 
-fn is_glibc(interpreter: &str) -> bool {
-    interpreter.contains("ld-linux")
+    /// Whose loader links the program; `None` if it is static.
+    fn loader(&self) -> Option<LoaderFamily> {
+        self.image.interpreter.as_ref().map(|i| i.family)
+    }
 }

@@ -22,11 +22,10 @@
 
 use object::elf;
 
+use crate::PAGE;
 use crate::image::{Image, ProgramHeader};
 
 use super::program_headers::spare_rank;
-
-const PAGE: u64 = 0x1000;
 
 /// Most bytes by which the file may grow to fill a hole: the largest usual
 /// page size of linkers.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::mpsc::{channel, sync_channel};
 
+use crate::PAGE;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::rewrite::{NewText, overlay};
@@ -17,9 +18,6 @@ const WINDOW: usize = 1 << 20;
 
 /// Zeros between parts of at least this length are skipped, not written.
 const HOLE: u64 = 1 << 16;
-
-/// A page, at the limits of which a file system can leave something out.
-const PAGE: u64 = 4096;
 
 /// Where an output is written to.
 pub trait Sink: Write {

@@ -3,6 +3,7 @@
 use atom_abi::StartInfo;
 use object::elf;
 
+use crate::PAGE;
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
 use crate::emit::start::HEAD;
@@ -12,13 +13,6 @@ use crate::image::Image;
 use crate::image::unwind::UnwindTable;
 use crate::plan::Plan;
 use crate::rewrite::{Anchors, Frames, Layout};
-
-const PAGE: u64 = 0x1000;
-const DT_PREINIT_ARRAY: i64 = 32;
-const DT_PREINIT_ARRAYSZ: i64 = 33;
-const DT_RELA: i64 = 7;
-const DT_RELASZ: i64 = 8;
-const DT_FINI: i64 = 13;
 
 /// Addresses of the parts of the new segments, all link-time.
 #[derive(Debug, Default)]
@@ -102,22 +96,22 @@ impl Placement {
             p.unwind = Some(blobs);
         }
         p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
-        if image.is_static() {
+        if image.kind.is_static() {
             p.libc_headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 2));
         }
-        let hook_preinit = !image.is_static();
+        let hook_preinit = image.kind.is_dynamic_program();
         if hook_preinit {
-            p.preinit_count = 1 + image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
+            p.preinit_count = 1 + image.dynamic_value(elf::DT_PREINIT_ARRAYSZ).unwrap_or(0) / 8;
             let mut ours = preinit_relocs(image).count() as u64;
-            if image.is_pie {
+            if image.kind.is_position_independent() {
                 ours = p.preinit_count + u64::from(plan.early_reloc.is_some());
             }
-            if image.is_pie || ours != 0 {
-                let size = image.dynamic_value(DT_RELASZ).unwrap_or(0);
+            if image.kind.is_position_independent() || ours != 0 {
+                let size = image.dynamic_value(elf::DT_RELASZ).unwrap_or(0);
                 p.rela = cursor.take(16, size + 24 * ours);
             }
         }
-        p.reloc_capacity = if image.is_pie {
+        p.reloc_capacity = if image.kind.is_position_independent() {
             analysis.map_or(0, |a| a.relocations.len() as u64 + 16) + plan.data_relocs.len() as u64
         } else {
             0
@@ -140,7 +134,7 @@ impl Placement {
             p.rw = cursor.0;
         }
         p.data = cursor.take(64, plan.data.len() as u64);
-        if hook_preinit && image.is_pie {
+        if hook_preinit && image.kind.is_position_independent() {
             p.early = plan.early_reloc.map_or(0, |slot| p.data + u64::from(slot));
         }
         if analysis.is_some() {
@@ -188,8 +182,8 @@ const MAX_UNUSED: u64 = 64 << 20;
 /// Relocations of the program's own preinit array that the loader has to look
 /// up (a function of a library, as AddressSanitizer's is): its copy needs them too.
 pub(super) fn preinit_relocs(image: &Image) -> impl Iterator<Item = &crate::image::Reloc> {
-    let start = image.dynamic_value(DT_PREINIT_ARRAY).unwrap_or(0);
-    let size = image.dynamic_value(DT_PREINIT_ARRAYSZ).unwrap_or(0);
+    let start = image.dynamic_value(elf::DT_PREINIT_ARRAY).unwrap_or(0);
+    let size = image.dynamic_value(elf::DT_PREINIT_ARRAYSZ).unwrap_or(0);
     let range = start..start.saturating_add(size);
     image
         .relocs
@@ -222,24 +216,24 @@ fn before_data(
 
 /// Tags that the output needs and the original lacks, against the spare ones.
 fn needs_new_dynamic(image: &Image, has_tool: bool) -> bool {
-    if image.is_static() {
+    if !image.kind.is_dynamic_program() {
         return false;
     }
-    let lacks = |tag| usize::from(image.dynamic_value(tag).is_none());
+    let lacks = |tag: u32| usize::from(image.dynamic_value(tag).is_none());
     let mut wanted = 0;
-    if image.dynamic_value(DT_PREINIT_ARRAY).is_none() {
+    if image.dynamic_value(elf::DT_PREINIT_ARRAY).is_none() {
         wanted += 2;
     }
-    if image.is_pie && image.dynamic_value(DT_RELA).is_none() {
+    if image.kind.is_position_independent() && image.dynamic_value(elf::DT_RELA).is_none() {
         wanted += 3;
     }
     if has_tool {
-        wanted += lacks(DT_FINI);
+        wanted += lacks(elf::DT_FINI);
     }
     let size = image
         .program_headers
         .iter()
-        .find(|p| p.kind == object::elf::PT_DYNAMIC)
+        .find(|p| p.kind == elf::PT_DYNAMIC)
         .map_or(0, |p| p.file_size as usize / 16);
     // One DT_NULL must remain.
     image.dynamic.len() + wanted + 1 > size

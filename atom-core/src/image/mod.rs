@@ -6,6 +6,7 @@ pub mod debug;
 mod decoder;
 pub mod imports;
 mod inlined;
+mod kind;
 pub mod labels;
 mod open;
 pub mod unwind;
@@ -16,6 +17,8 @@ pub use decoder::{ImageDecoder, decoded};
 use std::path::{Path, PathBuf};
 
 use memmap2::UncheckedAdvice;
+
+pub use kind::{Interpreter, LoaderFamily, ObjectKind};
 
 /// A loaded segment (`PT_LOAD`).
 #[derive(Clone, Debug)]
@@ -114,6 +117,11 @@ pub struct Reloc {
     pub addend: i64,
 }
 
+/// Size of the table of relative relocations in packed form, which `object` has no names for.
+pub(crate) const DT_RELRSZ: u32 = 35;
+/// Address of the table of relative relocations in packed form.
+pub(crate) const DT_RELR: u32 = 36;
+
 /// The section of the new text, by which an instrumented program is known.
 pub(crate) const NEW_TEXT: &str = ".text.atom";
 
@@ -123,10 +131,10 @@ pub struct Image {
     pub path: PathBuf,
     /// The file.
     pub file: std::sync::Arc<memmap2::Mmap>,
-    /// `ET_DYN`: position independent.
-    pub is_pie: bool,
-    /// Entry point.
-    pub entry: u64,
+    /// What kind of object it is.
+    pub kind: ObjectKind,
+    /// Entry point; a shared object may have none.
+    pub entry: Option<u64>,
     /// Lowest virtual address of a loaded segment, rounded down to a page.
     pub base: u64,
     /// One past the highest virtual address of a loaded segment.
@@ -143,8 +151,8 @@ pub struct Image {
     pub relocs: Vec<Reloc>,
     /// Entries of the dynamic section: (tag, value).
     pub dynamic: Vec<(i64, u64)>,
-    /// Path of the program interpreter.
-    pub interpreter: Option<String>,
+    /// The program interpreter that it names.
+    pub interpreter: Option<Interpreter>,
     /// The program header table.
     pub program_headers: Vec<ProgramHeader>,
     /// Its offset in the file.
@@ -223,14 +231,10 @@ impl Image {
         self.sections.iter().find(|s| s.name == name)
     }
 
-    /// Value of a dynamic tag.
-    pub fn dynamic_value(&self, tag: i64) -> Option<u64> {
+    /// Value of a dynamic tag (`DT_*`).
+    pub fn dynamic_value(&self, tag: impl Into<i64>) -> Option<u64> {
+        let tag = tag.into();
         self.dynamic.iter().find(|d| d.0 == tag).map(|d| d.1)
-    }
-
-    /// True if nothing is linked at run time.
-    pub fn is_static(&self) -> bool {
-        self.interpreter.is_none()
     }
 
     /// True for a program that the Go tool chain linked: its runtime walks the

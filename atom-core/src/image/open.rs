@@ -11,7 +11,11 @@ use object::elf;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, Rela, SectionHeader, Sym};
 use object::{Endianness, LittleEndian};
 
-use super::{Image, NEW_TEXT, Reloc, Section, Segment, Symbol};
+use super::kind::Marks;
+use super::{
+    DT_RELR, DT_RELRSZ, Image, Interpreter, NEW_TEXT, ObjectKind, Reloc, Section, Segment, Symbol,
+};
+use crate::PAGE;
 use crate::error::{Error, Result};
 
 const DOING: &str = "reading the program";
@@ -22,12 +26,21 @@ const MAX_SPAN: u64 = 512 << 20;
 type Header = elf::FileHeader64<Endianness>;
 
 impl Image {
-    /// Reads the program at `path`.
+    /// Reads the program at `path`. A shared object or a program interpreter is refused.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_inner(path).map_err(|e| e.file(path))
+        let image = Self::read(path)?;
+        match refusal(&image) {
+            None => Ok(image),
+            Some(error) => Err(error.file(path)),
+        }
     }
 
-    fn open_inner(path: &Path) -> Result<Self> {
+    /// Reads an object of any kind.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        Self::read_inner(path).map_err(|e| e.file(path))
+    }
+
+    fn read_inner(path: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|e| Error::new(DOING, io_reason(&e)))?;
         if metadata.is_dir() {
             return Err(Error::new(DOING, "it is a directory").advice("name the program's file"));
@@ -46,6 +59,19 @@ impl Image {
         check_identity(&file)?;
         parse(path, std::sync::Arc::new(file))
     }
+}
+
+/// Why an object is not instrumented, if its kind is the reason. Everything else about the
+/// kind is for [`ObjectKind`] to say.
+fn refusal(image: &Image) -> Option<Error> {
+    let reason = match (image.kind, image.entry) {
+        (ObjectKind::Interpreter, _) => "it is a program interpreter, not a program",
+        (ObjectKind::SharedObject, Some(_)) => "it is a shared object, not a program",
+        (_, None) => "it is a shared object without an entry point, not a program",
+        (_, Some(_)) => return None,
+    };
+    let advice = "instrumenting shared objects is not supported yet; instrument the program";
+    Some(Error::new(DOING, reason).advice(advice))
 }
 
 fn io_reason(error: &std::io::Error) -> String {
@@ -124,11 +150,11 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
                 .advice("programs that are squeezed like this cannot be written again"),
         );
     }
-    let is_pie = header.e_type(endian) == elf::ET_DYN;
-    let entry = header.e_entry(endian);
+    let is_dyn = header.e_type(endian) == elf::ET_DYN;
+    let entry = Some(header.e_entry(endian)).filter(|entry| *entry != 0);
 
     let segments = read_segments(phdrs, endian, data.len() as u64)?;
-    let base = segments[0].address & !0xfff;
+    let base = segments[0].address & !(PAGE - 1);
     let end = segments.last().map_or(0, |s| s.address + s.mem_size);
     if end - base > MAX_SPAN {
         let sections = header.sections(endian, data);
@@ -149,15 +175,15 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
         .find(|p| p.p_type(endian) == elf::PT_INTERP)
         .and_then(|p| p.data(endian, data).ok())
         .map(|b| {
-            String::from_utf8_lossy(b)
-                .trim_end_matches('\0')
-                .to_string()
+            let path = String::from_utf8_lossy(b);
+            Interpreter::new(path.trim_end_matches('\0').to_string())
         });
 
     let sections = read_sections(header, endian, data)?;
     let mut image = Image {
         path: path.to_path_buf(),
-        is_pie,
+        // Decided below, when the tables have been read.
+        kind: ObjectKind::SharedObject,
         entry,
         base,
         end,
@@ -187,15 +213,12 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
     image.symbols = read_symtab(&image, header, endian);
     image.dynamic_symbols = read_dynsym(&image);
     image.relocs = read_relocs(&image)?;
+    image.kind = Marks::of(&image, is_dyn).kind();
 
-    if entry == 0 || (image.interpreter.is_none() && image.dynamic_value(14).is_some()) {
-        return Err(Error::new(
-            DOING,
-            "it is a shared object without an entry point, not a program",
-        )
-        .advice("instrumenting shared objects is not supported yet; instrument the program"));
-    }
-    if !image.is_code(entry) {
+    if let Some(entry) = entry
+        && !image.is_code(entry)
+        && image.kind.is_program()
+    {
         return Err(malformed("the entry point is outside the executable segments").address(entry));
     }
     Ok(image)
@@ -333,10 +356,13 @@ fn read_dynamic(image: &Image) -> Vec<(i64, u64)> {
 
 /// `.dynsym` by way of the dynamic section, which stripped programs keep too.
 fn read_dynsym(image: &Image) -> Vec<Symbol> {
-    let (Some(symtab), Some(strtab)) = (image.dynamic_value(5 + 1), image.dynamic_value(5)) else {
+    let (Some(symtab), Some(strtab)) = (
+        image.dynamic_value(elf::DT_SYMTAB),
+        image.dynamic_value(elf::DT_STRTAB),
+    ) else {
         return Vec::new();
     };
-    let strsz = image.dynamic_value(10).unwrap_or(0) as usize;
+    let strsz = image.dynamic_value(elf::DT_STRSZ).unwrap_or(0) as usize;
     let Some(strings) = image.rest_at(strtab) else {
         return Vec::new();
     };
@@ -400,13 +426,21 @@ fn read_relocs(image: &Image) -> Result<Vec<Reloc>> {
         }
         return Ok(relocs);
     }
-    if let (Some(address), Some(size)) = (image.dynamic_value(7), image.dynamic_value(8)) {
+    if let (Some(address), Some(size)) = (
+        image.dynamic_value(elf::DT_RELA),
+        image.dynamic_value(elf::DT_RELASZ),
+    ) {
         table(address, size)?;
     }
-    if let (Some(address), Some(size)) = (image.dynamic_value(23), image.dynamic_value(2)) {
+    if let (Some(address), Some(size)) = (
+        image.dynamic_value(elf::DT_JMPREL),
+        image.dynamic_value(elf::DT_PLTRELSZ),
+    ) {
         table(address, size)?;
     }
-    if let (Some(address), Some(size)) = (image.dynamic_value(36), image.dynamic_value(35)) {
+    if let (Some(address), Some(size)) =
+        (image.dynamic_value(DT_RELR), image.dynamic_value(DT_RELRSZ))
+    {
         // mold states an empty table at address 0.
         if size != 0 {
             let bytes = image

@@ -129,7 +129,7 @@ impl Exits {
             exec,
             slots,
             thread_exit_ends,
-            is_static: image.is_static(),
+            is_static: image.kind.is_static(),
         }
     }
 

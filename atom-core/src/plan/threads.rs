@@ -281,7 +281,7 @@ pub fn guards(image: &Image, cfg: &Cfg, live: &Live, block: u32, enter: u32) -> 
         enter,
         ..Guards::default()
     };
-    if image.is_static() {
+    if image.kind.is_static() {
         guards.none_at_all = true;
         return guards;
     }

@@ -23,12 +23,11 @@
 //! (`emit::libc_view`) are not: startup code computes the load address from
 //! them, so it finds the image's own.
 
+use crate::PAGE;
 use crate::error::{Error, Result};
-use crate::image::Image;
+use crate::image::{Image, ObjectKind};
 
 use super::GAP;
-
-const PAGE: u64 = 0x1000;
 
 /// Nearly all of the distance that a relative operand reaches.
 const REACH: u64 = 0x7fff_0000;
@@ -82,10 +81,9 @@ pub struct Wishes {
 /// The end of what may lie above the image: code there reaches all of the image and, in a static program at
 /// fixed addresses, address 0.
 fn limit(image: &Image) -> u64 {
-    let lowest = if image.is_pie || !image.is_static() {
-        image.base
-    } else {
-        0
+    let lowest = match image.kind {
+        ObjectKind::StaticExecutable => 0,
+        _ => image.base,
     };
     lowest + REACH
 }
@@ -101,11 +99,11 @@ impl Region {
             .fold(PAGE, u64::max);
         let length = image.file.len() as u64;
         let fits = align <= HUGE_PAGE && image.base < GAP && image.base.is_multiple_of(align);
-        if image.is_pie && image.is_static() && fits {
+        if image.kind == ObjectKind::StaticPie && fits {
             return Self::below(image, align, length.next_multiple_of(align));
         }
         let file_offset = length.next_multiple_of(PAGE);
-        if !image.is_pie && image.is_static() && image.base >= HIGH {
+        if image.kind == ObjectKind::StaticExecutable && image.base >= HIGH {
             let distance = (image.base - LOWEST).min(GAP);
             return Self {
                 start: image.base - distance,
@@ -135,7 +133,7 @@ impl Region {
                 .file(&image.path)
                 .advice(advice))
         };
-        if wishes.low && image.is_pie {
+        if wishes.low && image.kind.is_position_independent() {
             return refuse(
                 "a position-independent program is placed by the kernel, far above 4 GiB",
                 "link the program with -no-pie to have 32-bit addresses".into(),

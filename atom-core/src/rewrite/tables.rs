@@ -102,7 +102,8 @@ fn is_certain(
     instruction: &Instruction,
 ) -> bool {
     if t.relative_to.is_none() {
-        return !image.is_pie && instruction.memory_displacement64() == t.table;
+        return !image.kind.is_position_independent()
+            && instruction.memory_displacement64() == t.table;
     }
     let base = instruction.memory_base();
     if instruction.memory_index_scale() != 4 || instruction.memory_displacement64() != 0 {

@@ -254,7 +254,7 @@ fn argument(
                     arg.value, image.base, image.end
                 ));
             }
-            if image.is_pie {
+            if image.kind.is_position_independent() {
                 Argument::Original(arg.value)
             } else {
                 Argument::Const(arg.value)

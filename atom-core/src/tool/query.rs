@@ -124,7 +124,9 @@ impl<'a> Session<'a> {
             let mut taken: HashSet<u64> = data.chain(exported).collect();
             for i in 0..cfg.insts.len() {
                 let inst = &cfg.insts[i];
-                if inst.flow != ControlFlow::FallThrough || image.is_pie && !inst.rip_relative {
+                if inst.flow != ControlFlow::FallThrough
+                    || image.kind.is_position_independent() && !inst.rip_relative
+                {
                     continue;
                 }
                 let decoded = self.decode(InstId::from_index(i));

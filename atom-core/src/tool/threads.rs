@@ -12,6 +12,7 @@
 
 use std::collections::HashSet;
 
+use object::elf;
 use rayon::prelude::*;
 
 use super::constants::Constants;
@@ -103,12 +104,10 @@ const PROCESS_MAKERS: &[&str] = &[
 
 const SYS_CLONE: u64 = 56;
 const SYS_CLONE3: u64 = 435;
-const DT_NEEDED: i64 = 1;
-const DT_STRTAB: i64 = 5;
 
 /// True unless it is certain that the program has one thread only.
 pub fn may_have_threads(image: &Image, cfg: &Cfg) -> bool {
-    let linked = if image.is_static() {
+    let linked = if image.kind.is_static() {
         static_starts(image)
     } else {
         dynamic_starts(image)
@@ -131,8 +130,11 @@ fn dynamic_starts(image: &Image) -> bool {
     }) {
         return true;
     }
-    let strings = image.dynamic_value(DT_STRTAB).unwrap_or(0);
-    let needed = image.dynamic.iter().filter(|d| d.0 == DT_NEEDED);
+    let strings = image.dynamic_value(elf::DT_STRTAB).unwrap_or(0);
+    let needed = image
+        .dynamic
+        .iter()
+        .filter(|d| d.0 == i64::from(elf::DT_NEEDED));
     needed.into_iter().any(|&(_, offset)| {
         let name = strings.checked_add(offset).and_then(|at| image.rest_at(at));
         let name = name
@@ -185,7 +187,7 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
         .collect();
     let makes_processes = |p: &Proc| process_makers.iter().any(|range| range.contains(&p.start));
     let is_local = |address: &u64| cfg.proc_at(*address).is_none_or(|p| cfg.proc(p).is_local);
-    if image.is_static() && !starters.iter().all(is_local) {
+    if image.kind.is_static() && !starters.iter().all(is_local) {
         // Called through a pointer, from who knows where.
         return true;
     }
@@ -310,7 +312,7 @@ pub fn uses_gs(image: &Image, cfg: &Cfg) -> bool {
                     };
                     let len = instruction.len();
                     if touches_gs(&bytes[at..at + len], pc)
-                        || (image.is_static() && bytes[at..at + len] == [0x0f, 0x05])
+                        || (image.kind.is_static() && bytes[at..at + len] == [0x0f, 0x05])
                     {
                         return true;
                     }
