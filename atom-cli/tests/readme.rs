@@ -25,36 +25,6 @@ fn tools_are_the_examples() {
     );
 }
 
-/// Links to files of the repository lead somewhere.
-#[test]
-fn links_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut files = vec![root.join("README.md")];
-    for folder in ["docs", "docs/tools"] {
-        let entries = std::fs::read_dir(root.join(folder)).expect("the folder");
-        files.extend(
-            entries
-                .map(|e| e.expect("an entry").path())
-                .filter(|p| p.is_file()),
-        );
-    }
-    let mut links = 0;
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("a text");
-        for rest in text.split("](").skip(1) {
-            let link = rest.split(')').next().expect("split yields one at least");
-            if link.contains("://") || link.starts_with('#') {
-                continue;
-            }
-            let path = link.split('#').next().expect("split yields one at least");
-            let target = file.parent().expect("a folder").join(path);
-            assert!(target.exists(), "{}: {link}", file.display());
-            links += 1;
-        }
-    }
-    assert!(links > 5);
-}
-
 /// The table of ATOM's interface names tests as `file::function` or `file`.
 #[test]
 fn tests_of_the_table_exist() {

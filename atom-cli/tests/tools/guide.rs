@@ -1,4 +1,4 @@
-//! How many different cache lines each procedure touches.
+//! Counts the different cache lines that each procedure touches.
 use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Mutex;
