@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::cache;
 use crate::error::{Error, Result};
 use crate::outcome::{Setting, run};
 use crate::source::End;
@@ -88,51 +89,58 @@ fn build() -> Result<PathBuf> {
     Ok(target.join("release/atom"))
 }
 
+/// The command line that makes `out` of `program`, without `program`, `out` and the report.
+fn words(job: &Job, strict: bool) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |more: &[&str]| words.extend(more.iter().map(|w| w.to_string()));
+    if strict {
+        add(&["--strict", "--check"]);
+    }
+    let icount = ["--tool", "icount", "--", "--format", "tsv", "--per"];
+    match job {
+        Job::Empty => {}
+        Job::Moved => add(&["--move-all"]),
+        Job::Half(seed) => add(&["--move-half", &seed.to_string()]),
+        Job::Icount(file) => {
+            add(&icount);
+            add(&["instruction", "--output", &file.to_string_lossy()]);
+        }
+        Job::Partly(file, ranges) => {
+            for (start, end) in ranges {
+                add(&["--only", &format!("{start:#x}-{end:#x}")]);
+            }
+            add(&icount);
+            add(&["instruction", "--output", &file.to_string_lossy()]);
+        }
+        Job::Branch(file) => {
+            add(&["--tool", "branch", "--", "--format", "atom", "--output"]);
+            add(&[&file.to_string_lossy()]);
+        }
+        Job::Tool(name, options) => {
+            add(&["--tool", name, "--"]);
+            words.extend(options.iter().cloned());
+        }
+    }
+    words
+}
+
+/// Name of the tool that a job uses.
+fn tool(job: &Job) -> Option<&str> {
+    match job {
+        Job::Empty | Job::Moved | Job::Half(_) => None,
+        Job::Icount(_) | Job::Partly(..) => Some("icount"),
+        Job::Branch(_) => Some("branch"),
+        Job::Tool(name, _) => Some(name),
+    }
+}
+
 /// Rewrites `program` as `out`. The error holds what `atom` printed.
 pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result<Made> {
     let report = out.with_extension("report.json");
     let mut command = Command::new(self::command()?);
-    command
-        .arg(program)
-        .arg("-o")
-        .arg(out)
-        .arg("--report")
-        .arg(&report);
-    if strict {
-        command.args(["--strict", "--check"]);
-    }
-    match job {
-        Job::Empty => {}
-        Job::Moved => {
-            command.arg("--move-all");
-        }
-        Job::Half(seed) => {
-            command.args(["--move-half", &seed.to_string()]);
-        }
-        Job::Icount(file) => {
-            command
-                .args(["--tool", "icount", "--", "--format", "tsv"])
-                .args(["--per", "instruction", "--output"])
-                .arg(file);
-        }
-        Job::Partly(file, ranges) => {
-            for (start, end) in ranges {
-                command.arg("--only").arg(format!("{start:#x}-{end:#x}"));
-            }
-            command
-                .args(["--tool", "icount", "--", "--format", "tsv"])
-                .args(["--per", "instruction", "--output"])
-                .arg(file);
-        }
-        Job::Branch(file) => {
-            command
-                .args(["--tool", "branch", "--", "--format", "atom", "--output"])
-                .arg(file);
-        }
-        Job::Tool(name, options) => {
-            command.args(["--tool", name, "--"]).args(options);
-        }
-    }
+    command.arg(program).arg("-o").arg(out);
+    command.arg("--report").arg(&report);
+    command.args(words(job, strict));
     let start = Instant::now();
     let outcome = run(
         &mut command,
@@ -151,9 +159,41 @@ pub fn instrument(program: &Path, out: &Path, job: &Job, strict: bool) -> Result
             _ => error,
         });
     }
-    let text = std::fs::read(&report).unwrap_or_default();
     Ok(Made {
         seconds,
-        report: serde_json::from_slice(&text).unwrap_or_default(),
+        report: read_report(&report),
     })
+}
+
+fn read_report(file: &Path) -> serde_json::Value {
+    let text = std::fs::read(file).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// As [`instrument`], unless `out` was made of the same program by the same `atom` and tool
+/// with the same options already. The caller holds a lock for `out`.
+pub fn instrument_once(program: &Path, out: &Path, job: &Job, strict: bool) -> Result<Made> {
+    let command = self::command()?;
+    let mut parts = vec![cache::contents(program)?, cache::contents_once(&command)?];
+    if let Some(tool) = tool(job) {
+        parts.push(cache::contents_once(
+            &command.with_file_name(format!("lib{tool}.so")),
+        )?);
+    }
+    let note = format!("{parts:x?} {} {:?}", program.display(), words(job, strict));
+    let (file, report) = (
+        out.with_extension("made"),
+        out.with_extension("report.json"),
+    );
+    if out.exists() && std::fs::read_to_string(&file).is_ok_and(|old| old == note) {
+        return Ok(Made {
+            seconds: 0.0,
+            report: read_report(&report),
+        });
+    }
+    // No note while the program is being made.
+    let _ = std::fs::remove_file(&file);
+    let made = instrument(program, out, job, strict)?;
+    std::fs::write(&file, note).map_err(|e| Error::new("noting a rewrite", e).file(&file))?;
+    Ok(made)
 }

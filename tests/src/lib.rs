@@ -6,16 +6,16 @@
 
 pub mod atom;
 pub mod bench;
+pub mod cache;
 pub mod check;
 pub mod corpus;
 pub mod counts;
 pub mod error;
 pub mod frames;
-pub mod kernels;
 pub mod lock;
 pub mod models;
 pub mod outcome;
-pub mod ranges;
+pub mod programs;
 pub mod source;
 pub mod start;
 pub mod stepper;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::atom::{self, Job};
 use crate::check::Case;
-use crate::counts::Missed;
+use crate::counts::{Missed, Symbols};
 use crate::error::{Error, Result};
 use crate::outcome::plain_environment;
 use crate::source::{End, Source};
@@ -73,30 +73,26 @@ pub struct Question {
     pub fetches: bool,
 }
 
-/// What the model of `question` comes to for a program, by address of the instruction.
-fn truth(
-    program: &Path,
-    command: &mut Command,
-    question: &Question,
-    missed: &Missed,
-    end: End,
-) -> Result<BTreeMap<u64, Figures>> {
-    let mut models: HashMap<i32, Model> = HashMap::new();
-    let mut all: BTreeMap<u64, Figures> = BTreeMap::new();
-    let options = Options {
-        skip_libraries: true,
-        capture: true,
-        ..Options::default()
-    };
-    let mut tell = |step: &Step<'_>| {
-        if missed.around(step.pc).is_some() {
+/// A question with what is needed to answer it by the stepper.
+struct Asked<'a> {
+    question: &'a Question,
+    /// What the tool could not see.
+    missed: Missed,
+    /// One model for each thread.
+    models: HashMap<i32, Model>,
+    /// What the models come to, by address of the instruction.
+    truth: BTreeMap<u64, Figures>,
+}
+
+impl Asked<'_> {
+    fn step(&mut self, step: &Step<'_>) {
+        if self.missed.around(step.pc).is_some() {
             return;
         }
-        let model = models
-            .entry(step.thread)
-            .or_insert_with(|| question.model.clone());
-        let figures = all.entry(step.pc).or_default();
-        if question.fetches {
+        let model = self.models.entry(step.thread);
+        let model = model.or_insert_with(|| self.question.model.clone());
+        let figures = self.truth.entry(step.pc).or_default();
+        if self.question.fetches {
             if !step.repeated {
                 model.access(step.pc, step.len as u64, figures);
             }
@@ -105,10 +101,22 @@ fn truth(
         for r in step.references {
             model.access(r.address, r.size.into(), figures);
         }
+    }
+}
+
+/// Steps through a program once and feeds the models of all questions.
+fn answer(program: &Path, command: &mut Command, asked: &mut [Asked<'_>], end: End) -> Result<()> {
+    let options = Options {
+        skip_libraries: true,
+        capture: true,
+        ..Options::default()
     };
+    let mut tell = |step: &Step<'_>| asked.iter_mut().for_each(|asked| asked.step(step));
     stepper::watch(program, command, options, &mut tell)?.ended_as(end)?;
-    all.retain(|_, figures| figures.references != 0);
-    Ok(all)
+    for asked in asked {
+        asked.truth.retain(|_, figures| figures.references != 0);
+    }
+    Ok(())
 }
 
 /// A table of a tool's JSON.
@@ -138,32 +146,19 @@ pub fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
 /// # Panics
 /// With all differences in words, as tests do.
 pub fn check(name: &str, variants: impl Fn(&str) -> bool, questions: &[Question]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("sources")
-        .join(name);
     let mut failures = Vec::new();
     let mut checked = 0;
     let result = (|| -> Result<()> {
-        let source = Source::read(&path)?;
+        let source = Source::named(name)?;
         if !source.runs_here() {
             println!("{name}: skipped, this processor lacks {:?}", source.needs);
             checked = 1;
             return Ok(());
         }
         for variant in source.variants.iter().filter(|v| variants(&v.0)) {
-            let Some(case) = Case::build(&source, variant)? else {
-                continue;
-            };
-            for question in questions {
-                checked += 1;
-                let label = format!(
-                    "{name} {} {} {:?}",
-                    variant.0, question.tool, question.options
-                );
-                if let Some(text) = differences(&case, &source, question)? {
-                    failures.push(format!("{label}: {text}"));
-                }
-            }
+            let case = Case::build(&source, variant)?;
+            checked += questions.len();
+            failures.extend(case_failures(&case, &source, questions)?);
         }
         Ok(())
     })();
@@ -177,20 +172,21 @@ pub fn check(name: &str, variants: impl Fn(&str) -> bool, questions: &[Question]
     );
 }
 
-fn differences(case: &Case<'_>, source: &Source, question: &Question) -> Result<Option<String>> {
-    let (out, json) = (case.rewritten("model"), case.folder().join("model.json"));
-    let mut options: Vec<String> = question.options.iter().map(|o| o.to_string()).collect();
-    options.extend(["--json".into(), json.display().to_string()]);
-    let folder = out.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder).map_err(|e| Error::new("making a folder", e).file(folder))?;
+/// What is wrong with a build's figures, in words.
+fn case_failures(case: &Case<'_>, source: &Source, questions: &[Question]) -> Result<Vec<String>> {
     let _lock = crate::lock::exclusive(&case.folder().join("model.lock"))?;
-    let made = atom::instrument(
-        &case.original(),
-        &out,
-        &Job::Tool(question.tool.into(), options),
-        true,
-    )?;
-    let missed = Missed::from_report(&made.report);
+    let mut asked = Vec::new();
+    let mut tables = Vec::new();
+    for (number, question) in questions.iter().enumerate() {
+        let (table, missed) = tool(case, source, number, question)?;
+        tables.push(table);
+        asked.push(Asked {
+            question,
+            missed,
+            models: HashMap::new(),
+            truth: BTreeMap::new(),
+        });
+    }
     let run = &source.runs[0];
     let original = case.original();
     let mut command = Command::new(&original);
@@ -199,21 +195,53 @@ fn differences(case: &Case<'_>, source: &Source, question: &Question) -> Result<
         .args(&run.args)
         .current_dir(case.folder())
         .stderr(Stdio::null());
-    let truth = truth(&original, &mut command, question, &missed, run.end)?;
-    case.run(&out, run, true)?;
-    let table = if question.fetches {
-        "fetch_instructions"
-    } else {
-        "instructions"
+    answer(&original, &mut command, &mut asked, run.end)?;
+    let symbols = Symbols::read(&original);
+    let only_references = source.name() == "threads.c";
+    let failures = asked.iter().zip(&tables).filter_map(|(asked, table)| {
+        let text = differences(&asked.truth, table, only_references, &symbols)?;
+        let Question { tool, options, .. } = asked.question;
+        Some(format!("{} {tool} {options:?}: {text}", case.label("")))
+    });
+    Ok(failures.collect())
+}
+
+/// What the tool says of a build, and what it could not see.
+fn tool(
+    case: &Case<'_>,
+    source: &Source,
+    number: usize,
+    question: &Question,
+) -> Result<(BTreeMap<u64, Figures>, Missed)> {
+    let out = case.rewritten(&format!("modl{number}"));
+    let json = case.folder().join("model.json");
+    let mut options: Vec<String> = question.options.iter().map(|o| o.to_string()).collect();
+    options.extend(["--json".into(), json.display().to_string()]);
+    let folder = out.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(|e| Error::new("making a folder", e).file(folder))?;
+    let job = Job::Tool(question.tool.into(), options);
+    let made = atom::instrument_once(&case.original(), &out, &job, true)?;
+    case.run(&out, &source.runs[0], true)?;
+    let table = match question.fetches {
+        true => "fetch_instructions",
+        false => "instructions",
     };
-    let tool = read(&json, table)?;
+    let figures = read(&json, table)?;
     // What cannot be removed is overwritten next time.
     let _ = std::fs::remove_file(&json);
+    Ok((figures, Missed::from_report(&made.report)))
+}
 
-    let threads = source.name() == "threads.c";
+/// Where a model and a tool differ, in words.
+fn differences(
+    truth: &BTreeMap<u64, Figures>,
+    tool: &BTreeMap<u64, Figures>,
+    only_references: bool,
+    symbols: &Symbols,
+) -> Option<String> {
     let comparable = |figures: Option<&Figures>| {
         let mut figures = figures.copied().unwrap_or_default();
-        if threads {
+        if only_references {
             figures.misses = 0;
         }
         figures
@@ -221,7 +249,6 @@ fn differences(case: &Case<'_>, source: &Source, question: &Question) -> Result<
     let mut addresses: Vec<u64> = truth.keys().chain(tool.keys()).copied().collect();
     addresses.sort_unstable();
     addresses.dedup();
-    let symbols = crate::counts::Symbols::read(&original);
     let wrong: Vec<String> = addresses
         .iter()
         .filter(|a| comparable(truth.get(a)) != comparable(tool.get(a)))
@@ -235,13 +262,10 @@ fn differences(case: &Case<'_>, source: &Source, question: &Question) -> Result<
         })
         .collect();
     if truth.is_empty() {
-        return Ok(Some("the model saw nothing".into()));
+        return Some("the model saw nothing".into());
     }
     let shown: String = wrong.iter().take(8).map(String::as_str).collect();
-    Ok(
-        (!wrong.is_empty())
-            .then(|| format!("{} of {} differ{shown}", wrong.len(), addresses.len())),
-    )
+    (!wrong.is_empty()).then(|| format!("{} of {} differ{shown}", wrong.len(), addresses.len()))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Result};
+use crate::programs;
 
 /// How a run must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +149,11 @@ impl Source {
         Ok(source)
     }
 
+    /// Reads the source with this file name in `sources/`.
+    pub fn named(name: &str) -> Result<Source> {
+        Self::read(&folder().join(name))
+    }
+
     /// The file's name.
     pub fn name(&self) -> String {
         self.path
@@ -166,36 +172,21 @@ impl Source {
             .all(|n| flags.split_whitespace().any(|f| f == n))
     }
 
-    /// Builds one variant as `out`, unless that is newer than the source.
-    /// `Ok(false)`: a compiler or linker is not installed here.
-    pub fn build(&self, variant: &Variant, out: &Path) -> Result<bool> {
-        let modified = |p: &Path| std::fs::metadata(p).and_then(|m| m.modified()).ok();
-        if modified(out).is_some_and(|t| Some(t) > modified(&self.path)) {
-            return Ok(true);
-        }
+    /// Builds one variant as `out`. Builds of the same text with the same command are shared.
+    ///
+    /// # Errors
+    /// A compiler or linker is not installed, or it does not accept the source.
+    pub fn build(&self, variant: &Variant, out: &Path) -> Result<()> {
         let fail = |reason: String| {
             let reason = format!("{reason} (variant {})", variant.0);
             Error::new("building the test program", reason).file(&self.path)
         };
-        let mut command = self.command(variant).map_err(fail)?;
-        let Some(mut command) = command.take() else {
-            return Ok(false);
-        };
-        // Built under another name first: an interrupted build must not look finished.
-        let partial = out.with_extension("partial");
-        let output = command
-            .arg("-o")
-            .arg(&partial)
-            .output()
-            .map_err(|e| fail(e.to_string()))?;
-        if !output.status.success() {
-            return Err(fail(String::from_utf8_lossy(&output.stderr).into_owned()));
-        }
-        std::fs::rename(&partial, out).map_err(|e| fail(e.to_string()))?;
-        Ok(true)
+        let command = self.command(variant).map_err(fail)?;
+        crate::cache::compiled(command, &self.path, out).map_err(|e| fail(e.to_string()))
     }
 
-    fn command(&self, variant: &Variant) -> Result<Option<Command>, String> {
+    /// The compiler with its options, without `-o`.
+    fn command(&self, variant: &Variant) -> Result<Command, String> {
         let mut parts = variant.0.split('-');
         let family = parts.next().unwrap_or_default();
         let extension = self.path.extension().unwrap_or_default();
@@ -206,9 +197,12 @@ impl Source {
             ("gcc" | "clang" | "rustc", _) => family,
             _ => return Err(format!("no compiler for \"{family}\"")),
         };
-        if !installed(compiler) {
-            return Ok(None);
-        }
+        let needed = |program: &str| match program {
+            // It came with cargo.
+            "rustc" => Ok(()),
+            _ => programs::find(program).map_err(|e| e.to_string()).map(drop),
+        };
+        needed(compiler)?;
         let mut command = Command::new(compiler);
         let (mut early, mut late): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for part in parts {
@@ -255,13 +249,10 @@ impl Source {
                 "cold" => &["-freorder-blocks-and-partition", "-freorder-functions"],
                 _ => return Err(format!("no modifier \"{part}\"")),
             };
-            let linker = match part {
-                "gold" => "ld.gold",
-                "lld" => "ld.lld",
-                _ => compiler,
-            };
-            if !installed(linker) {
-                return Ok(None);
+            match part {
+                "gold" => needed("ld.gold")?,
+                "lld" => needed("ld.lld")?,
+                _ => {}
             }
             early.extend(options.iter().map(|s| s.to_string()));
         }
@@ -274,7 +265,7 @@ impl Source {
             }
         }
         command.args(early).arg(&self.path).args(late);
-        Ok(Some(command))
+        Ok(command)
     }
 }
 
@@ -296,25 +287,14 @@ fn parse_run(text: &str) -> Option<Run> {
     })
 }
 
-/// Whether a program is found in PATH.
-pub fn installed(program: &str) -> bool {
-    find_program(program).is_some()
+/// The folder of the test programs that several subjects share.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sources")
 }
 
-/// The file that PATH gives for a program.
-pub fn find_program(program: &str) -> Option<PathBuf> {
-    if program.contains('/') {
-        return Path::new(program).is_file().then(|| program.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|d| d.join(program))
-        .find(|p| p.is_file())
-}
-
-/// All test programs, in order of their names.
+/// All test programs of `sources/`, in order of their names.
 pub fn all() -> Result<Vec<Source>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sources");
+    let folder = folder();
     let fail = |e: std::io::Error| Error::new("listing the test programs", e).file(&folder);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(&folder).map_err(fail)? {

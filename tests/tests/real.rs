@@ -13,17 +13,14 @@ use atom_tests::counts::{
     Missed, Symbols, compare_branch, compare_icount, read_branch, read_icount,
 };
 use atom_tests::outcome::{Setting, plain_environment, run};
-use atom_tests::source::find_program;
+use atom_tests::programs;
 use atom_tests::stepper::{self, Options, Profile};
 
 /// Runs `program` stepped and with both tools; the address spaces of all three
 /// must agree. `share`: how much of what ran must lie in procedures that were
 /// understood, in percent.
 fn exact(program: &str, args: &[&str], files: &[(&str, &str)], share: f64) {
-    let Some(file) = find_program(program).and_then(|f| std::fs::canonicalize(f).ok()) else {
-        println!("{program}: skipped, it is not installed");
-        return;
-    };
+    let file = programs::needed(program);
     let folder = atom::target_folder()
         .unwrap()
         .join("test-programs")

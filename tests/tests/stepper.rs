@@ -32,12 +32,8 @@ fn build(name: &str, text: &str) -> PathBuf {
     std::fs::write(&path, text).unwrap();
     let out = path.with_extension("");
     let source = Source::read(&path).unwrap();
-    assert!(
-        source
-            .build(&Variant(source.variants[0].0.clone()), &out)
-            .unwrap(),
-        "gcc is needed"
-    );
+    let variant = Variant(source.variants[0].0.clone());
+    source.build(&variant, &out).unwrap();
     out
 }
 
@@ -234,13 +230,9 @@ fn read_callgrind(text: &str, name: &str) -> BTreeMap<u64, u64> {
 /// Another judge, which emulates instead of stepping, comes to the same figures.
 #[test]
 fn callgrind_agrees() {
-    if !atom_tests::source::installed("valgrind") {
-        println!("skipped: valgrind is not installed");
-        return;
-    }
     let program = build("steps-judged.c", include_str!("../sources/deep.c"));
     let output = program.with_extension("callgrind");
-    let status = Command::new("valgrind")
+    let status = Command::new(atom_tests::programs::needed("valgrind"))
         .args([
             "--tool=callgrind",
             "--dump-instr=yes",

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::{Bench, Cell, Program};
 use crate::atom::{self, Job};
 use crate::error::{Error, Result};
-use crate::source::installed;
+use crate::programs::in_path;
 
 /// A column of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +114,9 @@ impl Column {
                 options.extend(["--output".into(), figures]);
                 Job::Tool(tool.clone(), options)
             }
-            Self::Valgrind(_) if !installed("valgrind") => return Ok((Cell::default(), None)),
+            Self::Valgrind(_) if in_path("valgrind").is_none() => {
+                return Ok((Cell::default(), None));
+            }
             Self::Valgrind(tool) => {
                 let prepared = Prepared {
                     file: file.into(),

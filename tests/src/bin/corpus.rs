@@ -316,7 +316,7 @@ fn new_row(name: &str, file: &Path, note: String) -> Row {
 /// A program given on the command line: the caller's folder and environment.
 fn given_row(args: &Args, out: &Path) -> Result<Row> {
     let program = &args.command[0];
-    let file = atom_tests::source::find_program(program)
+    let file = atom_tests::programs::in_path(program)
         .and_then(|f| std::fs::canonicalize(f).ok())
         .ok_or_else(|| Error::new("finding the program", "there is no such file").file(program))?;
     let setting = Setting {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Result};
-use crate::source::find_program;
+use crate::programs::in_path;
 
 /// One program and its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,13 +85,13 @@ fn parse(text: &str) -> Result<Vec<Entry>> {
 impl Entry {
     /// The file of the program; none if it is not installed (or a script).
     pub fn file(&self) -> Option<PathBuf> {
-        let found = find_program(&self.program).or_else(|| {
+        let found = in_path(&self.program).or_else(|| {
             // Compilers proper are in a folder that only the driver knows.
             let output = Command::new("gcc")
                 .arg(format!("-print-prog-name={}", self.program))
                 .output()
                 .ok()?;
-            find_program(String::from_utf8_lossy(&output.stdout).trim())
+            in_path(String::from_utf8_lossy(&output.stdout).trim())
         })?;
         let file = std::fs::canonicalize(found).ok()?;
         is_elf(&file).then_some(file)

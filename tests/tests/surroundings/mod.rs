@@ -37,7 +37,7 @@ fn built(flags: &[&str]) -> (PathBuf, PathBuf, PathBuf) {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("surroundings{}", flags.concat()));
     std::fs::create_dir_all(&folder).unwrap();
     let (program, rewritten) = (folder.join("ends"), folder.join("ends.prof"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("surroundings/ends.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/surroundings/ends.c");
     let made = Command::new("gcc")
         .args(["-O1", "-o"])
         .args([&program, &source])
@@ -209,7 +209,7 @@ fn standard_output_is_closed() {
 fn appended_data() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("appended");
     std::fs::create_dir_all(&folder).unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("surroundings/selfread.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/surroundings/selfread.c");
     for (flags, text) in [
         (&["-O1"][..], "one\n"),
         (&["-O1", "-static"], "another one\n"),

@@ -16,7 +16,7 @@ fn check(flags: &[&str]) {
         .args(["-O2", "-o"])
         .args([
             &program,
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("crypto/libcrypto.c"),
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crypto/libcrypto.c"),
         ])
         .args(flags)
         .arg("-lcrypto")

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use atom_tests::kernels::{Summary, compile, folder, list, profile, source};
+use super::{Summary, compile, folder, list, profile, source};
 
 /// Every ordinary begin has its end.
 fn assert_balanced(summary: &Summary, program: &Path) {

@@ -16,7 +16,7 @@ fn has_fsgsbase() -> bool {
 fn check(name: &str, flags: &[&str]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("libraries");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/libraries");
     let (program, rewritten) = (folder.join("opens"), folder.join("opens.prof"));
     let gcc = |out: &Path, source: &str, more: &[&str]| {
         let mut command = Command::new("gcc");

@@ -1,21 +1,29 @@
-//! Building and profiling the programs of `tests/kernels`, for the tool `kernel`.
+//! The tool `kernel`: sections that are found, what is recorded of them and played back, and
+//! callbacks of the user. This file builds and profiles the programs in `programs`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::atom;
-use crate::outcome::{Outcome, Setting, plain_environment, run};
+use arp::Profile;
+use atom_tests::atom;
+use atom_tests::outcome::{Outcome, Setting, plain_environment, run};
 
-/// A source of `tests/kernels`.
-pub fn source(name: &str) -> PathBuf {
+mod callbacks;
+mod chain;
+mod processes;
+mod record;
+mod sections;
+
+/// A source of the folder `programs`.
+fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("kernels")
+        .join("tests/kernel/programs")
         .join(name)
 }
 
 /// A folder for a test's files.
-pub fn folder(test: &str) -> PathBuf {
+fn folder(test: &str) -> PathBuf {
     let folder = atom::target_folder()
         .unwrap()
         .join("test-programs/kernel")
@@ -25,7 +33,7 @@ pub fn folder(test: &str) -> PathBuf {
 }
 
 /// Compiles; the marker header is found.
-pub fn compile(compiler: &str, options: &[&str], sources: &[PathBuf], out: &Path) {
+fn compile(compiler: &str, options: &[&str], sources: &[PathBuf], out: &Path) {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
     let mut command = Command::new(compiler);
     command
@@ -41,7 +49,7 @@ pub fn compile(compiler: &str, options: &[&str], sources: &[PathBuf], out: &Path
 }
 
 /// Runs a program in its folder.
-pub fn go(program: &Path) -> Outcome {
+fn go(program: &Path) -> Outcome {
     let mut command = Command::new(program);
     plain_environment(&mut command);
     command.current_dir(program.parent().unwrap());
@@ -49,7 +57,7 @@ pub fn go(program: &Path) -> Outcome {
 }
 
 /// What `--list` prints.
-pub fn list(program: &Path, options: &[&str]) -> String {
+fn list(program: &Path, options: &[&str]) -> String {
     let out = program.with_extension("list");
     let mut command = Command::new(atom::command().unwrap());
     command
@@ -67,19 +75,19 @@ pub fn list(program: &Path, options: &[&str]) -> String {
 }
 
 /// Executions of each section by name, and the facts behind them.
-pub struct Summary {
+struct Summary {
     /// Executions.
-    pub counts: HashMap<String, u64>,
+    counts: HashMap<String, u64>,
     /// Ids.
-    pub ids: HashMap<String, u16>,
+    ids: HashMap<String, u16>,
     /// Values that were played back: number and sum.
-    pub played: HashMap<String, (u64, f64)>,
+    played: HashMap<String, (u64, f64)>,
     /// What else there is to know.
-    pub facts: HashMap<String, u64>,
+    facts: HashMap<String, u64>,
 }
 
 /// Instruments a program with a tool, by name or file.
-pub fn instrument(program: &Path, tool: &str, options: &[&str]) -> PathBuf {
+fn instrument(program: &Path, tool: &str, options: &[&str]) -> PathBuf {
     let out = program.with_extension("out");
     let mut command = Command::new(atom::command().unwrap());
     command.arg(program);
@@ -99,7 +107,7 @@ pub fn instrument(program: &Path, tool: &str, options: &[&str]) -> PathBuf {
 }
 
 /// Reads what `--summary` wrote.
-pub fn summary(file: &Path) -> Summary {
+fn summary(file: &Path) -> Summary {
     let text = std::fs::read_to_string(file).unwrap();
     let mut found = Summary {
         counts: HashMap::new(),
@@ -123,7 +131,7 @@ pub fn summary(file: &Path) -> Summary {
 }
 
 /// Instruments and runs, and checks that the program does what it did.
-pub fn profile(program: &Path, options: &[&str]) -> Summary {
+fn profile(program: &Path, options: &[&str]) -> Summary {
     let file = program.with_extension("summary");
     let _ = std::fs::remove_file(&file);
     let mut all = options.to_vec();
@@ -135,4 +143,41 @@ pub fn profile(program: &Path, options: &[&str]) -> Summary {
     let text = String::from_utf8_lossy(&after.stderr);
     assert_eq!(before.stderr, after.stderr, "{}: {text}", out.display());
     summary(&file)
+}
+
+/// The data file of a program's run, which is not there yet.
+fn data(program: &Path) -> String {
+    let file = program.with_extension("arp");
+    let _ = std::fs::remove_file(&file);
+    file.to_str().unwrap().to_owned()
+}
+
+/// Name of the section whose execution has this index.
+fn name_of(profile: &Profile, index: usize) -> String {
+    let stack = profile.stack(index);
+    let section = profile.section(stack.last().unwrap().sid);
+    section.unwrap().name.clone()
+}
+
+/// Values of a section's executions in order, of the set with this number.
+fn values(profile: &Profile, name: &str, set: usize) -> Vec<f64> {
+    (0..profile.len())
+        .filter(|i| name_of(profile, *i) == name)
+        .map(|i| profile.value(i, set).unwrap().as_f64())
+        .collect()
+}
+
+/// The tool with the callbacks of a C source.
+fn tool(folder: &Path, callbacks: &str) -> String {
+    let archive = atom::command().unwrap().with_file_name("libkernel.a");
+    let tool = folder.join("own.so");
+    let made = Command::new("gcc")
+        .args(["-shared", "-fPIC", "-O2", "-o"])
+        .args([&tool, &source(callbacks)])
+        .arg("-Wl,--whole-archive")
+        .arg(archive)
+        .arg("-Wl,--no-whole-archive")
+        .status();
+    assert!(made.expect("gcc runs").success());
+    tool.to_str().unwrap().to_owned()
 }

@@ -1,33 +1,18 @@
-//! The tool `kernel`: that what is recorded is right, that it comes back, and that
-//! threads, forks and jumps do no harm.
+//! What is recorded is right, and it comes back.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use arp::{Mode, Profile, tuple};
-use atom_tests::kernels::{compile, folder, go, instrument, profile, source, summary};
-use atom_tests::outcome::{Setting, plain_environment, run};
+use atom_tests::outcome::plain_environment;
 use atom_tests::{atom, stepper};
 
-/// The data file of a program's run.
-fn data(program: &Path) -> String {
-    let file = program.with_extension("arp");
-    let _ = std::fs::remove_file(&file);
-    file.to_str().unwrap().to_owned()
-}
+use super::{compile, data, folder, go, instrument, name_of, profile, source, summary};
 
-fn name_of(profile: &Profile, index: usize) -> String {
-    let stack = profile.stack(index);
-    let last = stack.last().unwrap();
-    profile.section(last.sid).unwrap().name.clone()
-}
-
-/// Values of a section's executions, in order.
+/// Values of a section's executions as whole numbers.
 fn values(profile: &Profile, name: &str, set: usize) -> Vec<u64> {
-    (0..profile.len())
-        .filter(|i| name_of(profile, *i) == name)
-        .map(|i| profile.value(i, set).unwrap().as_f64() as u64)
-        .collect()
+    let values = super::values(profile, name, set).into_iter();
+    values.map(|value| value as u64).collect()
 }
 
 #[test]
@@ -174,83 +159,6 @@ fn tuples_name_each_execution() {
     assert!(all.iter().all(|tuples| *tuples == all[0]));
 }
 
-/// The tool with the callbacks of `callbacks.c`.
-fn tool_with_callbacks(folder: &Path) -> String {
-    let command = atom::command().unwrap();
-    let archive = command.parent().unwrap().join("libkernel.a");
-    let tool = folder.join("mykernel.so");
-    let output = Command::new("gcc")
-        .args(["-shared", "-fPIC", "-O2", "-o"])
-        .arg(&tool)
-        .arg(source("callbacks.c"))
-        .arg("-Wl,--whole-archive")
-        .arg(archive)
-        .arg("-Wl,--no-whole-archive")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    tool.to_str().unwrap().to_owned()
-}
-
-#[test]
-fn callbacks_in_c_record_and_get_it_back_in_order() {
-    let folder = folder("callbacks");
-    let tool = tool_with_callbacks(&folder);
-    let program = folder.join("labels");
-    compile("gcc", &["-g", "-O1"], &[source("labels.c")], &program);
-    let file = data(&program);
-    let common = ["--arp-data-type=long", "--arp-data-filename", &file];
-    let record = [
-        "--arp-enter-callback=numberBegin",
-        "--arp-leave-callback=numberEnd",
-        "--arp-data-context=current",
-        "--arp-mode=record_all",
-        "--arp-format=ascii",
-    ];
-    let out = instrument(&program, &tool, &[&record[..], &common].concat());
-    let plain = go(&program).stdout;
-    assert_eq!(go(&out).stdout, plain);
-    let recorded = Profile::load(&file).unwrap();
-    // The n-th kernel got n at its begin, and no other began in it.
-    let mut found: Vec<u64> = (0..recorded.len())
-        .map(|i| recorded.value(i, 0).unwrap().as_f64() as u64)
-        .collect();
-    found.sort_unstable();
-    let expected: Vec<u64> = (1..=found.len() as u64).map(|n| n * 101).collect();
-    assert!(found.len() > 70);
-    assert_eq!(found, expected);
-    let play = [
-        "--arp-enter-callback=show",
-        "--arp-data-context=&direct",
-        "--arp-mode=playback",
-    ];
-    let out = instrument(&program, &tool, &[&play[..], &common].concat());
-    let played = go(&out);
-    let text = String::from_utf8(played.stdout).unwrap();
-    let shown: Vec<u64> = text
-        .lines()
-        .take(found.len())
-        .map(|l| l.parse().unwrap())
-        .collect();
-    assert_eq!(shown, expected);
-    assert!(text.as_bytes().ends_with(&plain));
-    // An unknown callback is an error.
-    let output = Command::new(atom::command().unwrap())
-        .arg(&program)
-        .arg(&tool)
-        .arg("-o")
-        .arg(folder.join("none"))
-        .args(["--", "--arp-enter-callback=nothing"])
-        .output()
-        .unwrap();
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no `nothing`"));
-}
-
 #[test]
 fn a_loop_split_over_two_threads_plays_back_complete() {
     let folder = folder("split");
@@ -334,58 +242,6 @@ fn a_loop_split_over_two_threads_plays_back_complete() {
 }
 
 #[test]
-fn jumps_out_exits_and_forks() {
-    let folder = folder("leaving");
-    for (compiler, level) in [("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O2")] {
-        let program = folder.join(format!("{compiler}{level}"));
-        compile(
-            compiler,
-            ["-g", level, "-Wno-clobbered"][..if compiler == "gcc" { 3 } else { 2 }].as_ref(),
-            &[source("leaving.c")],
-            &program,
-        );
-        let file = data(&program);
-        let options = ["--arp-mode", "record_all", "--arp-data-filename", &file];
-        let found = profile(&program, &options);
-        let counts = ["turn", "middle", "deep", "same", "last"].map(|n| found.counts[n]);
-        assert_eq!(counts, [12, 12, 12, 5, 1], "{}", program.display());
-        assert_eq!(found.facts["ends without a begin"], 0);
-        // Of `deep` and of `middle` four each, and `same` four times.
-        assert!(found.facts["closed because their procedures were gone"] >= 12);
-        let recorded = Profile::load(&file).unwrap();
-        let of = |name: &str| values(&recorded, name, 0).len();
-        assert_eq!(
-            [of("turn"), of("middle"), of("deep"), of("same"), of("last")],
-            [12, 8, 8, 1, 1]
-        );
-
-        // A child has a file of its own.
-        for old in std::fs::read_dir(&folder).unwrap().flatten() {
-            if old.file_name().to_string_lossy().contains(".arp") {
-                std::fs::remove_file(old.path()).unwrap();
-            }
-        }
-        let out = instrument(&program, "kernel", &options);
-        let mut command = Command::new(&out);
-        plain_environment(&mut command);
-        command.arg("fork");
-        run(&mut command, &Setting::default()).unwrap();
-        let mut after = Vec::new();
-        for entry in std::fs::read_dir(&folder).unwrap().flatten() {
-            if entry.file_name().to_string_lossy().contains(".arp") {
-                let recorded = Profile::load(entry.path()).unwrap();
-                after.push((
-                    values(&recorded, "after", 0).len(),
-                    values(&recorded, "turn", 0).len(),
-                ));
-            }
-        }
-        after.sort_unstable();
-        assert_eq!(after, [(2, 0), (4, 12)], "{}", program.display());
-    }
-}
-
-#[test]
 fn kernels_in_kernels_are_told() {
     let folder = folder("nested");
     let program = folder.join("nested");
@@ -410,55 +266,4 @@ fn kernels_in_kernels_are_told() {
     assert_eq!(outcome.stdout, go(&program).stdout);
     let counts = summary(&counts).counts;
     assert_eq!((counts["filter_lines"], counts["ato_kernel_line"]), (3, 75));
-}
-
-#[test]
-fn exceptions_leave_sections() {
-    let folder = folder("throws");
-    for (compiler, level) in [("g++", "-O0"), ("g++", "-O2"), ("clang++", "-O1")] {
-        let program = folder.join(format!("{compiler}{level}"));
-        compile(compiler, &["-g", level], &[source("throws.cc")], &program);
-        let file = data(&program);
-        let options = [
-            "--profile",
-            "thrower*",
-            "--arp-mode",
-            "record_all",
-            "--arp-data-filename",
-            &file,
-        ];
-        let found = profile(&program, &options);
-        // Rounds 0 and 1, the second of which throws; round 0; and again.
-        let named = |name: &str| {
-            let all = found
-                .counts
-                .iter()
-                .filter(|(n, _)| n.starts_with(name) && !n.contains("->"));
-            all.map(|(_, count)| count).sum::<u64>()
-        };
-        let counts = [
-            named("scoped"),
-            named("thrower"),
-            named("ato_profile_catching"),
-        ];
-        assert_eq!(counts, [5, 5, 3], "{}", program.display());
-        assert_eq!(
-            found.facts["ends without a begin"],
-            0,
-            "{}",
-            program.display()
-        );
-        let recorded = Profile::load(&file).unwrap();
-        // A scope's end is seen when it is left by an exception, a procedure's is not.
-        assert_eq!(
-            values(&recorded, "scoped", 0).len(),
-            5,
-            "{}",
-            program.display()
-        );
-        // Of the rounds that an exception ends, only those are recorded in which the
-        // compiler lets it pass through `catcher`, which does not catch it.
-        let caught = values(&recorded, "ato_profile_catching", 0).len();
-        assert!(caught == 1 || caught == 3, "{caught}");
-    }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::atom::{self, Job};
-use crate::counts::Missed;
-use crate::error::{Error, Result};
-use crate::outcome::{Setting, plain_environment, run};
-use crate::stepper::{self, Options, Step};
+use atom_tests::atom::{self, Job};
+use atom_tests::counts::Missed;
+use atom_tests::error::{Error, Result};
+use atom_tests::outcome::{Setting, plain_environment, run};
+use atom_tests::stepper::{self, Options, Step};
 
 /// Where position-independent programs are loaded without address randomisation.
 const PIE: u64 = 0x5555_5555_4000;

@@ -8,8 +8,12 @@ use std::process::Command;
 use atom_tests::atom::{self, Job};
 use atom_tests::check::Case;
 use atom_tests::outcome::{Setting, plain_environment, run};
-use atom_tests::ranges::{compare, cut, data_of};
-use atom_tests::source::{Source, find_program};
+use atom_tests::programs;
+use atom_tests::source::Source;
+
+use judge::{compare, cut, data_of};
+
+mod judge;
 
 fn folder(name: &str) -> PathBuf {
     let folder = atom::target_folder().unwrap().join("test-programs");
@@ -55,13 +59,11 @@ fn figures(json: &serde_json::Value) -> BTreeMap<String, [u64; 3]> {
 
 /// The document's experiment, and what comes and goes, in builds of all kinds.
 fn experiment(wanted: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/experiment.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ranges/programs/experiment.c");
     let source = Source::read(&source).unwrap();
     let mut built = 0;
     for variant in source.variants.iter().filter(|v| wanted.contains(&&*v.0)) {
-        let Some(case) = Case::build(&source, variant).unwrap() else {
-            continue;
-        };
+        let case = Case::build(&source, variant).unwrap();
         built += 1;
         let unoptimised = variant.0.contains("O0");
         let out = case.rewritten("range");
@@ -139,15 +141,10 @@ fn the_experiment_optimised() {
 
 /// A test program stepped: its data, in many ranges.
 fn stepped(name: &str, variants: &[&str], options: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("sources")
-        .join(name);
-    let source = Source::read(&source).unwrap();
+    let source = Source::named(name).unwrap();
     let mut built = 0;
     for variant in source.variants.iter().filter(|v| variants.contains(&&*v.0)) {
-        let Some(case) = Case::build(&source, variant).unwrap() else {
-            continue;
-        };
+        let case = Case::build(&source, variant).unwrap();
         let ((start, end), _) = data_of(&case.original()).unwrap();
         let ranges = cut(start, end, 150, false);
         let place = folder(&format!("{name}-{}", variant.0));
@@ -186,10 +183,7 @@ fn jumptables_stepped() {
 
 /// A program as the distribution ships it.
 fn real(program: &str, args: &[&str], files: &[(&str, &[u8])]) {
-    let Some(file) = find_program(program).and_then(|f| std::fs::canonicalize(f).ok()) else {
-        println!("{program}: skipped, it is not installed");
-        return;
-    };
+    let file = programs::needed(program);
     let place = folder(program);
     for (name, bytes) in files {
         std::fs::write(place.join(name), bytes).unwrap();
@@ -216,12 +210,10 @@ fn sed_stepped() {
 /// Blocks and variables that come and go in eight threads at once, and in a forked child.
 #[test]
 fn threads_and_a_child() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/threads.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ranges/programs/threads.c");
     let source = Source::read(&source).unwrap();
     for variant in &source.variants {
-        let Some(case) = Case::build(&source, variant).unwrap() else {
-            continue;
-        };
+        let case = Case::build(&source, variant).unwrap();
         let out = case.rewritten("range");
         std::fs::create_dir_all(out.parent().unwrap()).unwrap();
         let words = ["table", "heap:proc=work,size=64", "work:local"];
@@ -252,14 +244,9 @@ fn threads_and_a_child() {
 /// With one range over all memory, references and misses are those of the tool `cache`,
 /// instruction by instruction.
 fn all_memory(name: &str, variant: &str, options: &[&str]) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("sources")
-        .join(name);
-    let source = Source::read(&source).unwrap();
+    let source = Source::named(name).unwrap();
     let variant = source.variants.iter().find(|v| v.0 == variant).unwrap();
-    let Some(case) = Case::build(&source, variant).unwrap() else {
-        return;
-    };
+    let case = Case::build(&source, variant).unwrap();
     let misses = |tool: &str, more: &[&str]| {
         let out = case.rewritten(&tool[..5]);
         std::fs::create_dir_all(out.parent().unwrap()).unwrap();
@@ -304,7 +291,7 @@ fn misses_are_those_of_the_cache() {
 /// code; as JSON, CSV and as a page.
 #[test]
 fn corners() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("ranges/corners.cc");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ranges/programs/corners.cc");
     let source = Source::read(&source).unwrap();
     let text = std::fs::read_to_string(&source.path).unwrap();
     let line = |what: &str| 1 + text.lines().position(|l| l.ends_with(what)).unwrap();
@@ -322,9 +309,7 @@ fn corners() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut built = 0;
     for variant in &source.variants {
-        let Some(case) = Case::build(&source, variant).unwrap() else {
-            continue;
-        };
+        let case = Case::build(&source, variant).unwrap();
         built += 1;
         let label = &variant.0;
         let out = case.rewritten("range");

@@ -1,0 +1,95 @@
+//! Builds and rewrites that several tests need, made once.
+//!
+//! Test programs are kept by what they are made of: the text of the source, the compiler's
+//! version and its options. Rewritten programs stay where they are, with a note beside them of
+//! what they were made of: the program, `atom`, the tool and the options.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+use crate::error::{Error, Result};
+
+/// Hash of a file's contents.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn contents(path: &Path) -> Result<u64> {
+    let bytes = std::fs::read(path).map_err(|e| Error::new("reading a file", e).file(path))?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Ok(hasher.finish())
+}
+
+/// As [`contents`], for large files that do not change while the tests run: read once.
+pub fn contents_once(path: &Path) -> Result<u64> {
+    static KNOWN: Mutex<Option<HashMap<PathBuf, u64>>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
+    let known = known.get_or_insert_default();
+    if let Some(hash) = known.get(path) {
+        return Ok(*hash);
+    }
+    let hash = contents(path)?;
+    known.insert(path.to_path_buf(), hash);
+    Ok(hash)
+}
+
+/// What the compiler says of its version; kept for each compiler.
+fn version(compiler: &OsStr) -> String {
+    static KNOWN: OnceLock<Mutex<HashMap<PathBuf, String>>> = OnceLock::new();
+    let mut known = KNOWN.get_or_init(Mutex::default).lock();
+    let known = known.as_mut().expect("no test panics with the lock");
+    let ask = || {
+        let output = Command::new(compiler).arg("--version").output();
+        output.map_or(String::new(), |o| {
+            String::from_utf8_lossy(&o.stdout).into_owned()
+        })
+    };
+    known.entry(compiler.into()).or_insert_with(ask).clone()
+}
+
+/// Runs a compiler for `out`, or copies what the same command made of the same source before.
+/// The command lacks only `-o`; it reads no file of ours but `source`.
+///
+/// # Errors
+/// The compiler's messages.
+pub fn compiled(mut command: Command, source: &Path, out: &Path) -> Result<()> {
+    let fail = |reason: String| Error::new("compiling", reason).file(source);
+    let mut hasher = DefaultHasher::new();
+    (contents(source)?, source, version(command.get_program())).hash(&mut hasher);
+    (
+        command.get_program(),
+        command.get_args().collect::<Vec<_>>(),
+    )
+        .hash(&mut hasher);
+    let folder = crate::atom::target_folder()?.join("test-programs/built");
+    std::fs::create_dir_all(&folder).map_err(|e| fail(e.to_string()))?;
+    let kept = folder.join(format!("{:016x}", hasher.finish()));
+    // Tests run in parallel; two of them may need the same build.
+    let _lock = crate::lock::exclusive(&kept.with_extension("lock"))?;
+    if !kept.exists() {
+        // Built under another name first: an interrupted build must not look finished.
+        let partial = kept.with_extension("partial");
+        let output = command.arg("-o").arg(&partial).output();
+        let output = output.map_err(|e| fail(e.to_string()))?;
+        if !output.status.success() {
+            return Err(fail(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        std::fs::rename(&partial, &kept).map_err(|e| fail(e.to_string()))?;
+    }
+    place(&kept, out).map_err(|e| fail(e.to_string()))
+}
+
+/// Copies a program, unless the copy is there already: its time decides about what is kept of it.
+fn place(kept: &Path, out: &Path) -> std::io::Result<()> {
+    if std::fs::read(out).is_ok_and(|old| std::fs::read(kept).is_ok_and(|new| old == new)) {
+        return Ok(());
+    }
+    // Renamed into place: the old one may run.
+    let partial = out.with_extension("partial");
+    std::fs::copy(kept, &partial)?;
+    std::fs::rename(&partial, out)
+}

@@ -1,0 +1,26 @@
+//! All tests that judge `atom` from outside, in one program: it is linked once, and its tests
+//! keep all processors busy until the last has ended.
+//!
+//! One module for each subject. Programs and helpers that only one subject needs are in its
+//! folder. Judges come first, then how programs behave, then what each shipped tool says.
+
+mod behaviour;
+mod callgraph;
+mod calllog;
+mod counters;
+mod counts;
+mod crypto;
+mod docs;
+mod ends;
+mod frames;
+mod kernel;
+mod libraries;
+mod models;
+mod points;
+mod ranges;
+mod real;
+mod registers;
+mod stepper;
+mod surroundings;
+mod threads;
+mod values;
