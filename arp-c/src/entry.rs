@@ -1,7 +1,7 @@
 //! Entering and leaving sections.
 //!
-//! The C functions are a few instructions in front of the Rust ones: they add the caller's
-//! stack pointer, which tells sections that a `longjmp` left from those whose functions still run.
+//! The C functions are a few instructions in front of the Rust functions: they add the caller's
+//! stack pointer, which shows whether the function that entered a section still runs or was left by a `longjmp`.
 use std::arch::naked_asm;
 use std::sync::atomic::Ordering;
 

@@ -1,9 +1,9 @@
-//! Record and playback of what a program's kernels cost.
+//! Record and playback of the costs of a program's kernels.
 //!
-//! A program, or a tool that instruments it, says where *sections* begin and end. For kernel and
-//! profiled sections it provides callbacks that measure something. This crate keeps
-//! what they measured: every value with the exact context in which it occurred, or averages or histograms by call path.
-//! It writes that to a data file, reads data files, and plays recorded values back.
+//! A program, or a tool that instruments it, marks where *sections* begin and end. For kernel and
+//! profiled sections it provides callbacks that measure something. This crate records
+//! the measured values: each value with its exact context, or averages or histograms by call path.
+//! It writes them to a data file, reads data files, and plays recorded values back.
 //!
 //! - [`Session`] and [`ThreadRecorder`] record and play back;
 //! - [`Reader`] streams through data files, [`Profile`] holds one in memory;

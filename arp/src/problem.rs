@@ -1,4 +1,4 @@
-//! What a recorder reports while a program runs: misuse, and what it did about it.
+//! Problems that a recorder reports while a program runs: misuse, and lost executions.
 use std::fmt;
 
 use crate::types::{Kind, Sid, Step, Tid, tuple};
