@@ -10,7 +10,6 @@ mod calllog;
 mod counters;
 mod counts;
 mod crypto;
-mod docs;
 mod ends;
 mod frames;
 mod kernel;

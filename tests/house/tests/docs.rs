@@ -10,6 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
+use house::in_workspace;
+
 /// Files that have an extension of these are named by path.
 const EXTENSIONS: [&str; 8] = ["rs", "md", "c", "cc", "h", "toml", "txt", "S"];
 
@@ -22,9 +24,8 @@ struct Project {
 
 impl Project {
     fn new() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut project = Self {
-            root,
+            root: in_workspace(""),
             paths: BTreeSet::new(),
             by_name: BTreeMap::new(),
         };
@@ -122,6 +123,27 @@ impl Project {
         Some("no such heading".into())
     }
 
+    /// Whether cargo finds the target `name` at `path`: in a folder where it looks for such
+    /// targets by itself, or by an entry in the manifest.
+    fn is_target(&self, path: &Path, folder: &str, name: &str) -> bool {
+        let folders = path.ancestors().skip(1);
+        let Some(package) = folders
+            .into_iter()
+            .find(|f| self.paths.contains(&f.join("Cargo.toml")))
+        else {
+            return false;
+        };
+        let manifest = self.read(&package.join("Cargo.toml"));
+        let is_found = match folder {
+            "bin" => path.starts_with(package.join("src/bin")),
+            "tests" => {
+                path.starts_with(package.join("tests")) && !manifest.contains("autotests = false")
+            }
+            _ => path.starts_with(package.join(folder)),
+        };
+        is_found || manifest.contains(&format!("name = \"{name}\""))
+    }
+
     /// What is wrong with a command line.
     fn wrong_command(&self, line: &str) -> Vec<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -145,7 +167,10 @@ impl Project {
                 _ => continue,
             };
             let tail = |end: &str| PathBuf::from(format!("{folder}/{name}{end}"));
-            let is_there = |p: &PathBuf| p.ends_with(tail(".rs")) || p.ends_with(tail("/main.rs"));
+            let is_there = |p: &PathBuf| {
+                (p.ends_with(tail(".rs")) || p.ends_with(tail("/main.rs")))
+                    && self.is_target(p, folder, name)
+            };
             if !is_placeholder(name) && !self.paths.iter().any(is_there) {
                 wrong.push(format!("no target {folder}/{name}"));
             }
@@ -254,7 +279,7 @@ fn what_the_pages_name_exists() {
 fn what_is_missing_is_found() {
     let text = "`cfg/nothing.rs` `docs.rs::no_such_test` `tests/no/` [x](limits.md#nowhere)\n\
                 [y](none.md) `atom-core/nix` `docs.rs::what_is_missing_is_found`\n\n    \
-                cargo run -p atom-nix --bin nix -o OUT\n";
+                cargo run -p atom-nix --bin nix -o OUT\n    cargo test --test values\n";
     let found = missing(&Project::new(), Path::new("docs/usage.md"), text);
-    assert_eq!(found.len(), 8, "{found:#?}");
+    assert_eq!(found.len(), 9, "{found:#?}");
 }
