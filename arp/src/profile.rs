@@ -55,6 +55,78 @@ enum Columns {
     Histograms(Vec<Histogram>),
 }
 
+impl Columns {
+    /// Columns without records of a recording in this mode.
+    fn new(mode: Mode) -> Self {
+        match mode {
+            Mode::RecordAverage => Self::Stats(Vec::new()),
+            Mode::RecordHistogram => Self::Histograms(Vec::new()),
+            _ => Self::Samples {
+                bits: Vec::new(),
+                long: Vec::new(),
+            },
+        }
+    }
+
+    /// Appends the data of a record; `types` has the type of each set.
+    fn push(&mut self, data: Data<'_>, types: &[DataType]) {
+        match (self, data) {
+            (Self::Samples { bits, long }, Data::Sample(values)) => {
+                let has_long = types.contains(&DataType::LongDouble);
+                for (value, ty) in values.iter().zip(types) {
+                    let mut area = Area::default();
+                    area.set(*ty, *value);
+                    bits.push(area.bits(*ty));
+                    if has_long {
+                        let bytes = area.0[..10].try_into().expect("ten bytes");
+                        long.push(LongDouble::from_bytes(bytes));
+                    }
+                }
+            }
+            (Self::Stats(all), Data::Stats(stats)) => all.extend_from_slice(stats),
+            (Self::Histograms(all), Data::Histograms(more)) => all.extend_from_slice(more),
+            _ => {}
+        }
+    }
+}
+
+/// The executions of a file, while its records are read.
+struct Instances {
+    /// The enclosing execution of each, and its section and counter; as in [`Profile`].
+    all: Vec<(u32, Step)>,
+    /// Indices of the executions that the last record has on its stack, with the root.
+    open: Vec<u32>,
+}
+
+impl Instances {
+    fn new() -> Self {
+        Self {
+            all: vec![(NONE, Step::default())],
+            open: vec![ROOT],
+        }
+    }
+
+    /// Makes the next record share no executions with the last one.
+    fn leave_all(&mut self) {
+        self.open.truncate(1);
+    }
+
+    /// The execution with this stack, made with those around it if it is new.
+    fn of(&mut self, stack: &[Step]) -> u32 {
+        let known = self.open[1..].iter().zip(stack);
+        let same = known
+            .take_while(|(i, step)| self.all[**i as usize].1 == **step)
+            .count();
+        self.open.truncate(same + 1);
+        for step in &stack[same..] {
+            let parent = self.open[self.open.len() - 1];
+            self.open.push(self.all.len() as u32);
+            self.all.push((parent, *step));
+        }
+        self.open[self.open.len() - 1]
+    }
+}
+
 impl Profile {
     /// Reads a file. If it is damaged but its heading is valid, the profile has all records before
     /// the damage, and [`damage`](Self::damage) returns the error.
@@ -65,19 +137,10 @@ impl Profile {
     /// Reads the remaining records of a file.
     pub fn read(mut reader: Reader) -> Result<Self> {
         let mode = reader.mode();
-        let sets: Vec<_> = reader.sets().iter().map(|s| s.data_type).collect();
-        let has_long = sets.contains(&DataType::LongDouble);
-        let mut instances = vec![(NONE, Step::default())];
+        let types: Vec<_> = reader.sets().iter().map(|s| s.data_type).collect();
+        let mut instances = Instances::new();
         let mut entries = Vec::new();
-        let mut columns = match mode {
-            Mode::RecordAverage => Columns::Stats(Vec::new()),
-            Mode::RecordHistogram => Columns::Histograms(Vec::new()),
-            _ => Columns::Samples {
-                bits: Vec::new(),
-                long: Vec::new(),
-            },
-        };
-        let mut chain = vec![ROOT];
+        let mut columns = Columns::new(mode);
         let mut last_thread = None;
         let mut orders: HashMap<u32, Order> = HashMap::new();
         let mut keys: Vec<SortKey> = Vec::new();
@@ -91,31 +154,21 @@ impl Profile {
             };
             let thread = record.thread.map_or(NO_THREAD, |t| t.0);
             if last_thread != Some(thread) {
-                chain.truncate(1);
+                instances.leave_all();
                 moved |= last_thread.is_some();
                 last_thread = Some(thread);
             }
-            let known = chain[1..].iter().zip(record.stack);
-            let same = known
-                .take_while(|(i, step)| instances[**i as usize].1 == **step)
-                .count();
-            chain.truncate(same + 1);
-            for step in &record.stack[same..] {
-                let parent = chain[chain.len() - 1];
-                chain.push(instances.len() as u32);
-                instances.push((parent, *step));
-            }
+            let instance = instances.of(record.stack);
             let index = entries.len() as u32;
             if let Data::Histograms(all) = record.data {
                 octaves += all.iter().map(Histogram::octaves).sum::<usize>();
             }
-            if instances.len() > MAX_INSTANCES || index == NONE || octaves > MAX_OCTAVES {
+            if instances.all.len() > MAX_INSTANCES || index == NONE || octaves > MAX_OCTAVES {
                 break Some(Error::usage(
                     "load",
                     "there is more in it than fits into memory",
                 ));
             }
-            let instance = chain[chain.len() - 1];
             entries.push(Entry {
                 instance,
                 thread,
@@ -126,22 +179,7 @@ impl Profile {
                 moved |= !key.own;
                 keys.push(key);
             }
-            match (&mut columns, record.data) {
-                (Columns::Samples { bits, long }, Data::Sample(values)) => {
-                    for (value, ty) in values.iter().zip(&sets) {
-                        let mut area = Area::default();
-                        area.set(*ty, *value);
-                        bits.push(area.bits(*ty));
-                        if has_long {
-                            let bytes = area.0[..10].try_into().expect("ten bytes");
-                            long.push(LongDouble::from_bytes(bytes));
-                        }
-                    }
-                }
-                (Columns::Stats(all), Data::Stats(stats)) => all.extend_from_slice(stats),
-                (Columns::Histograms(all), Data::Histograms(more)) => all.extend_from_slice(more),
-                _ => {}
-            }
+            columns.push(record.data, &types);
         };
         if moved && !keys.is_empty() {
             entries.sort_by_key(|e| (e.thread, keys[e.data as usize]));
@@ -149,7 +187,7 @@ impl Profile {
         let heading = reader.into_heading();
         Ok(Self {
             heading,
-            instances,
+            instances: instances.all,
             entries,
             columns,
             damage,
@@ -289,24 +327,7 @@ impl Profile {
         if mode == Mode::RecordAll {
             return Ok(());
         }
-        // An execution comes after the enclosing one, so paths can be numbered in one pass.
-        let mut paths: HashMap<(u32, Sid), u32> = HashMap::new();
-        let mut path_of = vec![ROOT];
-        let mut instances = vec![(NONE, Step::default())];
-        for (parent, step) in &self.instances[1..] {
-            let parent = path_of[*parent as usize];
-            let path = *paths.entry((parent, step.sid)).or_insert_with(|| {
-                instances.push((
-                    parent,
-                    Step {
-                        sid: step.sid,
-                        counter: 0,
-                    },
-                ));
-                instances.len() as u32 - 1
-            });
-            path_of.push(path);
-        }
+        let (path_of, instances) = self.paths();
         let sets = self.heading.sets.len();
         let mut entry_of = vec![NONE; instances.len()];
         let mut entries: Vec<Entry> = Vec::new();
@@ -352,6 +373,25 @@ impl Profile {
         self.entries = entries;
         self.heading.mode = mode;
         Ok(())
+    }
+
+    /// The call paths of all executions: for each instance the index of its path, and the
+    /// paths as instances without counters.
+    fn paths(&self) -> (Vec<u32>, Vec<(u32, Step)>) {
+        let mut paths: HashMap<(u32, Sid), u32> = HashMap::new();
+        let mut path_of = vec![ROOT];
+        let mut instances = vec![(NONE, Step::default())];
+        // An execution comes after the enclosing one, so paths can be numbered in one pass.
+        for (parent, step) in &self.instances[1..] {
+            let parent = path_of[*parent as usize];
+            let sid = step.sid;
+            let path = *paths.entry((parent, sid)).or_insert_with(|| {
+                instances.push((parent, Step { sid, counter: 0 }));
+                instances.len() as u32 - 1
+            });
+            path_of.push(path);
+        }
+        (path_of, instances)
     }
 
     /// Writes a data file.
