@@ -8,7 +8,8 @@ use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
 use atom_core::live::Live;
 use atom_core::plan::{Clobbers, Plan};
-use atom_core::rewrite::{self, Layout};
+use atom_core::layout::{self, Layout};
+use atom_core::rewrite;
 use atom_core::{Result, check, emit};
 
 /// Opens a program with these contents. The file is this process's own, in memory.
@@ -28,15 +29,15 @@ pub fn open(contents: &[u8]) -> Result<Image> {
 /// If the output is not what the checker can follow: a defect as much as a panic is.
 pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     let table = image.unwind_table()?;
-    let (cfg, pads) = rewrite::understand(image, &FrameFacts::new(&table))?;
+    let (cfg, pads) = layout::understand(image, &FrameFacts::new(&table))?;
     let plan = Plan::default();
-    let options = rewrite::Options {
+    let options = layout::Options {
         strict: true,
-        extra: rewrite::Extra::All,
-        ..rewrite::Options::default()
+        extra: layout::Extra::All,
+        ..layout::Options::default()
     };
-    let layout = Layout::new(image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-    let place = emit::Placement::new(image, &cfg, &layout, &table, &plan, None)?;
+    let layout = Layout::new(image, &cfg, &plan, pads, &options)?;
+    let place = layout::Placement::new(image, &cfg, &layout, &table, &plan, None)?;
     let text = rewrite::encode(image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(image, &cfg, &layout, &options)?;
     let debug = emit::debug::build(image, &cfg, &plan, &layout, &place, None);

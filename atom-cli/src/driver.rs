@@ -15,15 +15,15 @@ use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::check;
-use atom_core::emit::{self, Placement};
+use atom_core::emit;
 use atom_core::error::Kind;
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
+use atom_core::layout::{self, Layout, MovedSet, Placement, Region, Sites};
 use atom_core::live::{Live, RegSet};
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
-use atom_core::rewrite::pads::Sites;
-use atom_core::rewrite::{self, Layout, MovedSet, Region};
+use atom_core::rewrite;
 use atom_core::tool::{Argument, Calls, libraries, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -104,7 +104,7 @@ pub fn run(args: &Run) -> Result<()> {
         "cfg",
         "finding procedures",
         || {
-            let understood = rewrite::understand(&image, &frames)?;
+            let understood = layout::understand(&image, &frames)?;
             memory::give_back();
             image.release_pages();
             Ok(understood)
@@ -147,7 +147,7 @@ pub fn run(args: &Run) -> Result<()> {
     };
     let live = live.filter(|_| request.check);
     let analysis = tool.as_ref().map(|tool| &tool.analysis);
-    let mut options = rewrite::Options {
+    let mut options = layout::Options {
         strict: request.strict,
         extra: request.extra,
         region: Some(region),
@@ -157,9 +157,8 @@ pub fn run(args: &Run) -> Result<()> {
         "layout",
         "laying out the new text",
         || {
-            let place = |pads, options: &rewrite::Options| -> Result<_> {
-                let head = emit::start::HEAD;
-                let layout = Layout::new(&image, &cfg, &plan, pads, options, head)?;
+            let place = |pads, options: &layout::Options| -> Result<_> {
+                let layout = Layout::new(&image, &cfg, &plan, pads, options)?;
                 image.release_pages();
                 memory::give_back();
                 let placement = Placement::new(&image, &cfg, &layout, &unwind, &plan, analysis)?;

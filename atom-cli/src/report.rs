@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use atom_core::cfg::{Cfg, Status};
+use atom_core::layout::MovedSet;
 use atom_core::plan::Plan;
-use atom_core::rewrite::MovedSet;
 use atom_core::tool::demangle;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use atom_core::rewrite::{Extra, Wishes};
+use atom_core::layout::{Extra, Wishes};
 use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 

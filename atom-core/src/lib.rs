@@ -19,12 +19,14 @@ pub mod error;
 mod grouped;
 pub mod ids;
 pub mod image;
+pub mod layout;
 pub mod live;
 pub mod memory;
 mod parallel;
 pub mod plan;
 pub mod rewrite;
 pub mod tool;
+pub mod unwind;
 pub mod x86;
 
 pub use error::{Error, Result};

@@ -10,9 +10,9 @@ use std::process::Command;
 use atom_core::cfg::{Cfg, seeds::FrameFacts};
 use atom_core::check::{Checked, Subject, check};
 use atom_core::image::Image;
+use atom_core::layout::{self, Layout};
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{Clobbers, Insertion, Plan, Position, Snippet};
-use atom_core::rewrite::Layout;
 use atom_core::{Result, emit, rewrite};
 
 const PROGRAM: &str = r#"
@@ -75,15 +75,15 @@ impl Rewritten {
     fn new(file: &std::path::Path, plan_of: &dyn Fn(&Image, &Cfg) -> Plan) -> Result<Self> {
         let image = Image::open(file)?;
         let table = image.unwind_table()?;
-        let (cfg, pads) = rewrite::understand(&image, &FrameFacts::new(&table))?;
+        let (cfg, pads) = layout::understand(&image, &FrameFacts::new(&table))?;
         let plan = plan_of(&image, &cfg);
-        let options = rewrite::Options {
+        let options = layout::Options {
             strict: true,
-            extra: rewrite::Extra::All,
+            extra: layout::Extra::All,
             ..Default::default()
         };
-        let layout = Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-        let place = emit::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
+        let layout = Layout::new(&image, &cfg, &plan, pads, &options)?;
+        let place = layout::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
         let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
         let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
         let output =

@@ -12,8 +12,9 @@ use std::sync::RwLock;
 
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
+use atom_core::layout::{self, Layout};
 use atom_core::plan::Plan;
-use atom_core::rewrite::{self, Layout};
+use atom_core::rewrite;
 use atom_core::{Result, emit};
 
 /// Held for writing while a program is written, for reading while a process is
@@ -57,14 +58,14 @@ fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let (cfg, pads) = rewrite::understand(&image, &FrameFacts::new(&table))?;
-    let options = rewrite::Options {
+    let (cfg, pads) = layout::understand(&image, &FrameFacts::new(&table))?;
+    let options = layout::Options {
         strict: true,
-        extra: rewrite::Extra::All,
+        extra: layout::Extra::All,
         ..Default::default()
     };
-    let layout = Layout::new(&image, &cfg, plan, pads, &options, emit::start::HEAD)?;
-    let place = emit::Placement::new(&image, &cfg, &layout, &table, plan, None)?;
+    let layout = Layout::new(&image, &cfg, plan, pads, &options)?;
+    let place = layout::Placement::new(&image, &cfg, &layout, &table, plan, None)?;
     let text = rewrite::encode(&image, &cfg, plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
     let moved = layout.moved_ranges(&cfg).len();

@@ -24,7 +24,7 @@ use structure::Structure;
 pub fn run(args: &Show) -> Result<()> {
     let image = Image::open(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
     let unwind = image.unwind_table()?;
-    let (cfg, _) = atom_core::rewrite::understand(&image, &FrameFacts::new(&unwind))?;
+    let (cfg, _) = atom_core::layout::understand(&image, &FrameFacts::new(&unwind))?;
     let lines = DebugLines::new(&image);
     let program = Program {
         image: &image,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::load::{DOING, Reader};
-use crate::image::unwind::{self, Memory, UnwindInput, UnwindTable};
+use crate::unwind::{self, Memory, UnwindInput, UnwindTable};
 use crate::{Error, Result, memory};
 
 /// What the tool's header says, as addresses in the tool's file.

@@ -22,7 +22,7 @@ use gimli::{
 use super::{Cfg, Proc, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
-use crate::image::unwind::{CFA_AT_ENTRY, CfaRule as OurCfa, UnwindTable};
+use crate::unwind::{CFA_AT_ENTRY, CfaRule as OurCfa, UnwindTable};
 use crate::x86::{Code, Instruction, Mnemonic, OpKind, Register, decode_at};
 
 /// From DWARF's numbers of the general registers to the hardware's.

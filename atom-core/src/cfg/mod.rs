@@ -86,7 +86,7 @@ impl Proc {
     }
 
     /// True if it is understood, so that it can be instrumented and moved. Which
-    /// procedures do move is up to [`crate::rewrite::MovedSet`].
+    /// procedures do move is up to [`crate::layout::MovedSet`].
     pub fn is_movable(&self) -> bool {
         self.block_count != 0
     }

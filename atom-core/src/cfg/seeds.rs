@@ -12,7 +12,7 @@ use super::{ProcKind, plt};
 use rayon::prelude::*;
 
 use crate::image::Image;
-use crate::image::unwind::{CFA_AT_ENTRY, UnwindTable};
+use crate::unwind::{CFA_AT_ENTRY, UnwindTable};
 
 /// One `.eh_frame` range, as far as discovery needs it.
 #[derive(Clone, Debug)]
@@ -48,7 +48,9 @@ impl FrameFacts {
                     start: table.code_start(f),
                     end: f.end(),
                     is_entry: f.cfa_at_start == CFA_AT_ENTRY,
-                    obstacle: crate::emit::unwind::check(table, f).err().map(|e| e.reason),
+                    obstacle: crate::unwind::write::check(table, f)
+                        .err()
+                        .map(|e| e.reason),
                 })
                 .collect(),
             landing_pads: table.landing_pads().collect(),

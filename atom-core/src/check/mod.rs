@@ -23,9 +23,9 @@ use crate::cfg::{Cfg, ProcKind};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
+use crate::layout::Layout;
 use crate::live::{EffectsOf, Live, RegSet, is_free_below};
 use crate::plan::{Clobbers, Plan};
-use crate::rewrite::Layout;
 use crate::x86::{ControlFlow, InstructionInfoFactory, Mnemonic};
 
 use memory::Memory;

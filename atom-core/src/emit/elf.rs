@@ -7,14 +7,15 @@ use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
 use crate::error::{Error, Result};
 use crate::image::{Image, LoaderFamily, ProgramHeader};
+use crate::layout::placement::preinit_relocs;
+use crate::layout::{Layout, Placement};
 use crate::plan::Plan;
+use crate::rewrite::NewText;
 use crate::rewrite::pads::OldText;
-use crate::rewrite::{Layout, NewText};
 
 use super::debug::DebugSection;
 use super::libc_view::{self, View};
 use super::output::Output;
-use super::placement::{Placement, preinit_relocs};
 use super::start::{self, StartCode, StartFacts};
 use super::{appended, program_headers, sections};
 

@@ -7,7 +7,7 @@
 //! The start-up code lets the vector point to a table made here:
 //!
 //! - all addresses are link-time addresses of the original image, whatever the
-//!   file's headers say (see [`crate::rewrite::Region`]);
+//!   file's headers say (see [`crate::layout::Region`]);
 //! - it names the new text and the new exception tables;
 //! - it has as many loadable entries as the original. glibc allocates 32 bytes
 //!   for each (`_dl_find_object`) before the program's first allocation, and

@@ -10,19 +10,16 @@
 //!
 //! Nothing of the original file moves. Its program header table keeps its
 //! place if entries can be spared, its dynamic section if it has spare tags.
-//! Where the new segments lie is the business of [`crate::rewrite::Region`].
+//! Where the new segments lie is the business of [`crate::layout::Region`].
 
 mod appended;
 pub mod debug;
 mod elf;
 mod libc_view;
 mod output;
-mod placement;
 mod program_headers;
 mod sections;
 pub mod start;
-pub mod unwind;
 
 pub use elf::write;
 pub use output::{Output, Sink};
-pub use placement::Placement;

@@ -10,12 +10,11 @@ use object::elf;
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
 use crate::image::{Image, NEW_TEXT};
-use crate::rewrite::Layout;
+use crate::layout::{Layout, Placement};
 
 use super::debug::{self, DebugSection};
 use super::output::Output;
-use super::placement::Placement;
-use super::unwind::MovedRange;
+use crate::unwind::write::MovedRange;
 
 /// What the tables describe.
 pub struct Facts<'a> {

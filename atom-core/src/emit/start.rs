@@ -23,11 +23,9 @@ use crate::x86::assembler::code_asm::*;
 use crate::x86::assembler::{IcedError, MemoryOperand};
 use crate::x86::{Code, Instruction, Register};
 
-use super::unwind::{Rows, START_ROWS};
 use crate::error::{Error, Result};
-
-/// Bytes reserved for the start-up code at the head of the new text.
-pub const HEAD: u64 = 1024;
+use crate::layout::START_SIZE;
+use crate::unwind::write::{Rows, START_ROWS};
 
 /// What the start-up code needs to know; link-time addresses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +104,7 @@ pub fn assemble(facts: &StartFacts) -> Result<StartCode> {
     assemble_inner(facts)
         .map_err(|e| Error::new("writing the start-up code", e.to_string()))
         .and_then(|code| {
-            if code.code.len() as u64 > HEAD || code.rows.len() > START_ROWS {
+            if code.code.len() as u64 > START_SIZE || code.rows.len() > START_ROWS {
                 return Err(Error::new(
                     "writing the start-up code",
                     "it is larger than its place",

@@ -25,7 +25,7 @@ use object::{CompressionFormat, Object, ObjectSection};
 
 use super::Image;
 use super::inlined::Functions;
-use crate::tool::{LineInfo, SourceFrame};
+use super::{LineInfo, SourceFrame};
 
 /// Below it distributions keep separate debug files.
 pub(super) const DEBUG_ROOT: &str = "/usr/lib/debug";

@@ -17,8 +17,8 @@ use object::Object;
 use rayon::prelude::*;
 
 use super::Image;
+use super::SourceFrame;
 use super::debug::{DEBUG_ROOT, map, section, separate_file};
-use crate::tool::SourceFrame;
 
 /// Deepest nesting of entries; real ones stay below 100.
 const MAX_DEPTH: isize = 1000;

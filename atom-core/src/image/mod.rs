@@ -8,8 +8,8 @@ pub mod imports;
 mod inlined;
 mod kind;
 pub mod labels;
+mod lines;
 mod open;
-pub mod unwind;
 pub mod variables;
 
 pub use decoder::{ImageDecoder, decoded};
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use memmap2::UncheckedAdvice;
 
 pub use kind::{Interpreter, LoaderFamily, ObjectKind};
+pub use lines::{LineInfo, SourceFrame};
 
 /// A loaded segment (`PT_LOAD`).
 #[derive(Clone, Debug)]
@@ -244,31 +245,6 @@ impl Image {
         self.sections
             .iter()
             .any(|s| names.iter().any(|n| s.name.ends_with(n)))
-    }
-
-    /// The exception tables; empty if the program has none.
-    pub fn unwind_table(&self) -> crate::Result<unwind::UnwindTable<'_>> {
-        let memory =
-            unwind::Memory::new(self.segments.iter().filter_map(|s| {
-                Some((s.address, self.bytes_at(s.address, s.file_size as usize)?))
-            }));
-        let header = self
-            .program_headers
-            .iter()
-            .find(|p| p.kind == object::elf::PT_GNU_EH_FRAME && p.mem_size > 0);
-        let input = match (self.section(".eh_frame"), header) {
-            (Some(section), _) if section.size > 0 => {
-                let bytes = self.bytes_at(section.address, section.size as usize);
-                unwind::UnwindInput::from_section(
-                    bytes.unwrap_or_default(),
-                    section.address,
-                    memory,
-                )
-            }
-            (_, Some(header)) => unwind::UnwindInput::from_header(header.address, memory)?,
-            _ => unwind::UnwindInput::from_section(&[], 0, memory),
-        };
-        unwind::parse(&input)
     }
 
     /// The file that the program was read from.

@@ -11,18 +11,12 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
 use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, rip_field};
 
-use super::layout::{Layout, take_at};
-use super::proc_layout::Form;
-use super::{DOING, guards, rel32, tables};
+use crate::layout::procedure::Form;
+use crate::layout::tables::{TableCopy, copy_at, with_displacement};
+use crate::layout::text::take_at;
+use crate::layout::{Anchors, Layout};
 
-/// Addresses of what inserted code points to outside the new text.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Anchors {
-    /// Address of the analysis image: where the tool's address 0 lies.
-    pub analysis: u64,
-    /// Address of the plan's data.
-    pub data: u64,
-}
+use super::{DOING, guards, rel32, return_map, tables};
 
 /// The new text, from [`Layout::start`] to [`Layout::end`], whose procedures are
 /// encoded when they are asked for: it is large, and needed once, piece by piece.
@@ -66,10 +60,10 @@ pub fn encode<'a>(
         pieces.extend(written.collect::<Result<Vec<_>>>()?);
     }
     if let Some(map) = layout.return_map {
-        pieces.push((map, super::returns::table(cfg, plan, layout)));
+        pieces.push((map, return_map::table(cfg, plan, layout)));
     }
-    let contents = |clone: &tables::Clone| {
-        let t = &cfg.jump_tables[clone.table];
+    let contents = |copy: &TableCopy| {
+        let t = &cfg.jump_tables[copy.table];
         let target = |old: u64| {
             let proc = cfg.proc_at(old)?;
             let inst = cfg.inst_in(proc, old)?;
@@ -78,9 +72,9 @@ pub fn encode<'a>(
                 .contains(proc)
                 .then(|| layout.label(proc, inst))
         };
-        (clone.address, tables::contents(image, t, clone, &target))
+        (copy.address, tables::contents(image, t, copy, &target))
     };
-    pieces.par_extend(layout.clones.par_iter().map(contents));
+    pieces.par_extend(layout.copies.par_iter().map(contents));
     // They lie in their original order.
     let procs = (0..cfg.procs.len())
         .map(ProcId::from_index)
@@ -452,13 +446,13 @@ impl Encoder<'_> {
         }
         if let Some(size) = form.load_size() {
             let decoded = self.cfg.decode(self.image, id);
-            let clone = tables::at(&self.layout.clones, id).ok_or_else(|| self.mismatch(id))?;
-            let table = self.cfg.jump_tables[clone.table].table;
-            let delta = clone.address.wrapping_sub(table);
+            let copy = copy_at(&self.layout.copies, id).ok_or_else(|| self.mismatch(id))?;
+            let table = self.cfg.jump_tables[copy.table].table;
+            let delta = copy.address.wrapping_sub(table);
             // Where the copy is out of reach, the original table serves.
-            let bytes = tables::with_displacement(&decoded, delta, address)
+            let bytes = with_displacement(&decoded, delta, address)
                 .filter(|b| b.len() == usize::from(size))
-                .or_else(|| tables::with_displacement(&decoded, 0, address))
+                .or_else(|| with_displacement(&decoded, 0, address))
                 .ok_or_else(|| self.mismatch(id))?;
             out.extend(bytes);
             return Ok(());

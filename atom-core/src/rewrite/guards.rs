@@ -1,76 +1,17 @@
-//! Guards: what stands between a pad and the new text where a thread may enter
-//! that does not have its own data yet.
-//!
-//! A guard compares the thread pointer, which the C libraries keep at fs:0, with
-//! the owner of the block that the gs base names (see `atom_abi::ThreadBlock`).
-//! They nearly always agree. A *light* guard stands at the entry of a procedure
-//! that does not want r11 and the flags, and below whose return address nothing
-//! lies; a *clean* one changes nothing and minds the red zone.
-
-use crate::cfg::Cfg;
-use crate::error::{Error, Result};
-use crate::ids::BlockId;
-use crate::plan::{Guard, Guards, Plan};
-
-use super::{Anchors, DOING, Layout, rel32};
+//! The code of guards. What they are for stands in [`crate::layout`]'s module of the same name.
 
 use atom_abi::{THREAD_MINUS_OWNER, THREAD_OWNER};
 
-const ALIGN: u64 = 8;
+use crate::error::{Error, Result};
+use crate::layout::guards::{GuardPlace, size};
+use crate::layout::{Anchors, Layout};
+use crate::plan::{Guard, Guards};
 
-/// Where a guard is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub block: BlockId,
-    pub guard: Guard,
-    pub address: u64,
-}
-
-/// Places the guards of the pads that lead to `blocks` from `cursor` on, which it moves.
-pub(super) fn place(
-    plan: &Plan,
-    blocks: impl Iterator<Item = BlockId>,
-    cursor: &mut u64,
-) -> Vec<Place> {
-    let Some(guards) = &plan.guards else {
-        return Vec::new();
-    };
-    let mut places: Vec<Place> = blocks
-        .filter_map(|block| {
-            Some(Place {
-                block,
-                guard: guards.of(block)?,
-                address: 0,
-            })
-        })
-        .collect();
-    places.sort_unstable_by_key(|place| place.block);
-    places.dedup_by_key(|place| place.block);
-    for place in &mut places {
-        place.address = cursor.next_multiple_of(ALIGN);
-        *cursor = place.address + size(place.guard);
-    }
-    places
-}
-
-/// Where a guard moves the stack pointer: offsets, and how far down it is from there on.
-pub(super) const fn depths(guard: Guard) -> &'static [(u8, u32)] {
-    match guard {
-        Guard::Light => &[],
-        Guard::Clean => &[(5, 128), (6, 136), (7, 144), (36, 136), (37, 128), (45, 0)],
-    }
-}
-
-pub(super) const fn size(guard: Guard) -> u64 {
-    match guard {
-        Guard::Light => 33,
-        Guard::Clean => 50,
-    }
-}
+use super::{DOING, rel32};
 
 /// A guard's bytes, of which `next` is the address in the new text that it leads to.
 pub(super) fn encode(
-    place: &Place,
+    place: &GuardPlace,
     guards: &Guards,
     layout: &Layout,
     anchors: &Anchors,
@@ -130,29 +71,5 @@ impl Code {
         let next = self.at + self.bytes.len() as u64 + 4;
         self.bytes.extend(rel32(target, next)?);
         Ok(())
-    }
-}
-
-impl Layout {
-    /// New address of a block for control that comes from outside of what is known.
-    pub(super) fn landing(&self, cfg: &Cfg, block: BlockId) -> u64 {
-        self.guard(block)
-            .unwrap_or_else(|| self.behind_guard(cfg, block))
-    }
-
-    /// The guard of a block's pad.
-    pub fn guard(&self, block: BlockId) -> Option<u64> {
-        let at = self.guards.binary_search_by_key(&block, |g| g.block).ok()?;
-        Some(self.guards[at].address)
-    }
-
-    /// Where a pad leads to in the end.
-    pub(super) fn behind_guard(&self, cfg: &Cfg, block: BlockId) -> u64 {
-        let proc = cfg.block(block).proc;
-        if cfg.block_pc(block) == cfg.proc(proc).start {
-            self.entry(proc).expect("blocks belong to moved procedures")
-        } else {
-            self.label(proc, cfg.block(block).first)
-        }
     }
 }

@@ -1,21 +1,14 @@
 //! Pads: what remains in the original text.
 //!
-//! At every original address of moved code that control can reach indirectly
-//! stands a jump to the new text. Five bytes are needed before the next such address; where
-//! there is no room, a two-byte jump leads to an island of five dead bytes
-//! within reach, over further two-byte jumps if need be. Where even that
-//! does not fit, the original instruction stays: it runs there and flows into
-//! the next pad, and the procedure is reported as partial. `endbr64` stays in front of a pad.
-
-use rayon::prelude::*;
+//! Where they stand is decided by [`Sites`](crate::layout::Sites).
 
 use crate::cfg::Cfg;
 use crate::error::Result;
-use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
+use crate::layout::sites::{Jump, Landing};
+use crate::layout::{Layout, Options};
 
-use super::free::Free;
-use super::{Layout, MovedSet, Options, left, moved};
+use super::branches::branches;
 
 /// Changes of the original text.
 #[derive(Debug, Default)]
@@ -26,189 +19,6 @@ pub struct OldText {
     pub branches: Vec<(u64, [u8; 4])>,
     /// Ranges to fill with `int3` before the patches are written.
     pub dead: Vec<(u64, u64)>,
-}
-
-/// Two-byte jumps one after the other, at most.
-pub(super) const MAX_HOPS: usize = 16;
-
-const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
-
-/// One address that control can reach indirectly.
-#[derive(Clone, Copy, Debug)]
-struct Landing {
-    address: u64,
-    proc: ProcId,
-    block: BlockId,
-}
-
-/// What is written at an address of the old text.
-#[derive(Debug)]
-enum Jump {
-    /// Five bytes, to the new place of the landing with this index.
-    New(usize),
-    /// Two bytes, to another address of the old text.
-    Short(u64),
-    /// One byte, the opcode of a two-byte jump to that address; its distance
-    /// is the first byte of the jump that follows.
-    Opcode,
-}
-
-/// Which jumps go where in the old text; new addresses play no part in it.
-#[derive(Debug)]
-pub struct Sites {
-    landings: Vec<Landing>,
-    jumps: Vec<(u64, Jump)>,
-    left: Vec<(ProcId, u64)>,
-    /// In the end, what nothing needs any more.
-    free: Free,
-}
-
-impl Sites {
-    /// Finds a place for each pad of the procedures that move.
-    pub fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
-        let landings: Vec<Landing> = cfg
-            .blocks
-            .par_iter()
-            .enumerate()
-            .filter(|(_, b)| b.is_indirect_target && moved.contains(b.proc))
-            .map(|(i, b)| Landing {
-                address: cfg.inst_pc(b.first),
-                proc: b.proc,
-                block: BlockId::from_index(i),
-            })
-            .collect();
-        let mut sites = Self {
-            landings,
-            jumps: Vec::new(),
-            left: Vec::new(),
-            free: Free::new(image, cfg, moved),
-        };
-        let tight = sites.roomy(image);
-        let tiny = sites.short(tight);
-        sites.punned(tiny);
-        sites
-    }
-
-    /// Where an original instruction has to stay for want of room.
-    pub fn left(&self) -> &[(ProcId, u64)] {
-        &self.left
-    }
-
-    /// The blocks that pads lead to.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.landings.iter().map(|landing| landing.block)
-    }
-
-    /// Whether a pad belongs at this address, or what had to stay for want of one.
-    pub(super) fn is_landing(&self, address: u64) -> bool {
-        self.landings
-            .binary_search_by_key(&address, |l| l.address)
-            .is_ok()
-    }
-
-    /// The next address of that kind.
-    pub(super) fn next_after(&self, address: u64) -> u64 {
-        let i = self.landings.partition_point(|l| l.address <= address);
-        self.landings.get(i).map_or(u64::MAX, |l| l.address)
-    }
-
-    fn next(&self, i: usize) -> u64 {
-        self.landings.get(i + 1).map_or(u64::MAX, |l| l.address)
-    }
-
-    /// First the pads with room for themselves, so that islands take what is left.
-    fn roomy(&mut self, image: &Image) -> Vec<usize> {
-        let mut tight = Vec::new();
-        for i in 0..self.landings.len() {
-            let address = self.landings[i].address;
-            let next = self.next(i);
-            let has_endbr = image.bytes_at(address, 4) == Some(&ENDBR64);
-            let candidates = [address + 4 * u64::from(has_endbr), address];
-            let place = candidates
-                .into_iter()
-                .find(|p| p + 5 <= next && self.free.is_free(*p, 5));
-            match place {
-                Some(p) => {
-                    self.free.take(address, (p + 5 - address) as usize);
-                    self.jumps.push((p, Jump::New(i)));
-                }
-                None => tight.push(i),
-            }
-        }
-        tight
-    }
-
-    /// Two-byte jumps to islands; yields what has not even room for those.
-    fn short(&mut self, tight: Vec<usize>) -> Vec<usize> {
-        let (short, tiny): (Vec<_>, Vec<_>) = tight.into_iter().partition(|i| {
-            let address = self.landings[*i].address;
-            address + 2 <= self.next(*i) && self.free.is_free(address, 2)
-        });
-        for i in &short {
-            self.free.take(self.landings[*i].address, 2);
-        }
-        for i in &tiny {
-            self.free.take(self.landings[*i].address, 1);
-        }
-        for i in short {
-            let address = self.landings[i].address;
-            let Some(hops) = self.free.take_route(address) else {
-                self.leave(i);
-                continue;
-            };
-            let mut at = address;
-            for hop in hops {
-                self.jumps.push((at, Jump::Short(hop)));
-                at = hop;
-            }
-            self.jumps.push((at, Jump::New(i)));
-        }
-        tiny
-    }
-
-    /// One byte before another pad: the opcode of a two-byte jump whose
-    /// distance is the first byte of that pad.
-    fn punned(&mut self, tiny: Vec<usize>) {
-        // From the back, so that the jump that follows is there already.
-        for i in tiny.into_iter().rev() {
-            let address = self.landings[i].address;
-            let following = self.jumps.iter().rev().find(|j| j.0 == address + 1);
-            let first = match following {
-                Some((_, Jump::New(_))) => 0xe9u8,
-                Some((_, Jump::Short(_) | Jump::Opcode)) => 0xeb,
-                None => {
-                    self.leave(i);
-                    continue;
-                }
-            };
-            let landing = (address + 2).wrapping_add_signed(i64::from(first as i8));
-            if self.free.is_free(landing, 5) {
-                self.free.take(landing, 5);
-                self.jumps.push((landing, Jump::New(i)));
-            } else if self.free.is_free(landing, 2)
-                && let Some(island) = {
-                    self.free.take(landing, 2);
-                    self.free.island(landing)
-                }
-            {
-                self.free.take(island, 5);
-                self.jumps.push((landing, Jump::Short(island)));
-                self.jumps.push((island, Jump::New(i)));
-            } else {
-                self.leave(i);
-                continue;
-            }
-            self.jumps.push((address, Jump::Opcode));
-        }
-    }
-
-    /// The original instructions up to the next pad run in place.
-    fn leave(&mut self, i: usize) {
-        let Landing { address, proc, .. } = self.landings[i];
-        let len = (self.next(i) - address).min(left::KEPT) as usize;
-        self.free.take(address, len);
-        self.left.push((proc, address));
-    }
 }
 
 /// The pads of the procedures that move, and patched branches in those that stay.
@@ -229,7 +39,7 @@ pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Re
         .collect();
     Ok(OldText {
         patches,
-        branches: moved::branches(image, cfg, layout)?,
+        branches: branches(image, cfg, layout)?,
         dead: if options.strict {
             sites.free.ranges()
         } else {

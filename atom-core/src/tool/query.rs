@@ -27,8 +27,8 @@ use crate::cfg::frame;
 use crate::cfg::pointers::data_pointers;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::imports::Imports;
-use crate::image::unwind::UnwindTable;
 use crate::image::{debug, labels};
+use crate::unwind::UnwindTable;
 use crate::x86::memory::MemoryOperands;
 use crate::x86::{ControlFlow, InstructionInfoFactory, direct_target, operands, registers};
 

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use atom_core::cfg::{Cfg, ProcKind, seeds::FrameFacts};
 use atom_core::image::Image;
+use atom_core::layout;
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{Insertion, Plan, Position, Snippet};
 use atom_core::x86::ControlFlow;
@@ -92,14 +93,14 @@ impl Poison {
 pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let image = Image::open(from)?;
     let table = image.unwind_table()?;
-    let (cfg, pads) = rewrite::understand(&image, &FrameFacts::new(&table))?;
+    let (cfg, pads) = layout::understand(&image, &FrameFacts::new(&table))?;
     let plan = choice.map_or_else(Plan::default, |choice| plan(&image, &cfg, choice));
-    let options = rewrite::Options {
-        extra: rewrite::Extra::All,
+    let options = layout::Options {
+        extra: layout::Extra::All,
         ..Default::default()
     };
-    let layout = rewrite::Layout::new(&image, &cfg, &plan, pads, &options, emit::start::HEAD)?;
-    let place = emit::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
+    let layout = layout::Layout::new(&image, &cfg, &plan, pads, &options)?;
+    let place = layout::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
     let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
     let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
     let out = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?;

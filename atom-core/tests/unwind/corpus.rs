@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use atom_core::image::unwind::{self, Memory, UnwindInput, UnwindTable};
+use atom_core::unwind::{self, Memory, UnwindInput, UnwindTable};
 use object::{Object, ObjectSection, ObjectSegment};
 
 /// A program or library as read from its file.

@@ -1,7 +1,7 @@
 //! Damaged tables: an error or a part, never a panic, a hang or much memory.
 
-use atom_core::emit::unwind::{MovedRange, build, check};
-use atom_core::image::unwind::{self, Memory, UnwindInput};
+use atom_core::unwind::write::{MovedRange, build, check};
+use atom_core::unwind::{self, Memory, UnwindInput};
 
 use crate::corpus::{Program, Random, programs};
 

@@ -1,6 +1,6 @@
 //! The reader against gimli, on every program of the system.
 
-use atom_core::image::unwind::{self, Lsda, UnwindInput};
+use atom_core::unwind::{self, Lsda, UnwindInput};
 
 use crate::corpus::{Program, programs};
 use crate::oracle::Frames;

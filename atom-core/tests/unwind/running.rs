@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use atom_core::emit::unwind::{MovedRange, UnwindBlobs, build, check};
-use atom_core::image::unwind::{CFA_AT_ENTRY, Fde};
+use atom_core::unwind::write::{MovedRange, UnwindBlobs, build, check};
+use atom_core::unwind::{CFA_AT_ENTRY, Fde};
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction,
     InstructionBlock,

@@ -1,7 +1,7 @@
 //! Tables made by hand, for what compilers seldom or never emit.
 
-use atom_core::emit::unwind::{MovedRange, UnwindBlobs, build, check};
-use atom_core::image::unwind::{self, CfaRule, Memory, TypeEntry, UnwindInput, UnwindTable};
+use atom_core::unwind::write::{MovedRange, UnwindBlobs, build, check};
+use atom_core::unwind::{self, CfaRule, Memory, TypeEntry, UnwindInput, UnwindTable};
 
 use crate::oracle::{Frames, direct, landing};
 

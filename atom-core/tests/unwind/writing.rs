@@ -5,8 +5,8 @@
 //! address the new tables must say at its new address what the original
 //! tables said at the original one.
 
-use atom_core::emit::unwind::{MovedRange, UnwindBlobs, build, check};
-use atom_core::image::unwind::UnwindTable;
+use atom_core::unwind::UnwindTable;
+use atom_core::unwind::write::{MovedRange, UnwindBlobs, build, check};
 use gimli::UnwindSection;
 
 use crate::corpus::{Program, Random, programs};

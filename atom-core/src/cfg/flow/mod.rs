@@ -20,7 +20,7 @@ use std::cell::OnceCell;
 use super::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
-use crate::image::unwind::UnwindTable;
+use crate::unwind::UnwindTable;
 use crate::x86::ControlFlow;
 use dominators::{Adjacency, Tree};
 pub use loops::{Loop, Loops};

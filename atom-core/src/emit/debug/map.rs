@@ -2,8 +2,8 @@
 
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
+use crate::layout::Layout;
 use crate::plan::Plan;
-use crate::rewrite::Layout;
 
 /// Unclaimed bytes between procedures up to this many are taken for padding.
 const PADDING: u64 = 64;

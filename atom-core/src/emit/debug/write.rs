@@ -9,11 +9,11 @@ use super::map::{CodeMap, Moved, Piece, Slid};
 use super::unit::{self, Bases, Source, Target, Unit};
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
-use crate::emit::Placement;
 use crate::image::Image;
 use crate::image::debug::DebugFile;
+use crate::layout::Layout;
+use crate::layout::Placement;
 use crate::plan::Plan;
-use crate::rewrite::Layout;
 
 /// A section to be appended.
 pub struct DebugSection {

@@ -1,34 +1,12 @@
 //! The table of return addresses: from the new text's to the original's.
 
 use crate::cfg::Cfg;
-use crate::ids::ProcId;
-use crate::plan::returns::{ENTRY, HEAD};
+use crate::ids::{InstId, ProcId};
+use crate::layout::Layout;
+use crate::layout::return_map::is_call;
+use crate::layout::text::{insertions_of, snippets_size, take_at};
+use crate::plan::returns::HEAD;
 use crate::plan::{Plan, Position};
-use crate::x86::{ControlFlow, Inst};
-
-use super::layout::{insertions_of, snippets_size, take_at};
-use super::{Layout, MovedSet};
-
-/// True if it pushes a return address of the new text.
-fn is_call(inst: &Inst) -> bool {
-    matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall) && !inst.special
-}
-
-/// Bytes of the table.
-pub(super) fn size(cfg: &Cfg, moved: &MovedSet) -> u64 {
-    let moved = (0..cfg.procs.len())
-        .map(ProcId::from_index)
-        .filter(|p| moved.contains(*p));
-    let calls: usize = moved
-        .map(|p| {
-            cfg.insts[cfg.proc_insts(p)]
-                .iter()
-                .filter(|i| is_call(i))
-                .count()
-        })
-        .sum();
-    HEAD + ENTRY * calls as u64
-}
 
 /// The table. Procedures lie in order, and so do the calls of each, so the
 /// entries are sorted as they come.
@@ -49,7 +27,7 @@ pub(super) fn table(cfg: &Cfg, plan: &Plan, layout: &Layout) -> Vec<u8> {
                 continue;
             }
             let i = index - insts.start;
-            let id = crate::ids::InstId::from_index(index);
+            let id = InstId::from_index(index);
             rest = &rest[rest.partition_point(|x| x.inst < id)..];
             take_at(&mut rest, id, Position::Entry);
             let before = snippets_size(plan, take_at(&mut rest, id, Position::Before));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::MovedSet;
-use super::pads::MAX_HOPS;
+use super::sites::MAX_HOPS;
 use crate::cfg::Cfg;
 use crate::ids::ProcId;
 use crate::image::Image;
@@ -90,7 +90,7 @@ impl Bits {
 
 /// The free bytes of all executable ranges.
 #[derive(Debug, Default)]
-pub(super) struct Free {
+pub(crate) struct Free {
     /// By the start of each range.
     regions: BTreeMap<u64, Bits>,
 }
@@ -98,7 +98,7 @@ pub(super) struct Free {
 impl Free {
     /// The bytes of all procedures that move, and the padding between and behind
     /// their instructions.
-    pub(super) fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
+    pub(crate) fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
         let free = Self {
             regions: image
                 .segments
@@ -163,7 +163,7 @@ impl Free {
     }
 
     /// What is free, as ranges in order.
-    pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (start, bits) in &self.regions {
             bits.runs(|from, to| {
@@ -178,7 +178,7 @@ impl Free {
     }
 
     /// Whether all of these bytes are free.
-    pub(super) fn is_free(&self, address: u64, len: usize) -> bool {
+    pub(crate) fn is_free(&self, address: u64, len: usize) -> bool {
         let region = self.regions.range(..=address).next_back();
         region.is_some_and(|(start, bits)| bits.all((address - start) as usize, len))
     }
@@ -190,12 +190,12 @@ impl Free {
     }
 
     /// Somebody uses these bytes.
-    pub(super) fn take(&mut self, address: u64, len: usize) {
+    pub(crate) fn take(&mut self, address: u64, len: usize) {
         self.put(address, len, false);
     }
 
     /// Five free bytes that a two-byte jump at `from` reaches, the nearest first.
-    pub(super) fn island(&self, from: u64) -> Option<u64> {
+    pub(crate) fn island(&self, from: u64) -> Option<u64> {
         let origin = from + 2;
         (0..=127u64)
             .flat_map(|d| [origin.checked_add(d), origin.checked_sub(d + 1)])
@@ -210,7 +210,7 @@ impl Free {
     /// Takes an island for a two-byte jump at `from`. Where many landings stand
     /// close together none is in reach: then the jump leads over others of two
     /// bytes, up or down. The last of the addresses is that of the island.
-    pub(super) fn take_route(&mut self, from: u64) -> Option<Vec<u64>> {
+    pub(crate) fn take_route(&mut self, from: u64) -> Option<Vec<u64>> {
         for upwards in [true, false] {
             let mut hops = Vec::new();
             let mut at = from;

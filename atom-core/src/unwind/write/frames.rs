@@ -14,7 +14,7 @@ use super::cfi::{copies_verbatim, rewrite, sleb, uleb};
 use super::moves::{MovedRange, in_place};
 use super::own::{INITIAL, Own};
 use super::{DOING, distance, pcrel};
-use crate::image::unwind::{Fde, INDIRECT, PCREL_SDATA4, Personality, UnwindTable};
+use crate::unwind::{Fde, INDIRECT, PCREL_SDATA4, Personality, UnwindTable};
 use crate::{Error, Result};
 
 /// `DW_EH_PE_udata4`.

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::moves::{Moves, Piece};
 use super::{DOING, cfi};
-use crate::image::unwind::{Fde, UnwindTable};
+use crate::unwind::{Fde, UnwindTable};
 use crate::{Error, Result};
 
 /// FDEs that one task translates.

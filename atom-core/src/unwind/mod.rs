@@ -20,9 +20,13 @@ mod cfi;
 mod cursor;
 mod lsda;
 mod records;
+pub mod write;
 
 use std::ops::Range;
 
+use object::elf;
+
+use crate::image::Image;
 use crate::{Error, Result};
 pub use cfi::{CFA_AT_ENTRY, CfaRule};
 pub(crate) use cfi::{CfiKind, CfiReader};
@@ -30,6 +34,29 @@ pub(crate) use cursor::{Cursor, INDIRECT, OMIT, PCREL_SDATA4, Read};
 pub use lsda::{CallSite, Lsda, TypeEntry, TypeTable};
 
 const DOING: &str = "reading exception tables";
+
+impl Image {
+    /// The exception tables; empty if the program has none.
+    pub fn unwind_table(&self) -> Result<UnwindTable<'_>> {
+        let memory =
+            Memory::new(self.segments.iter().filter_map(|s| {
+                Some((s.address, self.bytes_at(s.address, s.file_size as usize)?))
+            }));
+        let header = self
+            .program_headers
+            .iter()
+            .find(|p| p.kind == elf::PT_GNU_EH_FRAME && p.mem_size > 0);
+        let input = match (self.section(".eh_frame"), header) {
+            (Some(section), _) if section.size > 0 => {
+                let bytes = self.bytes_at(section.address, section.size as usize);
+                UnwindInput::from_section(bytes.unwrap_or_default(), section.address, memory)
+            }
+            (_, Some(header)) => UnwindInput::from_header(header.address, memory)?,
+            _ => UnwindInput::from_section(&[], 0, memory),
+        };
+        parse(&input)
+    }
+}
 
 /// The loaded bytes of the file by virtual address.
 #[derive(Clone, Default, Debug)]

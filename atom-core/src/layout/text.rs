@@ -3,16 +3,16 @@
 use rayon::prelude::*;
 
 use crate::cfg::Cfg;
-use crate::emit::unwind::MovedRange;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
+use crate::unwind::write::MovedRange;
 
-use super::pads::Sites;
-use super::proc_layout::{Form, ProcBuilder, ProcLayout};
-use super::{MovedSet, Options, Region, guards, returns, tables};
+use super::procedure::{Form, ProcBuilder, ProcLayout};
+use super::sites::Sites;
+use super::{MovedSet, Options, Region, START_SIZE, guards, return_map, tables};
 
 /// Addresses of all moved code. The one map from old to new.
 #[derive(Debug)]
@@ -28,24 +28,24 @@ pub struct Layout {
     /// The procedures that move.
     pub moved: MovedSet,
     /// The places of their pads.
-    pub(super) sites: Sites,
+    pub(crate) sites: Sites,
     /// Guards of pads, by block.
-    pub(super) guards: Vec<guards::Place>,
-    pub(super) procs: Vec<ProcLayout>,
+    pub(crate) guards: Vec<guards::GuardPlace>,
+    pub(crate) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
-    pub(super) starts: Vec<u64>,
+    pub(crate) starts: Vec<u64>,
     /// Copies of jump tables, by their loads.
-    pub(super) clones: Vec<tables::Clone>,
+    pub(crate) copies: Vec<tables::TableCopy>,
     /// Table of return addresses, if the plan uses one.
-    pub(super) return_map: Option<u64>,
+    pub(crate) return_map: Option<u64>,
     /// First instruction index of each procedure.
-    pub(super) first_insts: Vec<usize>,
+    pub(crate) first_insts: Vec<usize>,
     /// For each procedure the number of its first insertion; one more at the end.
     first_insertions: Vec<u32>,
 }
 
 impl Layout {
-    /// Lays out the new text: `head` bytes for the start-up code, the plan's
+    /// Lays out the new text: room for the start-up code, the plan's
     /// shared snippets, then the procedures that move in their original order.
     /// `pads` are the places of pads if everything moves.
     pub fn new(
@@ -54,13 +54,12 @@ impl Layout {
         plan: &Plan,
         pads: Sites,
         options: &Options,
-        head: u64,
     ) -> Result<Self> {
         let region = options.region.unwrap_or_else(|| Region::of(image));
         let start = region.start;
         let first_insertions = first_insertions(cfg, plan);
         let (moved, sites) = MovedSet::choose(image, cfg, &first_insertions, pads, options);
-        let mut clones = tables::select(image, cfg, plan, &moved);
+        let mut copies = tables::select(image, cfg, plan, &moved);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()
             .with_max_len(AT_ONCE)
@@ -69,12 +68,12 @@ impl Layout {
                 true => {
                     let own = first_insertions[p.index()] as usize
                         ..first_insertions[p.index() + 1] as usize;
-                    ProcBuilder::new(image, cfg, plan, &plan.insertions[own], &clones, p).build()
+                    ProcBuilder::new(image, cfg, plan, &plan.insertions[own], &copies, p).build()
                 }
                 false => ProcLayout::default(),
             })
             .collect();
-        let mut cursor = start + head;
+        let mut cursor = start + START_SIZE;
         let mut shared = Vec::with_capacity(plan.shared.len());
         for snippet in &plan.shared {
             cursor = cursor.next_multiple_of(16);
@@ -96,15 +95,15 @@ impl Layout {
             starts.push(cursor);
             cursor = cursor.wrapping_add(u64::from(layout.size));
         }
-        for clone in &mut clones {
-            clone.address = cursor.next_multiple_of(8);
-            cursor = clone.address.wrapping_add(clone.size);
+        for copy in &mut copies {
+            copy.address = cursor.next_multiple_of(8);
+            cursor = copy.address.wrapping_add(copy.size);
         }
         let mut return_map = None;
         if plan.original_return.is_some() {
             let map = cursor.next_multiple_of(8);
             return_map = Some(map);
-            cursor = map.wrapping_add(returns::size(cfg, &moved));
+            cursor = map.wrapping_add(return_map::size(cfg, &moved));
         }
         if cursor.wrapping_sub(start) > region.size {
             return Err(Error::too_large("laying out the new text", "it does").file(&image.path));
@@ -123,7 +122,7 @@ impl Layout {
             first_insertions,
             procs,
             starts,
-            clones,
+            copies,
             return_map,
         })
     }
@@ -191,7 +190,7 @@ impl Layout {
 
     /// Where what holds at an original address of a moved procedure, at which an instruction
     /// starts or the procedure ends, holds now: behind the instruction before it, if there is one.
-    pub(super) fn row_address(
+    pub(crate) fn row_address(
         &self,
         cfg: &Cfg,
         plan: &Plan,
@@ -210,7 +209,7 @@ impl Layout {
     }
 
     /// New end of an instruction, before what is inserted behind it.
-    pub(super) fn end_of(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, inst: InstId) -> Option<u64> {
+    pub(crate) fn end_of(&self, cfg: &Cfg, plan: &Plan, proc: ProcId, inst: InstId) -> Option<u64> {
         let i = proc.index();
         let start = self.entry(proc)?;
         let at = inst.index() - self.first_insts[i];
@@ -223,25 +222,25 @@ impl Layout {
     }
 
     /// New size of an instruction.
-    pub(super) fn form_size(&self, cfg: &Cfg, proc: ProcId, inst: InstId) -> u32 {
+    pub(crate) fn form_size(&self, cfg: &Cfg, proc: ProcId, inst: InstId) -> u32 {
         let at = inst.index() - self.first_insts[proc.index()];
         self.procs[proc.index()].forms[at].size(cfg.inst(inst))
     }
 
     /// The procedure at an original address, or that ends there, if it moves.
-    pub(super) fn moved_proc_at(&self, cfg: &Cfg, old: u64) -> Option<ProcId> {
+    pub(crate) fn moved_proc_at(&self, cfg: &Cfg, old: u64) -> Option<ProcId> {
         let proc = cfg.last_proc_from(old)?;
         (self.moved.contains(proc) && old <= cfg.proc(proc).end).then_some(proc)
     }
 
     /// The insertions of a procedure.
-    pub(super) fn insertions<'p>(&self, plan: &'p Plan, proc: ProcId) -> &'p [Insertion] {
+    pub(crate) fn insertions<'p>(&self, plan: &'p Plan, proc: ProcId) -> &'p [Insertion] {
         let [from, to] = [proc.index(), proc.index() + 1].map(|i| self.first_insertions[i]);
         &plan.insertions[from as usize..to as usize]
     }
 
     /// The insertions at an instruction of a procedure.
-    pub(super) fn insertions_at<'p>(
+    pub(crate) fn insertions_at<'p>(
         &self,
         plan: &'p Plan,
         proc: ProcId,
@@ -254,12 +253,12 @@ impl Layout {
     }
 
     /// New address of what starts at an original address, or ends there with its procedure.
-    pub(super) fn new_address(&self, cfg: &Cfg, old: u64) -> Option<u64> {
+    pub(crate) fn new_address(&self, cfg: &Cfg, old: u64) -> Option<u64> {
         self.address_in(cfg, self.moved_proc_at(cfg, old)?, old)
     }
 
     /// The same in a procedure that moves.
-    pub(super) fn address_in(&self, cfg: &Cfg, proc: ProcId, old: u64) -> Option<u64> {
+    pub(crate) fn address_in(&self, cfg: &Cfg, proc: ProcId, old: u64) -> Option<u64> {
         let i = proc.index();
         match cfg.inst_in(proc, old) {
             Some(inst) => Some(self.label(proc, inst)),
@@ -271,12 +270,12 @@ impl Layout {
     }
 
     /// True if the procedure has calls whose return address is taken as data.
-    pub(super) fn pushes_returns(&self, proc: ProcId) -> bool {
+    pub(crate) fn pushes_returns(&self, proc: ProcId) -> bool {
         self.procs[proc.index()].forms.contains(&Form::PUSH_RETURN)
     }
 
     /// Where such a call lies, if this is one.
-    pub(super) fn pushed_return(
+    pub(crate) fn pushed_return(
         &self,
         cfg: &Cfg,
         plan: &Plan,
@@ -313,7 +312,7 @@ impl Layout {
     }
 
     /// Offset of a mid-procedure entry's stub, if the block has one.
-    pub(super) fn stub(&self, proc: ProcId, block: BlockId) -> Option<u64> {
+    pub(crate) fn stub(&self, proc: ProcId, block: BlockId) -> Option<u64> {
         let i = proc.index();
         let stubs = &self.procs[i].stubs;
         let at = stubs.binary_search_by_key(&block, |s| s.0).ok()?;
@@ -321,7 +320,7 @@ impl Layout {
     }
 
     /// Where a branch goes that has code on the way to its target.
-    pub(super) fn taken(&self, proc: ProcId, branch: InstId) -> Option<u64> {
+    pub(crate) fn taken(&self, proc: ProcId, branch: InstId) -> Option<u64> {
         let i = proc.index();
         let offset = self.procs[i].taken_offset(branch)?;
         Some(self.starts[i] + u64::from(offset))
@@ -329,7 +328,7 @@ impl Layout {
 
     /// Where a transfer from procedure `from` to an original address goes:
     /// `None` if the target stays where it is.
-    pub(super) fn target(
+    pub(crate) fn target(
         &self,
         cfg: &Cfg,
         from: ProcId,
@@ -373,7 +372,7 @@ fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
 }
 
 /// The slice of insertions that concern a range of instructions.
-pub(super) fn insertions_of<'p>(plan: &'p Plan, insts: &std::ops::Range<usize>) -> &'p [Insertion] {
+pub(crate) fn insertions_of<'p>(plan: &'p Plan, insts: &std::ops::Range<usize>) -> &'p [Insertion] {
     let from = plan
         .insertions
         .partition_point(|i| i.inst.index() < insts.start);
@@ -384,16 +383,16 @@ pub(super) fn insertions_of<'p>(plan: &'p Plan, insts: &std::ops::Range<usize>) 
 }
 
 /// Total size of the snippets at one place.
-pub(super) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
+pub(crate) fn snippets_size(plan: &Plan, insertions: &[Insertion]) -> u32 {
     insertions.iter().map(|i| snippet_size(plan, i)).sum()
 }
 
-pub(super) fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
+pub(crate) fn snippet_size(plan: &Plan, insertion: &Insertion) -> u32 {
     plan.snippets[insertion.snippet as usize].main_size()
 }
 
 /// Splits off the insertions at `inst` with `position`.
-pub(super) fn take_at<'p>(
+pub(crate) fn take_at<'p>(
     rest: &mut &'p [Insertion],
     inst: InstId,
     position: Position,

@@ -7,38 +7,38 @@ use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
 use crate::x86::{ControlFlow, Inst};
 
-use super::layout::{snippets_size, take_at};
 use super::tables;
+use super::text::{snippets_size, take_at};
 
 /// How an instruction is written at its new place. It takes one byte, for there are millions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Form(u8);
+pub(crate) struct Form(u8);
 
 impl Form {
     /// The bytes as they are; a rip-relative displacement is adjusted.
-    pub(super) const COPY: Self = Self(0x80);
+    pub(crate) const COPY: Self = Self(0x80);
     /// Two-byte branch inside the procedure.
-    pub(super) const SHORT: Self = Self(0x81);
+    pub(crate) const SHORT: Self = Self(0x81);
     /// Branch or call with a 32-bit displacement.
-    pub(super) const LONG: Self = Self(0x82);
+    pub(crate) const LONG: Self = Self(0x82);
     /// `loop`, `jrcxz` and their like over a distance that they do not reach.
-    pub(super) const LONG_COUNTED: Self = Self(0x83);
+    pub(crate) const LONG_COUNTED: Self = Self(0x83);
     /// `call next`: pushes the original return address.
-    pub(super) const PUSH_RETURN: Self = Self(0x84);
+    pub(crate) const PUSH_RETURN: Self = Self(0x84);
 
     /// The load of a jump table's entry, from the table's copy; of this size.
-    pub(super) const fn table_load(size: u8) -> Self {
+    pub(crate) const fn table_load(size: u8) -> Self {
         debug_assert!(size < 0x80);
         Self(size)
     }
 
     /// The size of such a load, if it is one.
-    pub(super) fn load_size(self) -> Option<u8> {
+    pub(crate) fn load_size(self) -> Option<u8> {
         (self.0 < 0x80).then_some(self.0)
     }
 
     /// Size in bytes of the instruction in this form.
-    pub(super) fn size(self, inst: &Inst) -> u32 {
+    pub(crate) fn size(self, inst: &Inst) -> u32 {
         match self {
             Self::COPY => u32::from(inst.len),
             Self::SHORT => 2,
@@ -53,7 +53,7 @@ impl Form {
 
 /// Where one procedure goes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ProcLayout {
+pub(crate) struct ProcLayout {
     /// For each instruction, the offset of its label from the procedure's
     /// start; inserted code before the instruction lies behind the label.
     pub labels: Vec<u32>,
@@ -73,7 +73,7 @@ pub(super) struct ProcLayout {
 }
 
 impl ProcLayout {
-    pub(super) fn taken_offset(&self, branch: InstId) -> Option<u32> {
+    pub(crate) fn taken_offset(&self, branch: InstId) -> Option<u32> {
         let at = self.taken.binary_search_by_key(&branch, |t| t.0).ok()?;
         Some(self.taken[at].1)
     }
@@ -103,13 +103,13 @@ struct Short {
     target: Option<u32>,
 }
 
-pub(super) struct ProcBuilder<'a> {
+pub(crate) struct ProcBuilder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
     plan: &'a Plan,
     /// Of this procedure.
     insertions: &'a [Insertion],
-    clones: &'a [tables::Clone],
+    copies: &'a [tables::TableCopy],
     id: ProcId,
     insts: std::ops::Range<usize>,
     pieces: Vec<Piece>,
@@ -119,12 +119,12 @@ pub(super) struct ProcBuilder<'a> {
 }
 
 impl<'a> ProcBuilder<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         image: &'a Image,
         cfg: &'a Cfg,
         plan: &'a Plan,
         insertions: &'a [Insertion],
-        clones: &'a [tables::Clone],
+        copies: &'a [tables::TableCopy],
         id: ProcId,
     ) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl<'a> ProcBuilder<'a> {
             cfg,
             plan,
             insertions,
-            clones,
+            copies,
             id,
             insts: cfg.proc_insts(id),
             pieces: Vec::with_capacity(cfg.proc(id).block_count as usize),
@@ -141,7 +141,7 @@ impl<'a> ProcBuilder<'a> {
         }
     }
 
-    pub(super) fn build(mut self) -> ProcLayout {
+    pub(crate) fn build(mut self) -> ProcLayout {
         let mut layout = ProcLayout {
             labels: Vec::with_capacity(self.insts.len()),
             forms: Vec::with_capacity(self.insts.len()),
@@ -178,17 +178,17 @@ impl<'a> ProcBuilder<'a> {
             .map(|i| i.inst.index())
             .peekable();
         // Few procedures have any.
-        let clones = {
+        let copies = {
             let first = self
-                .clones
+                .copies
                 .partition_point(|c| c.load.index() < self.insts.start);
             let end = self
-                .clones
+                .copies
                 .partition_point(|c| c.load.index() < self.insts.end);
-            &self.clones[first..end]
+            &self.copies[first..end]
         };
-        let plain = |id: InstId| match tables::at(clones, id) {
-            Some(clone) => Form::table_load(clone.load_size),
+        let plain = |id: InstId| match tables::copy_at(copies, id) {
+            Some(copy) => Form::table_load(copy.load_size),
             None => Form::COPY,
         };
         let first_block = cfg.proc(self.id).first_block;
@@ -197,7 +197,7 @@ impl<'a> ProcBuilder<'a> {
             let block = cfg.block(b);
             let last = block.last();
             let inner = layout.forms.len() + block.count as usize - 1;
-            match clones.is_empty() {
+            match copies.is_empty() {
                 true => layout.forms.resize(inner, Form::COPY),
                 false => layout
                     .forms

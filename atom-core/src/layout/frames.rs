@@ -4,13 +4,13 @@
 use std::ops::Range;
 
 use crate::cfg::{Cfg, ProcKind};
-use crate::emit::unwind::{
-    AddressMap, Inserted, Lowered, MovedEntry, MovedRange, Own, Rows, Stray,
-};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::plan::{Frame, Insertion, Plan, Position};
+use crate::unwind::write::{
+    AddressMap, Inserted, Lowered, MovedEntry, MovedRange, Own, Rows, Stray,
+};
 
-use super::layout::{snippet_size, take_at};
+use super::text::{snippet_size, take_at};
 use super::{Layout, guards};
 
 /// The layout as unwind tables see it.

@@ -5,7 +5,7 @@
 //! described from there.
 
 use super::cfi::{sleb, uleb};
-use crate::plan::Frame;
+use crate::x86::asm::Frame;
 
 /// What all these descriptions start with: the CFA is rsp + 8, the return
 /// address lies 8 below it.

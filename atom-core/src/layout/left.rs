@@ -5,17 +5,17 @@
 //! instruction that reaches into the next pad, or branches to code that is overwritten, would
 //! run as something else. Procedures with such a one stay where they are.
 
-use super::pads::Sites;
+use super::sites::Sites;
 use crate::cfg::{Cfg, Succ};
 use crate::ids::ProcId;
 use crate::image::Image;
 use crate::x86::{FlowControl, OpKind, decode_at};
 
 /// Bytes that stay, at most.
-pub(super) const KEPT: u64 = 15;
+pub(crate) const KEPT: u64 = 15;
 
 /// The procedures with an instruction that cannot run in place, and its address.
-pub(super) fn unsound(image: &Image, cfg: &Cfg, sites: &Sites) -> Vec<(ProcId, u64)> {
+pub(crate) fn unsound(image: &Image, cfg: &Cfg, sites: &Sites) -> Vec<(ProcId, u64)> {
     let runs = |&(proc, address): &(ProcId, u64)| {
         let next = sites.next_after(address);
         runs_in_place(image, cfg, sites, proc, address, next)

@@ -7,7 +7,7 @@
 
 use super::cfi::{sleb, uleb};
 use super::expression::lowered;
-use crate::image::unwind::{CfiKind, CfiReader, Read};
+use crate::unwind::{CfiKind, CfiReader, Read};
 
 /// DWARF's number of the stack pointer.
 const RSP: u64 = 7;

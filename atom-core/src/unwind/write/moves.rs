@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::image::unwind::Fde;
+use crate::unwind::Fde;
 use crate::{Error, Result};
 
 /// How many addresses may be tried one by one. Real tables need few, those of

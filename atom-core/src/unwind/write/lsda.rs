@@ -11,7 +11,7 @@ use super::cfi::uleb;
 use super::moves::{Moves, Piece};
 use super::pcrel;
 use crate::Result;
-use crate::image::unwind::{INDIRECT, Lsda, OMIT, PCREL_SDATA4, TypeEntry, TypeTable};
+use crate::unwind::{INDIRECT, Lsda, OMIT, PCREL_SDATA4, TypeEntry, TypeTable};
 
 /// `DW_EH_PE_uleb128`.
 const ULEB128: u8 = 0x01;

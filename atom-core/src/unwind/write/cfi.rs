@@ -8,7 +8,7 @@
 use super::expression::{offset_from_rsp, uses_rip};
 use super::moves::{Lowered, Piece, Stray};
 use super::state::{Cfa, State};
-use crate::image::unwind::{CfiKind, CfiReader, Cie, Fde, Read, UnwindTable};
+use crate::unwind::{CfiKind, CfiReader, Cie, Fde, Read, UnwindTable};
 
 const RIP_DEPENDENT: &str = "its frame depends on the program counter";
 

@@ -5,7 +5,7 @@
 //! low bits of the address. Code that moves has other low bits, so such an
 //! expression is replaced by its value for each original address.
 
-use crate::image::unwind::{Cursor, Read};
+use crate::unwind::{Cursor, Read};
 
 /// DWARF's numbers of the stack pointer and the return address column.
 const RSP: u8 = 7;

@@ -6,13 +6,13 @@ use object::elf;
 use crate::PAGE;
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
-use crate::emit::start::HEAD;
-use crate::emit::unwind::{self, Additions, UnwindBlobs};
 use crate::error::{Error, Result};
 use crate::image::Image;
-use crate::image::unwind::UnwindTable;
 use crate::plan::Plan;
-use crate::rewrite::{Anchors, Frames, Layout};
+use crate::unwind::UnwindTable;
+use crate::unwind::write::{self, Additions, UnwindBlobs};
+
+use super::{Frames, Layout, START_SIZE};
 
 /// Addresses of the parts of the new segments, all link-time.
 #[derive(Debug, Default)]
@@ -57,6 +57,15 @@ pub struct Placement {
     pub reloc_capacity: u64,
 }
 
+/// Addresses of what inserted code points to outside the new text.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anchors {
+    /// Address of the analysis image: where the tool's address 0 lies.
+    pub analysis: u64,
+    /// Address of the plan's data.
+    pub data: u64,
+}
+
 /// Hands out addresses one behind the other.
 struct Cursor(u64);
 
@@ -88,10 +97,10 @@ impl Placement {
             let additions = Additions {
                 own: &own,
                 entries: &entries,
-                start: Some((layout.start, layout.start + HEAD)),
+                start: Some((layout.start, layout.start + START_SIZE)),
                 tool: tool_table.as_ref(),
             };
-            let blobs = unwind::build_with(table, &moved, &frames, &additions, layout.end)?;
+            let blobs = write::build_with(table, &moved, &frames, &additions, layout.end)?;
             cursor.0 = blobs.eh_frame_hdr.end();
             p.unwind = Some(blobs);
         }
@@ -181,7 +190,7 @@ const MAX_UNUSED: u64 = 64 << 20;
 /// reaches its data by distances that are fixed, so it moves with them.
 /// Relocations of the program's own preinit array that the loader has to look
 /// up (a function of a library, as AddressSanitizer's is): its copy needs them too.
-pub(super) fn preinit_relocs(image: &Image) -> impl Iterator<Item = &crate::image::Reloc> {
+pub(crate) fn preinit_relocs(image: &Image) -> impl Iterator<Item = &crate::image::Reloc> {
     let start = image.dynamic_value(elf::DT_PREINIT_ARRAY).unwrap_or(0);
     let size = image.dynamic_value(elf::DT_PREINIT_ARRAYSZ).unwrap_or(0);
     let range = start..start.saturating_add(size);

@@ -25,7 +25,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::error::Kind;
-use crate::image::unwind::{Fde, Lsda, UnwindTable};
+use crate::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
 pub use moves::{AddressMap, Inserted, Lowered, MovedRange, Stray};

@@ -1,0 +1,90 @@
+//! Guards: what stands between a pad and the new text where a thread may enter
+//! that does not have its own data yet.
+//!
+//! A guard compares the thread pointer, which the C libraries keep at fs:0, with
+//! the owner of the block that the gs base names (see `atom_abi::ThreadBlock`).
+//! They nearly always agree. A *light* guard stands at the entry of a procedure
+//! that does not want r11 and the flags, and below whose return address nothing
+//! lies; a *clean* one changes nothing and minds the red zone.
+
+use crate::cfg::Cfg;
+use crate::ids::BlockId;
+use crate::plan::{Guard, Plan};
+
+use super::Layout;
+
+const ALIGN: u64 = 8;
+
+/// Where a guard is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GuardPlace {
+    pub block: BlockId,
+    pub guard: Guard,
+    pub address: u64,
+}
+
+/// Places the guards of the pads that lead to `blocks` from `cursor` on, which it moves.
+pub(crate) fn place(
+    plan: &Plan,
+    blocks: impl Iterator<Item = BlockId>,
+    cursor: &mut u64,
+) -> Vec<GuardPlace> {
+    let Some(guards) = &plan.guards else {
+        return Vec::new();
+    };
+    let mut places: Vec<GuardPlace> = blocks
+        .filter_map(|block| {
+            Some(GuardPlace {
+                block,
+                guard: guards.of(block)?,
+                address: 0,
+            })
+        })
+        .collect();
+    places.sort_unstable_by_key(|place| place.block);
+    places.dedup_by_key(|place| place.block);
+    for place in &mut places {
+        place.address = cursor.next_multiple_of(ALIGN);
+        *cursor = place.address + size(place.guard);
+    }
+    places
+}
+
+/// Where a guard moves the stack pointer: offsets, and how far down it is from there on.
+pub(crate) const fn depths(guard: Guard) -> &'static [(u8, u32)] {
+    match guard {
+        Guard::Light => &[],
+        Guard::Clean => &[(5, 128), (6, 136), (7, 144), (36, 136), (37, 128), (45, 0)],
+    }
+}
+
+pub(crate) const fn size(guard: Guard) -> u64 {
+    match guard {
+        Guard::Light => 33,
+        Guard::Clean => 50,
+    }
+}
+
+impl Layout {
+    /// New address of a block for control that comes from outside of what is known.
+    pub(crate) fn landing(&self, cfg: &Cfg, block: BlockId) -> u64 {
+        self.guard(block)
+            .unwrap_or_else(|| self.behind_guard(cfg, block))
+    }
+
+    /// The guard of a block's pad.
+    pub fn guard(&self, block: BlockId) -> Option<u64> {
+        let at = self.guards.binary_search_by_key(&block, |g| g.block).ok()?;
+        Some(self.guards[at].address)
+    }
+
+    /// Where a pad leads to in the end.
+    pub(crate) fn behind_guard(&self, cfg: &Cfg, block: BlockId) -> u64 {
+        let proc = cfg.block(block).proc;
+        if cfg.block_pc(block) == cfg.proc(proc).start {
+            self.entry(proc).expect("blocks belong to moved procedures")
+        } else {
+            self.label(proc, cfg.block(block).first)
+        }
+    }
+}

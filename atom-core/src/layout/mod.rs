@@ -1,0 +1,93 @@
+//! Where everything goes: which procedures move, and every new address.
+//!
+//! A procedure that gets no inserted code stays in place ([`MovedSet`]); the
+//! others are written again at another address.
+//!
+//! [`Region`] says which addresses the new segments get, [`Sites`] which bytes of the
+//! original text become jumps to the new text. [`Layout`] fixes the size and the address of
+//! every moved instruction, and [`Placement`] those of what lies behind the new text: exception
+//! tables, the tool's code and data. No address changes from then on.
+
+use crate::cfg::seeds::FrameFacts;
+use crate::cfg::{Cfg, Kept};
+use crate::error::Result;
+use crate::image::Image;
+
+mod frames;
+mod free;
+pub(crate) mod guards;
+mod left;
+mod moved;
+pub(crate) mod placement;
+pub(crate) mod procedure;
+mod region;
+pub(crate) mod return_map;
+pub(crate) mod sites;
+pub(crate) mod tables;
+pub(crate) mod text;
+
+pub use frames::Frames;
+pub use moved::MovedSet;
+pub use placement::{Anchors, Placement};
+pub use region::{Region, Wishes};
+pub use sites::Sites;
+pub use text::Layout;
+
+/// Size in bytes of the room for the start-up code at the head of the new text.
+pub const START_SIZE: u64 = 1024;
+
+/// Distance between the image and the new segments: room for the randomised
+/// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
+/// operand reaches. Below an image, it is the distance between the starts.
+pub const GAP: u64 = 0x6000_0000;
+
+/// The program as procedures, blocks and instructions, and places for the pads of everything
+/// that can move. The graph says which procedures will have a gap: some instruction of
+/// theirs has to stay where it is, and runs there without its calls. Where that would not run
+/// right, the whole procedure stays.
+pub fn understand(image: &Image, frames: &FrameFacts) -> Result<(Cfg, Sites)> {
+    let mut kept = Kept::new();
+    loop {
+        let mut cfg = Cfg::build_keeping(image, frames, &kept)?;
+        let sites = Sites::new(image, &cfg, &MovedSet::all(&cfg));
+        let unsound = left::unsound(image, &cfg, &sites);
+        if unsound.is_empty() {
+            for &(proc, address) in sites.left() {
+                cfg.set_partial(
+                    proc,
+                    format!("there is no room for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
+                );
+            }
+            return Ok((cfg, sites));
+        }
+        // Each of them moved in this round, so there is an end to it.
+        kept.extend(unsound.into_iter().map(|(proc, address)| {
+            let reason = format!("there is no room for a jump at {address:#x}, and what stays there would not run right");
+            (cfg.proc(proc).start, reason)
+        }));
+    }
+}
+
+/// Procedures that move although they get no inserted code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Extra {
+    /// None.
+    #[default]
+    None,
+    /// About half of them, chosen by a seed: tests that code works wherever
+    /// its neighbours are.
+    Half(u64),
+    /// All that can.
+    All,
+}
+
+/// How the rewriter is to work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Fill dead original text with `int3`, so that a missed pad fails loudly.
+    pub strict: bool,
+    /// What moves beside the procedures that get inserted code.
+    pub extra: Extra,
+    /// Where the new segments go, if not where they usually do.
+    pub region: Option<Region>,
+}

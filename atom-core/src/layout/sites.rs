@@ -1,0 +1,200 @@
+//! Places of pads: which bytes of the original text become jumps to the new text.
+//!
+//! At every original address of moved code that control can reach indirectly
+//! stands a jump to the new text. Five bytes are needed before the next such address; where
+//! there is no room, a two-byte jump leads to an island of five dead bytes
+//! within reach, over further two-byte jumps if need be. Where even that
+//! does not fit, the original instruction stays: it runs there and flows into
+//! the next pad, and the procedure is reported as partial. `endbr64` stays in front of a pad.
+
+use rayon::prelude::*;
+
+use crate::cfg::Cfg;
+use crate::ids::{BlockId, ProcId};
+use crate::image::Image;
+
+use super::free::Free;
+use super::{MovedSet, left};
+
+/// Two-byte jumps one after the other, at most.
+pub(crate) const MAX_HOPS: usize = 16;
+
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// One address that control can reach indirectly.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Landing {
+    address: u64,
+    proc: ProcId,
+    pub(crate) block: BlockId,
+}
+
+/// What is written at an address of the old text.
+#[derive(Debug)]
+pub(crate) enum Jump {
+    /// Five bytes, to the new place of the landing with this index.
+    New(usize),
+    /// Two bytes, to another address of the old text.
+    Short(u64),
+    /// One byte, the opcode of a two-byte jump to that address; its distance
+    /// is the first byte of the jump that follows.
+    Opcode,
+}
+
+/// Which jumps go where in the old text; new addresses play no part in it.
+#[derive(Debug)]
+pub struct Sites {
+    pub(crate) landings: Vec<Landing>,
+    pub(crate) jumps: Vec<(u64, Jump)>,
+    left: Vec<(ProcId, u64)>,
+    /// In the end, what nothing needs any more.
+    pub(crate) free: Free,
+}
+
+impl Sites {
+    /// Finds a place for each pad of the procedures that move.
+    pub fn new(image: &Image, cfg: &Cfg, moved: &MovedSet) -> Self {
+        let landings: Vec<Landing> = cfg
+            .blocks
+            .par_iter()
+            .enumerate()
+            .filter(|(_, b)| b.is_indirect_target && moved.contains(b.proc))
+            .map(|(i, b)| Landing {
+                address: cfg.inst_pc(b.first),
+                proc: b.proc,
+                block: BlockId::from_index(i),
+            })
+            .collect();
+        let mut sites = Self {
+            landings,
+            jumps: Vec::new(),
+            left: Vec::new(),
+            free: Free::new(image, cfg, moved),
+        };
+        let tight = sites.roomy(image);
+        let tiny = sites.short(tight);
+        sites.punned(tiny);
+        sites
+    }
+
+    /// Where an original instruction has to stay for want of room.
+    pub fn left(&self) -> &[(ProcId, u64)] {
+        &self.left
+    }
+
+    /// The blocks that pads lead to.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.landings.iter().map(|landing| landing.block)
+    }
+
+    /// Whether a pad belongs at this address, or what had to stay for want of one.
+    pub(crate) fn is_landing(&self, address: u64) -> bool {
+        self.landings
+            .binary_search_by_key(&address, |l| l.address)
+            .is_ok()
+    }
+
+    /// The next address of that kind.
+    pub(crate) fn next_after(&self, address: u64) -> u64 {
+        let i = self.landings.partition_point(|l| l.address <= address);
+        self.landings.get(i).map_or(u64::MAX, |l| l.address)
+    }
+
+    fn next(&self, i: usize) -> u64 {
+        self.landings.get(i + 1).map_or(u64::MAX, |l| l.address)
+    }
+
+    /// First the pads with room for themselves, so that islands take what is left.
+    fn roomy(&mut self, image: &Image) -> Vec<usize> {
+        let mut tight = Vec::new();
+        for i in 0..self.landings.len() {
+            let address = self.landings[i].address;
+            let next = self.next(i);
+            let has_endbr = image.bytes_at(address, 4) == Some(&ENDBR64);
+            let candidates = [address + 4 * u64::from(has_endbr), address];
+            let place = candidates
+                .into_iter()
+                .find(|p| p + 5 <= next && self.free.is_free(*p, 5));
+            match place {
+                Some(p) => {
+                    self.free.take(address, (p + 5 - address) as usize);
+                    self.jumps.push((p, Jump::New(i)));
+                }
+                None => tight.push(i),
+            }
+        }
+        tight
+    }
+
+    /// Two-byte jumps to islands; yields what has not even room for those.
+    fn short(&mut self, tight: Vec<usize>) -> Vec<usize> {
+        let (short, tiny): (Vec<_>, Vec<_>) = tight.into_iter().partition(|i| {
+            let address = self.landings[*i].address;
+            address + 2 <= self.next(*i) && self.free.is_free(address, 2)
+        });
+        for i in &short {
+            self.free.take(self.landings[*i].address, 2);
+        }
+        for i in &tiny {
+            self.free.take(self.landings[*i].address, 1);
+        }
+        for i in short {
+            let address = self.landings[i].address;
+            let Some(hops) = self.free.take_route(address) else {
+                self.leave(i);
+                continue;
+            };
+            let mut at = address;
+            for hop in hops {
+                self.jumps.push((at, Jump::Short(hop)));
+                at = hop;
+            }
+            self.jumps.push((at, Jump::New(i)));
+        }
+        tiny
+    }
+
+    /// One byte before another pad: the opcode of a two-byte jump whose
+    /// distance is the first byte of that pad.
+    fn punned(&mut self, tiny: Vec<usize>) {
+        // From the back, so that the jump that follows is there already.
+        for i in tiny.into_iter().rev() {
+            let address = self.landings[i].address;
+            let following = self.jumps.iter().rev().find(|j| j.0 == address + 1);
+            let first = match following {
+                Some((_, Jump::New(_))) => 0xe9u8,
+                Some((_, Jump::Short(_) | Jump::Opcode)) => 0xeb,
+                None => {
+                    self.leave(i);
+                    continue;
+                }
+            };
+            let landing = (address + 2).wrapping_add_signed(i64::from(first as i8));
+            if self.free.is_free(landing, 5) {
+                self.free.take(landing, 5);
+                self.jumps.push((landing, Jump::New(i)));
+            } else if self.free.is_free(landing, 2)
+                && let Some(island) = {
+                    self.free.take(landing, 2);
+                    self.free.island(landing)
+                }
+            {
+                self.free.take(island, 5);
+                self.jumps.push((landing, Jump::Short(island)));
+                self.jumps.push((island, Jump::New(i)));
+            } else {
+                self.leave(i);
+                continue;
+            }
+            self.jumps.push((address, Jump::Opcode));
+        }
+    }
+
+    /// The original instructions up to the next pad run in place.
+    fn leave(&mut self, i: usize) {
+        let Landing { address, proc, .. } = self.landings[i];
+        let len = (self.next(i) - address).min(left::KEPT) as usize;
+        self.free.take(address, len);
+        self.left.push((proc, address));
+    }
+}
