@@ -2,7 +2,7 @@
 
 use crate::cfg::Cfg;
 use crate::ids::ProcId;
-use crate::plan::returns::{ENTRY, HEAD};
+use crate::plan::return_address::{ENTRY, HEAD};
 use crate::x86::{ControlFlow, Inst};
 
 use super::MovedSet;

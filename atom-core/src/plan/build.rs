@@ -8,13 +8,14 @@ use rayon::prelude::*;
 
 use super::args::{Selected, Taken, Value};
 use super::data::Data;
+use super::edge_counts::{self, EdgeCounts};
 use super::exits::Exits;
-use super::flow::{self, Flow};
 use super::inline;
 use super::operand::{At, When};
 use super::part::Part;
 use super::points::{Around, Points};
-use super::returns;
+use super::return_address;
+use super::shared;
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
@@ -72,8 +73,8 @@ impl Plan {
         // It is copied.
         calls.data = Vec::new();
         let flow = match options.bodies.filter(|_| !options.every_point) {
-            Some(bodies) => Flow::build(image, cfg, live, &calls, bodies, &data),
-            None => Flow::default(),
+            Some(bodies) => EdgeCounts::build(image, cfg, live, &calls, bodies, &data),
+            None => EdgeCounts::default(),
         };
         let flow = flow.lay_out(&calls, &mut data, options.threads.access);
         data.check_size()?;
@@ -209,7 +210,7 @@ struct Planner<'a> {
     points: Points<'a>,
     threads: Threads,
     data: Data,
-    flow: Flow,
+    flow: EdgeCounts,
     routines: HashMap<u64, Routine>,
     bodies: Option<&'a Specialiser<'a>>,
     exits: Option<Exits>,
@@ -289,11 +290,7 @@ impl Planner<'_> {
         let mut next = 0;
         // Pieces may want further wrappers.
         while let Some(wrapper) = wrappers.list.get(next).copied() {
-            let mut asm = Asm::default();
-            match &wrapper.detour {
-                Some(d) => asm = d.emit(&wrapper, self.bodies, self.absolute, &mut wrappers),
-                None => wrapper.emit(&mut asm),
-            }
+            let asm = shared::emit(&wrapper, self.bodies, self.absolute, &mut wrappers);
             plan.add_shared(asm);
             next += 1;
         }
@@ -303,7 +300,7 @@ impl Planner<'_> {
             .any(|f| f.target == Target::OriginalReturn)
         {
             let mut asm = Asm::default();
-            returns::emit(&mut asm, self.cfg.base);
+            return_address::emit(&mut asm, self.cfg.base);
             plan.original_return = Some(plan.add_shared(asm));
         }
         plan.thread_info = threads.info();
@@ -366,7 +363,7 @@ impl Planner<'_> {
         scratch: &mut Scratch,
         b: BlockId,
         free_below: bool,
-        counters: &mut &[flow::Counter],
+        counters: &mut &[edge_counts::Counter],
     ) -> Result<()> {
         let block = self.cfg.block(b);
         let Scratch {
@@ -459,7 +456,7 @@ impl Planner<'_> {
     }
 
     /// A block without calls.
-    fn quiet_block(&self, part: &mut Part, b: BlockId, counters: &mut &[flow::Counter]) {
+    fn quiet_block(&self, part: &mut Part, b: BlockId, counters: &mut &[edge_counts::Counter]) {
         let block = self.cfg.block(b);
         let last = block.last();
         // What ends the process or starts a thread ends its block, or is a procedure's entry.
@@ -477,7 +474,7 @@ impl Planner<'_> {
     }
 
     /// The flow's counters at all instructions before this one.
-    fn counters(&self, part: &mut Part, end: InstId, counters: &mut &[flow::Counter]) {
+    fn counters(&self, part: &mut Part, end: InstId, counters: &mut &[edge_counts::Counter]) {
         while let Some((counter, rest)) = counters.split_first()
             && counter.spot.inst < end
         {
@@ -487,7 +484,13 @@ impl Planner<'_> {
     }
 
     /// An instruction without calls.
-    fn quiet(&self, part: &mut Part, b: BlockId, inst: InstId, counters: &mut &[flow::Counter]) {
+    fn quiet(
+        &self,
+        part: &mut Part,
+        b: BlockId,
+        inst: InstId,
+        counters: &mut &[edge_counts::Counter],
+    ) {
         self.counter(part, inst, Position::Before, counters);
         self.exit_hook(part, b, inst);
         self.counter(part, inst, Position::After, counters);
@@ -500,19 +503,19 @@ impl Planner<'_> {
         part: &mut Part,
         inst: InstId,
         position: Position,
-        counters: &mut &[flow::Counter],
+        counters: &mut &[edge_counts::Counter],
     ) {
         let Some((counter, rest)) = counters.split_first() else {
             return;
         };
-        if !flow::is_at(counter, inst, position) {
+        if !edge_counts::is_at(counter, inst, position) {
             return;
         }
         *counters = rest;
         self.emit(part, counter);
     }
 
-    fn emit(&self, part: &mut Part, counter: &flow::Counter) {
+    fn emit(&self, part: &mut Part, counter: &edge_counts::Counter) {
         let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
         self.flow.emit(&mut part.asm, counter);
         part.close(code, fixups, counter.spot.inst, counter.spot.position);

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::flow::Totals;
 use super::sparse::Sparse;
 use crate::ids::{Address48, BlockId, InstId};
 use crate::x86::asm::{self, Shift};
@@ -133,6 +132,19 @@ impl Guards {
             Some(Guard::Clean)
         }
     }
+}
+
+/// Where the counters lie and how totals follow from them; offsets in the plan's data.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Totals {
+    /// The table, as the runtime reads it.
+    pub table: u32,
+    /// Its size.
+    pub table_size: u32,
+    /// The flow's counters.
+    pub counters: u32,
+    /// Room for the runtime to compute in.
+    pub scratch: u32,
 }
 
 /// All that is to be inserted.

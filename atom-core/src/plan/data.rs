@@ -1,11 +1,20 @@
 //! Strings and arrays that calls pass: their contents and their records.
 
-use atom_abi::THREAD_HEADER;
+use atom_abi::{THREAD_HEADER, THREAD_THIS, ThreadInfo};
 use rustc_hash::FxHashMap;
 
 use super::sparse::Sparse;
 use crate::error::{Error, Result};
 use crate::tool::{Argument, Calls};
+
+/// Where the main block and what belongs to it lie in the plan's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadPlace {
+    /// The main block.
+    pub block: u32,
+    /// The `ThreadInfo`.
+    pub info: u32,
+}
 
 /// The plan's data and where in it each argument lies.
 #[derive(Default)]
@@ -19,7 +28,7 @@ pub struct Data {
     /// Where the tool's per-thread data will lie, in the main block.
     pub thread_data: u32,
     /// Where per-thread data lies, if there is any and once it is placed.
-    pub threads: Option<super::threads::Place>,
+    pub threads: Option<ThreadPlace>,
 }
 
 /// Alignment of contents: that of the widest element there can be.
@@ -81,6 +90,68 @@ impl Data {
         let start = self.bytes.len().next_multiple_of(64);
         self.bytes.grow(start + size);
         start as u32
+    }
+
+    /// Lays out the main block and the `ThreadInfo`. Each block gets so many more
+    /// cells that are summed; yields where the first lies in the main one.
+    pub fn place_threads(&mut self, calls: &Calls, cells: usize) -> Option<u32> {
+        let threads = &calls.thread_data;
+        if threads.len == 0 {
+            return None;
+        }
+        const HEADER: u32 = THREAD_HEADER as u32;
+        let reserve = |bytes: &mut Sparse, len: usize| {
+            let at = bytes.len().next_multiple_of(THREAD_HEADER);
+            bytes.grow(at + len);
+            at as u32
+        };
+        let more = (HEADER + threads.len).next_multiple_of(HEADER);
+        let size = (more + 8 * cells as u32).next_multiple_of(HEADER);
+        let block = reserve(&mut self.bytes, size as usize);
+        debug_assert_eq!(block + HEADER, self.thread_data);
+        for (offset, range) in &threads.initial {
+            let at = (block + HEADER + offset) as usize;
+            let contents = &threads.contents[range.start as usize..range.end as usize];
+            self.bytes.write(at, contents);
+        }
+        let mut table = |ranges: &mut dyn Iterator<Item = (u32, u32)>| {
+            let at = reserve(&mut self.bytes, 0);
+            for (offset, len) in ranges {
+                self.bytes.extend(&(HEADER + offset).to_le_bytes());
+                self.bytes.extend(&len.to_le_bytes());
+            }
+            u64::from(at)
+        };
+        let counters = (more - HEADER, 8 * cells as u32);
+        let sums = threads.sums.iter().map(|r| (r.start, r.end - r.start));
+        let sums = table(&mut sums.chain((cells != 0).then_some(counters)));
+        let initial = table(&mut threads.initial.iter().map(|(at, r)| (*at, r.end - r.start)));
+        let contents = reserve(&mut self.bytes, 0);
+        self.bytes.extend(&threads.contents);
+        let info = reserve(&mut self.bytes, size_of::<ThreadInfo>());
+        // The fields of `ThreadInfo` in their order; true: the address of an offset.
+        let fields = [
+            (u64::from(block), true),
+            (u64::from(block), true),
+            (size.into(), false),
+            (sums, true),
+            (threads.sums.len() as u64 + u64::from(cells != 0), false),
+            (initial, true),
+            (threads.initial.len() as u64, false),
+            (contents.into(), true),
+        ];
+        const { assert!(size_of::<ThreadInfo>() == 8 * 8) };
+        for (slot, (value, is_address)) in (info..).step_by(8).zip(fields) {
+            self.bytes.write(slot as usize, &value.to_le_bytes());
+            if is_address {
+                self.relocs.push(slot);
+            }
+        }
+        let this = block as usize + THREAD_THIS;
+        self.bytes.write(this, &u64::from(block).to_le_bytes());
+        self.relocs.push(block + THREAD_THIS as u32);
+        self.threads = Some(ThreadPlace { block, info });
+        Some(block + more)
     }
 
     /// Whether offsets can tell all of it apart.

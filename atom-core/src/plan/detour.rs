@@ -7,14 +7,7 @@
 //!
 //! The words lie above the return address, the last one pushed first.
 
-use super::Clobbers;
 use super::args::{Address, Value};
-use super::inline;
-use super::site::{self, Point, SiteCall};
-use super::wrapper::{Wrapper, Wrappers};
-use crate::analysis::specialise::Specialiser;
-use crate::live::RegSet;
-use crate::plan::code::Asm;
 use crate::x86::asm::Gpr;
 
 /// Constants below this are part of the shared piece: few pieces come of it.
@@ -84,7 +77,7 @@ impl Detour {
     }
 
     /// The arguments as the piece finds them.
-    fn values(&self) -> Vec<Value> {
+    pub fn values(&self) -> Vec<Value> {
         let words = self.fills.iter();
         let words = words.filter(|f| matches!(f, Fill::Pushed(_))).count() as i64;
         let value = |fill: &Fill| match *fill {
@@ -98,46 +91,5 @@ impl Detour {
             }
         };
         self.fills.iter().map_while(value).collect()
-    }
-
-    /// Emits the piece of a wrapper that has this. Others that it needs come to the list's end.
-    pub fn emit(
-        &self,
-        wrapper: &Wrapper,
-        bodies: Option<&Specialiser<'_>>,
-        absolute: bool,
-        wrappers: &mut Wrappers,
-    ) -> Asm {
-        let values = self.values();
-        let bounds: Vec<_> = values.iter().map(inline::bound).collect();
-        let call = SiteCall {
-            routine: wrapper.routine,
-            clobbers: Clobbers {
-                gprs: wrapper.gprs,
-                xmms: wrapper.xmms,
-                flags: true,
-                mxcsr: wrapper.mxcsr,
-                is_leaf: false,
-                needs_alignment: wrapper.align,
-            },
-            body: bodies.and_then(|b| b.whole_body(wrapper.routine, &bounds)),
-            values,
-            common: 0,
-        };
-        let point = Point {
-            live: match wrapper.flags {
-                true => RegSet::ALL,
-                false => RegSet::ALL.without(RegSet::FLAGS),
-            },
-            may_set_df: false,
-            absolute,
-            is_piece: true,
-            free_below: true,
-        };
-        let mut asm = Asm::default();
-        let emitted = site::emit(&mut asm, 0, &[call], point, wrappers);
-        asm.ret_dropping(self.back);
-        emitted.join(&mut asm, 0);
-        asm
     }
 }

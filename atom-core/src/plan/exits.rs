@@ -14,15 +14,15 @@ use std::collections::HashMap;
 
 use super::Clobbers;
 use super::args::Value;
-use super::code::Target;
-use super::site::{self, Point, RED_ZONE, SiteCall};
+use super::code::{Asm, Target};
+use super::site::{self, Point, SiteCall};
 use super::wrapper::{Wrapper, Wrappers};
 use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
 use crate::image::Image;
 use crate::live::RegSet;
-use crate::plan::code::Asm;
 use crate::x86::ControlFlow;
+use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Cond, Gpr};
 
 /// Functions that end the process without running its finalisers.

@@ -9,13 +9,14 @@ mod build;
 pub mod code;
 mod data;
 mod detour;
+mod edge_counts;
 mod exits;
-mod flow;
 mod inline;
 pub(crate) mod operand;
 mod part;
 pub(crate) mod points;
-pub(crate) mod returns;
+pub(crate) mod return_address;
+mod shared;
 mod site;
 mod sparse;
 #[cfg(test)]
@@ -26,8 +27,7 @@ mod wrapper;
 use crate::analysis::specialise::Specialiser;
 
 pub use crate::x86::asm::{Frame, Shift};
-pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target};
-pub use flow::Totals;
+pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target, Totals};
 pub use sparse::Sparse;
 pub use threads::{ThreadAccess, ThreadOptions};
 

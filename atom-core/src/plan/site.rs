@@ -25,12 +25,12 @@ use atom_abi::THREAD_THIS;
 
 use super::Clobbers;
 use super::args::{Taken, Value};
-use super::code::{Fixup, Target};
+use super::code::{Asm, Fixup, Target};
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Body;
 use crate::live::RegSet;
-use crate::plan::code::Asm;
+use crate::x86::abi::{ARGUMENT_REGISTERS, RED_ZONE};
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 mod address;
@@ -38,12 +38,6 @@ mod inline;
 mod values;
 
 pub use values::only_if_selected;
-
-/// Size of the red zone.
-pub const RED_ZONE: i32 = 128;
-
-/// Registers that carry the first six integer arguments by the System V ABI.
-pub const ARGUMENT_REGISTERS: [Gpr; 6] = [Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8, Gpr::R9];
 
 /// More registers than this are saved by a wrapper.
 const MOST_SAVED_IN_LINE: u32 = 4;

@@ -6,14 +6,11 @@
 
 use std::collections::HashMap;
 
-use super::code::Target;
+use super::code::{Asm, Target};
 use super::detour::Detour;
 use crate::live::RegSet;
-use crate::plan::code::Asm;
+use crate::x86::abi::DEFAULT_MXCSR;
 use crate::x86::asm::{Gpr, Mem};
-
-/// The default control word of SSE: all exceptions masked, round to nearest.
-const DEFAULT_MXCSR: i32 = 0x1f80;
 
 /// What a wrapper does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

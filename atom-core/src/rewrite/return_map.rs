@@ -5,7 +5,7 @@ use crate::ids::{InstId, ProcId};
 use crate::layout::Layout;
 use crate::layout::return_map::is_call;
 use crate::layout::text::{insertions_of, snippets_size, take_at};
-use crate::plan::returns::HEAD;
+use crate::plan::return_address::HEAD;
 use crate::plan::{Plan, Position};
 
 /// The table. Procedures lie in order, and so do the calls of each, so the

@@ -2,6 +2,7 @@
 //!
 //! The first in the order of stages: each stage may use it, and it uses none of them.
 
+pub mod abi;
 pub mod asm;
 pub mod class;
 mod decode;

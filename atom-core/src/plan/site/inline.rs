@@ -14,8 +14,7 @@ use crate::analysis::specialise::ops::{
 };
 use crate::live::RegSet;
 use crate::plan::args::{Address, Segment, Taken, Value};
-use crate::plan::code::Target;
-use crate::plan::code::{Encoding, Operand};
+use crate::plan::code::{Encoding, Operand, Target};
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 mod addresses;

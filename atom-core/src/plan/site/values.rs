@@ -1,10 +1,10 @@
 //! Values other than whole general registers: parts of them, vector registers,
 //! memory, and where a branch goes.
 
-use super::{RED_ZONE, Site};
+use super::Site;
 use crate::plan::args::{Address, Element, Selected, Taken, Value};
-use crate::plan::code::Asm;
-use crate::plan::code::Target;
+use crate::plan::code::{Asm, Target};
+use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 impl Site<'_> {

@@ -3,8 +3,7 @@
 use crate::x86::{Formatter, NasmFormatter};
 
 use crate::plan::args::Element;
-use crate::plan::code::Asm;
-use crate::plan::code::Target;
+use crate::plan::code::{Asm, Target};
 use crate::x86::asm::{Cond, Gpr, Mem};
 
 /// The instructions in words, separated by semicolons.

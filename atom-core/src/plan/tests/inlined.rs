@@ -14,11 +14,10 @@ use crate::analysis::specialise::Specialiser;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::plan::args::Value;
-use crate::plan::code::Asm;
-use crate::plan::code::Target;
-use crate::plan::inline;
+use crate::plan::code::{Asm, Target};
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
+use crate::plan::{inline, shared};
 
 const HELPER: u64 = 0x1000;
 const ROUTINES: u64 = 0x1400;
@@ -107,11 +106,7 @@ fn run(
     ];
     let mut i = 0;
     while let Some(wrapper) = wrappers.list.get(i).copied() {
-        let mut asm = Asm::default();
-        match &wrapper.detour {
-            Some(detour) => asm = detour.emit(&wrapper, bodies, false, &mut wrappers),
-            None => wrapper.emit(&mut asm),
-        }
+        let asm = shared::emit(&wrapper, bodies, false, &mut wrappers);
         let at = wrapper_at(i as u32);
         writes.push((at, random::resolve(&asm, at, target)));
         i += 1;

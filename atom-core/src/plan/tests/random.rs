@@ -5,9 +5,8 @@ use super::values;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::plan::args::{Address, Segment, Taken, Value};
-use crate::plan::code::Asm;
-use crate::plan::code::Target;
-use crate::plan::returns;
+use crate::plan::code::{Asm, Target};
+use crate::plan::return_address;
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
 use crate::x86::asm::{Cond, Gpr};
@@ -229,7 +228,7 @@ impl Routine {
             code: Vec::new(),
             at,
         };
-        for (i, reg) in site::ARGUMENT_REGISTERS.iter().enumerate() {
+        for (i, reg) in crate::x86::abi::ARGUMENT_REGISTERS.iter().enumerate() {
             let rex = 0x48 | (reg.0 >> 3) << 2;
             routine.at_rip(&[rex, 0x89], reg.0, record + 8 * i as u64);
         }
@@ -426,7 +425,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
     let window = machine.stack_at() - 256;
     let mut stack: Vec<u8> = (0..512).map(|_| r.next() as u8).collect();
     let mut asm = Asm::default();
-    returns::emit(&mut asm, values::BASE);
+    return_address::emit(&mut asm, values::BASE);
     memory.push((place(5), resolve(&asm, place(5), target)));
     memory.push(values::return_map(machine));
     memory.push(values::contents(machine, r));

@@ -1,7 +1,7 @@
 //! The sides of a body that are rarely run: put behind the procedure, with registers of
 //! their own, and as a last resort a call of the routine.
 
-use super::super::{ARGUMENT_REGISTERS, Site};
+use super::super::Site;
 use super::{Context, Path, Result, is_simple, plain_register};
 use crate::analysis::specialise::ops::{End, Node};
 use crate::live::RegSet;
@@ -9,6 +9,7 @@ use crate::plan::args::Value;
 use crate::plan::code::Target;
 use crate::plan::detour::Detour;
 use crate::plan::wrapper::Wrapper;
+use crate::x86::abi::ARGUMENT_REGISTERS;
 use crate::x86::asm::{Cond, Gpr};
 
 /// A side of a branch that other paths go around stands there if it is no longer than this.

@@ -4,7 +4,7 @@
 //! a part that the compiler put elsewhere is rare; of other branches nothing is
 //! assumed. A wrong guess costs time, never exactness.
 
-use super::group::index_of;
+use super::members::index_of;
 use crate::cfg::{Cfg, Succ};
 use crate::ids::{BlockId, ProcId};
 use crate::x86::ControlFlow;

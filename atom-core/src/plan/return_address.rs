@@ -6,8 +6,7 @@
 //! address that is not in it was pushed by code that did not move, and stands
 //! for itself.
 
-use super::code::Target;
-use crate::plan::code::Asm;
+use super::code::{Asm, Target};
 use crate::x86::asm::{Gpr, Mem};
 
 /// Size of the table's head: the number of entries, as 32 bits, and padding.

@@ -1,11 +1,12 @@
 //! The instructions of a counter: one increment, and what keeps the flags around it.
 
-use super::group;
 use crate::live::RegSet;
-use crate::plan::code::Asm;
-use crate::plan::code::Target;
-use crate::plan::site::RED_ZONE;
+use crate::plan::code::{Asm, Target};
+use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Gpr, Mem};
+
+/// Flags that `inc` changes.
+pub const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
 
 /// What an increment has to keep at its place, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +37,7 @@ impl Keeping {
         // read it again.
         let frame = [Gpr::RSP.0, Gpr::RBP.0];
         let free = |r: &u8| !frame.contains(r) && live.gpr_mask() >> r & 1 == 0;
-        let flags = if !live.intersects(group::CHANGED) {
+        let flags = if !live.intersects(CHANGED) {
             FlagsIn::Nowhere
         } else if free(&Gpr::RAX.0) {
             FlagsIn::Ax

@@ -13,8 +13,9 @@ mod counted;
 mod frequency;
 mod group;
 mod increment;
+mod members;
 mod qualify;
-mod returns;
+mod returns_once;
 mod table;
 mod tree;
 
@@ -22,35 +23,21 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::code::{Position, Target};
+use super::code::{Asm, Position, Target, Totals};
 use super::data::Data;
 use super::threads::ThreadAccess;
 use crate::analysis::specialise::Specialiser;
-use crate::cfg::{Cfg, ProcKind};
+use crate::cfg::Cfg;
 use crate::grouped::Grouped;
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::live::Live;
 use crate::memory;
-use crate::plan::code::Asm;
 use crate::tool::Calls;
 
 use counted::{Counted, Storage};
 use group::{Spot, World};
 use qualify::{Qualified, Want};
-
-/// Where the counters lie and how totals follow from them; offsets in the plan's data.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Totals {
-    /// The table, as the runtime reads it.
-    pub table: u32,
-    /// Its size.
-    pub table_size: u32,
-    /// The flow's counters.
-    pub counters: u32,
-    /// Room for the runtime to compute in.
-    pub scratch: u32,
-}
 
 /// A counter of the flow at its place.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +50,7 @@ pub struct Counter {
 
 /// What is counted by flow.
 #[derive(Default)]
-pub struct Flow {
+pub struct EdgeCounts {
     /// By number of a call: it is not made. Empty: all are.
     handled: Vec<AtomicBool>,
     /// The counters by place.
@@ -87,7 +74,7 @@ const CHUNK: usize = 64;
 /// Pieces of work after which the program's pages are given back.
 const WAVE: usize = 128;
 
-impl Flow {
+impl EdgeCounts {
     /// Decides which calls are counted by flow, and lays out what that takes.
     pub fn build(
         image: &Image,
@@ -101,10 +88,10 @@ impl Flow {
         if qualified.is_empty() {
             return Self::default();
         }
-        let groups = groups(cfg);
+        let groups = members::groups(cfg);
         let (entered, returns) = rayon::join(
             || group::entered(image, cfg),
-            || returns::certain(image, cfg, &groups),
+            || returns_once::certain(image, cfg, &groups),
         );
         image.release_pages();
         let world = World {
@@ -241,22 +228,6 @@ fn by_group(cfg: &Cfg, qualified: &Qualified) -> Grouped<u32> {
         pieces.flat_map(|(first, wholes)| wholes.iter().copied().zip(*first..))
     };
     Grouped::new(cfg.procs.len(), numbered)
-}
-
-/// Procedures with their parts, each group's whole first, in order.
-fn groups(cfg: &Cfg) -> Vec<Vec<ProcId>> {
-    let mut members: Vec<(ProcId, bool, ProcId)> = (0..cfg.procs.len())
-        .map(ProcId::from_index)
-        .map(|id| match cfg.proc(id).kind {
-            ProcKind::Fragment(Some(parent)) => (parent, true, id),
-            _ => (id, false, id),
-        })
-        .collect();
-    members.sort_unstable();
-    members
-        .chunk_by(|a, b| a.0 == b.0)
-        .map(|g| g.iter().map(|m| m.2).collect())
-        .collect()
 }
 
 /// The counters in the order of their places; the cells, from this one on, are in the groups' order.

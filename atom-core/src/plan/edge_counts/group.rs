@@ -11,7 +11,7 @@
 use rayon::prelude::*;
 
 use super::frequency::Estimate;
-use super::increment::Keeping;
+use super::increment::{CHANGED, Keeping};
 use super::qualify::Way;
 use super::tree::Edge;
 use crate::cfg::{Block, Cfg, ProcKind, Status, Succ};
@@ -20,9 +20,6 @@ use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet};
 use crate::plan::Position;
 use crate::x86::ControlFlow;
-
-/// Flags that `inc` changes.
-pub const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
 
 /// Where an edge is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -327,20 +324,6 @@ fn comes_back(world: &World<'_>, call: InstId) -> bool {
     };
     cfg.proc_at(target)
         .is_some_and(|p| cfg.proc(p).start == target && world.returns[p.index()])
-}
-
-/// The block's place among the blocks of these procedures.
-pub fn index_of(cfg: &Cfg, procs: &[ProcId], b: BlockId) -> Option<usize> {
-    let owner = cfg.block(b).proc;
-    let mut before = 0;
-    for &p in procs {
-        let proc = cfg.proc(p);
-        if p == owner {
-            return Some(before + b.index() - proc.first_block.index());
-        }
-        before += proc.block_count as usize;
-    }
-    None
 }
 
 /// The best place to count a block: where the flags are dead. Yields what is live there.

@@ -13,7 +13,7 @@
 
 use rayon::prelude::*;
 
-use super::group::index_of;
+use super::members::index_of;
 use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
 use crate::grouped::Grouped;
 use crate::ids::{BlockId, InstId, ProcId};

@@ -1,6 +1,7 @@
 //! Counting the flow of one group of procedures after the other.
 
-use super::group::{self, Group, Spot, World};
+use super::group::{Group, Spot, World};
+use super::members;
 use super::qualify::{Want, Way};
 use super::table;
 use super::tree::Solver;
@@ -48,7 +49,7 @@ impl Counted {
         edges.clear();
         let mut explicit = 0.0;
         for want in &*wants {
-            let i = group::index_of(world.cfg, procs, want.block)?;
+            let i = members::index_of(world.cfg, procs, want.block)?;
             let edge = graph.edge(i, want.way)?;
             // What the call would cost at least: a branch's cell has to be found.
             explicit += match want.way {

@@ -1,0 +1,68 @@
+//! The code of pieces that points share: wrappers around routines, and pieces for rare calls.
+
+use super::Clobbers;
+use super::code::Asm;
+use super::detour::Detour;
+use super::inline;
+use super::site::{self, Point, SiteCall};
+use super::wrapper::{Wrapper, Wrappers};
+use crate::analysis::specialise::Specialiser;
+use crate::live::RegSet;
+
+/// Emits the shared code of a wrapper. Wrappers that it calls in turn are added at the list's end.
+pub fn emit(
+    wrapper: &Wrapper,
+    bodies: Option<&Specialiser<'_>>,
+    absolute: bool,
+    wrappers: &mut Wrappers,
+) -> Asm {
+    match &wrapper.detour {
+        Some(detour) => emit_detour(detour, wrapper, bodies, absolute, wrappers),
+        None => {
+            let mut asm = Asm::default();
+            wrapper.emit(&mut asm);
+            asm
+        }
+    }
+}
+
+/// Emits the shared code of a rare call.
+fn emit_detour(
+    detour: &Detour,
+    wrapper: &Wrapper,
+    bodies: Option<&Specialiser<'_>>,
+    absolute: bool,
+    wrappers: &mut Wrappers,
+) -> Asm {
+    let values = detour.values();
+    let bounds: Vec<_> = values.iter().map(inline::bound).collect();
+    let call = SiteCall {
+        routine: wrapper.routine,
+        clobbers: Clobbers {
+            gprs: wrapper.gprs,
+            xmms: wrapper.xmms,
+            flags: true,
+            mxcsr: wrapper.mxcsr,
+            is_leaf: false,
+            needs_alignment: wrapper.align,
+        },
+        body: bodies.and_then(|b| b.whole_body(wrapper.routine, &bounds)),
+        values,
+        common: 0,
+    };
+    let point = Point {
+        live: match wrapper.flags {
+            true => RegSet::ALL,
+            false => RegSet::ALL.without(RegSet::FLAGS),
+        },
+        may_set_df: false,
+        absolute,
+        is_piece: true,
+        free_below: true,
+    };
+    let mut asm = Asm::default();
+    let emitted = site::emit(&mut asm, 0, &[call], point, wrappers);
+    asm.ret_dropping(detour.back);
+    emitted.join(&mut asm, 0);
+    asm
+}

@@ -1,0 +1,12 @@
+//! Calling convention: the System V ABI for x86-64.
+
+use super::asm::Gpr;
+
+/// Registers that carry the first six integer arguments, in the order of the arguments.
+pub const ARGUMENT_REGISTERS: [Gpr; 6] = [Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8, Gpr::R9];
+
+/// Size of the red zone in bytes: this much below rsp belongs to the running function.
+pub const RED_ZONE: i32 = 128;
+
+/// Control word of SSE (MXCSR) at a program's start: all exceptions masked, round to nearest.
+pub const DEFAULT_MXCSR: i32 = 0x1f80;
