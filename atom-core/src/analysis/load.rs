@@ -10,8 +10,9 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-use super::image::{AnalysisImage, Symbol, Tls, ToolFacts, Value};
+use super::image::{AnalysisImage, Symbol, Tls, Value};
 use super::unwind_ranges;
+use crate::tool::ToolFacts;
 use crate::{Error, PAGE, Result};
 
 pub(super) const DOING: &str = "reading the tool";

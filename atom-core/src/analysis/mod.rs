@@ -24,5 +24,5 @@ pub mod specialise;
 pub mod summary;
 mod unwind_ranges;
 
-pub use image::{AnalysisImage, Symbol, Tls, ToolFacts};
+pub use image::{AnalysisImage, Symbol, Tls};
 pub use summary::{Summaries, Summary};

@@ -8,6 +8,7 @@
 
 mod build;
 mod data_refs;
+mod exits;
 mod flatten;
 pub mod flow;
 pub mod frame;
@@ -32,6 +33,8 @@ use rayon::prelude::*;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::x86::{Inst, Instruction, Run, decode_at, target_of};
+
+pub use exits::Exit;
 
 /// How well a procedure is understood.
 #[derive(Clone, PartialEq, Eq, Debug)]

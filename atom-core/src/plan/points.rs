@@ -9,7 +9,8 @@
 
 use std::ops::Range;
 
-use crate::cfg::{Cfg, ProcKind, Succ};
+use crate::cfg::{Cfg, Exit, ProcKind};
+use crate::x86::ControlFlow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::tool::{Call, Calls};
@@ -193,12 +194,8 @@ impl<'a> Points<'a> {
                 .inst
                 .iter()
                 .any(|x| !x.between(insts.clone()).is_empty())
-            || (self.is_entry(id) && !self.proc[0].at(block.proc.index()).is_empty())
+            || (self.cfg.is_entry(id) && !self.proc[0].at(block.proc.index()).is_empty())
             || !self.at_exits(block.proc).is_empty()
-    }
-
-    fn is_entry(&self, id: BlockId) -> bool {
-        is_entry(self.cfg, id)
     }
 
     /// The calls around an instruction of a block.
@@ -206,7 +203,7 @@ impl<'a> Points<'a> {
         around.clear();
         let block = self.cfg.block(id);
         if inst == block.first {
-            if self.is_entry(id) {
+            if self.cfg.is_entry(id) {
                 around.entry.extend(self.proc[0].at(block.proc.index()));
                 around.entry.extend(self.entry.at(id.index()));
             }
@@ -244,7 +241,7 @@ impl<'a> Points<'a> {
         let at_exits = self.at_exits(block.proc);
         let exit = match at_exits {
             [] => Exit::Never,
-            _ => exit(self.cfg, id),
+            _ => self.cfg.exit_of(id),
         };
         if exit == Exit::Always {
             list.extend(at_exits);
@@ -259,85 +256,4 @@ impl<'a> Points<'a> {
             Exit::Falling => around.after.extend(at_exits),
         }
     }
-}
-
-/// True if other procedures enter the procedure of this block here.
-pub(crate) fn is_entry(cfg: &Cfg, id: BlockId) -> bool {
-    let block = cfg.block(id);
-    let proc = cfg.proc(block.proc);
-    !matches!(proc.kind, ProcKind::Fragment(_)) && (block.is_entry || proc.first_block == id)
-}
-
-/// An instruction by which control leaves a procedure, or a part of one, and
-/// that is no return: a jump to another procedure.
-pub(crate) fn exit_by_jump(cfg: &Cfg, id: ProcId) -> Option<InstId> {
-    let exits = cfg
-        .proc(id)
-        .blocks()
-        .filter(|b| exit(cfg, *b) != Exit::Never);
-    exits
-        .map(|b| cfg.block(b).last())
-        .find(|i| cfg.inst(*i).flow != ControlFlow::Return)
-}
-
-/// True if a jump from a procedure to this address leaves it, as a tail call does.
-fn leaves(cfg: &Cfg, from: ProcId, target: u64) -> bool {
-    let Some(to) = cfg.proc_at(target) else {
-        return true;
-    };
-    cfg.whole(from) != cfg.whole(to) && cfg.proc(to).kind != ProcKind::Fragment(None)
-}
-
-/// How control may leave the procedure at the end of a block.
-fn exit(cfg: &Cfg, id: BlockId) -> Exit {
-    let block = cfg.block(id);
-    let last = block.last();
-    let end = cfg.inst_end(last);
-    let tails = || {
-        cfg.succs(id).iter().filter_map(|s| match s {
-            Succ::Tail(target) => Some(target.get()).filter(|t| leaves(cfg, block.proc, *t)),
-            _ => None,
-        })
-    };
-    match cfg.inst(last).flow {
-        ControlFlow::Return => Exit::Always,
-        ControlFlow::Jump if tails().next().is_some() => Exit::Always,
-        ControlFlow::CondJump => {
-            let by_branch = tails().any(|t| t != end);
-            let by_falling = tails().any(|t| t == end);
-            match (by_branch, by_falling) {
-                (true, true) => Exit::Always,
-                (true, false) => Exit::IfTaken,
-                (false, true) => Exit::Falling,
-                (false, false) => Exit::Never,
-            }
-        }
-        ControlFlow::IndirectJump => {
-            let table = cfg.jump_tables.binary_search_by_key(&last, |t| t.jump);
-            if table.is_err() && cfg.succs(id).contains(&Succ::Unknown) {
-                Exit::Always
-            } else {
-                Exit::Never
-            }
-        }
-        ControlFlow::FallThrough
-        | ControlFlow::Syscall
-        | ControlFlow::Trap
-        | ControlFlow::Call
-        | ControlFlow::IndirectCall
-            if tails().next().is_some() =>
-        {
-            Exit::Falling
-        }
-        _ => Exit::Never,
-    }
-}
-
-/// When a block's end leaves the procedure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Exit {
-    Never,
-    Always,
-    IfTaken,
-    Falling,
 }

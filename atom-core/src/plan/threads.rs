@@ -66,7 +66,7 @@ impl ThreadOptions {
         calls: &Calls,
         may_have_threads: bool,
         no_gs: bool,
-        facts: &crate::analysis::ToolFacts,
+        facts: &crate::tool::ToolFacts,
     ) -> Self {
         let access = if calls.thread_data.len == 0 || !may_have_threads {
             ThreadAccess::Only

@@ -6,7 +6,6 @@ use super::calls::{self, Argument, Call, Calls};
 use super::session::Session;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::plan::operand::{At, When};
-use crate::plan::points::{exit_by_jump, is_entry};
 use crate::x86::ControlFlow;
 use crate::{Error, Result};
 
@@ -122,7 +121,7 @@ fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), Strin
     let cfg = session.cfg;
     let last_flow = || cfg.inst(cfg.block(BlockId(request.id)).last()).flow;
     match request.scope {
-        Scope::Entry if !is_entry(cfg, BlockId(request.id)) => {
+        Scope::Entry if !cfg.is_entry(BlockId(request.id)) => {
             return Err("no other procedure enters there".to_owned());
         }
         Scope::Falling if last_flow().ends_flow() => {
@@ -341,7 +340,7 @@ fn at_instruction(
 /// Refuses a procedure that hands its callers something that it does not return itself.
 fn returns(session: &Session<'_>, id: ProcId) -> Result<(), String> {
     let mut parts = std::iter::once(id).chain(session.fragments(id));
-    match parts.find_map(|p| exit_by_jump(session.cfg, p)) {
+    match parts.find_map(|p| session.cfg.exit_by_jump(p)) {
         None => Ok(()),
         Some(jump) => Err(format!(
             "ReturnValue is not known where the procedure ends in a jump to another one, by `{}` at {:#x}",

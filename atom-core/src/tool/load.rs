@@ -17,10 +17,10 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolFlags};
 
 use super::calls::Calls;
+use super::facts::ToolFacts;
 use super::select::Selected;
 use super::session::Session;
 use super::{LineInfo, host};
-use crate::analysis::ToolFacts;
 use crate::cfg::Cfg;
 use crate::image::Image;
 use crate::{Error, Result, memory};

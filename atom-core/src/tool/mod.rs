@@ -8,6 +8,7 @@
 pub mod calls;
 mod check;
 mod constants;
+mod facts;
 mod host;
 pub mod libraries;
 mod load;
@@ -20,6 +21,7 @@ mod threads;
 
 pub use crate::image::{LineInfo, SourceFrame};
 pub use calls::{ANY_OPERAND, Argument, Call, Calls, Place, Scope, ThreadData};
+pub use facts::ToolFacts;
 pub use load::Tool;
 pub use names::demangle;
 pub use threads::{may_have_threads, may_start_threads, uses_gs};

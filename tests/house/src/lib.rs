@@ -4,6 +4,7 @@
 #![deny(missing_docs)]
 
 pub mod circles;
+pub mod measure;
 pub mod sources;
 
 use std::path::PathBuf;
