@@ -24,7 +24,7 @@ use atom_core::live::{Live, RegSet};
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
 use atom_core::rewrite;
-use atom_core::tool::{Argument, Calls, libraries, may_have_threads};
+use atom_core::tool::{Application, Argument, Calls, libraries, may_have_threads};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
@@ -318,9 +318,14 @@ fn prepare_tool(
         "running the instrument routine",
         || {
             let options = request.tool_options;
-            let selected = selected.as_ref();
+            let application = Application {
+                image,
+                cfg,
+                lines: &lines,
+                selected: selected.as_ref(),
+            };
             let tool = &loaded.tool;
-            tool.instrument_selected(image, cfg, &lines, options, &end_after_panic, selected)
+            tool.instrument(application, options, &end_after_panic)
         },
         |calls| count(calls.calls.len(), "call"),
     )?;

@@ -10,7 +10,7 @@ use atom_core::cfg::Cfg;
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
-use atom_core::tool::Tool;
+use atom_core::tool::{Application, Tool};
 
 /// The lines of the first functions are known to the tool.
 const PROGRAM: &str = r#"#include <stdio.h>
@@ -138,7 +138,13 @@ fn ask(program: &Path, args: &[&str]) {
         eprintln!("{}: {error}", program.display());
         std::process::exit(42)
     };
-    tool.instrument(&image, &cfg, &lines, &args, &failed)
+    let application = Application {
+        image: &image,
+        cfg: &cfg,
+        lines: &lines,
+        selected: None,
+    };
+    tool.instrument(application, &args, &failed)
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
 }
 

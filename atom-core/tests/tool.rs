@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::cfg::{Cfg, Status};
 use atom_core::image::Image;
-use atom_core::tool::{Argument, Calls, Place, Scope, Tool, may_have_threads};
+use atom_core::tool::{Application, Argument, Calls, Place, Scope, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
 const PROGRAM: &str = r#"
@@ -94,16 +94,16 @@ fn trial() -> Loaded {
 fn instrument(program: &Loaded, args: &[&str]) -> Result<Calls> {
     let tool = Tool::load(tool_file())?;
     let args: Vec<String> = args.iter().map(|a| a.to_string()).collect();
-    tool.instrument(
-        &program.image,
-        &program.cfg,
-        &(),
-        &args,
-        &|error: &Error| -> Infallible {
-            eprintln!("{error}");
-            std::process::exit(42)
-        },
-    )
+    let application = Application {
+        image: &program.image,
+        cfg: &program.cfg,
+        lines: &(),
+        selected: None,
+    };
+    tool.instrument(application, &args, &|error: &Error| -> Infallible {
+        eprintln!("{error}");
+        std::process::exit(42)
+    })
 }
 
 #[test]

@@ -69,18 +69,24 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             continue;
         };
         let table = use_.table.and_then(|table| {
-            let kind = Entries {
-                size: use_.entry_size,
-                are_relative: use_.is_relative,
+            let bounded_candidate = Candidate {
+                table,
+                entry_size: use_.entry_size,
+                is_relative: use_.is_relative,
+                bound: use_.bound.map(|bound| bound.count),
+                is_known: true,
             };
             let mut targets = Vec::new();
             if use_.bound.is_some() {
-                let count = use_.bound.map(|bound| bound.count);
-                targets = entries(image, body, around, table, kind, count, true);
+                targets = bounded_candidate.targets(image, body, around);
             }
             bounded &= !targets.is_empty();
             if targets.is_empty() && around.unbounded_limit > 0 {
-                targets = entries(image, body, around, table, kind, None, true);
+                let candidate = Candidate {
+                    bound: None,
+                    ..bounded_candidate
+                };
+                targets = candidate.targets(image, body, around);
             }
             let is_short = use_
                 .bound
@@ -120,11 +126,14 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     bases.sort_unstable();
     bases.dedup();
     for table in bases {
-        let narrow = Entries {
-            size: 4,
-            are_relative: true,
+        let candidate = Candidate {
+            table,
+            entry_size: 4,
+            is_relative: true,
+            bound: None,
+            is_known: false,
         };
-        let targets = entries(image, body, around, table, narrow, None, false);
+        let targets = candidate.targets(image, body, around);
         if !targets.is_empty() {
             found.push(Found {
                 jump: None,
@@ -143,90 +152,87 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     }
 }
 
-/// What the entries of a table are.
+/// What may be a table.
 #[derive(Clone, Copy)]
-struct Entries {
-    /// Bytes: 4 or 8.
-    size: u8,
-    are_relative: bool,
+struct Candidate {
+    /// Address of the first entry.
+    table: u64,
+    /// Bytes of an entry: 4 or 8.
+    entry_size: u8,
+    /// Entries are relative to the table.
+    is_relative: bool,
+    /// Number of entries, if the code tells it.
+    bound: Option<u32>,
+    /// A jump was seen to use the table.
+    is_known: bool,
 }
 
-impl Entries {
-    /// Where an entry of the table leads to.
-    fn target(self, table: u64, entry: &[u8]) -> u64 {
+impl Candidate {
+    /// Address to which an entry leads.
+    fn target(&self, entry: &[u8]) -> u64 {
         let offset = match *entry {
             [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
             _ => i64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
         };
-        let base = if self.are_relative { table } else { 0 };
+        let base = if self.is_relative { self.table } else { 0 };
         base.wrapping_add_signed(offset)
     }
-}
 
-/// The targets that the entries at `table` lead to; `is_known` if a jump was
-/// seen to use it. Empty if it cannot be a table.
-fn entries(
-    image: &Image,
-    body: &Body,
-    around: &Surroundings,
-    table: u64,
-    kind: Entries,
-    bound: Option<u32>,
-    is_known: bool,
-) -> Vec<u64> {
-    let size = usize::from(kind.size);
-    let limit = match bound {
-        Some(count) => table.saturating_add(size as u64 * u64::from(count)),
-        None => around
-            .data_refs
-            .next_from(table.saturating_add(1))
-            .unwrap_or(u64::MAX),
-    };
-    let mut targets = Vec::with_capacity(bound.map_or(8, |count| (count as usize).min(256)));
-    // Entries before the first target that lead past the procedure's end.
-    let mut dead = 0;
-    for (i, entry) in image
-        .rest_at(table)
-        .unwrap_or_default()
-        .chunks_exact(size)
-        .enumerate()
-    {
-        if table + (size * (i + 1)) as u64 > limit || bound.is_none() && i >= around.unbounded_limit
-        {
-            break;
-        }
-        let target = kind.target(table, entry);
-        // What the compiler knows not to happen (the end of a switch that names
-        // every value) leads to an empty block, which may be the last: nothing of
-        // this procedure is there. The entries behind count none the less.
-        if is_known && target == body.end {
-            match targets.last() {
-                Some(any) => targets.push(*any),
-                None => dead += 1,
-            }
-            continue;
-        }
-        let plausible = if body.contains(target) {
-            is_plausible(image, body, target)
-        } else {
-            // A case may lie in another part of the procedure, which a
-            // stripped program does not tell from a procedure of its own.
-            // Without other evidence the first entry decides whose table it is.
-            (is_known || !targets.is_empty()) && (around.other_part)(body, target, bound.is_some())
+    /// The targets to which the entries lead. Empty if there can be no table.
+    fn targets(&self, image: &Image, body: &Body, around: &Surroundings) -> Vec<u64> {
+        let size = usize::from(self.entry_size);
+        let (table, bound) = (self.table, self.bound);
+        let limit = match bound {
+            Some(count) => table.saturating_add(size as u64 * u64::from(count)),
+            None => around
+                .data_refs
+                .next_from(table.saturating_add(1))
+                .unwrap_or(u64::MAX),
         };
-        if plausible {
-            targets.push(target);
-        } else if bound.is_some() {
-            // The bound or the table is not what it seems.
-            return Vec::new();
-        } else {
-            break;
+        let mut targets = Vec::with_capacity(bound.map_or(8, |count| (count as usize).min(256)));
+        // Number of entries before the first target that lead past the procedure's end.
+        let mut dead = 0;
+        let entries = image.rest_at(table).unwrap_or_default().chunks_exact(size);
+        for (i, entry) in entries.enumerate() {
+            if table + (size * (i + 1)) as u64 > limit
+                || bound.is_none() && i >= around.unbounded_limit
+            {
+                break;
+            }
+            let target = self.target(entry);
+            // A case that the compiler knows not to happen (the end of a switch that names every
+            // value) leads to an empty block. If that block is the last, its address is the
+            // procedure's end. The entries behind such an entry count none the less.
+            if self.is_known && target == body.end {
+                match targets.last() {
+                    Some(any) => targets.push(*any),
+                    None => dead += 1,
+                }
+                continue;
+            }
+            let is_plausible = if body.contains(target) {
+                is_plausible(image, body, target)
+            } else {
+                // A case may lie in another part of the procedure. In a stripped program such a
+                // part looks like a procedure of its own. Without other evidence the first entry
+                // decides which procedure the table belongs to.
+                (self.is_known || !targets.is_empty())
+                    && (around.other_part)(body, target, bound.is_some())
+            };
+            if is_plausible {
+                targets.push(target);
+            } else if bound.is_some() {
+                // The bound or the table is not what it seems.
+                return Vec::new();
+            } else {
+                break;
+            }
         }
+        if let Some(first) = targets.first().copied() {
+            targets.splice(0..0, std::iter::repeat_n(first, dead));
+        }
+        targets
     }
-    if let Some(first) = targets.first().copied() {
-        targets.splice(0..0, std::iter::repeat_n(first, dead));
-    }
-    targets
 }
 
 /// True if code could start at an address of the procedure: either it does,

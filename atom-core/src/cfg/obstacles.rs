@@ -16,8 +16,43 @@ use super::{Kept, frame_tables};
 use crate::image::{Image, decoded};
 use crate::x86::{ControlFlow, Inst};
 
+/// Which indirect jumps and which bodies have jump tables. Tables in the text are left out: such a
+/// table might be taken for code and get a pad.
+struct TableOwners {
+    /// Jumps whose table is known.
+    jumps: FxHashSet<u64>,
+    /// Jumps of whose table only a part is understood.
+    partial_jumps: FxHashSet<u64>,
+    /// Numbers of bodies in which a table leads. Where a jump's own table is not known, all tables
+    /// of the body were looked for.
+    bodies: FxHashSet<usize>,
+}
+
+impl TableOwners {
+    fn new(discovery: &Discovery<'_>, tables: &[Found]) -> Self {
+        let outside_text = || {
+            let is_outside = |t: &&Found| !discovery.image.is_code(t.table);
+            tables.iter().filter(is_outside)
+        };
+        Self {
+            jumps: outside_text().filter_map(|t| t.jump).collect(),
+            partial_jumps: tables
+                .iter()
+                .filter(|t| t.is_short)
+                .filter_map(|t| t.jump)
+                .collect(),
+            bodies: outside_text()
+                .filter_map(|t| discovery.body_at(*t.targets.first()?))
+                .collect(),
+        }
+    }
+}
+
+/// Why a procedure stays in place, for each body; the first reason found counts.
+type Reasons = Vec<Option<String>>;
+
 impl Discovery<'_> {
-    /// Why a procedure stays in place, for each body. The return addresses of those in
+    /// Why a procedure stays in place, for each body. The return addresses of the procedures in
     /// `described` stand in tables.
     pub(super) fn obstacles(
         &self,
@@ -25,73 +60,15 @@ impl Discovery<'_> {
         tables: &[Found],
         described: &FxHashSet<usize>,
         kept: &Kept,
-    ) -> Vec<Option<String>> {
-        let image = self.image;
-        // A table in the text might be taken for code and get a pad.
-        let with_table: FxHashSet<u64> = tables
-            .iter()
-            .filter(|t| !image.is_code(t.table))
-            .filter_map(|t| t.jump)
+    ) -> Reasons {
+        let owners = TableOwners::new(self, tables);
+        let bodies = self.bodies.par_iter().enumerate();
+        let mut reasons: Reasons = bodies
+            .map(|(i, body)| {
+                self.obstacle_before_code(body, kept)
+                    .or_else(|| self.obstacle_in_jumps(i, body, &owners))
+            })
             .collect();
-        let with_part: FxHashSet<u64> = tables
-            .iter()
-            .filter(|t| t.is_short)
-            .filter_map(|t| t.jump)
-            .collect();
-        // Where a jump's own table is not known, all of the body's were looked for.
-        let with_some: FxHashSet<usize> = tables
-            .iter()
-            .filter(|t| !image.is_code(t.table))
-            .filter_map(|t| self.body_at(*t.targets.first()?))
-            .collect();
-        let mut reasons: Vec<Option<String>> =
-            self.bodies
-                .par_iter()
-                .enumerate()
-                .map(|(i, body)| {
-                    if body.insts.is_empty() {
-                        return Some("no instruction could be decoded".to_string());
-                    }
-                    let in_header =
-                        |i: &Inst| image.is_header(image.base + u64::from(i.offset), i.len.into());
-                    let last = body.insts.last().expect("there are some");
-                    let span = last.offset + u32::from(last.len) - body.insts[0].offset;
-                    let first = image.base + u64::from(body.insts[0].offset);
-                    if image.is_header(first, span.into()) && body.insts.iter().any(in_header) {
-                        return Some("it lies in the headers of the file".to_string());
-                    }
-                    if let Some(reason) = kept.get(&body.start) {
-                        return Some(reason.clone());
-                    }
-                    if let Some(pc) = looks_back(image, body) {
-                        return Some(format!(
-                            "after a call it looks at {pc:#x} where that returned to"
-                        ));
-                    }
-                    if let Some((pc, reason)) = &body.obstacle {
-                        return Some(format!("{reason} at {pc:#x}"));
-                    }
-                    let own_labels = body.refs.iter().any(
-                        |r| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start),
-                    );
-                    body.indirect_jumps.iter().find_map(|jump| {
-                        match jump_code::form_of(image, body, *jump) {
-                            _ if with_part.contains(jump) => Some(format!(
-                                "only a part of the jump table of the indirect jump at {jump:#x} is understood"
-                            )),
-                            _ if with_table.contains(jump) => None,
-                            JumpForm::Pointer => None,
-                            _ if with_some.contains(&i) && !own_labels => None,
-                            JumpForm::RelativeTable => Some(format!(
-                                "the jump table of the indirect jump at {jump:#x} was not found"
-                            )),
-                            JumpForm::Computed => Some(format!(
-                                "the indirect jump at {jump:#x} goes to a computed address"
-                            )),
-                        }
-                    })
-                })
-                .collect();
         for range in &frames.ranges {
             if let (Some(reason), Some(i)) = (&range.obstacle, self.body_at(range.start)) {
                 reasons[i].get_or_insert_with(|| {
@@ -99,14 +76,97 @@ impl Discovery<'_> {
                 });
             }
         }
+        self.add_return_address_readers(&mut reasons);
+        for (i, address) in self.relocated() {
+            reasons[i].get_or_insert_with(|| {
+                format!(
+                    "the dynamic loader changes its instruction at {address:#x} (a text relocation)"
+                )
+            });
+        }
+        let mut add = |bodies: Vec<usize>, reason: &str| {
+            for i in bodies {
+                reasons[i].get_or_insert_with(|| reason.to_string());
+            }
+        };
+        add(
+            described.iter().copied().collect(),
+            "the program looks its return addresses up in a table (OCaml)",
+        );
+        add(
+            self.before_start(),
+            "an IFUNC resolver calls it before the program is initialised",
+        );
+        add(
+            self.self_examining(),
+            "V8 looks the return addresses of its built-in code up in a table",
+        );
+        add(
+            self.restartable(),
+            "it contains a restartable sequence (rseq)",
+        );
+        reasons
+    }
+
+    /// Why a procedure stays in place whatever its indirect jumps do.
+    fn obstacle_before_code(&self, body: &Body, kept: &Kept) -> Option<String> {
+        let image = self.image;
+        let (Some(first), Some(last)) = (body.insts.first(), body.insts.last()) else {
+            return Some("no instruction could be decoded".to_string());
+        };
+        let in_header = |i: &Inst| image.is_header(image.base + u64::from(i.offset), i.len.into());
+        let span = last.offset + u32::from(last.len) - first.offset;
+        let start = image.base + u64::from(first.offset);
+        if image.is_header(start, span.into()) && body.insts.iter().any(in_header) {
+            return Some("it lies in the headers of the file".to_string());
+        }
+        if let Some(reason) = kept.get(&body.start) {
+            return Some(reason.clone());
+        }
+        if let Some(pc) = looks_back(image, body) {
+            return Some(format!(
+                "after a call it looks at {pc:#x} where that returned to"
+            ));
+        }
+        let (pc, reason) = body.obstacle.as_ref()?;
+        Some(format!("{reason} at {pc:#x}"))
+    }
+
+    /// An indirect jump whose targets are not known, as the reason why body number `i` stays in place.
+    fn obstacle_in_jumps(&self, i: usize, body: &Body, owners: &TableOwners) -> Option<String> {
+        let is_own_label =
+            |r: &Ref| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start);
+        let own_labels = body.refs.iter().any(is_own_label);
+        body.indirect_jumps.iter().find_map(|jump| {
+            match jump_code::form_of(self.image, body, *jump) {
+                _ if owners.partial_jumps.contains(jump) => Some(format!(
+                    "only a part of the jump table of the indirect jump at {jump:#x} is understood"
+                )),
+                _ if owners.jumps.contains(jump) => None,
+                JumpForm::Pointer => None,
+                _ if owners.bodies.contains(&i) && !own_labels => None,
+                JumpForm::RelativeTable => Some(format!(
+                    "the jump table of the indirect jump at {jump:#x} was not found"
+                )),
+                JumpForm::Computed => Some(format!(
+                    "the indirect jump at {jump:#x} goes to a computed address"
+                )),
+            }
+        })
+    }
+
+    /// Adds the procedures that change their return address, and the procedures that call one
+    /// which takes its return address as data.
+    fn add_return_address_readers(&self, reasons: &mut Reasons) {
+        let image = self.image;
         let mut readers: FxHashSet<u64> = self
             .bodies
             .par_iter()
             .filter(|b| reads_return_address(image, b, b.start))
             .map(|b| b.start)
             .collect();
-        // What it returns to expects arguments, not results.
-        for (body, reason) in self.bodies.iter().zip(&mut reasons) {
+        // The code to which such a procedure returns expects arguments, not results.
+        for (body, reason) in self.bodies.iter().zip(&mut *reasons) {
             if readers.contains(&body.start)
                 && adds_to_return_address(instructions(image, body, body.start))
             {
@@ -114,7 +174,7 @@ impl Discovery<'_> {
             }
         }
         self.add_jumps_to(&mut readers);
-        for (body, reason) in self.bodies.iter().zip(&mut reasons) {
+        for (body, reason) in self.bodies.iter().zip(&mut *reasons) {
             let outside = body.refs.iter().find_map(|r| match r {
                 Ref::Call(t) if readers.contains(t) => Some(*t),
                 _ => None,
@@ -129,32 +189,6 @@ impl Discovery<'_> {
                 });
             }
         }
-        for (i, address) in self.relocated() {
-            reasons[i].get_or_insert_with(|| {
-                format!(
-                    "the dynamic loader changes its instruction at {address:#x} (a text relocation)"
-                )
-            });
-        }
-        for &i in described {
-            reasons[i].get_or_insert_with(|| {
-                "the program looks its return addresses up in a table (OCaml)".into()
-            });
-        }
-        for i in self.before_start() {
-            reasons[i].get_or_insert_with(|| {
-                "an IFUNC resolver calls it before the program is initialised".into()
-            });
-        }
-        for i in self.self_examining() {
-            reasons[i].get_or_insert_with(|| {
-                "V8 looks the return addresses of its built-in code up in a table".into()
-            });
-        }
-        for i in self.restartable() {
-            reasons[i].get_or_insert_with(|| "it contains a restartable sequence (rseq)".into());
-        }
-        reasons
     }
 
     /// A procedure that jumps to one of `readers` hands it its own return address.

@@ -5,6 +5,7 @@ use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
 use super::calls::{self, Argument, Call, Calls};
 use super::session::Session;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
+use crate::image::Image;
 use crate::plan::operand::{At, When};
 use crate::x86::ControlFlow;
 use crate::{Error, Result};
@@ -157,124 +158,150 @@ fn argument(
     arg: &Arg,
     calls: &mut Calls,
 ) -> Result<Argument, String> {
-    let before_inst = request.scope == Scope::Inst && request.place == Place::Before;
-    let inst = InstId(request.id);
-    Ok(match arg.kind {
-        ArgKind::Const => Argument::Const(arg.value),
-        ArgKind::Str => {
-            let (start, end) = copy(arg, 1, calls)?;
-            Argument::Str(start, end)
-        }
-        ArgKind::CStr => {
-            let (start, end) = copy(arg, 1, calls)?;
-            if calls.data[start as usize..end as usize].contains(&0) {
-                return Err("a null-terminated string cannot have a null inside".to_owned());
-            }
-            Argument::CStr(start, end)
-        }
-        ArgKind::Array => {
-            let (start, end) = copy(arg, arg.elem_size, calls)?;
-            Argument::Array(start, end, arg.elem_size)
-        }
-        ArgKind::CArray => {
-            let (start, end) = copy(arg, arg.elem_size, calls)?;
-            Argument::CArray(start, end, arg.elem_size)
-        }
-        ArgKind::Data => {
-            if arg.value >= calls.placed.len() as u64 {
-                return Err(format!(
-                    "offset {} lies outside the data that the tool placed",
-                    arg.value
-                ));
-            }
-            Argument::Data(arg.value as u32)
-        }
-        ArgKind::ThreadData => {
-            if arg.value >= u64::from(calls.thread_data.len) {
-                return Err(format!(
-                    "offset {} lies outside the data that the tool placed for each thread",
-                    arg.value
-                ));
-            }
-            Argument::ThreadData(arg.value as u32)
-        }
-        ArgKind::Regv => {
-            if request.scope == Scope::Program {
-                return Err("a register has no value before or after the program".to_owned());
-            }
-            if arg.value > Reg::CycleCounter as u64 && !is_vector(arg.value) {
-                return Err(format!("register {} cannot be an argument", arg.value));
-            }
-            at_instruction(session, request, Argument::Regv(arg.value as u8))?
-        }
-        ArgKind::RegvHigh => {
-            if request.scope == Scope::Program || !is_vector(arg.value) {
-                return Err("only a vector register has a second half".to_owned());
-            }
-            at_instruction(session, request, Argument::RegvHigh(arg.value as u8))?
-        }
-        ArgKind::EffAddr => {
-            if !before_inst {
-                return Err("EffAddrValue is known only before an instruction".to_owned());
-            }
-            computed(session, request, Argument::EffAddr(operand(arg)?))?
-        }
-        ArgKind::AccessSize => computed(session, request, Argument::AccessSize(operand(arg)?))?,
-        ArgKind::LoadedValue => computed(session, request, Argument::LoadedValue(operand(arg)?))?,
-        ArgKind::StoredValue => computed(session, request, Argument::StoredValue(operand(arg)?))?,
-        ArgKind::RepCount => computed(session, request, Argument::RepCount)?,
-        ArgKind::Direction => computed(session, request, Argument::Direction)?,
-        ArgKind::BranchTarget => computed(session, request, Argument::BranchTarget)?,
+    match arg.kind {
+        ArgKind::Const => Ok(Argument::Const(arg.value)),
+        ArgKind::Str | ArgKind::CStr | ArgKind::Array | ArgKind::CArray => copied(arg, calls),
+        ArgKind::Data | ArgKind::ThreadData => placed(arg, calls),
+        ArgKind::Regv | ArgKind::RegvHigh => register(session, request, arg),
+        ArgKind::EffAddr
+        | ArgKind::AccessSize
+        | ArgKind::LoadedValue
+        | ArgKind::StoredValue
+        | ArgKind::RepCount
+        | ArgKind::Direction
+        | ArgKind::BranchTarget
+        | ArgKind::BrCondValue
+        | ArgKind::EffAddrValue => of_instruction(session, request, arg),
         ArgKind::ReturnValue => {
             if request.scope == Scope::Proc && request.place == Place::After {
                 returns(session, ProcId(request.id))?;
                 return Ok(Argument::ReturnValue);
             }
-            computed(session, request, Argument::ReturnValue)?
+            computed(session, request, Argument::ReturnValue)
         }
-        ArgKind::Exported => {
-            if request.scope != Scope::Program {
-                return Err(
-                    "what the tool exports is known only before and after the program".to_owned(),
-                );
+        ArgKind::Exported => exported(session, request, arg),
+        ArgKind::ImageAddress => image_address(session.image, arg.value),
+    }
+}
+
+/// A string or an array, whose contents go to the end of `calls.data`.
+fn copied(arg: &Arg, calls: &mut Calls) -> Result<Argument, String> {
+    let size = match arg.kind {
+        ArgKind::Str | ArgKind::CStr => 1,
+        _ => arg.elem_size,
+    };
+    let (start, end) = copy(arg, size, calls)?;
+    Ok(match arg.kind {
+        ArgKind::Str => Argument::Str(start, end),
+        ArgKind::CStr => {
+            if calls.data[start as usize..end as usize].contains(&0) {
+                return Err("a null-terminated string cannot have a null inside".to_owned());
             }
-            match session.tool.exported_in_file(arg.ptr.cast()) {
-                Some((address, true)) => Argument::Routine(address),
-                Some((address, false)) => Argument::Static(address),
-                None => return Err("the tool exports nothing at this address".to_owned()),
-            }
+            Argument::CStr(start, end)
         }
-        ArgKind::ImageAddress => {
-            let image = session.image;
-            // 0 asks for how far the image is from its addresses in the file.
-            if arg.value != 0 && !(image.base..=image.end).contains(&arg.value) {
-                return Err(format!(
-                    "{:#x} is no address of the program, which lies at {:#x} to {:#x}",
-                    arg.value, image.base, image.end
-                ));
-            }
-            if image.kind.is_position_independent() {
-                Argument::Original(arg.value)
-            } else {
-                Argument::Const(arg.value)
-            }
+        ArgKind::CArray => Argument::CArray(start, end, size),
+        _ => Argument::Array(start, end, size),
+    })
+}
+
+/// An offset in the data that the tool placed.
+fn placed(arg: &Arg, calls: &Calls) -> Result<Argument, String> {
+    let (size, for_each_thread) = match arg.kind {
+        ArgKind::ThreadData => (u64::from(calls.thread_data.len), " for each thread"),
+        _ => (calls.placed.len() as u64, ""),
+    };
+    let offset = arg.value;
+    if offset >= size {
+        return Err(format!(
+            "offset {offset} lies outside the data that the tool placed{for_each_thread}"
+        ));
+    }
+    Ok(match arg.kind {
+        ArgKind::ThreadData => Argument::ThreadData(offset as u32),
+        _ => Argument::Data(offset as u32),
+    })
+}
+
+/// The value of a register, or the upper half of a vector register.
+fn register(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<Argument, String> {
+    let in_program = request.scope == Scope::Program;
+    let argument = match arg.kind {
+        ArgKind::RegvHigh if in_program || !is_vector(arg.value) => {
+            return Err("only a vector register has a second half".to_owned());
+        }
+        ArgKind::RegvHigh => Argument::RegvHigh(arg.value as u8),
+        _ if in_program => {
+            return Err("a register has no value before or after the program".to_owned());
+        }
+        _ if arg.value > Reg::CycleCounter as u64 && !is_vector(arg.value) => {
+            return Err(format!("register {} cannot be an argument", arg.value));
+        }
+        _ => Argument::Regv(arg.value as u8),
+    };
+    at_instruction(session, request, argument)
+}
+
+/// What is known of the instruction before or after which the call is made.
+fn of_instruction(
+    session: &Session<'_>,
+    request: &Request<'_>,
+    arg: &Arg,
+) -> Result<Argument, String> {
+    let before_inst = request.scope == Scope::Inst && request.place == Place::Before;
+    let is_before_any =
+        |types: u32| before_inst && session.inst_types(InstId(request.id)) & types != 0;
+    let argument = match arg.kind {
+        ArgKind::BrCondValue if is_before_any(InstType::CondBr as u32) => {
+            return Ok(Argument::BrCondValue);
         }
         ArgKind::BrCondValue => {
-            if !before_inst || session.inst_types(inst) & InstType::CondBr as u32 == 0 {
-                return Err("BrCondValue is known only before a conditional branch".to_owned());
-            }
-            Argument::BrCondValue
+            return Err("BrCondValue is known only before a conditional branch".to_owned());
+        }
+        ArgKind::EffAddrValue if is_before_any(InstType::Load as u32 | InstType::Store as u32) => {
+            return Ok(Argument::EffAddrValue);
         }
         ArgKind::EffAddrValue => {
-            let accesses = InstType::Load as u32 | InstType::Store as u32;
-            if !before_inst || session.inst_types(inst) & accesses == 0 {
-                return Err(
-                    "EffAddrValue is known only before an instruction that accesses memory"
-                        .to_owned(),
-                );
-            }
-            Argument::EffAddrValue
+            return Err(
+                "EffAddrValue is known only before an instruction that accesses memory".to_owned(),
+            );
         }
+        ArgKind::EffAddr if !before_inst => {
+            return Err("EffAddrValue is known only before an instruction".to_owned());
+        }
+        ArgKind::EffAddr => Argument::EffAddr(operand(arg)?),
+        ArgKind::AccessSize => Argument::AccessSize(operand(arg)?),
+        ArgKind::LoadedValue => Argument::LoadedValue(operand(arg)?),
+        ArgKind::StoredValue => Argument::StoredValue(operand(arg)?),
+        ArgKind::RepCount => Argument::RepCount,
+        ArgKind::Direction => Argument::Direction,
+        _ => Argument::BranchTarget,
+    };
+    computed(session, request, argument)
+}
+
+/// A routine or a static that the tool exports.
+fn exported(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<Argument, String> {
+    if request.scope != Scope::Program {
+        return Err("what the tool exports is known only before and after the program".to_owned());
+    }
+    match session.tool.exported_in_file(arg.ptr.cast()) {
+        Some((address, true)) => Ok(Argument::Routine(address)),
+        Some((address, false)) => Ok(Argument::Static(address)),
+        None => Err("the tool exports nothing at this address".to_owned()),
+    }
+}
+
+/// An address of the program; 0 asks for the load bias.
+fn image_address(image: &Image, address: u64) -> Result<Argument, String> {
+    if address != 0 && !(image.base..=image.end).contains(&address) {
+        return Err(format!(
+            "{address:#x} is no address of the program, which lies at {:#x} to {:#x}",
+            image.base, image.end
+        ));
+    }
+    Ok(match image.kind.is_position_independent() {
+        true => Argument::Original(address),
+        false => Argument::Const(address),
     })
 }
 

@@ -28,6 +28,20 @@ use crate::{Error, Result, memory};
 const DOING: &str = "loading the tool";
 const PREFIX: &str = "atom_analysis_";
 
+/// The program that an instrument routine looks at and adds calls to.
+#[derive(Clone, Copy)]
+pub struct Application<'a> {
+    /// Its file.
+    pub image: &'a Image,
+    /// Its control flow.
+    pub cfg: &'a Cfg,
+    /// Source lines of its code.
+    pub lines: &'a dyn LineInfo,
+    /// What the user has chosen to instrument; `None`: everything. The routine may ask what is
+    /// chosen; the caller drops calls on other things.
+    pub selected: Option<&'a Selected>,
+}
+
 /// A loaded tool.
 pub struct Tool {
     path: PathBuf,
@@ -215,32 +229,16 @@ impl Tool {
         }
     }
 
-    /// Runs the instrument routine on a program. `panicked` is called if it
-    /// panics, and must end the process: the tool has its own standard library,
+    /// Runs the instrument routine on a program with the tool's arguments. `panicked` is called if
+    /// the routine panics, and must end the process: the tool has its own standard library,
     /// through which no unwinding goes.
     pub fn instrument(
         &self,
-        image: &Image,
-        cfg: &Cfg,
-        lines: &dyn LineInfo,
+        application: Application<'_>,
         args: &[String],
         panicked: &dyn Fn(&Error) -> Infallible,
     ) -> Result<Calls> {
-        self.instrument_selected(image, cfg, lines, args, panicked, None)
-    }
-
-    /// The same where the user has chosen what is instrumented. The routine may ask
-    /// what that is; calls on other things are for the caller to drop.
-    pub fn instrument_selected(
-        &self,
-        image: &Image,
-        cfg: &Cfg,
-        lines: &dyn LineInfo,
-        args: &[String],
-        panicked: &dyn Fn(&Error) -> Infallible,
-        selected: Option<&Selected>,
-    ) -> Result<Calls> {
-        let session = Session::new(self, image, cfg, lines, panicked, selected);
+        let session = Session::new(self, application, panicked);
         let table = host::table(&session);
         let args: Vec<StrRef> = args.iter().map(|a| StrRef::new(a)).collect();
         let code = (self.header().instrument)(&table, args.len(), args.as_ptr());

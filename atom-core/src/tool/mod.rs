@@ -22,6 +22,6 @@ mod threads;
 pub use crate::image::{LineInfo, SourceFrame};
 pub use calls::{ANY_OPERAND, Argument, Call, Calls, Place, Scope, ThreadData};
 pub use facts::ToolFacts;
-pub use load::Tool;
+pub use load::{Application, Tool};
 pub use names::demangle;
 pub use threads::{may_have_threads, may_start_threads, uses_gs};

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use crate::x86::{Formatter, Instruction, NasmFormatter};
 
 use super::calls::Calls;
-use super::load::Tool;
+use super::load::{Application, Tool};
 use super::names::demangle;
 use super::query::Cache;
 use super::select::Selected;
@@ -49,12 +49,15 @@ pub(super) struct Session<'a> {
 impl<'a> Session<'a> {
     pub(super) fn new(
         tool: &'a Tool,
-        image: &'a Image,
-        cfg: &'a Cfg,
-        lines: &'a dyn LineInfo,
+        application: Application<'a>,
         panicked: &'a dyn Fn(&Error) -> Infallible,
-        selected: Option<&'a Selected>,
     ) -> Self {
+        let Application {
+            image,
+            cfg,
+            lines,
+            selected,
+        } = application;
         Self {
             tool,
             image,
@@ -169,7 +172,6 @@ impl<'a> Session<'a> {
         self.cfg.decode(self.image, id)
     }
 
-    /// The instruction in words.
     /// The parts of a procedure that lie elsewhere.
     pub(super) fn fragments(&self, id: ProcId) -> impl Iterator<Item = ProcId> {
         let all = self.fragments.get_or_init(|| {
@@ -184,6 +186,7 @@ impl<'a> Session<'a> {
         all.get(&id).into_iter().flatten().copied()
     }
 
+    /// An instruction as assembly text, in NASM's notation.
     pub(super) fn inst_text(&self, id: InstId) -> String {
         let mut text = String::new();
         self.formatter
