@@ -1,8 +1,8 @@
 //! Where control enters a procedure from outside, and where it leaves the procedure.
 
 use super::{Cfg, ProcKind, Succ};
-use crate::x86::ControlFlow;
 use crate::ids::{BlockId, InstId, ProcId};
+use crate::x86::ControlFlow;
 
 /// When control leaves the procedure at the end of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,11 @@ impl Cfg {
                     Exit::Never
                 }
             }
-            ControlFlow::FallThrough | ControlFlow::Syscall | ControlFlow::Trap | ControlFlow::Call | ControlFlow::IndirectCall
+            ControlFlow::FallThrough
+            | ControlFlow::Syscall
+            | ControlFlow::Trap
+            | ControlFlow::Call
+            | ControlFlow::IndirectCall
                 if tails().next().is_some() =>
             {
                 Exit::Falling

@@ -7,7 +7,7 @@
 //!
 //! The words lie above the return address, the last one pushed first.
 
-use super::args::{Address, Value};
+use crate::tool::value::{Address, Value};
 use crate::x86::asm::Gpr;
 
 /// Constants below this are part of the shared piece: few pieces come of it.

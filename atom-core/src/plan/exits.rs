@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 
 use super::Clobbers;
-use super::args::Value;
+use crate::tool::value::Value;
 use super::code::{Asm, Target};
 use super::site::{self, Point, SiteCall};
 use super::wrapper::{Wrapper, Wrappers};

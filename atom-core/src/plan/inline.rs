@@ -1,9 +1,9 @@
 //! Calls that become part of the point: what remains of the routine stands
 //! there in place of a call.
 
-use super::args::Value;
 use crate::analysis::specialise::ops::{Base, Known, Symbol};
 use crate::analysis::specialise::{Bound, Count, Specialiser};
+use crate::tool::value::Value;
 
 /// A cell of memory that inserted code counts in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -4,7 +4,6 @@
 //! are made where; a point's code is emitted from what is live there and what
 //! the routines may change; what several points share is emitted once.
 
-mod args;
 mod build;
 pub mod code;
 mod data;
@@ -12,7 +11,6 @@ mod detour;
 mod edge_counts;
 mod exits;
 mod inline;
-pub(crate) mod operand;
 mod part;
 pub(crate) mod points;
 pub(crate) mod return_address;

@@ -10,7 +10,6 @@
 use std::ops::Range;
 
 use crate::cfg::{Cfg, Exit, ProcKind};
-use crate::x86::ControlFlow;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::tool::{Call, Calls};

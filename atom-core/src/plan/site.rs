@@ -24,7 +24,7 @@ use std::sync::Arc;
 use atom_abi::THREAD_THIS;
 
 use super::Clobbers;
-use super::args::{Taken, Value};
+use crate::tool::value::{Taken, Value};
 use super::code::{Asm, Fixup, Target};
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};

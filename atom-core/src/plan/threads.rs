@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use atom_abi::ThreadInfo;
 use rayon::prelude::*;
 
-use super::args::Value;
+use crate::tool::value::Value;
 use super::code::{Asm, Guards, Target};
 use super::data::ThreadPlace;
 use super::wrapper::{Wrapper, Wrappers};

@@ -3,10 +3,10 @@
 use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
 
 use super::calls::{self, Argument, Call, Calls};
+use super::operand::{At, When};
 use super::session::Session;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
-use crate::plan::operand::{At, When};
 use crate::x86::ControlFlow;
 use crate::{Error, Result};
 

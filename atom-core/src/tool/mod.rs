@@ -13,11 +13,13 @@ mod host;
 pub mod libraries;
 mod load;
 mod names;
+pub(crate) mod operand;
 mod places;
 mod query;
 pub mod select;
 mod session;
 mod threads;
+pub(crate) mod value;
 
 pub use crate::image::{LineInfo, SourceFrame};
 pub use calls::{ANY_OPERAND, Argument, Call, Calls, Place, Scope, ThreadData};

@@ -5,9 +5,9 @@ use rayon::prelude::*;
 use crate::analysis::specialise::Specialiser;
 use crate::cfg::Cfg;
 use crate::ids::{BlockId, InstId};
-use crate::plan::args::Value;
 use crate::plan::data::Data;
 use crate::plan::inline::{Cell, Increment, Increments};
+use crate::tool::value::Value;
 use crate::tool::{Argument, Call, Calls, Place, Scope};
 use crate::x86::ControlFlow;
 

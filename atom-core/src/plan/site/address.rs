@@ -1,8 +1,8 @@
 //! Effective addresses, computed where they are wanted.
 
 use super::Site;
-use crate::plan::args::{Address, Segment};
 use crate::plan::code::Target;
+use crate::tool::value::{Address, Segment};
 use crate::x86::asm::{Gpr, Mem};
 
 impl Site<'_> {

@@ -13,7 +13,7 @@ use crate::analysis::specialise::ops::{
     Base, End, Imm, Known, Machine, Mem as OpMem, Node, Op, Rm, Slot, Start, Symbol, V,
 };
 use crate::live::RegSet;
-use crate::plan::args::{Address, Segment, Taken, Value};
+use crate::tool::value::{Address, Segment, Taken, Value};
 use crate::plan::code::{Encoding, Operand, Target};
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 

@@ -2,7 +2,7 @@
 //! memory, and where a branch goes.
 
 use super::Site;
-use crate::plan::args::{Address, Element, Selected, Taken, Value};
+use crate::tool::value::{Address, Element, Selected, Taken, Value};
 use crate::plan::code::{Asm, Target};
 use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};

@@ -2,7 +2,7 @@
 
 use crate::x86::{Formatter, NasmFormatter};
 
-use crate::plan::args::Element;
+use crate::tool::value::Element;
 use crate::plan::code::{Asm, Target};
 use crate::x86::asm::{Cond, Gpr, Mem};
 

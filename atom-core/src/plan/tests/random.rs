@@ -4,11 +4,12 @@ use super::machine::{Machine, State};
 use super::values;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
-use crate::plan::args::{Address, Segment, Taken, Value};
+use crate::tool::value::{Address, Segment, Taken, Value};
 use crate::plan::code::{Asm, Target};
 use crate::plan::return_address;
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
+use crate::tool::value::{Address, Segment, Taken, Value};
 use crate::x86::asm::{Cond, Gpr};
 
 /// A small generator, so that a failure can be repeated from its number.

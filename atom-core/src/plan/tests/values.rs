@@ -2,7 +2,7 @@
 
 use super::machine::{CODE, Machine, State};
 use super::random::{Random, fs_base, is_taken, random_address, sum};
-use crate::plan::args::{Address, Element, Segment, Taken, Value};
+use crate::tool::value::{Address, Element, Segment, Taken, Value};
 use crate::x86::asm::{Cond, Gpr};
 
 /// Where the table of return addresses lies in the data.

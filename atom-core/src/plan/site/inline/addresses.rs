@@ -8,8 +8,8 @@
 use super::super::Site;
 use super::{Context, Path, Refused, Result, Where};
 use crate::analysis::specialise::ops::{End, Imm, Machine, Op, Rm, Slot, V, flags};
-use crate::plan::args::{Address, Segment};
 use crate::plan::code::{Encoding, Operand};
+use crate::tool::value::{Address, Segment};
 use crate::x86::asm::{Gpr, Mem};
 
 /// Displacements beyond this are left alone: what is on the stack may be added.

@@ -5,7 +5,6 @@ use super::super::Site;
 use super::{Context, Path, Result, is_simple, plain_register};
 use crate::analysis::specialise::ops::{End, Node};
 use crate::live::RegSet;
-use crate::plan::args::Value;
 use crate::plan::code::Target;
 use crate::plan::detour::Detour;
 use crate::plan::wrapper::Wrapper;

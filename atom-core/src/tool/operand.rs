@@ -11,9 +11,9 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use super::args::{Address, Element, Segment, Selected, Taken, Value};
+use super::calls::{ANY_OPERAND, Argument};
+use super::value::{Address, Element, Segment, Selected, Taken, Value};
 use crate::error::{Error, Result};
-use crate::tool::{ANY_OPERAND, Argument};
 use crate::x86::asm::{Cond, Gpr};
 use crate::x86::memory::{MemoryOperand, MemoryOperands};
 use crate::x86::{
