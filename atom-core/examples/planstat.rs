@@ -8,7 +8,7 @@ use atom_core::cfg::{Cfg, seeds::FrameFacts};
 use atom_core::image::Image;
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{Clobbers, Options, Plan};
-use atom_core::tool::calls::{Place, Scope};
+use atom_core::tool::calls::{CallPlace, Scope};
 use atom_core::tool::{Argument, Call, Calls};
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
             calls.calls.push(Call {
                 scope: Scope::Block,
                 id,
-                place: Place::Before,
+                place: CallPlace::Before,
                 routine: atom_core::ids::Address48::new(0),
                 args,
             });

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use atom_core::cfg::Cfg;
-use atom_core::cfg::flow::{EdgeKind, FlowFacts, FlowGraph};
+use atom_core::cfg::graph::{EdgeKind, FlowFacts, FlowGraph};
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
 use atom_core::{BlockId, ProcId};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use atom_core::cfg::seeds::FrameFacts;
 use atom_core::cfg::{Cfg, Status};
 use atom_core::image::Image;
-use atom_core::tool::{Application, Argument, Calls, Place, Scope, Tool, may_have_threads};
+use atom_core::tool::{Application, Argument, CallPlace, Calls, Scope, Tool, may_have_threads};
 use atom_core::{Error, Result};
 
 const PROGRAM: &str = r#"
@@ -133,7 +133,7 @@ fn calls_arrive_as_they_were_added() {
         .iter()
         .map(|c| (c.scope, c.place, name(c.routine.get())))
         .collect();
-    use Place::{After, Before};
+    use CallPlace::{After, Before};
     assert_eq!(
         points,
         [

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use atom_abi::host::Reg;
 use atom_abi::query::FrameRecord;
-use atom_core::cfg::flow::{FlowFacts, FlowGraph};
 use atom_core::cfg::frame::frame;
+use atom_core::cfg::graph::{FlowFacts, FlowGraph};
 use atom_core::unwind::UnwindTable;
 use atom_core::{BlockId, ProcId};
 use serde::Serialize;

@@ -321,7 +321,7 @@ impl<'a> Discovery<'a> {
     }
 
     /// All tables.
-    pub(super) fn find_tables(&self, unbounded_limit: usize) -> Vec<jump_table::Found> {
+    pub(super) fn find_tables(&self, unbounded_limit: usize) -> Vec<jump_table::FoundTable> {
         let found = self.tables_of(unbounded_limit, |_| true);
         found.into_iter().flat_map(|(_, t)| t.found).collect()
     }

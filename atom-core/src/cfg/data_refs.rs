@@ -8,10 +8,10 @@ use crate::image::Image;
 /// Addresses of data that code refers to.
 pub(super) struct DataRefs {
     /// By segment, in the order of addresses.
-    parts: Vec<Part>,
+    parts: Vec<SegmentBits>,
 }
 
-struct Part {
+struct SegmentBits {
     start: u64,
     /// Bytes that come from the file.
     size: u64,
@@ -22,7 +22,7 @@ struct Part {
 impl DataRefs {
     /// None yet.
     pub fn new(image: &Image) -> Self {
-        let part = |(start, size)| Part {
+        let part = |(start, size)| SegmentBits {
             start,
             size,
             bits: Vec::new(),
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_next_one_is_found() {
-        let part = |start, size| Part {
+        let part = |start, size| SegmentBits {
             start,
             size,
             bits: Vec::new(),

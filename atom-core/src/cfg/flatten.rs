@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::build::Discovery;
-use super::jump_table::Found;
+use super::jump_table::FoundTable;
 use super::seeds::FrameFacts;
 use super::traverse::{Body, mark};
 use super::{Block, Cfg, JumpTable, Kept, Proc, ProcKind, Status, Succ};
@@ -106,7 +106,7 @@ impl Discovery<'_> {
 }
 
 /// The tables whose jumps are known, in terms of the finished instructions.
-fn jump_tables(cfg: &Cfg, found: Vec<Found>) -> Vec<JumpTable> {
+fn jump_tables(cfg: &Cfg, found: Vec<FoundTable>) -> Vec<JumpTable> {
     let mut tables: Vec<JumpTable> = found
         .into_par_iter()
         .filter_map(|t| {

@@ -153,7 +153,7 @@ fn read_rows(unwind: &UnwindTable<'_>, offset: u32, frame: &mut FrameRecord) -> 
 
 /// What is known where: distances below the virtual frame pointer.
 #[derive(Clone, Copy)]
-struct State {
+struct StackState {
     rsp: i64,
     rbp: Option<i64>,
     /// Where a loop that touches page after page ends: a register and its value.
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
         else {
             return;
         };
-        let start = State {
+        let start = StackState {
             rsp: depth,
             rbp: None,
             probe: None,
@@ -233,7 +233,7 @@ impl<'a> Walk<'a> {
     fn step(
         &self,
         i: &Instruction,
-        state: &mut State,
+        state: &mut StackState,
         frame: &mut FrameRecord,
         ends_probe: Option<i64>,
     ) -> Option<i64> {
@@ -306,7 +306,7 @@ impl<'a> Walk<'a> {
 /// A store of a register that procedures keep, in the entry block.
 ///
 /// `written`: registers that no longer hold the caller's values.
-fn note_save(i: &Instruction, state: &State, written: u32, frame: &mut FrameRecord) {
+fn note_save(i: &Instruction, state: &StackState, written: u32, frame: &mut FrameRecord) {
     let (register, at) = match i.mnemonic() {
         Mnemonic::Push if i.op0_kind() == OpKind::Register => (i.op0_register(), state.rsp + 8),
         Mnemonic::Mov if i.op0_kind() == OpKind::Memory && i.op1_kind() == OpKind::Register => {

@@ -19,7 +19,7 @@ use crate::x86::{Instruction, Run, flow_of};
 
 /// A table found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundTable {
     /// Address of the jump that uses it, if it is known.
     pub jump: Option<u64>,
     /// Address of the instruction that loads an entry for the jump.
@@ -52,7 +52,7 @@ pub struct Surroundings<'a> {
 #[derive(Default)]
 pub struct Tables {
     /// The tables.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundTable>,
     /// They are all that there are, and their sizes are known: once control was followed to all
     /// their targets, only a change of the procedure can change them.
     pub are_complete: bool,
@@ -95,7 +95,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
         });
         match table {
             Some((table, targets, is_short)) => {
-                found.push(Found {
+                found.push(FoundTable {
                     jump: Some(*jump),
                     load: Some(use_.load),
                     table,
@@ -135,7 +135,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
         };
         let targets = candidate.targets(image, body, around);
         if !targets.is_empty() {
-            found.push(Found {
+            found.push(FoundTable {
                 jump: None,
                 load: None,
                 table,

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::build::Discovery;
 use super::jump_code::{self, JumpForm};
-use super::jump_table::Found;
+use super::jump_table::FoundTable;
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref};
 use super::{Kept, frame_tables};
@@ -29,9 +29,9 @@ struct TableOwners {
 }
 
 impl TableOwners {
-    fn new(discovery: &Discovery<'_>, tables: &[Found]) -> Self {
+    fn new(discovery: &Discovery<'_>, tables: &[FoundTable]) -> Self {
         let outside_text = || {
-            let is_outside = |t: &&Found| !discovery.image.is_code(t.table);
+            let is_outside = |t: &&FoundTable| !discovery.image.is_code(t.table);
             tables.iter().filter(is_outside)
         };
         Self {
@@ -57,7 +57,7 @@ impl Discovery<'_> {
     pub(super) fn obstacles(
         &self,
         frames: &FrameFacts,
-        tables: &[Found],
+        tables: &[FoundTable],
         described: &FxHashSet<usize>,
         kept: &Kept,
     ) -> Reasons {

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::build::Discovery;
-use super::flow::is_never;
+use super::graph::is_never;
 use super::traverse::{Body, Ref, mark};
 use super::{ProcKind, jump_table};
 use crate::image::Image;

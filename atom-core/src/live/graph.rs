@@ -168,7 +168,7 @@ impl ProcInfo {
 }
 
 /// Everything that solving reads.
-pub struct Graph {
+pub struct LiveGraph {
     /// By block.
     pub blocks: Vec<BlockInfo>,
     /// By procedure.
@@ -179,7 +179,7 @@ pub struct Graph {
     is_target: Vec<AtomicBool>,
 }
 
-impl Graph {
+impl LiveGraph {
     /// Reads the whole program once.
     pub fn build(image: &Image, cfg: &Cfg) -> Self {
         let is_go = image.is_go();

@@ -48,7 +48,7 @@ pub struct Live<'a> {
 impl<'a> Live<'a> {
     /// Computes it.
     pub fn compute(image: &'a Image, cfg: &'a Cfg) -> Self {
-        let graph = graph::Graph::build(image, cfg);
+        let graph = graph::LiveGraph::build(image, cfg);
         // From here on the program's bytes are not read.
         image.release_pages();
         let ends = solve::solve(cfg, &graph);

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relax
 use rayon::prelude::*;
 
 use super::RegSet;
-use super::graph::{BlockInfo, Callee, End, Graph};
+use super::graph::{BlockInfo, Callee, End, LiveGraph};
 use super::span::Span;
 use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
@@ -38,7 +38,7 @@ const CHUNK: usize = 4096;
 
 struct Solver<'a> {
     cfg: &'a Cfg,
-    graph: &'a Graph,
+    graph: &'a LiveGraph,
     /// Live at the start of each block.
     live_in: Vec<AtomicU64>,
     /// Live after known calls of each procedure.
@@ -68,7 +68,7 @@ pub struct Solution {
 }
 
 /// Finds what is live.
-pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
+pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
     let solver = Solver {
         cfg,
         graph,
@@ -168,7 +168,7 @@ pub fn solve(cfg: &Cfg, graph: &Graph) -> Solution {
 }
 
 /// All procedures, those that one calls before itself where calls do not go round.
-fn callees_first(graph: &Graph) -> Vec<ProcId> {
+fn callees_first(graph: &LiveGraph) -> Vec<ProcId> {
     let count = graph.procs.len();
     let mut order = Vec::with_capacity(count);
     let mut seen = vec![false; count];

@@ -28,7 +28,7 @@ use crate::plan::code::Asm;
 use crate::tool::operand::{At, When};
 use crate::tool::value::{Selected, Taken, Value};
 use crate::tool::{Argument, Call, Calls};
-use crate::tool::{Place, Scope};
+use crate::tool::{CallPlace, Scope};
 use crate::x86::ControlFlow;
 
 /// Procedures that one piece of parallel work takes.
@@ -240,7 +240,7 @@ fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
         if call.scope == Scope::Inst && !mine.without(seen).is_empty() {
             let effects = effects.of(&cfg.decode(image, InstId(call.id)));
             mine = mine.without(effects.uses);
-            if call.place == Place::After {
+            if call.place == CallPlace::After {
                 mine = mine.without(effects.kills);
             }
         }
@@ -310,8 +310,8 @@ impl Planner<'_> {
             let guards = threads::guards(self.image, self.cfg, self.live, place.block, enter);
             plan.guards = Some(guards);
         }
-        plan.program_before = self.program(&mut plan, Place::Before)?;
-        plan.program_after = self.program(&mut plan, Place::After)?;
+        plan.program_before = self.program(&mut plan, CallPlace::Before)?;
+        plan.program_after = self.program(&mut plan, CallPlace::After)?;
         Ok(plan)
     }
 
@@ -688,7 +688,7 @@ impl Planner<'_> {
     ///
     /// It is a function by the C ABI, so nothing is live but what the ABI
     /// keeps, and the stack is 8 bytes off its alignment at its entry.
-    fn program(&self, plan: &mut Plan, place: Place) -> Result<Option<u32>> {
+    fn program(&self, plan: &mut Plan, place: CallPlace) -> Result<Option<u32>> {
         let mine: Vec<&Call> = self
             .calls
             .calls
@@ -719,8 +719,8 @@ impl Planner<'_> {
             for (value, &offset) in values.iter_mut().zip(offsets) {
                 if let Value::Thread { .. } | Value::ThreadLookup { .. } = value {
                     *value = match place {
-                        Place::Before => Value::Data(offset),
-                        Place::After => self.threads.total(offset),
+                        CallPlace::Before => Value::Data(offset),
+                        CallPlace::After => self.threads.total(offset),
                     };
                 }
             }

@@ -13,7 +13,7 @@ use crate::cfg::{Cfg, Exit, ProcKind};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::tool::{Call, Calls};
-use crate::tool::{Place, Scope};
+use crate::tool::{CallPlace, Scope};
 use crate::x86::ControlFlow;
 
 /// Numbers of the calls of one scope and place, by what they are added to.
@@ -25,7 +25,7 @@ struct Index {
 }
 
 impl Index {
-    fn build(calls: &Calls, scope: Scope, place: Place, count: usize) -> Result<Self> {
+    fn build(calls: &Calls, scope: Scope, place: CallPlace, count: usize) -> Result<Self> {
         let mine = || {
             calls
                 .calls
@@ -125,11 +125,11 @@ impl<'a> Points<'a> {
     pub fn build(cfg: &'a Cfg, calls: &'a Calls) -> Result<Self> {
         let index = |scope, count| -> Result<[Index; 2]> {
             Ok([
-                Index::build(calls, scope, Place::Before, count)?,
-                Index::build(calls, scope, Place::After, count)?,
+                Index::build(calls, scope, CallPlace::Before, count)?,
+                Index::build(calls, scope, CallPlace::After, count)?,
             ])
         };
-        let edges = |scope| Index::build(calls, scope, Place::Before, cfg.blocks.len());
+        let edges = |scope| Index::build(calls, scope, CallPlace::Before, cfg.blocks.len());
         Ok(Self {
             cfg,
             calls,

@@ -41,14 +41,14 @@ impl From<host::Scope> for Scope {
 
 /// Where there: [`host::Place`] in one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum CallPlace {
     /// Before the point.
     Before,
     /// After the point.
     After,
 }
 
-impl From<host::Place> for Place {
+impl From<host::Place> for CallPlace {
     fn from(place: host::Place) -> Self {
         match place {
             host::Place::Before => Self::Before,
@@ -118,7 +118,7 @@ pub struct Call {
     /// Procedure, block or instruction number; 0 for the program.
     pub id: u32,
     /// Before or after.
-    pub place: Place,
+    pub place: CallPlace,
     /// The analysis routine: address in the tool's file.
     pub routine: Address48,
     /// Range of [`Calls::args`].

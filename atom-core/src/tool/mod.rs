@@ -22,7 +22,7 @@ mod threads;
 pub(crate) mod value;
 
 pub use crate::image::{LineInfo, SourceFrame};
-pub use calls::{ANY_OPERAND, Argument, Call, Calls, Place, Scope, ThreadData};
+pub use calls::{ANY_OPERAND, Argument, Call, CallPlace, Calls, Scope, ThreadData};
 pub use facts::ToolFacts;
 pub use load::{Application, Tool};
 pub use names::demangle;

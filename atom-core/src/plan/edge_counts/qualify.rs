@@ -8,7 +8,7 @@ use crate::ids::{BlockId, InstId};
 use crate::plan::data::Data;
 use crate::plan::inline::{Cell, Increment, Increments};
 use crate::tool::value::Value;
-use crate::tool::{Argument, Call, Calls, Place, Scope};
+use crate::tool::{Argument, Call, CallPlace, Calls, Scope};
 use crate::x86::ControlFlow;
 
 /// When a call adds to its cell.
@@ -156,7 +156,7 @@ fn keep_calls(wants: &mut Vec<Want>, is_right: impl Fn(&Want) -> bool) {
 impl Part {
     /// Notes that the call may look at all data that it is given.
     fn opens(&mut self, calls: &Calls, data: &Data, regions: &Regions, call: &Call) {
-        if call.scope == Scope::Program && call.place == Place::After {
+        if call.scope == Scope::Program && call.place == CallPlace::After {
             return;
         }
         for i in call.args.start as usize..call.args.end as usize {
@@ -249,8 +249,8 @@ fn block_of(cfg: &Cfg, call: &Call, by_branch: bool) -> Option<BlockId> {
             let block = BlockId(call.id);
             let at = cfg.blocks.get(block.index())?;
             let inst = match call.place {
-                Place::Before => at.first,
-                Place::After => at.last(),
+                CallPlace::Before => at.first,
+                CallPlace::After => at.last(),
             };
             (block, inst)
         }
@@ -264,8 +264,8 @@ fn block_of(cfg: &Cfg, call: &Call, by_branch: bool) -> Option<BlockId> {
     let flow = cfg.inst(inst).flow;
     // What stands on the way to the next instruction passes there only if control comes back.
     let passes = match call.place {
-        Place::Before => true,
-        Place::After => matches!(
+        CallPlace::Before => true,
+        CallPlace::After => matches!(
             flow,
             ControlFlow::FallThrough
                 | ControlFlow::Jump

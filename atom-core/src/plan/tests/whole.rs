@@ -7,7 +7,7 @@ use crate::cfg::{Cfg, ProcKind, seeds::FrameFacts};
 use crate::image::Image;
 use crate::live::Live;
 use crate::plan::{Clobbers, Options, Plan, Position, Snippet, Target};
-use crate::tool::calls::{Place, Scope};
+use crate::tool::calls::{CallPlace, Scope};
 use crate::tool::{Argument, Call, Calls};
 use crate::x86::ControlFlow;
 use crate::{BlockId, InstId};
@@ -100,7 +100,7 @@ fn decode(plan: &Plan, snippet: &Snippet) -> Vec<crate::x86::Instruction> {
     list
 }
 
-fn call(calls: &mut Calls, scope: Scope, id: u32, place: Place, args: &[Argument]) {
+fn call(calls: &mut Calls, scope: Scope, id: u32, place: CallPlace, args: &[Argument]) {
     let start = calls.args.len() as u32;
     calls.args.extend_from_slice(args);
     let args = start..calls.args.len() as u32;
@@ -143,14 +143,14 @@ fn every_block_and_instruction_gets_its_calls() {
                 &mut calls,
                 Scope::Block,
                 b,
-                Place::Before,
+                CallPlace::Before,
                 &[Argument::Const(b.into())],
             );
             call(
                 &mut calls,
                 Scope::Block,
                 b,
-                Place::After,
+                CallPlace::After,
                 &[Argument::Regv(4)],
             );
         }
@@ -159,7 +159,7 @@ fn every_block_and_instruction_gets_its_calls() {
                 &mut calls,
                 Scope::Inst,
                 i,
-                Place::Before,
+                CallPlace::Before,
                 &[Argument::Regv(16)],
             );
         }
@@ -207,8 +207,8 @@ fn procedures_are_entered_once_and_left_at_every_exit() {
     let make = |cfg: &Cfg| {
         let mut calls = Calls::default();
         for p in 0..cfg.procs.len() as u32 {
-            call(&mut calls, Scope::Proc, p, Place::Before, &[]);
-            call(&mut calls, Scope::Proc, p, Place::After, &[]);
+            call(&mut calls, Scope::Proc, p, CallPlace::Before, &[]);
+            call(&mut calls, Scope::Proc, p, CallPlace::After, &[]);
         }
         calls
     };
@@ -320,7 +320,7 @@ fn strings_and_arrays_become_records() {
             Argument::Str(0, 5),
             Argument::Const(u64::MAX),
         ];
-        call(&mut calls, Scope::Program, 0, Place::Before, &args);
+        call(&mut calls, Scope::Program, 0, CallPlace::Before, &args);
         calls
     };
     with_plan(&program, make, Options::default(), |_, _, plan| {
@@ -356,7 +356,7 @@ fn what_cannot_be_passed_is_an_error() {
     let live = Live::compute(&image, &cfg);
     let plan = |scope, id, argument| {
         let mut calls = Calls::default();
-        call(&mut calls, scope, id, Place::Before, &[argument]);
+        call(&mut calls, scope, id, CallPlace::Before, &[argument]);
         Plan::build(&image, &cfg, &live, calls, &|_| LEAF, &Options::default())
     };
     let count = cfg.insts.len() as u32;

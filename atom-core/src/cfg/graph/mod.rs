@@ -13,7 +13,7 @@
 
 mod dominators;
 mod loops;
-mod returns;
+mod no_return;
 
 use std::cell::OnceCell;
 
@@ -24,7 +24,7 @@ use crate::unwind::UnwindTable;
 use crate::x86::ControlFlow;
 use dominators::{Adjacency, Tree};
 pub use loops::{Loop, Loops};
-pub(super) use returns::is_never;
+pub(super) use no_return::is_never;
 
 /// How control goes along an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -102,7 +102,7 @@ impl FlowFacts {
             })
             .collect();
         parts.sort_unstable();
-        let never_goes_on = returns::never_goes_on(image, cfg, &parts);
+        let never_goes_on = no_return::never_goes_on(image, cfg, &parts);
         Self {
             parts,
             tries: Vec::new(),
