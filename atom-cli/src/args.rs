@@ -28,7 +28,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
         A program called like a command, such as `show`, in the working directory is ./show."
 )]
 pub struct Args {
-    /// Another job than instrumenting.
+    /// A job other than instrumenting.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// What to instrument.
@@ -36,7 +36,7 @@ pub struct Args {
     pub run: Run,
 }
 
-/// Another job than instrumenting.
+/// The jobs other than instrumenting.
 #[derive(Subcommand)]
 pub enum Command {
     /// Show how a program is understood: its procedures, blocks and instructions
@@ -132,7 +132,7 @@ pub struct Run {
     pub tool_options: Vec<String>,
 }
 
-/// A number as C and Rust write it, hexadecimal for addresses.
+/// Parses an address: decimal, or hexadecimal after `0x`.
 fn address(text: &str) -> Result<u64, String> {
     crate::spelling::number(text)
         .ok_or_else(|| "a number is wanted, such as 0x20000000".to_string())

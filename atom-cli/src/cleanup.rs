@@ -1,7 +1,7 @@
-//! Nothing is left behind: temporary files go away however the command ends.
+//! Removes temporary files however the command ends.
 //!
-//! A returned error drops its `PendingFile`; a panic (which aborts, so nothing
-//! is dropped) and a signal come through here instead.
+//! A returned error drops its `PendingFile`, which removes the file. A panic aborts and drops nothing,
+//! and neither does a signal, so both call this module.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,20 +21,20 @@ pub fn add(path: &Path) {
     files().push(path.to_path_buf());
 }
 
-/// Forgets a file that has got its final name or is gone.
+/// Forgets a temporary file that has its final name now or has been removed.
 pub fn forget(path: &Path) {
     files().retain(|p| p != path);
 }
 
-/// Removes what is there now: call it before ending the process.
+/// Removes all temporary files. Call it before ending the process.
 pub fn remove_all() {
     for path in files().drain(..) {
-        // It may not exist yet; and there is nobody left to tell.
+        // The file may not exist yet, and an error could not be reported any more.
         let _ = std::fs::remove_file(path);
     }
 }
 
-/// From now on, being asked to stop removes the temporary files first.
+/// Installs handlers: SIGINT, SIGTERM and SIGHUP remove the temporary files, then end the process.
 pub fn on_signals() -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|e| Error::new("preparing for signals", e.to_string()))?;
@@ -48,7 +48,7 @@ pub fn on_signals() -> Result<()> {
     Ok(())
 }
 
-/// From now on, a panic is told as what it is: a fault of this program.
+/// Installs a panic hook, which removes the temporary files and reports a bug in `atom`.
 pub fn on_panic() {
     std::panic::set_hook(Box::new(|info| {
         remove_all();

@@ -1,7 +1,7 @@
-//! `atom clocks`: what the clocks of this machine are good for.
+//! `atom clocks`: granularity, cost and monotonicity of this machine's clocks.
 //!
-//! For each clock: the smallest step that its values make, what a reading costs, whether
-//! values ever go back, in one thread and from one processor to another.
+//! Measured for each clock: the smallest step between two values, the time of a reading, and whether
+//! values ever decrease, in one thread and from one processor to another.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,32 +21,35 @@ pub struct Clocks {
     pub time: u64,
 }
 
-/// A clock: its name and how it is read, in nanoseconds or ticks.
+/// A clock. Readings are in nanoseconds, for the time-stamp counter in ticks.
 struct Clock {
     name: &'static str,
-    /// The word for it in options of the tool calllog.
+    /// Name of the clock in options of the tool calllog; empty if that tool does not offer the clock.
     option: &'static str,
     read: fn() -> u64,
-    /// The same, not before what stands in front of it has been done.
+    /// Reads the clock after all earlier instructions have completed.
     ordered: fn() -> u64,
-    /// All threads read the same clock.
+    /// True if all threads read the same clock.
     is_shared: bool,
 }
 
-/// What was measured, in nanoseconds.
+/// Measured figures of a clock; times are in nanoseconds.
 struct Figures {
+    /// Time of a reading.
     cost: f64,
-    /// The smallest and the median step.
+    /// Smallest difference of two successive readings that differ.
     step: f64,
+    /// Median of these differences.
     median: f64,
-    /// How often and how far it went back in one thread.
+    /// Number of decreases in one thread, and the largest one.
     back: (u64, f64),
-    /// The same between processors; none if it was not looked at.
+    /// Number of decreases between processors, and the largest one; `None` if not measured.
     across: Option<(u64, f64)>,
+    /// Number of readings that one processor handed to the other.
     handovers: u64,
 }
 
-/// A clock that the system reads, which does so in order.
+/// A clock that is read by a system call, which needs no fence in front of it.
 const fn system(name: &'static str, option: &'static str, read: fn() -> u64) -> Clock {
     Clock {
         name,
@@ -85,10 +88,10 @@ const CLOCKS: [Clock; 9] = [
     system("getrusage", "", usage),
 ];
 
-/// The processor may read the counter earlier than it is asked to, even before it has seen
-/// that another one has handed over.
+/// Reads the time-stamp counter behind a fence. Without one the processor may read the counter
+/// before it has seen that the other processor handed over.
 fn tsc_in_order() -> u64 {
-    // SAFETY: as `tsc`; the other instruction waits for what stands in front of it.
+    // SAFETY: as in `tsc`; `lfence` only waits until earlier instructions have completed.
     unsafe {
         std::arch::x86_64::_mm_lfence();
         std::arch::x86_64::_rdtsc()
@@ -96,7 +99,7 @@ fn tsc_in_order() -> u64 {
 }
 
 fn tsc() -> u64 {
-    // SAFETY: every x86-64 processor has it, and Linux lets programs read it.
+    // SAFETY: every x86-64 processor has the instruction, and Linux lets programs use it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -105,11 +108,12 @@ fn posix(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes the one structure.
+    // SAFETY: the call writes one structure, to which the pointer leads.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Processor time in seconds after which the timer would expire: several years.
 const TIMER_SECONDS: i64 = 100_000_000;
 
 fn start_itimer() -> bool {
@@ -124,7 +128,8 @@ fn start_itimer() -> bool {
             tv_usec: 0,
         },
     };
-    // SAFETY: reads the one structure. The timer ends in years of processor time.
+    // SAFETY: the call reads one structure, to which the pointer leads. The timer's signal would
+    // come after years of processor time.
     unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const value, std::ptr::null_mut()) == 0 }
 }
 
@@ -137,15 +142,15 @@ fn itimer() -> u64 {
         it_interval: zero,
         it_value: zero,
     };
-    // SAFETY: writes the one structure.
+    // SAFETY: the call writes one structure, to which the pointer leads.
     unsafe { libc::getitimer(libc::ITIMER_PROF, &raw mut value) };
     let left = value.it_value.tv_sec * 1_000_000 + value.it_value.tv_usec;
-    // It counts downwards.
+    // The timer counts downwards.
     (TIMER_SECONDS * 1_000_000 - left).max(0) as u64 * 1000
 }
 
 fn usage() -> u64 {
-    // SAFETY: the structure is of integers; the call writes it.
+    // SAFETY: the structure consists of integers, for which zeros are valid; the call writes it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -182,7 +187,7 @@ pub fn run(args: &Clocks) -> Result<()> {
     crate::analyze::print(&text)
 }
 
-/// Ticks of the time-stamp counter in a nanosecond.
+/// Ticks of the time-stamp counter per nanosecond, measured over `time`.
 fn tsc_rate(time: Duration) -> f64 {
     let (start, ticks) = (Instant::now(), tsc());
     std::thread::sleep(time);
@@ -190,7 +195,7 @@ fn tsc_rate(time: Duration) -> f64 {
     ticks as f64 / passed.as_nanos() as f64
 }
 
-/// True if the counter runs at one rate whatever the processor does.
+/// True if the time-stamp counter has a constant rate in all power states.
 fn tsc_is_invariant() -> bool {
     use std::arch::x86_64::__cpuid;
     const ADVANCED_POWER_MANAGEMENT: u32 = 0x8000_0007;
@@ -200,7 +205,7 @@ fn tsc_is_invariant() -> bool {
 
 fn measure(clock: &Clock, unit: f64, time: Duration, cores: Option<[usize; 2]>) -> Figures {
     let read = clock.read;
-    // What a reading costs, as the best of many rounds: others use the processor too.
+    // Time of a reading: the best of many rounds, since other processes use the processor too.
     const ROUND: u32 = 2000;
     let start = Instant::now();
     let mut cost = f64::MAX;
@@ -239,9 +244,9 @@ fn measure(clock: &Clock, unit: f64, time: Duration, cores: Option<[usize; 2]>) 
     }
 }
 
-/// Two processors that this process may run on.
+/// Numbers of two processors on which this process may run.
 fn two_processors() -> Option<[usize; 2]> {
-    // SAFETY: an array of bits; the call writes it, and the macro reads within it.
+    // SAFETY: zeros are a valid set of processors; the call writes it, and the macro reads within it.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         if libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) != 0 {
@@ -252,8 +257,9 @@ fn two_processors() -> Option<[usize; 2]> {
     }
 }
 
+/// Binds the calling thread to a processor; false if that fails.
 fn stay_on(core: usize) -> bool {
-    // SAFETY: as above; the bit is one that was set.
+    // SAFETY: as above; the bit was set in the set that the system returned.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);
@@ -261,12 +267,15 @@ fn stay_on(core: usize) -> bool {
     }
 }
 
-/// Hands readings to and fro between two processors: what one reads after the other must not be
-/// less. How often it was, by how much at most, and how many were handed over.
+/// Hands readings to and fro between two processors and compares each with the one before.
+/// Returns the number of readings that were less, the largest such difference in units of `read`,
+/// and the number of readings handed over.
 fn across(read: fn() -> u64, cores: [usize; 2], time: Duration) -> Option<(u64, u64, u64)> {
-    /// A reading, and whose turn it is.
+    /// The last reading.
     static VALUE: AtomicU64 = AtomicU64::new(0);
+    /// Number of the side that reads next, 0 or 1.
     static TURN: AtomicU64 = AtomicU64::new(0);
+    /// True when the time is over.
     static OVER: AtomicBool = AtomicBool::new(false);
     VALUE.store(0, Ordering::Relaxed);
     TURN.store(0, Ordering::Relaxed);

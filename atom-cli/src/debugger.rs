@@ -1,8 +1,8 @@
 //! Debugging an instrument routine: the command starts itself again under gdb,
-//! with a stop in the routine.
+//! with a breakpoint in the routine.
 //!
-//! The tool is not loaded yet when gdb starts, so the breakpoint is pending; it
-//! is set by the routine's symbol, which the tool's file tells.
+//! The tool is not loaded yet when gdb starts, so the breakpoint is pending. It
+//! names the routine's symbol, which is read from the tool's file.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -17,10 +17,10 @@ use crate::request::Request;
 
 const DOING: &str = "debugging the instrument routine of";
 
-/// Becomes gdb. `words` is the command line; only an error returns.
+/// Replaces this process by gdb. `words` is the command line. Returns only on an error.
 pub fn run(args: &Run, words: &[OsString]) -> Result<()> {
     let request = Request::new(args)?;
-    // The request has one, or it would have been refused.
+    // `Request::new` refuses `--gdb` without a tool.
     let tool = request.tool.as_deref().unwrap_or(Path::new(""));
     let symbol = instrument_symbol(tool)?;
     let own = std::env::current_exe()

@@ -1,7 +1,7 @@
-//! `atom events`: what can be counted on this machine, by whom, and restricted to what.
+//! `atom events`: which events can be counted on this machine, by which source, with which restrictions.
 //!
-//! The catalogue is the crate `events`; here it is asked what of it this machine has, and
-//! shown. The filters have the names that `papi_native_avail` gave them.
+//! The catalogue is the crate `events`. This module probes which of its events this machine has, and
+//! lists them. The filters have the names of those of `papi_native_avail`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ pub struct Events {
     pub json: bool,
 }
 
-/// At most one of them.
+/// Filters by what an event can be restricted to; at most one may be given.
 #[derive(Args)]
 #[group(multiple = false)]
 struct Filter {
@@ -59,10 +59,10 @@ impl Filter {
     }
 }
 
-/// Shows the events.
+/// Runs the command.
 ///
 /// # Errors
-/// If none fits.
+/// If no event fits the text and the filters.
 pub fn run(args: &Events) -> Result<()> {
     let text = args.text.as_deref().unwrap_or_default().to_lowercase();
     let has = |in_it: &str| in_it.to_lowercase().contains(&text);
@@ -84,7 +84,7 @@ pub fn run(args: &Events) -> Result<()> {
     crate::analyze::print(&text)
 }
 
-/// What an event can be restricted to, a letter for each.
+/// One letter for each restriction that an event can have, `-` for the others.
 fn letters(can: Restrictions) -> String {
     let all = [
         (can.data_ranges, 'd'),
@@ -135,7 +135,7 @@ fn table(rows: &[(Event, Option<Unavailable>)]) -> String {
          instructions (I, --iear) are told.\n\
          Ranges: the tool `ranges`. Opcodes: the tool `counters`, as in exact:loads:opcode=mov*."
     );
-    // Most have the same reason.
+    // Most events are missing for the same reason, which is told once.
     let mut reasons: BTreeMap<(&str, &str), Vec<&Unavailable>> = BTreeMap::new();
     for why in rows.iter().filter_map(|(_, why)| why.as_ref()) {
         reasons

@@ -1,12 +1,12 @@
-//! Finding what the user named: the program, and tools by name.
+//! Finding the files that the user named: the program, and shipped tools by name.
 
 use std::path::{Path, PathBuf};
 
 use atom_core::{Error, Result};
 use object::{Object, ObjectSymbol};
 
-/// Adds to an error of opening `app` where it might be: people expect a
-/// command's name to be enough.
+/// Adds advice to an error of opening `app`: the path of a command of this name in `PATH`, since
+/// people expect a command's name to be enough.
 pub fn advise_program(app: &Path, error: Error) -> Error {
     let is_bare = app.components().count() == 1 && !app.exists();
     let on_path = std::env::var_os("PATH")
@@ -25,7 +25,7 @@ pub fn advise_program(app: &Path, error: Error) -> Error {
     }
 }
 
-/// The file of the shipped tool of that name.
+/// The file of the shipped tool with a name.
 pub fn shipped_tool(name: &str) -> Result<PathBuf> {
     let folders = tool_folders();
     let file = format!("lib{name}.so");
@@ -51,7 +51,7 @@ pub fn shipped_tool(name: &str) -> Result<PathBuf> {
     }))
 }
 
-/// Advice for a tool's file that does not exist but is named like a shipped tool.
+/// Adds advice to an error of loading `path`, if that does not exist but has the name of a shipped tool.
 pub fn advise_tool(path: &Path, error: Error) -> Error {
     match path.to_str() {
         Some(name) if !path.exists() && !name.contains('/') && shipped_tool(name).is_ok() => {
@@ -61,8 +61,8 @@ pub fn advise_tool(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Where shipped tools lie: beside the command, as cargo builds them, and
-/// where an installation puts them.
+/// The folders in which shipped tools may lie: beside the command, where cargo builds them, and
+/// `lib/atom/tools`, where an installation puts them.
 fn tool_folders() -> Vec<PathBuf> {
     let Ok(command) = std::env::current_exe() else {
         return Vec::new();
@@ -77,7 +77,7 @@ fn tool_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Names of the tools in a folder; other shared objects may lie there too.
+/// Names of the tools in a folder. Shared objects that are no tools are left out.
 fn tools_in(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();

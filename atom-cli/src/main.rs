@@ -1,7 +1,7 @@
 //! The `atom` command.
 //!
-//! It owns everything that the libraries must not do: it prints, it exits, it
-//! writes files. The work itself is in `driver`, step by step.
+//! This crate does everything that the libraries must not do: it prints, exits and
+//! writes files. Instrumenting itself is in `driver`, step by step.
 
 mod analyze;
 mod args;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use atom_core::error::Kind;
 use clap::Parser;
 
-/// The exit code if what is inserted does not fit; `README.md` names it.
+/// Exit code if the inserted code does not fit; documented in `README.md`.
 const TOO_LARGE: u8 = 3;
 
 fn main() -> ExitCode {

@@ -1,8 +1,8 @@
-//! How the command speaks: errors, notes and numbers.
+//! Messages of the command: errors, notes and numbers in them.
 
 use atom_core::Error;
 
-/// Prints an error and, on a line of its own, what can be done about it.
+/// Prints an error and, on a line of its own, its advice.
 pub fn error(error: &Error) {
     eprint!("{}", error_text(error));
 }
@@ -14,7 +14,7 @@ fn error_text(error: &Error) -> String {
     }
 }
 
-/// Prints something worth knowing that is no error.
+/// Prints a note: something worth knowing that is no error.
 pub fn note(text: &str) {
     eprintln!("atom: note: {text}");
 }

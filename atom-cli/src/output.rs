@@ -1,7 +1,7 @@
 //! Writing files whole or not at all.
 //!
-//! Contents go to a temporary file in the same folder, which then takes the
-//! final name in one step: whoever looks sees the old file or the new one.
+//! Contents go to a temporary file in the same folder, which is then renamed to the
+//! final name in one step, so that other processes see either the old file or the new one.
 
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -15,22 +15,22 @@ use crate::cleanup;
 
 const DOING: &str = "writing";
 
-/// A file that is written but has not got its name yet.
+/// A file whose contents are written and which does not have its final name yet.
 pub struct PendingFile {
     target: PathBuf,
     temporary: Option<PathBuf>,
 }
 
 impl PendingFile {
-    /// Writes a file beside `target` with what `contents` writes. A `target`
-    /// that is there and is no regular file, such as `/dev/null`, is written
-    /// to directly.
+    /// Writes a temporary file beside `target` by calling `contents`; the final file gets the
+    /// permissions `mode`. A `target` that exists and is no regular file, such as `/dev/null`, is
+    /// written to directly.
     pub fn write(
         target: &Path,
         contents: impl FnOnce(&mut dyn Sink) -> std::io::Result<()>,
         mode: u32,
     ) -> Result<Self> {
-        // What `contents` cannot make, it says itself.
+        // An error of `contents` itself travels inside of an `io::Error`.
         let fail = |e: std::io::Error| match e.downcast::<Error>() {
             Ok(error) => error,
             Err(e) => Error::new(DOING, reason(&e)).file(target),
@@ -44,7 +44,7 @@ impl PendingFile {
                 temporary: None,
             });
         }
-        // Through a link its target is replaced, not the link.
+        // Of a symbolic link the target is replaced, not the link.
         let target = target
             .canonicalize()
             .unwrap_or_else(|_| target.to_path_buf());
@@ -57,7 +57,7 @@ impl PendingFile {
         let mut fresh = Fresh { file, has_holes };
         contents(&mut fresh).map_err(fail)?;
         let Fresh { mut file, .. } = fresh;
-        // It may end with what was skipped.
+        // Zeros skipped at the end do not count for the file's length until it is set.
         file.stream_position()
             .and_then(|end| file.set_len(end))
             .map_err(fail)?;
@@ -66,7 +66,7 @@ impl PendingFile {
         Ok(pending)
     }
 
-    /// Gives the file its name.
+    /// Gives the file its final name.
     pub fn commit(mut self) -> Result<()> {
         if let Some(temporary) = &self.temporary {
             std::fs::rename(temporary, &self.target)
@@ -78,10 +78,11 @@ impl PendingFile {
     }
 }
 
-/// A file that is written from the start on.
+/// A file that is written from its start to its end.
 struct Fresh {
     file: File,
-    /// It is new and regular: what is skipped is zero. A pipe or a device gets the zeros.
+    /// True if the file is new and regular, so that skipped bytes read as zeros. Zeros are written
+    /// to a pipe or a device instead.
     has_holes: bool,
 }
 
@@ -113,7 +114,7 @@ impl Drop for PendingFile {
     }
 }
 
-/// A new file in `folder` that nobody else may read until it is complete.
+/// Creates a file in `folder` which only this user may read until it is complete; returns its path too.
 fn create(folder: &Path) -> std::io::Result<(File, PathBuf)> {
     for attempt in 0..100 {
         let path = folder.join(format!(".atom-{}-{attempt}.tmp", std::process::id()));
@@ -142,8 +143,8 @@ fn create(folder: &Path) -> std::io::Result<(File, PathBuf)> {
     ))
 }
 
-/// Refuses a place that cannot work before any work is done: `inputs` are the
-/// files that must survive, each with what it is.
+/// Checks before any work that `target` can be written. `inputs` are the files that must not be
+/// overwritten, each with a name for messages.
 pub fn check_target(target: &Path, inputs: &[(&Path, &str)]) -> Result<()> {
     let fail = |reason: &str| Err(Error::new(DOING, reason).file(target));
     if let Ok(metadata) = std::fs::metadata(target) {

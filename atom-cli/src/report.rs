@@ -1,4 +1,4 @@
-//! What was done, as numbers: for `--report` and for the summary line.
+//! Figures of what was done, for `--report` and for the summary line.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use serde::Serialize;
 
 use crate::steps::Steps;
 
-/// How many procedures there are of each status.
+/// Number of procedures of each status.
 #[derive(Serialize, Clone, Copy)]
 pub struct Totals {
-    /// Understood and moved.
+    /// Number of procedures of which all code is understood.
     pub full: usize,
-    /// Moved, with a gap.
+    /// Number of procedures that can be instrumented except for a gap.
     pub partial: usize,
-    /// Left in place.
+    /// Number of procedures that always stay in place.
     pub opaque: usize,
 }
 
@@ -33,7 +33,7 @@ impl Totals {
         }
     }
 
-    /// `100 full, 1 opaque`: what there is none of is left out.
+    /// The counts as text, such as `100 full, 1 opaque`; counts of 0 are left out.
     pub fn text(self) -> String {
         [
             (self.full, "full"),
@@ -53,30 +53,30 @@ impl Totals {
 pub struct Report<'a> {
     /// The program that was read.
     pub program: FileFacts,
-    /// The tool, if there was one.
+    /// Path of the tool; `None` for a rewrite without a tool.
     pub tool: Option<String>,
     /// The program that was written.
     pub output: FileFacts,
     /// The program's procedures.
     pub procedures: Procedures<'a>,
-    /// Number of basic blocks of the procedures that move.
+    /// Number of basic blocks of the procedures that can move.
     pub blocks: usize,
-    /// Number of their instructions.
+    /// Number of instructions of these blocks.
     pub instructions: usize,
-    /// The calls.
+    /// Calls of analysis routines.
     pub calls: Calls,
-    /// The text before and after.
+    /// Sizes of the text before and after, in bytes.
     pub text_bytes: TextBytes,
-    /// The steps in order.
+    /// The steps in the order in which they were done.
     pub steps: Vec<Step>,
-    /// Time of all steps.
+    /// Time of all steps together.
     pub seconds: f64,
-    /// The most memory that this command had resident at a time.
+    /// Largest resident set of this command; `None` if the system does not tell it.
     pub peak_memory_bytes: Option<u64>,
 }
 
 impl Report<'_> {
-    /// The file's contents.
+    /// The contents of the JSON file.
     pub fn to_json(&self) -> Vec<u8> {
         let mut json = serde_json::to_vec_pretty(self).expect("plain fields always serialise");
         json.push(b'\n');
@@ -84,7 +84,7 @@ impl Report<'_> {
     }
 }
 
-/// A file.
+/// Path and size of a file.
 #[derive(Serialize)]
 pub struct FileFacts {
     path: String,
@@ -92,7 +92,7 @@ pub struct FileFacts {
 }
 
 impl FileFacts {
-    /// A file by its path and size.
+    /// Facts of a file with a path and a size in bytes.
     pub fn new(path: &Path, bytes: u64) -> Self {
         Self {
             path: path.display().to_string(),
@@ -106,7 +106,7 @@ impl FileFacts {
 pub struct Procedures<'a> {
     #[serde(flatten)]
     totals: Totals,
-    /// How many of them moved; the others stay in place.
+    /// Number of procedures that moved; the others stay in place.
     moved: usize,
     list: Vec<Procedure<'a>>,
 }
@@ -122,7 +122,7 @@ struct Procedure<'a> {
 }
 
 impl<'a> Procedures<'a> {
-    /// Those of `cfg`.
+    /// The procedures of `cfg`.
     pub fn of(cfg: &'a Cfg, moved: &MovedSet) -> Self {
         let list = cfg
             .procs
@@ -148,21 +148,21 @@ impl<'a> Procedures<'a> {
     }
 }
 
-/// Calls of analysis routines.
+/// Numbers of calls of analysis routines.
 #[derive(Serialize)]
 pub struct Calls {
-    /// Added by the tool.
+    /// Number of calls that the tool added.
     pub added: u64,
-    /// Of these, made by code in line.
+    /// Number of these calls that are made by code in line.
     pub inlined: u64,
-    /// Of these, made by a call.
+    /// Number of these calls that are made by a call instruction.
     pub called: u64,
-    /// Not added because `--only` or `--skip` left them out.
+    /// Number of calls left out because of `--only` or `--skip`.
     pub unselected: usize,
 }
 
 impl Calls {
-    /// Those of `plan`, and how many were left out before.
+    /// The calls of `plan`; `unselected` is the number of calls left out before planning.
     pub fn of(plan: &Plan, unselected: usize) -> Self {
         let (added, inlined) = (plan.calls_added, plan.calls_inlined);
         Self {
@@ -174,12 +174,12 @@ impl Calls {
     }
 }
 
-/// Sizes of text.
+/// Sizes of text in bytes.
 #[derive(Serialize)]
 pub struct TextBytes {
-    /// Executable segments of the program.
+    /// Size of the program's executable segments.
     pub r#in: u64,
-    /// Text that was added, the instrumentation in it; the old text stays as well.
+    /// Size of the added text, instrumentation included; the old text stays as well.
     pub out: u64,
 }
 
@@ -199,12 +199,12 @@ pub fn steps(steps: &Steps) -> Vec<Step> {
     steps.done().iter().map(step).collect()
 }
 
-/// An address as JSON has it.
+/// An address as a string for JSON, in hexadecimal.
 pub fn hex(address: u64) -> String {
     format!("{address:#x}")
 }
 
-/// `full`, `partial` or `opaque`, and why not full.
+/// The word for a status, `full`, `partial` or `opaque`, and the reason why it is not full.
 pub fn status(status: &Status) -> (&'static str, Option<&str>) {
     match status {
         Status::Full => ("full", None),

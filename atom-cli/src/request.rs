@@ -1,4 +1,4 @@
-//! From the command line to checked paths: what can fail before any work, fails here.
+//! From the command line to checked paths and settings, so that mistakes are found before any work.
 
 use std::path::{Path, PathBuf};
 
@@ -9,25 +9,25 @@ use atom_core::{Error, Result};
 use crate::args::Run;
 use crate::{find, output};
 
-/// What is wanted.
+/// What the command line asks for.
 pub struct Request<'a> {
-    /// The program.
+    /// Path of the program.
     pub app: &'a Path,
-    /// The tool's file; none for an empty rewrite.
+    /// Path of the tool; `None` for a rewrite without a tool.
     pub tool: Option<PathBuf>,
     /// Arguments of the instrument routine.
     pub tool_options: &'a [String],
-    /// The instrumented program.
+    /// Path of the instrumented program.
     pub output: PathBuf,
-    /// The JSON file.
+    /// Path of the JSON report.
     pub report: Option<&'a Path>,
-    /// Where a copy of the tool is kept.
+    /// Path for a copy of the tool.
     pub keep_tool: Option<&'a Path>,
-    /// What is instrumented.
+    /// Which code is instrumented.
     pub selection: Selection,
     /// Where new segments should lie.
     pub wishes: Wishes,
-    /// Debug information in the output.
+    /// Put debug information into the output.
     pub debug_info: bool,
     /// Fill unused text with traps.
     pub strict: bool,
@@ -35,22 +35,22 @@ pub struct Request<'a> {
     pub precise_signals: bool,
     /// Keep all registers at each call.
     pub keep_registers: bool,
-    /// Leave gs alone.
+    /// Leave the gs segment to the program.
     pub no_gs: bool,
-    /// Check the output against the original.
+    /// Compare the output with the original.
     pub check: bool,
-    /// Small routines become part of the program.
+    /// Make small routines part of the program.
     pub inline: bool,
-    /// What moves without need.
+    /// Procedures that move although they get no calls.
     pub extra: Extra,
-    /// Tell each step.
+    /// Print each step.
     pub verbose: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Checks what the command line says.
+    /// Checks the command line.
     pub fn new(args: &'a Run) -> Result<Self> {
-        // The parser sees to it that APP is there.
+        // The parser refuses a command line without APP.
         let app = args.app.as_deref().unwrap_or(Path::new(""));
         let request = Self {
             app,
@@ -142,7 +142,7 @@ fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
         let error = Error::new("loading the tool", "there is no such file").file(file);
         return Err(find::advise_tool(file, error));
     }
-    // Without a slash the dynamic loader would search its own folders for it.
+    // For a name without a slash the dynamic loader would search its own folders.
     Ok(Some(if file.components().count() == 1 {
         Path::new(".").join(file)
     } else {
@@ -150,7 +150,7 @@ fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
     }))
 }
 
-/// The program's name with `.atom`, in the working directory.
+/// The default path of the output: the program's name with `.atom`, in the working directory.
 fn default_output(app: &Path) -> PathBuf {
     let mut name = app.file_name().unwrap_or(app.as_os_str()).to_os_string();
     name.push(".atom");

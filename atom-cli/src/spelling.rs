@@ -1,12 +1,12 @@
 //! ATOM's spelling of options, and numbers.
 //!
 //! ATOM writes options of several letters with one dash, which the parser
-//! would take for several options of one letter. Exactly these words are
-//! replaced before it sees them, wherever they stand in front of `--`.
+//! would take for several options of one letter. Exactly the words in [`WORDS`] are
+//! replaced before the parser sees them, wherever they stand in front of `--`.
 
 use std::ffi::OsString;
 
-/// What ATOM writes, and how it is called here.
+/// ATOM's options, each with the option of this command that it stands for.
 const WORDS: [(&str, &str); 5] = [
     ("-tool", "--tool"),
     ("-32addr", "--32addr"),
@@ -15,7 +15,7 @@ const WORDS: [(&str, &str); 5] = [
     ("-version", "--version"),
 ];
 
-/// The command line with ATOM's words replaced; what follows `--` is the tool's.
+/// The command line with ATOM's words replaced. Words behind `--` belong to the tool and stay as they are.
 pub fn modern(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut is_ours = true;
     words
@@ -28,11 +28,11 @@ pub fn modern(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         .collect()
 }
 
-/// A number, hexadecimal after `0x`.
+/// Parses a number, hexadecimal after `0x`; `None` if it is none or exceeds 64 bits.
 pub fn number(text: &str) -> Option<u64> {
     let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     match hex {
-        // `from_str_radix` would take a sign.
+        // `from_str_radix` would accept a sign.
         Some(hex) if hex.starts_with('+') => None,
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None if text.starts_with('+') => None,

@@ -1,4 +1,4 @@
-//! Running the steps of a job: timing them, telling them, showing a bar.
+//! Running the steps of a job: measures their times, prints them, shows a progress bar.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use atom_core::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A step that takes longer than this on a terminal brings up the bar.
+/// Time after which a step on a terminal brings up the progress bar.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A step that was done.
 pub struct Done {
     /// Short name: `cfg`.
     pub name: &'static str,
-    /// How long it took.
+    /// Elapsed time.
     pub time: Duration,
 }
 
-/// The steps so far.
+/// A job and the steps of it that are done.
 pub struct Steps {
     verbose: bool,
     total: u64,
@@ -38,8 +38,8 @@ impl Steps {
         }
     }
 
-    /// Runs a step: `name` for reports, `doing` for people who wait, `found`
-    /// to say in a few words what came out.
+    /// Runs a step. `name` stands in reports, `doing` beside the progress bar; `found` describes the
+    /// result in a few words for `--verbose`.
     pub fn run<T>(
         &mut self,
         name: &'static str,
@@ -67,7 +67,7 @@ impl Steps {
         Ok(value)
     }
 
-    /// What was done, in order.
+    /// The steps that are done, in order.
     pub fn done(&self) -> &[Done] {
         &self.done
     }
@@ -78,7 +78,7 @@ impl Steps {
     }
 }
 
-/// What all threads together have used of the processors so far.
+/// Processor time of all threads of this process together.
 fn processor_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -89,7 +89,8 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// A figure of this process's memory in bytes: `VmRSS:` or `VmHWM:`, the most of it.
+/// A figure of this process's memory in bytes, by its name in `/proc/self/status`: `VmRSS:` for the
+/// resident set now, `VmHWM:` for its largest size so far.
 pub fn memory(figure: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix(figure))?;
@@ -97,7 +98,7 @@ pub fn memory(figure: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// A progress bar that shows itself when its step takes long.
+/// A progress bar that appears when its step takes longer than [`PATIENCE`].
 struct Bar {
     finished: Sender<()>,
     thread: Option<JoinHandle<()>>,
@@ -120,7 +121,7 @@ impl Bar {
                 .with_elapsed(PATIENCE)
                 .with_position(position);
             bar.enable_steady_tick(Duration::from_millis(100));
-            // Ends when the step does: its sender goes away.
+            // Returns when the step ends, because the sender is dropped then.
             let _ = wait.recv();
             bar.finish_and_clear();
         });

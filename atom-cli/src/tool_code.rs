@@ -1,5 +1,5 @@
-//! Reading a tool's analysis code: it is the same whatever the program is, so that one thread
-//! reads it while the program is still being understood.
+//! Reading a tool's analysis code. The code does not depend on the program, so one thread reads it
+//! while others still look at the program.
 
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -9,7 +9,7 @@ use atom_core::Result;
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::tool::Tool;
 
-/// A tool that is loaded and whose code is being read.
+/// A tool that is loaded, and a thread that reads its code.
 pub struct Loaded {
     /// The tool.
     pub tool: Tool,
@@ -17,7 +17,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Loads the tool in a file and begins to read its code.
+    /// Loads the tool in a file and starts the thread that reads its code.
     pub fn new(file: &Path) -> Result<Self> {
         let tool = Tool::load(file)?;
         let (file, facts) = (file.to_path_buf(), tool.facts());
@@ -29,12 +29,13 @@ impl Loaded {
         Ok(Self { tool, code })
     }
 
-    /// The code, and what the routines that are called change.
+    /// The code, and for each routine that is called what it changes. `routines` are their addresses
+    /// in the tool's file.
     pub fn code(self, routines: &[u64]) -> Result<(AnalysisImage, Summaries)> {
         let read = self.code.join().unwrap_or_else(|e| resume_unwind(e));
         let (analysis, mut summaries) = read?;
         analysis.check_reachable(routines)?;
-        // Those that the tool exports are known.
+        // Summaries of the routines that the tool exports exist already.
         if !routines.iter().all(|r| summaries.contains(*r)) {
             summaries = Summaries::new(&analysis, routines);
         }

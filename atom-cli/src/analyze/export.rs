@@ -1,4 +1,4 @@
-//! A log as a page and for other programs' viewers.
+//! Exports of a log of calls: a page of its own, and files for other programs' viewers.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::output::PendingFile;
 
 type Writer = fn(&Timeline, &mut dyn Write) -> call_log::Result<io::Result<()>>;
 
-/// Writes what is asked for.
+/// Writes the files that the command line asks for; all show the log of the first report.
 pub fn run(args: &Analyze, reports: &[(Report, Wanted)]) -> Result<()> {
     let wanted: [(&Option<_>, Writer); 3] = [
         (&args.html, html::write),

@@ -1,4 +1,4 @@
-//! A log beside `gmon.out`.
+//! Comparison of a log of calls with the `gmon.out` of the same program.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ pub fn compare(args: &Analyze, file: &Path, reports: &[(Report, Wanted)]) -> Res
     })
 }
 
-/// The addresses of procedures, if the log tells them.
+/// Numbers and addresses of the procedures that a log names.
 fn addresses(file: &Path) -> Result<Vec<(u32, u64)>> {
     let mut log = Log::open(file).map_err(failed)?;
     let mut events: Vec<Event> = Vec::new();
@@ -59,7 +59,7 @@ fn addresses(file: &Path) -> Result<Vec<(u32, u64)>> {
     Ok(log.procedures().iter().map(|p| (p.number, p.pc)).collect())
 }
 
-/// The procedures that a program's symbol table names.
+/// Procedures of a program's symbol table, in the order of their addresses.
 fn symbols(app: &Path) -> Result<Vec<Symbol>> {
     let fail = |reason: String| Error::new("reading the program", reason).file(app);
     let bytes = std::fs::read(app).map_err(|e| fail(e.to_string()))?;
@@ -83,7 +83,7 @@ fn symbols(app: &Path) -> Result<Vec<Symbol>> {
     }
 }
 
-/// Without the program: each procedure of the log goes up to the next one.
+/// Procedures of the log, for a comparison without the program's file. Each ends where the next one starts.
 fn from_log(logged: &[Logged], gmon: &gmon::Gmon) -> Vec<Symbol> {
     let mut known: Vec<&Logged> = logged.iter().filter(|l| l.pc != 0).collect();
     known.sort_by_key(|l| l.pc);

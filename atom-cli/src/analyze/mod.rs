@@ -51,7 +51,7 @@ pub fn run(args: &Analyze) -> Result<()> {
     print(&text)
 }
 
-/// An error of the library as one of the command.
+/// Turns an error of the library into an error of the command.
 fn failed(error: call_log::Error) -> Error {
     Error {
         advice: (!error.advice.is_empty()).then(|| error.advice.clone()),
@@ -59,7 +59,7 @@ fn failed(error: call_log::Error) -> Error {
     }
 }
 
-/// The reports that the file describes, or the one of a log.
+/// The reports that the file describes; of a log, one report on all its procedures.
 fn reports(args: &Analyze) -> Result<Vec<(Report, Wanted)>> {
     if reader::is_compact(&args.file).map_err(failed)? {
         let mut log = Log::open(&args.file).map_err(failed)?;
@@ -88,7 +88,7 @@ fn reports(args: &Analyze) -> Result<Vec<(Report, Wanted)>> {
         .collect()
 }
 
-/// The heading of a report that nobody has described.
+/// The heading of a report on a log for which there is no description.
 fn heading(log: &Log) -> String {
     match log.header() {
         None => format!("Calls logged in {}", log.file().display()),
@@ -110,7 +110,7 @@ fn in_format(args: &Analyze, reports: &[&Report]) -> String {
         let mut text = String::new();
         for (i, report) in reports.iter().enumerate() {
             let csv = report.csv();
-            // One line of names for all of them.
+            // The line with the names of the columns stands only in front of the first report.
             let rest = csv.split_once('\n').map_or("", |c| c.1);
             text.push_str(if i == 0 { &csv } else { rest });
         }
@@ -124,7 +124,7 @@ fn in_format(args: &Analyze, reports: &[&Report]) -> String {
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        // Whoever reads has seen enough, as `head` does.
+        // The reading program, such as `head`, has ended before the output did.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(e) => Err(Error::new("writing to standard output", e.to_string())),
         Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! JSON and comma-separated values, for other programs: all digits, nothing left out.
+//! JSON and comma-separated values for other programs, with all digits and all data.
 
 use std::io::{Result, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::rows::walk;
 use super::text::quantile_name;
 use super::{Damage, View};
 
-/// A number; text if JSON has no such number.
+/// A number as JSON; a text if JSON cannot express the number.
 pub fn value(n: Number) -> Value {
     match n {
         Number::Integer(n) => match (i64::try_from(n), u64::try_from(n)) {
@@ -23,7 +23,7 @@ pub fn value(n: Number) -> Value {
     }
 }
 
-/// A floating-point number; text if it is none.
+/// A floating-point number as JSON; a text for infinities and not-a-number.
 pub fn float(x: f64) -> Value {
     match serde_json::Number::from_f64(x) {
         Some(n) => n.into(),
@@ -63,7 +63,7 @@ fn line_or_null(line: u32) -> Value {
     }
 }
 
-/// What the file says of a section.
+/// Inserts kind, name and source lines of a section; null where the file does not have them.
 pub fn section(map: &mut Map<String, Value>, section: Option<&Section>) {
     let text = |f: fn(&Section) -> &str| section.map_or(Value::Null, |s| text_or_null(f(s)));
     let line = |f: fn(&Section) -> u32| section.map_or(Value::Null, |s| line_or_null(f(s)));
@@ -75,7 +75,7 @@ pub fn section(map: &mut Map<String, Value>, section: Option<&Section>) {
     map.insert("end_line".into(), line(|s| s.end_line));
 }
 
-/// Everything.
+/// Writes all of a file as JSON: head, sections, contexts.
 pub fn json(
     out: &mut dyn Write,
     file: &Path,
@@ -137,7 +137,7 @@ pub fn json(
             "total": value(analysis.total(set)),
         })).collect::<Vec<_>>(),
     });
-    // The contexts may be many, so they are not put together in memory.
+    // There may be millions of contexts, so they are written one by one.
     write!(out, "{{\n{}", members(&head))?;
     list(out, "sections", sections)?;
     let contexts = 0..analysis.contexts().len();
@@ -146,14 +146,14 @@ pub fn json(
     writeln!(out, "\n}}")
 }
 
-/// The members of an object, one a line.
+/// The members of an object as text, one a line.
 pub fn members(object: &Value) -> String {
     let members = object.as_object().into_iter().flatten();
     let members = members.map(|(key, value)| format!("{}: {value}", Value::from(key.as_str())));
     members.collect::<Vec<_>>().join(",\n")
 }
 
-/// One more member: a list, one element a line.
+/// Writes one more member of an object: a list, one element a line.
 pub fn list(out: &mut dyn Write, key: &str, elements: impl Iterator<Item = Value>) -> Result<()> {
     write!(out, ",\n\"{key}\": [")?;
     for (n, element) in elements.enumerate() {
@@ -195,7 +195,7 @@ fn context(analysis: &Analysis, index: usize, sets: &[usize]) -> Value {
     Value::Object(map)
 }
 
-/// A field: in quotes if it must be.
+/// A field of comma-separated values, in quotes if its text needs them.
 pub fn field(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -240,7 +240,7 @@ fn csv_count(count: Option<(u64, bool)>) -> [String; 2] {
     }
 }
 
-/// A line for each section and set.
+/// Writes a line for each section and set.
 pub fn csv(out: &mut dyn Write, analysis: &Analysis, args: &View, sets: &[usize]) -> Result<()> {
     let quantiles = args
         .quantiles
@@ -268,7 +268,7 @@ pub fn csv(out: &mut dyn Write, analysis: &Analysis, args: &View, sets: &[usize]
     Ok(())
 }
 
-/// A line for each context and set, outer ones before inner ones.
+/// Writes a line for each context and set, outer contexts before inner ones.
 pub fn tree_csv(
     out: &mut dyn Write,
     analysis: &Analysis,

@@ -1,4 +1,4 @@
-//! `atom arp diff`: two recordings side by side.
+//! `atom arp diff`: compares two recordings.
 
 use std::io::{Result as IoResult, Write};
 use std::path::PathBuf;
@@ -43,12 +43,12 @@ pub struct Diff {
     json: bool,
 }
 
-/// A figure whose change counts.
+/// The figure by whose change rows are sorted.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum By {
     /// Sum of the values
     Total,
-    /// The same without measured sections within
+    /// Sum of the values without measured sections within
     #[value(name = "self")]
     Own,
     /// Number of executions
@@ -68,7 +68,7 @@ impl By {
     }
 }
 
-/// What is compared, and its words.
+/// The two recordings that are compared.
 struct Pair<'a> {
     a: &'a Analysis,
     b: &'a Analysis,
@@ -138,11 +138,11 @@ pub fn run(args: &Diff) -> Result<()> {
     damage.tell()
 }
 
-/// The rows in their order, by their place in the list.
+/// Indices into `list` in the order of the rows.
 fn sorted(list: &[Difference], args: &Diff) -> Vec<usize> {
     let change = |d: &Difference| d.change(|side| args.by.figure(side)).abs();
     let mut order: Vec<usize> = (0..list.len()).collect();
-    // Ties in the order of the ids, outer contexts first.
+    // Rows with equal changes are ordered by id, outer contexts first.
     order.sort_by(|a, b| {
         let changes = change(&list[*b]).order(change(&list[*a]));
         changes
@@ -155,7 +155,7 @@ fn sorted(list: &[Difference], args: &Diff) -> Vec<usize> {
     order
 }
 
-/// A change in percent of what it was.
+/// The change of a figure in percent of its value in the first recording.
 fn percent(difference: &Difference, figure: impl Fn(&Side) -> Number) -> String {
     match (&difference.a, &difference.b) {
         (None, _) => "new".into(),

@@ -38,7 +38,7 @@ pub struct Convert {
     how: How,
 }
 
-/// What becomes of the data.
+/// Format and contents of the new file.
 #[derive(Args)]
 struct How {
     /// The new file's format [default: by its name, .txt or .bin with or without .gz; else that of the (first) file]
@@ -67,11 +67,11 @@ enum To {
 /// What is kept of values.
 #[derive(Clone, Copy, ValueEnum)]
 enum Keep {
-    /// Each single one
+    /// Each single value
     All,
-    /// Number, mean, least and greatest
+    /// Number, mean, least and greatest value
     Average,
-    /// The same and how often they occurred
+    /// As average, and how often each value occurred
     Histogram,
 }
 
@@ -123,7 +123,7 @@ fn run(inputs: &[PathBuf], output: &Path, how: &How, renumber: bool) -> Result<(
     Damage(damage).tell()
 }
 
-/// The format by the names of the files: the new one's, else as the old one is.
+/// Format and compression by the new file's name; a name that tells no format means the old file's format.
 fn by_name(output: &Path, input: &Path) -> Result<(Format, bool)> {
     let gzip = output.extension().is_some_and(|e| e == "gz");
     let plain = match gzip {

@@ -27,7 +27,7 @@ pub fn write(out: &mut dyn Write, analysis: &Analysis, set: usize) -> Result<()>
         debug_assert!(!line.is_empty(), "context at depth {}", context.depth);
         match value {
             Number::Integer(n) => writeln!(out, "{line} {n}")?,
-            // Never with an exponent.
+            // Rust writes floating-point numbers without an exponent.
             Number::Float(x) => writeln!(out, "{line} {x}")?,
         }
     }
@@ -46,7 +46,7 @@ pub fn write(out: &mut dyn Write, analysis: &Analysis, set: usize) -> Result<()>
     Ok(())
 }
 
-/// A name without what separates frames.
+/// A name with the separator of frames, `;`, replaced.
 fn frame(name: &str) -> String {
     name.replace(';', ":")
 }

@@ -1,8 +1,8 @@
-//! One page that shows it all in a browser, without network and libraries.
+//! One page that shows all data in a browser, without network and libraries.
 //!
-//! The page's script gets the data as JSON in an element that is no script, so nothing in names of
-//! sections can become code. Data for the eye is limited: contexts that would not be seen are put
-//! together, and histograms have as many bars as fit.
+//! The page's script gets the data as JSON in an element that is no script, so names of sections
+//! cannot become code. The page has only as much data as the eye can see: light contexts are put
+//! together, and histograms have a limited number of bars.
 
 use atom_core::emit::Sink;
 use std::path::Path;
@@ -17,9 +17,9 @@ use super::text::quantile_name;
 use super::{Damage, View, data, names, text};
 use crate::output::PendingFile;
 
-/// Contexts on a page at most.
+/// Number of contexts on a page at most.
 const CONTEXTS: usize = 20_000;
-/// Bars of a histogram.
+/// Number of bars of a histogram at most.
 const BARS: usize = 60;
 
 const PAGE: &str = include_str!("page/page.html");
@@ -50,7 +50,7 @@ pub fn write(
         "sections": sections(analysis, args, sets),
         "contexts": contexts(analysis, sets),
     });
-    // In JSON, `<` stands in texts only.
+    // Inside of JSON `<` occurs in texts only, where it can be escaped.
     let data = data.to_string().replace('<', "\\u003c");
     let title = file.display().to_string();
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
@@ -73,7 +73,7 @@ pub fn write(
     PendingFile::write(out, page, 0o644)?.commit()
 }
 
-/// A number for the page; what JSON cannot express is nothing.
+/// A number for the page; null if JSON cannot express it.
 fn number(x: f64) -> Value {
     serde_json::Number::from_f64(x).map_or(Value::Null, Value::Number)
 }
@@ -116,8 +116,8 @@ fn sections(analysis: &Analysis, args: &View, sets: &[usize]) -> Vec<Value> {
     rows.collect()
 }
 
-/// `[from, to, count]` of each bar. Bars are equally wide, or become wider by the same factor if the values are
-/// positive and differ a lot. Of few integers each has a bar.
+/// `[from, to, count]` of each bar. Bars are equally wide, or become wider by a constant factor if the
+/// values are positive and differ a lot. If there are few different integers, each has a bar.
 fn bars(histogram: &Histogram) -> Vec<Value> {
     let (min, max) = (histogram.stats.min(), histogram.stats.max());
     let buckets: Vec<_> = histogram.buckets().collect();
@@ -159,14 +159,14 @@ fn bars(histogram: &Histogram) -> Vec<Value> {
         .collect()
 }
 
-/// `[parent, section, name, count, figures of each set]` of each context, outer ones first. The lightest ones
-/// are put together if there are too many.
+/// `[parent, section, name, count, figures of each set]` of each context, outer contexts first. If
+/// there are too many, the lightest children of each context are put together.
 fn contexts(analysis: &Analysis, sets: &[usize]) -> Vec<Value> {
     let all = analysis.contexts();
     let kept = heaviest(analysis, sets);
     let mut place = vec![None; all.len()];
     let mut out: Vec<Value> = Vec::new();
-    // What was left out directly in each context, by its place.
+    // Children left out, for each parent: the parent, their number, their totals by set.
     let mut left: Vec<(Option<usize>, usize, Vec<f64>)> = Vec::new();
     let mut left_of = std::collections::HashMap::new();
     for (index, context) in all.iter().enumerate() {
@@ -215,8 +215,8 @@ fn contexts(analysis: &Analysis, sets: &[usize]) -> Vec<Value> {
     out
 }
 
-/// Which contexts are on the page: those with the largest part of the whole in any set, and all that is around
-/// these.
+/// By context: true if it is on the page. The contexts with the largest part of the whole in any set
+/// are, and all contexts around them.
 fn heaviest(analysis: &Analysis, sets: &[usize]) -> Vec<bool> {
     let all = analysis.contexts();
     if all.len() <= CONTEXTS {

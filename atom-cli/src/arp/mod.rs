@@ -1,7 +1,7 @@
 //! `atom arp`: looking at data files of recorded kernels.
 //!
-//! The library adds up, compares and combines; here is what is printed. A damaged file is shown
-//! as far as it goes: data that was hard to get should not be lost to its last block.
+//! The library adds up, compares and combines; this module prints. A damaged file is shown as far as
+//! it can be read, because data that took long to record should not be lost for one bad block.
 
 mod data;
 mod diff;
@@ -38,7 +38,7 @@ use rows::Order;
     after_help = "A file called `diff` in the working directory is ./diff."
 )]
 pub struct Arp {
-    /// Another job than looking at one file.
+    /// A job other than looking at one file.
     #[command(subcommand)]
     job: Option<Job>,
     /// What to look at.
@@ -46,7 +46,7 @@ pub struct Arp {
     view: View,
 }
 
-/// Another job than looking at one file.
+/// The jobs other than looking at one file.
 #[derive(Subcommand)]
 enum Job {
     /// Compare two files, by section and context
@@ -91,7 +91,7 @@ pub struct View {
     /// In contexts, keep threads apart
     #[arg(long)]
     by_thread: bool,
-    /// With --counters, keep so many contexts at most
+    /// With --counters, keep at most N contexts
     #[arg(long, value_name = "N", default_value_t = 1 << 20, requires = "counters")]
     max_contexts: usize,
     /// Write comma-separated values
@@ -120,7 +120,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// The numbers of the sets.
+    /// Numbers of the chosen sets of values.
     fn sets(&self, analysis: &Analysis) -> Result<Vec<usize>> {
         let sets = analysis.sets();
         let Some(wanted) = &self.set else {
@@ -176,7 +176,7 @@ fn view(file: &Path, args: &View) -> Result<()> {
             } else if args.csv {
                 data::csv(out, &analysis, args, &sets)
             } else if args.folded {
-                // One value a line.
+                // The format has one value a line, so only one set is written.
                 folded::write(out, &analysis, sets[0])
             } else {
                 text::write(out, file, &analysis, args, &sets)
@@ -186,18 +186,18 @@ fn view(file: &Path, args: &View) -> Result<()> {
     damage.tell()
 }
 
-/// What was wrong with the files that were shown as far as possible.
+/// Errors found in files that are shown as far as possible.
 #[derive(Default)]
 struct Damage(Vec<::arp::Error>);
 
 impl Damage {
-    /// Texts for what is written.
+    /// The errors as texts.
     fn texts(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()
     }
 
-    /// Tells it after the rest was shown. What only ends too early is no failure: that is how a program that
-    /// was killed leaves its data.
+    /// Reports the errors after the data was shown. A file that only ends too early is no failure,
+    /// because a program that was killed leaves such a file.
     fn tell(self) -> Result<()> {
         let mut failure = None;
         for error in self.0 {
@@ -215,7 +215,7 @@ impl Damage {
     }
 }
 
-/// Reads a file and tells what had to be left out.
+/// Reads a file and prints notes on what is left out.
 fn load(file: &Path, options: &Options) -> Result<(Analysis, Damage)> {
     let reader = Reader::open(file).map_err(failed)?;
     if options.counters && reader.mode() != ::arp::Mode::RecordAll {
@@ -236,7 +236,7 @@ fn load(file: &Path, options: &Options) -> Result<(Analysis, Damage)> {
     Ok((analysis, Damage(damage.into_iter().collect())))
 }
 
-/// An error of the library as one of the command.
+/// Turns an error of the library into an error of the command.
 fn failed(error: ::arp::Error) -> Error {
     let place = match error.position {
         ::arp::FilePosition::Nowhere => String::new(),
@@ -264,7 +264,7 @@ fn failed(error: ::arp::Error) -> Error {
 fn print(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     match write(&mut out).and_then(|()| out.flush()) {
-        // Whoever reads has seen enough, as `head` does.
+        // The reading program, such as `head`, has ended before the output did.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(e) => Err(Error::new("writing to standard output", e.to_string())),
         Ok(()) => Ok(()),

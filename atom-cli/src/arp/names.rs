@@ -1,9 +1,9 @@
-//! What sections, contexts and sets of values are called.
+//! Names of sections, contexts and sets of values.
 
 use ::arp::analyse::{Analysis, Label};
 use ::arp::{Section, Sid, ValueSet};
 
-/// Sections of a path that are shown; of longer ones the middle is left out.
+/// Number of sections of a path that are shown at most; the middle of longer paths is left out.
 const MOST: usize = 64;
 
 /// A section's name, or its number if it has none.
@@ -14,7 +14,7 @@ pub fn of_section(section: Option<&Section>, sid: Sid) -> String {
     }
 }
 
-/// A section's kind, if the file tells.
+/// A section's kind, if the file describes the section.
 pub fn kind(section: Option<&Section>) -> Option<String> {
     section.map(|s| s.kind.to_string())
 }
@@ -35,7 +35,7 @@ pub fn source(section: Option<&Section>) -> String {
     }
 }
 
-/// A context's own name.
+/// A context's name, without the contexts around it.
 pub fn of_context(analysis: &Analysis, label: Label) -> String {
     let name = |sid| of_section(analysis.section(sid), sid);
     match label {
@@ -47,7 +47,7 @@ pub fn of_context(analysis: &Analysis, label: Label) -> String {
     }
 }
 
-/// A context and all that is around it, from the outermost.
+/// A context and all contexts around it, from the outermost.
 pub fn path(analysis: &Analysis, context: usize) -> Vec<u32> {
     let mut path = Vec::new();
     let mut at = Some(context as u32);
@@ -59,7 +59,7 @@ pub fn path(analysis: &Analysis, context: usize) -> Vec<u32> {
     path
 }
 
-/// A path as text.
+/// A path as text, with ` > ` between names.
 pub fn joined(names: &[String]) -> String {
     if names.len() <= MOST {
         return names.join(" > ");
@@ -73,7 +73,7 @@ pub fn joined(names: &[String]) -> String {
     )
 }
 
-/// A set of values: `cycles (unsigned long)`.
+/// Name and type of a set of values: `cycles (unsigned long)`.
 pub fn of_set(sets: &[ValueSet], set: usize) -> String {
     let data_type = sets[set].data_type;
     match sets[set].name.as_str() {
@@ -82,7 +82,7 @@ pub fn of_set(sets: &[ValueSet], set: usize) -> String {
     }
 }
 
-/// A text from a file, fit for a terminal: without control characters.
+/// A text from a file for a terminal: control characters are replaced.
 pub fn clean(text: &str) -> String {
     let keep = |c: char| !c.is_control();
     text.chars()

@@ -1,11 +1,11 @@
-//! How figures are printed.
+//! Figures as text.
 
 use ::arp::analyse::Number;
 
-/// What is not known.
+/// The text for an unknown figure.
 pub const NONE: &str = "-";
 
-/// A sum or value: all digits of an integer, six of a floating-point number.
+/// A sum or value: all digits of an integer, six significant digits of a floating-point number.
 pub fn number(n: Number) -> String {
     match n {
         Number::Integer(n) => {
@@ -16,7 +16,7 @@ pub fn number(n: Number) -> String {
     }
 }
 
-/// A number with six digits that count.
+/// A number with six significant digits.
 pub fn float(x: f64) -> String {
     if x.is_nan() {
         return "nan".into();
@@ -37,7 +37,7 @@ pub fn float(x: f64) -> String {
     format!("{sign}{}{point}{fraction}", grouped(whole))
 }
 
-/// The same with a `+` where nothing is lost.
+/// A figure as text with a `+` in front if it is positive.
 pub fn signed(text: String) -> String {
     match text.as_bytes().first() {
         Some(b'-' | b'0' | b'n') if !text.starts_with("0.") => text,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_that_count() {
+    fn six_digits_are_significant() {
         let shown = [
             0.0,
             1.0,

@@ -1,4 +1,4 @@
-//! What is shown of sections and contexts, and in which order.
+//! Rows for sections and contexts, and their order.
 
 use std::cmp::Ordering;
 
@@ -7,12 +7,12 @@ use ::arp::analyse::{Analysis, Figures, Label, Number, SectionRow};
 use super::names;
 use super::numbers;
 
-/// What rows are sorted by: the greatest first, ids and names upwards.
+/// The figure by which rows are sorted. The greatest comes first; ids and names ascend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
     /// Sum of the values
     Total,
-    /// The same without measured sections within
+    /// Sum of the values without measured sections within
     #[value(name = "self")]
     Own,
     /// Number of executions
@@ -29,7 +29,7 @@ pub enum Order {
     Name,
 }
 
-/// What is compared.
+/// What of a row is compared.
 struct Key {
     number: Option<Number>,
     id: u32,
@@ -75,8 +75,8 @@ impl Order {
         });
     }
 
-    /// The children of each context, and as the last the roots. Executions stay in the order in
-    /// which they took place.
+    /// The children of each context, by its index; the last list holds the roots. Executions stay in
+    /// the order in which they took place.
     pub fn children(self, analysis: &Analysis, set: usize) -> Vec<Vec<u32>> {
         let contexts = analysis.contexts();
         let mut children = vec![Vec::new(); contexts.len() + 1];
@@ -127,7 +127,8 @@ impl Ord for Sortable {
     }
 }
 
-/// The tree from top to bottom: `each` gets a context and says whether to go into it.
+/// Walks the tree from top to bottom. `each` gets the index of a context and returns whether to visit
+/// its children.
 pub fn walk(children: &[Vec<u32>], mut each: impl FnMut(usize) -> bool) {
     let Some(roots) = children.last() else {
         return;
@@ -140,7 +141,7 @@ pub fn walk(children: &[Vec<u32>], mut each: impl FnMut(usize) -> bool) {
     }
 }
 
-/// A count as text: with `+` if there may have been more.
+/// A count as text, with `+` if it is only a lower bound.
 pub fn count(count: Option<(u64, bool)>) -> String {
     match count {
         None => numbers::NONE.into(),

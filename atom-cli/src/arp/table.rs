@@ -1,11 +1,11 @@
-//! Tables of text: numbers to the right, names to the left.
+//! Tables of text: numbers are aligned to the right, names to the left.
 
 use std::io::{Result, Write};
 
 /// Rows of cells.
 pub struct Table {
     heads: Vec<String>,
-    /// So many columns, the last ones, are names.
+    /// Number of columns at the end that hold names.
     names: usize,
     rows: Vec<Vec<String>>,
 }
@@ -25,7 +25,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Writes it. Columns without any contents are left out.
+    /// Writes the table. Columns without any contents are left out.
     pub fn write(&self, out: &mut dyn Write) -> Result<()> {
         let columns = self.heads.len();
         let mut widths = vec![0; columns];

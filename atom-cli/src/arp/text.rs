@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Sections and contexts as tables of text.
 
 use std::io::{Result, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::table::Table;
 use super::{View, names};
 use crate::message;
 
-/// Indentation stops growing here.
+/// Depth at which indentation stops growing.
 const DEEPEST: u32 = 60;
 
 /// Writes a heading, and a table for each set.
@@ -38,7 +38,7 @@ pub fn write(
     Ok(())
 }
 
-/// What the file is.
+/// Writes what is known of the file: mode, format, number of records and threads, notes.
 pub fn heading(out: &mut dyn Write, file: &Path, analysis: &Analysis) -> Result<()> {
     let format = match analysis.format() {
         Format::Ascii => "ASCII",
@@ -62,7 +62,8 @@ pub fn heading(out: &mut dyn Write, file: &Path, analysis: &Analysis) -> Result<
     left_out(out, analysis)
 }
 
-/// What was entered and not recorded: of sections that are measured each, of others the sum.
+/// Writes how often sections were entered without being recorded: one line for each section that is
+/// measured, one line for all plain sections together.
 fn left_out(out: &mut dyn Write, analysis: &Analysis) -> Result<()> {
     let (mut plain, mut times) = (0, 0);
     for (sid, left_out) in analysis.unrecorded() {
@@ -97,7 +98,7 @@ fn left_out(out: &mut dyn Write, analysis: &Analysis) -> Result<()> {
     Ok(())
 }
 
-/// Total, part of the whole, and self.
+/// The cells for total, part of the whole in percent, and self.
 fn sums(figures: &Figures, whole: f64) -> Vec<String> {
     vec![
         number(figures.total),
@@ -145,7 +146,7 @@ fn sections(out: &mut dyn Write, analysis: &Analysis, args: &View, set: usize) -
     writeln!(out, "All: {}", number(whole))
 }
 
-/// `P50` for 0.5.
+/// Name of a quantile, such as `P50` for 0.5.
 pub fn quantile_name(q: f64) -> String {
     // A product such as 28.999999999999996 is meant to be 29.
     let percent = format!("{:.6}", q * 100.0);
@@ -188,7 +189,7 @@ fn tree(out: &mut dyn Write, analysis: &Analysis, args: &View, set: usize) -> Re
     writeln!(out, "All: {}", number(whole))
 }
 
-/// Says what is not shown.
+/// Writes how many rows are not shown.
 pub fn end(out: &mut dyn Write, all: usize, limit: usize, noun: &str) -> Result<()> {
     if all > limit {
         writeln!(out, "... and {} more", message::count(all - limit, noun))?;

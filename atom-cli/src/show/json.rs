@@ -1,6 +1,6 @@
 //! `atom show --json` for programs.
 //!
-//! Addresses are strings in hexadecimal: JSON's numbers are exact to 2^53 only.
+//! Addresses are strings in hexadecimal, because many readers keep JSON's numbers exact only up to 2^53.
 
 use std::io::{Result, Write};
 
@@ -72,7 +72,7 @@ struct InstJson<'a> {
     line: Option<u32>,
 }
 
-/// All procedures, without their blocks.
+/// Writes all procedures, without their blocks, as an object.
 pub fn program(program: &Program, out: &mut impl Write) -> Result<()> {
     let cfg = program.cfg;
     let ids = (0..cfg.procs.len()).map(ProcId::from_index);
@@ -86,7 +86,7 @@ pub fn program(program: &Program, out: &mut impl Write) -> Result<()> {
     write(&json, out)
 }
 
-/// Some procedures with their blocks: an array.
+/// Writes some procedures with their blocks, as an array.
 pub fn procs(
     program: &Program,
     structure: &Structure,

@@ -1,7 +1,7 @@
-//! `atom show`: how a program is understood.
+//! `atom show`: what was found out about a program.
 //!
-//! What cannot be instrumented should be seen before it is missed, so every
-//! procedure is listed with its status and the reason for it.
+//! Every procedure is listed with its status and the reason for it, so that the user sees which
+//! code cannot be instrumented.
 
 mod json;
 mod structure;
@@ -46,14 +46,14 @@ pub fn run(args: &Show) -> Result<()> {
         }
     };
     match written.and_then(|()| out.flush()) {
-        // Whoever reads has seen enough, as `head` does.
+        // The reading program, such as `head`, has ended before the output did.
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(e) => Err(Error::new("writing to standard output", e.to_string())),
         Ok(()) => Ok(()),
     }
 }
 
-/// What is shown.
+/// The program that is shown.
 struct Program<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
@@ -61,7 +61,7 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// `name` or `name+0x12`, for an address inside a procedure or at a symbol.
+    /// The name of an address inside a procedure or at a symbol: `name` or `name+0x12`.
     fn place(&self, address: u64) -> Option<String> {
         let Some(id) = self.cfg.proc_at(address) else {
             let symbols = self.image.symbols.iter().chain(&self.image.dynamic_symbols);
@@ -95,8 +95,8 @@ fn inst_count(cfg: &Cfg, proc: ProcId) -> usize {
     cfg.proc_insts(proc).len()
 }
 
-/// The procedures that the user means: by symbol, by the name as shown, or by
-/// an address inside one. Static functions may share a name; all are shown.
+/// The procedures that the user names: by symbol, by the name as shown, or by
+/// an address inside a procedure. Static functions may share a name; all of them are shown.
 fn find_procs(program: &Program, wanted: &str) -> Result<Vec<ProcId>> {
     let cfg = program.cfg;
     let ids = || (0..cfg.procs.len()).map(ProcId::from_index);
@@ -140,7 +140,7 @@ fn find_procs(program: &Program, wanted: &str) -> Result<Vec<ProcId>> {
     })
 }
 
-/// What a block is, beside being one.
+/// Words for the ways in which control can enter a block from outside.
 fn block_marks(cfg: &Cfg, id: BlockId) -> Vec<&'static str> {
     let block = cfg.block(id);
     let marks = [

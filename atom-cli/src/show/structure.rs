@@ -1,4 +1,4 @@
-//! What `atom show --proc` tells beside instructions: the frame and the loops.
+//! The structure of a procedure as `atom show --proc` shows it: the stack frame and the loops.
 
 use std::fmt::Write;
 
@@ -12,20 +12,20 @@ use serde::Serialize;
 
 use super::Program;
 
-/// What is known of the structure of procedures.
+/// Data of the whole program from which the structure of a procedure is found.
 pub struct Structure<'a> {
     unwind: &'a UnwindTable<'a>,
     facts: FlowFacts,
 }
 
-/// A saved register.
+/// A saved register and its offset from the virtual frame pointer in bytes.
 #[derive(Serialize)]
 pub struct Saved {
     register: String,
     offset: i32,
 }
 
-/// A frame; offsets count from its virtual frame pointer.
+/// A stack frame: size in bytes, and whether the size is fixed.
 #[derive(Serialize)]
 pub struct Frame {
     size: u64,
@@ -81,7 +81,7 @@ impl<'a> Structure<'a> {
         })
     }
 
-    /// The graph of the procedure that one belongs to.
+    /// The flow graph of a procedure, or of the procedure of which it is a part.
     pub fn graph(&self, program: &Program, proc: ProcId) -> FlowGraph {
         let whole = program.cfg.whole(proc);
         FlowGraph::new(program.cfg, &self.facts, whole)
@@ -89,7 +89,7 @@ impl<'a> Structure<'a> {
 }
 
 impl Frame {
-    /// In one line.
+    /// The frame in one line of text.
     pub fn text(&self) -> String {
         let mut text = format!("frame: {} bytes", self.size);
         if !self.fixed {
@@ -119,7 +119,7 @@ pub fn loops(graph: &FlowGraph) -> Vec<Loop> {
     .collect()
 }
 
-/// `loop 2`, with its depth at its header.
+/// The innermost loop of a block as text: `in loop 2`, at the loop's header with its depth.
 pub fn loop_mark(graph: &FlowGraph, block: BlockId) -> Option<String> {
     let i = graph.innermost_loop(block)?;
     let item = &graph.loops().list()[i as usize];

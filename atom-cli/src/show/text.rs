@@ -1,4 +1,4 @@
-//! `atom show` for people.
+//! `atom show` as text.
 
 use std::io::{Result, Write};
 
@@ -12,7 +12,7 @@ use super::{Program, block_marks, inst_count, proc_name};
 use crate::message::{count, number};
 use crate::report::{Totals, status};
 
-/// The table of procedures and a summary.
+/// Writes the table of procedures and a summary.
 pub fn program(program: &Program, out: &mut impl Write) -> Result<()> {
     let cfg = program.cfg;
     writeln!(
@@ -51,7 +51,7 @@ pub fn program(program: &Program, out: &mut impl Write) -> Result<()> {
     )
 }
 
-/// Blocks and instructions of some procedures.
+/// Writes blocks and instructions of some procedures.
 pub fn procs(
     program: &Program,
     structure: &Structure,
@@ -68,7 +68,7 @@ pub fn procs(
     Ok(())
 }
 
-/// Writes instructions, reusing its buffers.
+/// Formats instructions and keeps its buffers for the next one.
 pub struct Listing {
     formatter: NasmFormatter,
     text: String,
