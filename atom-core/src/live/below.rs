@@ -1,26 +1,27 @@
 //! Whether a procedure keeps anything below rsp.
 //!
-//! The System V ABI lets a procedure use the 128 bytes below rsp (the red zone), and only
-//! procedures that call nothing can. What lies there is reached from rsp with a
+//! The System V ABI lets a procedure use the 128 bytes below rsp (the red zone); only a
+//! procedure that calls nothing can do so. Data there is reached from rsp with a
 //! negative displacement, through a copy of rsp, such as the frame pointer, or by lowering rsp
-//! over it. A procedure in which none of these occurs leaves the place free for inserted code. In doubt it is not free: where
-//! others enter in the middle, where some of the code is not known, and where control goes to the
-//! middle of another procedure, which may find again what it has left there (a cold part of a procedure
-//! that calls nothing may look like a procedure by itself).
+//! below the data. A procedure in which none of these occurs leaves the red zone free for inserted
+//! code. In doubt it counts as not free: where other procedures enter in the middle, where some of
+//! the code is not known, and where control goes to the middle of another procedure. That procedure
+//! may read data left in the red zone, as a cold part of a procedure that calls nothing can look like a
+//! procedure of its own.
 
 use crate::cfg::{Cfg, ProcKind, Status, Succ};
 use crate::ids::ProcId;
 use crate::image::Image;
 use crate::x86::{ControlFlow, Instruction, Mnemonic, OpKind, Register};
 
-/// What a procedure's instructions do with addresses on the stack.
+/// How a procedure's instructions use addresses on the stack.
 #[derive(Default)]
 struct Uses {
-    /// Memory below rsp, or nobody knows.
+    /// Memory below rsp is used, or that cannot be excluded.
     below: bool,
     /// rsp is copied to another register.
     copied: bool,
-    /// The block has raised rsp: what it lowers rsp over again is what lay there.
+    /// The block has raised rsp. If it lowers rsp again, it can reach the data that lay there.
     raised: bool,
 }
 
@@ -37,7 +38,7 @@ impl Uses {
                     if is_stack(instruction.memory_base()) && !(is_lea && moves_stack) {
                         let has_index = instruction.memory_index() != Register::None;
                         self.below |= is_negative;
-                        // What an index leads to is no better known than what a copy does.
+                        // An address with an index may lead anywhere, as one made from a copy may.
                         self.copied |= is_lea || has_index;
                     }
                 }
@@ -66,7 +67,7 @@ impl Uses {
     }
 }
 
-/// True if nothing below rsp is the program's, wherever in the procedure.
+/// True if the program keeps nothing below rsp at any place of the procedure.
 pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     let proc = cfg.proc(id);
     if proc.kind != ProcKind::Normal || proc.status != Status::Full {
@@ -91,8 +92,8 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
                 return false;
             }
         }
-        // Nothing below rsp outlives a call. What seems to follow the procedure's last one is
-        // often no code at all, as the callee never returns.
+        // No data below rsp outlives a call. The bytes behind the procedure's last call are often
+        // no code at all, because the callee never returns.
         if !ends_in_call && cfg.succs(b).iter().any(|succ| leads_into(cfg, *succ)) {
             return false;
         }
@@ -100,7 +101,7 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     calls || !uses.copied
 }
 
-/// Whether control goes elsewhere than to the start of another procedure.
+/// True if control goes to another procedure, but not to its start.
 fn leads_into(cfg: &Cfg, succ: Succ) -> bool {
     let Succ::Tail(target) = succ else {
         return false;

@@ -31,7 +31,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// That of no instructions.
+    /// The transfer of no instructions.
     pub const fn new() -> Self {
         Self {
             uses: RegSet::EMPTY,
@@ -39,7 +39,7 @@ impl Transfer {
         }
     }
 
-    /// What is read before being overwritten.
+    /// Registers and flags that are read before being overwritten.
     pub fn uses(&self) -> RegSet {
         self.uses
     }
@@ -73,7 +73,7 @@ impl Effects {
     }
 }
 
-/// The bit of a register, if it is one that liveness follows.
+/// The bit of a register; `None` for registers that liveness does not follow.
 pub fn reg_bit(register: Register) -> Option<RegSet> {
     if register.is_gpr() {
         Some(RegSet::gpr(register.full_register().number()))
@@ -102,7 +102,7 @@ fn flag_bits(bits: u32) -> RegSet {
     set
 }
 
-/// Legacy SSE instructions that leave a part of their destination as it was.
+/// True for legacy SSE instructions that leave a part of their destination unchanged.
 fn keeps_part_of_xmm(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     let register_form = instruction.op1_kind() == OpKind::Register;
@@ -115,16 +115,16 @@ fn keeps_part_of_xmm(instruction: &Instruction) -> bool {
     }
 }
 
-/// Logical operations: they compute no carry out of the lowest digit.
+/// True for logical operations, which compute no carry out of the lowest four bits.
 fn clears_auxiliary_carry(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     matches!(instruction.mnemonic(), And | Or | Xor | Test)
 }
 
-/// Instructions that, on some processors or for some operands, leave their
-/// destination as it was: `rdssp` does nothing without shadow stacks, the bit
-/// scans nothing for a source of 0 (`tzcnt` and `lzcnt` run as such scans on
-/// processors that do not know them), `lar` and `lsl` nothing for a bad selector.
+/// True for instructions that, on some processors or for some operands, leave their
+/// destination unchanged: `rdssp` does nothing without shadow stacks; the bit scans do nothing
+/// for a source of 0 (`tzcnt` and `lzcnt` run as bit scans on old processors); `lar` and `lsl`
+/// do nothing for a bad selector.
 fn may_keep_destination(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     matches!(
@@ -133,7 +133,7 @@ fn may_keep_destination(instruction: &Instruction) -> bool {
     )
 }
 
-/// True if the flags stay as they are for some operands that are not known here.
+/// True if the flags stay unchanged for some values of operands, such as a shift count of 0.
 fn may_leave_flags(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     let may_be_zero = |operand: u32| match instruction.op_kind(operand) {
@@ -147,12 +147,11 @@ fn may_leave_flags(instruction: &Instruction) -> bool {
     }
 }
 
-/// Registers beside those that the decoder's tables name: what the kernel or
-/// the state-saving instructions read.
+/// Registers that the kernel or the state-saving instructions read and the decoder's tables do not name.
 fn hidden_uses(instruction: &Instruction) -> RegSet {
     use Mnemonic::*;
     match instruction.mnemonic() {
-        // number and six arguments
+        // The number of the system call and six arguments.
         Syscall => RegSet(0x07c5),
         Int | Sysenter | Vmcall | Into => RegSet::ALL,
         Fxsave | Fxsave64 | Xsave | Xsave64 | Xsavec | Xsavec64 | Xsaveopt | Xsaveopt64
@@ -168,7 +167,7 @@ pub struct EffectsOf {
 }
 
 impl EffectsOf {
-    /// A new one.
+    /// Empty working storage.
     pub fn new() -> Self {
         Self {
             factory: InstructionInfoFactory::new(),
@@ -176,7 +175,7 @@ impl EffectsOf {
         }
     }
 
-    /// The same of an instruction at the start of `bytes`, at this address.
+    /// The effects of the instruction at the start of `bytes`, which lies at `address`.
     pub fn of_bytes(&mut self, inst: &Inst, bytes: &[u8], address: u64) -> Effects {
         let mut known = std::mem::take(&mut self.known);
         let effects = known.of(inst, bytes, || self.of(&decode_again(inst, bytes, address)));
@@ -184,7 +183,7 @@ impl EffectsOf {
         effects
     }
 
-    /// The effects of one instruction, without what happens in a callee.
+    /// The effects of one instruction, without the effects of a callee.
     pub fn of(&mut self, instruction: &Instruction) -> Effects {
         let mut effects = Effects::default();
         let info = self
@@ -225,7 +224,7 @@ impl EffectsOf {
                 }
             }
         }
-        // The kernel hands the flags back in r11, which by its ABI holds nothing afterwards.
+        // The kernel returns the flags in r11, but by its ABI r11 is undefined after a system call.
         if instruction.mnemonic() != Mnemonic::Syscall {
             effects.uses |= flag_bits(instruction.rflags_read());
         }
@@ -235,7 +234,7 @@ impl EffectsOf {
             effects.writes |= RegSet::XMMS;
         }
         if instruction.code() == Code::VEX_Vzeroupper {
-            // The low halves, which is what is followed here, stay.
+            // Only the low halves are followed here, and they stay.
             effects.kills = effects.kills.without(RegSet::XMMS);
             effects.writes = effects.writes.without(RegSet::XMMS);
         }
@@ -245,7 +244,7 @@ impl EffectsOf {
                     | instruction.rflags_cleared()
                     | instruction.rflags_set(),
             );
-            // Undefined by the manuals, but no processor keeps the old value: they clear it.
+            // The manuals leave this flag undefined, but no processor keeps the old value.
             if clears_auxiliary_carry(instruction) {
                 effects.kills |= RegSet::AF;
             }

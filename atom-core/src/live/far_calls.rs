@@ -1,18 +1,18 @@
-//! Calls of functions that the compiler knew, through a register.
+//! Calls through a register of functions that the compiler knew.
 //!
 //! Under `-mcmodel=large` a function may be farther away than a direct call reaches, so its address is
-//! computed from constants of 64 bits, and called through a register:
-//! `movabs $function-GOT,%rax; add %r15,%rax; call *%rax`. The compiler knows the
-//! callee as it does in a direct call, and what that leaves alone. Which function it is, is
-//! not looked for; it may be any, and any may be called so.
+//! computed from 64-bit constants and called through a register:
+//! `movabs $function-GOT,%rax; add %r15,%rax; call *%rax`. As with a direct call, the compiler knows the
+//! callee and which registers the callee leaves alone. This module does not find out which
+//! function is called: it may be any function of the program.
 
 use crate::x86::{Code, Instruction, Mnemonic, OpKind, Register};
 
-/// The length of an instruction that loads a constant of 64 bits, at least.
+/// Smallest length in bytes of an instruction that loads a 64-bit constant.
 pub const CONSTANT: u8 = 10;
 
-/// True if the register of the call `last` is made from a constant of 64 bits by the instructions in front
-/// of it.
+/// True if the register of the call `last` is computed from a 64-bit constant by `block`, the
+/// instructions in front of the call.
 pub fn is_far(last: &Instruction, block: impl Iterator<Item = Instruction>) -> bool {
     if last.op_count() == 0 || last.op0_kind() != OpKind::Register {
         return false;
@@ -24,7 +24,7 @@ pub fn is_far(last: &Instruction, block: impl Iterator<Item = Instruction>) -> b
             false => 0,
         }
     };
-    // Registers that hold such a constant, or a sum with one.
+    // Registers that hold a 64-bit constant or a sum with one, as a bit mask.
     let mut far = 0u32;
     for i in block {
         if i.op_count() == 0 || i.op0_kind() != OpKind::Register {

@@ -1,11 +1,10 @@
-//! The program as liveness needs it: effects of blocks, how they end, who calls whom.
+//! The program as liveness needs it: effects of blocks, how blocks end, callers and callees.
 //!
-//! Compilers do not keep to the System V ABI inside a program: gcc keeps
+//! Compilers do not keep to the System V ABI inside a program. gcc keeps
 //! values in caller-saved registers over calls of procedures that it has seen
-//! not to touch them (`-fipa-ra`), and hand-written assembly passes what it
-//! likes where it likes. So for each procedure we compute what it *may write*
-//! and *may read*, with all that it calls; only through calls that are not
-//! known does the ABI speak.
+//! not to touch these registers (`-fipa-ra`), and hand-written assembly passes values in
+//! any registers. So for each procedure we compute what it *may write*
+//! and *may read*, with all that it calls. The ABI is relied on only for calls whose callee is not known.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -26,54 +25,56 @@ use crate::x86::{Code, ControlFlow, Inst, Instruction, Memo, Mnemonic, OpKind, R
 pub enum Callee {
     /// A block of a procedure whose code is known.
     Known(BlockId, ProcId),
-    /// A procedure of another object, through the PLT: keeps to the ABI.
+    /// A procedure of another object, called through the PLT, which keeps to the ABI.
     Abi,
-    /// Not known at all.
+    /// Any code.
     Unknown,
 }
 
-/// How control leaves a block, as far as its successors do not say.
+/// How control leaves a block, as far as the block's successors do not tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// As its successors say.
+    /// To the block's successors.
     Plain,
     /// A call.
     Call(Callee),
     /// A call through a pointer.
     CallPointer,
     /// A call through a pointer whose callee may keep every register: the
-    /// sequence that asks for a thread-local address by descriptor.
+    /// sequence that computes a thread-local address by a TLS descriptor.
     CallKeeping,
     /// A return to a caller.
     Return,
     /// A jump through a pointer to a function.
     TailCall,
-    /// A jump through a pointer that was loaded, to a function or to a label of this one.
+    /// A jump through a pointer that was loaded, to a function or to a label of this procedure.
     Dispatch,
-    /// Nothing runs after it.
+    /// No code runs after the block.
     Dead,
-    /// Anything may run after it.
+    /// Any code may run after the block.
     Unknown,
 }
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockInfo {
-    /// What all its instructions do, callees apart.
+    /// What all instructions of the block do, without callees.
     pub effects: Transfer,
-    /// How it ends.
+    /// How the block ends.
     pub end: End,
-    /// How far before it the first block of its procedure is that leads to it; 0: there is none.
+    /// Distance in blocks back to the first predecessor of the same procedure; 0 if no predecessor
+    /// stands before this block.
     ahead: u16,
-    /// The same of the last one that leads to it and does not come before it, plus 1.
+    /// Distance in blocks forward to the last predecessor of the same procedure, plus 1; 0 if all
+    /// predecessors stand before this block.
     behind: u16,
 }
 
-/// What has this distance or a larger one may lie anywhere in the procedure.
+/// Distances of this size or larger: the block may lie anywhere in the procedure.
 const FAR: u16 = u16::MAX;
 
 impl BlockInfo {
-    /// Nothing is known of it yet.
+    /// A block of which nothing is known yet.
     const NEW: Self = Self {
         effects: Transfer::new(),
         end: End::Dead,
@@ -81,7 +82,7 @@ impl BlockInfo {
         behind: 0,
     };
 
-    /// Block `from` leads to this one; both by number in their procedure.
+    /// Notes that block `from` leads to this block, which has the number `own`. Both are numbers in the procedure.
     fn comes_from(&mut self, from: u32, own: u32) {
         let (distance, is_behind) = match from < own {
             true => (own - from, false),
@@ -94,7 +95,8 @@ impl BlockInfo {
         }
     }
 
-    /// No block before this one leads to block `own`, which this is; by number in a procedure.
+    /// Number of a block such that no block before it leads to this block, whose number is `own`.
+    /// Both are numbers in the procedure.
     pub fn comes_from_before(&self, own: u32) -> u32 {
         match self.ahead {
             FAR => 0,
@@ -102,8 +104,8 @@ impl BlockInfo {
         }
     }
 
-    /// The blocks from `own`, which this is, to the last one that leads to it, if that does not
-    /// come before it; by number in a procedure of so many blocks.
+    /// The blocks from this one, whose number in the procedure is `own`, to its last predecessor;
+    /// empty if all predecessors stand before this block. `count` is the number of the procedure's blocks.
     pub fn comes_again(&self, own: u32, count: u32) -> Span {
         match self.behind {
             0 => Span::default(),
@@ -116,27 +118,27 @@ impl BlockInfo {
 /// What is known of a procedure.
 #[derive(Clone, Default, Debug)]
 pub struct ProcInfo {
-    /// Jumps out of it: block, target.
+    /// Jumps out of the procedure, as block and target, in the order of blocks.
     pub tails: Vec<(BlockId, Callee)>,
-    /// Procedures that it calls or jumps to, each once, and its blocks that do so.
+    /// Procedures that it calls or jumps to, each once, with the blocks that do so.
     pub callees: Vec<(ProcId, Span)>,
-    /// Its blocks that read what is live at its returns.
+    /// The blocks whose liveness depends on what is live at the procedure's returns.
     pub returns: Span,
-    /// May be written between its entry and its return, callees included.
+    /// What may be written between entry and return, callees included.
     pub writes: RegSet,
-    /// May be read before being written there.
+    /// What may be read between entry and return before being written, callees included.
     pub reads: RegSet,
-    /// Code that is not understood may call or jump to it directly.
+    /// True if code that is not understood may call or jump to the procedure directly.
     pub has_unknown_callers: bool,
-    /// The direction flag may be set in it.
+    /// True if the procedure may run with the direction flag set.
     pub may_set_df: bool,
-    /// It calls a function through a register although the compiler knew it.
+    /// True if the procedure calls through a register a function that the compiler knew.
     calls_far: bool,
 }
 
 impl ProcInfo {
-    /// Its calls and jumps to known blocks, from what is known of its own ones, of which the
-    /// first is `first`. For each the number of its block, and where it leads.
+    /// Calls and jumps to known blocks: the number of the calling block in the procedure, the target
+    /// and the target's procedure. `blocks` are the procedure's own, of which `first` is the first.
     fn calls(
         &self,
         first: BlockId,
@@ -153,7 +155,7 @@ impl ProcInfo {
         })
     }
 
-    /// Finds its callees.
+    /// Fills in [`ProcInfo::callees`].
     fn find_callees(&mut self, first: BlockId, blocks: &[BlockInfo]) {
         let mut known: Vec<(ProcId, u32)> = self
             .calls(first, blocks)
@@ -167,15 +169,15 @@ impl ProcInfo {
     }
 }
 
-/// Everything that solving reads.
+/// The whole program as the solver reads it.
 pub struct LiveGraph {
-    /// By block.
+    /// Facts of blocks, by block.
     pub blocks: Vec<BlockInfo>,
-    /// By procedure.
+    /// Facts of procedures, by procedure.
     pub procs: Vec<ProcInfo>,
-    /// Procedures that call or jump to each procedure.
+    /// By procedure: the procedures that call it or jump to it.
     callers: Grouped<ProcId>,
-    /// Blocks that calls and jumps of other procedures, or calls, lead to.
+    /// By block: true if a call, or a jump of another procedure, leads to it.
     is_target: Vec<AtomicBool>,
 }
 
@@ -231,13 +233,13 @@ impl LiveGraph {
         self.callers.of(proc.index())
     }
 
-    /// Whether calls, or jumps of other procedures, lead to a block.
+    /// True if a call, or a jump of another procedure, leads to the block.
     pub fn is_target(&self, block: BlockId) -> bool {
         self.is_target[block.index()].load(Relaxed)
     }
 
-    /// In a program that calls functions through registers which the compiler knew, each call
-    /// through a pointer may be one of them.
+    /// Marks all calls through pointers as unknown. Needed in a program that calls functions through
+    /// registers although the compiler knew them: each call through a pointer may be such a call.
     fn doubt_pointers(&mut self, cfg: &Cfg) {
         for (block, known) in self.blocks.iter_mut().zip(&cfg.blocks) {
             if block.end == End::CallPointer {
@@ -249,8 +251,8 @@ impl LiveGraph {
         }
     }
 
-    /// A callee that drops its return address returns to somebody else: what
-    /// is live after the call says nothing about what it leaves.
+    /// Marks calls of procedures that drop their return address as unknown. Such a callee returns to
+    /// another place, so what is live after the call does not tell what is live when the callee ends.
     fn doubt_discarding(&mut self, image: &Image, cfg: &Cfg) {
         let discards: Vec<bool> = (0..cfg.blocks.len())
             .into_par_iter()
@@ -301,7 +303,7 @@ impl LiveGraph {
         }
     }
 
-    /// A callee of a procedure that sets the direction flag may run with it set.
+    /// Marks the callees of procedures that may run with the direction flag set.
     fn spread_direction_flag(&mut self) {
         let mut work: Vec<usize> = (0..self.procs.len())
             .filter(|p| self.procs[*p].may_set_df)
@@ -317,7 +319,7 @@ impl LiveGraph {
     }
 }
 
-/// The callers of each procedure, in order.
+/// The callers of each procedure, in the order of their numbers.
 fn callers(procs: &[ProcInfo]) -> Grouped<ProcId> {
     let calls = || {
         let callers = procs.iter().enumerate();
@@ -329,16 +331,16 @@ fn callers(procs: &[ProcInfo]) -> Grouped<ProcId> {
     Grouped::new(procs.len(), calls)
 }
 
-/// What is to be known of an instruction inside a block.
+/// What is needed of an instruction inside a block.
 #[derive(Clone, Copy, Default)]
 struct Known {
     effects: Effects,
     sets_df: bool,
-    /// What it makes of the top of the stack, if anything.
+    /// How the instruction changes the top of the stack; `None` if it does not.
     stack_top: Option<StackTop>,
 }
 
-/// Reads instructions; remembers what it found out.
+/// Reads instructions, and remembers the facts by their bytes.
 struct Reader<'a> {
     decoder: ImageDecoder<'a>,
     effects_of: EffectsOf,
@@ -392,7 +394,7 @@ fn read_proc(
             }
         }
         let end = end_of(image, cfg, b, stack_top, is_go);
-        // Few blocks have a constant of 64 bits.
+        // Few blocks load a 64-bit constant.
         if end == End::CallPointer
             && block
                 .insts()
@@ -457,9 +459,9 @@ fn read_proc(
     info
 }
 
-/// True if a block to which calls lead takes what they pushed off the stack.
+/// True if a block to which calls lead takes the return address off the stack.
 fn discards_return_address(image: &Image, cfg: &Cfg, block: BlockId) -> bool {
-    // Bytes pushed since the call.
+    // Number of bytes pushed since the call.
     let mut depth = 0i64;
     for instruction in cfg.decode_block(image, block) {
         let moves_rsp = instruction.op0_kind() == OpKind::Register
@@ -474,7 +476,7 @@ fn discards_return_address(image: &Image, cfg: &Cfg, block: BlockId) -> bool {
                 }
                 depth -= instruction.memory_displacement64() as i64;
             }
-            // Another stack: known only where it is an adjustment.
+            // A switch of stacks: the depth is not known any more.
             Mnemonic::Mov | Mnemonic::Leave | Mnemonic::Xchg if moves_rsp => return false,
             Mnemonic::Leave => return false,
             _ => depth -= i64::from(instruction.stack_pointer_increment()),
@@ -497,19 +499,18 @@ fn discards_return_address(image: &Image, cfg: &Cfg, block: BlockId) -> bool {
     false
 }
 
-/// Whether the word at rsp is what the caller's `call` left there.
+/// Whether the word at rsp is the return address that the caller's `call` pushed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StackTop {
-    /// As far as this block tells.
+    /// It is, as far as this block tells.
     Caller,
-    /// The block stored something there: `ret` is a jump in disguise.
+    /// The block stored a word there, so `ret` is a jump to a computed address.
     Computed,
 }
 
 impl StackTop {
-    /// `push; ret` enters a function (setcontext, retpolines), with its arguments live.
-    ///
-    /// `None`: the word is what it was.
+    /// The state after an instruction; `None` if the instruction does not change it. `push; ret`
+    /// enters a function with its arguments live (setcontext, retpolines).
     fn after(instruction: &Instruction) -> Option<Self> {
         match instruction.mnemonic() {
             Mnemonic::Push | Mnemonic::Pushfq => return Some(Self::Computed),
@@ -532,16 +533,15 @@ impl StackTop {
 }
 
 /// Where the target of an indirect jump comes from.
-///
-/// A pointer that was loaded as it is, in a procedure none of whose inner
-/// addresses is used as data, is a function's: a tail call, with arguments
-/// live. One that was looked up by an index may be a label's too, and then any register may be
-/// live; the flags are only if they are at a place whose address is used as data. What
-/// is computed may lead anywhere, into the middle of unrolled assembly too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pointer {
+    /// Loaded without an index. In a procedure none of whose inner addresses is used as data, such a
+    /// pointer leads to a function: the jump is a tail call, with arguments live.
     Loaded,
+    /// Loaded with an index. The pointer may lead to a label too, where any register may be live.
+    /// A flag is live only if it is live at a place whose address is used as data.
     LookedUp,
+    /// Computed. The pointer may lead anywhere, into the middle of unrolled assembly too.
     Other,
 }
 
@@ -582,7 +582,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
     let block = cfg.block(b);
     let inst = cfg.inst(block.last());
     let succs = cfg.succs(b);
-    // Of most ends what the cfg knows is enough.
+    // For most ends the facts in the cfg are enough, without decoding.
     let last = match inst.flow {
         ControlFlow::IndirectCall
         | ControlFlow::Return
@@ -611,7 +611,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
         ControlFlow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
         ControlFlow::Return => End::Return,
         ControlFlow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,
-        // A handler sees all registers.
+        // A signal handler sees all registers.
         ControlFlow::Halt | ControlFlow::Trap => End::Unknown,
         ControlFlow::IndirectJump => {
             let bounded = cfg
@@ -631,7 +631,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
         | ControlFlow::Syscall
         | ControlFlow::CondJump
         | ControlFlow::Jump => {
-            // xbegin's abort handler runs with the registers of the beginning.
+            // `xbegin` needs both successors: its abort handler runs with the registers of the beginning.
             let enough = if inst.flow == ControlFlow::CondJump {
                 2
             } else {
@@ -643,7 +643,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
     }
 }
 
-/// Where the block leads outside its procedure.
+/// The targets outside of its procedure to which a block leads.
 fn tails_of(cfg: &Cfg, b: BlockId) -> impl Iterator<Item = Callee> + '_ {
     let last = cfg.block(b).last();
     let table = match cfg.inst(last).flow {

@@ -37,16 +37,16 @@ use solve::Solution;
 pub struct Live<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
-    /// Live at the ends of blocks.
+    /// What is live at both ends of each block.
     ends: Arc<Solution>,
-    /// Procedures that may run with the direction flag set.
+    /// By procedure: true if it may run with the direction flag set.
     may_set_df: Vec<bool>,
-    /// Live everywhere.
+    /// Registers that count as live everywhere.
     kept: RegSet,
 }
 
 impl<'a> Live<'a> {
-    /// Computes it.
+    /// Computes liveness of the whole program.
     pub fn compute(image: &'a Image, cfg: &'a Cfg) -> Self {
         let graph = graph::LiveGraph::build(image, cfg);
         // From here on the program's bytes are not read.
@@ -62,8 +62,8 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// The same with some registers live everywhere, because somebody other
-    /// than the program reads them.
+    /// The same liveness with the registers in `kept` live everywhere, because something other
+    /// than the program, such as a signal handler, reads them.
     pub fn keeping(&self, kept: RegSet) -> Self {
         Self {
             ends: self.ends.clone(),
@@ -73,7 +73,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Takes everything for live: always right, never tight.
+    /// Liveness in which everything is live: a safe approximation.
     pub fn everything(image: &'a Image, cfg: &'a Cfg) -> Self {
         Self {
             image,
@@ -99,7 +99,8 @@ impl<'a> Live<'a> {
         self.ends.after[block.index()] | self.kept
     }
 
-    /// The same, carried over the callee of a call that ends the block.
+    /// What is live before the callee of a call that ends the block; without such a call, what is
+    /// live after the block.
     fn across(&self, block: BlockId) -> RegSet {
         match self.ends.calls.binary_search(&block) {
             Ok(i) => self.ends.across[i] | self.kept,
@@ -107,14 +108,14 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// What is live before each instruction of a block, and after the last.
+    /// What is live before each instruction of a block; the last set is what is live after the block.
     pub fn block(&self, block: BlockId) -> Vec<RegSet> {
         let mut sets = Vec::new();
         self.block_into(block, &mut EffectsOf::new(), &mut sets);
         sets
     }
 
-    /// As [`Live::block`], into storage that is used again.
+    /// As [`Live::block`], into `sets`, whose storage can be used again.
     pub fn block_into(&self, block: BlockId, effects_of: &mut EffectsOf, sets: &mut Vec<RegSet>) {
         let count = self.cfg.block(block).count as usize;
         sets.clear();

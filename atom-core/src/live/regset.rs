@@ -1,4 +1,4 @@
-//! A set of the machine state that liveness speaks of.
+//! The set of registers and flags that liveness follows.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign, Not};
@@ -35,45 +35,45 @@ impl RegSet {
     pub const OF: Self = Self(1 << 37);
     /// All arithmetic flags.
     pub const FLAGS: Self = Self(0x3f << 32);
-    /// What a callee keeps by the System V ABI: rbx, rbp, r12 to r15, and rsp.
+    /// Registers that a callee keeps by the System V ABI: rbx, rbp, r12 to r15, and rsp.
     pub const CALLEE_SAVED: Self = Self(0xf038);
-    /// What a callee may change by the System V ABI.
+    /// Registers and flags that a callee may change by the System V ABI.
     pub const CALLER_SAVED: Self = Self(Self::ALL.0 & !Self::CALLEE_SAVED.0);
-    /// What carries arguments into another object's function: the six integer
+    /// Registers that carry arguments into another object's function: the six integer
     /// registers, rax (number of vector arguments) and xmm0 to xmm7.
     pub const ARGUMENTS: Self = Self(0x03c7 | 0xff << 16);
-    /// What may carry arguments through a pointer: r10 (static chain) and r11 too.
+    /// Registers that may carry arguments of a call through a pointer: also r10 (static chain) and r11.
     pub const POINTER_ARGUMENTS: Self = Self(0x0c00 | Self::ARGUMENTS.0);
-    /// What may carry results out of a procedure with unknown callers: rax,
-    /// rdx, xmm0 and xmm1 by the ABI, and what LLVM adds for larger values.
+    /// Registers that may carry results out of a procedure with unknown callers: rax,
+    /// rdx, xmm0 and xmm1 by the ABI; rcx, xmm2 and xmm3 because LLVM uses them for larger values.
     pub const RESULTS: Self = Self(0b111 | 0b1111 << 16);
 
-    /// The general register of this hardware number.
+    /// The general register with a hardware number.
     pub const fn gpr(number: usize) -> Self {
         Self(1 << number)
     }
 
-    /// The xmm register of this number.
+    /// The xmm register with a number from 0 to 15.
     pub const fn xmm(number: usize) -> Self {
         Self(1 << (16 + number))
     }
 
-    /// True if there is nothing in it.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if all of `other` is in it.
+    /// True if all elements of `other` are in the set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True if any of `other` is in it.
+    /// True if any element of `other` is in the set.
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// What is in `self` and not in `other`.
+    /// The elements of `self` that are not in `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }

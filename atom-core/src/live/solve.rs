@@ -1,22 +1,22 @@
 //! The fixpoint over the whole program.
 //!
-//! For a procedure P let W be what it may write and R what it may read, with
-//! its callees. Then
-//! - before a call of P is live: what is live at P's entry, as far as P reads
-//!   or writes it at all; what is live after the call and P does not write;
-//!   and what the ABI makes P keep (an exception may bring it to a handler);
-//! - before a return of P is live: results by the ABI, callee-saved
+//! For a procedure P let W be the registers and flags that P and its callees may write, and R those
+//! that they may read. Then
+//! - live before a call of P are: what is live at P's entry and in R or W; what is live after the
+//!   call and not in W; and what the ABI makes P keep, since an exception may lead to a handler
+//!   that reads it;
+//! - live before a return of P are: results by the ABI, callee-saved
 //!   registers, and all that is live after any known call of P. If code
-//!   that is not understood may call P directly, its compiler may have known what
-//!   P leaves alone, so all that P does not write is live too. (A caller
+//!   that is not understood may call P directly, that code's compiler may have known which registers
+//!   P leaves alone, so everything outside of W is live too. (A caller
 //!   through a pointer knows nothing but the ABI.)
-//! - before a jump through a pointer that was looked up is live: every register, but of the
-//!   flags those only that are live where it may lead: at labels of P whose addresses are
+//! - live before a jump through a pointer that was looked up are: every register, and the
+//!   flags that are live at a possible target: at labels of P whose addresses are
 //!   known, at labels of separate parts of procedures, and at entries of procedures.
 //!
-//! Values only grow, so the order of work does not matter and procedures are
-//! solved in parallel, again and again while something that they read has
-//! grown. If that takes too long, everything is called live, which is sound.
+//! The sets only grow, so the order of work does not matter, and procedures are
+//! solved in parallel. A procedure is solved again while a set that it reads has
+//! grown. If that takes too long, everything counts as live, which is sound.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
@@ -30,26 +30,26 @@ use crate::cfg::{Cfg, ProcKind, Succ};
 use crate::ids::{BlockId, ProcId};
 use crate::parallel;
 
-/// Procedure visits allowed, as a multiple of their number.
+/// Number of visits of procedures at most, as a multiple of the number of procedures.
 const VISITS_PER_PROC: usize = 300;
 
-/// Blocks that one piece of parallel work takes.
+/// Number of blocks in a piece of parallel work.
 const CHUNK: usize = 4096;
 
 struct Solver<'a> {
     cfg: &'a Cfg,
     graph: &'a LiveGraph,
-    /// Live at the start of each block.
+    /// By block: what is live at its start, as the bits of a [`RegSet`].
     live_in: Vec<AtomicU64>,
-    /// Live after known calls of each procedure.
+    /// By procedure: what is live after its known calls, as the bits of a [`RegSet`].
     ret_live: Vec<AtomicU64>,
-    /// Flags that are live where any procedure's jump through a pointer may lead.
+    /// Flags that are live where jumps through pointers may lead, as the bits of a [`RegSet`].
     pointed: AtomicU64,
-    /// `pointed` has grown.
+    /// True if `pointed` has grown.
     pointed_grew: AtomicBool,
-    /// Of each procedure the blocks for which something of others that they read may have grown
-    /// since they were visited, as a [`Span`]'s bits. They are always exchanged, never just
-    /// written: who takes them away sees what grew before they were set.
+    /// By procedure: its blocks that have to be visited again, because a set of another procedure
+    /// that they read may have grown, as the bits of a [`Span`]. The bits are always exchanged, never
+    /// just written, so that the thread that takes them sees all that grew before they were set.
     dirty: Vec<AtomicU64>,
 }
 
@@ -60,14 +60,14 @@ pub struct Solution {
     pub before: Vec<RegSet>,
     /// After the last instruction of each block.
     pub after: Vec<RegSet>,
-    /// Blocks at whose end this is not what is live before the instruction that
-    /// follows it, but a call lies between; sorted.
+    /// Blocks that end with a call before whose callee other registers are live than after the call;
+    /// sorted.
     pub calls: Vec<BlockId>,
-    /// By number in `calls`: the same as in `after`, carried over the callee.
+    /// By index into `calls`: what is live before the callee.
     pub across: Vec<RegSet>,
 }
 
-/// Finds what is live.
+/// Finds what is live at both ends of each block.
 pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
     let solver = Solver {
         cfg,
@@ -147,10 +147,10 @@ pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
     let is_solved = carried.iter().all(|(_, is_solved)| *is_solved);
     debug_assert!(is_solved, "something was forgotten");
     if !is_solved {
-        // Sound, whatever it was.
+        // Sound in any case.
         return Solution::everything(cfg);
     }
-    // Nothing grows any more, so this is what follows from what is live after them.
+    // No set grows any more, so the sets at the starts agree with the sets at the ends.
     let live_in = solver.live_in.into_iter();
     let mut found = Solution {
         before: live_in.map(|live| RegSet(live.into_inner())).collect(),
@@ -167,12 +167,12 @@ pub fn solve(cfg: &Cfg, graph: &LiveGraph) -> Solution {
     found
 }
 
-/// All procedures, those that one calls before itself where calls do not go round.
+/// All procedures, callees before their callers except where calls form a circle.
 fn callees_first(graph: &LiveGraph) -> Vec<ProcId> {
     let count = graph.procs.len();
     let mut order = Vec::with_capacity(count);
     let mut seen = vec![false; count];
-    // Procedures that are begun, and how many of their callees.
+    // Procedures that are begun, each with the number of its callees that are done.
     let mut open: Vec<(ProcId, usize)> = Vec::new();
     for root in (0..count).map(ProcId::from_index) {
         if std::mem::replace(&mut seen[root.index()], true) {
@@ -198,7 +198,7 @@ fn callees_first(graph: &LiveGraph) -> Vec<ProcId> {
 }
 
 impl Solution {
-    /// All is live.
+    /// The solution in which everything is live everywhere.
     pub fn everything(cfg: &Cfg) -> Self {
         let all = vec![RegSet::ALL; cfg.blocks.len()];
         Self {
@@ -222,14 +222,14 @@ impl Solver<'_> {
         RegSet::CALLEE_SAVED | RegSet::RESULTS | known
     }
 
-    /// Index in the procedure's tails of the first one at or after the block.
+    /// Index in the procedure's tails of the first tail at or after a block.
     fn tails_from(&self, p: ProcId, b: BlockId) -> usize {
         self.graph.procs[p.index()]
             .tails
             .partition_point(|t| t.0 < b)
     }
 
-    /// Live after the last instruction of a block. `tails` start with its own.
+    /// What is live after the last instruction of a block. `tails` starts with the block's own tails.
     #[inline(always)]
     fn after(
         &self,
@@ -273,7 +273,7 @@ impl Solver<'_> {
         live
     }
 
-    /// Carries what is live after a block over the call that ends it.
+    /// What is live before the callee of the call that ends a block, from what is live after the block.
     #[inline(always)]
     fn across(&self, block: &BlockInfo, after: RegSet) -> RegSet {
         match block.end {
@@ -291,8 +291,8 @@ impl Solver<'_> {
         }
     }
 
-    /// Whether the values of a block follow from those after it, and callees know of these:
-    /// that nothing was forgotten when others grew. `tails` start with the block's own.
+    /// True if a block's sets follow from the sets after it and callees know these sets, which means
+    /// that nothing was forgotten when other sets grew. `tails` starts with the block's own tails.
     fn agrees(
         &self,
         b: BlockId,
@@ -314,10 +314,10 @@ impl Solver<'_> {
         tails_know && callee_knows && block.effects.before(across) == self.block_in(b)
     }
 
-    /// Makes what is live at the returns of `q` grow.
+    /// Adds `live` to what is live at the returns of `q`.
     fn grow_return(&self, q: ProcId, live: RegSet) {
         let old = RegSet(self.ret_live[q.index()].fetch_or(live.0, Relaxed));
-        // Of much it is known anyway that it is live there.
+        // Callee-saved registers and results are live there in any case.
         let known = old | RegSet::CALLEE_SAVED | RegSet::RESULTS;
         let is_open = self.graph.procs[q.index()].has_unknown_callers;
         if !is_open && !live.without(known).is_empty() {
@@ -325,7 +325,7 @@ impl Solver<'_> {
         }
     }
 
-    /// Makes the flags that are live at unknown targets grow, if this block can be one.
+    /// Adds the flags in `live` to the flags that are live at unknown targets, if this block can be such a target.
     fn grow_pointed(&self, b: BlockId, live: RegSet) {
         let flags = live & RegSet::FLAGS;
         if self.cfg.block(b).is_indirect_target && flags != RegSet::EMPTY {
@@ -336,13 +336,13 @@ impl Solver<'_> {
         }
     }
 
-    /// What these blocks of a procedure read has grown.
+    /// Notes that a set which these blocks of a procedure read has grown.
     fn make_dirty(&self, p: ProcId, blocks: Span) {
         let grown = |old| Some(Span::from_bits(old).with(blocks).to_bits());
         let _ = self.dirty[p.index()].fetch_update(AcqRel, Relaxed, grown);
     }
 
-    /// Solves what is dirty of one procedure, given the present values of the others.
+    /// Solves the dirty blocks of one procedure, given the present sets of the others.
     fn visit(&self, p: ProcId) {
         let dirty = self.dirty[p.index()].swap(0, AcqRel);
         let proc = self.cfg.proc(p);
@@ -353,7 +353,7 @@ impl Solver<'_> {
         let blocks = &self.graph.blocks[first..first + proc.block_count as usize];
         let mut rest = Span::from_bits(dirty).blocks();
         while !rest.is_empty() {
-            // The next time only from where control comes back to what has grown.
+            // The next round visits only blocks from which control comes back to a block that has grown.
             let mut again = Span::default();
             let mut tail = info.tails.len();
             let Range { mut start, end } = rest;
@@ -374,16 +374,16 @@ impl Solver<'_> {
                 let old = cell.load(Relaxed);
                 if live.0 & !old != 0 {
                     cell.store(live.0 | old, Relaxed);
-                    // As far down as something leads to it, and what is behind later.
+                    // Predecessors before this block are visited in this round, others in the next.
                     start = start.min(block.comes_from_before(number));
                     again = again.with(block.comes_again(number, proc.block_count));
-                    // Callers look at what the procedure may touch.
+                    // Callers read only what the procedure may read or write.
                     let grown = RegSet(live.0 & !old);
                     let seen = grown.intersects(info.reads | info.writes);
                     entry_grew |= seen && self.graph.is_target(b);
                     if b == proc.first_block || matches!(proc.kind, ProcKind::Fragment(_)) {
-                        // What it leaves alone is live for the sake of callers that know it,
-                        // and nothing is carried in flags over a call.
+                        // Registers outside of `reads` are live only for callers that know the
+                        // procedure, and no value is carried in flags over a call.
                         let read = match block.end {
                             End::Plain => live & info.reads,
                             _ => block.effects.uses(),
@@ -403,7 +403,7 @@ impl Solver<'_> {
         if entry_grew {
             for &caller in self.graph.callers(p) {
                 let callees = &self.graph.procs[caller.index()].callees;
-                // Calls that are in doubt read nothing of it.
+                // A caller without an entry calls in a way that counts as unknown and reads none of the sets.
                 if let Ok(i) = callees.binary_search_by_key(&p, |c| c.0) {
                     self.make_dirty(caller, callees[i].1);
                 }

@@ -1,23 +1,23 @@
-//! Some blocks of a procedure.
+//! A contiguous range of a procedure's blocks.
 
 use std::ops::Range;
 
-/// Blocks of a procedure, by number, that something may have changed.
+/// A contiguous range of a procedure's blocks, by their numbers in the procedure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
-    /// The number of blocks up to the last one of them; 0: there is none.
+    /// Number of the last block plus 1; 0 if the span is empty.
     end: u32,
-    /// The first one, counted down from the largest number.
+    /// `u32::MAX` minus the number of the first block, so that joining spans is taking maxima.
     before: u32,
 }
 
 impl Span {
-    /// One block.
+    /// The span of one block.
     pub fn one(block: u32) -> Self {
         Self::of(block..block + 1)
     }
 
-    /// These.
+    /// The span of a range of blocks.
     pub fn of(blocks: Range<u32>) -> Self {
         match blocks.is_empty() {
             true => Self::default(),
@@ -28,12 +28,12 @@ impl Span {
         }
     }
 
-    /// The blocks, with those that lie between them.
+    /// The blocks of the span.
     pub fn blocks(self) -> Range<u32> {
         u32::MAX - self.before..self.end
     }
 
-    /// Both, and what lies between.
+    /// The smallest span that contains both spans.
     pub fn with(self, other: Self) -> Self {
         Self {
             end: self.end.max(other.end),
@@ -41,12 +41,12 @@ impl Span {
         }
     }
 
-    /// As one number; 0 if it is empty.
+    /// The span as one number; 0 if it is empty.
     pub fn to_bits(self) -> u64 {
         u64::from(self.end) << 32 | u64::from(self.before)
     }
 
-    /// Back from the number.
+    /// The span that [`Span::to_bits`] has made a number of.
     pub fn from_bits(bits: u64) -> Self {
         Self {
             end: (bits >> 32) as u32,

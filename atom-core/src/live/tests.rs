@@ -38,7 +38,7 @@ fn with_live(name: &str, assembly: &str, check: impl FnOnce(&Cfg, &Live)) {
     check(&cfg, &Live::compute(&image, &cfg));
 }
 
-/// Live before the n-th instruction of a procedure.
+/// What is live before the n-th instruction of a procedure.
 fn before(cfg: &Cfg, live: &Live, name: &str, n: usize) -> RegSet {
     let p = cfg
         .procs
@@ -76,7 +76,7 @@ fn a_value_kept_over_a_call_that_leaves_it_alone() {
     });
 }
 
-/// Where addresses have 64 bits the compiler calls a function that it knows through a register.
+/// Under `-mcmodel=large` the compiler calls a function that it knows through a register.
 #[test]
 fn a_value_kept_over_a_call_through_a_register() {
     let callee = procedure("f", "mov eax,1\nmov r8d,2\nret");
@@ -94,7 +94,7 @@ fn a_value_kept_over_a_call_through_a_register() {
             assert!(inside.contains(RCX | RAX | R11), "{load}: {inside:?}");
         });
     }
-    // One that was loaded may be any: nothing is kept over it.
+    // A pointer that was loaded may lead to any function, so no register is kept over the call.
     let program = start(&format!("mov ecx,5\nmov rdx,[rsp]\ncall rdx\n{rest}")) + &callee;
     with_live("near", &program, |cfg, live| {
         let inside = before(cfg, live, "f", 1);

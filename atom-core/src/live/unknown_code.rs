@@ -1,4 +1,4 @@
-//! Direct calls that may hide in bytes which nobody has decoded.
+//! Direct calls that may hide in executable bytes outside all known instructions.
 
 use rayon::prelude::*;
 
@@ -6,13 +6,13 @@ use crate::cfg::{Block, Cfg};
 use crate::image::Image;
 
 /// Addresses to which calls and jumps in executable bytes outside all known
-/// instructions may lead: at every byte that could be such an instruction.
+/// instructions may lead. Every byte that could start such an instruction counts.
 pub fn targets(image: &Image, cfg: &Cfg) -> Vec<u64> {
     gaps(image, cfg)
         .into_par_iter()
         .with_min_len(256)
         .flat_map_iter(|(start, end)| {
-            // The field may reach over the gap's end where code overlaps.
+            // Where code overlaps, the displacement may reach over the gap's end.
             let bytes = image.rest_at(start).unwrap_or(&[]);
             let size = ((end - start) as usize).min(bytes.len());
             (0..size).filter_map(move |i| target_at(&bytes[i..], start + i as u64))
@@ -20,7 +20,7 @@ pub fn targets(image: &Image, cfg: &Cfg) -> Vec<u64> {
         .collect()
 }
 
-/// The target of a call or jump with a 32-bit offset that starts here.
+/// The target of the call or jump with a 32-bit displacement at the start of `bytes`.
 fn target_at(bytes: &[u8], address: u64) -> Option<u64> {
     let field = match bytes {
         [0xe8 | 0xe9, ..] => 1,

@@ -39,12 +39,12 @@ impl From<host::Scope> for Scope {
     }
 }
 
-/// Where there: [`host::Place`] in one byte.
+/// Whether a call is made before or after what it is added to: [`host::Place`] in one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallPlace {
-    /// Before the point.
+    /// Before it.
     Before,
-    /// After the point.
+    /// After it.
     After,
 }
 
@@ -62,64 +62,67 @@ impl From<host::Place> for CallPlace {
 pub enum Argument {
     /// A 64-bit constant.
     Const(u64),
-    /// A string at this range of [`Calls::data`]; the routine gets a `*const StrRecord`.
+    /// A string, as a range of bytes of [`Calls::data`]; the routine gets a `*const StrRecord`.
     Str(u32, u32),
-    /// The same, as a null-terminated `*const c_char`.
+    /// A string, as a range of bytes of [`Calls::data`]; the routine gets a null-terminated
+    /// `*const c_char`.
     CStr(u32, u32),
-    /// An array: range of [`Calls::data`] and element size; the routine gets a `*const ArrayRecord`.
+    /// An array, as a range of bytes of [`Calls::data`] and the size of an element in bytes; the
+    /// routine gets a `*const ArrayRecord`.
     Array(u32, u32, u32),
-    /// The same, as a pointer to the first element.
+    /// An array, as a range of bytes of [`Calls::data`] and the size of an element in bytes; the
+    /// routine gets a pointer to the first element.
     CArray(u32, u32, u32),
-    /// The run-time address of the byte at this offset of [`Calls::placed`].
+    /// The run-time address of a byte of [`Calls::placed`], given by its offset.
     Data(u32),
-    /// The run-time address of the byte at this offset of the running thread's
-    /// copy of [`Calls::thread_data`].
+    /// The run-time address of a byte of the running thread's copy of [`Calls::thread_data`], given
+    /// by its offset.
     ThreadData(u32),
-    /// A register: number as in `atom_abi::host::Reg`.
+    /// The value of a register, given by its number as in `atom_abi::host::Reg`.
     Regv(u8),
-    /// Whether the conditional branch will be taken.
+    /// 1 if the conditional branch will be taken, else 0.
     BrCondValue,
     /// The effective address of the memory operand.
     EffAddrValue,
-    /// The effective address of the memory operand of this number, or [`ANY_OPERAND`].
+    /// The effective address of a memory operand, given by its number or [`ANY_OPERAND`].
     EffAddr(u8),
-    /// The number of bytes that the operand of this number accesses.
+    /// The number of bytes that a memory operand accesses; the operand is given by its number.
     AccessSize(u8),
-    /// The value that is read from the operand of this number.
+    /// The value that is read from a memory operand, given by its number.
     LoadedValue(u8),
-    /// The value that is written to the operand of this number.
+    /// The value that is written to a memory operand, given by its number.
     StoredValue(u8),
-    /// How often a string instruction is repeated.
+    /// The number of repetitions of a string instruction.
     RepCount,
-    /// Where a jump, call or return goes.
+    /// The target of a jump, call or return.
     BranchTarget,
-    /// What a procedure returns.
+    /// The value that a procedure returns.
     ReturnValue,
-    /// The second 64 bits of a vector register: number as in `atom_abi::host::Reg`.
+    /// The second 64 bits of a vector register, given by its number as in `atom_abi::host::Reg`.
     RegvHigh(u8),
-    /// The address of one of the tool's functions: its address in the tool's file.
+    /// The run-time address of one of the tool's functions, given by its address in the tool's file.
     Routine(u64),
-    /// The same of data of the tool.
+    /// The run-time address of one of the tool's statics, given by its address in the tool's file.
     Static(u64),
-    /// Whether string instructions go down.
+    /// The direction of string instructions: all ones if they go down, else 0.
     Direction,
-    /// The run-time address of an address of the original image.
+    /// The run-time address of a byte of the original image, given by its address in the file.
     Original(u64),
 }
 
-/// The operand that a value without a number means.
+/// Number that stands for the main memory operand of an instruction.
 pub const ANY_OPERAND: u8 = u8::MAX;
 
-/// One call.
+/// A call of an analysis routine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// What it is added to.
+    /// Kind of thing that the call is added to.
     pub scope: Scope,
     /// Procedure, block or instruction number; 0 for the program.
     pub id: u32,
-    /// Before or after.
+    /// Before or after that thing.
     pub place: CallPlace,
-    /// The analysis routine: address in the tool's file.
+    /// Address of the analysis routine in the tool's file.
     pub routine: Address48,
     /// Range of [`Calls::args`].
     pub args: Range<u32>,
@@ -130,16 +133,16 @@ pub struct Call {
 pub struct Calls {
     /// The calls.
     pub calls: Vec<Call>,
-    /// Their arguments.
+    /// The arguments of all calls.
     pub args: Vec<Argument>,
     /// Contents of strings and arrays.
     pub data: Vec<u8>,
     /// Data that the tool placed: writable in the instrumented program, once
     /// and as a whole, aligned to 16 bytes. [`Argument::Data`] points into it.
     pub placed: Vec<u8>,
-    /// Where in it each piece starts that was placed by itself, ascending.
+    /// Offsets in `placed` at which the separately placed pieces start, ascending.
     pub regions: Vec<u32>,
-    /// Data that each thread has a copy of.
+    /// Data of which each thread has a copy.
     pub thread_data: ThreadData,
 }
 
@@ -148,11 +151,11 @@ pub struct Calls {
 pub struct ThreadData {
     /// Size in bytes.
     pub len: u32,
-    /// What is not all zeros at first: offset, and range of `contents`.
+    /// Pieces that are not all zeros at first: offset, and range of `contents`.
     pub initial: Vec<(u32, Range<u32>)>,
-    /// Initial contents.
+    /// Initial contents of these pieces.
     pub contents: Vec<u8>,
-    /// Where each piece starts that was placed by itself, ascending.
+    /// Offsets at which the separately placed pieces start, ascending.
     pub regions: Vec<u32>,
     /// Ranges of 64-bit cells that are summed at the end.
     pub sums: Vec<Range<u32>>,

@@ -10,12 +10,12 @@ use crate::image::Image;
 use crate::x86::ControlFlow;
 use crate::{Error, Result};
 
-/// More than any routine of the typed interface has.
+/// Number of arguments of a call at most; no routine of the typed interface has more.
 const MAX_ARGS: usize = 32;
-/// All data that calls carry must be in reach of a 32-bit displacement.
+/// Bytes of data that all calls carry at most, so that a 32-bit displacement reaches all data.
 const MAX_DATA: usize = 1 << 30;
 
-/// A call as the tool asks for it.
+/// A call as the tool requests it.
 pub(super) struct Request<'r> {
     pub(super) scope: Scope,
     pub(super) id: u32,
@@ -24,7 +24,7 @@ pub(super) struct Request<'r> {
     pub(super) args: &'r [Arg],
 }
 
-/// Adds the call to the session's, if it is sound.
+/// Adds a call to the session's calls, if it is valid.
 pub(super) fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()> {
     let Some(routine) = session.tool.code_in_file(request.routine) else {
         let reason = "a call was added of something that is not a routine of the tool";
@@ -64,7 +64,7 @@ pub(super) fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()
     Ok(())
 }
 
-/// An error that names the call and the point.
+/// An error that names the call's routine and point.
 fn refusal(session: &Session<'_>, request: &Request<'_>, routine: u64, reason: &str) -> Error {
     let cfg = session.cfg;
     let place = match request.place {
@@ -151,7 +151,7 @@ fn check_point(session: &Session<'_>, request: &Request<'_>) -> Result<(), Strin
     Ok(())
 }
 
-/// One argument; contents of strings and arrays go to the end of `calls.data`.
+/// Checks one argument. Contents of strings and arrays go to the end of `calls.data`.
 fn argument(
     session: &Session<'_>,
     request: &Request<'_>,
@@ -309,7 +309,7 @@ fn is_vector(register: u64) -> bool {
     (Reg::Xmm0 as u64..=Reg::Xmm31 as u64).contains(&register)
 }
 
-/// The number of a memory operand.
+/// Checks the number of a memory operand.
 fn operand(arg: &Arg) -> Result<u8, String> {
     match arg.value {
         ANY_OPERAND => Ok(calls::ANY_OPERAND),
@@ -318,7 +318,7 @@ fn operand(arg: &Arg) -> Result<u8, String> {
     }
 }
 
-/// An argument that only an instruction can give.
+/// Checks an argument that exists only at an instruction.
 fn computed(
     session: &Session<'_>,
     request: &Request<'_>,
@@ -332,7 +332,7 @@ fn computed(
     at_instruction(session, request, argument)
 }
 
-/// Tries the argument, if the point is an instruction's; planning would find
+/// Checks that an argument has a value, if the call is added to an instruction. Planning would find
 /// the same mistake, but could not tell the tool.
 fn at_instruction(
     session: &Session<'_>,
@@ -364,7 +364,7 @@ fn at_instruction(
     Ok(argument)
 }
 
-/// Refuses a procedure that hands its callers something that it does not return itself.
+/// Refuses a procedure with an exit by a jump, where another procedure returns the value to the callers.
 fn returns(session: &Session<'_>, id: ProcId) -> Result<(), String> {
     let mut parts = std::iter::once(id).chain(session.fragments(id));
     match parts.find_map(|p| session.cfg.exit_by_jump(p)) {
@@ -377,13 +377,13 @@ fn returns(session: &Session<'_>, id: ProcId) -> Result<(), String> {
     }
 }
 
-/// Whether a call at this point could pass the argument.
+/// True if a call at this point could pass the request's first argument.
 pub(super) fn offers(session: &Session<'_>, request: &Request<'_>) -> bool {
     check_point(session, request).is_ok()
         && argument(session, request, &request.args[0], &mut Calls::default()).is_ok()
 }
 
-/// Copies a string or an array; its range.
+/// Copies a string or an array to the end of `calls.data`; returns its range there.
 fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), String> {
     let start = calls.data.len();
     let size = usize::try_from(arg.value)
@@ -397,7 +397,7 @@ fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), Stri
         if arg.ptr.is_null() {
             return Err("its data is null".to_owned());
         }
-        // SAFETY: by the interface, `value` elements of this size lie there.
+        // SAFETY: by the interface, `arg.ptr` leads to `arg.value` elements of this size.
         calls
             .data
             .extend_from_slice(unsafe { std::slice::from_raw_parts(arg.ptr, size) });
@@ -405,7 +405,7 @@ fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), Stri
     Ok((start as u32, (start + size) as u32))
 }
 
-/// Places data for the tool; its offset.
+/// Places data for the tool; returns its offset in [`Calls::placed`].
 pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Result<u64> {
     let calls = &mut *session.calls.borrow_mut();
     let start = calls.placed.len().next_multiple_of(16);

@@ -1,8 +1,8 @@
 //! Which constants a register may hold at an instruction.
 //!
-//! Only what a procedure itself tells is used: constants moved into registers,
+//! Constants are followed within one procedure: moved into registers and
 //! between registers, along all paths. An argument, a load or a result of a
-//! call is unknown. That is enough to know the numbers of nearly all system
+//! call is unknown. This is enough to find the numbers of nearly all system
 //! calls, also where a loop keeps the number in another register.
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::x86::{
     ControlFlow, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 
-/// The question over one procedure.
+/// Finds constants in registers of one procedure.
 pub(super) struct Constants<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
@@ -24,9 +24,13 @@ pub(super) struct Constants<'a> {
 
 /// What an instruction does to a register.
 enum Effect {
+    /// The register keeps its value.
     Keeps,
+    /// The register gets a constant.
     Sets(u64),
+    /// The register gets the value of another register.
     Copies(Register),
+    /// The register gets an unknown value.
     Unknown,
 }
 
@@ -51,7 +55,7 @@ impl<'a> Constants<'a> {
     /// False if `register` is known to hold none of `values` before `inst`.
     pub(super) fn may_be(&mut self, inst: InstId, register: Register, values: &[u64]) -> bool {
         let mut seen = HashSet::new();
-        // Where to look on: from before this instruction upwards in its block.
+        // Searches to be done: block, the instruction before which the search upwards starts, register.
         let mut work = vec![(self.cfg.block_of(inst), inst, register)];
         while let Some((block, before, register)) = work.pop() {
             let mut register = register;
@@ -90,8 +94,8 @@ impl<'a> Constants<'a> {
         use Register::*;
         match self.cfg.inst(id).flow {
             ControlFlow::Call | ControlFlow::IndirectCall => {
-                // A caller-saved register that is read after a call without having
-                // been set again is one that the called procedure is known to keep.
+                // A caller-saved register that is read after a call without being
+                // set again is a register that the compiler knew the callee to keep.
                 return match register {
                     RAX | RDX => Effect::Unknown,
                     _ => Effect::Keeps,
@@ -121,7 +125,7 @@ impl<'a> Constants<'a> {
 
 /// The effect of an instruction that writes the register in question.
 fn written(instruction: &Instruction) -> Effect {
-    // Writing less than 32 bits would keep the rest.
+    // A write of less than 32 bits keeps the rest of the register.
     if instruction.op_count() != 2
         || instruction.op0_kind() != OpKind::Register
         || instruction.op0_register().size() < 4

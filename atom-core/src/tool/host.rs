@@ -1,7 +1,7 @@
 //! The table of functions that the tool calls, over a [`Session`].
 //!
-//! ABI: each function gets back the context pointer that the table carries. A
-//! number out of range is answered with "none" and noted as the tool's error,
+//! ABI: each function gets back the context pointer that the table carries. For a
+//! number out of range a function returns "none" and notes an error of the tool,
 //! because a panic here would have to unwind through the tool.
 
 use atom_abi::host::{Arg, Context, Host, NONE, Place, ProgramInfo, Scope};
@@ -15,7 +15,7 @@ use crate::cfg::{Block, Proc, Status};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::x86::{Inst, direct_target};
 
-/// The table for a session; valid as long as that is.
+/// The table for a session; valid as long as the session lives.
 pub(super) fn table(session: &Session<'_>) -> Host {
     Host {
         version: INTERFACE_VERSION,
@@ -84,14 +84,14 @@ pub(super) fn table(session: &Session<'_>) -> Host {
 ///
 /// Every function below is called only through [`table`], with its context.
 pub(super) fn session<'c>(context: *mut Context) -> &'c Session<'c> {
-    // SAFETY: the context is what `table` put in, and the table does not outlive
+    // SAFETY: `table` stored a reference to the session as the context, and the table does not outlive
     // the session; all changes are behind cells.
     unsafe { &*context.cast::<Session<'c>>() }
 }
 
 /// A string that the tool passed.
 pub(super) fn text<'c>(text: StrRef) -> &'c str {
-    // SAFETY: by the interface, UTF-8 that lives during the call.
+    // SAFETY: by the interface, the string is UTF-8 and lives during the call.
     unsafe { text.as_str() }
 }
 
@@ -138,7 +138,7 @@ extern "C" fn program_name(context: *mut Context) -> StrRef {
     let session = session(context);
     let name = session.image.path.file_name().unwrap_or_default();
     let name = name.to_string_lossy();
-    // ATOM's programs were called so; other extensions belong to the name (`python3.11`).
+    // ATOM's programs have the extension `.rr`; other extensions belong to the name (`python3.11`).
     let name = name.strip_suffix(".rr").unwrap_or(&name);
     StrRef::new(session.keep(name.to_owned()))
 }
@@ -356,7 +356,7 @@ extern "C" fn inst_line(context: *mut Context, inst: u32, file: *mut StrRef) -> 
         .and_then(|_| session.lines.line_at(session.cfg.inst_pc(InstId(inst))));
     let (name, line) = line.unwrap_or(("", 0));
     if !file.is_null() {
-        // SAFETY: by the interface, null or a place for the result.
+        // SAFETY: by the interface, a pointer that is not null leads to memory for the result.
         unsafe { file.write(StrRef::new(name)) };
     }
     line
@@ -380,7 +380,7 @@ extern "C" fn add_call(
     args: *const Arg,
     arg_count: usize,
 ) -> i32 {
-    // SAFETY: by the interface, `arg_count` arguments lie there.
+    // SAFETY: by the interface, `args` leads to `arg_count` arguments.
     let args = if arg_count == 0 {
         &[]
     } else {
@@ -418,7 +418,7 @@ extern "C" fn offers(
     place: Place,
     arg: *const Arg,
 ) -> bool {
-    // SAFETY: by the interface, an argument lies there.
+    // SAFETY: by the interface, `arg` leads to an argument.
     let args = unsafe { std::slice::from_raw_parts(arg, 1) };
     let request = Request {
         scope,
@@ -450,7 +450,7 @@ extern "C" fn add_thread_data(
     let initial = if initial.is_null() || initial_len == 0 {
         &[]
     } else {
-        // SAFETY: by the interface, `initial_len` bytes lie there.
+        // SAFETY: by the interface, `initial` leads to `initial_len` bytes.
         unsafe { std::slice::from_raw_parts(initial, initial_len) }
     };
     check::place_thread_data(session, initial, len, sum_from).unwrap_or_else(|error| {

@@ -1,10 +1,11 @@
 //! Whether a library that the program loads sets the base of gs.
 //!
 //! Per-thread data is found through gs, whose base nothing else uses on Linux, with two
-//! exceptions that are known: sandboxes compiled from WebAssembly keep their memory's start
-//! there (Firefox's do), and Wine keeps Windows' thread block there. Both do it in libraries. Looked at are those
-//! that the program names: the ones it is linked with, those named by what it loads, and those whose
-//! file name is a string in it, which is how most programs load others later.
+//! known exceptions: sandboxes compiled from WebAssembly keep the start of their memory
+//! there (as in Firefox), and Wine keeps the thread block of Windows there. Both do so in libraries.
+//! This module looks at the libraries that the program names: the libraries it is linked with, the
+//! libraries that those are linked with, and libraries whose file name is a string in the program, as most
+//! programs have the names of libraries that they load later.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use rayon::prelude::*;
 
 use crate::image::Image;
 
-/// Where the dynamic loader looks beside what the program says.
+/// Folders in which the dynamic loader looks by default.
 const FOLDERS: [&str; 6] = [
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",
@@ -48,19 +49,20 @@ pub fn that_uses_gs(image: &Image) -> Option<PathBuf> {
     None
 }
 
+/// Facts of a library.
 #[derive(Default)]
 struct Looked {
     uses_gs: bool,
     needed: Vec<String>,
 }
 
-/// What is to be known of a library; nothing of what cannot be read.
+/// Reads a library; a file that cannot be read has no facts.
 fn look(path: &Path) -> Looked {
     let Ok(file) = std::fs::File::open(path) else {
         return Looked::default();
     };
     // SAFETY: the map is private and read-only. If another process truncates the file
-    // meanwhile, reads fault; every tool that maps files shares that.
+    // meanwhile, reads fault, as in every program that maps files.
     let Ok(bytes) = (unsafe { memmap2::Mmap::map(&file) }) else {
         return Looked::default();
     };
@@ -70,7 +72,7 @@ fn look(path: &Path) -> Looked {
     let is_c_library = path
         .file_name()
         .is_some_and(|n| n.as_encoded_bytes().starts_with(b"libc.so"));
-    // The C library defines the function, and others may have the word as a name of a system call.
+    // Only an import of the function counts: other libraries may have its name as the name of a system call.
     let calls = || {
         memmem::find(&bytes, b"\0arch_prctl\0").is_some()
             && library
@@ -87,7 +89,8 @@ fn look(path: &Path) -> Looked {
     }
 }
 
-/// `wrgsbase` of 64 bits: F3, a REX prefix with W, 0F AE and a register operand with 3 in the middle.
+/// True if a 64-bit `wrgsbase` stands in the bytes: F3, a REX prefix with W, 0F AE and a ModRM byte
+/// with a register operand and 3 in its middle field.
 fn writes_base(bytes: &[u8]) -> bool {
     memmem::find_iter(bytes, b"\x0f\xae").any(|at| {
         let prefixes = at.checked_sub(2).map(|from| &bytes[from..at]);
@@ -111,7 +114,8 @@ fn needed(bytes: &[u8]) -> Option<Vec<String>> {
     Some(names.collect())
 }
 
-/// Adds what looks like file names of libraries: strings that end in `.so` or in `.so.` and a version.
+/// Adds the strings in `bytes` that look like file names of libraries: they end in `.so` or in `.so.`
+/// and a version.
 fn file_names(bytes: &[u8], names: &mut Vec<String>) {
     let part = |b: &u8| b.is_ascii_alphanumeric() || b"_+-./".contains(b);
     for at in memmem::find_iter(bytes, b".so") {
@@ -135,15 +139,15 @@ fn file_names(bytes: &[u8], names: &mut Vec<String>) {
     }
 }
 
-/// Where these libraries are, seen from the file that names them: beside it or in the system's
-/// folders. Each is found once.
+/// Paths of libraries that the file `from` names: beside that file or in the system's folders. A
+/// library in `seen` is left out; others are added there.
 fn found(names: &[String], from: &Path, seen: &mut HashSet<PathBuf>) -> Vec<PathBuf> {
     let from = std::fs::canonicalize(from).unwrap_or_default();
     let beside = from.parent().unwrap_or(Path::new("/"));
     let mut all = Vec::new();
     for name in names {
         let folders = std::iter::once(beside).chain(FOLDERS.iter().map(Path::new));
-        // A string may be the end of a longer one that stands for both.
+        // Linkers merge strings of which one is the end of the other, so the name may be too long.
         let last = Path::new(name).file_name().unwrap_or_default();
         let paths = folders.flat_map(|folder| [folder.join(name), folder.join(last)]);
         let file = paths

@@ -1,7 +1,7 @@
 //! Loading a tool: a shared object with the header that the tool interface exports.
 //!
-//! The file is looked at before it is loaded, because loading runs its
-//! initialisers: what is not a tool of this interface version is refused unrun.
+//! The file is checked before it is loaded, because loading runs its
+//! initialisers: a file that is no tool of this interface version is refused before any of its code runs.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -45,11 +45,11 @@ pub struct Application<'a> {
 /// A loaded tool.
 pub struct Tool {
     path: PathBuf,
-    /// Never unloaded: threads or destructors that its initialisers left would
+    /// Never unloaded, because threads or destructors that its initialisers left could
     /// run code that is gone.
     _library: ManuallyDrop<Library>,
     header: *const ToolHeader,
-    /// Address in this process minus address in the file.
+    /// Load bias in bytes: address in this process minus address in the file.
     bias: u64,
     /// Executable segments, as addresses in the file.
     text: Vec<Range<u64>>,
@@ -72,9 +72,9 @@ impl Tool {
         })?;
         let mut tool = Self::inspect(path, &bytes)?;
 
-        // Without a slash the loader would look in its own directories.
+        // For a name without a slash the loader would search its own directories.
         let full = path.canonicalize().map_err(|e| fail(e.to_string()))?;
-        // SAFETY: the initialisers that run are those of a tool's Rust standard
+        // SAFETY: loading runs the initialisers of the tool's Rust standard
         // library, and code that the user asked to run.
         let library = unsafe { Library::open(Some(OsStr::new(&full)), RTLD_NOW | RTLD_LOCAL) }
             .map_err(|e| fail(format!("it cannot be loaded: {e}")))?;
@@ -90,7 +90,7 @@ impl Tool {
         Ok(tool)
     }
 
-    /// Reads what the file itself tells, and refuses what is no tool.
+    /// Reads the tool's file without loading it, and refuses a file that is no tool.
     fn inspect(path: &Path, bytes: &[u8]) -> Result<Self> {
         let fail = |reason: &str| Error::new(DOING, reason).file(path);
         let no_tool = |reason: &str| {
@@ -144,7 +144,7 @@ impl Tool {
         let Some(&address) = exported.get(TOOL_HEADER_SYMBOL) else {
             return Err(no_tool("it is a shared object, but not a tool"));
         };
-        // These fields come first in every version and need no relocation.
+        // Magic, version and size come first in every version and need no relocation.
         let start = raw
             .program_headers(endian, bytes)
             .map_err(damaged)?
@@ -203,7 +203,7 @@ impl Tool {
         unsafe { &*self.header }
     }
 
-    /// What the analysis image is made with: addresses in the tool's file.
+    /// The facts that later stages need, with addresses in the tool's file.
     pub fn facts(&self) -> ToolFacts {
         let header = self.header();
         let in_file = |address: u64| address.wrapping_sub(self.bias);
@@ -254,8 +254,8 @@ impl Tool {
             .then_some(address)
     }
 
-    /// Address in the file of what is exported and lies at an address of this
-    /// process, and whether it is code.
+    /// Address in the file of an exported item at an address of this
+    /// process, and true if the item is code.
     pub(super) fn exported_in_file(&self, address: *const ()) -> Option<(u64, bool)> {
         let in_file = (address as u64).wrapping_sub(self.bias);
         let known = self.exported.values().any(|a| *a == in_file);

@@ -1,9 +1,9 @@
 //! Running a tool's instrument routine: it navigates the cfg and adds calls.
 //!
-//! A tool is a shared object that is loaded into this process. What it sees of
-//! the program, and what it may do, is the table of functions in
-//! [`atom_abi::host`]; everything it passes is checked before it is believed,
-//! so that a mistake in a tool is a message and not a broken program.
+//! A tool is a shared object that is loaded into this process. It looks at
+//! the program and adds calls through the table of functions in
+//! [`atom_abi::host`]. Everything that it passes is checked,
+//! so that a mistake in a tool leads to a message and not to a broken program.
 
 pub mod calls;
 mod check;

@@ -1,11 +1,11 @@
-//! Names for people: Rust and C++ symbols demangled, and nothing in them that would
-//! break a table's line or tell a terminal what to do.
+//! Names for people: Rust and C++ symbols are demangled, and characters are escaped that would
+//! break a table's line or control a terminal.
 
 use cpp_demangle::DemangleOptions;
 
 /// The demangled form of a symbol, or the symbol itself if it has none.
 ///
-/// What follows an `@` (`@plt`, a version) stays as it is. Control characters, which any symbol may
+/// The part from an `@` on (`@plt`, a version) stays as it is. Control characters, which any symbol may
 /// have, are written as in Rust: `\n`, `\u{1b}`.
 pub fn demangle(symbol: &str) -> String {
     let (name, rest) = match symbol.find('@') {
@@ -32,7 +32,7 @@ pub fn demangle(symbol: &str) -> String {
     }
 }
 
-/// True for control characters, and for those that change the direction of the text around them.
+/// True for control characters, and for characters that change the direction of the text around them.
 fn is_unprintable(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,15 +1,16 @@
-//! What an argument of a call stands for at its point.
+//! The value of an argument of a call at its point.
 //!
-//! The values are those that the uninstrumented program would have there. A
-//! value that has no meaning at a point is an error that names the instruction:
-//! the tool asked for something that nobody can know.
+//! Values are as the uninstrumented program would have them there. An argument
+//! that has no value at a point is an error that names the instruction.
 //!
-//! Where memory is read for an argument before an instruction, it is memory that
-//! the instruction itself reads next, in the same width or less; after one, it
-//! is what it has just written. So no read can fault that the program's own
-//! would not.
+//! Memory that is read for an argument before an instruction is memory that
+//! the instruction itself reads next, in the same width or less; after an instruction, it
+//! is memory that the instruction has just written. So such a read faults only where the program's own
+//! access would.
 
 use std::cell::{OnceCell, RefCell};
+
+use atom_abi::host::Reg;
 
 use super::calls::{ANY_OPERAND, Argument};
 use super::value::{Address, Element, Segment, Selected, Taken, Value};
@@ -24,20 +25,32 @@ use crate::x86::{
 /// Where a call is made, seen from the instruction that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// Before it.
+    /// Before the instruction.
     Before,
-    /// It stands for the point after an instruction that transfers control,
-    /// though it is made before it, as the last thing.
+    /// After an instruction that transfers control. The call is made right before the instruction, as
+    /// the last of the calls there.
     Transfer,
-    /// After it, on the way to the next one.
+    /// After the instruction, on the way to the next one.
     After,
 }
 
-/// Numbers of the first and the last vector register among all registers.
-const XMM0: u8 = 32;
-const XMM31: u8 = 63;
+/// Numbers of registers, as in [`Reg`].
+mod number {
+    use super::Reg;
 
-/// An instruction and what arguments there need to know of it.
+    pub const RAX: u8 = Reg::Rax as u8;
+    pub const RCX: u8 = Reg::Rcx as u8;
+    pub const RSP: u8 = Reg::Rsp as u8;
+    pub const R15: u8 = Reg::R15 as u8;
+    pub const PC: u8 = Reg::Pc as u8;
+    pub const FLAGS: u8 = Reg::Flags as u8;
+    pub const CYCLE_COUNTER: u8 = Reg::CycleCounter as u8;
+    pub const XMM0: u8 = Reg::Xmm0 as u8;
+    pub const XMM31: u8 = Reg::Xmm31 as u8;
+}
+use number::{XMM0, XMM31};
+
+/// An instruction, and the facts of it from which values of arguments are found.
 pub struct At {
     instruction: Instruction,
     operands: OnceCell<Vec<MemoryOperand>>,
@@ -51,13 +64,13 @@ fn gpr(register: Register) -> Gpr {
     Gpr(register.full_register().number() as u8)
 }
 
-/// The general register of an address.
+/// The register of an address, if it is a general register.
 fn address_register(register: Register) -> Option<Gpr> {
     register.is_gpr().then(|| gpr(register))
 }
 
 impl At {
-    /// All about an instruction.
+    /// Makes it for an instruction.
     pub fn new(instruction: Instruction) -> Self {
         Self {
             instruction,
@@ -76,7 +89,8 @@ impl At {
             .get_or_init(|| OPERANDS.with_borrow_mut(|o| o.of(&self.instruction).to_vec()))
     }
 
-    /// The memory operand of this number; without one, the first that `wanted` likes.
+    /// The memory operand with a number, or for [`ANY_OPERAND`] the first that `wanted` accepts. `what` and
+    /// `wish` are for the error if there is none: the argument, and the instruction that it needs.
     fn operand(
         &self,
         what: &str,
@@ -100,15 +114,15 @@ impl At {
         found.ok_or_else(|| self.error(format!("{what} needs {wish}")))
     }
 
-    /// The operand that EffAddrValue without a number means: one that is
-    /// written as such; else that of the string instruction (the source where
-    /// there are two), else the word of the stack.
+    /// Number of the operand that EffAddrValue without a number stands for: an explicit
+    /// operand; else the operand of a string instruction (the source, where
+    /// there are two); else the word on the stack.
     fn main_operand(&self) -> u8 {
         let all = self.operands();
         let at = all
             .iter()
             .position(|o| !o.is_implicit)
-            .or_else(|| all.iter().position(|o| gpr(o.base) == Gpr(6)))
+            .or_else(|| all.iter().position(|o| gpr(o.base) == Gpr::RSI))
             .unwrap_or(0);
         at as u8
     }
@@ -126,7 +140,7 @@ impl At {
         )
     }
 
-    /// How an element of a gather or scatter is selected.
+    /// When an element of a gather or scatter is accessed.
     pub fn selected(&self, number: u8) -> Selected {
         let operand = self.operands().iter().find(|o| o.elements != 1);
         let size = operand.map_or(4, |o| o.size as u8);
@@ -149,8 +163,8 @@ impl At {
         }
     }
 
-    /// Number of elements of the gather or scatter of which an argument is
-    /// wanted; 1 for all else. A call is then made for each.
+    /// Number of elements of the gather or scatter that an argument asks about, and so
+    /// of calls; 1 for all other arguments and instructions.
     pub fn elements(&self, argument: &Argument) -> u8 {
         let number = match argument {
             Argument::EffAddrValue => ANY_OPERAND,
@@ -168,7 +182,7 @@ impl At {
         operand.map_or(1, |o| o.elements)
     }
 
-    /// The address of an operand; `element` of a gather or scatter.
+    /// The address of an operand; `element` is the number of the element of a gather or scatter.
     fn address(&self, operand: &MemoryOperand, element: u8) -> Address {
         let mut address = Address {
             base: address_register(operand.base),
@@ -208,7 +222,7 @@ impl At {
         }
     }
 
-    /// The memory at an operand, up to eight bytes of it.
+    /// The contents of an operand, its first eight bytes at most.
     fn load(&self, operand: &MemoryOperand, element: u8) -> Result<Value> {
         let size = match operand.size {
             0 => return Err(self.error("the size of the value is not known")),
@@ -220,7 +234,7 @@ impl At {
         Ok(Value::Load(self.address(operand, element), size))
     }
 
-    /// Refuses values of which there may be none or many.
+    /// Refuses operands that are accessed many times or perhaps not at all.
     fn definite(&self, what: &str, operand: &MemoryOperand) -> Result<()> {
         if operand.is_repeated {
             return Err(self.error(format!(
@@ -255,7 +269,7 @@ impl At {
         self.load(operand, element)
     }
 
-    /// The register that a plain load leaves its value in.
+    /// The value that a plain load has left in its destination register.
     fn in_destination(&self, operand: &MemoryOperand) -> Option<Value> {
         use Mnemonic::{Lodsb, Lodsd, Lodsq, Lodsw, Mov, Movsx, Movsxd, Movzx, Pop};
         let i = &self.instruction;
@@ -294,7 +308,7 @@ impl At {
         Err(self.error("StoredValue is computed by the instruction itself; ask after it"))
     }
 
-    /// What memory holds when the instruction is done.
+    /// The contents of a written operand after the instruction.
     fn stored_after(&self, operand: &MemoryOperand) -> Result<Value> {
         let i = &self.instruction;
         if flow_of(i) != ControlFlow::FallThrough {
@@ -324,7 +338,7 @@ impl At {
         self.load(&moved, 0)
     }
 
-    /// The value that the instruction only copies to memory.
+    /// The value that the instruction copies to memory; `None` if the instruction computes it.
     fn copied(&self, operand: &MemoryOperand, element: u8) -> Result<Option<Value>> {
         use Mnemonic::*;
         let i = &self.instruction;
@@ -377,7 +391,7 @@ impl At {
         })
     }
 
-    /// Where control goes, if it goes anywhere else than on.
+    /// The target of a jump, call or return.
     fn branch_target(&self, when: When) -> Result<Value> {
         let i = &self.instruction;
         let unknown = || self.error("BranchTarget needs a near jump, call or return");
@@ -412,7 +426,7 @@ impl At {
         })
     }
 
-    /// The program counter: `pc`, or behind a transfer where control goes.
+    /// The program counter at the point: `pc`, or after a transfer of control its target.
     fn program_counter(&self, pc: u64, when: When) -> Result<Value> {
         let i = &self.instruction;
         if when != When::Transfer || is_xbegin(i) {
@@ -436,30 +450,32 @@ impl At {
     ) -> Result<Value> {
         let i = &self.instruction;
         Ok(match number {
-            4 if when == When::Transfer && is_near_return(i) => {
+            number::RSP if when == When::Transfer && is_near_return(i) => {
                 let popped = match i.op_count() {
                     1 => i32::from(i.immediate16()),
                     _ => 0,
                 };
                 Value::Stack(8 + popped)
             }
-            4 => Value::Stack(0),
-            1 if when == When::Transfer && matches!(self.taken(), Ok(Taken::Loop { .. })) => {
+            number::RSP => Value::Stack(0),
+            number::RCX
+                if when == When::Transfer && matches!(self.taken(), Ok(Taken::Loop { .. })) =>
+            {
                 let narrow = matches!(self.taken(), Ok(Taken::Loop { narrow: true, .. }));
                 Value::Address(Address {
                     narrow,
                     ..Address::at(Gpr::RCX, -1)
                 })
             }
-            0..=15 => Value::Reg(Gpr(number)),
-            16 => self.program_counter(pc, when)?,
-            17 => Value::Flags,
-            18 => Value::Cycles,
+            number::RAX..=number::R15 => Value::Reg(Gpr(number)),
+            number::PC => self.program_counter(pc, when)?,
+            number::FLAGS => Value::Flags,
+            number::CYCLE_COUNTER => Value::Cycles,
             _ => Value::Xmm(self.vector(number, avx512)?),
         })
     }
 
-    /// The vector register of this number.
+    /// The hardware number of the vector register with a number as in [`Reg`].
     fn vector(&self, number: u8, avx512: &dyn Fn() -> bool) -> Result<u8> {
         match number {
             XMM0..=XMM31 if number < XMM0 + 16 || avx512() => Ok(number - XMM0),
@@ -471,15 +487,15 @@ impl At {
         }
     }
 
-    /// When the branch is taken.
+    /// When the conditional branch is taken.
     pub fn taken(&self) -> Result<Taken> {
         taken(&self.instruction).ok_or_else(|| self.error("BrCondValue needs a conditional branch"))
     }
 
-    /// The value of an argument that does not lie in the plan's data: `pc` is
+    /// The value of an argument; `None` if it lies in the plan's data. `pc` is
     /// the program counter of the point, `element` the number of the element
-    /// of a gather or scatter that the call is made for. `avx512` tells whether
-    /// registers that only AVX-512 has are certain to exist.
+    /// of a gather or scatter for which the call is made. `avx512` returns true if
+    /// registers that only AVX-512 has certainly exist.
     pub fn value(
         &self,
         argument: &Argument,
@@ -519,7 +535,7 @@ impl At {
     }
 }
 
-/// An address in the shortest form.
+/// The value of an address in its simplest form: a constant, if it has no registers.
 fn simplest(address: Address) -> Value {
     let Address {
         base: None,
@@ -551,7 +567,7 @@ fn low(value: u64, size: u8) -> u64 {
     }
 }
 
-/// The low `size` bytes of a general register; of ah to bh, the byte.
+/// The low `size` bytes of a general register; for ah to bh, the second byte.
 fn part(register: Register, size: u8) -> Value {
     let reg = gpr(register);
     match register {
@@ -573,7 +589,7 @@ fn vector_low(register: Register, size: u8) -> Option<Value> {
     }
 }
 
-/// Moves between memory and the low end of a vector register.
+/// True for moves between memory and the low end of a vector register.
 fn is_vector_move(mnemonic: Mnemonic) -> bool {
     use Mnemonic::*;
     matches!(
@@ -629,7 +645,7 @@ fn is_xbegin(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Xbegin
 }
 
-/// The condition of an instruction that has one in its name.
+/// The condition in the name of an instruction such as `setcc`; `None` if it has none.
 fn condition(instruction: &Instruction) -> Option<Cond> {
     Some(Cond(match instruction.condition_code() {
         ConditionCode::o => 0,

@@ -1,4 +1,4 @@
-//! Queries about where data lies and where memory comes from: data symbols, variables of
+//! Queries of the interface about data: data symbols, variables of
 //! the source, imports that are called. The rules of [`super::host`] hold here too.
 
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ pub(super) extern "C" fn data_symbols(
         if !seen.insert((&symbol.name, symbol.address)) {
             continue;
         }
-        // A version is no part of the name in the source.
+        // A symbol version does not belong to the name in the source.
         let name = symbol.name.split('@').next().unwrap_or_default();
         let record = SymbolRecord {
             name: session.intern(name),
@@ -71,8 +71,8 @@ pub(super) extern "C" fn entered_import(context: *mut Context, inst: u32) -> Str
 }
 
 impl Session<'_> {
-    /// Where a variable lies, its place in the frame counted from one point: of what
-    /// counts from a register, the procedure's frame has to be known.
+    /// Location of a variable: its kind, and its address or its offset from the virtual frame
+    /// pointer. A location relative to a register needs the procedure's frame to be known.
     fn place_of(&self, variable: &Variable) -> (VariablePlace, u64) {
         let frame = || {
             let proc = self.cfg.proc_at(variable.function_address)?;
@@ -86,7 +86,7 @@ impl Session<'_> {
             Place::Moving => moving,
             Place::Bits => (VariablePlace::Bits, 0),
             Place::Rbp(at) => match frame() {
-                // Behind `push rbp; mov rbp, rsp` it is two words below.
+                // After `push rbp; mov rbp, rsp` rbp is two words below the virtual frame pointer.
                 Some(f) if f.frame_reg == Reg::Rbp as u32 && f.int_offsets[5] == -16 => {
                     (VariablePlace::Frame, (at - 16) as u64)
                 }
@@ -101,7 +101,7 @@ impl Session<'_> {
         }
     }
 
-    /// The import that a call or a jump to elsewhere leads to.
+    /// The import to which a call or a jump leads.
     fn entered_import(&self, id: InstId) -> Option<&str> {
         let inst = self.cfg.inst(id);
         match inst.flow {

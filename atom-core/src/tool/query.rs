@@ -1,9 +1,9 @@
-//! The queries of the interface, over a [`Session`]: the rules of
+//! The queries of the interface, over a [`Session`]. The rules of
 //! [`super::host`] hold here too.
 //!
-//! What is costly is made when it is first asked for. Graphs of procedures are
-//! kept for the next question, since tools ask about one procedure many times,
-//! but not all of them for ever.
+//! Costly data is made when it is first needed. Graphs of procedures are
+//! kept for the next query, since tools ask about one procedure many times,
+//! but only up to [`MAX_KEPT`] blocks.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -32,10 +32,10 @@ use crate::unwind::UnwindTable;
 use crate::x86::memory::MemoryOperands;
 use crate::x86::{ControlFlow, InstructionInfoFactory, direct_target, operands, registers};
 
-/// Blocks of the graphs that are kept.
+/// Number of blocks of all graphs that are kept at most.
 const MAX_KEPT: usize = 1 << 19;
 
-/// What queries have made so far.
+/// Data that queries have made so far.
 pub(super) struct Cache<'a> {
     unwind: OnceCell<Option<UnwindTable<'a>>>,
     facts: OnceCell<FlowFacts>,
@@ -43,7 +43,7 @@ pub(super) struct Cache<'a> {
     imports: OnceCell<Imports<'a>>,
     factory: RefCell<InstructionInfoFactory>,
     memory: RefCell<MemoryOperands>,
-    /// Strings that were handed out, each once.
+    /// Strings that were passed to the tool, each once.
     strings: RefCell<HashSet<Box<str>>>,
     by_name: OnceCell<HashMap<&'a str, Vec<ProcId>>>,
     sections: RefCell<HashMap<String, Rc<[u8]>>>,
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
         Some(self.graph(proc))
     }
 
-    /// A string for the tool, kept once however often it is asked for.
+    /// A string for the tool. Equal strings are kept once.
     pub(super) fn intern(&self, text: &str) -> StrRef {
         let mut strings = self.cache.strings.borrow_mut();
         if let Some(known) = strings.get(text) {
@@ -114,7 +114,7 @@ impl<'a> Session<'a> {
         kept
     }
 
-    /// Code addresses that stand somewhere in the program.
+    /// Code addresses that stand in the program's data, in its exported symbols or in operands.
     fn taken(&self) -> &HashSet<u64> {
         let (image, cfg) = (self.image, self.cfg);
         self.cache.taken.get_or_init(|| {
@@ -132,7 +132,7 @@ impl<'a> Session<'a> {
                 let decoded = self.decode(InstId::from_index(i));
                 let address = match decoded.is_ip_rel_memory_operand() {
                     true => Some(decoded.ip_rel_memory_address()),
-                    // The last operand of an instruction that has a constant.
+                    // A constant is the last operand of its instruction.
                     false => decoded
                         .op_count()
                         .checked_sub(1)
@@ -153,11 +153,12 @@ impl<'a> Session<'a> {
             bytes.unwrap_or_default().into()
         });
         let bytes: *const [u8] = &**bytes;
-        // SAFETY: what is kept is never changed or dropped, and does not move with the map.
+        // SAFETY: the contents are never changed or dropped before the session, and a box's contents do
+        // not move with the map.
         unsafe { &*bytes }
     }
 
-    /// The name of what a call calls. None if it is not known.
+    /// The name of a call's callee; `None` if that is not known.
     fn called_name(&self, id: InstId) -> Option<&str> {
         let inst = self.cfg.inst(id);
         match inst.flow {
@@ -166,7 +167,7 @@ impl<'a> Session<'a> {
                 let proc = self.cfg.proc_at(target)?;
                 (self.cfg.proc(proc).start == target).then(|| self.proc_name(proc))
             }
-            // Through the slot of an import: `call [rip + puts@GOTPCREL]`.
+            // A call through the slot of an import: `call [rip + puts@GOTPCREL]`.
             ControlFlow::IndirectCall if inst.rip_relative => {
                 self.imports().name(self.decode(id).ip_rel_memory_address())
             }
@@ -174,13 +175,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What the dynamic loader binds.
+    /// The imports that the dynamic loader binds.
     pub(super) fn imports(&self) -> &Imports<'a> {
         let imports = &self.cache.imports;
         imports.get_or_init(|| Imports::new(self.image))
     }
 
-    /// How a procedure uses the stack; none if that is not known.
+    /// How a procedure uses the stack; `None` if that is not known.
     pub(super) fn frame(&self, proc: ProcId) -> Option<FrameRecord> {
         frame::frame(self.image, self.cfg, self.unwind()?, proc)
     }
@@ -205,7 +206,7 @@ impl<'a> Session<'a> {
             map
         });
         let mut found = by_name.get(name).cloned().unwrap_or_default();
-        // An alias, or demangled.
+        // The name may be an alias or a demangled name.
         found.extend(self.named_proc(name).filter(|_| found.is_empty()));
         if found.len() <= 1 {
             let same = |i: &usize| self.proc_name(ProcId::from_index(*i)) == name;

@@ -1,8 +1,8 @@
-//! Choosing what is instrumented without writing a tool.
+//! Selection of what is instrumented, by patterns on the command line.
 //!
-//! A tool sees the whole program whatever is chosen. Calls that it adds to
-//! something that is not chosen are dropped afterwards; calls on the program
-//! itself stay, so that its reports are written.
+//! A tool sees the whole program in any case. Calls that it adds to
+//! code that is not selected are dropped afterwards. Calls on the program
+//! itself stay, so that the tool's reports are written.
 
 use std::ops::Range;
 
@@ -14,16 +14,16 @@ use crate::ids::{BlockId, InstId, ProcId};
 
 const DOING: &str = "selecting what to instrument";
 
-/// Names this close are suggested.
+/// Similarity of names, from 0 to 1, from which on a name is suggested.
 const MIN_SIMILARITY: f64 = 0.7;
-/// So many of them.
+/// Number of suggested names at most.
 const MAX_SUGGESTIONS: usize = 3;
 
 /// One pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// Procedures by name: a glob over the symbol, the demangled name, or that
-    /// without its parameters.
+    /// Procedures by name: a glob over the symbol, the demangled name, or the demangled name
+    /// without parameters.
     Proc(String),
     /// Procedures by source file: a glob over the path or, if it has no slash, the file name.
     File(String),
@@ -32,7 +32,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Reads `NAME`, `file:NAME` or `0xSTART-0xEND`.
+    /// Parses `NAME`, `file:NAME` or `0xSTART-0xEND`.
     pub fn parse(text: &str) -> Result<Self> {
         let fail = |reason: String| {
             Error::new(DOING, reason).advice(
@@ -69,9 +69,9 @@ impl Pattern {
 /// Which parts of a program are instrumented.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
-    /// If there are any: only these.
+    /// If not empty, only code that matches one of these patterns is instrumented.
     pub only: Vec<Pattern>,
-    /// But not these.
+    /// Code that matches one of these patterns is not instrumented.
     pub skip: Vec<Pattern>,
 }
 
@@ -104,7 +104,7 @@ impl Selection {
     }
 }
 
-/// What one option covers.
+/// The code that the patterns of one option match.
 #[derive(Debug)]
 struct Side {
     procs: Vec<bool>,
@@ -125,13 +125,13 @@ pub struct Selected {
 }
 
 impl Selected {
-    /// Whether calls at this address of this procedure are made.
+    /// True if calls at this address of this procedure are made.
     pub fn contains(&self, proc: ProcId, address: u64) -> bool {
         self.only.as_ref().is_none_or(|s| s.covers(proc, address))
             && !self.skip.covers(proc, address)
     }
 
-    /// Drops the calls on what is not selected; gives their number.
+    /// Drops the calls on code that is not selected; returns their number.
     pub fn filter(&self, cfg: &Cfg, calls: &mut Calls) -> usize {
         let before = calls.calls.len();
         calls.calls.retain(|call| {
@@ -156,7 +156,7 @@ impl Selected {
     }
 }
 
-/// The procedures that one pattern names: by address those that start there.
+/// The procedures that a pattern names; a range of addresses names the procedures that start in it.
 pub(super) fn procs_matching(
     pattern: &Pattern,
     cfg: &Cfg,
@@ -178,7 +178,7 @@ pub(super) fn procs_matching(
     }
 }
 
-/// A program's procedures as patterns see them.
+/// A program's procedures with the names that patterns are compared with.
 struct Names<'a> {
     cfg: &'a Cfg,
     lines: &'a dyn LineInfo,
@@ -273,7 +273,7 @@ fn is_named(symbol: &str, glob: &str) -> bool {
     matches(glob, &plain) || without_parameters(&plain).is_some_and(|name| matches(glob, name))
 }
 
-/// `a::b<c(d)>::e` of `a::b<c(d)>::e(f) const`.
+/// A demangled name without parameters: `a::b<c(d)>::e` of `a::b<c(d)>::e(f) const`; `None` if it has none.
 fn without_parameters(name: &str) -> Option<&str> {
     let end = name.rfind(')')?;
     if !std::matches!(&name[end + 1..], "" | " const" | "&" | " const&" | "&&") {
@@ -298,12 +298,13 @@ fn is_file(path: &str, glob: &str) -> bool {
         || (!glob.contains('/') && matches(glob, path.rsplit('/').next().unwrap_or(path)))
 }
 
-/// `*` stands for any characters, `?` for one; a backslash takes the next as it is.
+/// True if a glob matches a text. `*` stands for any characters, `?` for one character; a backslash
+/// makes the next character stand for itself.
 fn matches(glob: &str, text: &str) -> bool {
     let glob = tokens(glob);
     let text: Vec<char> = text.chars().collect();
     let (mut g, mut t) = (0, 0);
-    // Where to go on if what follows the last `*` does not fit.
+    // Positions in glob and text to go on from if the tokens after the last `*` do not fit.
     let mut retry = None;
     while t < text.len() {
         match glob.get(g) {
@@ -347,7 +348,7 @@ fn tokens(glob: &str) -> Vec<Token> {
     out
 }
 
-/// Names that someone may have meant, the best first.
+/// Candidates that are similar to a name which was not found, the most similar first.
 fn near(wanted: &str, candidates: &[String]) -> Vec<String> {
     let wanted = wanted.replace(['*', '?'], "");
     let plain = |name: &str| without_parameters(name).unwrap_or(name).to_owned();

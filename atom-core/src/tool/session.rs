@@ -1,7 +1,7 @@
-//! What lives as long as an instrument routine runs.
+//! State of one run of an instrument routine.
 //!
 //! The routine calls back through plain functions with a context pointer, so
-//! the state is behind cells; all of it is used by one thread.
+//! the state is behind cells. One thread uses all of it.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -34,9 +34,9 @@ pub(super) struct Session<'a> {
     pub(super) classifier: RefCell<Classifier>,
     formatter: RefCell<NasmFormatter>,
     pub(super) calls: RefCell<Calls>,
-    /// The first error and how many there were.
+    /// The first error and the number of errors.
     errors: RefCell<(Option<Error>, usize)>,
-    /// Strings that were handed out; boxes, so that they stay where they are.
+    /// Strings that were passed to the tool; in boxes, so that they do not move.
     texts: RefCell<Vec<Box<str>>>,
     proc_names: Vec<OnceCell<Box<str>>>,
     by_name: OnceCell<HashMap<String, ProcId>>,
@@ -78,7 +78,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The calls, unless there was an error. `code` is what the routine returned.
+    /// The calls, unless there was an error. `code` is the value that the routine returned.
     pub(super) fn finish(self, code: i32) -> Result<Calls> {
         let (first, count) = self.errors.into_inner();
         match first {
@@ -101,12 +101,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// An error of the tool.
+    /// Makes an error of the tool.
     pub(super) fn error(&self, reason: impl Into<String>) -> Error {
         Error::new(DOING, reason).file(self.tool.path())
     }
 
-    /// Remembers an error; the routine goes on, and its result is refused later.
+    /// Notes an error. The routine goes on, and its result is refused later.
     pub(super) fn note(&self, error: Error) {
         let mut errors = self.errors.borrow_mut();
         errors.1 += 1;
@@ -122,13 +122,13 @@ impl<'a> Session<'a> {
         unsafe { &*kept }
     }
 
-    /// The name for people.
+    /// A procedure's demangled name.
     pub(super) fn proc_name(&self, id: ProcId) -> &str {
         self.proc_names[id.index()]
             .get_or_init(|| demangle(&self.cfg.proc(id).display_name()).into())
     }
 
-    /// The name as it stands in the symbol table.
+    /// A procedure's name as in the symbol table.
     pub(super) fn proc_symbol(&self, id: ProcId) -> &str {
         match &self.cfg.proc(id).name {
             Some(name) => name,
@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The procedure of that name: the cfg's own, an alias, or demangled.
+    /// The procedure with a name: its own name, an alias, or the demangled name.
     pub(super) fn named_proc(&self, name: &str) -> Option<ProcId> {
         let by_name = self.by_name.get_or_init(|| {
             let mut map = HashMap::new();
@@ -202,13 +202,13 @@ impl<'a> Session<'a> {
             .unwrap_or(&[])
     }
 
-    /// Bits of `InstType`.
+    /// The types of an instruction, as bits of `InstType`.
     pub(super) fn inst_types(&self, id: InstId) -> u32 {
         types_of_flow(self.cfg.inst(id).flow, self.inst_bytes(id))
             .unwrap_or_else(|| self.classifier.borrow_mut().types(&self.decode(id)))
     }
 
-    /// Why a procedure takes no calls.
+    /// The reason why a procedure takes no calls; `None` if it takes calls.
     pub(super) fn opaque_reason(&self, id: ProcId) -> Option<&str> {
         let proc = self.cfg.proc(id);
         match &proc.status {

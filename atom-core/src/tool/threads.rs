@@ -1,13 +1,13 @@
 //! Whether a program may have more than one thread.
 //!
-//! Tools ask so that their counters can do without atomic operations. "No" must
-//! be certain, "yes" may be wrong. It is "no" if all of these hold:
+//! Tools ask this to know whether their counters can do without atomic operations. The answer "no" must
+//! be certain, "yes" may be wrong. The answer is "no" if all of these hold:
 //! - nothing that starts threads is imported or, in a static program with
 //!   symbols, linked in; a static program without symbols cannot tell;
-//! - every library that it names is known neither to start threads by itself
+//! - every library that the program names is known neither to start threads by itself
 //!   nor to load further libraries;
-//! - no system call in its own code, nor a call of `syscall`, is or may be
-//!   `clone` or `clone3`, but for those of the C library's `fork` and
+//! - no system call in the program's own code, nor a call of `syscall`, is or may be
+//!   `clone` or `clone3`, except in the C library's `fork` and
 //!   `posix_spawn`, whose children are processes.
 
 use std::collections::HashSet;
@@ -43,8 +43,7 @@ const STARTERS: &[&str] = &[
     "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
 ];
 
-/// In a static program these merely belong to the C library: whether they are
-/// called by the program is looked at.
+/// Starters that belong to the C library of every static program; there only calls of them count.
 const STATIC_ONLY_IF_CALLED: &[&str] = &["clone", "__clone", "clone3", "dlopen", "dlmopen"];
 
 /// Libraries that do not start threads, by name up to `.so`.
@@ -188,7 +187,7 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
     let makes_processes = |p: &Proc| process_makers.iter().any(|range| range.contains(&p.start));
     let is_local = |address: &u64| cfg.proc_at(*address).is_none_or(|p| cfg.proc(p).is_local);
     if image.kind.is_static() && !starters.iter().all(is_local) {
-        // Called through a pointer, from who knows where.
+        // A starter whose address is taken may be called from anywhere.
         return true;
     }
     let calls_clone = |proc: &Proc| {
@@ -197,7 +196,7 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
             let numbers = numbers.get_or_insert_with(|| Constants::new(image, cfg, proc));
             numbers.may_be(inst, register, &[SYS_CLONE, SYS_CLONE3])
         };
-        // What moves control ends its block.
+        // An instruction that transfers control ends its block.
         proc.blocks()
             .map(|block| cfg.block(block).last())
             .any(|inst| match cfg.inst(inst).flow {
@@ -223,8 +222,8 @@ fn code_starts(image: &Image, cfg: &Cfg) -> bool {
         })
 }
 
-/// What can be said of code that is not understood: true if a system call, or a
-/// direct call or jump that `reaches` accepts, stands anywhere in its bytes.
+/// True if a system call, or a direct call or jump whose target `reaches` accepts, stands anywhere in
+/// the bytes of a procedure that is not understood.
 fn bytes_may_call(image: &Image, proc: &Proc, reaches: impl Fn(u64) -> bool) -> bool {
     let rest = image.rest_at(proc.start).unwrap_or(&[]);
     let size = usize::try_from(proc.end - proc.start).unwrap_or(usize::MAX);
@@ -241,8 +240,8 @@ fn bytes_may_call(image: &Image, proc: &Proc, reaches: impl Fn(u64) -> bool) -> 
         })
 }
 
-/// System calls of the program's own code that may start a thread, which then
-/// runs on behind them.
+/// System calls of the program's own code that may start a thread. The thread starts behind the
+/// system call.
 pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
     moved(cfg)
         .flat_map_iter(|proc| {
@@ -265,8 +264,8 @@ pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
         .collect()
 }
 
-/// Whether inserted code must leave the gs segment alone: the program uses it,
-/// or a static one may start threads in code that is not understood.
+/// True if inserted code must leave the gs segment alone, because the program uses it,
+/// or because a static program may start threads in code that is not understood.
 pub fn uses_gs(image: &Image, cfg: &Cfg) -> bool {
     let sets_by_call = image
         .dynamic_symbols
@@ -326,8 +325,8 @@ fn moved(cfg: &Cfg) -> impl ParallelIterator<Item = &Proc> {
     cfg.procs.par_iter().filter(|p| p.is_movable())
 }
 
-/// True if the system call certainly is `arch_prctl` and may set the gs base. Of
-/// a number that is not known nothing is assumed: `syscall` of a C library.
+/// True if a system call certainly is `arch_prctl` and may set the gs base. A system call with an
+/// unknown number does not count, since a C library's `syscall` has one.
 fn sets_gs(numbers: &mut Constants<'_>, inst: InstId) -> bool {
     const SYS_ARCH_PRCTL: u64 = 158;
     const ARCH_SET_GS: u64 = 0x1001;
@@ -336,9 +335,9 @@ fn sets_gs(numbers: &mut Constants<'_>, inst: InstId) -> bool {
         && numbers.may_be(inst, Register::RDI, &[ARCH_SET_GS])
 }
 
-/// All instructions that touch gs have such a byte; few others do.
+/// True for bytes of which each instruction that touches gs has one, and few others have any.
 fn is_of_gs(byte: &u8) -> bool {
-    // Each byte of the program is looked at, so a table.
+    // A table, because each byte of the program is looked up.
     const KNOWN: [bool; 256] = {
         let mut known = [false; 256];
         let bytes = [0x65, 0xae, 0x8e, 0xa9, 0xb5, 0xf8];
@@ -354,7 +353,7 @@ fn is_of_gs(byte: &u8) -> bool {
 
 /// True if the instruction reads or writes gs, its base, or memory through it.
 fn touches_gs(bytes: &[u8], pc: u64) -> bool {
-    // All that may name gs have one of these too.
+    // Each instruction that names gs has one of these bytes too.
     let names = |b: &u8| matches!(b, 0x65 | 0x8c | 0x8e | 0x0f);
     if !bytes.iter().any(names) || !bytes.iter().any(is_of_gs) {
         return false;

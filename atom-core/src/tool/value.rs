@@ -1,7 +1,7 @@
-//! What an argument of a call can stand for: registers, flags, addresses and
-//! contents of memory, as the program itself would see them there.
+//! Values that an argument of a call can stand for: registers, flags, addresses and
+//! contents of memory, as the uninstrumented program would see them at the point.
 //!
-//! [`operand`](super::operand) says which of these an argument is at a point.
+//! [`operand`](super::operand) finds the value of an argument at a point.
 
 pub use crate::x86::asm::Element;
 use crate::x86::asm::{Cond, Gpr};
@@ -14,24 +14,25 @@ pub struct Address {
     pub base: Option<Gpr>,
     /// Index register and scale.
     pub index: Option<(Gpr, u8)>,
-    /// Only the low byte of the index register counts (`xlat`).
+    /// True if only the low byte of the index register counts (`xlat`).
     pub index_is_byte: bool,
-    /// The index is an element of a vector register, which `index` does not name.
+    /// Index that is an element of a vector register, and its scale; `index` is `None` then.
     pub element: Option<(Element, u8)>,
-    /// A register whose upper bits count operands of this size up or down (`bt`).
+    /// Register with a signed bit number (`bt`), and the operand's size in bytes: the number's upper
+    /// bits count operands of this size from the address.
     pub bits: Option<(Gpr, u8)>,
-    /// The run-time address of this address of the original image is added.
+    /// Address of the original image whose run-time address is added.
     pub image: Option<u64>,
-    /// Displacement.
+    /// Displacement in bytes.
     pub disp: i64,
-    /// Computed modulo 2^32.
+    /// True if the address is computed modulo 2^32.
     pub narrow: bool,
-    /// The base of this segment is added.
+    /// Segment whose base is added.
     pub segment: Segment,
 }
 
 impl Address {
-    /// `[base + disp]`; as `base`, rsp stands for its value in the program.
+    /// The address `[base + disp]`; rsp as `base` stands for its value in the program.
     pub const fn at(base: Gpr, disp: i64) -> Self {
         Self {
             base: Some(base),
@@ -50,27 +51,27 @@ impl Address {
 /// When an element of a gather or scatter is accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Selected {
-    /// If the top bit of this element is set.
+    /// If the top bit of an element is set.
     Sign(Element),
-    /// If this bit of this mask register (`k1` to `k7`) is set.
+    /// If a bit of a mask register is set: number of the register (`k1` to `k7`), number of the bit.
     Mask(u8, u8),
 }
 
 /// When a conditional branch is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// By the flags.
+    /// If a condition of the flags holds.
     Flags(Cond),
-    /// `jrcxz`, or `jecxz` if narrow.
+    /// If rcx is zero: `jrcxz`, or `jecxz` if narrow.
     CountZero {
-        /// Only ecx counts.
+        /// True if only ecx counts.
         narrow: bool,
     },
-    /// `loop`, `loope` (wants ZF set), `loopne` (wants it clear).
+    /// If rcx minus 1 is not zero: `loop`, `loope` (needs ZF set too), `loopne` (needs ZF clear too).
     Loop {
-        /// Only ecx counts.
+        /// True if only ecx counts.
         narrow: bool,
-        /// The value of ZF that is wanted beside rcx.
+        /// Value of ZF that is needed too.
         zero: Option<bool>,
     },
 }
@@ -80,39 +81,39 @@ pub enum Taken {
 pub enum Value {
     /// A constant.
     Const(u64),
-    /// Run-time address of an offset in the plan's data.
+    /// Run-time address of a byte of the plan's data, given by its offset.
     Data(u32),
-    /// Run-time address of the running thread's copy of what lies in the main
-    /// block: an operand on it is one on the main block's, with a gs prefix.
+    /// Run-time address of a byte of the running thread's block. The operand is the byte's address in the main
+    /// block with a gs prefix.
     Thread {
         /// Offset of the main block in the plan's data.
         block: u32,
-        /// Offset in the plan's data.
+        /// Offset of the byte in the plan's data.
         at: u32,
     },
-    /// The same, by asking the runtime.
+    /// Run-time address of a byte of the running thread's block, found by calling the runtime.
     ThreadLookup {
-        /// Address in the tool's file of the function to ask.
+        /// Address in the tool's file of the runtime's function.
         routine: u64,
         /// Offset of the main block in the plan's data.
         block: u32,
-        /// Offset in a block.
+        /// Offset of the byte in a block.
         offset: u32,
     },
-    /// What a slot of the plan's data points to, and an offset added.
+    /// A pointer in a slot of the plan's data, plus an offset.
     Pointed {
-        /// Offset of the slot.
+        /// Offset of the slot in the plan's data.
         slot: u32,
-        /// What is added.
+        /// Offset in bytes that is added.
         offset: u32,
     },
     /// Run-time address of an address of the original image.
     Original(u64),
-    /// The run-time address of this address of the tool's file.
+    /// Run-time address of an address of the tool's file.
     Tool(u64),
     /// A general register other than rsp.
     Reg(Gpr),
-    /// rsp, and this added.
+    /// rsp plus an offset in bytes.
     Stack(i32),
     /// The flags, as `pushfq` stores them.
     Flags,
@@ -124,7 +125,7 @@ pub enum Value {
     Taken(Taken),
     /// An effective address.
     Address(Address),
-    /// What memory holds at an address: so many bytes (1, 2, 4 or 8), extended by zeros.
+    /// Contents of memory at an address: number of bytes (1, 2, 4 or 8), extended by zeros.
     Load(Address, u8),
     /// A part of a general register: first byte (0 or 1) and number of bytes, extended by zeros.
     Part(Gpr, u8, u8),
@@ -136,14 +137,14 @@ pub enum Value {
     XmmSingle(u8),
     /// An element of a vector register, extended by zeros.
     Element(Element),
-    /// The address that the word at rsp returns to, as the original program has it.
+    /// The return address at rsp, translated to the original program's.
     Return,
-    /// The first address if the branch will be taken, else the second; original ones.
+    /// The first address if the branch will be taken, else the second; both are addresses of the original image.
     Next(Taken, u64, u64),
 }
 
 impl Address {
-    /// General registers other than rsp that it is computed from.
+    /// General registers other than rsp from which the address is computed, as a bit mask.
     pub fn sources(&self) -> u16 {
         let base = self.base.filter(|b| *b != Gpr::RSP).map_or(0, Gpr::bit);
         let bits = self.bits.map_or(0, |b| b.0.bit());
@@ -152,7 +153,7 @@ impl Address {
 }
 
 impl Value {
-    /// General registers that it is computed from.
+    /// General registers from which the value is computed, as a bit mask.
     pub fn sources(&self) -> u16 {
         match self {
             Self::Reg(reg) => reg.bit(),
@@ -164,8 +165,8 @@ impl Value {
         }
     }
 
-    /// Vector registers of the first sixteen that it is computed from. The
-    /// others, and all upper halves, are out of analysis routines' reach.
+    /// Vector registers of the first sixteen from which the value is computed, as a bit mask. Analysis
+    /// routines do not touch the others and the upper halves.
     pub fn xmm_sources(&self) -> u16 {
         let number = match self {
             Self::Xmm(n) | Self::XmmHigh(n) | Self::XmmSingle(n) => Some(*n),
@@ -176,7 +177,7 @@ impl Value {
         number.filter(|n| *n < 16).map_or(0, |n| 1 << n)
     }
 
-    /// True if it is computed from the flags.
+    /// True if the value is computed from the flags.
     pub fn needs_flags(&self) -> bool {
         matches!(
             self,
@@ -186,7 +187,7 @@ impl Value {
         )
     }
 
-    /// True if it is computed before the argument registers are filled.
+    /// True if the value is computed before the argument registers are filled.
     pub fn is_computed_first(&self) -> bool {
         matches!(
             self,
