@@ -13,7 +13,6 @@
 use std::collections::HashMap;
 
 use super::Clobbers;
-use crate::tool::value::Value;
 use super::code::{Asm, Target};
 use super::site::{self, Point, SiteCall};
 use super::wrapper::{Wrapper, Wrappers};
@@ -21,6 +20,7 @@ use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
 use crate::image::Image;
 use crate::live::RegSet;
+use crate::tool::value::Value;
 use crate::x86::ControlFlow;
 use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Cond, Gpr};

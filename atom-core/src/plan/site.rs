@@ -24,12 +24,12 @@ use std::sync::Arc;
 use atom_abi::THREAD_THIS;
 
 use super::Clobbers;
-use crate::tool::value::{Taken, Value};
 use super::code::{Asm, Fixup, Target};
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Body;
 use crate::live::RegSet;
+use crate::tool::value::{Taken, Value};
 use crate::x86::abi::{ARGUMENT_REGISTERS, RED_ZONE};
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 

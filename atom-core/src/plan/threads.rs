@@ -19,7 +19,6 @@ use std::collections::HashSet;
 use atom_abi::ThreadInfo;
 use rayon::prelude::*;
 
-use crate::tool::value::Value;
 use super::code::{Asm, Guards, Target};
 use super::data::ThreadPlace;
 use super::wrapper::{Wrapper, Wrappers};
@@ -27,6 +26,7 @@ use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{Live, RegSet};
+use crate::tool::value::Value;
 use crate::tool::{self, Calls};
 use crate::x86::ControlFlow;
 use crate::x86::abi::RED_ZONE;

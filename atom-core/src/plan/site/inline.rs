@@ -13,8 +13,8 @@ use crate::analysis::specialise::ops::{
     Base, End, Imm, Known, Machine, Mem as OpMem, Node, Op, Rm, Slot, Start, Symbol, V,
 };
 use crate::live::RegSet;
-use crate::tool::value::{Address, Segment, Taken, Value};
 use crate::plan::code::{Encoding, Operand, Target};
+use crate::tool::value::{Address, Segment, Taken, Value};
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 
 mod addresses;

@@ -2,8 +2,8 @@
 //! memory, and where a branch goes.
 
 use super::Site;
-use crate::tool::value::{Address, Element, Selected, Taken, Value};
 use crate::plan::code::{Asm, Target};
+use crate::tool::value::{Address, Element, Selected, Taken, Value};
 use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Cond, Gpr, Mem, Patch};
 

@@ -2,8 +2,8 @@
 
 use crate::x86::{Formatter, NasmFormatter};
 
-use crate::tool::value::Element;
 use crate::plan::code::{Asm, Target};
+use crate::tool::value::Element;
 use crate::x86::asm::{Cond, Gpr, Mem};
 
 /// The instructions in words, separated by semicolons.

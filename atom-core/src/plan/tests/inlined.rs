@@ -13,11 +13,11 @@ use crate::analysis::image::AnalysisImage;
 use crate::analysis::specialise::Specialiser;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
-use crate::tool::value::Value;
 use crate::plan::code::{Asm, Target};
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
 use crate::plan::{inline, shared};
+use crate::tool::value::Value;
 
 const HELPER: u64 = 0x1000;
 const ROUTINES: u64 = 0x1400;

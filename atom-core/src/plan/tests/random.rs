@@ -4,7 +4,6 @@ use super::machine::{Machine, State};
 use super::values;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
-use crate::tool::value::{Address, Segment, Taken, Value};
 use crate::plan::code::{Asm, Target};
 use crate::plan::return_address;
 use crate::plan::site::{self, Point, SiteCall};

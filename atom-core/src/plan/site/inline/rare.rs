@@ -8,6 +8,7 @@ use crate::live::RegSet;
 use crate::plan::code::Target;
 use crate::plan::detour::Detour;
 use crate::plan::wrapper::Wrapper;
+use crate::tool::value::Value;
 use crate::x86::abi::ARGUMENT_REGISTERS;
 use crate::x86::asm::{Cond, Gpr};
 
