@@ -9,6 +9,7 @@ use std::process::Command;
 
 use crate::atom::{self, Job};
 use crate::counts::{Missed, Symbols, compare_branch, compare_icount, read_branch, read_icount};
+use crate::depth;
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Setting, plain_environment, run};
 use crate::source::{Run, Source, Variant};
@@ -388,7 +389,8 @@ impl<'a> Case<'a> {
 pub enum Check {
     /// Output, error output, exit code, signal.
     Behaviour,
-    /// The stepper's figures against the source's own, and both tools' against the stepper's.
+    /// The stepper's figures against the source's own, and both tools' against the stepper's;
+    /// of a few builds that differ in kind, or of all ([`depth`]).
     Counts,
     /// The stepper's figures against the source's own, for its first variant.
     StatedCounts,
@@ -411,16 +413,19 @@ pub fn check(name: &str, what: Check) {
             checked = 1;
             return Ok(());
         }
-        let most = match what {
-            Check::StatedCounts => 1,
-            Check::Values => 2,
-            _ => usize::MAX,
+        let all: Vec<&Variant> = source.variants.iter().collect();
+        let (variants, most) = match what {
+            _ if depth::is_full() => (all, usize::MAX),
+            Check::Behaviour => (all, usize::MAX),
+            Check::Counts => (depth::few(&source.variants), usize::MAX),
+            Check::StatedCounts => (all, 1),
+            Check::Values => (all, 2),
         };
         // Start-up code of static programs reads their headers, which have changed.
         // The tool leaves `_fini` out by name: atom's own frame lies above its.
         let unfit = |v: &Variant| v.0.contains("static") || v.0.contains("strip");
         let wanted = |v: &&Variant| what != Check::Values || !unfit(v);
-        for variant in source.variants.iter().filter(wanted).take(most) {
+        for variant in variants.into_iter().filter(wanted).take(most) {
             let case = Case::build(&source, variant)?;
             checked += 1;
             match what {

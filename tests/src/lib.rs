@@ -10,6 +10,7 @@ pub mod cache;
 pub mod check;
 pub mod corpus;
 pub mod counts;
+pub mod depth;
 pub mod error;
 pub mod frames;
 pub mod lock;

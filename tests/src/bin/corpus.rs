@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
@@ -15,13 +17,16 @@ use call_log::Kind;
 use call_log::reader::Log;
 use clap::Parser;
 
-/// Runs programs as they are, rewritten without a tool, with icount, branch and
-/// cache; compares output, error output, exit code and files.
+/// Runs programs as they are, rewritten without a tool, with icount, branch, cache and
+/// flowjudge; compares output, error output, exit code and files.
 #[derive(Parser)]
 struct Args {
     /// Only the quick part, for every change.
     #[arg(long)]
     quick: bool,
+    /// Number of programs that are checked at the same time, the largest first.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
     /// Only this program of the table (repeatable).
     #[arg(long)]
     only: Vec<String>,
@@ -226,12 +231,14 @@ fn each_job(
     args: &Args,
     file: &Path,
     out: &Path,
+    quick_jobs: &[String],
     row: &mut Row,
     mut compare: impl FnMut(&Path) -> Result<(Option<String>, Option<f64>)>,
 ) -> Result<()> {
     for (number, kind) in args.kinds().enumerate() {
         let is_wanted = match args.job.as_slice() {
             _ if number >= JOBS.len() => true,
+            [] if args.quick && !quick_jobs.is_empty() => quick_jobs.iter().any(|j| j == kind),
             [] => args.with.is_empty() && !ON_DEMAND.contains(&kind),
             wanted => wanted.iter().any(|j| j == kind),
         };
@@ -292,10 +299,18 @@ fn table_row(args: &Args, bench: &Bench, entry: &Entry, file: &Path) -> Result<R
         format!("differs by itself: {}", original.unstable.join(", "))
     };
     let mut row = new_row(&entry.name, file, note);
-    each_job(args, file, &bench.out(), &mut row, |rewritten| {
-        let difference = bench.rewritten(entry, rewritten, &original)?;
-        Ok((difference.text, difference.slowdown))
-    })?;
+    let quick_jobs = &entry.quick_jobs;
+    each_job(
+        args,
+        file,
+        &bench.out(),
+        quick_jobs,
+        &mut row,
+        |rewritten| {
+            let difference = bench.rewritten(entry, rewritten, &original)?;
+            Ok((difference.text, difference.slowdown))
+        },
+    )?;
     Ok(row)
 }
 
@@ -337,7 +352,7 @@ fn given_row(args: &Args, out: &Path) -> Result<Row> {
         .map(|d| format!("differs by itself: {d}"))
         .unwrap_or_default();
     let mut row = new_row(program, &file, note.clone());
-    each_job(args, &file, out, &mut row, |rewritten| {
+    each_job(args, &file, out, &[], &mut row, |rewritten| {
         let got = start(rewritten)?;
         let base = first.user.as_secs_f64();
         let slowdown = (base > 0.05).then(|| got.user.as_secs_f64() / base);
@@ -370,13 +385,67 @@ fn print(row: &Row) {
     let _ = std::io::stdout().flush();
 }
 
+/// The entries that the arguments choose, with their files; and the names of those that are
+/// not installed.
+fn chosen(args: &Args) -> Result<(Vec<(Entry, PathBuf)>, Vec<String>)> {
+    let table = read_table()?;
+    let is_unknown = |name: &&String| !table.iter().any(|e| e.name == **name);
+    if let Some(unknown) = args.only.iter().find(is_unknown) {
+        let reason = format!("the table has no \"{unknown}\"");
+        return Err(Error::new("choosing programs", reason));
+    }
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for entry in table {
+        let is_chosen = match args.only.is_empty() {
+            true => entry.quick || !args.quick,
+            false => args.only.contains(&entry.name),
+        };
+        match entry.file() {
+            _ if !is_chosen => {}
+            Some(file) => found.push((entry, file)),
+            None => missing.push(format!("{} ({})", entry.name, entry.package)),
+        }
+    }
+    if args.threads > 1 {
+        let size = |file: &Path| std::fs::metadata(file).map_or(0, |m| m.len());
+        found.sort_by_key(|(_, file)| std::cmp::Reverse(size(file)));
+    }
+    Ok((found, missing))
+}
+
+/// Checks entries on several threads, each with folders of its own, and prints the rows.
+fn table_rows(args: &Args, root: &Path, entries: &[(Entry, PathBuf)]) -> Result<Vec<Row>> {
+    let rows = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    let work = |number: usize| -> Result<()> {
+        let bench = Bench::new(&root.join(number.to_string()))?;
+        while let Some((entry, file)) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let row = table_row(args, &bench, entry, file).unwrap_or_else(|e| {
+                let mut row = new_row(&entry.name, file, String::new());
+                row.failures.push(e.to_string());
+                row
+            });
+            let mut rows = rows.lock().expect("no thread panics with the lock");
+            print(&row);
+            rows.push(row);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads = (0..args.threads.max(1)).map(|number| scope.spawn(move || work(number)));
+        let threads: Vec<_> = threads.collect();
+        let mut ended = threads.into_iter().map(|t| t.join());
+        ended.try_for_each(|end| end.expect("a thread ends without a panic"))
+    })?;
+    Ok(rows.into_inner().expect("no thread panics with the lock"))
+}
+
 fn main_result(args: &Args) -> Result<bool> {
     let root = match &args.keep {
         Some(folder) => std::path::absolute(folder)
             .map_err(|e| Error::new("finding the folder", e).file(folder))?,
         None => std::env::temp_dir().join(format!("atom-corpus-{}", std::process::id())),
     };
-    let bench = Bench::new(&root)?;
     let jobs: Vec<String> = args.kinds().map(|j| format!("{j:<8.8}")).collect();
     println!(
         "{:<16} {:>7} {:>16} {:>7}  {}",
@@ -386,55 +455,27 @@ fn main_result(args: &Args) -> Result<bool> {
         "s",
         jobs.join(" ")
     );
-    let mut rows = Vec::new();
-    let mut skipped = Vec::new();
-    if !args.command.is_empty() {
-        rows.push(given_row(args, &bench.out())?);
-        print(&rows[0]);
+    let mut missing = Vec::new();
+    let rows = if args.command.is_empty() {
+        let (entries, not_installed) = chosen(args)?;
+        missing = not_installed;
+        table_rows(args, &root, &entries)?
     } else {
-        let table = read_table()?;
-        if let Some(unknown) = args
-            .only
-            .iter()
-            .find(|o| !table.iter().any(|e| &e.name == *o))
-        {
-            return Err(Error::new(
-                "choosing programs",
-                format!("the table has no \"{unknown}\""),
-            ));
-        }
-        for entry in &table {
-            let chosen = if args.only.is_empty() {
-                entry.quick || !args.quick
-            } else {
-                args.only.contains(&entry.name)
-            };
-            if !chosen {
-                continue;
-            }
-            let Some(file) = entry.file() else {
-                skipped.push(format!("{} ({})", entry.name, entry.package));
-                continue;
-            };
-            let row = table_row(args, &bench, entry, &file).unwrap_or_else(|e| {
-                let mut row = new_row(&entry.name, &file, String::new());
-                row.failures.push(e.to_string());
-                row
-            });
-            print(&row);
-            rows.push(row);
-        }
-    }
+        let row = given_row(args, &Bench::new(&root)?.out())?;
+        print(&row);
+        vec![row]
+    };
     if args.keep.is_none() {
         // Nothing depends on it; a leftover is in the system's temporary folder.
         let _ = std::fs::remove_dir_all(&root);
     }
     let failed = rows.iter().filter(|r| !r.failures.is_empty()).count();
     println!("{} programs, {failed} failed", rows.len());
-    if !skipped.is_empty() {
-        println!("not installed: {}", skipped.join(", "));
+    if !missing.is_empty() {
+        println!("not installed: {}", missing.join(", "));
     }
-    Ok(failed == 0 && !rows.is_empty())
+    // The quick part is a fixed list: `.ci/run` installs it.
+    Ok(failed == 0 && !rows.is_empty() && (missing.is_empty() || !args.quick))
 }
 
 fn main() -> ExitCode {

@@ -17,6 +17,8 @@ pub struct Entry {
     pub program: String,
     /// Whether it belongs to the quick part.
     pub quick: bool,
+    /// Names of the rewrites that the quick part makes of it; all of the usual ones if there is none.
+    pub quick_jobs: Vec<String>,
     /// Environment of the run.
     pub env: Vec<(String, String)>,
     /// Shell commands.
@@ -44,12 +46,17 @@ fn parse(text: &str) -> Result<Vec<Entry>> {
                 package: String::new(),
                 program: name.to_string(),
                 quick: false,
+                quick_jobs: Vec::new(),
                 env: Vec::new(),
                 script: String::new(),
             };
             for word in words.split_whitespace() {
                 match word.split_once('=') {
                     None if word == "quick" => entry.quick = true,
+                    Some(("quick", jobs)) => {
+                        entry.quick = true;
+                        entry.quick_jobs = jobs.split(',').map(str::to_string).collect();
+                    }
                     Some(("package", value)) => entry.package = value.to_string(),
                     Some(("program", value)) => entry.program = value.to_string(),
                     Some(("env", value)) => {
