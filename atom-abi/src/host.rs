@@ -581,4 +581,6 @@ pub struct Host {
     /// Name of the import that a call, or a jump to another procedure, leads to: directly,
     /// through its slot or through the linkage table. Empty if it leads elsewhere or nobody knows.
     pub entered_import: extern "C" fn(*mut Context, inst: u32) -> StrRef,
+    /// Mnemonic of an instruction in lower case, without prefixes.
+    pub inst_mnemonic: extern "C" fn(*mut Context, inst: u32) -> StrRef,
 }

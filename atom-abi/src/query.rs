@@ -280,6 +280,35 @@ pub enum InstInfo {
     ImmediateSize = 7,
     /// Number of operands.
     OperandCount = 8,
+    /// How a string instruction is repeated, a [`Repeat`] as a number; no other instruction has it.
+    Repeat = 9,
+}
+
+/// How a string instruction is repeated.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Repeat {
+    /// It has no repeat prefix and runs once.
+    Once = 0,
+    /// It runs rcx times: `movs`, `stos`, `lods`, `ins` and `outs`, with either prefix.
+    Counted = 1,
+    /// It compares (`cmps`, `scas`), and ends after rcx times or at the first difference (`repe`).
+    WhileEqual = 2,
+    /// It compares, and ends after rcx times or when both are equal (`repne`).
+    UntilEqual = 3,
+}
+
+impl Repeat {
+    /// The value with this number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Once),
+            1 => Some(Self::Counted),
+            2 => Some(Self::WhileEqual),
+            3 => Some(Self::UntilEqual),
+            _ => None,
+        }
+    }
 }
 
 /// One of the functions that an address belongs to, by inlining.

@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-use crate::x86::{Formatter, Instruction, NasmFormatter};
+use crate::x86::{FormatMnemonicOptions, Formatter, Instruction, NasmFormatter};
 
 use super::calls::Calls;
 use super::load::Tool;
@@ -169,7 +169,6 @@ impl<'a> Session<'a> {
         self.cfg.decode(self.image, id)
     }
 
-    /// The instruction in words.
     /// The parts of a procedure that lie elsewhere.
     pub(super) fn fragments(&self, id: ProcId) -> impl Iterator<Item = ProcId> {
         let all = self.fragments.get_or_init(|| {
@@ -184,11 +183,23 @@ impl<'a> Session<'a> {
         all.get(&id).into_iter().flatten().copied()
     }
 
+    /// An instruction as text, in NASM's syntax.
     pub(super) fn inst_text(&self, id: InstId) -> String {
         let mut text = String::new();
         self.formatter
             .borrow_mut()
             .format(&self.decode(id), &mut text);
+        text
+    }
+
+    /// The mnemonic with which [`Self::inst_text`] begins, without prefixes.
+    pub(super) fn mnemonic(&self, id: InstId) -> String {
+        let mut text = String::new();
+        self.formatter.borrow_mut().format_mnemonic_options(
+            &self.decode(id),
+            &mut text,
+            FormatMnemonicOptions::NO_PREFIXES,
+        );
         text
     }
 
