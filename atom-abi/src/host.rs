@@ -23,7 +23,7 @@ pub struct Context {
     _private: [u8; 0],
 }
 
-/// Where a call is added; values as in ATOM's `PlaceType`, in its order.
+/// Where a call is added. The values are those of ATOM's `PlaceType`, in its order.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Place {
@@ -45,17 +45,17 @@ pub enum Scope {
     Block = 2,
     /// An instruction.
     Inst = 3,
-    /// The way into a block from outside its procedure; the place is ignored,
-    /// as with the next two.
+    /// The way into a block from outside its procedure. The place is ignored here and in the next
+    /// two.
     Entry = 4,
-    /// The way from a block to what follows it in the program, when its last
-    /// instruction does not jump; after a call, when that returns.
+    /// The way from a block to the next instruction in the program, when its last instruction
+    /// does not jump; after a call, when the callee returns.
     Falling = 5,
     /// The way out of a block by its last instruction, when that jumps or returns.
     Taken = 6,
 }
 
-/// The kinds of argument; says how [`Arg::value`] and [`Arg::ptr`] are read.
+/// The kinds of argument. The kind says how [`Arg::value`] and [`Arg::ptr`] are read.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ArgKind {
@@ -80,29 +80,30 @@ pub enum ArgKind {
     /// tool placed with [`Host::add_data`].
     Data = 8,
     /// The run-time address of the byte at offset `value` of the running
-    /// thread's copy of the data placed with [`Host::add_thread_data`]. Before
-    /// the program it is the first thread's; after the program, that of the sums.
+    /// thread's copy of the data placed with [`Host::add_thread_data`]. Calls before the program
+    /// get the first thread's copy, calls after the program the copy that holds the sums.
     ThreadData = 9,
-    /// The effective address of the instruction's memory operand number
-    /// `value` ([`ANY_OPERAND`]: as [`ArgKind::EffAddrValue`]).
+    /// The effective address of memory operand number `value` of the instruction
+    /// ([`ANY_OPERAND`]: as [`ArgKind::EffAddrValue`]).
     EffAddr = 10,
-    /// The bytes that memory operand number `value` accesses.
+    /// Number of bytes that memory operand number `value` accesses.
     AccessSize = 11,
-    /// What is read from memory operand number `value`
-    /// ([`ANY_OPERAND`]: the first that is read).
+    /// The value that is read from memory operand number `value` ([`ANY_OPERAND`]: from the first
+    /// operand that is read).
     LoadedValue = 12,
-    /// What is written to memory operand number `value`
-    /// ([`ANY_OPERAND`]: the first that is written).
+    /// The value that is written to memory operand number `value` ([`ANY_OPERAND`]: to the first
+    /// operand that is written).
     StoredValue = 13,
-    /// How often a string instruction is repeated; 1 without a repeat prefix.
+    /// Number of times that a string instruction is repeated; 1 without a repeat prefix.
     RepCount = 14,
-    /// Where a jump, call or return goes.
+    /// Address that a jump, call or return goes to.
     BranchTarget = 15,
-    /// What a procedure returns in `rax`.
+    /// Value that a procedure returns in `rax`.
     ReturnValue = 16,
     /// The second 64 bits of the vector register with number `value`.
     RegvHigh = 17,
-    /// The run-time address of what the tool exports and has loaded at `ptr`.
+    /// The run-time address of a symbol that the tool exports; `ptr` is its address in the loaded
+    /// tool.
     /// Only in calls before and after the program.
     Exported = 18,
     /// All ones if string instructions go down (the direction flag is set), else 0.
@@ -112,25 +113,25 @@ pub enum ArgKind {
     ImageAddress = 20,
 }
 
-/// The number of no operand in particular.
+/// Operand number that stands for no operand in particular.
 pub const ANY_OPERAND: u64 = u64::MAX;
 
 /// One argument of an added call. Data at `ptr` is copied during the call.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Arg {
-    /// Which kind.
+    /// Kind of argument.
     pub kind: ArgKind,
-    /// Size of an array's element in bytes; else 0.
+    /// Size of an array's element in bytes; 0 for other kinds.
     pub elem_size: u32,
-    /// Constant, register number or length.
+    /// Constant, register number, offset or length, depending on the kind.
     pub value: u64,
-    /// Data of a string or an array; else null.
+    /// Data of a string or an array, or an exported symbol; null for other kinds.
     pub ptr: *const u8,
 }
 
-/// Registers. Numbers 0 to 15 are the hardware's. Which of them REGV can pass
-/// is said where it is used; queries know them all.
+/// Registers. Numbers 0 to 15 are those of the instruction encoding. Queries know all of them;
+/// not all can be arguments of calls.
 #[repr(u64)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[allow(missing_docs)]
@@ -151,7 +152,7 @@ pub enum Reg {
     R13 = 13,
     R14 = 14,
     R15 = 15,
-    /// The program counter, as in the uninstrumented program.
+    /// The program counter, with the value of the uninstrumented program.
     Pc = 16,
     /// The arithmetic flags, as `pushfq` would store them.
     Flags = 17,
@@ -165,7 +166,7 @@ pub enum Reg {
     GsBase = 21,
     /// Control word of the x87 unit.
     X87Control = 22,
-    /// Status word of the x87 unit, the place of its top of stack included.
+    /// Status word of the x87 unit, which includes the number of the top of its stack.
     X87Status = 23,
     K0 = 24,
     K1 = 25,
@@ -175,7 +176,7 @@ pub enum Reg {
     K5 = 29,
     K6 = 30,
     K7 = 31,
-    /// Vector registers: xmm, ymm and zmm alike.
+    /// Vector registers; xmm, ymm and zmm of the same number are one register.
     Xmm0 = 32,
     Xmm1 = 33,
     Xmm2 = 34,
@@ -208,7 +209,7 @@ pub enum Reg {
     Xmm29 = 61,
     Xmm30 = 62,
     Xmm31 = 63,
-    /// x87 registers, as numbered from the top of stack; `mm0` to `mm7` lie in them.
+    /// x87 registers, numbered from the top of the stack; `mm0` to `mm7` lie in them.
     St0 = 64,
     St1 = 65,
     St2 = 66,
@@ -322,7 +323,7 @@ impl Reg {
         }
     }
 
-    /// Its number.
+    /// The register's number.
     pub const fn number(self) -> u32 {
         self as u32
     }
@@ -400,7 +401,8 @@ pub enum InstType {
     Syscall = 1 << 11,
 }
 
-/// What [`Host::program_info`] can tell; values as in ATOM's `PInfoType`, in its order.
+/// Numbers that [`Host::program_info`] returns. The values are those of ATOM's `PInfoType`, in
+/// its order.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum ProgramInfo {
@@ -416,7 +418,7 @@ pub enum ProgramInfo {
     UninitDataStartAddress = 4,
     /// Size of uninitialised data.
     UninitDataSize = 5,
-    /// 1 if the program can have more than one thread, as far as its imports tell.
+    /// 1 if the program may have more than one thread, judged by its imports; else 0.
     MayHaveThreads = 6,
     /// Number of procedures.
     ProcCount = 7,
@@ -485,7 +487,7 @@ pub struct Host {
     pub inst_at: extern "C" fn(*mut Context, address: u64) -> u32,
     /// Source line from debug information; 0 if unknown. `file` is set too unless null.
     pub inst_line: extern "C" fn(*mut Context, inst: u32, file: *mut StrRef) -> u32,
-    /// The instruction in words (`mov rax,[rdi+8]`).
+    /// The instruction as text (`mov rax,[rdi+8]`).
     pub inst_text: extern "C" fn(*mut Context, inst: u32) -> StrRef,
 
     /// Adds a call of the analysis routine at `routine` (its address in the
@@ -503,18 +505,17 @@ pub struct Host {
     /// (exported as `atom_analysis_NAME` or `NAME`); null if there is none.
     pub named_routine: extern "C" fn(*mut Context, name: StrRef) -> *const (),
     /// Places `len` bytes of writable data, aligned to 16 bytes, in the
-    /// instrumented program: a copy of those at `bytes`, or zeros if that is
-    /// null. It is there before the first call can be made, also before
-    /// ProgramBefore. Returns its offset, for [`ArgKind::Data`], or
-    /// [`u64::MAX`] after having noted the error.
+    /// instrumented program: a copy of those at `bytes`, or zeros if `bytes` is null. The data is
+    /// there before the first call can be made, also before ProgramBefore. Returns its offset,
+    /// for [`ArgKind::Data`], or [`u64::MAX`] after having noted the error.
     pub add_data: extern "C" fn(*mut Context, bytes: *const u8, len: usize) -> u64,
 
     /// Places `len` bytes of writable data, aligned to 16 bytes, of which each
     /// thread gets a copy: the `initial_len` bytes at `initial`, then zeros.
-    /// From the offset `sum_from` on it consists of 64-bit cells, which the
-    /// calls at ProgramAfter find summed over all threads; what is before that
-    /// they find as it is in the first thread. Returns its offset, for
-    /// [`ArgKind::ThreadData`], or [`u64::MAX`] after having noted the error.
+    /// From the offset `sum_from` on the data consists of 64-bit cells. The calls at ProgramAfter
+    /// get these cells summed over all threads, and the bytes before them as they are in the
+    /// first thread. Returns the offset of the data, for [`ArgKind::ThreadData`], or [`u64::MAX`]
+    /// after having noted the error.
     pub add_thread_data: extern "C" fn(
         *mut Context,
         initial: *const u8,
@@ -527,9 +528,10 @@ pub struct Host {
     /// `len` bytes of the program's file as they would be loaded at an address;
     /// fewer if its segment ends before.
     pub bytes_at: extern "C" fn(*mut Context, address: u64, len: usize) -> StrRef,
-    /// Name of the procedure that a call calls, if that is known; an error if it is no call.
+    /// Name of the procedure that a call instruction calls; empty if it is not known.
     pub called_name: extern "C" fn(*mut Context, inst: u32) -> StrRef,
-    /// `what` is an [`InstInfo`](crate::query::InstInfo). False if the instruction has no such thing.
+    /// Writes a fact of the encoding to `value`; `what` is an
+    /// [`InstInfo`](crate::query::InstInfo). False if the instruction has no such fact.
     pub inst_info: extern "C" fn(*mut Context, inst: u32, what: u32, value: *mut i64) -> bool,
     pub inst_operands: extern "C" fn(*mut Context, inst: u32, *mut c_void, Sink<OperandRecord>),
     pub inst_memory: extern "C" fn(*mut Context, inst: u32, *mut c_void, Sink<MemoryRecord>),
@@ -551,11 +553,11 @@ pub struct Host {
     /// The functions that an address belongs to, innermost first.
     pub source_frames:
         extern "C" fn(*mut Context, address: u64, *mut c_void, Sink<SourceFrameRecord>),
-    /// Whether a call at this point could pass this argument. Where this says
-    /// no, adding the call is an error.
+    /// True if a call at this point can pass this argument. Where it is false, adding such a call
+    /// is an error.
     pub offers:
         extern "C" fn(*mut Context, scope: Scope, id: u32, place: Place, arg: *const Arg) -> bool,
-    /// Whether calls on this procedure are made, by the user's choice.
+    /// True if the user's choice of procedures lets calls on this one be made.
     pub proc_is_selected: extern "C" fn(*mut Context, proc: u32) -> bool,
     /// The labels of source functions that debug information names, with names
     /// that start with `prefix`.
@@ -563,8 +565,8 @@ pub struct Host {
         extern "C" fn(*mut Context, prefix: StrRef, arg: *mut c_void, sink: Sink<LabelRecord>),
     /// Contents of the section with this name, decompressed; empty if there is none.
     pub section: extern "C" fn(*mut Context, name: StrRef) -> StrRef,
-    /// The procedures that a pattern of the user names, as `--only` takes it. What is wrong with
-    /// the pattern goes to the last sink.
+    /// The procedures that a pattern of the user names, in the words of the option `--only`. An
+    /// error in the pattern goes to the last sink as a message.
     pub matching_procs: extern "C" fn(
         *mut Context,
         pattern: StrRef,
@@ -579,6 +581,9 @@ pub struct Host {
     pub variables:
         extern "C" fn(*mut Context, path: StrRef, arg: *mut c_void, sink: Sink<VariableRecord>),
     /// Name of the import that a call, or a jump to another procedure, leads to: directly,
-    /// through its slot or through the linkage table. Empty if it leads elsewhere or nobody knows.
+    /// through its slot in the global offset table or through the procedure linkage table. Empty
+    /// if it leads elsewhere, or if the import is not known.
     pub entered_import: extern "C" fn(*mut Context, inst: u32) -> StrRef,
+    /// Mnemonic of an instruction in lower case, without prefixes.
+    pub inst_mnemonic: extern "C" fn(*mut Context, inst: u32) -> StrRef,
 }

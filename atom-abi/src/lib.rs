@@ -17,13 +17,12 @@
 #![deny(missing_docs)]
 
 pub mod host;
+pub mod query;
 mod threads;
+mod version;
 
 pub use threads::*;
-pub mod query;
-
-/// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 6;
+pub use version::*;
 
 /// First field of a [`ToolHeader`]: tells a tool from any other shared object.
 pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");

@@ -1,4 +1,4 @@
-//! What the queries of [`crate::host::Host`] answer with.
+//! Records in which the queries of [`crate::host::Host`] answer.
 //!
 //! Answers of several items are handed to a [`Sink`], one call for each item,
 //! before the query returns; an item and what it points to are valid during
@@ -12,7 +12,8 @@ use crate::StrRef;
 /// "No register."
 pub const NO_REG: u32 = u32::MAX;
 
-/// Takes one item of an answer; `arg` is what was given with it.
+/// A function that takes one item of an answer; `arg` is the pointer that was given with the
+/// function.
 pub type Sink<T> = extern "C" fn(arg: *mut c_void, item: *const T);
 
 /// An edge of the control flow, seen from one of its ends.
@@ -23,11 +24,11 @@ pub struct EdgeRecord {
     pub kind: u32,
     /// The block at the other end, or [`crate::host::NONE`].
     pub block: u32,
-    /// Its address, also where it is no block of the procedure; 0 if not known.
+    /// Address of that block, also where the edge leads out of the procedure; 0 if not known.
     pub address: u64,
 }
 
-/// How control goes along an edge.
+/// Kinds of edge: how control goes along it.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum EdgeKind {
@@ -35,7 +36,7 @@ pub enum EdgeKind {
     Fall = 0,
     /// By a direct branch.
     Taken = 1,
-    /// By an indirect jump, of which this is one of the known targets.
+    /// By an indirect jump; the edge leads to one of its known targets.
     Table = 2,
     /// To the instruction after a call.
     CallReturn = 3,
@@ -45,7 +46,7 @@ pub enum EdgeKind {
     Tail = 5,
     /// To the caller.
     Return = 6,
-    /// To a place that is not known.
+    /// To an address that is not known.
     Unknown = 7,
 }
 
@@ -71,21 +72,21 @@ impl EdgeKind {
 pub struct LoopRecord {
     /// Block through which it is entered.
     pub header: u32,
-    /// Place in the answer of the innermost loop around it, or [`crate::host::NONE`].
+    /// Index in the answer of the innermost loop around this one, or [`crate::host::NONE`].
     pub parent: u32,
-    /// 1 for an outermost loop.
+    /// Nesting depth; 1 for an outermost loop.
     pub depth: u32,
     /// Number of `latches`.
     pub latch_count: u32,
     /// Blocks from which a back edge leads to the header.
     pub latches: *const u32,
-    /// Its blocks, those of inner loops too.
+    /// Blocks of the loop, including those of inner loops.
     pub blocks: *const u32,
     /// Number of `blocks`.
     pub block_count: usize,
 }
 
-/// What [`crate::host::Host::block_relation`] is asked for.
+/// Questions to [`crate::host::Host::block_relation`].
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Relation {
@@ -93,14 +94,14 @@ pub enum Relation {
     Dominator = 0,
     /// The immediate post-dominator.
     PostDominator = 1,
-    /// The place of the innermost loop in the answer of `proc_loops`.
+    /// The index of the innermost loop in the answer of `proc_loops`.
     InnermostLoop = 2,
     /// 1 if some entry of the procedure leads to the block, else 0.
     Reachable = 3,
     /// 1 if the block's address is taken: a code pointer in data, in an operand or
     /// in the table of exported symbols, so that an indirect call may lead there.
     AddressTaken = 4,
-    /// 1 if calls on the block are made, by the user's choice.
+    /// 1 if the user's choice of code lets calls on the block be made, else 0.
     Selected = 5,
 }
 
@@ -109,29 +110,28 @@ pub enum Relation {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameRecord {
-    /// From the virtual frame pointer down to rsp in the body, the return
-    /// address included.
+    /// Size in bytes, from the virtual frame pointer down to rsp in the procedure's body. It
+    /// includes the return address.
     pub size: u64,
-    /// Its size is not fixed: `size` is the part that is.
+    /// The frame's size is not fixed; `size` is the fixed part.
     pub is_dynamic: bool,
-    /// Taken from unwind tables; else from the instructions at the start.
+    /// The frame was found in unwind tables; if false, by the instructions at the start.
     pub from_tables: bool,
-    /// General registers that are saved, by number.
+    /// Set of the general registers that are saved, one bit for each number.
     pub int_mask: u32,
-    /// Vector registers that are saved, by number.
+    /// Set of the vector registers that are saved, one bit for each number.
     pub float_mask: u32,
-    /// Where each general register is saved.
+    /// Offset at which each general register is saved.
     pub int_offsets: [i32; 16],
-    /// Where each of the first 16 vector registers is saved.
+    /// Offset at which each of the first 16 vector registers is saved.
     pub float_offsets: [i32; 16],
-    /// Upper end of the local variables.
+    /// Offset of the upper end of the local variables.
     pub local_offset: i32,
-    /// Where the return address lies.
+    /// Offset of the return address.
     pub return_offset: i32,
     /// Register that addresses the frame in the body.
     pub frame_reg: u32,
-    /// Bytes at the start that are there for the processor, not for the
-    /// procedure (`endbr64`).
+    /// Number of bytes at the start that serve the processor only (`endbr64`).
     pub landing_size: u32,
 }
 
@@ -143,23 +143,23 @@ pub struct RegUsageRecord {
     pub used: [u64; 2],
     /// Written, in whole or in part, always or perhaps.
     pub updated: [u64; 2],
-    /// Of these, written always and in whole: nothing of the old value is left.
+    /// Written always and in whole, so that nothing of the old value is left.
     pub replaced: [u64; 2],
-    /// Flags that are read, at their places in rflags.
+    /// Flags that are read, as bits of rflags.
     pub flags_read: u32,
     /// Flags that are written, those with undefined results included.
     pub flags_written: u32,
-    /// Of these, those whose results are undefined.
+    /// Flags that are written with undefined results.
     pub flags_undefined: u32,
 }
 
-/// How something is accessed.
+/// Bits that say how a register or memory is accessed.
 pub mod access {
     /// Read.
     pub const READ: u32 = 1;
     /// Written.
     pub const WRITE: u32 = 2;
-    /// Perhaps not at all: a mask, a condition or a count of 0 may prevent it.
+    /// Perhaps not accessed at all: a mask, a condition or a count of 0 may prevent it.
     pub const CONDITIONAL: u32 = 4;
 }
 
@@ -177,7 +177,7 @@ pub struct RegAccessRecord {
     pub access: u32,
 }
 
-/// A place in memory that an instruction accesses.
+/// A memory operand of an instruction, also one that the instruction's text does not show.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRecord {
@@ -195,13 +195,13 @@ pub struct MemoryRecord {
     pub base: u32,
     /// Index register; a vector register for gather and scatter.
     pub index: u32,
-    /// What the index is multiplied with: 1, 2, 4 or 8.
+    /// Factor of the index: 1, 2, 4 or 8.
     pub scale: u32,
-    /// What is added; with base `Pc`, to the address of the next instruction.
+    /// Displacement in bytes; with base `Pc` it is added to the address of the next instruction.
     pub displacement: i64,
-    /// The address, where [`memory::FIXED`] says that it is known.
+    /// The address, if the flag [`memory::FIXED`] is set; else 0.
     pub address: u64,
-    /// Bytes of one index of a gather or scatter; else 0.
+    /// Size in bytes of one index of a gather or scatter; 0 for other instructions.
     pub index_size: u32,
     /// Register whose bits above the operand's size count further operands
     /// (`bt` and its like), or [`NO_REG`].
@@ -210,11 +210,11 @@ pub struct MemoryRecord {
 
 /// Bits of [`MemoryRecord::flags`].
 pub mod memory {
-    /// Not written as an operand: the stack of `push`, the pointers of `movs`.
+    /// Not shown as an operand: the stack of `push`, the pointers of `movs`.
     pub const IMPLICIT: u32 = 1;
-    /// Of a string instruction; its pointer is rsi or rdi.
+    /// The operand belongs to a string instruction; its pointer is rsi or rdi.
     pub const STRING: u32 = 2;
-    /// Repeated rcx times, or until a comparison ends it.
+    /// The access is repeated rcx times, or until a comparison ends it.
     pub const REPEATED: u32 = 4;
     /// One element is read and used for all (AVX-512).
     pub const BROADCAST: u32 = 8;
@@ -222,7 +222,7 @@ pub mod memory {
     pub const ADDRESS_32: u32 = 16;
     /// The address does not depend on registers, segment bases apart.
     pub const FIXED: u32 = 32;
-    /// Of the index only the lowest byte is used (`xlatb`).
+    /// Only the lowest byte of the index is used (`xlatb`).
     pub const INDEX_8: u32 = 64;
 }
 
@@ -258,7 +258,7 @@ pub enum OperandKind {
     Target = 3,
 }
 
-/// What [`crate::host::Host::inst_info`] can tell, ATOM's `IInfoType`.
+/// Facts of an encoding that [`crate::host::Host::inst_info`] returns, ATOM's `IInfoType`.
 #[repr(u32)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum InstInfo {
@@ -270,29 +270,59 @@ pub enum InstInfo {
     Opcode = 2,
     /// The map that the opcode is from: 0 (one byte), 1 (`0f`), 2 (`0f 38`), 3 (`0f 3a`), ...
     OpcodeMap = 3,
-    /// How it is encoded: 0 legacy, 1 VEX, 2 EVEX, 3 XOP, 4 3DNow!.
+    /// Encoding: 0 legacy, 1 VEX, 2 EVEX, 3 XOP, 4 3DNow!.
     Encoding = 4,
     /// The first constant, extended to 64 bits as the instruction does it.
     Immediate = 5,
-    /// Bytes of the memory displacement.
+    /// Size in bytes of the memory displacement.
     MemDispSize = 6,
-    /// Bytes of the first constant.
+    /// Size in bytes of the first constant.
     ImmediateSize = 7,
     /// Number of operands.
     OperandCount = 8,
+    /// How a string instruction is repeated, a [`Repeat`] as a number; no other instruction has it.
+    Repeat = 9,
 }
 
-/// One of the functions that an address belongs to, by inlining.
+/// How a string instruction is repeated.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Repeat {
+    /// It has no repeat prefix and runs once.
+    Once = 0,
+    /// It runs rcx times: `movs`, `stos`, `lods`, `ins` and `outs`, with either prefix.
+    Counted = 1,
+    /// It compares (`cmps`, `scas`), and ends after rcx times or at the first difference (`repe`).
+    WhileEqual = 2,
+    /// It compares, and ends after rcx times or when both are equal (`repne`).
+    UntilEqual = 3,
+}
+
+impl Repeat {
+    /// The value with this number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            0 => Some(Self::Once),
+            1 => Some(Self::Counted),
+            2 => Some(Self::WhileEqual),
+            3 => Some(Self::UntilEqual),
+            _ => None,
+        }
+    }
+}
+
+/// One of the source functions that an address belongs to, as a result of inlining.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SourceFrameRecord {
     /// Name as in the debug information (mangled, if it is so there); empty if unknown.
     pub function: StrRef,
-    /// The same, demangled.
+    /// Name demangled for people.
     pub name: StrRef,
     /// Source file, or empty.
     pub file: StrRef,
-    /// Line, or 0: of the instruction in the innermost, of the call in the others.
+    /// Line, or 0. In the innermost frame it is the instruction's line, in the others the line of
+    /// the inlined call.
     pub line: u32,
     /// Column, or 0.
     pub column: u32,
@@ -312,9 +342,8 @@ pub struct LabelRecord {
     pub line: u32,
     /// Column, or 0.
     pub column: u32,
-    /// Address that the compiler gave it, or 0. Optimisation makes it
-    /// unreliable; a label of an inlined function has one for each copy, of
-    /// which this is one.
+    /// Address that the compiler gave the label, or 0. Optimisation makes it unreliable. A label
+    /// of an inlined function has one address for each copy, and this is one of them.
     pub address: u64,
 }
 
@@ -324,7 +353,7 @@ pub struct LabelRecord {
 pub struct SymbolRecord {
     /// Its name as in the table.
     pub name: StrRef,
-    /// The same, demangled.
+    /// Name demangled for people.
     pub plain_name: StrRef,
     /// Its address in the program's file.
     pub address: u64,
@@ -338,11 +367,11 @@ pub struct SymbolRecord {
 pub enum VariablePlace {
     /// An address in the program's file.
     Static = 0,
-    /// Signed: from the value of rsp before the call that entered the function.
+    /// A signed offset in bytes from the value of rsp before the call that entered the function.
     Frame = 1,
-    /// In each thread's own storage; `at` says nothing.
+    /// In each thread's own storage; `at` has no meaning.
     ThreadLocal = 2,
-    /// In no one place of memory: in registers, in several places, nowhere.
+    /// Not at one address: in registers, in several places, or nowhere.
     Moving = 3,
     /// A part that does not consist of whole bytes.
     Bits = 4,
@@ -360,7 +389,7 @@ pub struct VariableRecord {
     pub place: u32,
     /// Line of its declaration, or 0.
     pub line: u32,
-    /// Where it lies.
+    /// Location, in the form that `place` says.
     pub at: u64,
     /// Size in bytes; 0 if unknown.
     pub size: u64,

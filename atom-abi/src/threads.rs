@@ -27,26 +27,26 @@ pub const THREAD_OWNER: usize = 8;
 /// Offset in a block of [`ThreadBlock::minus_owner`].
 pub const THREAD_MINUS_OWNER: usize = 16;
 
-/// The head of a block.
+/// The header of a block.
 #[repr(C, align(64))]
 pub struct ThreadBlock {
-    /// Its own address.
+    /// The block's own address.
     pub this: *mut ThreadBlock,
     /// The owner's thread pointer (FS base); 0 until it is known.
     pub owner: AtomicU64,
-    /// The same, negated: can be compared without touching the flags.
+    /// `owner` negated: code that compares by addition (`lea`, `jrcxz`) changes no flags.
     pub minus_owner: AtomicU64,
-    /// The next in the list of all blocks, which begins with the main block.
+    /// The next block in the list of all blocks, which begins with the main block.
     pub next: AtomicPtr<ThreadBlock>,
-    /// The owner's thread number; 0 until it is known.
+    /// The owner's number in the system (`gettid`); 0 until it is known.
     pub tid: AtomicU32,
-    /// 1 in the block of sums that the calls at ProgramAfter get, 0 in those of threads.
+    /// 1 in the block of sums that the calls at ProgramAfter get, 0 in blocks of threads.
     pub is_total: u32,
     _reserved: [u64; 3],
 }
 
 impl ThreadBlock {
-    /// The head of the block of sums at `this`, before the list of all blocks.
+    /// The header of the block of sums, which lies at `this`. The list of all blocks follows it.
     pub const fn total(this: *mut Self, main: *mut Self) -> Self {
         Self {
             this,
@@ -77,25 +77,25 @@ pub struct ThreadRange {
     pub len: u32,
 }
 
-/// What `atom` tells the runtime about per-thread data; in the plan's data.
+/// Facts about per-thread data that `atom` writes into the instrumented program for the runtime.
 #[repr(C)]
 pub struct ThreadInfo {
     /// The main block.
     pub main: *mut ThreadBlock,
-    /// Where the calls at ProgramAfter find the data: a block of sums, made at
-    /// the end. Until then, and if there was one thread only, the main block.
+    /// The block that the calls at ProgramAfter get: a block of sums, which the runtime makes at
+    /// the end. Until then, and if there was one thread only, it is the main block.
     pub totals: AtomicPtr<ThreadBlock>,
     /// Size of a block in bytes.
     pub size: usize,
     /// Ranges whose 64-bit cells are to be summed at the end.
     pub sums: *const ThreadRange,
-    /// Their number.
+    /// Number of ranges at `sums`.
     pub sum_count: usize,
     /// Ranges of a fresh block that are not all zeros.
     pub initial: *const ThreadRange,
-    /// Their number.
+    /// Number of ranges at `initial`.
     pub initial_count: usize,
-    /// Contents of those ranges, one after the other.
+    /// Contents of the ranges at `initial`, one after the other.
     pub contents: *const u8,
 }
 

@@ -364,6 +364,18 @@ fn encodings() {
     assert_eq!(info("movabs rax, -2", ImmediateSize), Some(8));
     assert_eq!(info("ret", Immediate), None);
     assert_eq!(info("vaddps ymm0, ymm1, ymm2", OperandCount), Some(3));
+    let repeat = |text: &str| {
+        let number = u32::try_from(info(text, Repeat)?).ok()?;
+        atom_abi::query::Repeat::from_number(number)
+    };
+    use atom_abi::query::Repeat::{Counted, Once, UntilEqual, WhileEqual};
+    assert_eq!(repeat("movsb"), Some(Once));
+    assert_eq!(repeat("rep movsq"), Some(Counted));
+    assert_eq!(repeat("rep lodsb"), Some(Counted));
+    assert_eq!(repeat("repe cmpsb"), Some(WhileEqual));
+    assert_eq!(repeat("repne scasd"), Some(UntilEqual));
+    assert_eq!(repeat("movsd xmm0, [rdi]"), None);
+    assert_eq!(repeat("rep ret"), None);
     let (instruction, bytes) = decoded("ret");
     assert_eq!(operands::info(&instruction, &bytes, 99), None);
 }

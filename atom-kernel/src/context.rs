@@ -16,7 +16,7 @@ use atom_tool::{Block, EdgeKind, Inst, InstType, Proc, Way};
 
 use crate::find::region::{Border, Point, Region, is_call};
 use crate::find::view::{Family, View, base, is_stub};
-use crate::find::{Found, How, Kind};
+use crate::find::{Found, How, SectionKind};
 use crate::list;
 use crate::options::Context;
 
@@ -91,7 +91,7 @@ impl Site<'_> {
     }
 
     /// Whether values are recorded, and of which kind it is.
-    pub fn kind(&self, found: &Found<'_>) -> Option<Kind> {
+    pub fn kind(&self, found: &Found<'_>) -> Option<SectionKind> {
         match self.role {
             Role::Marked(i) => Some(found.sections[i].kind),
             _ => None,

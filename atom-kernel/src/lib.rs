@@ -17,12 +17,13 @@ pub mod weave;
 use atom_tool::Place::{After, Before};
 use atom_tool::{Args, Program, Result, StringList};
 
-use context::Role;
-use find::How;
+use context::{Role, Site};
 use find::recursion::recursive;
 use find::view::View;
+use find::{Found, How};
 use options::Options;
 use run::meters::Measure;
+use run::{Choices, SectionFacts};
 
 /// The instrument routine of the tool `kernel`.
 pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
@@ -45,59 +46,23 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
     }
     let sites = context::sites(&view, &found, options.context);
     let thread = program.thread_data(run::Thread::default());
-    let mut names = StringList::new();
-    let mut files = StringList::new();
-    let mut places = StringList::new();
-    let mut facts: Vec<run::RowFacts> = Vec::new();
-    for site in &sites {
-        names.push(&site.name);
-        files.push(site.file.as_deref().unwrap_or_default());
-        places.push(&site.place());
-        let is_marker = |i: usize| found.sections[i].how == How::Marker;
-        let flags = match site.role {
-            Role::Marked(i) if is_marker(i) => run::MARKER,
-            Role::Call if site.border.leaves.is_empty() => run::TAIL,
-            _ => 0,
-        };
-        let (first, last) = site.lines.unwrap_or_default();
-        let kind = site.kind(&found).map_or(0, |k| k as u32 + 1);
-        facts.push([site.id.into(), kind, flags.into(), first, last]);
-    }
-    let mut settings = vec![
-        options.mode as u32,
-        options.binary.into(),
-        options.data_type as u32,
-        (!options.callbacks[2]
-            .as_deref()
-            .unwrap_or_default()
-            .starts_with('&'))
-        .into(),
-        options.calibrate as u32,
-    ];
-    settings.extend(options.measures.iter().map(|m| *m as u32));
-    let callback = |name: &Option<String>| match name {
-        None => Ok(None),
-        Some(name) => exported(program, name.trim_start_matches('&')).map(Some),
+    let mut texts = StringList::new();
+    let facts: Vec<SectionFacts> = sites
+        .iter()
+        .map(|site| facts(site, &found, &mut texts))
+        .collect();
+    let choices = Choices {
+        mode: options.mode as u32,
+        data_type: options.data_type as u32,
+        calibrate: options.calibrate,
+        file: texts.push(&options.file),
+        program: texts.push(program.name()),
+        is_binary: options.binary,
+        _unused: [0; 3],
     };
-    let [enter, leave, context] = &options.callbacks;
-    let [spawn, join] = &options.thread_callbacks;
-    program.add_call(
-        Before,
-        run::begin,
-        (
-            &settings,
-            options.file.as_str(),
-            program.name(),
-            callback(enter)?,
-            callback(leave)?,
-            callback(context)?,
-            callback(spawn)?,
-            callback(join)?,
-            &facts,
-            &names,
-            &files,
-        ),
-    );
+    add_callbacks(program, &options)?;
+    let begins = (&choices, &options.measures, &facts, &texts);
+    program.add_call(Before, run::begin, begins);
     weave::weave(&sites, &found, thread);
     if program.may_have_threads() {
         weave::spawns(program, thread);
@@ -105,18 +70,50 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
     if options.measures.contains(&Measure::Instructions) {
         weave::count(program, &sites, thread);
     }
-    program.add_call(
-        After,
-        run::end,
-        (
-            thread,
-            thread,
-            options.summary.as_str(),
-            &facts,
-            &names,
-            &places,
-        ),
+    let ends = (thread, thread, options.summary.as_str(), &facts, &texts);
+    program.add_call(After, run::end, ends);
+    Ok(())
+}
+
+/// A section as an argument; its texts go to the list.
+fn facts(site: &Site<'_>, found: &Found<'_>, texts: &mut StringList) -> SectionFacts {
+    let is_marker = |i: usize| found.sections[i].how == How::Marker;
+    let flags = match site.role {
+        Role::Marked(i) if is_marker(i) => run::MARKER,
+        Role::Call if site.border.leaves.is_empty() => run::TAIL,
+        _ => 0,
+    };
+    let (first_line, last_line) = site.lines.unwrap_or_default();
+    SectionFacts {
+        id: site.id.into(),
+        kind: site.kind(found).map_or(0, |kind| kind as u32 + 1),
+        flags: flags.into(),
+        first_line,
+        last_line,
+        name: texts.push(&site.name),
+        file: texts.intern(site.file.as_deref().unwrap_or_default()),
+        place: texts.intern(&site.place()),
+    }
+}
+
+/// Adds the call that tells of the user's callbacks, which must come before [`run::begin`].
+fn add_callbacks(program: &Program<'_>, options: &Options) -> Result {
+    let callback = |name: &Option<String>| match name {
+        None => Ok(None),
+        Some(name) => exported(program, name.trim_start_matches('&')).map(Some),
+    };
+    let [enter, leave, context] = &options.callbacks;
+    let [spawn, join] = &options.thread_callbacks;
+    let is_pointer = !context.as_deref().unwrap_or_default().starts_with('&');
+    let args = (
+        callback(enter)?,
+        callback(leave)?,
+        callback(context)?,
+        is_pointer,
+        callback(spawn)?,
+        callback(join)?,
     );
+    program.add_call(Before, run::callbacks, args);
     Ok(())
 }
 

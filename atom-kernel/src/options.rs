@@ -3,7 +3,7 @@
 use arp::{DataType, Mode};
 use atom_tool::{Args, Result};
 
-use crate::find::{Kind, Pattern};
+use crate::find::{Pattern, SectionKind};
 use crate::run::calibrate::Calibrate;
 use crate::run::clock::Tsc;
 use crate::run::meters::Measure;
@@ -23,7 +23,7 @@ pub struct Options {
     /// Print what was found.
     pub list: bool,
     /// Sections named on the command line.
-    pub patterns: Vec<(Kind, Pattern)>,
+    pub patterns: Vec<(SectionKind, Pattern)>,
     /// Look for labels and markers.
     pub marks: bool,
     /// How much of the context is recorded.
@@ -54,7 +54,10 @@ impl Options {
         let options = args.options();
         let list = options.flag("--list");
         let mut patterns = Vec::new();
-        for (name, kind) in [("--kernel", Kind::Kernel), ("--profile", Kind::Profiled)] {
+        for (name, kind) in [
+            ("--kernel", SectionKind::Kernel),
+            ("--profile", SectionKind::Profiled),
+        ] {
             for text in options.values(name)? {
                 patterns.push((kind, Pattern::parse(text)?));
             }

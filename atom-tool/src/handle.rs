@@ -333,6 +333,12 @@ impl<'a> Inst<'a> {
             .text((self.host().inst_text)(self.host().context, self.id))
     }
 
+    /// Its mnemonic in lower case, without prefixes: `xadd` of `lock xadd [rdi],eax`.
+    pub fn mnemonic(&self) -> &'a str {
+        self.session
+            .text((self.host().inst_mnemonic)(self.host().context, self.id))
+    }
+
     /// The basic block that it belongs to.
     pub fn block(&self) -> Block<'a> {
         Block {

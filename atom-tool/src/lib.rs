@@ -91,6 +91,7 @@ mod operands;
 mod options;
 pub mod output;
 mod params;
+mod plain;
 mod program;
 mod proto;
 mod references;
@@ -105,7 +106,7 @@ mod thread_rows;
 
 pub use analysis_rt::Uninterrupted;
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
-pub use atom_abi::query::{EdgeKind, InstInfo};
+pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};
 pub use atom_tool_macros::analysis;
 pub use call::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
@@ -125,6 +126,7 @@ pub use landings::Landing;
 pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
+pub use plain::Record;
 pub use program::Program;
 pub use proto::NamedArg;
 pub use references::{References, Times, repeated};
@@ -152,9 +154,10 @@ pub mod prelude {
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
         Cell, Class, Counter, CounterTable, Counters, Edge, EdgeKind, EffAddrValue, Files, Inst,
-        InstType, PerThread, PlainCounter, PlainCounters, Proc, Program, Reg, RegV, Report,
+        InstType, PerThread, PlainCounter, PlainCounters, Proc, Program, Record, Reg, RegV, Report,
         ReportFiles, Result, Routine, Site, SiteList, Sites, Status, Str, StringList, Strings,
-        TargetTable, Targets, ThreadCell, ThreadState, Value, analysis, output, thread_state,
+        TargetTable, Targets, ThreadCell, ThreadState, Value, analysis, output, plain_data,
+        thread_state,
     };
 }
 

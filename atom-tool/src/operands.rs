@@ -2,7 +2,7 @@
 
 use atom_abi::host::Reg;
 use atom_abi::query::{
-    InstInfo, MemoryRecord, OperandKind, OperandRecord, SourceFrameRecord, memory,
+    InstInfo, MemoryRecord, OperandKind, OperandRecord, Repeat, SourceFrameRecord, memory,
 };
 
 use crate::flow::each;
@@ -191,6 +191,12 @@ impl<'a> Inst<'a> {
         let host = self.session.host;
         let mut value = 0;
         (host.inst_info)(host.context, self.id, what as u32, &mut value).then_some(value)
+    }
+
+    /// How it is repeated; none if it is no string instruction.
+    pub fn repeat(&self) -> Option<Repeat> {
+        let number = self.info(InstInfo::Repeat)?;
+        Repeat::from_number(u32::try_from(number).ok()?)
     }
 
     /// Its operands as written, the destination first.

@@ -19,7 +19,7 @@ use atom_abi::{ArrayRecord, StrRecord};
 /// and `CODE` must be that of the type whose representation it has.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of an analysis routine",
-    note = "parameters are integers, `bool`, `Value`, `RegV`, `Str`, `Strings`, `Array<T>`, `Counter`, `Counters`, `PerThread`, `ThreadRow` and `AllThreads`"
+    note = "parameters are integers, `bool`, `Value`, `RegV`, `Str`, `Strings`, `Array<T>`, `Record<T>`, `Counter`, `Counters`, `PerThread`, `ThreadRow` and `AllThreads`"
 )]
 pub unsafe trait Param: Copy + 'static {
     /// What the type is, for checking prototypes; see [`code`].
@@ -143,7 +143,8 @@ impl std::fmt::Display for Str {
     }
 }
 
-/// What arrays may consist of.
+/// What arrays and [`Record`](crate::Record)s may consist of: numbers, `bool`, arrays of
+/// these, and what [`plain_data!`](crate::plain_data) defines.
 ///
 /// # Safety
 /// Plain data without padding and without pointers: its bytes are copied into
@@ -156,7 +157,7 @@ macro_rules! elements {
         unsafe impl Element for $type {}
     )*};
 }
-elements!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
+elements!(bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize f32 f64);
 // SAFETY: arrays of plain data are plain data.
 unsafe impl<T: Element, const N: usize> Element for [T; N] {}
 

@@ -6,6 +6,7 @@
 //! their references again and again, gathers and scatters one for each element.
 
 use crate::Place::Before;
+use crate::Repeat;
 use crate::call::{AccessSizeOf, EffAddrOf};
 use crate::handle::Inst;
 
@@ -41,30 +42,18 @@ impl Inst<'_> {
         if operands.is_empty() {
             return None;
         }
-        let prefixes = self.bytes().iter().take(4);
-        let is_special = prefixes
-            .clone()
-            .any(|b| [0xf2, 0xf3, 0xc4, 0x62].contains(b));
         let mut times = Times::Once;
-        if operands.len() > 1 || is_special {
-            let text = self.text();
-            let mut words = text.split(' ');
-            let mut name = words.next().unwrap_or("");
-            let is_repeated = name.starts_with("rep");
-            if is_repeated {
-                name = words.next().unwrap_or("");
-            }
-            times = match name {
-                _ if name.contains("gather") || name.contains("scatter") => Times::Elements,
-                // PadLock's instructions repeat too, over blocks of their own kind.
-                _ if !is_repeated || !is_string(name) => Times::Once,
-                _ if name.starts_with("cmps") || name.starts_with("scas") => Times::Compared,
-                _ => Times::Repeated,
+        if operands.len() > 1 || may_repeat(self.bytes()) {
+            let accesses = self.memory();
+            let access = |operand: u8| accesses.get(usize::from(operand));
+            times = match self.repeat() {
+                _ if accesses.iter().any(|access| access.count > 1) => Times::Elements,
+                Some(Repeat::Counted) => Times::Repeated,
+                Some(Repeat::WhileEqual | Repeat::UntilEqual) => Times::Compared,
+                Some(Repeat::Once) | None => Times::Once,
             };
-            // These have their destination first.
-            if name.starts_with("pop") || name.starts_with("movs") {
-                operands.reverse();
-            }
+            // `pop` and `movs` have their destination first.
+            operands.sort_by_key(|n| !access(*n).is_some_and(|a| a.access.reads()));
         }
         Some(References { operands, times })
     }
@@ -75,10 +64,17 @@ impl Inst<'_> {
     }
 }
 
-/// Whether this is the mnemonic of a string instruction.
-fn is_string(name: &str) -> bool {
-    let kinds = ["movs", "stos", "lods", "cmps", "scas", "ins", "outs"];
-    kinds.iter().any(|kind| name.starts_with(kind))
+/// Whether an instruction may repeat its references or make one for each element of a vector: it
+/// has a repeat prefix, or it is encoded as gathers and scatters are (three-byte VEX, EVEX).
+fn may_repeat(bytes: &[u8]) -> bool {
+    const REPNE: u8 = 0xf2;
+    const REP: u8 = 0xf3;
+    const VEX: u8 = 0xc4;
+    const EVEX: u8 = 0x62;
+    let prefixes = bytes.iter().take(4);
+    prefixes
+        .into_iter()
+        .any(|byte| [REPNE, REP, VEX, EVEX].contains(byte))
 }
 
 /// Analysis side: the references of a repeated instruction, `times` times from the

@@ -304,12 +304,18 @@ impl<T: ThreadState> PerThread<T> {
     /// program with one thread. It changes when a thread takes over the copy of one that has ended.
     #[inline(always)]
     pub fn thread_number(self) -> u32 {
+        // SAFETY: blocks live for ever, and what changes in their heads is atomic.
+        unsafe { (*self.block()).tid.load(Relaxed) }
+    }
+
+    /// The block that it lies in.
+    #[inline(always)]
+    pub(crate) fn block(self) -> *const ThreadBlock {
         // SAFETY: values of this type are made only by `atom`, which points them to
-        // what `ThreadData::new` laid out, in a block; blocks live for ever.
+        // what `ThreadData::new` laid out, in a block.
         unsafe {
             let head = std::ptr::from_ref(self.state).byte_sub(HEAD);
-            let block = head.byte_sub(*head.cast::<u64>() as usize);
-            (*block.cast::<ThreadBlock>()).tid.load(Relaxed)
+            head.byte_sub(*head.cast::<u64>() as usize).cast()
         }
     }
 }

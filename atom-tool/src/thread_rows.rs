@@ -12,9 +12,9 @@ use atom_abi::host::{self, ArgKind};
 use atom_abi::{THREAD_HEADER, ThreadBlock};
 
 use crate::call::{Arg, computed};
-use crate::params::{Param, code};
+use crate::params::{Element, Param, code};
 use crate::program::Program;
-use crate::thread_data::ThreadCell;
+use crate::thread_data::{PerThread, ThreadCell, ThreadState};
 
 const HEAD: usize = 16;
 
@@ -25,14 +25,34 @@ pub struct ThreadRows<const N: usize> {
     rows: usize,
 }
 
-/// Instrument side: one of [`ThreadRows`].
+/// Instrument side: one of [`ThreadRows`]. It may also be part of a plain structure
+/// ([`plain_data!`](crate::plain_data)), where [`row`](Self::row) finds it on the analysis side.
+#[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThreadRowAt<const N: usize> {
+    /// From the end of the block's header, in bytes.
     offset: u64,
 }
 
+// SAFETY: one integer.
+unsafe impl<const N: usize> Element for ThreadRowAt<N> {}
+
+impl<const N: usize> ThreadRowAt<N> {
+    /// Analysis side: this row of the thread that the state belongs to.
+    pub fn row<T: ThreadState>(self, state: PerThread<T>) -> ThreadRow<N> {
+        let at = THREAD_HEADER + self.offset as usize;
+        // SAFETY: values of this type are made by `ThreadRows::at` only, for a row that is there in
+        // each block; blocks live for ever.
+        let cells = unsafe { &*state.block().byte_add(at).cast::<[ThreadCell<u64>; N]>() };
+        ThreadRow {
+            cells,
+            this_thread: PhantomData,
+        }
+    }
+}
+
 impl Program<'_> {
-    /// So many rows of `N` cells for each thread, all 0 at first.
+    /// `rows` rows of `N` cells for each thread, all 0 at first.
     pub fn thread_rows<const N: usize>(&self, rows: usize) -> ThreadRows<N> {
         let size = rows.saturating_mul(N * 8).saturating_add(HEAD);
         // Where it will lie is known once it is placed, so the first is to learn that.

@@ -77,6 +77,7 @@ pub(super) fn table(session: &Session<'_>) -> Host {
         data_symbols: places::data_symbols,
         variables: places::variables,
         entered_import: places::entered_import,
+        inst_mnemonic: query::inst_mnemonic,
     }
 }
 

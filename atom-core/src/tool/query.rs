@@ -282,6 +282,14 @@ pub(super) extern "C" fn inst_info(
     info.is_some()
 }
 
+pub(super) extern "C" fn inst_mnemonic(context: *mut Context, inst: u32) -> StrRef {
+    let session = session(context);
+    match session.known_inst(inst) {
+        Some(_) => session.intern(&session.mnemonic(InstId(inst))),
+        None => StrRef::new(""),
+    }
+}
+
 pub(super) extern "C" fn inst_operands(
     context: *mut Context,
     inst: u32,

@@ -7,7 +7,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
 
-use crate::x86::{Formatter, Instruction, NasmFormatter};
+use crate::x86::{FormatMnemonicOptions, Formatter, Instruction, NasmFormatter};
 
 use super::calls::Calls;
 use super::load::{Application, Tool};
@@ -192,6 +192,17 @@ impl<'a> Session<'a> {
         self.formatter
             .borrow_mut()
             .format(&self.decode(id), &mut text);
+        text
+    }
+
+    /// The mnemonic with which [`Self::inst_text`] begins, without prefixes.
+    pub(super) fn mnemonic(&self, id: InstId) -> String {
+        let mut text = String::new();
+        self.formatter.borrow_mut().format_mnemonic_options(
+            &self.decode(id),
+            &mut text,
+            FormatMnemonicOptions::NO_PREFIXES,
+        );
         text
     }
 

@@ -5,14 +5,16 @@
 //! that is what its record says.
 
 use atom_abi::host::Reg;
-use atom_abi::query::{InstInfo, MemoryRecord, NO_REG, OperandKind, OperandRecord, access, memory};
+use atom_abi::query::{
+    InstInfo, MemoryRecord, NO_REG, OperandKind, OperandRecord, Repeat, access, memory,
+};
 use iced_x86::{
-    Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, OpCodeTableKind,
-    OpKind, Register,
+    Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic,
+    OpCodeTableKind, OpKind, Register,
 };
 
 use super::direct_target;
-use super::memory::{MemoryOperand, MemoryOperands, Segment};
+use super::memory::{MemoryOperand, MemoryOperands, Segment, repeats};
 use super::registers::{access_bits, reg_of};
 
 fn number(register: Register) -> u32 {
@@ -150,6 +152,9 @@ fn immediate_size(kind: OpKind) -> u32 {
 /// One fact of an instruction's encoding; `bytes` are the instruction's.
 pub fn info(instruction: &Instruction, bytes: &[u8], what: u32) -> Option<i64> {
     let is = |item: InstInfo| what == item as u32;
+    if is(InstInfo::Repeat) {
+        return repeat(instruction).map(|repeat| repeat as i64);
+    }
     let op_code = instruction.op_code();
     let mut decoder = Decoder::with_ip(64, bytes, instruction.ip(), DecoderOptions::NONE);
     let offsets = {
@@ -200,6 +205,24 @@ pub fn info(instruction: &Instruction, bytes: &[u8], what: u32) -> Option<i64> {
     } else {
         None
     }
+}
+
+/// How a string instruction is repeated; none for other instructions.
+fn repeat(instruction: &Instruction) -> Option<Repeat> {
+    if !instruction.is_string_instruction() {
+        return None;
+    }
+    use Mnemonic::{Cmpsb, Cmpsd, Cmpsq, Cmpsw, Scasb, Scasd, Scasq, Scasw};
+    let compares = matches!(
+        instruction.mnemonic(),
+        Cmpsb | Cmpsd | Cmpsq | Cmpsw | Scasb | Scasd | Scasq | Scasw
+    );
+    Some(match (repeats(instruction), compares) {
+        (false, _) => Repeat::Once,
+        (true, false) => Repeat::Counted,
+        (true, true) if instruction.has_repne_prefix() => Repeat::UntilEqual,
+        (true, true) => Repeat::WhileEqual,
+    })
 }
 
 /// A little-endian field of the encoding, sign-extended.

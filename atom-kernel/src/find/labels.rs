@@ -19,7 +19,7 @@ use std::rc::Rc;
 use atom_tool::{Block, InstType, Label, MemoryAccess, Reg};
 
 use super::region::{Region, close};
-use super::source::{self, Kind};
+use super::source::{self, StatementKind};
 use super::view::{Family, Own, View};
 
 /// Lines behind a label in which its statement must start.
@@ -65,12 +65,12 @@ pub fn place<'a>(view: &View<'a>, label: &Label<'a>) -> Result<Placed<'a>, Strin
     };
     let statement = source::labelled(file, line, label.name);
     match statement.map(|s| s.kind) {
-        Some(Kind::Block) => {
+        Some(StatementKind::Block) => {
             return Err(format!(
                 "it marks a block, which leaves no trace in the code; {USE_MARKER}"
             ));
         }
-        Some(Kind::Other) => {
+        Some(StatementKind::Other) => {
             return Err(format!(
                 "it marks a statement that is no loop; {USE_MARKER}"
             ));
@@ -83,7 +83,9 @@ pub fn place<'a>(view: &View<'a>, label: &Label<'a>) -> Result<Placed<'a>, Strin
         first: statement.map_or(line, |s| s.first),
     };
     let header = statement.map(|s| s.header);
-    let tail = statement.filter(|s| s.kind == Kind::Do).map(|s| s.header);
+    let tail = statement
+        .filter(|s| s.kind == StatementKind::Do)
+        .map(|s| s.header);
     lines.place(view, tail, header, statement.and_then(|s| s.last))
 }
 
@@ -268,7 +270,7 @@ fn is_stack(access: &MemoryAccess) -> bool {
 }
 
 impl<'a> Copy<'a> {
-    fn place(&self, inst: usize) -> Option<super::view::Place> {
+    fn place(&self, inst: usize) -> Option<super::view::SourcePlace> {
         let place = self.own.places.get(&inst)?;
         (place.copy == self.number).then_some(*place)
     }

@@ -21,14 +21,14 @@ const PROFILE_LABEL: &str = "ato_profile";
 
 /// The kinds of section that have callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub enum Kind {
+pub enum SectionKind {
     /// A kernel: no other kernel is entered in it.
     Kernel,
     /// A profiled section, which may contain others.
     Profiled,
 }
 
-impl Kind {
+impl SectionKind {
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl How {
 #[derive(Clone)]
 pub struct Section<'a> {
     /// Kernel or profiled.
-    pub kind: Kind,
+    pub kind: SectionKind,
     /// How it was found.
     pub how: How,
     /// Its name: of the label, the marker, the procedure, or as it was asked for.
@@ -106,7 +106,7 @@ impl Section<'_> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unplaced {
     /// Kernel or profiled.
-    pub kind: Kind,
+    pub kind: SectionKind,
     /// Its name.
     pub name: String,
     /// Source file.
@@ -133,12 +133,16 @@ pub struct Found<'a> {
 }
 
 /// Finds all that is marked in the program and asked for by patterns.
-pub fn find<'a>(view: &View<'a>, patterns: &[(Kind, Pattern)], labels: bool) -> Result<Found<'a>> {
+pub fn find<'a>(
+    view: &View<'a>,
+    patterns: &[(SectionKind, Pattern)],
+    labels: bool,
+) -> Result<Found<'a>> {
     let mut found = Found::default();
     if labels {
         for (kind, prefix) in [
-            (Kind::Kernel, KERNEL_LABEL),
-            (Kind::Profiled, PROFILE_LABEL),
+            (SectionKind::Kernel, KERNEL_LABEL),
+            (SectionKind::Profiled, PROFILE_LABEL),
         ] {
             by_labels(view, kind, prefix, &mut found);
         }
@@ -155,7 +159,7 @@ pub fn find<'a>(view: &View<'a>, patterns: &[(Kind, Pattern)], labels: bool) -> 
     Ok(found)
 }
 
-fn by_labels<'a>(view: &View<'a>, kind: Kind, prefix: &str, found: &mut Found<'a>) {
+fn by_labels<'a>(view: &View<'a>, kind: SectionKind, prefix: &str, found: &mut Found<'a>) {
     for label in view.program.labels(prefix) {
         match labels::place(view, &label) {
             Ok(placed) => found.sections.push(Section {

@@ -7,7 +7,7 @@ use atom_tool::{Result, Status};
 use super::labels;
 use super::region::{Border, Region};
 use super::view::{View, base, is_stub};
-use super::{Found, How, Kind, Section, Unplaced};
+use super::{Found, How, Section, SectionKind, Unplaced};
 
 /// What is to be found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +46,7 @@ impl Pattern {
     }
 
     /// Finds it. What nothing fits is an error: the user asked for it.
-    pub fn find<'a>(&self, view: &View<'a>, kind: Kind, found: &mut Found<'a>) -> Result {
+    pub fn find<'a>(&self, view: &View<'a>, kind: SectionKind, found: &mut Found<'a>) -> Result {
         match self {
             Self::Procedures(name) => procedures(view, kind, name, found),
             Self::Line(file, line) => {
@@ -67,7 +67,7 @@ impl Pattern {
     }
 }
 
-fn procedures<'a>(view: &View<'a>, kind: Kind, name: &str, found: &mut Found<'a>) -> Result {
+fn procedures<'a>(view: &View<'a>, kind: SectionKind, name: &str, found: &mut Found<'a>) -> Result {
     let mut any = false;
     let mut seen = HashSet::new();
     for proc in view.program.procs() {
@@ -120,7 +120,7 @@ fn procedures<'a>(view: &View<'a>, kind: Kind, name: &str, found: &mut Found<'a>
 
 fn line_of<'a>(
     view: &View<'a>,
-    kind: Kind,
+    kind: SectionKind,
     (file, line): (&str, u32),
     found: &mut Found<'a>,
 ) -> Result<(), String> {
@@ -172,7 +172,7 @@ fn line_of<'a>(
 
 fn addresses<'a>(
     view: &View<'a>,
-    kind: Kind,
+    kind: SectionKind,
     (from, to): (u64, u64),
     found: &mut Found<'a>,
 ) -> Result {

@@ -6,7 +6,7 @@
 
 /// What kind of statement it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum StatementKind {
     /// `for` or `while`.
     Loop,
     /// `do`.
@@ -23,7 +23,7 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Statement {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: StatementKind,
     /// Line of its first token.
     pub first: u32,
     /// Last line of a loop's header; of a `do`, line of its `while`.
@@ -64,18 +64,20 @@ fn statement(text: &str, line: u32, label: &str) -> Option<Statement> {
     let (word, first) = *tokens.get(next)?;
     let after = tokens.get(next + 1).map_or("", |t| t.0);
     let kind = match word {
-        "for" | "while" => Kind::Loop,
-        "do" => Kind::Do,
-        "{" => Kind::Block,
-        _ if is_word(word) && after == "(" => Kind::Macro,
-        _ => Kind::Other,
+        "for" | "while" => StatementKind::Loop,
+        "do" => StatementKind::Do,
+        "{" => StatementKind::Block,
+        _ if is_word(word) && after == "(" => StatementKind::Macro,
+        _ => StatementKind::Other,
     };
     let header = match kind {
-        Kind::Loop => closing(&tokens, next + 1).map_or(first, |at| tokens[at].1),
-        Kind::Do => match end(&tokens, next + 1, 0).and_then(|body| tokens.get(body + 1)) {
-            Some(("while", line)) => *line,
-            _ => return None,
-        },
+        StatementKind::Loop => closing(&tokens, next + 1).map_or(first, |at| tokens[at].1),
+        StatementKind::Do => {
+            match end(&tokens, next + 1, 0).and_then(|body| tokens.get(body + 1)) {
+                Some(("while", line)) => *line,
+                _ => return None,
+            }
+        }
         _ => first,
     };
     let last = end(&tokens, next, 0).map(|at| tokens[at].1);
@@ -236,16 +238,16 @@ g:  return s;
     fn statements_are_told_apart() {
         let at = |line, label| statement(TEXT, line, label).unwrap();
         let found = at(7, "a");
-        assert_eq!((found.kind, found.first), (Kind::Loop, 7));
+        assert_eq!((found.kind, found.first), (StatementKind::Loop, 7));
         assert_eq!((found.header, found.last), (8, Some(10)));
         for label in ["b", "c"] {
             let found = at(11, label);
-            assert_eq!((found.kind, found.last), (Kind::Do, Some(13)));
+            assert_eq!((found.kind, found.last), (StatementKind::Do, Some(13)));
             assert_eq!(found.header, 12);
         }
-        assert_eq!(at(14, "d").kind, Kind::Block);
-        assert_eq!(at(15, "e").kind, Kind::Macro);
-        assert_eq!(at(16, "g").kind, Kind::Other);
+        assert_eq!(at(14, "d").kind, StatementKind::Block);
+        assert_eq!(at(15, "e").kind, StatementKind::Macro);
+        assert_eq!(at(16, "g").kind, StatementKind::Other);
         assert_eq!(statement(TEXT, 6, "a"), None);
         assert_eq!(statement(TEXT, 7, "z"), None);
         assert_eq!(statement("a: for (", 1, "a").unwrap().last, None);

@@ -23,7 +23,7 @@ pub struct Family<'a> {
 
 /// Where an instruction belongs in one function of the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct Place {
+pub struct SourcePlace {
     /// Line in that function: of the instruction, or of the inlined call that
     /// it comes from.
     pub line: u32,
@@ -37,7 +37,7 @@ pub struct Place {
 #[derive(Default)]
 pub struct Own {
     /// By number of the instruction.
-    pub places: HashMap<usize, Place>,
+    pub places: HashMap<usize, SourcePlace>,
 }
 
 impl<'a> Family<'a> {
@@ -108,7 +108,7 @@ impl<'a> Family<'a> {
             let count = copies.len() as u32;
             let copy = *copies.entry(chain).or_insert(count);
             let own_inst = at == 0;
-            let place = Place {
+            let place = SourcePlace {
                 line,
                 copy,
                 own: own_inst,

@@ -11,31 +11,22 @@
 use std::time::{Duration, Instant};
 
 use arp::{Area, DataType, Kind, Meter, Mode, Session, Sid, Tid};
+use atom_tool::plain_data;
 
 use super::meters::{AnyMeter, Cost, Measure};
 use super::scratch;
 use super::session::{HERE, Settings};
 
-/// Whether own callbacks are tried at the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Calibrate {
-    /// Yes; their cost is subtracted if they change nothing but their data.
-    #[default]
-    Auto,
-    /// Yes; their cost is subtracted.
-    On,
-    /// No.
-    Off,
-}
-
-impl Calibrate {
-    /// By number.
-    pub fn from_number(number: u32) -> Self {
-        match number {
-            1 => Self::On,
-            2 => Self::Off,
-            _ => Self::Auto,
-        }
+plain_data! {
+    /// Whether the user's callbacks are tried at the start.
+    #[derive(PartialEq, Eq, Debug)]
+    pub enum Calibrate {
+        /// Yes; their cost is subtracted if they change nothing but their data.
+        Auto,
+        /// Yes; their cost is subtracted.
+        On,
+        /// No.
+        Off,
     }
 }
 

@@ -9,37 +9,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use arp::{Area, DataType, Meter, Sid, Value};
+use atom_tool::plain_data;
 
 use super::calibrate::less;
 use super::session::{Process, here, lock};
 
-/// The measures that there are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Measure {
-    /// The time-stamp counter.
-    Cycles,
-    /// The thread's time on the processor, in nanoseconds.
-    CpuTime,
-    /// Instructions of the program itself.
-    Instructions,
-    /// Callbacks of the user.
-    Callbacks,
+plain_data! {
+    /// What is measured.
+    #[derive(PartialEq, Eq, Debug)]
+    pub enum Measure {
+        /// The time-stamp counter.
+        Cycles,
+        /// The thread's time on the processor, in nanoseconds.
+        CpuTime,
+        /// Instructions of the program itself.
+        Instructions,
+        /// What callbacks of the user measure.
+        Callbacks,
+    }
 }
 
 impl Measure {
-    /// All, by number.
-    pub const ALL: [Self; 4] = [
-        Self::Cycles,
-        Self::CpuTime,
-        Self::Instructions,
-        Self::Callbacks,
-    ];
-
-    /// The measure with this number.
-    pub fn from_number(number: u32) -> Option<Self> {
-        Self::ALL.get(number as usize).copied()
-    }
-
     /// What its values are called.
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +42,7 @@ impl Measure {
 
     /// Reads it.
     #[inline]
-    pub fn now_at(self, at: &Place) -> u64 {
+    pub fn now_at(self, at: &ThreadNumbers) -> u64 {
         match self {
             // SAFETY: every x86-64 processor has it.
             Self::Cycles => unsafe { core::arch::x86_64::_rdtsc() },
@@ -133,7 +123,7 @@ impl Events {
 
 /// Where a thread's numbers are found.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub struct ThreadNumbers {
     /// Instructions executed.
     pub instructions: *const AtomicU64,
     /// Sections.
@@ -141,9 +131,9 @@ pub struct Place {
 }
 
 // SAFETY: both point to atomic numbers that live for ever.
-unsafe impl Send for Place {}
+unsafe impl Send for ThreadNumbers {}
 
-impl Place {
+impl ThreadNumbers {
     /// What was spent for measuring within the section that ends now, and for itself.
     #[inline]
     fn spent(&self, cost: &Cost) -> f64 {
@@ -164,7 +154,7 @@ pub struct Reading {
     /// What is subtracted.
     pub cost: Cost,
     /// The thread's numbers.
-    pub place: Place,
+    pub place: ThreadNumbers,
 }
 
 impl Meter for Reading {
@@ -197,7 +187,7 @@ pub struct Callbacks {
     /// What is subtracted from these.
     pub cost: Cost,
     /// The thread's numbers.
-    pub place: Place,
+    pub place: ThreadNumbers,
 }
 
 type Callback = unsafe extern "C" fn(u16, *mut Area, usize);

@@ -12,10 +12,10 @@ mod open;
 mod scratch;
 mod session;
 
-use std::io::Write;
-use std::sync::Mutex;
+use std::io::{self, Write};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, compiler_fence};
+use std::sync::{Mutex, OnceLock};
 
 use arp::{DataType, Format, Kind, Mode, Section, Sid, Step};
 use atom_tool::prelude::*;
@@ -56,68 +56,124 @@ pub const MARKER: u8 = 1;
 /// A jump to another procedure, whose end is not seen: closed by what comes then.
 pub const TAIL: u8 = 2;
 
-/// What the table has of each section: id, kind, flags, first line, last line.
-pub type RowFacts = [u32; 5];
+plain_data! {
+    /// A section as it crosses to the analysis. What is text is the text's key.
+    pub struct SectionFacts {
+        /// Its number in data files.
+        pub id: u32,
+        /// [`Kind`] as a number.
+        pub kind: u32,
+        /// [`MARKER`], [`TAIL`] or 0.
+        pub flags: u32,
+        /// First source line, or 0.
+        pub first_line: u32,
+        /// Last source line, or 0.
+        pub last_line: u32,
+        /// Its name.
+        pub name: u32,
+        /// Source file, or empty.
+        pub file: u32,
+        /// File and lines for people, or empty.
+        pub place: u32,
+    }
+
+    /// What the user has chosen, as it crosses to the analysis. What is text is the text's key.
+    pub struct Choices {
+        /// [`Mode`] as a number.
+        pub mode: u32,
+        /// [`DataType`] of the values of callbacks, as a number.
+        pub data_type: u32,
+        /// Whether callbacks are tried at the start.
+        pub calibrate: Calibrate,
+        /// The data file.
+        pub file: u32,
+        /// The program's name.
+        pub program: u32,
+        /// The data file is binary; else it is text.
+        pub is_binary: bool,
+        #[doc(hidden)]
+        pub _unused: [u8; 3],
+    }
+}
 
 /// The kinds of section, by their numbers.
 pub const KINDS: [&str; 3] = ["plain", "kernel", "profile"];
 
-/// Before the program. `settings` are mode, format, data type, whether `context`
-/// is the address of a pointer to the context, whether callbacks are tried, and then the measures.
+/// What the user linked into the tool: addresses, 0 for none.
+#[derive(Clone, Copy, Default)]
+struct UserCode {
+    /// Callbacks for begins and ends of sections, and what both get as context.
+    callbacks: [usize; 3],
+    /// Callbacks for threads.
+    thread_callbacks: [usize; 2],
+}
+
+static USER_CODE: OnceLock<UserCode> = OnceLock::new();
+
+/// Before [`begin`]: addresses of what the user linked into the tool, 0 for none. `context` is the
+/// address of a pointer to the context if `is_pointer` says so.
 #[analysis]
-pub fn begin(
-    settings: Array<u32>,
-    file: Str,
-    program: Str,
+pub fn callbacks(
     enter: usize,
     leave: usize,
     context: usize,
+    is_pointer: bool,
     spawn: usize,
     join: usize,
-    facts: Array<RowFacts>,
-    names: Strings,
-    files: Strings,
+) {
+    let context = match (context, is_pointer) {
+        (0, _) | (_, false) => context,
+        // SAFETY: the address of a pointer that the tool exports.
+        (at, true) => unsafe { *(at as *const usize) },
+    };
+    let _ = USER_CODE.set(UserCode {
+        callbacks: [enter, leave, context],
+        thread_callbacks: [spawn, join],
+    });
+}
+
+/// Before the program: starts recording.
+#[analysis]
+pub fn begin(
+    choices: Record<Choices>,
+    measures: Array<Measure>,
+    facts: Array<SectionFacts>,
+    texts: Strings,
 ) {
     let mut table = Table {
         rows: Vec::with_capacity(facts.len()),
         sections: Vec::with_capacity(facts.len()),
     };
-    for ((facts, name), file) in facts.iter().zip(names.iter()).zip(files.iter()) {
-        let kind = Kind::from_number(facts[1].into()).unwrap_or_default();
+    for facts in facts.iter() {
+        let kind = Kind::from_number(facts.kind.into()).unwrap_or_default();
         table.rows.push(Row {
-            sid: Sid(facts[0]),
+            sid: Sid(facts.id),
             kind,
-            flags: facts[2] as u8,
+            flags: facts.flags as u8,
         });
         table.sections.push(Section {
-            sid: Sid(facts[0]),
+            sid: Sid(facts.id),
             kind,
-            name: name.to_owned(),
-            file: file.to_owned(),
-            line: facts[3],
-            end_line: facts[4],
+            name: texts.get(facts.name).to_owned(),
+            file: texts.get(facts.file).to_owned(),
+            line: facts.first_line,
+            end_line: facts.last_line,
         });
     }
-    let number = |i: usize| settings.get(i).copied().unwrap_or(0);
-    let measures = settings.iter().skip(5);
-    let context = match (context, number(3)) {
-        (0, _) | (_, 0) => context,
-        // SAFETY: the address of a pointer that the tool exports.
-        (at, _) => unsafe { *(at as *const usize) },
-    };
+    let user = USER_CODE.get().copied().unwrap_or_default();
     let settings = Settings {
-        mode: Mode::from_number(number(0).into()).unwrap_or(Mode::RecordAverage),
-        format: match number(1) {
-            0 => Format::Ascii,
-            _ => Format::Binary,
+        mode: Mode::from_number(choices.mode.into()).unwrap_or(Mode::RecordAverage),
+        format: match choices.is_binary {
+            false => Format::Ascii,
+            true => Format::Binary,
         },
-        data_type: DataType::from_number(number(2).into()).unwrap_or(DataType::UInt),
-        file: file.as_str(),
-        program: program.as_str(),
-        measures: measures.filter_map(|m| Measure::from_number(*m)).collect(),
-        callbacks: [enter, leave, context],
-        thread_callbacks: [spawn, join],
-        calibrate: Calibrate::from_number(number(4)),
+        data_type: DataType::from_number(choices.data_type.into()).unwrap_or(DataType::UInt),
+        file: texts.get(choices.file),
+        program: texts.get(choices.program),
+        measures: measures.to_vec(),
+        callbacks: user.callbacks,
+        thread_callbacks: user.thread_callbacks,
+        calibrate: choices.calibrate,
     };
     if let Err(reason) = Whole::begin(table, settings) {
         eprintln!("kernel: nothing is recorded: {reason}");
@@ -343,9 +399,8 @@ pub fn end(
     mine: PerThread<Thread>,
     all: AllThreads<Thread>,
     summary: Str,
-    facts: Array<RowFacts>,
-    names: Strings,
-    places: Strings,
+    facts: Array<SectionFacts>,
+    texts: Strings,
 ) {
     let Some(whole) = whole() else { return };
     if whole.is_forked() {
@@ -361,9 +416,48 @@ pub fn end(
     // From here on each other thread sees that, or its being busy is seen.
     // SAFETY: a system call without effect on memory.
     unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) };
+    let threads = lock(&here.threads);
+    let (still_busy, missed) = wait(all, &threads);
+    let still = |entry: &&ThreadEntry| !still_busy.contains(&(entry.open as usize));
+    // SAFETY: their threads do not work on them, unless the process goes on after this.
+    let opens = threads
+        .iter()
+        .filter(still)
+        .map(|e| unsafe { &mut *e.open });
+    let mut opens: Vec<&mut Open> = opens.collect();
+    let sum = sum(&opens, facts.len());
+    whole.join_ended();
+    let mut messages = here.finish(&mut opens);
+    if !still_busy.is_empty() {
+        messages.push(format!(
+            "{} threads were interrupted while they recorded: their last records are missing",
+            still_busy.len()
+        ));
+    }
+    for message in messages {
+        eprintln!("kernel: {message}");
+    }
+    if summary.is_empty() {
+        return;
+    }
+    let written = write_summary(&summary, &facts, texts, &sum, |out| {
+        writeln!(out, "# threads: {}", threads.len())?;
+        writeln!(out, "# open at the end: {}", sum.left_open)?;
+        let closed = sum.closed;
+        writeln!(out, "# closed because their procedures were gone: {closed}")?;
+        writeln!(out, "# ends without a begin: {}", sum.unmatched)?;
+        writeln!(out, "# left out in signal handlers: {missed}")
+    });
+    if let Err(e) = written {
+        eprintln!("kernel: cannot write {e}");
+    }
+}
+
+/// Waits a while until the threads' routines have ended. Returns the sections of those threads
+/// that work still, and how much was left out in all threads because a routine was at work.
+fn wait(all: AllThreads<Thread>, threads: &[ThreadEntry]) -> (Vec<usize>, u64) {
     let mut missed = 0;
     let mut still_busy = Vec::new();
-    let threads = lock(&here.threads);
     for thread in all.iter() {
         // In a child there are copies of what its parent's other threads have.
         let open = thread.open.get();
@@ -380,18 +474,16 @@ pub fn end(
         }
         missed += thread.missed.get();
     }
+    (still_busy, missed)
+}
+
+/// What all threads have done, of so many sections.
+fn sum(opens: &[&mut Open], sections: usize) -> Facts {
     let mut sum = Facts {
-        counts: vec![0; facts.len()],
+        counts: vec![0; sections],
         ..Facts::default()
     };
-    let still = |entry: &&ThreadEntry| !still_busy.contains(&(entry.open as usize));
-    // SAFETY: their threads do not work on them, unless the process goes on after this.
-    let opens = threads
-        .iter()
-        .filter(still)
-        .map(|e| unsafe { &mut *e.open });
-    let mut opens: Vec<&mut Open> = opens.collect();
-    for open in &opens {
+    for open in opens {
         for (sum, count) in sum.counts.iter_mut().zip(&open.facts.counts) {
             *sum += count;
         }
@@ -399,45 +491,31 @@ pub fn end(
         sum.unmatched += open.facts.unmatched;
         sum.left_open += open.facts.left_open + open.depth() as u64;
     }
-    whole.join_ended();
-    let mut messages = here.finish(&mut opens);
-    if !still_busy.is_empty() {
-        messages.push(format!(
-            "{} threads were interrupted while they recorded: their last records are missing",
-            still_busy.len()
-        ));
-    }
-    for message in messages {
-        eprintln!("kernel: {message}");
-    }
-    if summary.is_empty() {
-        return;
-    }
-    let played = here.played();
-    let written = output::create(&summary).and_then(|mut out| {
-        writeln!(out, "count\tkind\tid\tname\tplace\tplayed\tsum")?;
-        let described = facts.iter().zip(names.iter()).zip(places.iter());
-        for (((facts, name), place), count) in described.zip(&sum.counts) {
-            let kind = KINDS[facts[1] as usize % KINDS.len()];
-            let id = facts[0];
-            let (times, total) = played.get(&Sid(id)).copied().unwrap_or_default();
-            writeln!(
-                out,
-                "{count}\t{kind}\t{id}\t{name}\t{place}\t{times}\t{total}"
-            )?;
-        }
-        writeln!(out, "# threads: {}", threads.len())?;
-        writeln!(out, "# open at the end: {}", sum.left_open)?;
+    sum
+}
+
+/// Writes the summary: a line for each section, then what `then` writes.
+fn write_summary(
+    name: &str,
+    facts: &[SectionFacts],
+    texts: Strings,
+    sum: &Facts,
+    then: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let played = session::here()
+        .map(|here| here.played())
+        .unwrap_or_default();
+    let mut out = output::create(name)?;
+    writeln!(out, "count\tkind\tid\tname\tplace\tplayed\tsum")?;
+    for (facts, count) in facts.iter().zip(&sum.counts) {
+        let kind = KINDS[facts.kind as usize % KINDS.len()];
+        let (id, name, place) = (facts.id, texts.get(facts.name), texts.get(facts.place));
+        let (times, total) = played.get(&Sid(id)).copied().unwrap_or_default();
         writeln!(
             out,
-            "# closed because their procedures were gone: {}",
-            sum.closed
+            "{count}\t{kind}\t{id}\t{name}\t{place}\t{times}\t{total}"
         )?;
-        writeln!(out, "# ends without a begin: {}", sum.unmatched)?;
-        writeln!(out, "# left out in signal handlers: {missed}")?;
-        out.flush()
-    });
-    if let Err(e) = written {
-        eprintln!("kernel: cannot write {e}");
     }
+    then(&mut out)?;
+    out.flush()
 }

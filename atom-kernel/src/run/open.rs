@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use arp::{Kind, Session, Sid, Step, ThreadRecorder};
 
-use super::meters::{Events, Place};
+use super::meters::{Events, ThreadNumbers};
 use super::session::Table;
 use super::{MARKER, TAIL};
 
@@ -202,8 +202,8 @@ impl Open {
     }
 
     /// Where the numbers of events are.
-    pub fn place_of(events: &Events, instructions: *const AtomicU64) -> Place {
-        Place {
+    pub fn place_of(events: &Events, instructions: *const AtomicU64) -> ThreadNumbers {
+        ThreadNumbers {
             instructions,
             events,
         }

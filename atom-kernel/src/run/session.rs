@@ -8,7 +8,9 @@ use arp::{DataType, Format, Mark, Mode, Problem, Section, Session, Step, ThreadR
 use atom_tool::output;
 
 use super::calibrate::Calibrate;
-use super::meters::{AnyMeter, Callbacks, Cost, Events, Measure, Place, Played, Reading, Sums};
+use super::meters::{
+    AnyMeter, Callbacks, Cost, Events, Measure, Played, Reading, Sums, ThreadNumbers,
+};
 use super::open::{Open, Row};
 use super::{calibrate, clock};
 
@@ -36,7 +38,7 @@ impl Settings {
     }
 
     /// A measure of one thread.
-    pub fn meter(&self, measure: Measure, cost: Cost, place: Place) -> AnyMeter {
+    pub fn meter(&self, measure: Measure, cost: Cost, place: ThreadNumbers) -> AnyMeter {
         match measure {
             Measure::Callbacks => AnyMeter(Box::new(self.callbacks(cost, place))),
             _ => AnyMeter(Box::new(Reading {
@@ -47,7 +49,7 @@ impl Settings {
         }
     }
 
-    fn callbacks(&self, cost: Cost, place: Place) -> Callbacks {
+    fn callbacks(&self, cost: Cost, place: ThreadNumbers) -> Callbacks {
         let [enter, leave, context] = self.callbacks;
         Callbacks {
             enter,
@@ -286,7 +288,7 @@ impl Whole {
     }
 
     /// The recorder of a thread that begins.
-    pub fn recorder(&self, place: Place, context: &[Step]) -> Option<ThreadRecorder> {
+    pub fn recorder(&self, place: ThreadNumbers, context: &[Step]) -> Option<ThreadRecorder> {
         let here = self.here();
         let session = here.session.as_ref()?;
         let tid = here.next_tid.fetch_add(1, Ordering::Relaxed);
@@ -441,7 +443,7 @@ impl Process {
 
 std::thread_local! {
     /// Where the numbers of the thread are whose recorder is being made.
-    pub static HERE: std::cell::Cell<Place> = const { std::cell::Cell::new(Place {
+    pub static HERE: std::cell::Cell<ThreadNumbers> = const { std::cell::Cell::new(ThreadNumbers {
         instructions: &raw const NONE,
         events: &raw const NO_EVENTS,
     }) };

@@ -1,18 +1,19 @@
 //! Which files a report goes to: the options that all shipped tools share.
 //!
-//! As an argument it is one string: the file for people, the file for programs
-//! and the number of rows, with null bytes between, which no file name contains.
+//! As an argument it is a list of strings: the file for people, the file for programs and the
+//! number of rows.
 
 use std::io::{self, Write};
 
-use atom_abi::host::{self, ArgKind};
+use atom_abi::host;
 
 use super::{Report, json, text};
 use crate::Result;
-use crate::call::{Arg, string};
+use crate::call::Arg;
 use crate::options::Options;
 use crate::output;
-use crate::params::{Param, Str, code};
+use crate::params::{Param, code};
+use crate::strings::{StringList, Strings};
 
 /// Rows that people are shown of each table if they do not say otherwise.
 const TOP: &str = "100";
@@ -20,7 +21,8 @@ const TOP: &str = "100";
 /// Instrument side: where the report goes. Pass it to a parameter [`Files`].
 #[derive(Clone, Debug)]
 pub struct ReportFiles {
-    encoded: String,
+    /// The file for people, the file for programs, the number of rows.
+    parts: StringList,
 }
 
 impl ReportFiles {
@@ -40,24 +42,26 @@ impl ReportFiles {
         {
             output::keep_stdout(&program);
         }
-        Ok(Self {
-            encoded: format!("{output}\0{json}\0{top}"),
-        })
+        let mut parts = StringList::new();
+        for part in [output, json, top] {
+            parts.push(part);
+        }
+        Ok(Self { parts })
     }
 }
 
 impl Arg<Files> for &ReportFiles {
     fn to_host(&self) -> host::Arg {
-        string(ArgKind::Str, &self.encoded)
+        Arg::<Strings>::to_host(&&self.parts)
     }
 }
 
 /// Analysis side: where the report goes.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct Files(Str);
+pub struct Files(Strings);
 
-// SAFETY: transparent over a string, which is one pointer.
+// SAFETY: transparent over a list of strings, which is one pointer.
 unsafe impl Param for Files {
     const CODE: u8 = code::OTHER;
 }
@@ -65,7 +69,7 @@ unsafe impl Param for Files {
 impl Files {
     /// The file for people, the file for programs, rows to show; empty names stand for none.
     fn parts(self) -> (&'static str, &'static str, usize) {
-        let mut parts = self.0.as_str().split('\0');
+        let mut parts = self.0.iter();
         let mut next = || parts.next().unwrap_or("");
         let (output, json, top) = (next(), next(), next());
         (output, json, top.parse().unwrap_or(0))

@@ -196,7 +196,6 @@ fn place(access: &MemoryAccess, rsp: i64) -> Option<Place> {
 
 /// By how much an instruction moves rsp, if that is certain.
 fn stack_change(inst: &Inst<'_>) -> Option<i64> {
-    let text = inst.text();
     let operands = inst.operands();
     let is_rsp = |o: &Operand| {
         matches!(
@@ -208,7 +207,7 @@ fn stack_change(inst: &Inst<'_>) -> Option<i64> {
             }
         )
     };
-    match (text.split(' ').next()?, &operands[..]) {
+    match (inst.mnemonic(), &operands[..]) {
         ("push", [_]) | ("pushfq", _) => Some(-8).filter(|_| is_word(inst)),
         ("pop", [to]) if !is_rsp(to) => Some(8).filter(|_| is_word(inst)),
         ("sub", [to, Operand::Constant(n)]) if is_rsp(to) => Some((*n as i64).wrapping_neg()),

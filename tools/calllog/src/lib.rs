@@ -15,7 +15,7 @@ mod settings;
 mod sink;
 mod thread;
 
-use settings::Settings;
+use settings::{Settings, SettingsData};
 
 /// What a point is, as part of a call's constant argument.
 const ENTRY: u32 = 0;
@@ -92,8 +92,8 @@ fn note(buffer: PerThread<Buffer>, word: u32, sp: u64, clock: u64) {
 }
 
 #[analysis(uninterrupted)]
-fn begin(settings: Str, procs: Sites) {
-    settings::begin(&settings, procs);
+fn begin(settings: Record<SettingsData>, texts: Strings, procs: Sites) {
+    settings::begin(&settings, texts, procs);
 }
 
 #[analysis(uninterrupted)]
@@ -149,7 +149,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
         )
         .into());
     }
-    program.add_call(Before, begin, (&*settings.encode(), &procs));
+    let mut texts = StringList::new();
+    let data = settings.to_data(&mut texts);
+    program.add_call(Before, begin, (&data, &texts, &procs));
     program.add_call(After, end, (buffer,));
     Ok(())
 }

@@ -4,13 +4,28 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atom_tool::clocks::{self, ProfTimer};
-use atom_tool::{Options, Program, Result, Sites};
+use atom_tool::{Options, Program, Result, Sites, StringList, Strings, plain_data};
 use call_log::clock::Clock;
 
 use crate::sink;
 
 /// Megabytes of log that are kept in memory before the file is begun.
 const MEMORY: u64 = 64 << 20;
+
+plain_data! {
+    /// The settings as they cross to the analysis. What is text is the text's key.
+    pub struct SettingsData {
+        /// In bytes.
+        memory: u64,
+        file: u32,
+        indat: u32,
+        program: u32,
+        /// A [`Clock`] as a number.
+        clock: u32,
+        is_exercise: bool,
+        _unused: [u8; 7],
+    }
+}
 
 /// The settings.
 #[derive(Clone, Debug)]
@@ -61,31 +76,28 @@ impl Settings {
         })
     }
 
-    /// As one argument.
-    pub fn encode(&self) -> String {
-        let clock = self.clock as u8;
-        format!(
-            "{}\0{}\0{clock}\0{}\0{}\0{}",
-            self.file,
-            self.indat,
-            u8::from(self.is_exercise),
-            self.memory,
-            self.program
-        )
+    /// As arguments, of which the texts go to the list.
+    pub fn to_data(&self, texts: &mut StringList) -> SettingsData {
+        SettingsData {
+            memory: self.memory,
+            file: texts.push(&self.file),
+            indat: texts.push(&self.indat),
+            program: texts.push(&self.program),
+            clock: self.clock as u32,
+            is_exercise: self.is_exercise,
+            _unused: [0; 7],
+        }
     }
 
-    fn decode(text: &str) -> Self {
-        let mut parts = text.split('\0');
-        let mut next = || parts.next().unwrap_or("").to_owned();
-        let (file, indat) = (next(), next());
-        let clock = next().parse().ok().and_then(Clock::from_number);
+    fn from_data(data: &SettingsData, texts: Strings) -> Self {
+        let clock = u8::try_from(data.clock).ok().and_then(Clock::from_number);
         Self {
-            file,
-            indat,
+            file: texts.get(data.file).to_owned(),
+            indat: texts.get(data.indat).to_owned(),
             clock: clock.unwrap_or(Clock::Unknown),
-            is_exercise: next() == "1",
-            memory: next().parse().unwrap_or(MEMORY),
-            program: next(),
+            is_exercise: data.is_exercise,
+            memory: data.memory,
+            program: texts.get(data.program).to_owned(),
         }
     }
 }
@@ -105,8 +117,8 @@ static RUN: OnceLock<Run> = OnceLock::new();
 /// Microseconds from which the timer of `Clock::ItimerProf` was seen to count downwards.
 static TIMER: AtomicU64 = AtomicU64::new(0);
 
-pub fn begin(settings: &str, procs: Sites) {
-    let settings = Settings::decode(settings);
+pub fn begin(data: &SettingsData, texts: Strings, procs: Sites) {
+    let settings = Settings::from_data(data, texts);
     if settings.clock == Clock::ItimerProf {
         start_timer();
     }

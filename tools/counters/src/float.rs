@@ -1,12 +1,21 @@
-//! How many operations on floating-point numbers an instruction makes, from its text.
+//! How many operations on floating-point numbers an instruction makes, from its mnemonic and the
+//! size of its vector registers.
 //!
 //! Additions, subtractions, multiplications, divisions, square roots, minima and maxima
 //! count one for each number of a vector, multiplications with addition two, also for numbers
 //! that a mask leaves out. Moves, conversions and comparisons count none.
 
-/// Operations, given the instruction in words.
-pub fn operations(text: &str) -> u64 {
-    let (name, operands) = text.split_once(' ').unwrap_or((text, ""));
+use std::ops::RangeInclusive;
+
+use atom_tool::{Inst, Operand, Reg};
+
+/// Operations of one execution of an instruction.
+pub fn operations(inst: Inst<'_>) -> u64 {
+    count(inst.mnemonic(), || vector_bits(&inst.operands()))
+}
+
+/// Operations of an instruction with this mnemonic; `width` gives the bits of its vectors.
+fn count(name: &str, width: impl FnOnce() -> u64) -> u64 {
     if let Some(x87) = name.strip_prefix('f') {
         return x87_operations(x87);
     }
@@ -22,7 +31,7 @@ pub fn operations(text: &str) -> u64 {
     };
     let numbers = match kind.as_bytes()[0] {
         b's' => 1,
-        b'p' => width(operands) / bits,
+        b'p' => width() / bits,
         _ => return 0,
     };
     let each = match name {
@@ -43,13 +52,20 @@ pub fn operations(text: &str) -> u64 {
     numbers * each
 }
 
-/// Bits of the widest vector register that is named.
-fn width(operands: &str) -> u64 {
-    match () {
-        _ if operands.contains("zmm") => 512,
-        _ if operands.contains("ymm") => 256,
-        _ => 128,
-    }
+/// Numbers of the vector registers.
+const VECTORS: RangeInclusive<u32> = Reg::Xmm0.number()..=Reg::Xmm31.number();
+
+/// Bits of the widest vector register among the operands; at least those of an xmm register.
+fn vector_bits(operands: &[Operand]) -> u64 {
+    let bits = |operand: &Operand| match *operand {
+        Operand::Register {
+            reg: Some(reg),
+            size,
+            ..
+        } if VECTORS.contains(&reg.number()) => u64::from(size) * 8,
+        _ => 0,
+    };
+    operands.iter().map(bits).max().unwrap_or(0).max(128)
 }
 
 fn x87_operations(name: &str) -> u64 {
@@ -64,33 +80,33 @@ fn x87_operations(name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::operations;
+    use super::count;
 
     #[test]
     fn operations_are_counted() {
-        for (text, count) in [
-            ("addsd xmm0,xmm1", 1),
-            ("mulps xmm0,[rdi]", 4),
-            ("vaddpd ymm0,ymm1,ymm2", 4),
-            ("vfmadd231ps zmm0,zmm1,[rax]", 32),
-            ("vfnmsub132sd xmm0,xmm1,xmm2", 2),
-            ("vfmaddsub213pd xmm0,xmm1,xmm2", 4),
-            ("sqrtss xmm1,xmm1", 1),
-            ("faddp st1,st0", 1),
-            ("fisubr dword [rax]", 1),
-            ("fdivrp st1,st0", 1),
-            ("fld qword [rax]", 0),
-            ("fxch st0,st1", 0),
-            ("movaps xmm0,xmm1", 0),
-            ("cvtsi2sd xmm0,eax", 0),
-            ("comisd xmm0,xmm1", 0),
-            ("paddd xmm0,xmm1", 0),
-            ("add rax,rcx", 0),
-            ("vaddsubps ymm0,ymm1,ymm2", 8),
-            ("ret", 0),
-            ("vs", 0),
+        for (name, bits, operations) in [
+            ("addsd", 128, 1),
+            ("mulps", 128, 4),
+            ("vaddpd", 256, 4),
+            ("vfmadd231ps", 512, 32),
+            ("vfnmsub132sd", 128, 2),
+            ("vfmaddsub213pd", 128, 4),
+            ("sqrtss", 128, 1),
+            ("faddp", 128, 1),
+            ("fisubr", 128, 1),
+            ("fdivrp", 128, 1),
+            ("fld", 128, 0),
+            ("fxch", 128, 0),
+            ("movaps", 128, 0),
+            ("cvtsi2sd", 128, 0),
+            ("comisd", 128, 0),
+            ("paddd", 128, 0),
+            ("add", 128, 0),
+            ("vaddsubps", 256, 8),
+            ("ret", 128, 0),
+            ("vs", 128, 0),
         ] {
-            assert_eq!(operations(text), count, "{text}");
+            assert_eq!(count(name, || bits), operations, "{name}");
         }
     }
 }

@@ -24,7 +24,7 @@ mod tally;
 mod thread;
 
 use meters::MOST;
-use settings::Settings;
+use settings::{Settings, SettingsKeys};
 
 /// What a point is, as part of a call's constant argument.
 const ENTRY: u32 = 0;
@@ -138,8 +138,15 @@ fn sum_cells(cells: Counters<ROW>, to: &mut [u64]) {
 }
 
 #[analysis(uninterrupted)]
-fn begin(settings: Str, procs: Sites, files: Strings, cells: Counters<ROW>) {
-    settings::begin(&settings, procs, files, cells.len() / REPLICAS * ROW);
+fn begin(
+    keys: Record<SettingsKeys>,
+    texts: Strings,
+    procs: Sites,
+    files: Strings,
+    cells: Counters<ROW>,
+) {
+    let own = cells.len() / REPLICAS * ROW;
+    settings::begin(&keys, texts, procs, files, own);
     cost::calibrate(cells);
 }
 
@@ -198,8 +205,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     tally::add(program, &settings, cells);
     model::add(program, &settings, &models, cells);
-    let text = settings.encode();
-    let begins = (&*text, &procs, stems.names(), cells);
+    let mut texts = StringList::new();
+    let keys = settings.to_keys(&mut texts);
+    let begins = (&keys, &texts, &procs, stems.names(), cells);
     program.add_call(Before, begin, begins);
     program.add_call(After, end, (&report, buffer, cells));
     Ok(())

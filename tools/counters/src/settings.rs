@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use atom_tool::{Options, Program, Result, Sites, Strings, clocks};
+use atom_tool::{Options, Program, Result, Sites, StringList, Strings, clocks, plain_data};
 use events::{Choice, Code, Exact, Model, Unavailable};
 
 use crate::energy::{self, Energy};
@@ -33,6 +33,17 @@ impl Slot {
             Code::Model(model) => Some(model),
             _ => None,
         }
+    }
+}
+
+plain_data! {
+    /// The settings as they cross to the analysis: keys of texts.
+    pub struct SettingsKeys {
+        /// The set of events, in the words of the option `--events`.
+        events: u32,
+        csv: u32,
+        energy: u32,
+        program: u32,
     }
 }
 
@@ -106,35 +117,40 @@ impl Settings {
             .collect()
     }
 
-    /// As one argument.
-    pub fn encode(&self) -> String {
-        let names: Vec<&str> = self.slots.iter().map(|s| s.choice.name.as_str()).collect();
-        let (names, csv, program) = (names.join(","), &self.csv, &self.program);
-        format!("{names}\0{csv}\0{program}\0{}", self.energy)
+    /// As arguments, of which the texts go to the list.
+    pub fn to_keys(&self, texts: &mut StringList) -> SettingsKeys {
+        SettingsKeys {
+            events: texts.push(&self.names().join(",")),
+            csv: texts.push(&self.csv),
+            energy: texts.push(&self.energy),
+            program: texts.push(&self.program),
+        }
     }
 
-    fn decode(text: &str) -> Self {
-        let mut parts = text.split('\0');
-        let mut next = || parts.next().unwrap_or("").to_owned();
-        let set = Choice::parse_set(&next()).unwrap_or_default();
+    fn from_keys(keys: &SettingsKeys, texts: Strings) -> Self {
+        let set = Choice::parse_set(texts.get(keys.events)).unwrap_or_default();
         let slot = |choice| Slot { choice, cell: None };
         let mut settings = Self {
             slots: set.into_iter().map(slot).collect(),
-            csv: next(),
-            program: next(),
-            energy: next(),
+            csv: texts.get(keys.csv).to_owned(),
+            energy: texts.get(keys.energy).to_owned(),
+            program: texts.get(keys.program).to_owned(),
         };
         settings.place_cells();
         settings
     }
 
+    /// The events as the user named them.
+    fn names(&self) -> Vec<&str> {
+        self.slots.iter().map(|s| s.choice.name.as_str()).collect()
+    }
+
     /// The linear model, if the user gave one.
     pub fn energy(&self) -> Option<Energy> {
-        let names: Vec<&str> = self.slots.iter().map(|s| s.choice.name.as_str()).collect();
         if self.energy.is_empty() {
             return None;
         }
-        energy::Energy::parse(&self.energy, &names).ok()
+        energy::Energy::parse(&self.energy, &self.names()).ok()
     }
 }
 
@@ -172,8 +188,10 @@ pub struct Run {
 
 static RUN: OnceLock<Run> = OnceLock::new();
 
-pub fn begin(settings: &str, procs: Sites, files: Strings, cells: usize) {
-    let settings = Settings::decode(settings);
+/// Begins. `files` are the names of the procedures' files; `cells` is how many instrumentation
+/// counts in.
+pub fn begin(keys: &SettingsKeys, texts: Strings, procs: Sites, files: Strings, cells: usize) {
+    let settings = Settings::from_keys(keys, texts);
     let wanted = settings.slots.iter().enumerate();
     let missing: Vec<(usize, String)> = wanted
         .filter_map(|(i, slot)| Some((i, with_option(&probe(&slot.choice).err()?))))

@@ -137,18 +137,7 @@ pub fn add(program: &Program, settings: &Settings, cells: CounterTable<ROW>) {
 }
 
 fn takes(slot: &Slot, inst: Inst) -> bool {
-    slot.choice.opcode.is_none() || slot.choice.takes(mnemonic(inst.text()))
-}
-
-/// The instruction's name without prefixes.
-fn mnemonic(text: &str) -> &str {
-    let is_prefix = |word: &&str| {
-        [
-            "lock", "rep", "repe", "repne", "bnd", "notrack", "xacquire", "xrelease",
-        ]
-        .contains(word)
-    };
-    text.split(' ').find(|word| !is_prefix(word)).unwrap_or("")
+    slot.choice.opcode.is_none() || slot.choice.takes(inst.mnemonic())
 }
 
 /// What each execution of the instruction counts.
@@ -157,8 +146,8 @@ fn constant(exact: Exact, inst: Inst) -> u64 {
         Exact::Instructions => 1,
         Exact::Branches => inst.is_type(InstType::CondBr).into(),
         Exact::Calls => inst.is_type(InstType::Call).into(),
-        Exact::FloatOps => float::operations(inst.text()),
-        Exact::FloatInsts => (float::operations(inst.text()) != 0).into(),
+        Exact::FloatOps => float::operations(inst),
+        Exact::FloatInsts => (float::operations(inst) != 0).into(),
         Exact::Taken | Exact::NotTaken => 0,
         Exact::Loads | Exact::Stores | Exact::References | Exact::Bytes => {
             let accesses = inst.memory();
@@ -255,17 +244,5 @@ fn comparison(places: &[Place], inst: Inst, state: atom_tool::ThreadData<Compare
             let args = (state, place.row, cell, n, Reg::Rcx);
             inst.add_call(After, tally_compared, args);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::mnemonic;
-
-    #[test]
-    fn prefixes_are_no_names() {
-        assert_eq!(mnemonic("lock xadd [rdi],eax"), "xadd");
-        assert_eq!(mnemonic("repne scasb"), "scasb");
-        assert_eq!(mnemonic("ret"), "ret");
     }
 }

@@ -11,21 +11,34 @@ use crate::live::{self, Live, Variable};
 /// Frames further apart than this lie on different stacks.
 const STACK: u64 = 8 << 20;
 
-/// Range, offset from rsp before the call that entered the procedure, and size, for each
-/// variable of a procedure.
-type Known = Vec<Vec<[u64; 3]>>;
+plain_data! {
+    /// A variable on the stack that is a range.
+    pub struct StackVariable {
+        /// Offset in bytes from rsp before the call that entered its procedure.
+        pub offset: i64,
+        /// In bytes.
+        pub size: u64,
+        /// Number of its procedure among those with such variables.
+        pub proc: u32,
+        /// Number of its range.
+        pub range: u32,
+    }
+}
+
+/// The variables of each procedure.
+type Known = Vec<Vec<StackVariable>>;
+/// The variables, and whether only those of the innermost call are meant.
 static KNOWN: OnceLock<(Known, bool)> = OnceLock::new();
 
-/// Begins: variables, of which the first number is the procedure's in this tool, and whether only
-/// those of the innermost call are meant.
-pub fn begin(variables: &[[u64; 4]], innermost: bool) {
+/// Begins with the variables; `innermost` says that only those of the innermost call are meant.
+pub fn begin(variables: &[StackVariable], innermost: bool) {
     let mut known: Known = Vec::new();
-    for [proc, range, offset, size] in variables {
-        let proc = *proc as usize;
+    for variable in variables {
+        let proc = variable.proc as usize;
         if known.len() <= proc {
             known.resize_with(proc + 1, Vec::new);
         }
-        known[proc].push([*range, *offset, *size]);
+        known[proc].push(*variable);
     }
     let _ = KNOWN.set((known, innermost));
 }
@@ -88,8 +101,14 @@ pub fn entered(calls: PerThread<Calls>, proc: u32, sp: u64) {
     live::locked(|live| {
         // What lies below has been left, by a jump or an exception if not by returning.
         live.forget(thread, |v| v.frame <= frame && same_stack(v.frame, frame));
-        for [range, offset, size] in variables {
-            let (range, start) = (*range as u32, frame.wrapping_add(*offset));
+        for StackVariable {
+            range,
+            offset,
+            size,
+            ..
+        } in variables
+        {
+            let (range, start) = (*range, frame.wrapping_add_signed(*offset));
             live.variables.push(Variable {
                 thread,
                 frame,
@@ -116,8 +135,8 @@ pub fn left(calls: PerThread<Calls>, proc: u32, sp: u64) {
     live::locked(|live| {
         live.forget(thread, |v| v.frame <= frame && same_stack(v.frame, frame));
         if *innermost {
-            for [range, ..] in known.get(proc as usize).into_iter().flatten() {
-                live.show_innermost(thread, *range as u32, frame);
+            for variable in known.get(proc as usize).into_iter().flatten() {
+                live.show_innermost(thread, variable.range, frame);
             }
         }
     });

@@ -13,10 +13,10 @@ use atom_tool::prelude::*;
 
 use crate::live::{self, Block, MAP};
 
-/// What is done with the arguments.
+/// The kinds of the allocator's procedures, by what they do with their arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub enum Kind {
+pub enum Allocator {
     /// `(size)`
     Malloc = 0,
     /// `(n, size)`
@@ -40,55 +40,55 @@ pub enum Kind {
 }
 
 /// The procedures, by their symbols.
-pub const PROCEDURES: [(&str, Kind); 45] = [
-    ("malloc", Kind::Malloc),
-    ("__libc_malloc", Kind::Malloc),
-    ("__malloc", Kind::Malloc),
-    ("valloc", Kind::Malloc),
-    ("__libc_valloc", Kind::Malloc),
-    ("pvalloc", Kind::Malloc),
-    ("calloc", Kind::Calloc),
-    ("__libc_calloc", Kind::Calloc),
-    ("__calloc", Kind::Calloc),
-    ("realloc", Kind::Realloc),
-    ("__libc_realloc", Kind::Realloc),
-    ("__realloc", Kind::Realloc),
-    ("reallocarray", Kind::ReallocArray),
-    ("__libc_reallocarray", Kind::ReallocArray),
-    ("aligned_alloc", Kind::Aligned),
-    ("memalign", Kind::Aligned),
-    ("__libc_memalign", Kind::Aligned),
-    ("posix_memalign", Kind::PosixMemalign),
-    ("__posix_memalign", Kind::PosixMemalign),
-    ("mmap", Kind::Mmap),
-    ("mmap64", Kind::Mmap),
-    ("__mmap", Kind::Mmap),
-    ("__mmap64", Kind::Mmap),
-    ("munmap", Kind::Munmap),
-    ("__munmap", Kind::Munmap),
-    ("mremap", Kind::Mremap),
-    ("__mremap", Kind::Mremap),
-    ("free", Kind::Free),
-    ("__libc_free", Kind::Free),
-    ("__free", Kind::Free),
-    ("cfree", Kind::Free),
-    ("_Znwm", Kind::Malloc),
-    ("_Znam", Kind::Malloc),
-    ("_ZnwmRKSt9nothrow_t", Kind::Malloc),
-    ("_ZnamRKSt9nothrow_t", Kind::Malloc),
-    ("_ZnwmSt11align_val_t", Kind::Malloc),
-    ("_ZnamSt11align_val_t", Kind::Malloc),
-    ("_ZdlPv", Kind::Free),
-    ("_ZdaPv", Kind::Free),
-    ("_ZdlPvm", Kind::Free),
-    ("_ZdaPvm", Kind::Free),
-    ("_ZdlPvSt11align_val_t", Kind::Free),
-    ("_ZdaPvSt11align_val_t", Kind::Free),
-    ("_ZdlPvmSt11align_val_t", Kind::Free),
-    ("_ZdaPvmSt11align_val_t", Kind::Free),
+pub const PROCEDURES: [(&str, Allocator); 45] = [
+    ("malloc", Allocator::Malloc),
+    ("__libc_malloc", Allocator::Malloc),
+    ("__malloc", Allocator::Malloc),
+    ("valloc", Allocator::Malloc),
+    ("__libc_valloc", Allocator::Malloc),
+    ("pvalloc", Allocator::Malloc),
+    ("calloc", Allocator::Calloc),
+    ("__libc_calloc", Allocator::Calloc),
+    ("__calloc", Allocator::Calloc),
+    ("realloc", Allocator::Realloc),
+    ("__libc_realloc", Allocator::Realloc),
+    ("__realloc", Allocator::Realloc),
+    ("reallocarray", Allocator::ReallocArray),
+    ("__libc_reallocarray", Allocator::ReallocArray),
+    ("aligned_alloc", Allocator::Aligned),
+    ("memalign", Allocator::Aligned),
+    ("__libc_memalign", Allocator::Aligned),
+    ("posix_memalign", Allocator::PosixMemalign),
+    ("__posix_memalign", Allocator::PosixMemalign),
+    ("mmap", Allocator::Mmap),
+    ("mmap64", Allocator::Mmap),
+    ("__mmap", Allocator::Mmap),
+    ("__mmap64", Allocator::Mmap),
+    ("munmap", Allocator::Munmap),
+    ("__munmap", Allocator::Munmap),
+    ("mremap", Allocator::Mremap),
+    ("__mremap", Allocator::Mremap),
+    ("free", Allocator::Free),
+    ("__libc_free", Allocator::Free),
+    ("__free", Allocator::Free),
+    ("cfree", Allocator::Free),
+    ("_Znwm", Allocator::Malloc),
+    ("_Znam", Allocator::Malloc),
+    ("_ZnwmRKSt9nothrow_t", Allocator::Malloc),
+    ("_ZnamRKSt9nothrow_t", Allocator::Malloc),
+    ("_ZnwmSt11align_val_t", Allocator::Malloc),
+    ("_ZnamSt11align_val_t", Allocator::Malloc),
+    ("_ZdlPv", Allocator::Free),
+    ("_ZdaPv", Allocator::Free),
+    ("_ZdlPvm", Allocator::Free),
+    ("_ZdaPvm", Allocator::Free),
+    ("_ZdlPvSt11align_val_t", Allocator::Free),
+    ("_ZdaPvSt11align_val_t", Allocator::Free),
+    ("_ZdlPvmSt11align_val_t", Allocator::Free),
+    ("_ZdaPvmSt11align_val_t", Allocator::Free),
 ];
 
-impl Kind {
+impl Allocator {
     /// The kind of the procedure with this symbol.
     pub fn of(symbol: &str) -> Option<Self> {
         let known = PROCEDURES.iter().find(|(name, _)| *name == symbol);
@@ -96,7 +96,7 @@ impl Kind {
     }
 
     fn from_number(number: u64) -> Self {
-        use Kind::*;
+        use Allocator::*;
         let all = [
             Malloc,
             Calloc,
@@ -134,11 +134,30 @@ impl Calls {
     }
 }
 
-/// What belongs to a range: blocks of these sizes, the first to the last of them.
-pub struct Wanted {
-    pub range: u32,
-    pub sizes: [u64; 2],
-    pub numbers: [u64; 2],
+plain_data! {
+    /// The blocks of the heap that a range wants.
+    pub struct Wish {
+        /// Least and greatest size in bytes.
+        pub sizes: [u64; 2],
+        /// The first and the last of the blocks with such a size, counted from 1.
+        pub numbers: [u64; 2],
+        /// Number of the range.
+        pub range: u32,
+        pub _unused: u32,
+    }
+
+    /// A call of the allocator that may fulfil a wish.
+    pub struct WishSite {
+        /// Number of the call.
+        pub site: u32,
+        /// Number of the wish.
+        pub wish: u32,
+    }
+}
+
+/// A wish, and the blocks of its sizes so far.
+struct Wanted {
+    wish: Wish,
     seen: AtomicU64,
 }
 
@@ -150,16 +169,14 @@ struct Wishes {
 
 static WISHES: OnceLock<Wishes> = OnceLock::new();
 
-/// Begins: what is wanted (range, sizes, numbers), and which sites fit it.
-pub fn begin(wanted: &[[u64; 5]], sites: &[[u32; 2]]) {
-    let all = wanted.iter().map(|w| Wanted {
-        range: w[0] as u32,
-        sizes: [w[1], w[2]],
-        numbers: [w[3], w[4]],
+/// Begins with the wishes and the sites that fit them.
+pub fn begin(wishes: &[Wish], sites: &[WishSite]) {
+    let all = wishes.iter().map(|wish| Wanted {
+        wish: *wish,
         seen: AtomicU64::new(0),
     });
     let mut by_site: Vec<Vec<u32>> = Vec::new();
-    for [site, wish] in sites {
+    for WishSite { site, wish } in sites {
         let site = *site as usize;
         if by_site.len() <= site {
             by_site.resize_with(site + 1, Vec::new);
@@ -179,11 +196,11 @@ fn ranges_of(site: usize, size: u64) -> Vec<u32> {
     };
     let mut found = Vec::new();
     let fitting = wishes.by_site.get(site).into_iter().flatten();
-    for wish in fitting.filter_map(|i| wishes.all.get(*i as usize)) {
+    for Wanted { wish, seen } in fitting.filter_map(|i| wishes.all.get(*i as usize)) {
         if !(wish.sizes[0]..=wish.sizes[1]).contains(&size) {
             continue;
         }
-        let number = wish.seen.fetch_add(1, Relaxed) + 1;
+        let number = seen.fetch_add(1, Relaxed) + 1;
         if (wish.numbers[0]..=wish.numbers[1]).contains(&number) {
             found.push(wish.range);
         }
@@ -191,12 +208,25 @@ fn ranges_of(site: usize, size: u64) -> Vec<u32> {
     found
 }
 
-/// Before a call of the allocator, or a jump to it, with its arguments. `what` is the site, times 16, plus
-/// the kind; rsp will be `above` higher when it has returned.
+/// Before a call of the allocator, with its arguments. `what` is the site, times 16, plus the
+/// kind of procedure; `sp` is rsp, which has this value again after the call.
 #[analysis]
-pub fn enter(calls: PerThread<Calls>, what: u64, above: u64, sp: u64, a: u64, b: u64, c: u64) {
-    let sp = sp + above;
-    let kind = Kind::from_number(what % 16);
+pub fn enter(calls: PerThread<Calls>, what: u64, sp: u64, a: u64, b: u64, c: u64) {
+    entered(&calls, what, sp, [a, b, c]);
+}
+
+/// Before a jump to the allocator, which returns to the procedure's caller: rsp is then higher
+/// by the return address.
+#[analysis]
+pub fn enter_by_jump(calls: PerThread<Calls>, what: u64, sp: u64, a: u64, b: u64, c: u64) {
+    entered(&calls, what, sp + RETURN_ADDRESS, [a, b, c]);
+}
+
+/// Bytes of a return address.
+const RETURN_ADDRESS: u64 = 8;
+
+fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
+    let kind = Allocator::from_number(what % 16);
     let mut depth = calls.depth.get().min(DEPTH as u64);
     // What is not below an outer call on the stack is not inside it.
     while depth > 0 && calls.calls[depth as usize - 1][0].get() <= sp {
@@ -204,17 +234,17 @@ pub fn enter(calls: PerThread<Calls>, what: u64, above: u64, sp: u64, a: u64, b:
     }
     calls.depth.set(depth);
     match kind {
-        Kind::Free if depth == 0 => return gone(a, None),
-        Kind::Munmap if depth == 0 => return gone(a, Some(b)),
-        Kind::Free | Kind::Munmap => return,
+        Allocator::Free if depth == 0 => return gone(a, None),
+        Allocator::Munmap if depth == 0 => return gone(a, Some(b)),
+        Allocator::Free | Allocator::Munmap => return,
         _ => {}
     }
     let (size, other) = match kind {
-        Kind::Calloc => (a.saturating_mul(b), 0),
-        Kind::Realloc | Kind::Mmap => (b, a),
-        Kind::ReallocArray => (b.saturating_mul(c), a),
-        Kind::Aligned => (b, 0),
-        Kind::PosixMemalign | Kind::Mremap => (c, a),
+        Allocator::Calloc => (a.saturating_mul(b), 0),
+        Allocator::Realloc | Allocator::Mmap => (b, a),
+        Allocator::ReallocArray => (b.saturating_mul(c), a),
+        Allocator::Aligned => (b, 0),
+        Allocator::PosixMemalign | Allocator::Mremap => (c, a),
         _ => (a, 0),
     };
     let Some(call) = calls.calls.get(depth as usize) else {
@@ -224,7 +254,10 @@ pub fn enter(calls: PerThread<Calls>, what: u64, above: u64, sp: u64, a: u64, b:
         cell.set(value);
     }
     calls.depth.set(depth + 1);
-    let takes = matches!(kind, Kind::Realloc | Kind::ReallocArray | Kind::Mremap);
+    let takes = matches!(
+        kind,
+        Allocator::Realloc | Allocator::ReallocArray | Allocator::Mremap
+    );
     if takes && depth == 0 && MAP.covers(other, other + 1) {
         // Another thread may get its memory before this call is back.
         live::locked(|live| {
@@ -257,16 +290,16 @@ fn returned(calls: &Calls, sp: u64, result: u64) {
         return;
     }
     let [_, what, size, other] = [0, 1, 2, 3].map(|i: usize| calls.calls[at][i].get());
-    let (kind, site) = (Kind::from_number(what % 16), (what / 16) as usize);
+    let (kind, site) = (Allocator::from_number(what % 16), (what / 16) as usize);
     let block = match kind {
         // SAFETY: the allocator has just written it there.
-        Kind::PosixMemalign if result == 0 => unsafe { *(other as *const u64) },
-        Kind::PosixMemalign => 0,
-        Kind::Mmap | Kind::Mremap if result > u64::MAX - 4096 => 0,
+        Allocator::PosixMemalign if result == 0 => unsafe { *(other as *const u64) },
+        Allocator::PosixMemalign => 0,
+        Allocator::Mmap | Allocator::Mremap if result > u64::MAX - 4096 => 0,
         _ => result,
     };
     let old = match kind {
-        Kind::Realloc | Kind::ReallocArray | Kind::Mremap if other != 0 => {
+        Allocator::Realloc | Allocator::ReallocArray | Allocator::Mremap if other != 0 => {
             live::locked(|live| live.blocks.remove(&other)).map(|old| (other, old))
         }
         _ => None,

@@ -27,35 +27,50 @@ th{color:#5c6875}td:last-child,th:last-child{text-align:left}\
 p{margin:.3em 0;color:#5c6875}code{color:#1c2430}\
 @media(prefers-color-scheme:dark){body{background:#14181d;color:#e4e9ee}svg{background:#1c222a;border-color:#39424d}code{color:#e4e9ee}.l{fill:#6aa9e6}.s{fill:#f0955a}}";
 
-/// Writes the page.
-pub fn write(
-    name: &str,
-    program: &str,
-    names: &[&str],
-    ranges: &[Range],
-    totals: &[Sum],
-    sites: Sites,
-    sums: &Sums,
-) -> io::Result<()> {
-    let procs = grouped(sums, sites, |site| Some(site.proc_pc));
-    let mut page = String::new();
-    let title = format!("Data ranges of {}", escaped(program));
-    let _ = writeln!(
-        page,
-        "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>\
+/// What the page shows.
+pub struct Page<'a> {
+    /// The program's name.
+    pub program: &'a str,
+    /// Names of the ranges.
+    pub names: &'a [&'a str],
+    pub ranges: &'a [Range],
+    /// What happened to each range in all.
+    pub totals: &'a [Sum],
+}
+
+impl Page<'_> {
+    /// Writes the page to a file.
+    pub fn write(&self, name: &str, sites: Sites, sums: &Sums) -> io::Result<()> {
+        let mut file = output::create(name)?;
+        file.write_all(self.text(sites, sums).as_bytes())?;
+        file.flush()
+    }
+
+    fn text(&self, sites: Sites, sums: &Sums) -> String {
+        let procs = grouped(sums, sites, |site| Some(site.proc_pc));
+        let mut page = String::new();
+        let title = format!("Data ranges of {}", escaped(self.program));
+        let _ = writeln!(
+            page,
+            "<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>\
          <meta name=viewport content='width=device-width'><style>{STYLE}</style><h1>{title}</h1>\
          <p>Loads stand above the line, stores below; each bar is a part of the range, from its first byte on the \
          left to its last on the right."
-    );
-    for (number, ((range, name), total)) in ranges.iter().zip(names).zip(totals).enumerate() {
-        let mine = procs.iter().filter(|p| p.0 == number as u32);
-        let mine: Vec<(Site, Sum)> = mine.map(|p| (p.2, p.3)).collect();
-        section(&mut page, range, name, *total, &mine);
+        );
+        for (number, ((range, name), total)) in self
+            .ranges
+            .iter()
+            .zip(self.names)
+            .zip(self.totals)
+            .enumerate()
+        {
+            let mine = procs.iter().filter(|p| p.0 == number as u32);
+            let mine: Vec<(Site, Sum)> = mine.map(|p| (p.2, p.3)).collect();
+            section(&mut page, range, name, *total, &mine);
+        }
+        page.push_str("</html>\n");
+        page
     }
-    page.push_str("</html>\n");
-    let mut file = output::create(name)?;
-    file.write_all(page.as_bytes())?;
-    file.flush()
 }
 
 fn section(page: &mut String, range: &Range, name: &str, total: Sum, procs: &[(Site, Sum)]) {

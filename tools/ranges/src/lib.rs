@@ -16,52 +16,125 @@ mod report;
 mod spec;
 mod tally;
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::prelude::*;
 use atom_tool::{ImageAddress, ProgramInfo};
 
-use heap::Calls;
+use frames::StackVariable;
+use heap::{Calls, Wish, WishSite};
 use live::Range;
 use model::{MAX_LINE, MAX_LINES, Shape, State};
 use picture::Picture;
-use spec::{Code, Data};
+use points::Simulated;
+use spec::{Code, Data, DataPlace};
 
-/// A range as it crosses to the analysis: how it is found, address, size.
-type RangeRow = [u64; 3];
-const IMAGE: u64 = 0;
-const ABSOLUTE: u64 = 1;
-const MOVING: u64 = 2;
+plain_data! {
+    /// How the address of a range is found.
+    #[derive(PartialEq, Eq)]
+    enum Anchor {
+        /// It is an address of the program's file.
+        Image,
+        /// It is an address at run time.
+        Absolute,
+        /// The range comes and goes, and has no address of its own.
+        Moving,
+    }
 
-/// Bits of the options.
-const PICTURES: u64 = 1;
-const INNERMOST: u64 = 2;
-const CHANGING: u64 = 4;
+    /// A data range as it crosses to the analysis.
+    struct DataRange {
+        address: u64,
+        /// In bytes; 0 for blocks of the heap.
+        size: u64,
+        anchor: Anchor,
+        _unused: u32,
+    }
 
+    /// What the user wants, as it crosses to the analysis.
+    struct Setup {
+        /// The cache, a [`Shape`].
+        shape: u64,
+        /// Start of the text in the program's file.
+        text_start: u64,
+        /// Key of the program's name.
+        program: u32,
+        /// Key of the cache's description.
+        cache: u32,
+        /// Key of the file of comma-separated values; an empty name is none.
+        csv: u32,
+        /// Key of the page with pictures; an empty name is none.
+        html: u32,
+        /// Of variables on the stack only those of the innermost call are meant.
+        innermost: bool,
+        /// Ranges come and go, and threads may look while they do.
+        changing: bool,
+        /// The program has a dynamic loader, so it has libraries.
+        is_dynamic: bool,
+        _unused: [u8; 5],
+    }
+}
+
+/// What the instrument half has told, for the report.
+struct Told {
+    setup: Record<Setup>,
+    texts: Strings,
+    /// Names of the data ranges, then those of the code ranges.
+    names: Strings,
+}
+
+static TOLD: OnceLock<Told> = OnceLock::new();
+
+/// Begins to follow what moves: blocks of the heap, and variables on the stack.
 #[analysis]
-#[rustfmt::skip]
-#[allow(clippy::too_many_arguments)]
-fn begin(states: AllThreads<State>, options: u64, shape: u64, base: u64, loaded: u64, ranges: Array<RangeRow>, wanted: Array<[u64; 5]>, sites: Array<[u32; 2]>, variables: Array<[u64; 4]>) {
-    model::SHAPE.store(shape, Relaxed);
-    model::CHANGING.store(options & CHANGING != 0, Relaxed);
-    heap::begin(&wanted, &sites);
-    frames::begin(&variables, options & INNERMOST != 0);
-    let ranges = ranges.iter().map(|[kind, address, size]| Range {
-        fixed: match *kind {
-            IMAGE => Some(address.wrapping_sub(base).wrapping_add(loaded)),
-            ABSOLUTE => Some(*address),
-            _ => None,
+fn follow(
+    setup: Record<Setup>,
+    wishes: Array<Wish>,
+    sites: Array<WishSite>,
+    variables: Array<StackVariable>,
+) {
+    heap::begin(&wishes, &sites);
+    frames::begin(&variables, setup.innermost);
+}
+
+/// Begins. `loaded` is the address of the text at run time.
+#[analysis]
+fn begin(
+    states: AllThreads<State>,
+    setup: Record<Setup>,
+    texts: Strings,
+    names: Strings,
+    loaded: u64,
+    ranges: Array<DataRange>,
+) {
+    model::SHAPE.store(setup.shape, Relaxed);
+    model::CHANGING.store(setup.changing, Relaxed);
+    let bias = loaded.wrapping_sub(setup.text_start);
+    let has_pictures = !texts.get(setup.html).is_empty();
+    let ranges = ranges.iter().map(|range| Range {
+        fixed: match range.anchor {
+            Anchor::Image => Some(range.address.wrapping_add(bias)),
+            Anchor::Absolute => Some(range.address),
+            Anchor::Moving => None,
         },
-        bias: if *kind == IMAGE { loaded.wrapping_sub(base) } else { 0 },
-        size: AtomicU64::new(*size),
+        bias: match range.anchor {
+            Anchor::Image => bias,
+            Anchor::Absolute | Anchor::Moving => 0,
+        },
+        size: AtomicU64::new(range.size),
         times: AtomicU64::new(0),
         last: AtomicU64::new(0),
         low: AtomicU64::new(u64::MAX),
         high: AtomicU64::new(0),
-        picture: (options & PICTURES != 0).then(Picture::new),
+        picture: has_pictures.then(Picture::new),
     });
     live::begin(ranges.collect(), states);
+    let _ = TOLD.set(Told {
+        setup,
+        texts,
+        names,
+    });
 }
 
 /// What the user wants of the cache, and whether that can be.
@@ -130,16 +203,18 @@ fn instrument(program: &Program, args: &Args) -> Result {
         );
     }
 
-    let state = program.thread_data(State {
-        lines: std::array::from_fn(|_| ThreadCell::new(0)),
-        comparison: std::array::from_fn(|_| ThreadCell::new(0)),
-    });
+    let state = program.thread_data(State::zero());
     let calls = program.thread_data(Calls::new());
-    let moves = |r: &Data| matches!(r.place, spec::Place::Heap(_) | spec::Place::Frame { .. });
+    let moves = |r: &Data| matches!(r.place, DataPlace::Heap(_) | DataPlace::Frame { .. });
     let is_changing = data.iter().any(moves) && program.may_have_threads();
-    let all = points::AllReferences::add(program, shape, state, &codes, is_changing);
+    let simulated = Simulated {
+        shape,
+        state,
+        is_changing,
+    };
+    let all = points::AllReferences::add(program, simulated, &codes);
     for (number, code) in codes.iter().enumerate() {
-        if !all.codes.iter().any(|[_, c]| *c == number as u32) {
+        if !all.codes.iter().any(|site| site.code == number as u32) {
             let name = &code.name;
             return Err(
                 format!("no instruction that accesses memory is in the code `{name}`").into(),
@@ -147,71 +222,52 @@ fn instrument(program: &Program, args: &Args) -> Result {
         }
     }
     let heap = points::heap(program, &data, calls);
-    for (number, range) in data.iter().enumerate() {
-        let wish = heap.wanted.iter().position(|w| w[0] == number as u64);
-        if let Some(wish) = wish
-            && !heap.sites.iter().any(|[_, w]| *w == wish as u32)
-        {
-            let (name, calls) = (&range.name, heap.calls);
-            let reason = match calls {
-                0 => "the program's own code does not call the allocator by a name that is known; what \
-                      its libraries allocate is not seen, nor is the allocator in a static program without symbols"
-                    .to_owned(),
-                _ => format!("none of the {calls} calls of the allocator makes blocks for it"),
-            };
-            return Err(format!("the range `{name}` has no blocks: {reason}").into());
-        }
-    }
+    heap.check(&data)?;
     let variables = points::frames(program, &data, calls)?;
 
-    let rows: Vec<RangeRow> = data
-        .iter()
-        .map(|range| match range.place {
-            spec::Place::Image { address, size } => [IMAGE, address, size],
-            spec::Place::Absolute { address, size } => [ABSOLUTE, address, size],
-            spec::Place::Heap(_) => [MOVING, 0, 0],
-            spec::Place::Frame { size, .. } => [MOVING, 0, size],
-        })
-        .collect();
-    let flag = |is: bool, bit: u64| if is { bit } else { 0 };
-    let bits =
-        flag(!html.is_empty(), PICTURES) | flag(innermost, INNERMOST) | flag(is_changing, CHANGING);
-    let base = program.info(ProgramInfo::TextStartAddress);
-    let loaded = ImageAddress(base);
-    let args = (
-        state,
-        bits,
-        shape.0,
-        base,
-        loaded,
-        &rows,
-        &heap.wanted,
-        &heap.sites,
-        &variables,
-    );
-    program.add_call(Before, begin, args);
-
+    let mut texts = StringList::new();
+    let setup = Setup {
+        shape: shape.0,
+        text_start: program.info(ProgramInfo::TextStartAddress),
+        program: texts.push(program.name()),
+        cache: texts.push(&cache),
+        csv: texts.push(csv),
+        html: texts.push(html),
+        innermost,
+        changing: is_changing,
+        is_dynamic: !program.section(".interp").is_empty(),
+        _unused: [0; 5],
+    };
     let mut names = StringList::new();
     data.iter().for_each(|range| _ = names.push(&range.name));
     codes.iter().for_each(|code| _ = names.push(&code.name));
-    let is_dynamic = !program.section(".interp").is_empty();
-    let text = format!(
-        "{}\n{cache}\n{csv}\n{html}\n{}",
-        program.name(),
-        if is_dynamic { "dynamic" } else { "static" }
-    );
-    let args = (
-        &files,
-        text,
-        all.rows,
-        all.executed,
-        &all.places,
-        &all.codes,
-        &all.sites,
-        &names,
-    );
+    let ranges: Vec<DataRange> = data.iter().map(Data::as_argument).collect();
+    let args = (&setup, &heap.wishes, &heap.sites, &variables);
+    program.add_call(Before, follow, args);
+    let loaded = ImageAddress(setup.text_start);
+    let args = (state, &setup, &texts, &names, loaded, &ranges);
+    program.add_call(Before, begin, args);
+    let (places, codes) = (&all.operands, &all.codes);
+    let args = (&files, all.rows, all.executed, places, codes, &all.sites);
     program.add_call(After, report::report, args);
     Ok(())
+}
+
+impl Data {
+    fn as_argument(&self) -> DataRange {
+        let (anchor, address, size) = match self.place {
+            DataPlace::Image { address, size } => (Anchor::Image, address, size),
+            DataPlace::Absolute { address, size } => (Anchor::Absolute, address, size),
+            DataPlace::Heap(_) => (Anchor::Moving, 0, 0),
+            DataPlace::Frame { size, .. } => (Anchor::Moving, 0, size),
+        };
+        DataRange {
+            address,
+            size,
+            anchor,
+            _unused: 0,
+        }
+    }
 }
 
 atom_tool::tool!(instrument);

@@ -22,6 +22,9 @@ pub const WINDOWS: usize = 1 << 16;
 /// Pieces beyond those with a window, in tables of the same size.
 const TABLES: usize = 1 << 10;
 
+/// Addresses from the first byte to behind the last.
+type ByteRange = std::ops::Range<u64>;
+
 /// All pieces.
 pub static MAP: Map = Map::new();
 
@@ -332,7 +335,7 @@ impl Live {
                 with.insert(i, range);
             }
             let new_base = if is_fixed { base } else { start };
-            self.add_parts(change, entry, at, to, (ranges, base), (with, new_base));
+            self.add_parts(change, entry, at..to, (ranges, base), (with, new_base));
             at = to;
         }
     }
@@ -351,7 +354,7 @@ impl Live {
             let (ranges, base) = self.drop_piece(change, entry);
             let mut without = ranges.clone();
             without.retain(|r| *r != range);
-            self.add_parts(change, entry, from, to, (ranges, base), (without, base));
+            self.add_parts(change, entry, from..to, (ranges, base), (without, base));
         }
     }
 
@@ -360,19 +363,19 @@ impl Live {
         &mut self,
         change: &mut Change<'_>,
         whole: Entry,
-        from: u64,
-        to: u64,
+        middle: ByteRange,
         (outer, outer_base): (Vec<u32>, u64),
         (inner, inner_base): (Vec<u32>, u64),
     ) {
-        if whole.start < from {
-            self.add(change, outer.clone(), whole.start, from, outer_base);
+        if whole.start < middle.start {
+            let end = middle.start;
+            self.add(change, outer.clone(), whole.start, end, outer_base);
         }
         if !inner.is_empty() {
-            self.add(change, inner, from, to, inner_base);
+            self.add(change, inner, middle.start, middle.end, inner_base);
         }
-        if to < whole.end {
-            self.add(change, outer, to, whole.end, outer_base);
+        if middle.end < whole.end {
+            self.add(change, outer, middle.end, whole.end, outer_base);
         }
     }
 
@@ -430,9 +433,10 @@ fn open(number: u32, start: u64, len: u64) {
     }
 }
 
-/// Notes that `low..high` of a piece was touched, which was found when the map's number
-/// was `sequence`, by so many loads and stores.
-pub fn touched(entry: Entry, set: &Set, low: u64, high: u64, sequence: u64, which: [u64; 2]) {
+/// Notes that these bytes of a piece, which was found when the map's number was `sequence`, were
+/// touched; `which` are the numbers of loads and of stores.
+pub fn touched(entry: Entry, set: &Set, bytes: ByteRange, sequence: u64, which: [u64; 2]) {
+    let (low, high) = (bytes.start, bytes.end);
     let own_base = piece(entry.piece).map_or(0, |p| p.base.load(Relaxed));
     let mut has_picture = false;
     for range in set.ranges.iter().filter_map(|r| ranges_at(*r)) {

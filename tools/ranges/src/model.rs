@@ -6,12 +6,13 @@
 //! a line with ranges, an instruction looks whether it stays in the window that it was in
 //! before, and only counts then. All else is off the path.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::{self, Comparison};
-use atom_tool::{ThreadRow, repeated};
+use atom_tool::{ThreadRow, ThreadRowAt, repeated};
 
 use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
 use crate::map::Entry;
@@ -70,8 +71,9 @@ impl Shape {
 /// 8 KB, direct mapped, lines of 32 bytes.
 pub const DEFAULT: Shape = Shape::new(256, 1, 32);
 
-/// What each place has for each thread: the window that it was in, in the upper 16 bits, and how often
-/// it was there since; misses; references beyond one for each execution; misses in the window.
+/// What each memory operand has for each thread: in one word the window that it was in (upper 16
+/// bits) and how often it was there since; misses; references beyond one for each execution; misses
+/// in the window.
 pub type Row = ThreadRow<CELLS>;
 pub const CELLS: usize = 4;
 pub const WORD: usize = 0;
@@ -79,19 +81,21 @@ pub const MISSES: usize = 1;
 pub const EXTRA: usize = 2;
 pub const WINDOW_MISSES: usize = 3;
 
-/// The parts of a place's first word: window and count.
+/// The parts of an operand's first word: window and count.
 pub const fn word(word: u64) -> (u32, u64) {
     ((word >> 48) as u32, word & ((1 << 48) - 1))
 }
 
-/// A place's number and what is special about it, in one argument.
+/// The number of a memory operand and flags about it, in one argument.
 #[derive(Clone, Copy)]
-pub struct Place(pub u64);
+pub struct OperandTag(pub u64);
 
-impl Place {
+impl OperandTag {
     /// Its references to ranges are counted.
     pub const COUNTED: u64 = 1;
+    /// It is read.
     pub const LOADS: u64 = 2;
+    /// It is written.
     pub const STORES: u64 = 4;
 
     pub const fn new(number: usize, flags: u64) -> Self {
@@ -110,7 +114,7 @@ impl Place {
 /// One reference where references to ranges are counted. Nothing is stored unless nothing
 /// else has to be done.
 #[inline(always)]
-fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, place: u64) {
+fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, tag: u64) {
     let line = state.lines[shape.set(address) % MAX_LINES].get();
     let offset = address.wrapping_add(line);
     if size <= shape.line() && offset <= shape.line() - size {
@@ -121,7 +125,7 @@ fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row
         row[WORD].add(1);
         return;
     }
-    other(state, shape.0, address, size, row, place);
+    other(state, shape.0, address, size, row, tag);
 }
 
 /// Whether a reference lies in the window that its place was in before.
@@ -137,7 +141,7 @@ fn is_in_window(row: Row, address: u64, size: u64) -> bool {
 /// tell are on the path too. Without ranges that come and go in several threads, `FIXED`, these are
 /// all that reach no part of memory with ranges.
 #[inline(always)]
-fn refer_in_line<const FIXED: bool>(state: &State, address: u64, size: u64, row: Row, place: u64) {
+fn refer_in_line<const FIXED: bool>(state: &State, address: u64, size: u64, row: Row, tag: u64) {
     const LINE: u64 = DEFAULT.line();
     let cell = &state.lines[DEFAULT.set(address)];
     let offset = address.wrapping_add(cell.get());
@@ -162,92 +166,102 @@ fn refer_in_line<const FIXED: bool>(state: &State, address: u64, size: u64, row:
             return;
         }
     }
-    other(state, DEFAULT.0, address, size, row, place);
+    other(state, DEFAULT.0, address, size, row, tag);
 }
 
 #[analysis]
 #[rustfmt::skip]
-pub fn refer_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
-    refer_in_line::<true>(&state, address, size, row, place);
+pub fn refer_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, tag: u64) {
+    refer_in_line::<true>(&state, address, size, row, tag);
 }
 
 #[analysis]
 #[rustfmt::skip]
-pub fn refer_changing(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
-    refer_in_line::<false>(&state, address, size, row, place);
+pub fn refer_changing(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, tag: u64) {
+    refer_in_line::<false>(&state, address, size, row, tag);
 }
 
 /// A cache of any shape.
 #[analysis]
 #[rustfmt::skip]
-pub fn refer(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, place: u64) {
-    refer_to(&state, Shape(shape), address, size, row, place);
+pub fn refer(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, tag: u64) {
+    refer_to(&state, Shape(shape), address, size, row, tag);
 }
 
 /// One reference that only the cache sees.
 #[inline(always)]
-fn pass_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, place: u64) {
+fn pass_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, tag: u64) {
     let line = state.lines[shape.set(address) % MAX_LINES].get();
     let offset = address.wrapping_add(line) & !PLAIN;
     if size > shape.line() || offset > shape.line() - size {
-        other(state, shape.0, address, size, row, place);
+        other(state, shape.0, address, size, row, tag);
     }
 }
 
 #[analysis]
 #[rustfmt::skip]
-pub fn pass_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, place: u64) {
-    pass_to(&state, DEFAULT, address, size, row, place);
+pub fn pass_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, tag: u64) {
+    pass_to(&state, DEFAULT, address, size, row, tag);
 }
 
 #[analysis]
 #[rustfmt::skip]
-pub fn pass(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, place: u64) {
-    pass_to(&state, Shape(shape), address, size, row, place);
+pub fn pass(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, tag: u64) {
+    pass_to(&state, Shape(shape), address, size, row, tag);
+}
+
+/// A memory operand in the running thread.
+#[derive(Clone, Copy)]
+struct Operand {
+    row: Row,
+    tag: OperandTag,
 }
 
 /// All that is not usual.
 #[cold]
 #[inline(never)]
-fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, place: u64) {
+fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, tag: u64) {
+    let (shape, tag) = (Shape(shape), OperandTag(tag));
+    let operand = Operand { row, tag };
     let end = address.saturating_add(size);
-    let (whole, line) = (Shape(shape), address & !(Shape(shape).line() - 1));
-    if whole.ways() == 1
-        && end <= line + whole.line()
-        && Place(place).has(Place::COUNTED)
+    let line = address & !(shape.line() - 1);
+    if shape.ways() == 1
+        && end <= line + shape.line()
+        && tag.has(OperandTag::COUNTED)
         && is_in_window(row, address, size)
     {
         // That a range lies in the line is known without looking for it.
-        let cell = &state.lines[whole.set(address) % MAX_LINES];
-        let tag = line.wrapping_neg();
-        if cell.get() | PLAIN != tag {
+        let cell = &state.lines[shape.set(address) % MAX_LINES];
+        let plain = line.wrapping_neg();
+        if cell.get() | PLAIN != plain {
             row[MISSES].add(1);
             row[WINDOW_MISSES].add(1);
         }
-        cell.set(tag ^ PLAIN);
+        cell.set(plain ^ PLAIN);
         row[WORD].add(1);
         return;
     }
-    touch(state, Shape(shape), address, end, 1, &row, Place(place));
+    touch(state, shape, address..end, 1, operand);
     // The first is counted by its block.
     row[EXTRA].add(u64::MAX);
-    if Place(place).has(Place::COUNTED) && !count(&row, Place(place), address, end, size, 1) {
+    if tag.has(OperandTag::COUNTED) && !count(operand, address..end, size, 1) {
         // Ranges that were in this line may be gone.
-        bring(state, whole, line, true);
+        bring(state, shape, line, true);
     }
 }
 
-/// Brings what a reference touches into the cache, `times` times in turn.
-fn touch(state: &State, shape: Shape, start: u64, end: u64, times: u64, row: &Row, place: Place) {
-    let mut line = start & !(shape.line() - 1);
-    while line < end {
+/// Brings the bytes that a reference touches into the cache, `times` times in turn.
+fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Operand) {
+    let Operand { row, tag } = operand;
+    let mut line = bytes.start & !(shape.line() - 1);
+    while line < bytes.end {
         row[EXTRA].add(times);
         let next = line + shape.line();
         if bring(state, shape, line, false) {
             // Where one misses, so do those that take turns with others behind it.
             row[MISSES].add(times);
-            if place.has(Place::COUNTED) {
-                missed(place, line.max(start), next.min(end), times);
+            if tag.has(OperandTag::COUNTED) {
+                missed(tag, line.max(bytes.start)..next.min(bytes.end), times);
             }
         }
         line = next;
@@ -322,8 +336,9 @@ pub fn mark(state: &State, start: u64, end: u64) {
     }
 }
 
-/// So many misses brought these bytes.
-fn missed(place: Place, start: u64, end: u64, misses: u64) {
+/// Counts misses that brought these bytes into the cache.
+fn missed(tag: OperandTag, bytes: Range<u64>, misses: u64) {
+    let Range { start, end } = bytes;
     if !MAP.may_cover(start, end) {
         return;
     }
@@ -337,29 +352,30 @@ fn missed(place: Place, start: u64, end: u64, misses: u64) {
             return;
         };
         if entry.start <= start && end <= entry.end {
-            tally::add(place.number(), set.id, tally);
+            tally::add(tag.number(), set.id, tally);
             return;
         }
         // A range may have several pieces here.
         for range in &set.ranges {
             if !seen.contains(range) {
                 seen.push(*range);
-                tally::add(place.number(), live::alone(*range), tally);
+                tally::add(tag.number(), live::alone(*range), tally);
             }
         }
     });
 }
 
-/// Counts `times` references of `size` bytes, one behind the other in `start..end`, to the ranges
+/// Counts `times` references of `size` bytes each, one behind the other in `bytes`, to the ranges
 /// that lie there. False if there are none.
-fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) -> bool {
+fn count(operand: Operand, bytes: Range<u64>, size: u64, times: u64) -> bool {
+    let (Range { start, end }, tag) = (bytes, operand.tag);
     if size == 0 || end <= start || !MAP.may_cover(start, end) {
         return false;
     }
     let mut found = false;
     let sequence = MAP.sequence();
-    let of = |flag, n| if place.has(flag) { n } else { 0 };
-    let which = |n| [of(Place::LOADS, n), of(Place::STORES, n)];
+    let of = |flag, n| if tag.has(flag) { n } else { 0 };
+    let which = |n| [of(OperandTag::LOADS, n), of(OperandTag::STORES, n)];
     // Ranges, each with the number of the last reference that was counted for it, plus 1.
     let mut seen: Vec<(u32, u64)> = Vec::new();
     MAP.overlapping(start, end, |entry| {
@@ -368,15 +384,15 @@ fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) -
         };
         found = true;
         if entry.start <= start && end <= entry.end {
-            live::touched(entry, set, start, end, sequence, which(times));
-            whole(row, place, entry, set, size, times);
+            live::touched(entry, set, start..end, sequence, which(times));
+            whole(operand, entry, set, size, times);
             return;
         }
         // The references reach into several pieces, or beyond. Of a range that has more than one
         // of these pieces, each reference is still one.
         let (low, high) = (start.max(entry.start), end.min(entry.end));
         let (first, behind) = ((low - start) / size, (high - 1 - start) / size + 1);
-        live::touched(entry, set, low, high, sequence, which(behind - first));
+        live::touched(entry, set, low..high, sequence, which(behind - first));
         for range in &set.ranges {
             let at = seen.iter().position(|(r, _)| r == range);
             let counted = at.map_or(0, |at| seen[at].1);
@@ -385,7 +401,7 @@ fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) -
                 bytes: high - low,
                 misses: 0,
             };
-            tally::add(place.number(), live::alone(*range), tally);
+            tally::add(tag.number(), live::alone(*range), tally);
             match at {
                 Some(at) => seen[at].1 = behind,
                 None => seen.push((*range, behind)),
@@ -396,14 +412,15 @@ fn count(row: &Row, place: Place, start: u64, end: u64, size: u64, times: u64) -
 }
 
 /// Counts references that lie in one piece; a single one in its window.
-fn whole(row: &Row, place: Place, entry: Entry, set: &Set, size: u64, times: u64) {
+fn whole(operand: Operand, entry: Entry, set: &Set, size: u64, times: u64) {
+    let Operand { row, tag } = operand;
     if times != 1 || entry.piece as usize >= WINDOWS {
         let tally = Tally {
             references: times,
             bytes: times * size,
             misses: 0,
         };
-        tally::add(place.number(), set.id, tally);
+        tally::add(tag.number(), set.id, tally);
         return;
     }
     let before = word(row[WORD].get()).0;
@@ -427,46 +444,62 @@ fn whole(row: &Row, place: Place, entry: Entry, set: &Set, size: u64, times: u64
             bytes: n * size,
             misses,
         };
-        tally::add(place.number(), set.id, tally);
+        tally::add(tag.number(), set.id, tally);
+    }
+}
+
+plain_data! {
+    /// What is known before the run of the references of a string instruction, or of an element
+    /// of a vector.
+    pub struct Repeated {
+        /// The cache, a [`Shape`].
+        pub shape: u64,
+        /// Bytes of one access.
+        pub size: u64,
+        /// The memory operands; both are the same if there is only one.
+        pub operands: [RepeatedOperand; 2],
+    }
+
+    /// A memory operand of such an instruction.
+    pub struct RepeatedOperand {
+        pub row: ThreadRowAt<CELLS>,
+        /// An [`OperandTag`].
+        pub tag: u64,
     }
 }
 
 /// The references of a repeated string instruction, or of an element of a vector; `b` is 0 if
 /// there is only one operand. None of them is counted otherwise.
 #[analysis]
-#[rustfmt::skip]
-#[allow(clippy::too_many_arguments)]
-pub fn repeat(state: PerThread<State>, shape: u64, a: u64, b: u64, times: u64, down: u64, size: u64, row_a: Row, row_b: Row, place_a: u64, place_b: u64) {
-    let operands = [(row_a, Place(place_a)), (row_b, Place(place_b))];
-    all(&state, Shape(shape), [a, b], times, down, size, operands);
-}
-
-fn all(
-    state: &State,
-    shape: Shape,
-    at: [u64; 2],
+pub fn repeat(
+    state: PerThread<State>,
+    what: Record<Repeated>,
+    a: u64,
+    b: u64,
     times: u64,
     down: u64,
-    size: u64,
-    operands: [(Row, Place); 2],
 ) {
+    all(state, &what, [a, b], times, down);
+}
+
+/// The references of a repeated instruction. Its operands begin at the addresses `at`, of
+/// which the second is 0 if there is only one.
+fn all(state: PerThread<State>, what: &Repeated, at: [u64; 2], times: u64, down: u64) {
+    let (shape, size) = (Shape(what.shape), what.size);
+    let operands = what.operands.map(|operand| Operand {
+        row: operand.row.row(state),
+        tag: OperandTag(operand.tag),
+    });
     let mut turn = 0;
     repeated(at, times, size, down, shape.line(), |address, n| {
-        let (row, place) = &operands[if at[1] == 0 { 0 } else { turn }];
-        touch(
-            state,
-            shape,
-            address,
-            address.saturating_add(size),
-            n,
-            row,
-            *place,
-        );
+        let operand = operands[if at[1] == 0 { 0 } else { turn }];
+        let bytes = address..address.saturating_add(size);
+        touch(&state, shape, bytes, n, operand);
         turn ^= 1;
     });
-    let operands = at.iter().zip(&operands);
-    for (at, (row, place)) in operands.filter(|(at, _)| **at != 0) {
-        if !place.has(Place::COUNTED) || times == 0 || size == 0 {
+    let operands = at.iter().zip(operands);
+    for (at, operand) in operands.filter(|(at, _)| **at != 0) {
+        if !operand.tag.has(OperandTag::COUNTED) || times == 0 || size == 0 {
             continue;
         }
         let bytes = times.saturating_mul(size);
@@ -474,7 +507,7 @@ fn all(
             0 => *at,
             _ => at.wrapping_sub(bytes - size),
         };
-        count(row, *place, start, start.saturating_add(bytes), size, times);
+        count(operand, start..start.saturating_add(bytes), size, times);
     }
 }
 
@@ -484,12 +517,9 @@ pub fn compare(state: PerThread<State>, a: u64, b: u64, times: u64) {
     simulate::begin(&state.comparison, [a, b, times]);
 }
 
-/// After it.
+/// After a string comparison; `rcx` says how many times are left.
 #[analysis]
-#[rustfmt::skip]
-#[allow(clippy::too_many_arguments)]
-pub fn compared(state: PerThread<State>, shape: u64, rcx: u64, down: u64, size: u64, row_a: Row, row_b: Row, place_a: u64, place_b: u64) {
+pub fn compared(state: PerThread<State>, what: Record<Repeated>, rcx: u64, down: u64) {
     let (at, times) = simulate::end(&state.comparison, rcx);
-    let operands = [(row_a, Place(place_a)), (row_b, Place(place_b))];
-    all(&state, Shape(shape), at, times, down, size, operands);
+    all(state, &what, at, times, down);
 }

@@ -8,23 +8,63 @@ use atom_tool::{
     AllThreadRows, MemoryAccess, References, ThreadData, ThreadRowAt, ThreadRows, Times,
 };
 
-use crate::frames::{back, entered, left};
-use crate::heap::{Calls, Kind, enter, leave};
-use crate::model::{self, CELLS, Place, Shape, State};
-use crate::spec::{self, Code, Data};
+use crate::frames::{StackVariable, back, entered, left};
+use crate::heap::{Allocator, Calls, Wish, WishSite, enter, enter_by_jump, leave};
+use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, Shape, State};
+use crate::spec::{Code, Data, DataPlace};
 
-/// What a place is: the number of its instruction, its size, loads and stores, its block, and
-/// 1 if each execution of that is a reference.
-pub type PlaceRow = [u32; 6];
+plain_data! {
+    /// What a memory operand of an instruction is.
+    pub struct Operand {
+        /// Number of the instruction among the sites.
+        pub site: u32,
+        /// Bytes of one access; 1 if only the processor knows.
+        pub size: u32,
+        /// [`OperandTag::LOADS`], [`OperandTag::STORES`] or both.
+        pub access: u32,
+        /// Number of its block in the program.
+        pub block: u32,
+        /// References that each execution of the block makes, without those that are counted
+        /// when they are made.
+        pub each: u32,
+    }
+
+    /// An instruction that lies in a range of code.
+    pub struct CodeSite {
+        /// Number of the instruction among the sites.
+        pub site: u32,
+        /// Number of the range of code.
+        pub code: u32,
+    }
+}
+
+/// How references are simulated.
+#[derive(Clone, Copy)]
+pub struct Simulated {
+    pub shape: Shape,
+    pub state: ThreadData<State>,
+    /// Ranges come and go, and threads may look while they do.
+    pub is_changing: bool,
+}
 
 /// All references of a program.
 pub struct AllReferences {
+    simulated: Simulated,
     pub rows: ThreadRows<CELLS>,
-    pub places: Vec<PlaceRow>,
+    pub operands: Vec<Operand>,
     pub sites: SiteList,
     pub executed: atom_tool::CounterTable,
-    /// Ranges of code: (place's instruction, range) where it is in one.
-    pub codes: Vec<[u32; 2]>,
+    pub codes: Vec<CodeSite>,
+}
+
+/// An instruction that refers to memory.
+struct Referring<'a> {
+    inst: Inst<'a>,
+    /// Its number among the sites.
+    site: u32,
+    memory: Vec<MemoryAccess>,
+    /// Its references to ranges are counted.
+    is_counted: bool,
 }
 
 #[analysis]
@@ -32,32 +72,27 @@ fn executed(counter: Counter) {
     counter.increment();
 }
 
-/// A place for which the memory accesses say how it is accessed.
-fn access(memory: &[MemoryAccess], operand: u8) -> u64 {
-    let Some(memory) = memory.get(operand as usize) else {
-        return Place::LOADS;
-    };
-    let read = if memory.access.reads() {
-        Place::LOADS
-    } else {
-        0
-    };
-    let write = if memory.access.writes() {
-        Place::STORES
-    } else {
-        0
-    };
-    read | write
+impl Referring<'_> {
+    /// How an operand is accessed, as flags of an [`OperandTag`].
+    fn access(&self, operand: u8) -> u64 {
+        let Some(memory) = self.memory.get(operand as usize) else {
+            return OperandTag::LOADS;
+        };
+        let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+        flag(memory.access.reads(), OperandTag::LOADS)
+            | flag(memory.access.writes(), OperandTag::STORES)
+    }
+
+    /// Bytes of one access by an operand, if they are known before the program runs.
+    fn size(&self, operand: u8) -> Option<u32> {
+        let known = self.inst.has_access_size(operand);
+        let memory = self.memory.get(operand as usize).filter(|_| known);
+        memory.map(|memory| memory.size)
+    }
 }
 
 impl AllReferences {
-    pub fn add(
-        program: &Program<'_>,
-        shape: Shape,
-        state: ThreadData<State>,
-        codes: &[Code],
-        is_changing: bool,
-    ) -> Self {
+    pub fn add(program: &Program<'_>, simulated: Simulated, codes: &[Code]) -> Self {
         let blocks = || program.procs().flat_map(|proc| proc.blocks());
         let insts = blocks().flat_map(|block| block.insts());
         let insts: Vec<(Inst<'_>, References)> = insts
@@ -65,8 +100,9 @@ impl AllReferences {
             .collect();
         let count = insts.iter().map(|(_, r)| r.operands.len().max(1)).sum();
         let mut all = Self {
+            simulated,
             rows: program.thread_rows(count),
-            places: Vec::with_capacity(count),
+            operands: Vec::with_capacity(count),
             sites: SiteList::new(),
             executed: program.counters(program.block_count()),
             codes: Vec::new(),
@@ -80,166 +116,169 @@ impl AllReferences {
             let site = all.sites.push(*inst) as u32;
             let mut is_counted = codes.is_empty();
             for (number, _) in codes.iter().enumerate().filter(|(_, c)| c.contains(*inst)) {
-                all.codes.push([site, number as u32]);
+                let code = number as u32;
+                all.codes.push(CodeSite { site, code });
                 is_counted = true;
             }
-            all.reference(
-                *inst,
-                references,
+            let referring = Referring {
+                inst: *inst,
                 site,
+                memory: inst.memory(),
                 is_counted,
-                shape,
-                state,
-                is_changing,
-            );
+            };
+            match references.times {
+                Times::Once => all.once(&referring, &references.operands),
+                times => all.many(&referring, &references.operands, times),
+            }
         }
         all
     }
 
-    /// A new place; its row and argument.
-    fn place(
+    /// A new operand; its row and its tag.
+    fn operand(
         &mut self,
-        inst: Inst<'_>,
-        site: u32,
+        referring: &Referring<'_>,
         operand: u8,
-        memory: &[MemoryAccess],
-        flags: u64,
         each: u32,
-    ) -> (ThreadRowAt<CELLS>, u64) {
-        let number = self.places.len();
-        let access = access(memory, operand);
-        let known = inst.has_access_size(operand);
-        let size = memory.get(operand as usize).filter(|_| known);
-        let size = size.map_or(1, |m| m.size.max(1));
-        let block = inst.block().index() as u32;
-        self.places
-            .push([site, size, access as u32, block, each, flags as u32]);
-        (self.rows.at(number), Place::new(number, access | flags).0)
+    ) -> (ThreadRowAt<CELLS>, OperandTag) {
+        let number = self.operands.len();
+        let access = referring.access(operand);
+        self.operands.push(Operand {
+            site: referring.site,
+            size: referring.size(operand).map_or(1, |size| size.max(1)),
+            access: access as u32,
+            block: referring.inst.block().index() as u32,
+            each,
+        });
+        let counted = match referring.is_counted {
+            true => OperandTag::COUNTED,
+            false => 0,
+        };
+        (
+            self.rows.at(number),
+            OperandTag::new(number, access | counted),
+        )
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn reference(
-        &mut self,
-        inst: Inst<'_>,
-        references: &References,
-        site: u32,
-        is_counted: bool,
-        shape: Shape,
-        state: ThreadData<State>,
-        is_changing: bool,
-    ) {
-        let memory = inst.memory();
-        let flags = if is_counted { Place::COUNTED } else { 0 };
-        let operands = &references.operands;
-        if references.times == Times::Once {
-            let routine = match (is_counted, shape == model::DEFAULT) {
-                (true, true) if is_changing => model::refer_changing(),
-                (true, true) => model::refer_default(),
-                (true, false) => model::refer(),
-                (false, true) => model::pass_default(),
-                (false, false) => model::pass(),
-            };
-            for n in operands {
-                let (row, place) = self.place(inst, site, *n, &memory, flags, 1);
-                let address = EffAddrOf(*n);
-                if inst.has_access_size(*n) {
-                    let size = AccessSizeOf(*n);
-                    inst.add_call(Before, routine, (state, shape.0, address, size, row, place));
-                } else {
-                    inst.add_call(Before, routine, (state, shape.0, address, 1, row, place));
-                }
-            }
-            return;
-        }
-        let (row_a, place_a) = self.place(inst, site, operands[0], &memory, flags, 0);
-        let (row_b, place_b) = match operands.get(1) {
-            Some(n) => self.place(inst, site, *n, &memory, flags, 0),
-            None => (row_a, place_a),
+    /// Adds the calls for an instruction that makes each of its references once.
+    fn once(&mut self, referring: &Referring<'_>, operands: &[u8]) {
+        let Simulated {
+            shape,
+            state,
+            is_changing,
+        } = self.simulated;
+        let routine = match (referring.is_counted, shape == model::DEFAULT) {
+            (true, true) if is_changing => model::refer_changing(),
+            (true, true) => model::refer_default(),
+            (true, false) => model::refer(),
+            (false, true) => model::pass_default(),
+            (false, false) => model::pass(),
         };
-        let (a, size) = (EffAddrOf(operands[0]), AccessSizeOf(operands[0]));
-        let b = operands.get(1).map(|n| EffAddrOf(*n));
-        let (down, shape) = (Direction, shape.0);
-        macro_rules! repeat {
-            ($b:expr, $times:expr, $down:expr) => {{
-                let args = (
-                    state, shape, a, $b, $times, $down, size, row_a, row_b, place_a, place_b,
-                );
-                inst.add_call(Before, model::repeat, args);
-            }};
+        let inst = referring.inst;
+        for n in operands {
+            let (row, tag) = self.operand(referring, *n, 1);
+            let address = EffAddrOf(*n);
+            if inst.has_access_size(*n) {
+                let size = AccessSizeOf(*n);
+                inst.add_call(Before, routine, (state, shape.0, address, size, row, tag.0));
+            } else {
+                inst.add_call(Before, routine, (state, shape.0, address, 1, row, tag.0));
+            }
         }
-        match (references.times, b) {
+    }
+
+    /// Adds the calls for an instruction that makes its references again and again.
+    fn many(&mut self, referring: &Referring<'_>, operands: &[u8], times: Times) {
+        let Simulated { shape, state, .. } = self.simulated;
+        let inst = referring.inst;
+        let mut new = |operand: u8| {
+            let (row, tag) = self.operand(referring, operand, 0);
+            RepeatedOperand { row, tag: tag.0 }
+        };
+        let first = new(operands[0]);
+        let second = operands.get(1).map(|n| new(*n));
+        let what = Repeated {
+            shape: shape.0,
+            size: referring.size(operands[0]).unwrap_or(0).into(),
+            operands: [first, second.unwrap_or(first)],
+        };
+        let a = EffAddrOf(operands[0]);
+        let b = operands.get(1).map(|n| EffAddrOf(*n));
+        match (times, b) {
             (Times::Compared, b) => {
                 match b {
                     Some(b) => inst.add_call(Before, model::compare, (state, a, b, RepCount)),
                     None => inst.add_call(Before, model::compare, (state, a, 0, RepCount)),
                 }
-                let args = (
-                    state,
-                    shape,
-                    Reg::Rcx,
-                    down,
-                    size,
-                    row_a,
-                    row_b,
-                    place_a,
-                    place_b,
-                );
+                let args = (state, &what, Reg::Rcx, Direction);
                 inst.add_call(After, model::compared, args);
             }
-            (Times::Repeated, Some(b)) => repeat!(b, RepCount, down),
-            (Times::Repeated, None) => repeat!(0, RepCount, down),
-            _ => repeat!(0, 1, 0),
+            (Times::Repeated, Some(b)) => {
+                let args = (state, &what, a, b, RepCount, Direction);
+                inst.add_call(Before, model::repeat, args);
+            }
+            (Times::Repeated, None) => {
+                let args = (state, &what, a, 0, RepCount, Direction);
+                inst.add_call(Before, model::repeat, args);
+            }
+            _ => inst.add_call(Before, model::repeat, (state, &what, a, 0, 1, 0)),
         }
     }
 }
 
-/// What a heap range wants: range, sizes, numbers; and the sites that fit, with the number of the wish.
+/// Where blocks of the heap that ranges want are made.
 pub struct HeapPoints {
-    pub wanted: Vec<[u64; 5]>,
-    pub sites: Vec<[u32; 2]>,
+    pub wishes: Vec<Wish>,
+    /// The calls of the allocator that may fulfil a wish.
+    pub sites: Vec<WishSite>,
     /// Calls of the allocator that were found.
     pub calls: usize,
 }
 
-/// What a call or jump to elsewhere enters: an allocator's procedure.
-fn allocator(inst: Inst<'_>) -> Option<Kind> {
-    if let Some(name) = inst.entered_import() {
-        return Kind::of(name);
+impl HeapPoints {
+    /// Fails if no call of the allocator can make a block for a range that wants some.
+    pub fn check(&self, data: &[Data]) -> Result {
+        for (number, wish) in self.wishes.iter().enumerate() {
+            if self.sites.iter().any(|site| site.wish == number as u32) {
+                continue;
+            }
+            let reason = match self.calls {
+                0 => "the program's own code does not call the allocator by a name that is known; what \
+                      its libraries allocate is not seen, nor is the allocator in a static program without symbols"
+                    .to_owned(),
+                calls => format!("none of the {calls} calls of the allocator makes blocks for it"),
+            };
+            let name = &data[wish.range as usize].name;
+            return Err(format!("the range `{name}` has no blocks: {reason}").into());
+        }
+        Ok(())
     }
-    let symbol = inst.entered_proc()?.symbol();
-    Kind::of(symbol.strip_suffix("@plt").unwrap_or(symbol))
 }
 
-/// Adds calls where blocks of the heap come and go, if a range wants any.
-pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> HeapPoints {
-    let mut points = HeapPoints {
-        wanted: Vec::new(),
-        sites: Vec::new(),
-        calls: 0,
-    };
-    let mut wishes = Vec::new();
-    for (number, range) in data.iter().enumerate() {
-        if let spec::Place::Heap(heap) = &range.place {
-            let [from, to] = heap.sizes;
-            let [first, last] = heap.numbers;
-            points.wanted.push([number as u64, from, to, first, last]);
-            wishes.push(heap);
-        }
+/// What a call or jump to elsewhere enters: an allocator's procedure.
+fn allocator(inst: Inst<'_>) -> Option<Allocator> {
+    if let Some(name) = inst.entered_import() {
+        return Allocator::of(name);
     }
-    if wishes.is_empty() {
-        return points;
-    }
+    let symbol = inst.entered_proc()?.symbol();
+    Allocator::of(symbol.strip_suffix("@plt").unwrap_or(symbol))
+}
+
+/// The instructions by which control may leave a procedure; those of stubs are left out.
+fn leaving<'a>(program: &Program<'a>) -> impl Iterator<Item = Inst<'a>> {
     let stub = |proc: &Proc<'_>| proc.name().ends_with("@plt");
-    let insts = || {
-        let procs = program.procs().filter(move |p| !stub(p));
-        procs
-            .flat_map(|proc| proc.blocks())
-            .map(|block| block.last_inst())
-    };
-    // Procedures that may end in a jump to the allocator, and those that end in a jump to them.
+    let procs = program.procs().filter(move |p| !stub(p));
+    procs
+        .flat_map(|proc| proc.blocks())
+        .map(|block| block.last_inst())
+}
+
+/// The procedures that may end in a jump to the allocator, directly or through others of them.
+fn jumping_procs(program: &Program<'_>) -> HashSet<usize> {
     let mut jumping: HashSet<usize> = HashSet::new();
+    // The procedures that end in a jump to a procedure.
     let mut jumps: HashMap<usize, Vec<usize>> = HashMap::new();
-    for inst in insts().filter(|i| !i.is_type(InstType::Call)) {
+    for inst in leaving(program).filter(|i| !i.is_type(InstType::Call)) {
         if allocator(inst).is_some() {
             jumping.insert(inst.proc().index());
         } else if let Some(to) = inst.entered_proc() {
@@ -255,23 +294,52 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
             }
         }
     }
+    jumping
+}
+
+/// Adds calls where blocks of the heap come and go, if a range wants any.
+pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> HeapPoints {
+    let mut points = HeapPoints {
+        wishes: Vec::new(),
+        sites: Vec::new(),
+        calls: 0,
+    };
+    let mut wishes = Vec::new();
+    for (number, range) in data.iter().enumerate() {
+        if let DataPlace::Heap(heap) = &range.place {
+            points.wishes.push(Wish {
+                sizes: heap.sizes,
+                numbers: heap.numbers,
+                range: number as u32,
+                _unused: 0,
+            });
+            wishes.push(heap);
+        }
+    }
+    if wishes.is_empty() {
+        return points;
+    }
+    let jumping = jumping_procs(program);
     let mut site = 0;
-    for inst in insts() {
+    for inst in leaving(program) {
         let is_call = inst.is_type(InstType::Call);
-        if let Some(kind) = allocator(inst) {
-            let what = site << 4 | kind as u64;
+        if let Some(allocator) = allocator(inst) {
+            let what = site << 4 | allocator as u64;
             let (sp, a, b, c) = (Reg::Rsp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
             for (number, wish) in wishes.iter().enumerate() {
                 if wish.fits(inst) {
-                    points.sites.push([site as u32, number as u32]);
+                    points.sites.push(WishSite {
+                        site: site as u32,
+                        wish: number as u32,
+                    });
                 }
             }
             site += 1;
             // A jump leaves the caller's return address on the stack, a call adds its own.
             if is_call {
-                inst.add_call(Before, enter, (calls, what, 0, sp, a, b, c));
+                inst.add_call(Before, enter, (calls, what, sp, a, b, c));
             } else {
-                inst.add_call(Before, enter, (calls, what, 8, sp, a, b, c));
+                inst.add_call(Before, enter_by_jump, (calls, what, sp, a, b, c));
             }
         }
         let returns = match inst.called_proc() {
@@ -287,16 +355,16 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
 }
 
 /// Adds calls where procedures with variables that are ranges are entered and left.
-/// Gives procedure's number, range, offset and size of each.
+/// Returns the variables.
 pub fn frames(
     program: &Program<'_>,
     data: &[Data],
     calls: ThreadData<Calls>,
-) -> Result<Vec<[u64; 4]>> {
+) -> Result<Vec<StackVariable>> {
     let mut procs: Vec<u64> = Vec::new();
     let mut variables = Vec::new();
     for (number, range) in data.iter().enumerate() {
-        let spec::Place::Frame { proc, offset, size } = range.place else {
+        let DataPlace::Frame { proc, offset, size } = range.place else {
             continue;
         };
         let place = procs.iter().position(|p| *p == proc);
@@ -304,7 +372,12 @@ pub fn frames(
             procs.push(proc);
             procs.len() - 1
         });
-        variables.push([place as u64, number as u64, offset as u64, size]);
+        variables.push(StackVariable {
+            offset,
+            size,
+            proc: place as u32,
+            range: number as u32,
+        });
     }
     for (number, address) in procs.iter().enumerate() {
         let Some(proc) = program

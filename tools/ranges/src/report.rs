@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use atom_tool::prelude::*;
 use atom_tool::report::Readers;
 
+use crate::html::Page;
 use crate::live::{self, Range};
-use crate::model::{self, Place};
-use crate::points::{AllRows, PlaceRow};
-use crate::{html, tally};
+use crate::model::{self, OperandTag};
+use crate::points::{AllRows, CodeSite, Operand};
+use crate::{TOLD, Told, tally};
 
 /// What happened to a range.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -42,38 +43,37 @@ impl Sum {
 pub type Sums = BTreeMap<(u32, u32), Sum>;
 
 /// Adds up what all threads counted, by range and number of the instruction.
-fn sums(rows: AllRows, places: &[PlaceRow]) -> Sums {
+fn sums(rows: AllRows, operands: &[Operand]) -> Sums {
     let sets = live::sets();
     let mut all: HashMap<(u32, u32), tally::Tally> = HashMap::new();
-    for (place, set, tally) in tally::all() {
-        let sum = all.entry((place, set)).or_default();
+    for (operand, set, tally) in tally::all() {
+        let sum = all.entry((operand, set)).or_default();
         sum.references += tally.references;
         sum.bytes += tally.bytes;
         sum.misses += tally.misses;
     }
     for thread in rows.iter() {
-        for (place, row) in thread.iter().enumerate() {
+        for (number, row) in thread.iter().enumerate() {
             let (window, n) = model::word(row[model::WORD].get());
             let misses = row[model::WINDOW_MISSES].get();
             if (n != 0 || misses != 0)
                 && let Some(set) = live::set_of(window)
-                && let Some([_, size, ..]) = places.get(place)
+                && let Some(operand) = operands.get(number)
             {
-                let sum = all.entry((place as u32, set.id)).or_default();
+                let sum = all.entry((number as u32, set.id)).or_default();
                 sum.references += n;
-                sum.bytes += n * u64::from(*size);
+                sum.bytes += n * u64::from(operand.size);
                 sum.misses += misses;
             }
         }
     }
     let mut sums = Sums::new();
-    for ((place, set), tally) in all {
-        let (Some(row), Some(set)) = (places.get(place as usize), sets.get(&set)) else {
+    for ((number, set), tally) in all {
+        let (Some(operand), Some(set)) = (operands.get(number as usize), sets.get(&set)) else {
             continue;
         };
-        let [site, _, access, ..] = *row;
-        let has = |flag: u64| u64::from(u64::from(access) & flag != 0);
-        let (loads, stores) = (has(Place::LOADS), has(Place::STORES));
+        let has = |flag: u64| u64::from(u64::from(operand.access) & flag != 0);
+        let (loads, stores) = (has(OperandTag::LOADS), has(OperandTag::STORES));
         let sum = Sum {
             loads: tally.references * loads,
             stores: tally.references * stores,
@@ -81,7 +81,7 @@ fn sums(rows: AllRows, places: &[PlaceRow]) -> Sums {
             misses: tally.misses,
         };
         for range in &set.ranges {
-            sums.entry((*range, site)).or_default().add(sum);
+            sums.entry((*range, operand.site)).or_default().add(sum);
         }
     }
     sums
@@ -116,26 +116,30 @@ fn bounds(range: &Range) -> [Cell; 2] {
 }
 
 #[analysis]
-#[rustfmt::skip]
-#[allow(clippy::too_many_arguments)]
-pub fn report(files: Files, text: Str, rows: AllRows, executed: Counters, places: Array<PlaceRow>, codes: Array<[u32; 2]>, sites: Sites, names: Strings) {
-    let mut lines = text.split('\n');
-    let mut next = || lines.next().unwrap_or_default();
-    let (program, cache, csv, page, linked) = (next(), next(), next(), next(), next());
-    let names: Vec<&'static str> = names.iter().collect();
+pub fn report(
+    files: Files,
+    rows: AllRows,
+    executed: Counters,
+    operands: Array<Operand>,
+    codes: Array<CodeSite>,
+    sites: Sites,
+) {
+    let Some(told) = TOLD.get() else { return };
+    let (setup, text) = (told.setup, |key: u32| told.texts.get(key));
+    let names: Vec<&'static str> = told.names.iter().collect();
     let ranges = live::ranges();
     let (names, code_names) = names.split_at(ranges.len().min(names.len()));
-    let sums = sums(rows, &places);
+    let sums = sums(rows, &operands);
 
-    let mut report = Report::new("ranges", program);
-    report.fact("cache", cache.to_owned());
-    let seen = everything(rows, executed, &places);
+    let mut report = Report::new("ranges", text(setup.program));
+    report.fact("cache", text(setup.cache).to_owned());
+    let seen = everything(rows, executed, &operands);
     let total = |of: &dyn Fn(&[u64; 2]) -> u64| seen.values().map(of).sum::<u64>();
     report
         .fact("references", total(&|s| s[0]))
         .fact("misses", total(&|s| s[1]))
         .fact("data ranges", ranges.len() as u64);
-    if linked == "dynamic" && !ranges.is_empty() {
+    if setup.is_dynamic && !ranges.is_empty() {
         let note = "what libraries load and store (memcpy and its like) is not seen; it is in a static program";
         report.fact("libraries", note);
     }
@@ -147,17 +151,30 @@ pub fn report(files: Files, text: Str, rows: AllRows, executed: Counters, places
     by_code(&mut report, [names, code_names], &codes, &sums, &seen);
     by_place(&mut report, names, sites, &sums);
     report.write(files);
+    files_of_their_own(told, names, sites, &sums);
+}
+
+/// Writes the file of comma-separated values and the page with pictures, where they are wanted.
+fn files_of_their_own(told: &Told, names: &[&'static str], sites: Sites, sums: &Sums) {
     let write = |name: &str, result: io::Result<()>| {
         if let Err(e) = result {
             eprintln!("ranges: cannot write {name}: {e}");
         }
     };
+    let text = |key: u32| told.texts.get(key);
+    let (csv, page) = (text(told.setup.csv), text(told.setup.html));
     if !csv.is_empty() {
-        write(csv, write_csv(csv, names, sites, &sums));
+        write(csv, write_csv(csv, names, sites, sums));
     }
     if !page.is_empty() {
-        let totals = totals(ranges.len(), &sums);
-        write(page, html::write(page, program, names, ranges, &totals, sites, &sums));
+        let ranges = live::ranges();
+        let content = Page {
+            program: text(told.setup.program),
+            names,
+            ranges,
+            totals: &totals(ranges.len(), sums),
+        };
+        write(page, content.write(page, sites, sums));
     }
 }
 
@@ -216,16 +233,16 @@ fn whole(report: &mut Report, ranges: &[Range], names: &[&'static str], sums: &S
 }
 
 /// References and misses of each instruction, to data of any kind.
-fn everything(rows: AllRows, executed: Counters, places: &[PlaceRow]) -> BTreeMap<u32, [u64; 2]> {
+fn everything(rows: AllRows, executed: Counters, operands: &[Operand]) -> BTreeMap<u32, [u64; 2]> {
     let mut seen: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
-    for [site, _, _, block, each, _] in places {
-        let [times] = executed.at(*block as usize).get();
-        let sum = seen.entry(*site).or_default();
-        sum[0] = sum[0].wrapping_add(times * u64::from(*each));
+    for operand in operands {
+        let [times] = executed.at(operand.block as usize).get();
+        let sum = seen.entry(operand.site).or_default();
+        sum[0] = sum[0].wrapping_add(times * u64::from(operand.each));
     }
     for thread in rows.iter() {
-        for (row, [site, ..]) in thread.iter().zip(places) {
-            let sum = seen.entry(*site).or_default();
+        for (row, operand) in thread.iter().zip(operands) {
+            let sum = seen.entry(operand.site).or_default();
             sum[0] = sum[0].wrapping_add(row[model::EXTRA].get());
             sum[1] += row[model::MISSES].get();
         }
@@ -236,7 +253,7 @@ fn everything(rows: AllRows, executed: Counters, places: &[PlaceRow]) -> BTreeMa
 fn by_code(
     report: &mut Report,
     [names, code_names]: [&[&'static str]; 2],
-    codes: &[[u32; 2]],
+    codes: &[CodeSite],
     sums: &Sums,
     seen: &BTreeMap<u32, [u64; 2]>,
 ) {
@@ -245,7 +262,7 @@ fn by_code(
     }
     let mut of_site: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut all = vec![[0u64; 2]; code_names.len()];
-    for [site, code] in codes {
+    for CodeSite { site, code } in codes {
         of_site.entry(*site).or_default().push(*code);
         if let (Some(sum), Some(n)) = (all.get_mut(*code as usize), seen.get(site)) {
             *sum = [sum[0] + n[0], sum[1] + n[1]];

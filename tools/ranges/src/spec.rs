@@ -8,19 +8,19 @@ use atom_tool::{ProgramInfo, Variable, VariablePlace};
 pub struct Data {
     /// What it is called in the report.
     pub name: String,
-    pub place: Place,
+    pub place: DataPlace,
 }
 
 /// Where a data range is.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Place {
+pub enum DataPlace {
     /// At an address of the program's file.
     Image { address: u64, size: u64 },
     /// At an address at run time.
     Absolute { address: u64, size: u64 },
     /// Blocks of the heap.
     Heap(Heap),
-    /// A variable of the procedure at this address, so far from rsp before its call.
+    /// A variable of the procedure at this address; the offset in bytes is from rsp before its call.
     Frame { proc: u64, offset: i64, size: u64 },
 }
 
@@ -137,15 +137,15 @@ pub fn data(program: &Program<'_>, text: &str) -> Result<Vec<Data>> {
     let name = label.unwrap_or(spec).to_owned();
     if spec == "heap" || spec.starts_with("heap:") {
         let heap = Heap::parse(spec.strip_prefix("heap:").unwrap_or_default())?;
-        let place = Place::Heap(heap);
+        let place = DataPlace::Heap(heap);
         return Ok(vec![Data { name, place }]);
     }
     if let Some((address, end)) = interval(spec)? {
         let size = end - address;
         let place = if in_image(program, address) {
-            Place::Image { address, size }
+            DataPlace::Image { address, size }
         } else {
-            Place::Absolute { address, size }
+            DataPlace::Absolute { address, size }
         };
         return Ok(vec![Data { name, place }]);
     }
@@ -173,7 +173,7 @@ fn symbols(program: &Program<'_>, spec: &str, name: &str) -> Vec<Data> {
         .collect();
     let mut ranges: Vec<Data> = Vec::new();
     for symbol in &found {
-        let place = Place::Image {
+        let place = DataPlace::Image {
             address: symbol.address,
             size: symbol.size,
         };
@@ -224,12 +224,12 @@ fn variables(
                 why = Some("its size is not in the debug information");
                 continue;
             }
-            VariablePlace::Static(address) => Place::Image {
+            VariablePlace::Static(address) => DataPlace::Image {
                 address,
                 size: variable.size,
             },
             VariablePlace::Frame(offset) => match variable.function_address {
-                Some(proc) => Place::Frame {
+                Some(proc) => DataPlace::Frame {
                     proc,
                     offset,
                     size: variable.size,
@@ -263,8 +263,8 @@ fn variables(
     if ranges.len() > 1 {
         for range in &mut ranges {
             let at = match range.place {
-                Place::Frame { proc, .. } => proc,
-                Place::Image { address, .. } => address,
+                DataPlace::Frame { proc, .. } => proc,
+                DataPlace::Image { address, .. } => address,
                 _ => continue,
             };
             range.name = format!("{name} at {at:#x}");
