@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atom_abi::{StartInfo, TOOL_HEADER_SYMBOL, TOOL_MAGIC, ToolHeader};
-use atom_core::analysis::{AnalysisImage, ToolFacts};
+use atom_core::analysis::AnalysisImage;
+use atom_core::tool::ToolFacts;
 
 /// Reads the header of a tool the way `atom` does: by loading it.
 pub fn facts(tool: &Path) -> ToolFacts {
