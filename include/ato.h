@@ -14,12 +14,12 @@
  * `name` is a word without quotes. A marker is a one-byte `nop` and a note in a
  * section that is never loaded; it needs no library and no debug information,
  * and stays through optimisation, inlining, strip and link-time optimisation.
- * A section begun with BEGIN may have several ENDs, one for each way out; every
- * way must pass one. Of SCOPE the compiler takes care.
+ * A section begun with BEGIN may have several ENDs, one for each path out; every
+ * path must pass one. A SCOPE ends by itself.
  *
  * For C and C++, with gcc and clang, on Linux x86-64. With ATO_NONE defined,
- * the markers are nothing. Without other use the file is free of obligations:
- * MIT or Apache-2.0, as the rest.
+ * the markers expand to nothing. Licence: MIT or Apache-2.0, like the whole
+ * project.
  */
 #ifndef ATO_H
 #define ATO_H
@@ -36,10 +36,10 @@
 #define ATO_TEXT(x) ATO_TEXT_(x)
 
 /*
- * The note: owner "ato", the type, and as description the address of the nop,
- * the line, and null-terminated the section's name and the source file.
+ * The note has the owner "ato" and a type. Its description is the address of the
+ * nop, the line, and, each null-terminated, the section's name and the source file.
  * Types: 1 begins a kernel, 2 a profiled section; 3 and 4 end one; 5 ends the
- * scope that was begun last; 6 and 7 are 1 and 2 with the first index in rdi.
+ * innermost scope; 6 and 7 are 1 and 2 with the first index in rdi.
  */
 #define ATO_MARK_(type, name) ATO_NOTE_(type, name, )
 #define ATO_NOTE_(type, name, ...)                                             \
@@ -71,8 +71,8 @@ ato_scope_end_(const char *scope)
 #endif
 
 /*
- * With the index of the first execution: where a loop is divided among threads,
- * each says with which iteration it begins.
+ * Markers with the index of the first execution: if a loop is divided among
+ * threads, each thread gives the number of its first iteration.
  */
 #define ATO_KERNEL_BEGIN_FROM(name, first)                                     \
     ATO_NOTE_("6", #name, "D"((long)(first)))

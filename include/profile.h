@@ -1,4 +1,4 @@
-/* Logging the entries and exits of procedures of a program augmented by hand, in C
+/* Logs the entries and exits of procedures of a program augmented by hand, in C
  * and C++. `atom analyze` makes reports of the log; docs/analyze.md is the manual.
  *
  *     #define log_size 5000
@@ -14,18 +14,18 @@
  *         return 0;
  *     }
  *
- * What may be defined before it is included:
- *   log_size       how many records there is room for; further ones are
- *                  counted and left out, and write_log_to_file says so
- *   log_file       the file that is written, "timing.dat" if it is not defined
+ * Macros that may be defined before the inclusion:
+ *   log_size       largest number of records; further ones are counted and
+ *                  not written, and write_log_to_file reports their number
+ *   log_file       name of the log, "timing.dat" if it is not defined
  *   log_clock      a clock of clock_gettime, such as CLOCK_MONOTONIC, to be
  *                  used instead of ITIMER_PROF, whose values are some
  *                  milliseconds apart
  *   profile_extern in all but one source file of a program that has several:
  *                  the log is declared here and defined in the other one
  *
- * start_log, write_log and write_log_to_file are macros, so that an event costs
- * no call but that of the clock. Not for use by several threads at once.
+ * start_log, write_log and write_log_to_file are macros, so an event costs only
+ * the call of the clock. Only one thread may use them.
  */
 #ifndef ATOM_PROFILE_H
 #define ATOM_PROFILE_H
@@ -48,7 +48,7 @@ struct profile_log_pt {
     struct timeval clock_value;
 };
 
-/* The log of a program: records, and how many were wanted. */
+/* The log of a program: the records, and the number of events. */
 struct profile_log_state {
     unsigned long used;
     struct profile_log_pt at[log_size];
@@ -60,8 +60,8 @@ extern struct profile_log_state profile_log;
 struct profile_log_state profile_log;
 #endif
 
-/* What ITIMER_PROF starts from: it counts downwards, and must not come to 0, where it
- * would send a signal. */
+/* Start value of ITIMER_PROF in seconds. The timer counts downwards and must not reach
+ * 0, where it would send a signal. */
 #define profile_seconds 100000000L
 
 #ifdef log_clock
@@ -93,7 +93,7 @@ struct profile_log_state profile_log;
     } while (0)
 #endif
 
-/* Notes that the procedure of this index begins (0) or ends (1). */
+/* Logs the begin (0) or the end (1) of the procedure with this index. */
 #define write_log(begins_or_ends, index)                              \
     do {                                                              \
         if (profile_log.used < (log_size)) {                          \

@@ -1,7 +1,7 @@
-//! Data files of the record and playback library: whatever is in them, an error and not a panic.
+//! Data files of the record and playback library: arbitrary contents give an error and not a panic.
 //!
-//! The first byte tells how the rest is taken: as a file (T), or as the contents of blocks of a binary file whose
-//! heads and checksums are right (B), which arbitrary bytes would never be.
+//! The first byte chooses the use of the rest: as a file (T), or as contents of blocks in a binary file with
+//! correct heads and checksums (B), which arbitrary bytes would never have.
 #![no_main]
 
 use std::io::Cursor;
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(mut profile) = Profile::read(reader) else {
         return;
     };
-    // What could be read can be written, and is the same when it is read again.
+    // Valid records can be written, and are the same when they are read again.
     let path = format!("/dev/shm/atom-fuzz-arp-{}", std::process::id());
     for format in [Format::Ascii, Format::Binary] {
         profile.save(&path, format, false).expect("it can be written");
@@ -47,8 +47,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// A binary file. `data` is the kind of the records' block, the number of types, the types, and pieces
-/// of contents, each of them a length of one byte, a kind and the bytes.
+/// Makes a binary file. `data` is the kind of the records' block, the number of types, the types, and chunks
+/// of contents, each with a length of one byte, a kind and the bytes.
 fn blocks(data: &[u8]) -> Option<Vec<u8>> {
     let (kind, data) = data.split_first()?;
     let (sets, data) = data.split_first()?;

@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let mut account = Account::new(|proc| proc % 3 != 0);
     match first % 4 {
         0 => {
-            // The magic bytes need not be found anew each time.
+            // Spares the fuzzer the search for the magic bytes.
             let whole = [compact::MAGIC, rest].concat();
             if let Ok(mut reader) = compact::Reader::new(&*whole, file) {
                 while let Ok(Some(thread)) = reader.next_events(&mut events) {

@@ -1,16 +1,16 @@
-//! The tool `kernel` with callbacks of its own: how many pages the program touched for
-//! the first time in a kernel, which the operating system counts as page faults.
+//! The tool `kernel` with its own callbacks, which count page faults: the pages that the program
+//! touches for the first time in a kernel.
 //!
 //! `--arp-enter-callback=faults_begin --arp-leave-callback=faults_end --arp-data-type=ulong`
 
 use std::ffi::c_void;
 
-/// Page faults of this thread so far.
+/// Number of page faults of this thread so far.
 fn faults() -> u64 {
     const RUSAGE_THREAD: i32 = 1;
-    // `struct rusage` has 18 words, of which number 8 are the faults without input.
+    // `struct rusage` has 18 words; word 8 counts faults without input (minor faults).
     let mut usage = [0u64; 18];
-    // SAFETY: room for the answer.
+    // SAFETY: the buffer has the size of `struct rusage`.
     unsafe { getrusage(RUSAGE_THREAD, usage.as_mut_ptr()) };
     usage[8]
 }
@@ -19,23 +19,23 @@ unsafe extern "C" {
     fn getrusage(who: i32, usage: *mut u64) -> i32;
 }
 
-/// A kernel begins: keeps the number where the execution's data are.
+/// Called when a kernel begins: stores the number in the data of the execution.
 ///
 /// # Safety
-/// Called by the tool, with room for a value of the data type.
+/// Called by the tool; `data` has space for a value of the data type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn faults_begin(_sid: u16, data: *mut u64, _context: *mut c_void) {
-    // SAFETY: see above.
+    // SAFETY: the tool's promise, see the function's safety section.
     unsafe { *data = faults() };
 }
 
-/// It ends: leaves the difference there, which is recorded.
+/// Called when the kernel ends: stores the difference, which is recorded.
 ///
 /// # Safety
-/// As before.
+/// Called by the tool; `data` has space for a value of the data type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn faults_end(_sid: u16, data: *mut u64, _context: *mut c_void) {
-    // SAFETY: see above.
+    // SAFETY: the tool's promise, see the function's safety section.
     unsafe { *data = faults() - *data };
 }
 

@@ -385,9 +385,12 @@ fn print(row: &Row) {
     let _ = std::io::stdout().flush();
 }
 
+/// An entry of the table and its program's file.
+type Subject = (Entry, PathBuf);
+
 /// The entries that the arguments choose, with their files; and the names of those that are
 /// not installed.
-fn chosen(args: &Args) -> Result<(Vec<(Entry, PathBuf)>, Vec<String>)> {
+fn chosen(args: &Args) -> Result<(Vec<Subject>, Vec<String>)> {
     let table = read_table()?;
     let is_unknown = |name: &&String| !table.iter().any(|e| e.name == **name);
     if let Some(unknown) = args.only.iter().find(is_unknown) {
@@ -414,7 +417,7 @@ fn chosen(args: &Args) -> Result<(Vec<(Entry, PathBuf)>, Vec<String>)> {
 }
 
 /// Checks entries on several threads, each with folders of its own, and prints the rows.
-fn table_rows(args: &Args, root: &Path, entries: &[(Entry, PathBuf)]) -> Result<Vec<Row>> {
+fn table_rows(args: &Args, root: &Path, entries: &[Subject]) -> Result<Vec<Row>> {
     let rows = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let work = |number: usize| -> Result<()> {
