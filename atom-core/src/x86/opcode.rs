@@ -153,6 +153,8 @@ pub const SETCC: u16 = 0x0f90;
 /// `cmovcc r, rm`, the condition in the low four bits.
 pub const CMOVCC: u16 = 0x0f40;
 
+/// `nop rm`, of any length from 3 bytes on.
+pub const NOP_RM: u16 = 0x0f1f;
 /// `rdtsc`
 pub const RDTSC: u16 = 0x0f31;
 /// `syscall`
