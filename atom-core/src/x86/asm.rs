@@ -7,49 +7,11 @@
 mod fixup;
 pub mod machine;
 
+pub use super::flags::Cond;
+pub use super::gpr::Gpr;
 pub use fixup::{Fixup, Frame, Shift};
 
-/// A general register by its hardware number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gpr(pub u8);
-
-#[allow(missing_docs)]
-impl Gpr {
-    pub const RAX: Self = Self(0);
-    pub const RCX: Self = Self(1);
-    pub const RDX: Self = Self(2);
-    pub const RSP: Self = Self(4);
-    pub const RBP: Self = Self(5);
-    pub const RSI: Self = Self(6);
-    pub const RDI: Self = Self(7);
-    pub const R8: Self = Self(8);
-    pub const R9: Self = Self(9);
-
-    /// Its bit in a 16-bit mask.
-    pub const fn bit(self) -> u16 {
-        1 << self.0
-    }
-
-    const fn low(self) -> u8 {
-        self.0 & 7
-    }
-}
-
-/// A condition, as in the low four bits of `jcc`, `setcc` and `cmovcc`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cond(pub u8);
-
-impl Cond {
-    /// ZF set.
-    pub const E: Self = Self(4);
-    /// ZF clear.
-    pub const NE: Self = Self(5);
-
-    /// The opposite.
-    pub const fn inverted(self) -> Self {
-        Self(self.0 ^ 1)
-    }
-}
+use super::opcode::{self, Alu, Unary, modrm, prefix};
 
 /// A memory operand without segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,7 +172,7 @@ impl<T> Asm<T> {
     /// `pop rbp`, where rsp is as it was behind [`Asm::open_frame`].
     pub fn close_frame(&mut self) {
         self.rex(false, 0, 0, Gpr::RBP.0, false);
-        self.byte(0x58 | Gpr::RBP.low());
+        self.byte(opcode::POP_R | Gpr::RBP.low());
         self.framed = false;
         self.depth = 0;
         self.shift(Frame::Below(0));
@@ -245,8 +207,9 @@ impl<T> Asm<T> {
 
     /// REX prefix for a ModRM of `reg` and `mem`; left out if it would be empty.
     fn rex(&mut self, wide: bool, reg: u8, index: u8, base: u8, force: bool) {
-        let rex = 0x40 | u8::from(wide) << 3 | (reg >> 3) << 2 | (index >> 3) << 1 | base >> 3;
-        if rex != 0x40 || force {
+        let bits = u8::from(wide) << 3 | (reg >> 3) << 2 | (index >> 3) << 1 | base >> 3;
+        let rex = prefix::REX | bits;
+        if rex != prefix::REX || force {
             self.byte(rex);
         }
     }
@@ -260,61 +223,69 @@ impl<T> Asm<T> {
         let reg = (reg & 7) << 3;
         let Some(base) = mem.base else {
             // No base: SIB form with a 32-bit displacement.
-            self.byte(reg | 4);
-            let (index, scale) = mem.index.map_or((4, 1), |(i, s)| (i.low(), s));
-            self.byte((scale.trailing_zeros() as u8) << 6 | index << 3 | 5);
+            self.byte(reg | modrm::SIB);
+            let (index, scale) = mem.index.map_or((modrm::NO_INDEX, 1), |(i, s)| (i.0, s));
+            self.byte(modrm::sib(scale, index, modrm::NO_BASE));
             return self.imm32(mem.disp);
         };
         let short = i8::try_from(mem.disp);
         let mode = match short {
-            Ok(0) if base.low() != 5 => 0,
-            Ok(_) => 0x40,
-            Err(_) => 0x80,
+            Ok(0) if base.low() != modrm::RIP => 0,
+            Ok(_) => modrm::DISP8,
+            Err(_) => modrm::DISP32,
         };
         match mem.index {
             Some((index, scale)) => {
-                self.byte(mode | reg | 4);
-                self.byte((scale.trailing_zeros() as u8) << 6 | index.low() << 3 | base.low());
+                self.byte(mode | reg | modrm::SIB);
+                self.byte(modrm::sib(scale, index.0, base.0));
             }
-            None if base.low() == 4 => {
-                self.byte(mode | reg | 4);
-                self.byte(0x24);
+            None if base.low() == modrm::SIB => {
+                self.byte(mode | reg | modrm::SIB);
+                self.byte(modrm::sib(1, modrm::NO_INDEX, base.0));
             }
             None => self.byte(mode | reg | base.low()),
         }
         match short {
-            Ok(disp) if mode == 0x40 => self.byte(disp as u8),
+            Ok(disp) if mode == modrm::DISP8 => self.byte(disp as u8),
             Ok(_) => {}
             Err(_) => self.imm32(mem.disp),
         }
     }
 
-    fn op_mem(&mut self, wide: bool, opcode: &[u8], reg: u8, mem: Mem) {
+    /// An opcode, with the byte that opens its map if that is not the first.
+    fn opcode(&mut self, opcode: u16) {
+        if opcode > 0xff {
+            self.byte(opcode::ESCAPE);
+        }
+        self.byte(opcode as u8);
+    }
+
+    fn op_mem(&mut self, wide: bool, opcode: u16, reg: u8, mem: Mem) {
         self.rex_mem(wide, reg, mem);
-        self.bytes(opcode);
+        self.opcode(opcode);
         self.modrm_mem(reg, mem);
     }
 
     /// `push reg`
     pub fn push(&mut self, reg: Gpr) {
         self.rex(false, 0, 0, reg.0, false);
-        self.byte(0x50 | reg.low());
+        self.byte(opcode::PUSH_R | reg.low());
         self.moved_down(8);
     }
 
     /// `pop reg`
     pub fn pop(&mut self, reg: Gpr) {
         self.rex(false, 0, 0, reg.0, false);
-        self.byte(0x58 | reg.low());
+        self.byte(opcode::POP_R | reg.low());
         self.moved_down(-8);
     }
 
     /// `push imm`, sign-extended to 64 bits.
     pub fn push_imm(&mut self, value: i32) {
         match i8::try_from(value) {
-            Ok(value) => self.bytes(&[0x6a, value as u8]),
+            Ok(value) => self.bytes(&[opcode::PUSH_IMM8, value as u8]),
             Err(_) => {
-                self.byte(0x68);
+                self.byte(opcode::PUSH_IMM32);
                 self.imm32(value);
             }
         }
@@ -323,15 +294,21 @@ impl<T> Asm<T> {
 
     /// `push qword [mem]`
     pub fn push_mem(&mut self, mem: Mem) {
-        self.op_mem(false, &[0xff], 6, mem);
+        self.op_mem(false, opcode::GROUP_5, opcode::EXTENSION_PUSH, mem);
         self.moved_down(8);
+    }
+
+    /// An operation on two registers, `reg` in the register field of ModRM.
+    fn op_registers(&mut self, wide: bool, opcode: u16, reg: u8, rm: Gpr) {
+        self.rex(wide, reg, 0, rm.0, false);
+        self.opcode(opcode);
+        self.byte(modrm::registers(reg, rm.0));
     }
 
     /// `mov to, from`, 64 bits; nothing if they are the same.
     pub fn mov(&mut self, to: Gpr, from: Gpr) {
         if to != from {
-            self.rex(true, from.0, 0, to.0, false);
-            self.bytes(&[0x89, 0xc0 | from.low() << 3 | to.low()]);
+            self.op_registers(true, opcode::MOV_RM_R, from.0, to);
         }
     }
 
@@ -339,60 +316,59 @@ impl<T> Asm<T> {
     pub fn mov_imm(&mut self, to: Gpr, value: u64) {
         if let Ok(value) = u32::try_from(value) {
             self.rex(false, 0, 0, to.0, false);
-            self.byte(0xb8 | to.low());
+            self.byte(opcode::MOV_R_IMM | to.low());
             self.imm32(value as i32);
         } else if let Ok(value) = i32::try_from(value as i64) {
-            self.rex(true, 0, 0, to.0, false);
-            self.bytes(&[0xc7, 0xc0 | to.low()]);
+            self.op_registers(true, opcode::MOV_RM_IMM, opcode::EXTENSION_MOV, to);
             self.imm32(value);
         } else {
             self.rex(true, 0, 0, to.0, false);
-            self.byte(0xb8 | to.low());
+            self.byte(opcode::MOV_R_IMM | to.low());
             self.bytes(&value.to_le_bytes());
         }
     }
 
     /// `xor reg32, reg32`: zero. Changes the flags.
     pub fn zero(&mut self, reg: Gpr) {
-        self.rex(false, reg.0, 0, reg.0, false);
-        self.bytes(&[0x31, 0xc0 | reg.low() << 3 | reg.low()]);
+        self.op_registers(false, Alu::Xor.rm_r(), reg.0, reg);
     }
 
     /// `mov to, qword [mem]`
     pub fn load(&mut self, to: Gpr, mem: Mem) {
-        self.op_mem(true, &[0x8b], to.0, mem);
+        self.op_mem(true, opcode::MOV_R_RM, to.0, mem);
     }
 
     /// `mov qword [mem], from`
     pub fn store(&mut self, mem: Mem, from: Gpr) {
-        self.op_mem(true, &[0x89], from.0, mem);
+        self.op_mem(true, opcode::MOV_RM_R, from.0, mem);
     }
 
     /// `mov dword [mem], from`
     pub fn store32(&mut self, mem: Mem, from: Gpr) {
-        self.op_mem(false, &[0x89], from.0, mem);
+        self.op_mem(false, opcode::MOV_RM_R, from.0, mem);
     }
 
     /// `mov dword [mem], value`
     pub fn store32_imm(&mut self, mem: Mem, value: i32) {
-        self.op_mem(false, &[0xc7], 0, mem);
+        self.op_mem(false, opcode::MOV_RM_IMM, opcode::EXTENSION_MOV, mem);
         self.imm32(value);
     }
 
     /// `movzx to, byte [mem]`
     pub fn load8(&mut self, to: Gpr, mem: Mem) {
-        self.op_mem(false, &[0x0f, 0xb6], to.0, mem);
+        self.op_mem(false, opcode::MOVZX_8, to.0, mem);
     }
 
     /// `movzx to, from8`: the low byte.
     pub fn zero_extend8(&mut self, to: Gpr, from: Gpr) {
-        self.rex(false, to.0, 0, from.0, from.0 >= 4);
-        self.bytes(&[0x0f, 0xb6, 0xc0 | to.low() << 3 | from.low()]);
+        self.rex(false, to.0, 0, from.0, from.low_byte_needs_rex());
+        self.opcode(opcode::MOVZX_8);
+        self.byte(modrm::registers(to.0, from.0));
     }
 
     /// `lea to, [mem]`
     pub fn lea(&mut self, to: Gpr, mem: Mem) {
-        self.op_mem(true, &[0x8d], to.0, mem);
+        self.op_mem(true, opcode::LEA, to.0, mem);
         if to == Gpr::RSP && mem.base == Some(Gpr::RSP) {
             self.moved_down(-mem.disp);
         }
@@ -400,26 +376,30 @@ impl<T> Asm<T> {
 
     /// `lea to32, [mem]`: the address modulo 2^32.
     pub fn lea32(&mut self, to: Gpr, mem: Mem) {
-        self.op_mem(false, &[0x8d], to.0, mem);
+        self.op_mem(false, opcode::LEA, to.0, mem);
+    }
+
+    /// An operation of 64 bits on memory at a target.
+    fn op_target(&mut self, opcode: u16, reg: u8, target: T) {
+        self.rex(true, reg, 0, 0, false);
+        self.opcode(opcode);
+        self.byte(modrm::rip_relative(reg));
+        self.fixup(target, 0);
     }
 
     /// `lea to, [rip + target]`
     pub fn lea_target(&mut self, to: Gpr, target: T) {
-        self.rex(true, to.0, 0, 0, false);
-        self.bytes(&[0x8d, to.low() << 3 | 5]);
-        self.fixup(target, 0);
+        self.op_target(opcode::LEA, to.0, target);
     }
 
     /// `mov to, [rip + target]`
     pub fn load_target(&mut self, to: Gpr, target: T) {
-        self.rex(true, to.0, 0, 0, false);
-        self.bytes(&[0x8b, to.low() << 3 | 5]);
-        self.fixup(target, 0);
+        self.op_target(opcode::MOV_R_RM, to.0, target);
     }
 
     /// The prefix that adds the gs base to the memory operand of the next instruction.
     pub fn gs(&mut self) {
-        self.byte(0x65);
+        self.byte(prefix::GS);
     }
 
     /// `lea rsp, [rsp + disp]`; nothing for 0.
@@ -431,20 +411,19 @@ impl<T> Asm<T> {
 
     /// `call target`
     pub fn call(&mut self, target: T) {
-        self.byte(0xe8);
+        self.byte(opcode::CALL);
         self.fixup(target, 0);
     }
 
     /// `inc qword [target]`, as a `prefix` says. Changes the flags but CF.
     pub fn increment(&mut self, target: T, prefix: Option<u8>) {
         self.code.extend(prefix);
-        self.bytes(&[0x48, 0xff, 0x05]);
-        self.fixup(target, 0);
+        self.op_target(opcode::GROUP_5, Unary::Inc as u8, target);
     }
 
     /// `push target`, of which the address has 31 bits.
     pub fn push_address(&mut self, target: T) {
-        self.byte(0x68);
+        self.byte(opcode::PUSH_IMM32);
         self.fixup(target, 0);
         if let Some(fixup) = self.fixups.last_mut() {
             fixup.absolute = true;
@@ -454,62 +433,66 @@ impl<T> Asm<T> {
 
     /// `ret bytes`
     pub fn ret_dropping(&mut self, bytes: u16) {
-        self.byte(0xc2);
+        self.byte(opcode::RET_IMM16);
         self.bytes(&bytes.to_le_bytes());
     }
 
     /// `ret`
     pub fn ret(&mut self) {
-        self.byte(0xc3);
+        self.byte(opcode::RET);
     }
 
     /// `and rsp, -16`. Changes the flags.
     pub fn align_stack(&mut self) {
-        self.bytes(&[0x48, 0x83, 0xe4, 0xf0]);
+        const ALIGNMENT: i8 = 16;
+        self.op_registers(true, opcode::ALU_RM_IMM8, Alu::And.extension(), Gpr::RSP);
+        self.byte(-ALIGNMENT as u8);
     }
 
     /// `setcc reg8`
     pub fn set(&mut self, cond: Cond, reg: Gpr) {
-        self.rex(false, 0, 0, reg.0, reg.0 >= 4);
-        self.bytes(&[0x0f, 0x90 | cond.0, 0xc0 | reg.low()]);
+        self.rex(false, 0, 0, reg.0, reg.low_byte_needs_rex());
+        self.opcode(opcode::SETCC | u16::from(cond.0));
+        self.byte(modrm::registers(0, reg.0));
     }
 
     /// The flags into ax: SF, ZF, AF, PF and CF in ah, OF in al if it counts.
     pub fn flags_to_ax(&mut self, overflow: bool) {
-        self.byte(0x9f);
+        self.byte(opcode::LAHF);
         if overflow {
-            self.set(Cond(0), Gpr::RAX);
+            self.set(Cond::O, Gpr::RAX);
         }
     }
 
     /// The opposite of [`Asm::flags_to_ax`].
     pub fn flags_from_ax(&mut self, overflow: bool) {
         if overflow {
-            self.bytes(&[0x04, 0x7f]);
+            // 1 + 127 overflows in a byte, 0 + 127 does not.
+            self.bytes(&[opcode::ADD_AL_IMM, 0x7f]);
         }
-        self.byte(0x9e);
+        self.byte(opcode::SAHF);
     }
 
     /// `pushfq`
     pub fn push_flags(&mut self) {
-        self.byte(0x9c);
+        self.byte(opcode::PUSHF);
         self.moved_down(8);
     }
 
     /// `popfq`. Changes the flags.
     pub fn pop_flags(&mut self) {
-        self.byte(0x9d);
+        self.byte(opcode::POPF);
         self.moved_down(-8);
     }
 
     /// `cld`
     pub fn clear_direction(&mut self) {
-        self.byte(0xfc);
+        self.byte(opcode::CLD);
     }
 
     /// `cmp eax, value`. Changes the flags.
     pub fn compare_eax(&mut self, value: i32) {
-        self.byte(0x3d);
+        self.byte(opcode::CMP_EAX_IMM);
         self.imm32(value);
     }
 
@@ -518,19 +501,18 @@ impl<T> Asm<T> {
         if reg == Gpr::RAX {
             return self.compare_eax(value);
         }
-        self.rex(false, 0, 0, reg.0, false);
-        self.bytes(&[0x81, 0xf8 | reg.low()]);
+        self.op_registers(false, opcode::ALU_RM_IMM32, Alu::Cmp.extension(), reg);
         self.imm32(value);
     }
 
     /// `rdtsc`, into edx:eax.
     pub fn read_cycles(&mut self) {
-        self.bytes(&[0x0f, 0x31]);
+        self.opcode(opcode::RDTSC);
     }
 
     /// `mov to, fs:[0]`: the thread's self pointer, which is the base of fs.
     pub fn load_self_pointer(&mut self, to: Gpr) {
-        self.byte(0x64);
+        self.byte(prefix::FS);
         self.load(
             to,
             Mem {
@@ -543,34 +525,38 @@ impl<T> Asm<T> {
 
     /// `rdfsbase to` or `rdgsbase to`
     pub fn read_base(&mut self, to: Gpr, gs: bool) {
-        self.byte(0xf3);
-        self.rex(true, 0, 0, to.0, false);
-        self.bytes(&[0x0f, 0xae, 0xc0 | u8::from(gs) << 3 | to.low()]);
+        self.byte(prefix::REP);
+        let extension = if gs {
+            opcode::EXTENSION_RDGSBASE
+        } else {
+            opcode::EXTENSION_RDFSBASE
+        };
+        self.op_registers(true, opcode::GROUP_15, extension, to);
     }
 
     /// `movups [mem], xmm`
     pub fn store_xmm(&mut self, mem: Mem, xmm: u8) {
-        self.op_mem(false, &[0x0f, 0x11], xmm, mem);
+        self.op_mem(false, opcode::MOVUPS_M_XMM, xmm, mem);
     }
 
     /// `movups xmm, [mem]`
     pub fn load_xmm(&mut self, xmm: u8, mem: Mem) {
-        self.op_mem(false, &[0x0f, 0x10], xmm, mem);
+        self.op_mem(false, opcode::MOVUPS_XMM_M, xmm, mem);
     }
 
     /// `stmxcsr [mem]`
     pub fn store_mxcsr(&mut self, mem: Mem) {
-        self.op_mem(false, &[0x0f, 0xae], 3, mem);
+        self.op_mem(false, opcode::GROUP_15, opcode::EXTENSION_STMXCSR, mem);
     }
 
     /// `ldmxcsr [mem]`
     pub fn load_mxcsr(&mut self, mem: Mem) {
-        self.op_mem(false, &[0x0f, 0xae], 2, mem);
+        self.op_mem(false, opcode::GROUP_15, opcode::EXTENSION_LDMXCSR, mem);
     }
 
     /// `jcc` forward.
     pub fn jump_if(&mut self, cond: Cond) -> Patch {
-        self.bytes(&[0x0f, 0x80 | cond.0]);
+        self.bytes(&[opcode::ESCAPE, opcode::JCC | cond.0]);
         self.imm32(0);
         Patch {
             at: self.code.len() - 4,
@@ -580,7 +566,7 @@ impl<T> Asm<T> {
 
     /// `jmp` forward.
     pub fn jump(&mut self) -> Patch {
-        self.byte(0xe9);
+        self.byte(opcode::JMP);
         self.imm32(0);
         Patch {
             at: self.code.len() - 4,
@@ -591,9 +577,9 @@ impl<T> Asm<T> {
     /// `jrcxz`, or `jecxz` if `narrow`, a short way forward.
     pub fn jump_if_rcx_zero(&mut self, narrow: bool) -> Patch {
         if narrow {
-            self.byte(0x67);
+            self.byte(prefix::ADDRESS_SIZE);
         }
-        self.bytes(&[0xe3, 0]);
+        self.bytes(&[opcode::JRCXZ, 0]);
         Patch {
             at: self.code.len() - 1,
             size: 1,
@@ -615,74 +601,70 @@ impl<T> Asm<T> {
     pub fn load_sized(&mut self, to: Gpr, mem: Mem, size: u8) {
         match size {
             1 => self.load8(to, mem),
-            2 => self.op_mem(false, &[0x0f, 0xb7], to.0, mem),
-            4 => self.op_mem(false, &[0x8b], to.0, mem),
+            2 => self.op_mem(false, opcode::MOVZX_16, to.0, mem),
+            4 => self.op_mem(false, opcode::MOV_R_RM, to.0, mem),
             _ => self.load(to, mem),
         }
     }
 
     /// `movsxd to, dword [mem]`
     pub fn load32_signed(&mut self, to: Gpr, mem: Mem) {
-        self.op_mem(true, &[0x63], to.0, mem);
+        self.op_mem(true, opcode::MOVSXD, to.0, mem);
     }
 
     /// The low bytes of a register, extended by zeros.
     pub fn extend(&mut self, to: Gpr, from: Gpr, size: u8) {
-        let modrm = 0xc0 | to.low() << 3 | from.low();
         match size {
             1 => self.zero_extend8(to, from),
-            2 => {
-                self.rex(false, to.0, 0, from.0, false);
-                self.bytes(&[0x0f, 0xb7, modrm]);
-            }
-            4 => {
-                self.rex(false, to.0, 0, from.0, false);
-                self.bytes(&[0x8b, modrm]);
-            }
+            2 => self.op_registers(false, opcode::MOVZX_16, to.0, from),
+            4 => self.op_registers(false, opcode::MOV_R_RM, to.0, from),
             _ => self.mov(to, from),
         }
     }
 
     /// `shl reg, count`. Changes the flags.
     pub fn shift_left(&mut self, reg: Gpr, count: u8) {
-        self.rex(true, 0, 0, reg.0, false);
-        self.bytes(&[0xc1, 0xe0 | reg.low(), count]);
+        self.op_registers(true, opcode::SHIFT_RM_IMM8, opcode::Shift::Shl as u8, reg);
+        self.byte(count);
     }
 
     /// `sar reg, count`. Changes the flags.
     pub fn shift_right_signed(&mut self, reg: Gpr, count: u8) {
-        self.rex(true, 0, 0, reg.0, false);
-        self.bytes(&[0xc1, 0xf8 | reg.low(), count]);
+        self.op_registers(true, opcode::SHIFT_RM_IMM8, opcode::Shift::Sar as u8, reg);
+        self.byte(count);
     }
 
     /// `test reg, reg`. Changes the flags.
     pub fn test(&mut self, reg: Gpr) {
-        self.rex(true, reg.0, 0, reg.0, false);
-        self.bytes(&[0x85, 0xc0 | reg.low() << 3 | reg.low()]);
+        self.op_registers(true, opcode::TEST_RM_R, reg.0, reg);
     }
 
     /// `test eax, value`. Changes the flags.
     pub fn test_eax(&mut self, value: u32) {
-        self.byte(0xa9);
+        self.byte(opcode::TEST_EAX_IMM);
         self.imm32(value as i32);
     }
 
     /// `cmovcc to, from`
     pub fn move_if(&mut self, cond: Cond, to: Gpr, from: Gpr) {
-        self.rex(true, to.0, 0, from.0, false);
-        self.bytes(&[0x0f, 0x40 | cond.0, 0xc0 | to.low() << 3 | from.low()]);
+        self.op_registers(true, opcode::CMOVCC | u16::from(cond.0), to.0, from);
     }
 
     /// `movq to, xmm` or `movd to32, xmm`; of AVX-512 for the upper sixteen.
     pub fn low_of_xmm(&mut self, to: Gpr, xmm: u8, wide: bool) {
-        let modrm = 0xc0 | (xmm & 7) << 3 | to.low();
         if xmm < 16 {
-            self.byte(0x66);
-            self.rex(wide, xmm, 0, to.0, false);
-            self.bytes(&[0x0f, 0x7e, modrm]);
+            self.byte(prefix::OPERAND_SIZE);
+            self.op_registers(wide, opcode::MOVQ_RM_XMM, xmm, to);
         } else {
-            self.evex(1, 1, wide, 16, xmm, to.0);
-            self.bytes(&[0x7e, modrm]);
+            self.evex(&Evex {
+                mandatory: Mandatory::P66,
+                wide,
+                width: 16,
+                reg: xmm,
+                rm: to.0,
+            });
+            self.byte(opcode::MOVQ_RM_XMM as u8);
+            self.byte(modrm::registers(xmm, to.0));
         }
     }
 
@@ -692,41 +674,90 @@ impl<T> Asm<T> {
         let (reg, width) = (element.register, element.width);
         debug_assert!(mem.index.is_none() && mem.base == Some(Gpr::RSP));
         if element.evex {
-            self.evex(1, 2, true, width, reg, Gpr::RSP.0);
-            self.byte(0x7f);
+            self.evex(&Evex {
+                mandatory: Mandatory::F3,
+                wide: true,
+                width,
+                reg,
+                rm: Gpr::RSP.0,
+            });
+            self.byte(opcode::MOVDQU_M_XMM as u8);
             // A byte displacement would count vectors here.
-            self.bytes(&[0x84 | (reg & 7) << 3, 0x24]);
+            self.byte(modrm::DISP32 | (reg & 7) << 3 | modrm::SIB);
+            self.byte(modrm::sib(1, modrm::NO_INDEX, Gpr::RSP.0));
             self.imm32(mem.disp);
         } else if width == 32 {
             // vmovdqu [mem], ymm
-            let r = if reg < 8 { 0x80 } else { 0 };
-            self.bytes(&[0xc5, r | 0x7e, 0x7f]);
+            self.vex2(reg, vex::LENGTH_256 | Mandatory::F3 as u8);
+            self.byte(opcode::MOVDQU_M_XMM as u8);
             self.modrm_mem(reg, mem);
         } else {
             self.store_xmm(mem, reg);
         }
     }
 
-    /// An EVEX prefix: opcode map, mandatory prefix (1 is 66, 2 is f3), and the
-    /// operands `reg` and, as register or base, `rm`.
-    fn evex(&mut self, map: u8, prefix: u8, wide: bool, width: u8, reg: u8, rm: u8) {
+    /// A VEX prefix of two bytes without a third operand: the register field, and the bits for
+    /// the vector's length and the mandatory prefix.
+    fn vex2(&mut self, reg: u8, bits: u8) {
+        let reg_is_low = u8::from(reg < 8) << 7;
+        self.bytes(&[prefix::VEX2, reg_is_low | vex::NO_THIRD_OPERAND | bits]);
+    }
+
+    /// An EVEX prefix for an opcode of the map that 0F opens.
+    fn evex(&mut self, e: &Evex) {
+        const MAP_0F: u8 = 1;
+        /// Bits that are set where an index register is not one of the upper ones.
+        const INDEX_IS_LOW: u8 = 0x40;
+        const ALWAYS_SET: u8 = 4;
+        /// The third operand's fifth bit, inverted.
+        const THIRD_IS_LOW: u8 = 8;
         let inverted = |bit: bool, shift: u8| u8::from(!bit) << shift;
-        let length = width.trailing_zeros() as u8 - 4;
+        let length = e.width.trailing_zeros() as u8 - 4;
         self.bytes(&[
-            0x62,
-            inverted(reg & 8 != 0, 7)
-                | 0x40
-                | inverted(rm & 8 != 0, 5)
-                | inverted(reg & 16 != 0, 4)
-                | map,
-            u8::from(wide) << 7 | 0x7c | prefix,
-            length << 5 | 8,
+            prefix::EVEX,
+            inverted(e.reg & 8 != 0, 7)
+                | INDEX_IS_LOW
+                | inverted(e.rm & 8 != 0, 5)
+                | inverted(e.reg & 16 != 0, 4)
+                | MAP_0F,
+            u8::from(e.wide) << 7 | vex::NO_THIRD_OPERAND | ALWAYS_SET | e.mandatory as u8,
+            length << 5 | THIRD_IS_LOW,
         ]);
     }
 
     /// `kmovw to32, k`
     pub fn mask_to(&mut self, to: Gpr, mask: u8) {
-        let r = if to.0 < 8 { 0x80 } else { 0 };
-        self.bytes(&[0xc5, r | 0x78, 0x93, 0xc0 | to.low() << 3 | mask]);
+        self.vex2(to.0, 0);
+        self.byte(opcode::KMOVW_R_K);
+        self.byte(modrm::registers(to.0, mask));
     }
+}
+
+/// The prefix that is part of the opcode, as VEX and EVEX encode it.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Mandatory {
+    P66 = 1,
+    F3 = 2,
+}
+
+/// Bits of VEX.
+mod vex {
+    /// The field of the third operand, which is inverted, where there is none.
+    pub const NO_THIRD_OPERAND: u8 = 0x78;
+    /// Vectors of 256 bits.
+    pub const LENGTH_256: u8 = 4;
+}
+
+/// The variable parts of an EVEX prefix.
+struct Evex {
+    mandatory: Mandatory,
+    /// W: elements of 64 bits.
+    wide: bool,
+    /// Width of the vector in bytes: 16, 32 or 64.
+    width: u8,
+    /// The register field, 0 to 31.
+    reg: u8,
+    /// The other register, or the base register.
+    rm: u8,
 }

@@ -11,11 +11,12 @@ use iced_x86::{
     CpuidFeature, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 
-use super::{ControlFlow, flow_of};
+use super::opcode::prefix;
+use super::{ControlFlow, branch, flow_of};
 
-/// Kind of operation of a mnemonic, before operands are looked at.
+/// Operation of operation of a mnemonic, before operands are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum Operation {
     Other,
     Move,
     Arithmetic,
@@ -36,7 +37,7 @@ enum Kind {
 /// Tells types and classes of instructions.
 pub struct Classifier {
     /// By mnemonic: bits of [`InstType`] for arithmetic, and the kind.
-    names: Vec<(u32, Kind)>,
+    names: Vec<(u32, Operation)>,
     factory: InstructionInfoFactory,
 }
 
@@ -128,24 +129,27 @@ impl Classifier {
                 _ if is_state(instruction) => Class::Null,
                 // No vector instruction computes in memory: it stores a result.
                 _ if stores => Class::Fstore,
-                Kind::Move if loads => Class::Fload,
-                Kind::DivideSingle => Class::Fdivs,
-                Kind::DivideDouble => Class::Fdivd,
+                Operation::Move if loads => Class::Fload,
+                Operation::DivideSingle => Class::Fdivs,
+                Operation::DivideDouble => Class::Fdivd,
                 _ => Class::Fpop,
             };
         }
         match kind {
-            Kind::Move => move_class(instruction, loads, stores),
-            Kind::Arithmetic => Class::Iarithmetic,
-            Kind::Multiply if operand_size(instruction) == 8 => Class::Imultiplyq,
-            Kind::Multiply => Class::Imultiplyl,
-            Kind::Logical => Class::Ilogical,
-            Kind::Shift => Class::Ishift,
-            Kind::CondMove => Class::Icondmove,
-            Kind::Compare => Class::Icompare,
+            Operation::Move => move_class(instruction, loads, stores),
+            Operation::Arithmetic => Class::Iarithmetic,
+            Operation::Multiply if operand_size(instruction) == 8 => Class::Imultiplyq,
+            Operation::Multiply => Class::Imultiplyl,
+            Operation::Logical => Class::Ilogical,
+            Operation::Shift => Class::Ishift,
+            Operation::CondMove => Class::Icondmove,
+            Operation::Compare => Class::Icompare,
             // With operands in memory and general registers only.
-            Kind::Convert => Class::Fpop,
-            Kind::Other | Kind::Divide | Kind::DivideSingle | Kind::DivideDouble => Class::Null,
+            Operation::Convert => Class::Fpop,
+            Operation::Other
+            | Operation::Divide
+            | Operation::DivideSingle
+            | Operation::DivideDouble => Class::Null,
         }
     }
 }
@@ -258,7 +262,7 @@ fn operand_size(instruction: &Instruction) -> usize {
 }
 
 /// Types and kind of a mnemonic by its name, as the decoder spells it (`Vaddps`).
-fn by_name(name: &str) -> (u32, Kind) {
+fn by_name(name: &str) -> (u32, Operation) {
     let lower = name.to_ascii_lowercase();
     // AVX forms are called like their SSE forms, with a v before.
     let base = match lower.strip_prefix('v') {
@@ -299,38 +303,38 @@ fn by_name(name: &str) -> (u32, Kind) {
     }
 
     let kind = if is(&["div", "idiv"]) {
-        Kind::Divide
+        Operation::Divide
     } else if is(&["divps", "divss", "divph", "divsh"]) {
-        Kind::DivideSingle
+        Operation::DivideSingle
     } else if types & InstType::Div as u32 != 0 {
-        Kind::DivideDouble
+        Operation::DivideDouble
     } else if is(&["imul", "mul", "mulx"]) {
-        Kind::Multiply
+        Operation::Multiply
     } else if starts(&["cmov", "fcmov"]) || base.starts_with("set") && !is(&["setssbsy"]) {
-        Kind::CondMove
+        Operation::CondMove
     } else if is(&["cmp", "test", "bt", "cmpxchg", "cmpxchg8b", "cmpxchg16b"]) {
-        Kind::Compare
+        Operation::Compare
     } else if is(&[
         "shl", "shr", "sal", "sar", "rol", "ror", "rcl", "rcr", "shld", "shrd", "shlx", "shrx",
         "sarx", "rorx",
     ]) {
-        Kind::Shift
+        Operation::Shift
     } else if is(&[
         "and", "or", "xor", "not", "andn", "bts", "btr", "btc", "bsf", "bsr", "bswap", "blsi",
         "blsr", "blsmsk", "bextr", "bzhi", "pdep", "pext", "tzcnt", "lzcnt", "popcnt", "crc32",
     ]) {
-        Kind::Logical
+        Operation::Logical
     } else if is(&[
         "add", "adc", "sub", "sbb", "inc", "dec", "neg", "adcx", "adox", "lea", "xadd", "xchg",
         "cbw", "cwde", "cdqe", "cwd", "cdq", "cqo",
     ]) {
-        Kind::Arithmetic
+        Operation::Arithmetic
     } else if starts(&["cvt"]) {
-        Kind::Convert
+        Operation::Convert
     } else if is_move(base) {
-        Kind::Move
+        Operation::Move
     } else {
-        Kind::Other
+        Operation::Other
     };
     (types, kind)
 }
@@ -373,8 +377,12 @@ fn is_move(base: &str) -> bool {
 /// True if the instruction's bytes alone tell its types, which is then given:
 /// the branches, which tools ask for most.
 pub(crate) fn types_of_flow(flow: ControlFlow, code_bytes: &[u8]) -> Option<u32> {
-    // xbegin, alone among conditional jumps of the cfg, is C7 F8.
-    let is_xbegin = || code_bytes.first().is_none_or(|b| matches!(b, 0xc7 | 0x66));
+    const XBEGIN: u8 = branch::XBEGIN[0];
+    // Only `xbegin` starts so among the conditional jumps of the cfg.
+    let is_xbegin = || {
+        let first = code_bytes.first();
+        first.is_none_or(|b| matches!(*b, XBEGIN | prefix::OPERAND_SIZE))
+    };
     match flow {
         ControlFlow::CondJump if !is_xbegin() => Some(InstType::CondBr as u32),
         ControlFlow::Jump => Some(InstType::UncondBr as u32),

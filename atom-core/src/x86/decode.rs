@@ -4,6 +4,7 @@
 //! every later stage asks for is kept; operands are decoded again from the
 //! image's bytes where they are needed.
 
+use super::opcode::{self, ESCAPE, modrm, prefix};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
 /// How control leaves an instruction.
@@ -97,25 +98,30 @@ pub fn is_padding(instruction: &Instruction) -> bool {
     )
 }
 
+/// Size in bytes of the longest instruction there can be.
+pub const MAX_LEN: usize = 15;
+
 /// Length of the [padding](is_padding) that `bytes` start with, if it is one.
 pub fn padding_len(bytes: &[u8]) -> Option<usize> {
     // What assemblers write: they know a `nop` for each length.
-    let prefixes = bytes.iter().take(6).take_while(|b| **b == 0x66).count();
+    let is_size = |b: &&u8| **b == prefix::OPERAND_SIZE;
+    let prefixes = bytes.iter().take(6).take_while(is_size).count();
     let rest = &bytes[prefixes..];
     let (prefixes, rest) = match rest {
-        [0x2e, rest @ ..] => (prefixes + 1, rest),
+        [prefix::CS, rest @ ..] => (prefixes + 1, rest),
         _ => (prefixes, rest),
     };
+    const NOP_RM: u8 = opcode::NOP_RM as u8;
     match *rest {
-        [0x90, ..] | [0xcc, ..] if prefixes == 0 => return Some(1),
-        [0x0f, 0x1f, 0x00, ..] => return Some(prefixes + 3),
-        [0x0f, 0x1f, 0x40, _, ..] => return Some(prefixes + 4),
-        [0x0f, 0x1f, 0x44, 0x00, _, ..] => return Some(prefixes + 5),
-        [0x0f, 0x1f, 0x80, _, _, _, _, ..] => return Some(prefixes + 7),
-        [0x0f, 0x1f, 0x84, 0x00, _, _, _, _, ..] => return Some(prefixes + 8),
+        [opcode::NOP, ..] | [opcode::INT3, ..] if prefixes == 0 => return Some(1),
+        [ESCAPE, NOP_RM, 0x00, ..] => return Some(prefixes + 3),
+        [ESCAPE, NOP_RM, 0x40, _, ..] => return Some(prefixes + 4),
+        [ESCAPE, NOP_RM, 0x44, 0x00, _, ..] => return Some(prefixes + 5),
+        [ESCAPE, NOP_RM, 0x80, _, _, _, _, ..] => return Some(prefixes + 7),
+        [ESCAPE, NOP_RM, 0x84, 0x00, _, _, _, _, ..] => return Some(prefixes + 8),
         _ => {}
     }
-    let instruction = decode_at(&bytes[..bytes.len().min(15)], 0)?;
+    let instruction = decode_at(&bytes[..bytes.len().min(MAX_LEN)], 0)?;
     is_padding(&instruction).then_some(instruction.len())
 }
 
@@ -186,27 +192,6 @@ pub fn direct_target(instruction: &Instruction) -> Option<u64> {
     is_near_direct(instruction).then(|| instruction.near_branch_target())
 }
 
-/// The target of the direct branch or call that these bytes are.
-pub fn target_of(bytes: &[u8], address: u64) -> Option<u64> {
-    plain_target(bytes, address).or_else(|| direct_target(&decode_at(bytes, address)?))
-}
-
-/// The target of the direct branch or call that these bytes are, for the common
-/// forms without prefixes; the others need decoding.
-fn plain_target(bytes: &[u8], address: u64) -> Option<u64> {
-    let distance = match *bytes {
-        // jcc, loop and its like, jmp
-        [0x70..=0x7f | 0xe0..=0xe3 | 0xeb, d] => i64::from(d as i8),
-        // call, jmp
-        [0xe8 | 0xe9, a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
-        // jcc
-        [0x0f, 0x80..=0x8f, a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
-        _ => return None,
-    };
-    let next = address.wrapping_add(bytes.len() as u64);
-    Some(next.wrapping_add_signed(distance))
-}
-
 /// True if a memory operand is relative to the instruction pointer.
 pub fn is_rip_relative(instruction: &Instruction) -> bool {
     instruction.memory_base() == Register::RIP || instruction.memory_base() == Register::EIP
@@ -218,26 +203,33 @@ pub fn rip_field(bytes: &[u8]) -> Option<usize> {
     let is_prefix = |b: &&u8| {
         matches!(
             **b,
-            0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x66 | 0xf0 | 0xf2 | 0xf3
+            prefix::ES
+                | prefix::CS
+                | prefix::SS
+                | prefix::DS
+                | prefix::FS
+                | prefix::GS
+                | prefix::OPERAND_SIZE
+                | prefix::LOCK
+                | prefix::REPNE
+                | prefix::REP
         )
     };
     let mut at = bytes.iter().take_while(is_prefix).count();
-    if matches!(bytes.get(at)?, 0x40..=0x4f) {
+    if matches!(*bytes.get(at)?, prefix::REX..=prefix::REX_LAST) {
         at += 1;
     }
-    let modrm = at
+    let field = at
         + match bytes.get(at..)? {
-            [0x0f, 0x38 | 0x3a, ..] => 3,
-            [0x0f, ..] => 2,
-            // VEX
-            [0xc5, ..] => 3,
-            [0xc4, ..] => 4,
-            // EVEX, XOP or `pop`, an address of 32 bits
-            [0x62 | 0x8f | 0x67, ..] => return None,
+            [ESCAPE, opcode::ESCAPE_38 | opcode::ESCAPE_3A, ..] => 3,
+            [ESCAPE, ..] => 2,
+            [prefix::VEX2, ..] => 3,
+            [prefix::VEX3, ..] => 4,
+            [prefix::EVEX | prefix::XOP | prefix::ADDRESS_SIZE, ..] => return None,
             _ => 1,
         };
-    let is_relative = *bytes.get(modrm)? & 0xc7 == 5;
-    (is_relative && modrm + 5 <= bytes.len()).then_some(modrm + 1)
+    let is_relative = *bytes.get(field)? & modrm::MODE_AND_RM == modrm::RIP;
+    (is_relative && field + 5 <= bytes.len()).then_some(field + 1)
 }
 
 #[cfg(test)]

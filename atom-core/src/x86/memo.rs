@@ -4,6 +4,7 @@
 //! earlier. To find what they do by their bytes costs a tenth of decoding them
 //! and asking the decoder's tables.
 
+use super::opcode::{CALL, ESCAPE, JCC, JCC_LAST, JCC_SHORT, JCC_SHORT_LAST, JMP, JMP_SHORT};
 use super::{Inst, rip_field};
 
 /// Entries, a power of two: as many as stay in a core's second cache.
@@ -82,9 +83,9 @@ fn key_of(inst: &Inst, bytes: &[u8]) -> Option<u64> {
     let own = !0 >> (64 - 8 * len);
     let mask = if inst.flow.is_direct() {
         match (word as u8, (word >> 8) as u8) {
-            (0x70..=0x7f | 0xeb, _) if len == 2 => 0xff,
-            (0xe8 | 0xe9, _) if len == 5 => 0xff,
-            (0x0f, 0x80..=0x8f) if len == 6 => 0xffff,
+            (JCC_SHORT..=JCC_SHORT_LAST | JMP_SHORT, _) if len == 2 => 0xff,
+            (CALL | JMP, _) if len == 5 => 0xff,
+            (ESCAPE, JCC..=JCC_LAST) if len == 6 => 0xffff,
             _ => own,
         }
     } else if inst.rip_relative {

@@ -4,17 +4,24 @@
 
 pub mod abi;
 pub mod asm;
+pub mod branch;
 pub mod class;
 mod decode;
+pub mod flags;
+mod gpr;
 mod memo;
 pub mod memory;
+pub mod opcode;
 pub mod operands;
 pub mod registers;
 
+pub use branch::target_of;
 pub use decode::{
-    ControlFlow, Inst, Run, decode_again, decode_at, direct_target, flow_of, is_padding,
-    is_rip_relative, padding_len, rip_field, target_of,
+    ControlFlow, Inst, MAX_LEN, Run, decode_again, decode_at, direct_target, flow_of, is_padding,
+    is_rip_relative, padding_len, rip_field,
 };
+pub use flags::Cond;
+pub use gpr::Gpr;
 pub use memo::Memo;
 
 pub use iced_x86::{

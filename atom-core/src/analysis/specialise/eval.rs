@@ -13,9 +13,11 @@ mod step;
 
 use super::ops::{Base, End, Known, Machine, Mem, Node, Op, Rm, Slot, Start, Symbol, V};
 use super::state::{self, Flag, State, Val};
-use super::{ARGUMENTS, MOST_OPS, Shape};
+use super::{MOST_OPS, Shape};
 use crate::analysis::code::{Callee, Exit, Function};
 use crate::analysis::image::{AnalysisImage, Value};
+use crate::x86::abi::ARGUMENT_REGISTERS;
+use crate::x86::{Cond, Gpr, flags, opcode};
 
 /// Why a routine, or a side of a branch, could not be followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +37,7 @@ const MOST_VALUES: u8 = 120;
 
 /// Where a memory operand lies.
 #[derive(Clone, Copy)]
-enum Place {
+enum Location {
     /// In the routine's own frame.
     Frame(i64),
     /// Elsewhere.
@@ -65,6 +67,9 @@ pub struct Evaluator<'a> {
     /// Rare cases are followed, too.
     whole: bool,
 }
+
+/// Index of rsp among the registers of a state.
+const RSP: usize = Gpr::RSP.index();
 
 fn number(register: Register) -> usize {
     register.full_register().number()
@@ -103,12 +108,12 @@ impl<'a> Evaluator<'a> {
             whole,
         };
         let mut state = State {
-            regs: [Val::Nothing; 16],
-            flags: [Flag::Undefined; 6],
+            regs: [Val::Nothing; Gpr::COUNT],
+            flags: [Flag::Undefined; flags::COUNT],
             stack: Default::default(),
             stored: false,
         };
-        state.regs[4] = Val::Stack(0);
+        state.regs[RSP] = Val::Stack(0);
         let mut inputs = Vec::new();
         for (i, shape) in shapes.iter().enumerate() {
             let argument = u8::try_from(i).map_err(|_| Fail::No)?;
@@ -124,12 +129,12 @@ impl<'a> Evaluator<'a> {
                     Val::Value(v)
                 }
             };
-            match ARGUMENTS.get(i) {
-                Some(register) => state.regs[usize::from(*register)] = val,
+            match ARGUMENT_REGISTERS.get(i) {
+                Some(register) => state.regs[register.index()] = val,
                 None => {
                     state
                         .stack
-                        .insert(8 + 8 * (i - ARGUMENTS.len()) as i64, val);
+                        .insert(8 + 8 * (i - ARGUMENT_REGISTERS.len()) as i64, val);
                 }
             }
         }
@@ -168,8 +173,10 @@ impl<'a> Evaluator<'a> {
                 return Err(Fail::No);
             }
             let raw = &inst.raw;
-            if raw.is_jcc_short_or_near() {
-                match state.condition(raw.condition_code() as u8 - 1) {
+            if raw.is_jcc_short_or_near()
+                && let Some(condition) = Cond::of(raw.condition_code())
+            {
+                match state.condition(condition) {
                     Err(()) => return Err(Fail::No),
                     Ok(Some(taken)) => {
                         at = if taken {
@@ -181,7 +188,7 @@ impl<'a> Evaluator<'a> {
                     }
                     Ok(None) => {
                         let ops = std::mem::take(&mut self.ops);
-                        let end = self.split(function, raw, &state)?;
+                        let end = self.split(function, raw, condition, &state)?;
                         self.ops = ops;
                         break end;
                     }
@@ -204,7 +211,7 @@ impl<'a> Evaluator<'a> {
                     ops.extend(node.ops);
                     return Ok(Node::new(ops, node.end));
                 }
-                Exit::Return if raw.op_count() == 0 && state.regs[4] == Val::Stack(0) => {
+                Exit::Return if raw.op_count() == 0 && state.regs[RSP] == Val::Stack(0) => {
                     break End::Return;
                 }
                 _ => return Err(Fail::No),
@@ -215,8 +222,13 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Follows both sides of a branch.
-    fn split(&mut self, function: &Function, raw: &Instruction, state: &State) -> Result<End> {
-        let code = raw.condition_code() as u8 - 1;
+    fn split(
+        &mut self,
+        function: &Function,
+        raw: &Instruction,
+        condition: Cond,
+        state: &State,
+    ) -> Result<End> {
         let (next, narrow) = (self.next, self.narrow);
         let mut sides = [None, None];
         let branches = self.branches;
@@ -240,7 +252,7 @@ impl<'a> Evaluator<'a> {
             return Err(Fail::No);
         }
         let sides = sides.map(|side| side.unwrap_or(Node::new(Vec::new(), End::Call)));
-        Ok(End::Branch(code, Box::new(sides)))
+        Ok(End::Branch(condition, Box::new(sides)))
     }
 
     /// What a register holds, of which `width` bytes count.
@@ -315,7 +327,7 @@ impl<'a> Evaluator<'a> {
             (4, Val::Value(v), _) if self.narrow & v.bit() != 0 => val,
             (4, Val::Value(v), _) => {
                 let (slot, to) = self.define(4)?;
-                self.emit(machine(0x8b, 4, slot, Rm::Reg(Slot::Use(v))))?;
+                self.emit(machine(opcode::MOV_R_RM, 4, slot, Rm::Reg(Slot::Use(v))))?;
                 Val::Value(to)
             }
             (1 | 2, Val::Number(n), Val::Number(old)) => {
@@ -325,7 +337,7 @@ impl<'a> Evaluator<'a> {
             (1 | 2, val, old) => {
                 let v = self.load_value(val)?;
                 let slot = self.modify(old, width)?;
-                let mut op = Machine::plain(if width == 1 { 0x8a } else { 0x8b }, width);
+                let mut op = Machine::plain(opcode::sized(opcode::MOV_R_RM, width), width);
                 (op.reg, op.rm) = (slot, Rm::Reg(Slot::Use(v)));
                 (op.byte_reg, op.byte_rm) = (width == 1, width == 1);
                 self.emit(Op::Machine(op))?;
@@ -337,7 +349,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// The address of the memory operand.
-    fn place(&mut self, state: &State, raw: &Instruction) -> Result<Place> {
+    fn place(&mut self, state: &State, raw: &Instruction) -> Result<Location> {
         if raw.has_segment_prefix() || raw.is_vsib() {
             return Err(Fail::No);
         }
@@ -378,7 +390,7 @@ impl<'a> Evaluator<'a> {
             }
         }
         let start = match start {
-            Val::Stack(offset) if index.is_none() => return Ok(Place::Frame(offset + disp)),
+            Val::Stack(offset) if index.is_none() => return Ok(Location::Frame(offset + disp)),
             Val::Symbol(mut symbol) => {
                 symbol.offset = symbol.offset.wrapping_add(disp);
                 disp = 0;
@@ -389,7 +401,7 @@ impl<'a> Evaluator<'a> {
             _ => return Err(Fail::No),
         };
         let disp = i32::try_from(disp).map_err(|_| Fail::No)?;
-        Ok(Place::Memory(Mem { start, index, disp }))
+        Ok(Location::Memory(Mem { start, index, disp }))
     }
 
     /// Reads from the routine's frame.
@@ -439,8 +451,8 @@ impl<'a> Evaluator<'a> {
         Ok(match raw.op_kind(n) {
             OpKind::Register => Operand::Val(self.register(state, raw.op_register(n))?),
             OpKind::Memory => match self.place(state, raw)? {
-                Place::Frame(offset) => Operand::Val(self.frame(state, offset, width)?),
-                Place::Memory(mem) => match self.constant(&mem, width) {
+                Location::Frame(offset) => Operand::Val(self.frame(state, offset, width)?),
+                Location::Memory(mem) => match self.constant(&mem, width) {
                     Some(val) => Operand::Val(val),
                     None => Operand::Memory(mem),
                 },

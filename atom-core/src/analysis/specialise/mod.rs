@@ -23,13 +23,12 @@ use ops::{End, Imm, Known, Node, Op, Rm, Slot, Start, Symbol, V};
 
 use super::code::Function;
 use super::image::AnalysisImage;
+use crate::x86::opcode::{self, Alu, Unary};
 
 /// Operations of a body at most, on all its paths.
 const MOST_OPS: usize = 64;
 /// Bodies that are kept for one routine; more are made again each time.
 const MOST_KEPT: usize = 2048;
-/// Hardware numbers of the registers that carry integer arguments by the System V ABI.
-const ARGUMENTS: [u8; 6] = [7, 6, 2, 1, 8, 9];
 
 /// What is known of an argument at one call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,12 +115,21 @@ impl Body {
                 Imm::Wide(n) => n.into(),
                 Imm::None => 0,
             };
+            const INC: u8 = Unary::Inc as u8;
+            const DEC: u8 = Unary::Dec as u8;
+            const ADD: u8 = Alu::Add.extension();
+            const SUB: u8 = Alu::Sub.extension();
+            const ADD_RM_R: u16 = Alu::Add.rm_r();
             let amount = match (m.opcode, m.reg) {
-                (0xff, Slot::Extension(0)) => number(1),
-                (0xff, Slot::Extension(1)) => number(-1),
-                (0x81 | 0x83, Slot::Extension(0)) => number(constant),
-                (0x81 | 0x83, Slot::Extension(5)) => number(-constant),
-                (0x01, Slot::Use(v)) => constants.get(&v).copied(),
+                (opcode::GROUP_5, Slot::Extension(INC)) => number(1),
+                (opcode::GROUP_5, Slot::Extension(DEC)) => number(-1),
+                (opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8, Slot::Extension(ADD)) => {
+                    number(constant)
+                }
+                (opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8, Slot::Extension(SUB)) => {
+                    number(-constant)
+                }
+                (ADD_RM_R, Slot::Use(v)) => constants.get(&v).copied(),
                 _ => None,
             }?;
             counts.push(Count {

@@ -5,6 +5,7 @@
 //! the encoding's shape (an opcode, a register field, a register or memory
 //! field, an immediate), so that what emits them needs no table of operations.
 
+use crate::x86::Cond;
 pub use crate::x86::asm::machine::Imm;
 
 /// A value that the body computes, or one of its inputs.
@@ -94,38 +95,6 @@ pub enum Rm {
     Reg(Slot),
     /// Memory.
     Mem(Mem),
-}
-
-/// Arithmetic flags as a set.
-pub mod flags {
-    /// Carry.
-    pub const CF: u8 = 1;
-    /// Parity.
-    pub const PF: u8 = 2;
-    /// Auxiliary carry.
-    pub const AF: u8 = 4;
-    /// Zero.
-    pub const ZF: u8 = 8;
-    /// Sign.
-    pub const SF: u8 = 16;
-    /// Overflow.
-    pub const OF: u8 = 32;
-    /// All of them.
-    pub const ALL: u8 = 63;
-
-    /// What a condition code reads.
-    pub const fn of_condition(code: u8) -> u8 {
-        match code >> 1 {
-            0 => OF,
-            1 => CF,
-            2 => ZF,
-            3 => CF | ZF,
-            4 => SF,
-            5 => PF,
-            6 => SF | OF,
-            _ => ZF | SF | OF,
-        }
-    }
 }
 
 /// An instruction of a body.
@@ -248,8 +217,8 @@ pub enum End {
     /// The routine is to be called with its arguments, as if nothing had been
     /// done so far; nothing has been stored on the way here.
     Call,
-    /// A conditional branch by a condition code.
-    Branch(u8, Box<[Node; 2]>),
+    /// A conditional branch: the side where the condition holds, then the other.
+    Branch(Cond, Box<[Node; 2]>),
 }
 
 impl Slot {

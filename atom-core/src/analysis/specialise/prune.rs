@@ -1,6 +1,7 @@
 //! Removing what nothing needs from a body, and joining loads with their use.
 
-use super::ops::{End, Machine, Node, Op, Rm, Slot, V, flags};
+use super::ops::{End, Machine, Node, Op, Rm, Slot, V};
+use crate::x86::opcode::{self, Alu};
 
 /// What is read later on some path.
 #[derive(Clone, Copy, Default)]
@@ -21,11 +22,11 @@ pub fn simplify(node: &mut Node) {
 fn prune(node: &mut Node) -> Needed {
     let mut needed = match &mut node.end {
         End::Return | End::Call => Needed::default(),
-        End::Branch(code, sides) => {
+        End::Branch(condition, sides) => {
             let [a, b] = sides.each_mut().map(prune);
             Needed {
                 values: a.values | b.values,
-                flags: a.flags | b.flags | flags::of_condition(*code),
+                flags: a.flags | b.flags | condition.flags(),
             }
         }
     };
@@ -48,7 +49,7 @@ fn prune(node: &mut Node) -> Needed {
 
 fn loaded(op: &Op) -> Option<(V, &Machine)> {
     match op {
-        Op::Machine(m) if m.opcode == 0x8b && m.width >= 4 => match (m.reg, m.rm) {
+        Op::Machine(m) if m.opcode == opcode::MOV_R_RM && m.width >= 4 => match (m.reg, m.rm) {
             (Slot::Define(v), Rm::Mem(_)) => Some((v, m)),
             _ => None,
         },
@@ -58,10 +59,12 @@ fn loaded(op: &Op) -> Option<(V, &Machine)> {
 
 /// Whether the operation reads its second operand and reads it as this width.
 fn takes(m: &Machine, v: V, width: u8) -> bool {
-    let alu = m.opcode < 0x40 && matches!(m.opcode & 7, 1 | 3);
-    let compare = matches!(m.opcode, 0x81 | 0x83) && m.reg == Slot::Extension(7);
-    let test = m.opcode == 0x85 || m.opcode == 0xf7 && m.reg == Slot::Extension(0);
-    let multiply = matches!(m.opcode, 0x0faf | 0x69);
+    let alu = Alu::of_rm_r(m.opcode).is_some() || Alu::of_r_rm(m.opcode).is_some();
+    let by_constant = matches!(m.opcode, opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8);
+    let compare = by_constant && m.reg == Slot::Extension(Alu::Cmp.extension());
+    let test = m.opcode == opcode::TEST_RM_R
+        || m.opcode == opcode::GROUP_3 && m.reg == Slot::Extension(opcode::EXTENSION_TEST);
+    let multiply = matches!(m.opcode, opcode::IMUL_R_RM | opcode::IMUL_R_RM_IMM);
     m.rm == Rm::Reg(Slot::Use(v))
         && m.width == width
         && m.reg.read() != Some(v)
@@ -74,10 +77,10 @@ fn turned(m: &Machine, v: V, mem: Rm, width: u8, needed: u128) -> Option<Machine
     let (Rm::Reg(Slot::Modify { old, new }), Slot::Use(other)) = (m.rm, m.reg) else {
         return None;
     };
-    let commutes = matches!(m.opcode, 0x01 | 0x09 | 0x21 | 0x31);
+    let alu = Alu::of_rm_r(m.opcode).filter(|op| op.commutes())?;
     let fits = old == v && other != v && m.width == width && needed & other.bit() == 0;
-    (commutes && fits).then_some(Machine {
-        opcode: m.opcode | 2,
+    fits.then_some(Machine {
+        opcode: alu.r_rm(),
         reg: Slot::Modify { old: other, new },
         rm: mem,
         ..*m

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::ops::{Symbol, V, flags};
+use super::ops::{Symbol, V};
+use crate::x86::opcode::{Alu, Shift};
+use crate::x86::{Cond, Gpr, flags};
 
 /// What a register or a word of the stack holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +36,9 @@ pub enum Flag {
 #[derive(Clone, Debug)]
 pub struct State {
     /// By hardware number.
-    pub regs: [Val; 16],
+    pub regs: [Val; Gpr::COUNT],
     /// In the order of the bits in [`flags`].
-    pub flags: [Flag; 6],
+    pub flags: [Flag; flags::COUNT],
     /// Words by their distance from rsp at the entry.
     pub stack: BTreeMap<i64, Val>,
     /// Something has been stored that the program or the tool may see.
@@ -53,10 +55,19 @@ impl State {
         }
     }
 
+    /// What the carry flag holds.
+    pub fn carry(&self) -> Flag {
+        self.flags[flags::CF.trailing_zeros() as usize]
+    }
+
     /// Whether a condition holds, if that is known; an error if it never will be.
-    pub fn condition(&self, code: u8) -> Result<Option<bool>, ()> {
-        let read = flags::of_condition(code);
-        let mine = || (0..6).filter(|i| read >> i & 1 != 0).map(|i| self.flags[i]);
+    pub fn condition(&self, condition: Cond) -> Result<Option<bool>, ()> {
+        let read = condition.flags();
+        let mine = || {
+            (0..flags::COUNT)
+                .filter(|i| read >> i & 1 != 0)
+                .map(|i| self.flags[i])
+        };
         if mine().all(|f| f == Flag::Real) {
             return Ok(None);
         }
@@ -64,17 +75,17 @@ impl State {
             return Err(());
         }
         let is = |flag: u8| self.flags[flag.trailing_zeros() as usize] == Flag::Known(true);
-        let value = match code >> 1 {
-            0 => is(flags::OF),
-            1 => is(flags::CF),
-            2 => is(flags::ZF),
-            3 => is(flags::CF) || is(flags::ZF),
-            4 => is(flags::SF),
-            5 => is(flags::PF),
-            6 => is(flags::SF) != is(flags::OF),
+        let value = match condition.positive() {
+            Cond::O => is(flags::OF),
+            Cond::B => is(flags::CF),
+            Cond::E => is(flags::ZF),
+            Cond::BE => is(flags::CF) || is(flags::ZF),
+            Cond::S => is(flags::SF),
+            Cond::P => is(flags::PF),
+            Cond::L => is(flags::SF) != is(flags::OF),
             _ => is(flags::ZF) || is(flags::SF) != is(flags::OF),
         };
-        Ok(Some(value != (code & 1 != 0)))
+        Ok(Some(value != condition.is_negated()))
     }
 }
 
@@ -106,33 +117,33 @@ pub fn result_flags(state: &mut State, result: u64, width: u8) {
     state.set_flags(flags::AF, Flag::Undefined);
 }
 
-/// An operation of the group add, or, adc, sbb, and, sub, xor, cmp on numbers,
-/// with its flags; `None` if the carry it needs is not known.
-pub fn alu(state: &mut State, op: u8, a: u64, b: u64, width: u8) -> Option<u64> {
+/// The result of an operation on numbers, with its flags; `None` if it needs a carry that is
+/// not known.
+pub fn alu(state: &mut State, op: Alu, a: u64, b: u64, width: u8) -> Option<u64> {
     let (a, b) = (a & mask(width), b & mask(width));
-    let carry = match (op, state.flags[0]) {
-        (2 | 3, Flag::Known(carry)) => u64::from(carry),
-        (2 | 3, _) => return None,
-        _ => 0,
+    let carry = match state.carry() {
+        _ if !op.reads_carry() => 0,
+        Flag::Known(carry) => u64::from(carry),
+        _ => return None,
     };
     let (result, carried, overflowed) = match op {
-        0 | 2 => {
+        Alu::Add | Alu::Adc => {
             let sum = u128::from(a) + u128::from(b) + u128::from(carry);
             let result = sum as u64 & mask(width);
             let overflow =
                 sign(a, width) == sign(b, width) && sign(a, width) != sign(result, width);
             (result, sum > u128::from(mask(width)), overflow)
         }
-        3 | 5 | 7 => {
+        Alu::Sbb | Alu::Sub | Alu::Cmp => {
             let result = a.wrapping_sub(b).wrapping_sub(carry) & mask(width);
             let borrow = u128::from(a) < u128::from(b) + u128::from(carry);
             let overflow =
                 sign(a, width) != sign(b, width) && sign(a, width) != sign(result, width);
             (result, borrow, overflow)
         }
-        1 => (a | b, false, false),
-        4 => (a & b, false, false),
-        _ => (a ^ b, false, false),
+        Alu::Or => (a | b, false, false),
+        Alu::And => (a & b, false, false),
+        Alu::Xor => (a ^ b, false, false),
     };
     result_flags(state, result, width);
     state.set_flags(flags::CF, Flag::Known(carried));
@@ -140,35 +151,34 @@ pub fn alu(state: &mut State, op: u8, a: u64, b: u64, width: u8) -> Option<u64> 
     Some(result)
 }
 
-/// A shift or rotation, by its number in the opcode's extension, of a number by
-/// a count that is not 0. Flags that are not modelled become undefined.
-pub fn shift(state: &mut State, op: u8, a: u64, count: u32, width: u8) -> Option<u64> {
+/// The result of a shift or rotation of a number by a count that is not 0; `None` if the count
+/// is not less than the number of bits. Flags that are not modelled become undefined.
+pub fn shift(state: &mut State, op: Shift, a: u64, count: u32, width: u8) -> Option<u64> {
     let bits = 8 * u32::from(width);
     let a = a & mask(width);
     if count >= bits {
         return None;
     }
     let (result, carry) = match op {
-        0 => {
+        Shift::Rol => {
             let result = (a << count | a >> (bits - count)) & mask(width);
             (result, result & 1 != 0)
         }
-        1 => {
+        Shift::Ror => {
             let result = (a >> count | a << (bits - count)) & mask(width);
             (result, sign(result, width))
         }
-        4 => ((a << count) & mask(width), a >> (bits - count) & 1 != 0),
-        5 => (a >> count, a >> (count - 1) & 1 != 0),
-        7 => {
+        Shift::Shl => ((a << count) & mask(width), a >> (bits - count) & 1 != 0),
+        Shift::Shr => (a >> count, a >> (count - 1) & 1 != 0),
+        Shift::Sar => {
             let wide = sign_extend(a, width) as i64;
             (
                 (wide >> count) as u64 & mask(width),
                 wide >> (count - 1) & 1 != 0,
             )
         }
-        _ => return None,
     };
-    if op >= 4 {
+    if !op.rotates() {
         result_flags(state, result, width);
     }
     state.set_flags(flags::CF, Flag::Known(carry));

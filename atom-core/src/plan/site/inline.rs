@@ -15,7 +15,9 @@ use crate::analysis::specialise::ops::{
 use crate::live::RegSet;
 use crate::plan::code::{Encoding, Operand, Target};
 use crate::tool::value::{Address, Segment, Taken, Value};
-use crate::x86::asm::{Cond, Gpr, Mem, Patch};
+use crate::x86::asm::{Gpr, Mem, Patch};
+use crate::x86::flags;
+use crate::x86::opcode::{self, Alu};
 
 mod addresses;
 mod rare;
@@ -51,7 +53,7 @@ enum Resolved {
 }
 
 /// A memory operand of an instruction.
-struct Place {
+struct MemoryOperand {
     operand: Operand,
     gs: bool,
     /// A register that it needs beside those of values.
@@ -257,7 +259,7 @@ impl Site<'_> {
             sources_later,
             flags_later,
             flags: if flags_later {
-                63
+                flags::ALL
             } else {
                 (self.point.live.0 >> 32) as u8
             },
@@ -346,11 +348,28 @@ impl Site<'_> {
     /// A register to write to, outside `held`. One of `liked` is taken if it is
     /// as good as any.
     fn pick(&mut self, context: &Context, held: u16, liked: u16) -> Result<u8> {
-        const ORDER: [u8; 15] = [0, 1, 2, 6, 7, 3, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+        use Gpr as G;
+        const ORDER: [Gpr; 15] = [
+            G::RAX,
+            G::RCX,
+            G::RDX,
+            G::RSI,
+            G::RDI,
+            G::RBX,
+            G::RBP,
+            G::R8,
+            G::R9,
+            G::R10,
+            G::R11,
+            G::R12,
+            G::R13,
+            G::R14,
+            G::R15,
+        ];
         let kept = self.kept(context);
         let free = |set: u16| {
-            let free = move |r: &u8| set >> r & 1 == 0;
-            ORDER.into_iter().find(free)
+            let free = |r: &u8| set >> r & 1 == 0;
+            ORDER.iter().map(|r| r.0).find(free)
         };
         if let Some(reg) = free(held | kept | !liked).or_else(|| free(held | kept)) {
             return Ok(reg);
@@ -398,14 +417,14 @@ impl Site<'_> {
                 self.jump_to_end(context, last);
                 self.leave(context);
             }
-            End::Branch(code, sides) => {
+            End::Branch(condition, sides) => {
                 if let Some(rare) = rare_side(sides)
                     && !self.in_tail
                 {
                     let cond = if rare == 0 {
-                        Cond(*code)
+                        *condition
                     } else {
-                        Cond(*code).inverted()
+                        condition.inverted()
                     };
                     let before = (self.intact, self.flags_intact);
                     self.far(context, cond, &sides[rare], path.clone())?;
@@ -414,9 +433,9 @@ impl Site<'_> {
                 }
                 let taken_first = sides[0].end == End::Call || sides[1].is_empty();
                 let (first, second, jump) = if taken_first {
-                    (&sides[0], &sides[1], Cond(*code).inverted())
+                    (&sides[0], &sides[1], condition.inverted())
                 } else {
-                    (&sides[1], &sides[0], Cond(*code))
+                    (&sides[1], &sides[0], *condition)
                 };
                 let jump = self.asm.branch(Some(jump), self.needs.long);
                 if second.is_empty() {
@@ -520,12 +539,12 @@ impl Site<'_> {
     }
 
     /// The memory operand.
-    fn memory(&mut self, context: &Context, mem: &OpMem, path: &mut Path) -> Result<Place> {
+    fn memory(&mut self, context: &Context, mem: &OpMem, path: &mut Path) -> Result<MemoryOperand> {
         let index = match mem.index {
             Some((v, scale)) => Some((Gpr(self.use_of(context, v, path)?), scale)),
             None => None,
         };
-        let at = |base, disp| Place {
+        let at = |base, disp| MemoryOperand {
             operand: Operand::Mem(Mem { base, index, disp }),
             gs: false,
             held: 0,
@@ -543,7 +562,7 @@ impl Site<'_> {
         if let (&Resolved::Link { target, offset, .. }, Some(index)) = (&resolved, index)
             && self.point.absolute
         {
-            return Ok(Place {
+            return Ok(MemoryOperand {
                 operand: Operand::Table(target, offset, index),
                 gs,
                 held: 0,
@@ -551,7 +570,7 @@ impl Site<'_> {
         }
         match resolved {
             Resolved::Number(n) if i32::try_from(n as i64).is_ok() => Ok(at(None, n as i32)),
-            Resolved::Link { target, offset, .. } if index.is_none() => Ok(Place {
+            Resolved::Link { target, offset, .. } if index.is_none() => Ok(MemoryOperand {
                 operand: Operand::Link(target, offset),
                 gs,
                 held: 0,
@@ -566,7 +585,7 @@ impl Site<'_> {
                     }
                 }
                 path.held |= to.bit();
-                Ok(Place {
+                Ok(MemoryOperand {
                     gs,
                     held: to.bit(),
                     ..at(Some(to), 0)
@@ -590,18 +609,18 @@ impl Site<'_> {
         let Ok(n) = i32::try_from(n as i64) else {
             return Ok(m);
         };
-        let is_alu = m.opcode < 0x40 && m.opcode & 7 == 1;
         if m.width < 4 {
             return Ok(m);
         }
-        if is_alu {
-            m.reg = Slot::Extension(m.opcode as u8 >> 3);
+        if let Some(op) = Alu::of_rm_r(m.opcode) {
+            m.reg = Slot::Extension(op.extension());
             (m.opcode, m.imm) = match i8::try_from(n) {
-                Ok(n) => (0x83, Imm::Byte(n)),
-                Err(_) => (0x81, Imm::Wide(n)),
+                Ok(n) => (opcode::ALU_RM_IMM8, Imm::Byte(n)),
+                Err(_) => (opcode::ALU_RM_IMM32, Imm::Wide(n)),
             };
-        } else if m.opcode == 0x89 {
-            (m.opcode, m.reg, m.imm) = (0xc7, Slot::Extension(0), Imm::Wide(n));
+        } else if m.opcode == opcode::MOV_RM_R {
+            (m.opcode, m.imm) = (opcode::MOV_RM_IMM, Imm::Wide(n));
+            m.reg = Slot::Extension(opcode::EXTENSION_MOV);
         }
         Ok(m)
     }

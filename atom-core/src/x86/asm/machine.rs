@@ -1,6 +1,7 @@
 //! Encoding the instructions of inlined bodies: any that has a ModRM byte.
 
 use super::{Asm, Cond, Fixup, Gpr, Mem, Patch};
+use crate::x86::opcode::{self, modrm, prefix};
 
 /// An immediate operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,19 +57,20 @@ impl<T: Copy> Asm<T> {
     /// caller's business.
     pub fn machine(&mut self, e: &Encoding<T>) {
         let prefixes = [
-            (e.lock, 0xf0),
-            (e.width == 2, 0x66),
-            (e.rep, 0xf3),
-            (e.gs, 0x65),
+            (e.lock, prefix::LOCK),
+            (e.width == 2, prefix::OPERAND_SIZE),
+            (e.rep, prefix::REP),
+            (e.gs, prefix::GS),
         ];
         for (_, byte) in prefixes.into_iter().filter(|p| p.0) {
             self.byte(byte);
         }
         let wide = e.width == 8;
-        let force = e.byte_reg && e.reg >= 4;
+        let force = e.byte_reg && Gpr(e.reg).low_byte_needs_rex();
         match e.rm {
             Operand::Reg(rm) => {
-                self.rex(wide, e.reg, 0, rm.0, force || e.byte_rm && rm.0 >= 4);
+                let force = force || e.byte_rm && rm.low_byte_needs_rex();
+                self.rex(wide, e.reg, 0, rm.0, force);
             }
             Operand::Mem(mem) => {
                 let (index, base) = (mem.index.map_or(0, |i| i.0.0), mem.base.map_or(0, |b| b.0));
@@ -77,20 +79,17 @@ impl<T: Copy> Asm<T> {
             Operand::Link(..) => self.rex(wide, e.reg, 0, 0, force),
             Operand::Table(_, _, (index, _)) => self.rex(wide, e.reg, index.0, 0, force),
         }
-        if e.opcode > 0xff {
-            self.byte(0x0f);
-        }
-        self.byte(e.opcode as u8);
+        self.opcode(e.opcode);
         let imm_size = match e.imm {
             Imm::None => 0,
             Imm::Byte(_) => 1,
             Imm::Wide(_) => usize::from(e.width.min(4)),
         };
         match e.rm {
-            Operand::Reg(rm) => self.byte(0xc0 | (e.reg & 7) << 3 | rm.low()),
+            Operand::Reg(rm) => self.byte(modrm::registers(e.reg, rm.0)),
             Operand::Mem(mem) => self.modrm_mem(e.reg, mem),
             Operand::Link(target, offset) => {
-                self.byte((e.reg & 7) << 3 | 5);
+                self.byte(modrm::rip_relative(e.reg));
                 self.fixups.push(Fixup {
                     at: self.code.len() as u32,
                     target,
@@ -101,8 +100,8 @@ impl<T: Copy> Asm<T> {
             }
             Operand::Table(target, offset, (index, scale)) => {
                 // No base: a 32-bit displacement, extended by its sign.
-                self.byte((e.reg & 7) << 3 | 4);
-                self.byte((scale.trailing_zeros() as u8) << 6 | index.low() << 3 | 5);
+                self.byte((e.reg & 7) << 3 | modrm::SIB);
+                self.byte(modrm::sib(scale, index.0, modrm::NO_BASE));
                 self.fixups.push(Fixup {
                     at: self.code.len() as u32,
                     target,
@@ -121,8 +120,7 @@ impl<T: Copy> Asm<T> {
 
     /// `mov to32, from32`
     pub fn mov32(&mut self, to: Gpr, from: Gpr) {
-        self.rex(false, from.0, 0, to.0, false);
-        self.bytes(&[0x89, 0xc0 | from.low() << 3 | to.low()]);
+        self.op_registers(false, opcode::MOV_RM_R, from.0, to);
     }
 
     /// `lea to, [rip + target + offset]`
@@ -136,8 +134,8 @@ impl<T: Copy> Asm<T> {
     /// A jump to a target, conditional or not.
     pub fn jump_to(&mut self, cond: Option<Cond>, target: T, addend: i32) {
         match cond {
-            Some(cond) => self.bytes(&[0x0f, 0x80 | cond.0]),
-            None => self.byte(0xe9),
+            Some(cond) => self.bytes(&[opcode::ESCAPE, opcode::JCC | cond.0]),
+            None => self.byte(opcode::JMP),
         }
         self.fixup(target, addend);
     }
@@ -148,7 +146,8 @@ impl<T: Copy> Asm<T> {
             (Some(cond), true) => self.jump_if(cond),
             (None, true) => self.jump(),
             (cond, false) => {
-                self.bytes(&[cond.map_or(0xeb, |c| 0x70 | c.0), 0]);
+                let opcode = cond.map_or(opcode::JMP_SHORT, |c| opcode::JCC_SHORT | c.0);
+                self.bytes(&[opcode, 0]);
                 Patch {
                     at: self.code.len() - 1,
                     size: 1,

@@ -4,12 +4,13 @@
 //! else becomes an operation of the body. What it does to the flags is noted
 //! either way: known, left in the processor by the body, or undefined.
 
-use crate::x86::{Instruction, Mnemonic, OpKind, Register};
+use crate::x86::opcode::{self, Alu, Shift, Unary};
+use crate::x86::{Cond, Instruction, Mnemonic, OpKind, Register, flags};
 
-use super::super::ops::{Base, Imm, Machine, Op, Rm, Slot, Start, Symbol, flags};
+use super::super::ops::{Base, Imm, Machine, Op, Rm, Slot, Start, Symbol};
 use super::super::state::{self, Flag, State, Val};
 use super::{
-    Evaluator, Fail, Operand, Place, Result, fits, is_high_byte, machine, number, written,
+    Evaluator, Fail, Location, Operand, RSP, Result, fits, is_high_byte, machine, number, written,
 };
 
 impl Evaluator<'_> {
@@ -28,36 +29,33 @@ impl Evaluator<'_> {
                 self.extend_to(state, Register::RAX, Operand::Val(from), 4, true)
             }
             Lea => self.lea(state, raw),
-            Add => self.alu(state, raw, 0),
-            Or => self.alu(state, raw, 1),
-            Adc => self.alu(state, raw, 2),
-            Sbb => self.alu(state, raw, 3),
-            And => self.alu(state, raw, 4),
-            Sub => self.alu(state, raw, 5),
-            Xor => self.alu(state, raw, 6),
+            Add => self.alu(state, raw, Alu::Add),
+            Or => self.alu(state, raw, Alu::Or),
+            Adc => self.alu(state, raw, Alu::Adc),
+            Sbb => self.alu(state, raw, Alu::Sbb),
+            And => self.alu(state, raw, Alu::And),
+            Sub => self.alu(state, raw, Alu::Sub),
+            Xor => self.alu(state, raw, Alu::Xor),
             Cmp => self.compare(state, raw),
             Test => self.test(state, raw),
-            Inc => self.unary(state, raw, 0),
-            Dec => self.unary(state, raw, 1),
-            Not => self.unary(state, raw, 2),
-            Neg => self.unary(state, raw, 3),
-            Rol => self.shift(state, raw, 0),
-            Ror => self.shift(state, raw, 1),
-            Shl | Sal => self.shift(state, raw, 4),
-            Shr => self.shift(state, raw, 5),
-            Sar => self.shift(state, raw, 7),
+            Inc => self.unary(state, raw, Unary::Inc),
+            Dec => self.unary(state, raw, Unary::Dec),
+            Not => self.unary(state, raw, Unary::Not),
+            Neg => self.unary(state, raw, Unary::Neg),
+            Rol => self.shift(state, raw, Shift::Rol),
+            Ror => self.shift(state, raw, Shift::Ror),
+            Shl | Sal => self.shift(state, raw, Shift::Shl),
+            Shr => self.shift(state, raw, Shift::Shr),
+            Sar => self.shift(state, raw, Shift::Sar),
             Imul if raw.op_count() > 1 => self.multiply(state, raw),
             Xadd | Xchg => self.exchange(state, raw),
             Push => self.push(state, raw),
             Pop => self.pop(state, raw),
             _ => {
-                let condition = raw.condition_code() as u8;
-                if condition == 0 {
-                    return Err(Fail::No);
-                }
+                let condition = Cond::of(raw.condition_code()).ok_or(Fail::No)?;
                 match raw.op_count() {
-                    1 => self.set_condition(state, raw, condition - 1),
-                    2 => self.move_if(state, raw, condition - 1),
+                    1 => self.set_condition(state, raw, condition),
+                    2 => self.move_if(state, raw, condition),
                     _ => Err(Fail::No),
                 }
             }
@@ -76,13 +74,13 @@ impl Evaluator<'_> {
                 Operand::Val(val) => self.set(state, to, val),
                 Operand::Memory(mem) if width >= 4 => {
                     let (slot, v) = self.define(width)?;
-                    self.emit(machine(0x8b, width, slot, Rm::Mem(mem)))?;
+                    self.emit(machine(opcode::MOV_R_RM, width, slot, Rm::Mem(mem)))?;
                     state.regs[number(to)] = Val::Value(v);
                     Ok(())
                 }
                 Operand::Memory(mem) => {
                     let slot = self.modify(state.regs[number(to)], width)?;
-                    let mut op = Machine::plain(if width == 1 { 0x8a } else { 0x8b }, width);
+                    let mut op = Machine::plain(opcode::sized(opcode::MOV_R_RM, width), width);
                     (op.reg, op.rm, op.byte_reg) = (slot, Rm::Mem(mem), width == 1);
                     self.emit(Op::Machine(op))?;
                     state.regs[number(to)] = written(slot);
@@ -95,19 +93,18 @@ impl Evaluator<'_> {
             return Err(Fail::No);
         };
         match self.place(state, raw)? {
-            Place::Frame(offset) => self.store_frame(state, offset, width, val),
-            Place::Memory(mem) => {
-                let mut op = Machine::plain(0x89, width);
+            Location::Frame(offset) => self.store_frame(state, offset, width, val),
+            Location::Memory(mem) => {
+                let mut op = Machine::plain(opcode::sized(opcode::MOV_RM_R, width), width);
                 op.rm = Rm::Mem(mem);
                 op.stores = true;
                 match val {
                     Val::Number(n) if fits(n, width).is_some() => {
-                        op.opcode = if width == 1 { 0xc6 } else { 0xc7 };
-                        op.reg = Slot::Extension(0);
+                        op.opcode = opcode::sized(opcode::MOV_RM_IMM, width);
+                        op.reg = Slot::Extension(opcode::EXTENSION_MOV);
                         op.imm = immediate(n, width)?;
                     }
                     val => {
-                        op.opcode = if width == 1 { 0x88 } else { 0x89 };
                         op.reg = Slot::Use(self.load_value(val)?);
                         op.byte_reg = width == 1;
                     }
@@ -132,7 +129,7 @@ impl Evaluator<'_> {
     }
 
     fn push(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
-        let (Val::Stack(top), 8) = (state.regs[4], -raw.stack_pointer_increment()) else {
+        let (Val::Stack(top), 8) = (state.regs[RSP], -raw.stack_pointer_increment()) else {
             return Err(Fail::No);
         };
         let val = match raw.op0_kind() {
@@ -141,21 +138,23 @@ impl Evaluator<'_> {
             _ => return Err(Fail::No),
         };
         self.store_frame(state, top - 8, 8, val)?;
-        state.regs[4] = Val::Stack(top - 8);
+        state.regs[RSP] = Val::Stack(top - 8);
         Ok(())
     }
 
     fn pop(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
-        let (Val::Stack(top), OpKind::Register, 8) =
-            (state.regs[4], raw.op0_kind(), raw.stack_pointer_increment())
-        else {
+        let (Val::Stack(top), OpKind::Register, 8) = (
+            state.regs[RSP],
+            raw.op0_kind(),
+            raw.stack_pointer_increment(),
+        ) else {
             return Err(Fail::No);
         };
-        if top >= 0 || number(raw.op0_register()) == 4 {
+        if top >= 0 || number(raw.op0_register()) == RSP {
             return Err(Fail::No);
         }
         state.regs[number(raw.op0_register())] = self.frame(state, top, 8)?;
-        state.regs[4] = Val::Stack(top + 8);
+        state.regs[RSP] = Val::Stack(top + 8);
         Ok(())
     }
 
@@ -194,11 +193,11 @@ impl Evaluator<'_> {
         let wide = if signed { wide } else { 4 };
         let (slot, v) = self.define(wide)?;
         let opcode = match (signed, width) {
-            (false, 1) => 0x0fb6,
-            (false, 2) => 0x0fb7,
-            (true, 1) => 0x0fbe,
-            (true, 2) => 0x0fbf,
-            (true, 4) => 0x63,
+            (false, 1) => opcode::MOVZX_8,
+            (false, 2) => opcode::MOVZX_16,
+            (true, 1) => opcode::MOVSX_8,
+            (true, 2) => opcode::MOVSX_16,
+            (true, 4) => opcode::MOVSXD,
             _ => return Err(Fail::No),
         };
         let mut op = Machine::plain(opcode, wide);
@@ -234,14 +233,14 @@ impl Evaluator<'_> {
             return self.set(state, to, val);
         }
         let val = match self.place(state, raw)? {
-            Place::Frame(offset) => Val::Stack(offset),
-            Place::Memory(mem) => match (mem.start, mem.index, mem.disp) {
+            Location::Frame(offset) => Val::Stack(offset),
+            Location::Memory(mem) => match (mem.start, mem.index, mem.disp) {
                 (Start::Nothing, None, disp) => Val::Number(i64::from(disp) as u64),
                 (Start::Symbol(s), None, _) => Val::Symbol(s),
                 (Start::Value(v), None, 0) => Val::Value(v),
                 _ if width >= 4 => {
                     let (slot, v) = self.define(width)?;
-                    self.emit(machine(0x8d, width, slot, Rm::Mem(mem)))?;
+                    self.emit(machine(opcode::LEA, width, slot, Rm::Mem(mem)))?;
                     Val::Value(v)
                 }
                 _ => return Err(Fail::No),
@@ -259,89 +258,54 @@ impl Evaluator<'_> {
         }
     }
 
-    fn needs_real_carry(&self, state: &State, op: u8) -> Result<u8> {
-        match (op, state.flags[0]) {
-            (2 | 3, Flag::Real) => Ok(flags::CF),
-            (2 | 3, _) => Err(Fail::No),
-            _ => Ok(0),
+    /// The flags that the operation reads, which must be the processor's.
+    fn needs_real_carry(&self, state: &State, op: Alu) -> Result<u8> {
+        match state.carry() {
+            _ if !op.reads_carry() => Ok(0),
+            Flag::Real => Ok(flags::CF),
+            _ => Err(Fail::No),
         }
     }
 
-    fn alu(&mut self, state: &mut State, raw: &Instruction, op: u8) -> Result<()> {
-        let width = Self::width(raw);
+    fn alu(&mut self, state: &mut State, raw: &Instruction, op: Alu) -> Result<()> {
         if raw.op0_kind() == OpKind::Memory {
-            let Operand::Val(b) = self.operand(state, raw, 1, width)? else {
-                return Err(Fail::No);
-            };
-            let Place::Memory(mem) = self.place(state, raw)? else {
-                return Err(Fail::No);
-            };
-            let mut code = self.alu_machine(op, width, Rm::Mem(mem), b)?;
-            code.reads = self.needs_real_carry(state, op)?;
-            code.lock = raw.has_lock_prefix();
-            code.stores = true;
-            self.store(state, code)?;
-            alu_flags(state, op);
-            return Ok(());
+            return self.alu_on_memory(state, raw, op);
         }
+        let width = Self::width(raw);
         let to = raw.op0_register();
         let a = self.register(state, to)?;
         let b = self.operand(state, raw, 1, width)?;
         let same = raw.op1_kind() == OpKind::Register && raw.op1_register() == to;
-        if same && matches!(op, 5 | 6) {
-            state::alu(state, 6, 0, 0, width);
+        if same && matches!(op, Alu::Sub | Alu::Xor) {
+            state::alu(state, Alu::Xor, 0, 0, width);
             return self.set(state, to, Val::Number(0));
         }
         // The carry alone decides, whatever the register holds.
-        let (a, b) = if same && op == 3 && width >= 4 {
+        let (a, b) = if same && op == Alu::Sbb && width >= 4 {
             (Val::Number(0), Operand::Val(Val::Number(0)))
         } else {
             (a, b)
         };
-        if let Operand::Val(b) = b {
-            match (op, a, b) {
-                (_, Val::Number(x), Val::Number(y)) => {
-                    if let Some(n) = state::alu(state, op, x, y, width) {
-                        return self.set(state, to, Val::Number(n));
-                    }
-                }
-                (0 | 5, Val::Stack(x), Val::Number(y)) => {
-                    let y = if op == 0 { y } else { y.wrapping_neg() };
-                    state.set_flags(flags::ALL, Flag::Undefined);
-                    state.regs[number(to)] = Val::Stack(x.wrapping_add(y as i64));
-                    return Ok(());
-                }
-                (0 | 5, Val::Symbol(s), Val::Number(y)) => {
-                    let y = if op == 0 { y } else { y.wrapping_neg() };
-                    state.set_flags(flags::ALL, Flag::Undefined);
-                    state.regs[number(to)] = Val::Symbol(moved(s, y));
-                    return Ok(());
-                }
-                // Worth a body for each number.
-                (5, Val::Number(_), Val::Symbol(s)) => return Err(wants(s)),
-                (0, Val::Number(x), Val::Symbol(s)) => {
-                    state.set_flags(flags::ALL, Flag::Undefined);
-                    state.regs[number(to)] = Val::Symbol(moved(s, x));
-                    return Ok(());
-                }
-                _ => {}
-            }
+        if let Operand::Val(b) = b
+            && self.known_alu(state, op, to, [a, b])?
+        {
+            return Ok(());
         }
         // The known one of two operands comes second if that is the same.
-        let (a, b) = match (op, a, b) {
-            (0 | 1 | 4 | 6, Val::Number(_) | Val::Symbol(_), Operand::Val(v @ Val::Value(_)))
-                if width >= 4 =>
+        let (a, b) = match (a, b) {
+            (Val::Number(_) | Val::Symbol(_), Operand::Val(v @ Val::Value(_)))
+                if width >= 4 && op.commutes() =>
             {
                 (v, Operand::Val(a))
             }
-            (_, a, b) => (a, b),
+            (a, b) => (a, b),
         };
         let carry = self.needs_real_carry(state, op)?;
         let old = if width < 4 { state.regs[number(to)] } else { a };
         let mut code = match b {
             Operand::Memory(mem) => {
                 let slot = self.modify(old, width)?;
-                let mut code = Machine::plain(u16::from(op << 3 | 2 | u8::from(width > 1)), width);
+                let mut code = Machine::plain(opcode::sized(op.r_rm(), width), width);
                 (code.reg, code.rm, code.byte_reg) = (slot, Rm::Mem(mem), width == 1);
                 code
             }
@@ -367,8 +331,56 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    /// An operation of the group with a value or number as second operand.
-    fn alu_machine(&mut self, op: u8, width: u8, rm: Rm, b: Val) -> Result<Machine> {
+    fn alu_on_memory(&mut self, state: &mut State, raw: &Instruction, op: Alu) -> Result<()> {
+        let width = Self::width(raw);
+        let Operand::Val(b) = self.operand(state, raw, 1, width)? else {
+            return Err(Fail::No);
+        };
+        let Location::Memory(mem) = self.place(state, raw)? else {
+            return Err(Fail::No);
+        };
+        let mut code = self.alu_machine(op, width, Rm::Mem(mem), b)?;
+        code.reads = self.needs_real_carry(state, op)?;
+        code.lock = raw.has_lock_prefix();
+        code.stores = true;
+        self.store(state, code)?;
+        alu_flags(state, op);
+        Ok(())
+    }
+
+    /// Computes an operation on values of which enough is known; false if the body has to.
+    fn known_alu(
+        &mut self,
+        state: &mut State,
+        op: Alu,
+        to: Register,
+        values: [Val; 2],
+    ) -> Result<bool> {
+        let sum = match (op, values) {
+            (_, [Val::Number(x), Val::Number(y)]) => {
+                let Some(n) = state::alu(state, op, x, y, to.size() as u8) else {
+                    return Ok(false);
+                };
+                self.set(state, to, Val::Number(n))?;
+                return Ok(true);
+            }
+            (Alu::Add, [Val::Stack(x), Val::Number(y)]) => Val::Stack(x.wrapping_add(y as i64)),
+            (Alu::Sub, [Val::Stack(x), Val::Number(y)]) => Val::Stack(x.wrapping_sub(y as i64)),
+            (Alu::Add, [Val::Symbol(s), Val::Number(y)] | [Val::Number(y), Val::Symbol(s)]) => {
+                Val::Symbol(moved(s, y))
+            }
+            (Alu::Sub, [Val::Symbol(s), Val::Number(y)]) => Val::Symbol(moved(s, y.wrapping_neg())),
+            // Worth a body for each number.
+            (Alu::Sub, [Val::Number(_), Val::Symbol(s)]) => return Err(wants(s)),
+            _ => return Ok(false),
+        };
+        state.set_flags(flags::ALL, Flag::Undefined);
+        state.regs[number(to)] = sum;
+        Ok(true)
+    }
+
+    /// An operation with a value or number as second operand.
+    fn alu_machine(&mut self, op: Alu, width: u8, rm: Rm, b: Val) -> Result<Machine> {
         let mut code = Machine::plain(0, width);
         code.rm = rm;
         code.changes = flags::ALL;
@@ -382,14 +394,14 @@ impl Evaluator<'_> {
                     code.imm = Imm::Byte(n);
                 }
                 code.opcode = match (width, code.imm) {
-                    (1, _) => 0x80,
-                    (_, Imm::Byte(_)) => 0x83,
-                    _ => 0x81,
+                    (1, _) => opcode::ALU_RM8_IMM8,
+                    (_, Imm::Byte(_)) => opcode::ALU_RM_IMM8,
+                    _ => opcode::ALU_RM_IMM32,
                 };
-                code.reg = Slot::Extension(op);
+                code.reg = Slot::Extension(op.extension());
             }
             b => {
-                code.opcode = u16::from(op << 3 | u8::from(width > 1));
+                code.opcode = opcode::sized(op.rm_r(), width);
                 code.reg = Slot::Use(self.load_value(b)?);
                 code.byte_reg = width == 1;
             }
@@ -403,7 +415,7 @@ impl Evaluator<'_> {
         let b = self.operand(state, raw, 1, width)?;
         let code = match (a, b) {
             (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
-                state::alu(state, 7, x, y, width).ok_or(Fail::No)?;
+                state::alu(state, Alu::Cmp, x, y, width).ok_or(Fail::No)?;
                 return Ok(());
             }
             (Operand::Val(val), Operand::Val(other)) => {
@@ -413,13 +425,13 @@ impl Evaluator<'_> {
                     }
                 }
                 let rm = self.source(a)?;
-                self.alu_machine(7, width, rm, other)?
+                self.alu_machine(Alu::Cmp, width, rm, other)?
             }
             (Operand::Memory(mem), Operand::Val(b)) => {
-                self.alu_machine(7, width, Rm::Mem(mem), b)?
+                self.alu_machine(Alu::Cmp, width, Rm::Mem(mem), b)?
             }
             (Operand::Val(a), Operand::Memory(mem)) => {
-                let mut code = Machine::plain(if width == 1 { 0x3a } else { 0x3b }, width);
+                let mut code = Machine::plain(opcode::sized(Alu::Cmp.r_rm(), width), width);
                 code.reg = Slot::Use(self.load_value(a)?);
                 code.byte_reg = width == 1;
                 code.rm = Rm::Mem(mem);
@@ -429,7 +441,7 @@ impl Evaluator<'_> {
             _ => return Err(Fail::No),
         };
         self.emit(Op::Machine(code))?;
-        alu_flags(state, 7);
+        alu_flags(state, Alu::Cmp);
         Ok(())
     }
 
@@ -437,17 +449,17 @@ impl Evaluator<'_> {
         let width = Self::width(raw);
         let a = self.operand(state, raw, 0, width)?;
         let b = self.operand(state, raw, 1, width)?;
-        let mut code = Machine::plain(if width == 1 { 0x84 } else { 0x85 }, width);
+        let mut code = Machine::plain(opcode::sized(opcode::TEST_RM_R, width), width);
         code.changes = flags::ALL;
         match (a, b) {
             (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
-                state::alu(state, 4, x, y, width).ok_or(Fail::No)?;
+                state::alu(state, Alu::And, x, y, width).ok_or(Fail::No)?;
                 return Ok(());
             }
             (Operand::Val(Val::Symbol(s)), Operand::Val(Val::Symbol(_))) => return Err(wants(s)),
             (a, Operand::Val(Val::Number(n))) if fits(n, width).is_some() => {
-                code.opcode = if width == 1 { 0xf6 } else { 0xf7 };
-                code.reg = Slot::Extension(0);
+                code.opcode = opcode::sized(opcode::GROUP_3, width);
+                code.reg = Slot::Extension(opcode::EXTENSION_TEST);
                 code.byte_rm = width == 1;
                 code.rm = self.source(a)?;
                 code.imm = immediate(n, width)?;
@@ -460,27 +472,23 @@ impl Evaluator<'_> {
             _ => return Err(Fail::No),
         }
         self.emit(Op::Machine(code))?;
-        alu_flags(state, 4);
+        alu_flags(state, Alu::And);
         Ok(())
     }
 
-    /// inc, dec, not, neg, numbered in this order.
-    fn unary(&mut self, state: &mut State, raw: &Instruction, op: u8) -> Result<()> {
+    fn unary(&mut self, state: &mut State, raw: &Instruction, op: Unary) -> Result<()> {
         let width = Self::width(raw);
-        let carry = state.flags[0];
-        let mut code = Machine::plain(
-            if op < 2 { 0xff } else { 0xf7 } - u16::from(width == 1),
-            width,
-        );
-        code.reg = Slot::Extension(op);
+        let carry = state.carry();
+        let mut code = Machine::plain(opcode::sized(op.opcode(), width), width);
+        code.reg = Slot::Extension(op as u8);
         code.byte_rm = width == 1;
         code.changes = match op {
-            0 | 1 => flags::ALL & !flags::CF,
-            2 => 0,
-            _ => flags::ALL,
+            Unary::Inc | Unary::Dec => flags::ALL & !flags::CF,
+            Unary::Not => 0,
+            Unary::Neg => flags::ALL,
         };
         if raw.op0_kind() == OpKind::Memory {
-            let Place::Memory(mem) = self.place(state, raw)? else {
+            let Location::Memory(mem) = self.place(state, raw)? else {
                 return Err(Fail::No);
             };
             code.rm = Rm::Mem(mem);
@@ -493,18 +501,18 @@ impl Evaluator<'_> {
         match self.register(state, to)? {
             Val::Number(n) => {
                 let result = match op {
-                    0 => state::alu(state, 0, n, 1, width),
-                    1 => state::alu(state, 5, n, 1, width),
-                    2 => Some(!n & state::mask(width)),
-                    _ => state::alu(state, 5, 0, n, width),
+                    Unary::Inc => state::alu(state, Alu::Add, n, 1, width),
+                    Unary::Dec => state::alu(state, Alu::Sub, n, 1, width),
+                    Unary::Not => Some(!n & state::mask(width)),
+                    Unary::Neg => state::alu(state, Alu::Sub, 0, n, width),
                 };
-                if op < 2 {
-                    state.flags[0] = carry;
+                if matches!(op, Unary::Inc | Unary::Dec) {
+                    state.set_flags(flags::CF, carry);
                 }
                 return self.set(state, to, Val::Number(result.ok_or(Fail::No)?));
             }
-            Val::Symbol(s) if op < 2 => {
-                let by = if op == 0 { 1 } else { u64::MAX };
+            Val::Symbol(s) if matches!(op, Unary::Inc | Unary::Dec) => {
+                let by = if op == Unary::Inc { 1 } else { u64::MAX };
                 state.set_flags(code.changes, Flag::Undefined);
                 state.regs[number(to)] = Val::Symbol(moved(s, by));
                 return Ok(());
@@ -519,7 +527,7 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    fn shift(&mut self, state: &mut State, raw: &Instruction, op: u8) -> Result<()> {
+    fn shift(&mut self, state: &mut State, raw: &Instruction, op: Shift) -> Result<()> {
         if raw.op0_kind() != OpKind::Register {
             return Err(Fail::No);
         }
@@ -531,9 +539,9 @@ impl Evaluator<'_> {
             Operand::Memory(_) => return Err(Fail::No),
         };
         let mut code = Machine::plain(0, width);
-        code.reg = Slot::Extension(op);
+        code.reg = Slot::Extension(op as u8);
         code.byte_rm = width == 1;
-        code.changes = if op < 4 {
+        code.changes = if op.rotates() {
             flags::CF | flags::OF
         } else {
             flags::ALL
@@ -552,7 +560,7 @@ impl Evaluator<'_> {
                 if let Val::Symbol(s) = a {
                     return Err(wants(s));
                 }
-                code.opcode = if width == 1 { 0xc0 } else { 0xc1 };
+                code.opcode = opcode::sized(opcode::SHIFT_RM_IMM8, width);
                 code.imm = Imm::Byte(n as i8);
                 let slot = self.modify(state.regs[number(to)], width)?;
                 code.rm = Rm::Reg(slot);
@@ -569,7 +577,7 @@ impl Evaluator<'_> {
             }
             Val::Symbol(s) => return Err(wants(s)),
             count => {
-                code.opcode = if width == 1 { 0xd2 } else { 0xd3 };
+                code.opcode = opcode::sized(opcode::SHIFT_RM_CL, width);
                 code.count = Some(self.load_value(count)?);
                 // A count of 0 leaves all flags, so none of them is known afterwards.
                 let slot = self.modify(state.regs[number(to)], width)?;
@@ -594,7 +602,7 @@ impl Evaluator<'_> {
             _ => self.operand(state, raw, 1, width)?,
         };
         let b = self.operand(state, raw, last, width)?;
-        let mut code = Machine::plain(0x0faf, width);
+        let mut code = Machine::plain(opcode::IMUL_R_RM, width);
         code.changes = flags::ALL;
         let slot = match (a, b) {
             (Operand::Val(Val::Number(x)), Operand::Val(Val::Number(y))) => {
@@ -615,7 +623,7 @@ impl Evaluator<'_> {
             (other, Operand::Val(Val::Number(n))) | (Operand::Val(Val::Number(n)), other)
                 if fits(n, width).is_some() =>
             {
-                code.opcode = 0x69;
+                code.opcode = opcode::IMUL_R_RM_IMM;
                 code.imm = immediate(n, width)?;
                 code.rm = self.source(other)?;
                 self.define(width)?.0
@@ -640,13 +648,13 @@ impl Evaluator<'_> {
         let is_xchg = raw.mnemonic() == Mnemonic::Xchg;
         if raw.op0_kind() == OpKind::Register && raw.op1_kind() == OpKind::Register {
             let (a, b) = (number(raw.op0_register()), number(raw.op1_register()));
-            if !is_xchg || width != 8 || a == 4 || b == 4 {
+            if !is_xchg || width != 8 || a == RSP || b == RSP {
                 return Err(Fail::No);
             }
             state.regs.swap(a, b);
             return Ok(());
         }
-        let Place::Memory(mem) = self.place(state, raw)? else {
+        let Location::Memory(mem) = self.place(state, raw)? else {
             return Err(Fail::No);
         };
         let register = if raw.op0_kind() == OpKind::Register {
@@ -656,10 +664,8 @@ impl Evaluator<'_> {
         };
         self.register(state, register)?;
         let slot = self.modify(state.regs[number(register)], width)?;
-        let mut code = Machine::plain(
-            if is_xchg { 0x87 } else { 0x0fc1 } - u16::from(width == 1),
-            width,
-        );
+        let wide = if is_xchg { opcode::XCHG } else { opcode::XADD };
+        let mut code = Machine::plain(opcode::sized(wide, width), width);
         (code.reg, code.rm, code.byte_reg) = (slot, Rm::Mem(mem), width == 1);
         code.lock = raw.has_lock_prefix();
         code.stores = true;
@@ -670,20 +676,25 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    fn set_condition(&mut self, state: &mut State, raw: &Instruction, code: u8) -> Result<()> {
+    fn set_condition(
+        &mut self,
+        state: &mut State,
+        raw: &Instruction,
+        condition: Cond,
+    ) -> Result<()> {
         if raw.op0_kind() != OpKind::Register {
             return Err(Fail::No);
         }
         let to = raw.op0_register();
-        match state.condition(code) {
+        match state.condition(condition) {
             Err(()) => Err(Fail::No),
             _ if is_high_byte(to) => Err(Fail::No),
             Ok(Some(holds)) => self.set(state, to, Val::Number(holds.into())),
             Ok(None) => {
                 let slot = self.modify(state.regs[number(to)], 1)?;
-                let mut op = Machine::plain(0x0f90 | u16::from(code), 1);
+                let mut op = Machine::plain(opcode::SETCC | u16::from(condition.0), 1);
                 (op.reg, op.rm, op.byte_rm) = (Slot::Extension(0), Rm::Reg(slot), true);
-                op.reads = flags::of_condition(code);
+                op.reads = condition.flags();
                 self.emit(Op::Machine(op))?;
                 state.regs[number(to)] = written(slot);
                 Ok(())
@@ -691,14 +702,14 @@ impl Evaluator<'_> {
         }
     }
 
-    fn move_if(&mut self, state: &mut State, raw: &Instruction, code: u8) -> Result<()> {
+    fn move_if(&mut self, state: &mut State, raw: &Instruction, condition: Cond) -> Result<()> {
         let to = raw.op0_register();
         let width = to.size() as u8;
         if !to.is_gpr() || width < 4 {
             return Err(Fail::No);
         }
         let other = self.operand(state, raw, 1, width)?;
-        match state.condition(code) {
+        match state.condition(condition) {
             Err(()) => Err(Fail::No),
             Ok(Some(holds)) => {
                 let val = match (holds, other) {
@@ -707,7 +718,7 @@ impl Evaluator<'_> {
                     (false, _) => self.register(state, to)?,
                     (true, Operand::Memory(mem)) => {
                         let (slot, v) = self.define(width)?;
-                        self.emit(machine(0x8b, width, slot, Rm::Mem(mem)))?;
+                        self.emit(machine(opcode::MOV_R_RM, width, slot, Rm::Mem(mem)))?;
                         Val::Value(v)
                     }
                 };
@@ -717,9 +728,9 @@ impl Evaluator<'_> {
                 let rm = self.source(other)?;
                 let val = self.register(state, to)?;
                 let slot = self.modify(val, width)?;
-                let mut op = Machine::plain(0x0f40 | u16::from(code), width);
+                let mut op = Machine::plain(opcode::CMOVCC | u16::from(condition.0), width);
                 (op.reg, op.rm) = (slot, rm);
-                op.reads = flags::of_condition(code);
+                op.reads = condition.flags();
                 self.emit(Op::Machine(op))?;
                 state.regs[number(to)] = written(slot);
                 Ok(())
@@ -727,6 +738,7 @@ impl Evaluator<'_> {
         }
     }
 }
+
 /// An argument that stands for a number must be known as such.
 fn wants(symbol: Symbol) -> Fail {
     match symbol.base {
@@ -742,10 +754,10 @@ fn moved(symbol: Symbol, by: u64) -> Symbol {
     }
 }
 
-/// The flags after a residual operation of the group.
-fn alu_flags(state: &mut State, op: u8) {
+/// Notes that the flags are those of an operation of the body.
+fn alu_flags(state: &mut State, op: Alu) {
     state.set_flags(flags::ALL, Flag::Real);
-    if matches!(op, 1 | 4 | 6) {
+    if matches!(op, Alu::Or | Alu::And | Alu::Xor) {
         state.set_flags(flags::AF, Flag::Undefined);
     }
 }

@@ -7,10 +7,15 @@
 
 use super::super::Site;
 use super::{Context, Path, Refused, Result, Where};
-use crate::analysis::specialise::ops::{End, Imm, Machine, Op, Rm, Slot, V, flags};
+use crate::analysis::specialise::ops::{End, Imm, Machine, Op, Rm, Slot, V};
 use crate::plan::code::{Encoding, Operand};
 use crate::tool::value::{Address, Segment};
 use crate::x86::asm::{Gpr, Mem};
+use crate::x86::flags;
+use crate::x86::opcode::{self, Alu};
+
+const ADD_R_RM: u16 = Alu::Add.r_rm();
+const ADD_RM_R: u16 = Alu::Add.rm_r();
 
 /// Displacements beyond this are left alone: what is on the stack may be added.
 const MOST_DISPLACEMENT: i64 = 1 << 30;
@@ -23,7 +28,12 @@ pub(super) fn flags_are_dead(ops: &[Op], end: &End) -> bool {
             return false;
         }
         // Additions, comparisons and their like set all of them.
-        let sets = m.opcode < 0x40 || (0x80..=0x85).contains(&m.opcode);
+        let by_constant = matches!(
+            m.opcode,
+            opcode::ALU_RM8_IMM8 | opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8
+        );
+        let test = m.opcode == opcode::sized(opcode::TEST_RM_R, m.width);
+        let sets = Alu::of(m.opcode).is_some() || by_constant || test;
         if sets && m.changes == flags::ALL {
             return true;
         }
@@ -37,8 +47,8 @@ fn as_move(m: &Machine) -> Option<(V, V)> {
         return None;
     }
     match (m.opcode, m.reg, m.rm) {
-        (0x8b, Slot::Define(to), Rm::Reg(Slot::Use(from)))
-        | (0x89, Slot::Use(from), Rm::Reg(Slot::Define(to))) => Some((to, from)),
+        (opcode::MOV_R_RM, Slot::Define(to), Rm::Reg(Slot::Use(from)))
+        | (opcode::MOV_RM_R, Slot::Use(from), Rm::Reg(Slot::Define(to))) => Some((to, from)),
         _ => None,
     }
 }
@@ -49,8 +59,10 @@ fn as_add(m: &Machine) -> Option<(V, V, V)> {
         return None;
     }
     match (m.opcode, m.reg, m.rm) {
-        (0x03, Slot::Modify { old, new }, Rm::Reg(Slot::Use(other)))
-        | (0x01, Slot::Use(other), Rm::Reg(Slot::Modify { old, new })) => Some((old, new, other)),
+        (ADD_R_RM, Slot::Modify { old, new }, Rm::Reg(Slot::Use(other)))
+        | (ADD_RM_R, Slot::Use(other), Rm::Reg(Slot::Modify { old, new })) => {
+            Some((old, new, other))
+        }
         _ => None,
     }
 }
@@ -180,7 +192,7 @@ impl Site<'_> {
         flags_dead: bool,
         path: &mut Path,
     ) -> Result<bool> {
-        let (0x03, 8, Slot::Modify { old, new }, Rm::Mem(_)) = (m.opcode, m.width, m.reg, m.rm)
+        let (ADD_R_RM, 8, Slot::Modify { old, new }, Rm::Mem(_)) = (m.opcode, m.width, m.reg, m.rm)
         else {
             return Ok(false);
         };
@@ -190,7 +202,7 @@ impl Site<'_> {
             _ => return Ok(false),
         }
         let load = Machine {
-            opcode: 0x8b,
+            opcode: opcode::MOV_R_RM,
             reg: Slot::Define(new),
             changes: 0,
             ..*m
@@ -207,7 +219,7 @@ impl Site<'_> {
                 }
                 let to = self.write(to);
                 self.asm.machine(&Encoding {
-                    opcode: 0x03,
+                    opcode: ADD_R_RM,
                     width: 8,
                     reg: to.0,
                     byte_reg: false,

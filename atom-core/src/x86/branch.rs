@@ -1,0 +1,138 @@
+//! Direct branches by their bytes: finding them, their targets, and writing them.
+//!
+//! The common forms, without prefixes, are known by their bytes alone; the others need decoding.
+
+use super::opcode::{
+    CALL, ESCAPE, JCC, JCC_LAST, JCC_SHORT, JCC_SHORT_LAST, JMP, JMP_SHORT, JRCXZ, LOOPNE,
+};
+use super::{Cond, Instruction, decode_at, direct_target};
+
+/// Size in bytes of `jmp rel32` and of `call rel32`.
+pub const JMP_LEN: usize = 5;
+
+/// Size in bytes of `jmp rel8`.
+pub const JMP_SHORT_LEN: usize = 2;
+
+/// `endbr64`, which marks a place that indirect branches may lead to.
+pub const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// Difference between the second byte of `jcc rel32` and the opcode of `jcc rel8`.
+const JCC_NEAR_MINUS_SHORT: u8 = JCC - JCC_SHORT;
+
+/// `jmp rel32` at an address.
+pub const fn jump(from: u64, to: u64) -> [u8; JMP_LEN] {
+    let distance = to.wrapping_sub(from + JMP_LEN as u64) as i32;
+    let d = distance.to_le_bytes();
+    [JMP, d[0], d[1], d[2], d[3]]
+}
+
+/// `jmp rel8` at an address.
+pub const fn short_jump(from: u64, to: u64) -> [u8; JMP_SHORT_LEN] {
+    let distance = to.wrapping_sub(from + JMP_SHORT_LEN as u64) as u8;
+    [JMP_SHORT, distance]
+}
+
+/// The target of the direct branch or call that these bytes are.
+pub fn target_of(bytes: &[u8], address: u64) -> Option<u64> {
+    plain_target(bytes, address).or_else(|| direct_target(&decode_at(bytes, address)?))
+}
+
+/// The target of a branch or call without prefixes.
+fn plain_target(bytes: &[u8], address: u64) -> Option<u64> {
+    let distance = match *bytes {
+        [JCC_SHORT..=JCC_SHORT_LAST | LOOPNE..=JRCXZ | JMP_SHORT, d] => i64::from(d as i8),
+        [CALL | JMP, a, b, c, d] | [ESCAPE, JCC..=JCC_LAST, a, b, c, d] => {
+            i64::from(i32::from_le_bytes([a, b, c, d]))
+        }
+        _ => return None,
+    };
+    let next = address.wrapping_add(bytes.len() as u64);
+    Some(next.wrapping_add_signed(distance))
+}
+
+/// Where the 32-bit displacement stands in the branch or call without prefixes that starts
+/// these bytes.
+pub fn near_field(bytes: &[u8]) -> Option<usize> {
+    match bytes {
+        [CALL | JMP, ..] => Some(1),
+        [ESCAPE, JCC..=JCC_LAST, ..] => Some(2),
+        _ => None,
+    }
+}
+
+/// True if the bytes of an instruction are a `jcc` without prefixes.
+pub fn is_plain_jcc(bytes: &[u8]) -> bool {
+    matches!(
+        bytes,
+        [JCC_SHORT..=JCC_SHORT_LAST, _] | [ESCAPE, JCC..=JCC_LAST, ..]
+    )
+}
+
+/// Of a direct jump: whether it looks at rcx (`loop`, `jrcxz`), and whether its displacement has
+/// one byte. `None` if the bytes alone do not tell.
+pub fn plain_form(bytes: &[u8]) -> Option<(bool, bool)> {
+    match bytes {
+        [JCC_SHORT..=JCC_SHORT_LAST | JMP_SHORT, _] => Some((false, true)),
+        [LOOPNE..=JRCXZ, _] => Some((true, true)),
+        [JMP, ..] | [ESCAPE, JCC..=JCC_LAST, ..] => Some((false, false)),
+        _ => None,
+    }
+}
+
+/// The opcode of `jmp rel8` or `jcc rel8` with the same condition as this jump, if it is of
+/// their kind; `decode` is asked if the bytes alone do not tell.
+pub fn short_opcode(bytes: &[u8], decode: impl FnOnce() -> Instruction) -> Option<u8> {
+    match *bytes {
+        [opcode @ JCC_SHORT..=JCC_SHORT_LAST, _] => Some(opcode),
+        [ESCAPE, opcode @ JCC..=JCC_LAST, ..] => Some(opcode - JCC_NEAR_MINUS_SHORT),
+        [JMP_SHORT | JMP, ..] => Some(JMP_SHORT),
+        _ => {
+            let instruction = decode();
+            match Cond::of(instruction.condition_code()) {
+                Some(cond) => Some(JCC_SHORT | cond.0),
+                None => instruction.is_jmp_short_or_near().then_some(JMP_SHORT),
+            }
+        }
+    }
+}
+
+/// The opcode of `jcc rel32`, by that of `jcc rel8`.
+pub const fn near_jcc(short: u8) -> [u8; 2] {
+    [ESCAPE, short + JCC_NEAR_MINUS_SHORT]
+}
+
+/// The opcode of `xbegin rel32`.
+pub const XBEGIN: [u8; 2] = [0xc7, 0xf8];
+
+/// A branch on rcx, of which there is no form with a displacement of 32 bits, around another:
+/// `jrcxz 1f; jmp 2f; 1: jmp target; 2:`, up to the displacement.
+pub const fn far_counted(opcode: u8) -> [u8; 5] {
+    [opcode, JMP_SHORT_LEN as u8, JMP_SHORT, JMP_LEN as u8, JMP]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_lead_where_they_are_to() {
+        for to in [0x1000, 0x1100, 0x0f00] {
+            assert_eq!(target_of(&jump(0x1000, to), 0x1000), Some(to));
+        }
+        assert_eq!(target_of(&short_jump(0x1000, 0xff0), 0x1000), Some(0xff0));
+    }
+
+    #[test]
+    fn bytes_tell_the_same_as_decoding() {
+        let jcc = |n: u8| [vec![JCC_SHORT | n, 2], vec![ESCAPE, JCC | n, 1, 0, 0, 0]];
+        for (n, bytes) in (0..16).flat_map(|n| jcc(n).map(|bytes| (n, bytes))) {
+            let decoded = decode_at(&bytes, 0x1000).expect("it is valid");
+            assert_eq!(direct_target(&decoded), plain_target(&bytes, 0x1000));
+            assert_eq!(Cond::of(decoded.condition_code()), Some(Cond(n)));
+            let by_bytes = short_opcode(&bytes, || unreachable!("the bytes tell"));
+            assert_eq!(by_bytes, Some(JCC_SHORT | n));
+            assert_eq!(short_opcode(&[], || decoded), by_bytes);
+            assert!(is_plain_jcc(&bytes));
+        }
+    }
+}
