@@ -5,7 +5,7 @@
 use std::arch::naked_asm;
 use std::sync::atomic::Ordering;
 
-use arp_core::{Caller, Kind, Problem, Tid};
+use arp_core::{Caller, Problem, SectionKind, Tid};
 
 use crate::active::{Active, State, active, out_of_order, section};
 use crate::report::{self, Errors, end_if_due};
@@ -49,15 +49,15 @@ macro_rules! leave {
     };
 }
 
-enter!(arp_enter, enter_plain, Kind::Plain);
-enter!(arp_enter_kernel, enter_kernel, Kind::Kernel);
-enter!(arp_enter_profiled, enter_profiled, Kind::Profiled);
-leave!(arp_leave, leave_plain, Kind::Plain);
-leave!(arp_leave_kernel, leave_kernel, Kind::Kernel);
-leave!(arp_leave_profiled, leave_profiled, Kind::Profiled);
+enter!(arp_enter, enter_plain, SectionKind::Plain);
+enter!(arp_enter_kernel, enter_kernel, SectionKind::Kernel);
+enter!(arp_enter_profiled, enter_profiled, SectionKind::Profiled);
+leave!(arp_leave, leave_plain, SectionKind::Plain);
+leave!(arp_leave_kernel, leave_kernel, SectionKind::Kernel);
+leave!(arp_leave_profiled, leave_profiled, SectionKind::Profiled);
 
 #[inline]
-fn enter(kind: Kind, tid: u16, sid: u16, start: i32, caller: Caller) {
+fn enter(kind: SectionKind, tid: u16, sid: u16, start: i32, caller: Caller) {
     let work = |recorder: &mut arp_core::ThreadRecorder| {
         recorder.enter_at(kind, section(sid), start.into(), caller);
     };
@@ -74,7 +74,7 @@ fn enter(kind: Kind, tid: u16, sid: u16, start: i32, caller: Caller) {
 }
 
 #[inline]
-fn leave(kind: Kind, tid: u16, sid: u16, caller: Caller) {
+fn leave(kind: SectionKind, tid: u16, sid: u16, caller: Caller) {
     // Returns the number of open sections after the call.
     let work = |recorder: &mut arp_core::ThreadRecorder| {
         recorder.leave_at(kind, section(sid), caller);

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
-use arp_core::{DataType, Format, Kind, Mode, Problem, Section, Session, Sid, ValueSet};
+use arp_core::{DataType, Format, Mode, Problem, Section, SectionKind, Session, Sid, ValueSet};
 
 use crate::active::{self, Active, LockCallback, active, handler, is_running, mode};
 use crate::context::{CallbackSet, Context, EnterLeave, SpawnJoin};
@@ -126,7 +126,7 @@ unsafe extern "C" fn arp_describe_section(
         Some(path) => path.to_string_lossy().into_owned(),
         None => String::new(),
     };
-    let Some(kind) = u64::try_from(kind).ok().and_then(Kind::from_number) else {
+    let Some(kind) = u64::try_from(kind).ok().and_then(SectionKind::from_number) else {
         return refuse("arp_describe_section", "there is no such kind");
     };
     let section = Section {

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::path::PathBuf;
 
-use arp::{Area, DataType, Format, Kind, Meter, Mode, Session, Sid, Tid};
+use arp::{Area, DataType, Format, Meter, Mode, SectionKind, Session, Sid, Tid};
 
 const KERNELS: u64 = 10_000_000;
 const INNER: u64 = 10;
@@ -89,20 +89,20 @@ fn record<M: Meter + 'static>(
         .start()?;
     let start = processor_time();
     let mut thread = session.thread(Tid(1));
-    thread.enter(Kind::Plain, Sid(8), 0);
+    thread.enter(SectionKind::Plain, Sid(8), 0);
     for _ in 0..1000 {
-        thread.enter(Kind::Plain, Sid(7), 0);
+        thread.enter(SectionKind::Plain, Sid(7), 0);
         for _ in 0..KERNELS / 1000 / INNER {
-            thread.enter(Kind::Plain, Sid(2), 0);
+            thread.enter(SectionKind::Plain, Sid(2), 0);
             for _ in 0..INNER {
-                thread.enter(Kind::Kernel, Sid(1), 0);
-                thread.leave(Kind::Kernel, Sid(1));
+                thread.enter(SectionKind::Kernel, Sid(1), 0);
+                thread.leave(SectionKind::Kernel, Sid(1));
             }
-            thread.leave(Kind::Plain, Sid(2));
+            thread.leave(SectionKind::Plain, Sid(2));
         }
-        thread.leave(Kind::Plain, Sid(7));
+        thread.leave(SectionKind::Plain, Sid(7));
     }
-    thread.leave(Kind::Plain, Sid(8));
+    thread.leave(SectionKind::Plain, Sid(8));
     thread.end();
     session.finish()?;
     let nanoseconds = (processor_time() - start) as f64 / KERNELS as f64;

@@ -11,7 +11,7 @@
 //! - [`analyse`] adds up, compares and combines recordings.
 //!
 //! ```
-//! use arp::{Area, DataType, Kind, Meter, Mode, Profile, Session, Sid, Tid};
+//! use arp::{Area, DataType, SectionKind, Meter, Mode, Profile, Session, Sid, Tid};
 //!
 //! struct Clock(u64);
 //!
@@ -32,12 +32,12 @@
 //!     .meter(DataType::ULong, "ticks", |_| Clock(0))
 //!     .start()?;
 //! let mut thread = session.thread(Tid(1));
-//! thread.enter(Kind::Plain, Sid(2), 0);
+//! thread.enter(SectionKind::Plain, Sid(2), 0);
 //! for _ in 0..3 {
-//!     thread.enter(Kind::Kernel, Sid(1), 0);
-//!     thread.leave(Kind::Kernel, Sid(1));
+//!     thread.enter(SectionKind::Kernel, Sid(1), 0);
+//!     thread.leave(SectionKind::Kernel, Sid(1));
 //! }
-//! thread.leave(Kind::Plain, Sid(2));
+//! thread.leave(SectionKind::Plain, Sid(2));
 //! thread.end();
 //! session.finish()?;
 //!
@@ -76,6 +76,6 @@ pub use record::{
     Caller, ForkGuard, Mark, Meter, Saved, Session, SessionBuilder, Summary, ThreadRecorder,
 };
 pub use stats::Stats;
-pub use types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet, tuple};
+pub use types::{DataType, Format, Mode, Section, SectionKind, Sid, Step, Tid, ValueSet, tuple};
 pub use unrecorded::Unrecorded;
 pub use value::{Area, Value};

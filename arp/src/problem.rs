@@ -1,7 +1,7 @@
 //! Problems that a recorder reports while a program runs: misuse, and lost executions.
 use std::fmt;
 
-use crate::types::{Kind, Sid, Step, Tid, tuple};
+use crate::types::{SectionKind, Sid, Step, Tid, tuple};
 
 /// Severity of a [`Problem`]. The numbers equal the C enumerators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,9 +69,9 @@ pub enum Problem {
         /// The section.
         sid: Sid,
         /// Earlier kind.
-        was: Kind,
-        /// Kind of this call.
-        now: Kind,
+        was: SectionKind,
+        /// SectionKind of this call.
+        now: SectionKind,
     },
     /// A section number above the limit given at the start.
     UnknownSection {

@@ -12,7 +12,7 @@ use crate::longdouble::LongDouble;
 use crate::record::block::{Encoder, Open};
 use crate::record::tree::{NONE, ROOT, Role, Tree};
 use crate::stats::Stats;
-use crate::types::{DataType, Format, Kind, Mode, Section, Sid, Step, Tid, ValueSet};
+use crate::types::{DataType, Format, Mode, Section, SectionKind, Sid, Step, Tid, ValueSet};
 use crate::value::{Area, Value};
 
 /// Limit of executions, which take 24 bytes each; larger files can be streamed.
@@ -516,7 +516,9 @@ impl Rerecorder {
             let parent = self.open[self.open.len() - 1].node;
             let mut node = self.tree.child(parent, step.sid);
             if node == NONE {
-                node = self.tree.add(parent, step.sid, Kind::Plain, Role::Real);
+                node = self
+                    .tree
+                    .add(parent, step.sid, SectionKind::Plain, Role::Real);
             }
             self.tree.nodes[node as usize].counter = step.counter;
             self.serial += 1;

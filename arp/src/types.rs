@@ -27,7 +27,7 @@ impl fmt::Display for Tid {
 /// Whether a section is measured, and what it may contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum SectionKind {
     /// Not measured; names a position of the program: a call site, an iteration of a loop.
     #[default]
     Plain,
@@ -37,7 +37,7 @@ pub enum Kind {
     Profiled,
 }
 
-impl Kind {
+impl SectionKind {
     /// The kind with this number.
     pub fn from_number(number: u64) -> Option<Self> {
         Some(match number {
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SectionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Plain => "plain",
@@ -244,7 +244,7 @@ pub struct Section {
     /// Number that is passed to [`ThreadRecorder::enter`](crate::ThreadRecorder::enter).
     pub sid: Sid,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: SectionKind,
     /// A name for people; empty if there is none.
     pub name: String,
     /// Source file; empty if it is not known.

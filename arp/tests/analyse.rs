@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use arp::analyse::{Analysis, Combine, Comparison, Label, Number, Options, combine};
 use arp::{
-    Area, DataType, ErrorKind, Format, Kind, Meter, Mode, Profile, Reader, Session, Sid, Step, Tid,
+    Area, DataType, ErrorKind, Format, Meter, Mode, Profile, Reader, SectionKind, Session, Sid,
+    Step, Tid,
 };
 
 const TITLE: &str = "# Atomium record and playback data - format version 1.1.\n";
@@ -134,8 +135,8 @@ fn two_threads(name: &str, mode: Mode) -> PathBuf {
     for (tid, times) in [(4, 1), (6, 2)] {
         let mut thread = session.thread(Tid(tid));
         for _ in 0..times {
-            thread.enter(Kind::Kernel, Sid(1), 0);
-            thread.leave(Kind::Kernel, Sid(1));
+            thread.enter(SectionKind::Kernel, Sid(1), 0);
+            thread.leave(SectionKind::Kernel, Sid(1));
         }
         thread.end();
     }

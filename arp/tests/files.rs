@@ -3,8 +3,8 @@ use std::io::Cursor;
 use std::path::Path;
 
 use arp::{
-    Area, DataType, ErrorKind, Format, Kind, Meter, Mode, Profile, Reader, Section, Session, Sid,
-    Tid, Value, tuple,
+    Area, DataType, ErrorKind, Format, Meter, Mode, Profile, Reader, Section, SectionKind, Session,
+    Sid, Tid, Value, tuple,
 };
 
 const HEAD: &str = "# Atomium record and playback data - format version 1.1.\n";
@@ -217,22 +217,22 @@ fn recorded(mode: Mode, path: &Path) {
         .meter(DataType::Double, "nothing", |_| {
             Numbers(2, DataType::Double)
         })
-        .section(section(3, Kind::Plain, "loop"))
+        .section(section(3, SectionKind::Plain, "loop"))
         .info("program", "test")
         .start()
         .unwrap();
     let mut thread = session.thread(Tid(1));
     for _ in 0..30 {
-        thread.enter(Kind::Plain, Sid(3), 0);
+        thread.enter(SectionKind::Plain, Sid(3), 0);
         for sid in [1, 2, 1] {
-            thread.enter(Kind::Kernel, Sid(sid), 0);
-            thread.leave(Kind::Kernel, Sid(sid));
+            thread.enter(SectionKind::Kernel, Sid(sid), 0);
+            thread.leave(SectionKind::Kernel, Sid(sid));
         }
-        thread.leave(Kind::Plain, Sid(3));
+        thread.leave(SectionKind::Plain, Sid(3));
     }
     thread.end();
     session
-        .add_sections(&[section(1, Kind::Kernel, "first")])
+        .add_sections(&[section(1, SectionKind::Kernel, "first")])
         .unwrap();
     session.finish().unwrap();
 }
@@ -274,7 +274,7 @@ fn descriptions_survive_every_format() {
             assert_eq!(names, [(1, "first", 10), (3, "loop", 30)]);
             assert_eq!(
                 profile.section(Sid(1)).map(|s| (s.kind, s.end_line)),
-                Some((Kind::Kernel, 15))
+                Some((SectionKind::Kernel, 15))
             );
             assert_eq!(profile.sets()[0].name, "numbers");
             assert_eq!(profile.info(), [("program".to_owned(), "test".to_owned())]);

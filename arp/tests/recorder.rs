@@ -3,8 +3,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use arp::{
-    Area, Caller, DataType, Format, Kind, LongDouble, Meter, Mode, Problem, Profile, Session,
-    SessionBuilder, Sid, Step, ThreadRecorder, Tid, Unrecorded, Value, tuple,
+    Area, Caller, DataType, Format, LongDouble, Meter, Mode, Problem, Profile, SectionKind,
+    Session, SessionBuilder, Sid, Step, ThreadRecorder, Tid, Unrecorded, Value, tuple,
 };
 
 /// Measures the value that the test has set.
@@ -41,15 +41,15 @@ fn counting(mode: Mode, path: &Path) -> SessionBuilder {
 }
 
 fn kernel(thread: &mut ThreadRecorder, sid: u32, start: i64) {
-    thread.enter(Kind::Kernel, Sid(sid), start);
-    thread.leave(Kind::Kernel, Sid(sid));
+    thread.enter(SectionKind::Kernel, Sid(sid), start);
+    thread.leave(SectionKind::Kernel, Sid(sid));
 }
 
 /// Runs `work` within a plain section.
 fn within(thread: &mut ThreadRecorder, sid: u32, work: impl FnOnce(&mut ThreadRecorder)) {
-    thread.enter(Kind::Plain, Sid(sid), 0);
+    thread.enter(SectionKind::Plain, Sid(sid), 0);
     work(thread);
-    thread.leave(Kind::Plain, Sid(sid));
+    thread.leave(SectionKind::Plain, Sid(sid));
 }
 
 fn tuples(profile: &Profile) -> Vec<String> {
@@ -151,7 +151,7 @@ fn halves_make_the_whole() {
     let mut parent = session.thread(Tid(1));
     let mut children = [session.thread(Tid(2)), session.thread(Tid(3))];
     for _ in 0..50 {
-        parent.enter(Kind::Plain, Sid(2), 0);
+        parent.enter(SectionKind::Plain, Sid(2), 0);
         let stack = parent.stack();
         std::thread::scope(|scope| {
             for (child, start) in children.iter_mut().zip([0, 50]) {
@@ -159,7 +159,7 @@ fn halves_make_the_whole() {
                 scope.spawn(move || (0..50).for_each(|_| kernel(child, 1, start)));
             }
         });
-        parent.leave(Kind::Plain, Sid(2));
+        parent.leave(SectionKind::Plain, Sid(2));
     }
     children.into_iter().for_each(ThreadRecorder::end);
     parent.end();
@@ -355,15 +355,15 @@ fn executions_that_contain_others_come_first() {
             .unwrap();
         let mut thread = session.thread(Tid(1));
         for _ in 0..1000 {
-            thread.enter(Kind::Profiled, Sid(3), 0);
+            thread.enter(SectionKind::Profiled, Sid(3), 0);
             within(&mut thread, 5, |thread| {
-                thread.enter(Kind::Profiled, Sid(4), 0);
+                thread.enter(SectionKind::Profiled, Sid(4), 0);
                 kernel(thread, 1, 0);
                 kernel(thread, 1, 0);
-                thread.leave(Kind::Profiled, Sid(4));
+                thread.leave(SectionKind::Profiled, Sid(4));
             });
             kernel(&mut thread, 2, 0);
-            thread.leave(Kind::Profiled, Sid(3));
+            thread.leave(SectionKind::Profiled, Sid(3));
         }
         thread.end();
         session.finish().unwrap();
@@ -401,14 +401,14 @@ fn recursion_can_be_folded() {
     let session = builder.start().unwrap();
     let mut thread = session.thread(Tid(1));
     fn recurse(thread: &mut ThreadRecorder, depth: u32) {
-        thread.enter(Kind::Profiled, Sid(3), 0);
+        thread.enter(SectionKind::Profiled, Sid(3), 0);
         within(thread, 4, |thread| {
             kernel(thread, 1, 0);
             if depth > 0 {
                 recurse(thread, depth - 1);
             }
         });
-        thread.leave(Kind::Profiled, Sid(3));
+        thread.leave(SectionKind::Profiled, Sid(3));
     }
     recurse(&mut thread, 5000);
     recurse(&mut thread, 1);
@@ -452,19 +452,19 @@ fn what_ended_functions_left_open_is_closed() {
         site: 1,
     };
     // By stack pointers: 7 is entered at 900, 5 at 800, 1 at 700. All frames below 850 have ended.
-    thread.enter_at(Kind::Plain, Sid(7), 0, at(900));
-    thread.enter_at(Kind::Plain, Sid(5), 0, at(800));
-    thread.enter_at(Kind::Kernel, Sid(1), 0, at(700));
+    thread.enter_at(SectionKind::Plain, Sid(7), 0, at(900));
+    thread.enter_at(SectionKind::Plain, Sid(5), 0, at(800));
+    thread.enter_at(SectionKind::Kernel, Sid(1), 0, at(700));
     assert_eq!(thread.unwind(850), 2);
     assert_eq!(tuple(&thread.stack()), "7@0");
     // Found later: a kernel within a kernel whose function has ended.
-    thread.enter_at(Kind::Kernel, Sid(1), 0, at(700));
-    thread.enter_at(Kind::Kernel, Sid(2), 0, at(750));
-    thread.leave_at(Kind::Kernel, Sid(2), at(750));
-    thread.leave_at(Kind::Plain, Sid(7), at(900));
+    thread.enter_at(SectionKind::Kernel, Sid(1), 0, at(700));
+    thread.enter_at(SectionKind::Kernel, Sid(2), 0, at(750));
+    thread.leave_at(SectionKind::Kernel, Sid(2), at(750));
+    thread.leave_at(SectionKind::Plain, Sid(7), at(900));
     // At the end open sections can be recorded up to now.
-    thread.enter(Kind::Profiled, Sid(3), 0);
-    thread.enter(Kind::Kernel, Sid(4), 0);
+    thread.enter(SectionKind::Profiled, Sid(3), 0);
+    thread.enter(SectionKind::Kernel, Sid(4), 0);
     thread.leave_all();
     assert_eq!(thread.depth(), 0);
     thread.end();

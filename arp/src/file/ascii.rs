@@ -22,7 +22,7 @@ use crate::file::reader::{Data, Record};
 use crate::file::{Heading, MAX_OCTAVES, MAX_STACK};
 use crate::histogram::Histogram;
 use crate::stats::Stats;
-use crate::types::{DataType, Kind, Mode, Section, Sid, Step};
+use crate::types::{DataType, Mode, Section, SectionKind, Sid, Step};
 use crate::value::Value;
 
 type Input = Box<dyn BufRead + Send>;
@@ -301,7 +301,7 @@ impl AsciiReader {
                     let section = || {
                         Some(Section {
                             sid: Sid(sid.parse().ok()?),
-                            kind: Kind::from_number(kind.parse().ok()?)?,
+                            kind: SectionKind::from_number(kind.parse().ok()?)?,
                             line: first.parse().ok()?,
                             end_line: last.parse().ok()?,
                             name: (*name).to_owned(),

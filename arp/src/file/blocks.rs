@@ -18,7 +18,7 @@ use std::io::{self, Read};
 
 use crate::error::{Error, FilePosition, Result};
 use crate::file::{Heading, varint};
-use crate::types::{Kind, Section, Sid, Tid};
+use crate::types::{Section, SectionKind, Sid, Tid};
 
 /// Follows the two text lines of a binary file.
 pub(crate) const MAGIC: &[u8; 7] = b"ARPBIN\0";
@@ -200,7 +200,7 @@ impl Block {
             let mut section = || {
                 Some(Section {
                     sid: Sid(cursor.number32()?),
-                    kind: Kind::from_number(cursor.number()?)?,
+                    kind: SectionKind::from_number(cursor.number()?)?,
                     line: cursor.number32()?,
                     end_line: cursor.number32()?,
                     name: cursor.text()?,

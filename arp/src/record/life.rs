@@ -6,7 +6,7 @@ use crate::record::session::Aggregate;
 use crate::record::thread::{Caller, Frame, Store};
 use crate::record::tree::{NONE, ROOT, Role};
 use crate::record::{Meter, Session, ThreadRecorder};
-use crate::types::{Kind, Sid, Step};
+use crate::types::{SectionKind, Sid, Step};
 
 impl ThreadRecorder {
     /// Number of open sections, inherited ones included.
@@ -64,14 +64,16 @@ impl ThreadRecorder {
             caller: Caller::default(),
             node: ROOT,
             sid: Sid(u32::MAX),
-            kind: Kind::Plain,
+            kind: SectionKind::Plain,
             instance: root,
         });
         for step in stack {
             let top = self.frames[self.frames.len() - 1];
             let mut node = self.tree.child(top.node, step.sid);
             if node == NONE {
-                node = self.tree.add(top.node, step.sid, Kind::Plain, Role::Real);
+                node = self
+                    .tree
+                    .add(top.node, step.sid, SectionKind::Plain, Role::Real);
             }
             self.tree.nodes[node as usize].counter = step.counter;
             self.tree.nodes[node as usize].parent_serial = top.serial;
@@ -85,7 +87,7 @@ impl ThreadRecorder {
                 caller: Caller::default(),
                 node,
                 sid: step.sid,
-                kind: Kind::Plain,
+                kind: SectionKind::Plain,
                 instance,
             });
         }

@@ -4,7 +4,7 @@ use crate::problem::Problem;
 use crate::record::ThreadRecorder;
 use crate::record::thread::{Caller, Ghost};
 use crate::record::tree::{NONE, Role};
-use crate::types::{Kind, Sid};
+use crate::types::{SectionKind, Sid};
 
 /// Limit of open sections.
 const MAX_DEPTH: usize = 1000;
@@ -21,7 +21,7 @@ impl ThreadRecorder {
     /// Enters a section for the first time on this path, or one that cannot be recorded.
     #[cold]
     #[inline(never)]
-    pub(super) fn enter_slowly(&mut self, kind: Kind, sid: Sid, start: i64, caller: Caller) {
+    pub(super) fn enter_slowly(&mut self, kind: SectionKind, sid: Sid, start: i64, caller: Caller) {
         let thread = self.tid;
         if sid > self.session.max_sid {
             let limit = self.session.max_sid;
@@ -48,9 +48,9 @@ impl ThreadRecorder {
             let (open, kernel) = self.tree.look_up(parent, sid);
             let role = match (open, kernel, kind) {
                 (true, _, _) if self.session.fold => Role::Folded,
-                (true, _, Kind::Kernel | Kind::Profiled) => Role::Recursion,
-                (true, _, Kind::Plain) => Role::Repeated,
-                (_, Some(_), Kind::Kernel) => Role::NestedKernel,
+                (true, _, SectionKind::Kernel | SectionKind::Profiled) => Role::Recursion,
+                (true, _, SectionKind::Plain) => Role::Repeated,
+                (_, Some(_), SectionKind::Kernel) => Role::NestedKernel,
                 _ => Role::Real,
             };
             node = self.tree.add(parent, sid, kind, role);
@@ -61,7 +61,7 @@ impl ThreadRecorder {
         }
         // The section that forbids this one may have been left without a call.
         let outer = self.frames.iter().rposition(|frame| match role {
-            Role::NestedKernel => frame.kind == Kind::Kernel,
+            Role::NestedKernel => frame.kind == SectionKind::Kernel,
             _ => frame.sid == sid,
         });
         if let Some(at) = outer.filter(|at| *at >= self.base) {
@@ -93,7 +93,7 @@ impl ThreadRecorder {
     /// Leaves a section that is not the innermost open one, or is not open.
     #[cold]
     #[inline(never)]
-    pub(super) fn leave_slowly(&mut self, kind: Kind, sid: Sid, stack_pointer: usize) {
+    pub(super) fn leave_slowly(&mut self, kind: SectionKind, sid: Sid, stack_pointer: usize) {
         let thread = self.tid;
         let Some(found) = self.find(sid) else {
             return self.report(&Problem::LeaveWithoutEnter { thread, sid });

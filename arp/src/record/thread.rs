@@ -18,7 +18,7 @@ use crate::record::playback::Index;
 use crate::record::session::Shared;
 use crate::record::tree::{NONE, Role, Tree};
 use crate::stats::Stats;
-use crate::types::{DataType, Kind, Mode, Sid, Step, Tid};
+use crate::types::{DataType, Mode, SectionKind, Sid, Step, Tid};
 use crate::value::Area;
 
 /// The function that enters or leaves a section. It shows which sections were left by a `longjmp` or an
@@ -50,7 +50,7 @@ pub(super) struct Frame {
     pub(super) caller: Caller,
     pub(super) node: u32,
     pub(super) sid: Sid,
-    pub(super) kind: Kind,
+    pub(super) kind: SectionKind,
     /// In playback: the instance in the data file.
     pub(super) instance: u32,
 }
@@ -104,7 +104,7 @@ pub struct ThreadRecorder {
     pub(super) types: Box<[DataType]>,
     pub(super) meters: Vec<Box<dyn Meter>>,
     pub(super) store: Store,
-    pub(super) kinds: HashMap<Sid, Kind>,
+    pub(super) kinds: HashMap<Sid, SectionKind>,
 }
 
 impl ThreadRecorder {
@@ -142,13 +142,13 @@ impl ThreadRecorder {
     /// Enters a section. `start`, usually 0, becomes its counter if this is its first execution
     /// within the execution of the enclosing section.
     #[inline]
-    pub fn enter(&mut self, kind: Kind, sid: Sid, start: i64) {
+    pub fn enter(&mut self, kind: SectionKind, sid: Sid, start: i64) {
         self.enter_at(kind, sid, start, Caller::default());
     }
 
     /// Enters a section, with the function that does so.
     #[inline]
-    pub fn enter_at(&mut self, kind: Kind, sid: Sid, start: i64, caller: Caller) {
+    pub fn enter_at(&mut self, kind: SectionKind, sid: Sid, start: i64, caller: Caller) {
         let parent = self.frames[self.frames.len() - 1].node;
         let node = self.tree.child(parent, sid);
         if node != NONE {
@@ -162,13 +162,13 @@ impl ThreadRecorder {
 
     /// Leaves a section.
     #[inline]
-    pub fn leave(&mut self, kind: Kind, sid: Sid) {
+    pub fn leave(&mut self, kind: SectionKind, sid: Sid) {
         self.leave_at(kind, sid, Caller::default());
     }
 
     /// Leaves a section, with the function that does so.
     #[inline]
-    pub fn leave_at(&mut self, kind: Kind, sid: Sid, caller: Caller) {
+    pub fn leave_at(&mut self, kind: SectionKind, sid: Sid, caller: Caller) {
         let count = self.frames.len();
         let top = &self.frames[count - 1];
         if top.sid == sid && top.kind == kind && self.ghost_floor != count && count > self.base {

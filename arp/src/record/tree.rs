@@ -5,7 +5,7 @@
 //! finds everything by one step from the innermost open node to its child.
 use std::collections::HashMap;
 
-use crate::types::{Kind, Sid};
+use crate::types::{SectionKind, Sid};
 
 /// Index of the root, which is open while no section is.
 pub(crate) const ROOT: u32 = 0;
@@ -38,7 +38,7 @@ impl Role {
 #[derive(Clone)]
 pub(crate) struct Node {
     pub sid: Sid,
-    pub kind: Kind,
+    pub kind: SectionKind,
     pub role: Role,
     pub parent: u32,
     pub depth: u32,
@@ -84,7 +84,7 @@ impl Tree {
             nodes: Vec::new(),
             far: HashMap::new(),
         };
-        tree.add(NONE, Sid(0), Kind::Plain, Role::Real);
+        tree.add(NONE, Sid(0), SectionKind::Plain, Role::Real);
         tree
     }
 
@@ -130,7 +130,7 @@ impl Tree {
     }
 
     /// Makes a node, as the last of its parent's children.
-    pub fn add(&mut self, parent: u32, sid: Sid, kind: Kind, role: Role) -> u32 {
+    pub fn add(&mut self, parent: u32, sid: Sid, kind: SectionKind, role: Role) -> u32 {
         let index = self.nodes.len() as u32;
         let depth = match self.nodes.get(parent as usize) {
             Some(parent) => parent.depth + 1,
@@ -203,7 +203,7 @@ impl Tree {
         while at != ROOT && at != NONE {
             let node = &self.nodes[at as usize];
             open |= node.sid == sid;
-            if node.kind == Kind::Kernel {
+            if node.kind == SectionKind::Kernel {
                 kernel = Some(node.sid);
             }
             at = node.parent;

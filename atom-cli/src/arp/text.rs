@@ -4,7 +4,7 @@ use std::io::{Result, Write};
 use std::path::Path;
 
 use ::arp::analyse::{Analysis, Figures};
-use ::arp::{Format, Kind, Unrecorded};
+use ::arp::{Format, SectionKind, Unrecorded};
 
 use super::numbers::{NONE, float, number, percent};
 use super::rows::{count, walk};
@@ -69,7 +69,7 @@ fn left_out(out: &mut dyn Write, analysis: &Analysis) -> Result<()> {
     for (sid, left_out) in analysis.unrecorded() {
         let section = analysis.section(sid);
         let (folded, nested) = (left_out.folded, left_out.nested);
-        if section.is_some_and(|s| s.kind == Kind::Plain) {
+        if section.is_some_and(|s| s.kind == SectionKind::Plain) {
             (plain, times) = (plain + 1, times + folded);
             continue;
         }

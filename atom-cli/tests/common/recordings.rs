@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use arp::{Area, DataType, Format, Kind, Meter, Mode, Section, Session, Sid, Tid};
+use arp::{Area, DataType, Format, Meter, Mode, Section, SectionKind, Session, Sid, Tid};
 
 /// Sections.
 pub const CONVOLVE: Sid = Sid(1);
@@ -99,11 +99,11 @@ impl Recording<'_> {
             })
             .meter(DataType::Double, "ends", |_| Doubled(Ends(0)));
         for (sid, kind, name, line) in [
-            (CONVOLVE, Kind::Kernel, "convolve", 12),
-            (CLIP, Kind::Kernel, self.clip, 20),
-            (FILTER, Kind::Profiled, "filter", 10),
-            (LOOP, Kind::Plain, "loop", 40),
-            (MAIN, Kind::Profiled, "main", 30),
+            (CONVOLVE, SectionKind::Kernel, "convolve", 12),
+            (CLIP, SectionKind::Kernel, self.clip, 20),
+            (FILTER, SectionKind::Profiled, "filter", 10),
+            (LOOP, SectionKind::Plain, "loop", 40),
+            (MAIN, SectionKind::Profiled, "main", 30),
         ] {
             builder = builder.section(Section {
                 sid,
@@ -117,18 +117,18 @@ impl Recording<'_> {
         let session = builder.start().expect("a session");
         for tid in self.threads {
             let mut thread = session.thread(Tid(*tid));
-            thread.enter(Kind::Profiled, MAIN, 0);
+            thread.enter(SectionKind::Profiled, MAIN, 0);
             for _ in 0..3 {
-                thread.enter(Kind::Plain, LOOP, 0);
-                thread.enter(Kind::Profiled, FILTER, 0);
+                thread.enter(SectionKind::Plain, LOOP, 0);
+                thread.enter(SectionKind::Profiled, FILTER, 0);
                 for sid in [CONVOLVE, CONVOLVE, CLIP] {
-                    thread.enter(Kind::Kernel, sid, 0);
-                    thread.leave(Kind::Kernel, sid);
+                    thread.enter(SectionKind::Kernel, sid, 0);
+                    thread.leave(SectionKind::Kernel, sid);
                 }
-                thread.leave(Kind::Profiled, FILTER);
-                thread.leave(Kind::Plain, LOOP);
+                thread.leave(SectionKind::Profiled, FILTER);
+                thread.leave(SectionKind::Plain, LOOP);
             }
-            thread.leave(Kind::Profiled, MAIN);
+            thread.leave(SectionKind::Profiled, MAIN);
             thread.end();
         }
         session.finish().expect("the file is written");

@@ -10,8 +10,12 @@
 
 use std::time::{Duration, Instant};
 
+<<<<<<< HEAD
 use arp::{Area, DataType, Kind, Meter, Mode, Session, Sid, Tid};
 use atom_tool::plain_data;
+=======
+use arp::{Area, DataType, Meter, Mode, SectionKind as Kind, Session, Sid, Tid};
+>>>>>>> c73b52c (arp: the kind of a section is SectionKind)
 
 use super::meters::{AnyMeter, Cost, Measure};
 use super::scratch;

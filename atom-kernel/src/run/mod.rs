@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, compiler_fence};
 use std::sync::{Mutex, OnceLock};
 
-use arp::{DataType, Format, Kind, Mode, Section, Sid, Step};
+use arp::{DataType, Format, Mode, Section, SectionKind as Kind, Sid, Step};
 use atom_tool::prelude::*;
 use atom_tool::{ThreadCell, thread_state};
 

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use arp::{Kind, Session, Sid, Step, ThreadRecorder};
+use arp::{SectionKind as Kind, Session, Sid, Step, ThreadRecorder};
 
 use super::meters::{Events, ThreadNumbers};
 use super::session::Table;
