@@ -10,12 +10,8 @@
 
 use std::time::{Duration, Instant};
 
-<<<<<<< HEAD
-use arp::{Area, DataType, Kind, Meter, Mode, Session, Sid, Tid};
+use arp::{Area, DataType, Meter, Mode, SectionKind, Session, Sid, Tid};
 use atom_tool::plain_data;
-=======
-use arp::{Area, DataType, Meter, Mode, SectionKind as Kind, Session, Sid, Tid};
->>>>>>> c73b52c (arp: the kind of a section is SectionKind)
 
 use super::meters::{AnyMeter, Cost, Measure};
 use super::scratch;
@@ -186,7 +182,7 @@ impl Found {
         let meters: Vec<Box<dyn Meter>> = taking_part().map(|m| meter(*m).0).collect();
         let mut recorder = session.thread_with(Tid(0), meters);
         let (mut probe, data_type) = (meter(measure).0, settings.data_type_of(measure));
-        let mut pass = |kind: Option<Kind>| -> f64 {
+        let mut pass = |kind: Option<SectionKind>| -> f64 {
             let mut area = Area::default();
             probe.enter(SECTION, &mut area);
             if let Some(kind) = kind {
@@ -202,7 +198,7 @@ impl Found {
         let start = Instant::now();
         let mut values = [Vec::new(), Vec::new(), Vec::new()];
         while values[0].len() < TRIALS && (values[0].len() < FEWEST || start.elapsed() < TIME) {
-            let kinds = [None, Some(Kind::Plain), Some(Kind::Kernel)];
+            let kinds = [None, Some(SectionKind::Plain), Some(SectionKind::Kernel)];
             for (values, kind) in values.iter_mut().zip(kinds) {
                 values.push(pass(kind));
             }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, compiler_fence};
 use std::sync::{Mutex, OnceLock};
 
-use arp::{DataType, Format, Mode, Section, SectionKind as Kind, Sid, Step};
+use arp::{DataType, Format, Mode, Section, SectionKind, Sid, Step};
 use atom_tool::prelude::*;
 use atom_tool::{ThreadCell, thread_state};
 
@@ -61,7 +61,7 @@ plain_data! {
     pub struct SectionFacts {
         /// Its number in data files.
         pub id: u32,
-        /// [`Kind`] as a number.
+        /// [`SectionKind`] as a number.
         pub kind: u32,
         /// [`MARKER`], [`TAIL`] or 0.
         pub flags: u32,
@@ -145,7 +145,7 @@ pub fn begin(
         sections: Vec::with_capacity(facts.len()),
     };
     for facts in facts.iter() {
-        let kind = Kind::from_number(facts.kind.into()).unwrap_or_default();
+        let kind = SectionKind::from_number(facts.kind.into()).unwrap_or_default();
         table.rows.push(Row {
             sid: Sid(facts.id),
             kind,

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use arp::{SectionKind as Kind, Session, Sid, Step, ThreadRecorder};
+use arp::{SectionKind, Session, Sid, Step, ThreadRecorder};
 
 use super::meters::{Events, ThreadNumbers};
 use super::session::Table;
@@ -311,6 +311,6 @@ impl Open {
 #[derive(Clone)]
 pub struct Row {
     pub sid: Sid,
-    pub kind: Kind,
+    pub kind: SectionKind,
     pub flags: u8,
 }
