@@ -353,9 +353,6 @@ fn real_programs_obey_the_definitions() {
     let mut checked = 0;
     let (mut in_loops, mut irreducible) = (0, 0);
     for name in ["/usr/bin/bash", "/usr/bin/gdb", "/usr/bin/find", "/bin/ls"] {
-        if !Path::new(name).exists() {
-            continue;
-        }
         let p = load(Path::new(name));
         let mut budget: usize = 30_000_000;
         for id in (0..p.cfg.procs.len()).map(ProcId::from_index) {

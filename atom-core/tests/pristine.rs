@@ -88,15 +88,16 @@ fn exists(command: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(command).exists())
 }
 
-/// Whether what a list of options needs is installed.
-fn can_build(compiler: &str, options: &[&str]) -> bool {
+/// Fails with advice where a compiler or linker is missing.
+fn assert_installed(compiler: &str, options: &[&str]) {
     let linker = |name: &str| !options.contains(&format!("-fuse-ld={name}").as_str());
     let musl = compiler != "musl-gcc" || Path::new("/usr/lib/x86_64-linux-musl/libc.a").exists();
     let able = (linker("lld") || exists("ld.lld")) && (linker("gold") || exists("ld.gold")) && musl;
-    if !able {
-        eprintln!("not installed, skipped: {compiler} {}", options.join(" "));
-    }
-    able
+    let options = options.join(" ");
+    assert!(
+        able,
+        "{compiler} {options}: not installed; `.ci/run` installs the packages of tests/packages.txt"
+    );
 }
 
 fn compile(compiler: &str, file: &str, options: &[&str], out: &Path) {
@@ -121,9 +122,7 @@ fn text(output: &Output) -> String {
 
 /// Compiles, rewrites, runs both and compares.
 fn check(name: &str, compiler: &str, file: &str, options: &[&str], plan: &Plan) {
-    if !can_build(compiler, options) {
-        return;
-    }
+    assert_installed(compiler, options);
     let folder = Folder::new(name);
     let (old, new) = (folder.0.join("old/program"), folder.0.join("new/program"));
     compile(compiler, file, options, &old);
@@ -206,9 +205,7 @@ fn fixed_static_at_a_high_address() {
 /// be spared, so both tables move.
 #[test]
 fn tables_move_where_nothing_is_spare() {
-    if !can_build("gcc", &["-fuse-ld=lld"]) {
-        return;
-    }
+    assert_installed("gcc", &["-fuse-ld=lld"]);
     let folder = Folder::new("moves");
     let (old, new) = (folder.0.join("old/program"), folder.0.join("new/program"));
     compile("gcc", "addresses.c", &["-fuse-ld=lld"], &old);
@@ -302,10 +299,7 @@ fn musl() {
 fn static_pie_by_musl() {
     let folder = "/usr/lib/x86_64-linux-musl";
     let start = ["rcrt1.o", "crti.o"].map(|f| format!("{folder}/{f}"));
-    if !Path::new(&start[0]).exists() {
-        eprintln!("not installed, skipped: musl");
-        return;
-    }
+    assert_installed("musl-gcc", &[]);
     let (libs, end) = (format!("-L{folder}"), format!("{folder}/crtn.o"));
     let options = [
         "-fPIE",

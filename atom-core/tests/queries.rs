@@ -315,9 +315,7 @@ fn what_holds_in_every_program() {
         "/usr/bin/lua5.4",
         "/usr/bin/openssl",
     ] {
-        if Path::new(program).exists() {
-            ask(Path::new(program), &["any"]);
-        }
+        ask(Path::new(program), &["any"]);
     }
     ask(&compile("any-static", &["gcc", "-O2", "-static"]), &["any"]);
 }

@@ -1,6 +1,6 @@
-//! Real programs to test with: this test itself, and what the system has.
+//! Real programs to test with: this test itself, and programs of the system from a fixed list.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atom_core::unwind::{self, Memory, UnwindInput, UnwindTable};
 use object::{Object, ObjectSection, ObjectSegment};
@@ -52,20 +52,63 @@ impl Program {
     }
 }
 
-/// Every `step`-th file of the system with exception tables, and this test.
+/// Packages that tests may use, with their programs.
+const PACKAGES: &str = include_str!("../../../tests/packages.txt");
+
+/// Libraries that each system with these packages has; the C++ library has most areas.
+const LIBRARIES: [&str; 4] = [
+    "libc.so.6",
+    "libcrypto.so.3",
+    "libgcc_s.so.1",
+    "libstdc++.so.6",
+];
+
+/// Folders with programs and libraries.
+const FOLDERS: [&str; 3] = ["/usr/bin", "/usr/sbin", "/usr/lib/x86_64-linux-gnu"];
+
+/// This test, the programs of `tests/packages.txt` and four libraries. With `ATOM_TESTS=all`,
+/// this test and every `step`-th file of the system with exception tables.
 pub fn programs(step: usize) -> impl Iterator<Item = Program> {
+    let others = match std::env::var_os("ATOM_TESTS").is_some_and(|value| value == "all") {
+        true => all(step),
+        false => listed(),
+    };
+    std::iter::once(std::env::current_exe().expect("a test has a path"))
+        .chain(others)
+        .filter_map(Program::open)
+}
+
+fn listed() -> Vec<PathBuf> {
+    let lines = PACKAGES.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.filter_map(|line| line.split_once(':'));
+    let names = names.flat_map(|(_, programs)| programs.split_whitespace());
+    let mut paths: Vec<PathBuf> = names
+        .chain(LIBRARIES)
+        .map(|name| {
+            let files = FOLDERS.map(|folder| Path::new(folder).join(name));
+            let file = files.iter().find(|file| file.exists());
+            let file = file.unwrap_or_else(|| {
+                panic!("{name} is missing; `.ci/run` installs the packages of tests/packages.txt")
+            });
+            std::fs::canonicalize(file).expect("a file that exists has a path")
+        })
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn all(step: usize) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    for dir in ["/usr/bin", "/usr/sbin", "/usr/lib/x86_64-linux-gnu"] {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+    for folder in FOLDERS {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|t| t.is_file()) {
                 paths.push(entry.path());
             }
         }
     }
     paths.sort();
-    std::iter::once(std::env::current_exe().expect("a test has a path"))
-        .chain(paths.into_iter().step_by(step))
-        .filter_map(Program::open)
+    paths.into_iter().step_by(step).collect()
 }
 
 /// A small generator of repeatable numbers.

@@ -4,6 +4,7 @@ use atom_core::unwind::write::{MovedRange, build, check};
 use atom_core::unwind::{self, Memory, UnwindInput};
 
 use crate::corpus::{Program, Random, programs};
+use crate::running::{Folder, compile, source};
 
 /// Keeps a program's first exception records and everything they refer to.
 fn sample(program: &Program) -> (Vec<u8>, Vec<(u64, Vec<u8>)>) {
@@ -48,14 +49,13 @@ fn damaged_areas_do_no_harm() {
     let mut random = Random(0x0123_4567_89ab_cdef);
     let areas_of =
         |p: &Program| -> Vec<u64> { p.table().fdes.iter().filter_map(|f| f.lsda).collect() };
-    let (program, areas) = programs(1)
-        .filter(|p| p.eh_frame.len() < 40_000)
-        .map(|p| {
-            let areas = areas_of(&p);
-            (p, areas)
-        })
-        .find(|(_, areas)| areas.len() > 20)
-        .expect("some C++ program");
+    let folder = Folder::new("damage");
+    let file = folder.0.join("areas");
+    let flags = ["-O0", "-std=c++14", "-w"];
+    compile("g++", &flags, &source("exceptions.cc"), &file);
+    let program = Program::open(file).expect("the compiler makes programs");
+    let areas = areas_of(&program);
+    assert!(areas.len() > 10, "{} areas", areas.len());
     let (clean, mut segments) = (program.eh_frame.clone(), program.segments.clone());
     let holds = |s: &(u64, Vec<u8>)| (s.0..s.0 + s.1.len() as u64).contains(&areas[0]);
     let segment = segments.iter().position(holds).expect("areas are loaded");

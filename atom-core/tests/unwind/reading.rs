@@ -1,4 +1,4 @@
-//! The reader against gimli, on every program of the system.
+//! The reader against gimli, on real programs.
 
 use atom_core::unwind::{self, Lsda, UnwindInput};
 
@@ -55,6 +55,27 @@ fn extent(lsda: &Lsda<'_>, program: &Program) -> u64 {
     last.as_ptr() as u64 + last.len() as u64 - start
 }
 
+/// Most specifications of one area that no call site leads to.
+const UNSEEN: usize = 2;
+
+/// Whether an area starts behind `end`, where the code of the one that ended there goes on or
+/// was dropped by the linker. Areas are aligned to 4 bytes and begin with 0xff, as they have no
+/// base of their own for landing pads. Exception specifications, which end an area, may be
+/// longer than its call sites tell: compilers keep the specification of a filter to which no
+/// call site leads any more. Each is a list of numbers that ends with 0.
+fn starts_behind(end: u64, next: u64, program: &Program) -> bool {
+    let memory = program.memory();
+    let byte = |at: u64| memory.at(at).map(|bytes| bytes[0]);
+    let starts = |at: u64| at <= next && byte(at) == Some(0xff);
+    let behind_list = |start: u64| {
+        let is_end = |at: &u64| byte(*at).is_none_or(|byte| byte == 0);
+        (start..next).find(is_end).map(|at| at + 1)
+    };
+    let ends = std::iter::successors(Some(end), |end| behind_list(*end));
+    let mut ends = ends.take(1 + UNSEEN);
+    ends.any(|end| starts(end) || starts(end.next_multiple_of(4)))
+}
+
 /// No LSDA says how long it is; if what follows from its contents is right,
 /// each ends where the next one starts.
 #[test]
@@ -92,11 +113,8 @@ fn areas_fill_their_section_without_overlap() {
             if gap >= 16 {
                 // The linker dropped the code that had an area here.
                 gaps += 1;
-                let memory = program.memory();
-                let starts = [pair[0].1, pair[0].1.next_multiple_of(4)];
-                let first = starts.map(|at| memory.at(at).map(|bytes| bytes[0]));
                 assert!(
-                    first.contains(&Some(0xff)),
+                    starts_behind(pair[0].1, pair[1].0, &program),
                     "{}: {pair:x?}",
                     program.path.display()
                 );
