@@ -106,6 +106,7 @@ mod thread_rows;
 
 pub use analysis_rt::Uninterrupted;
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
+pub use atom_abi::names;
 pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};
 pub use atom_tool_macros::analysis;
 pub use call::{
