@@ -8,38 +8,14 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use atom_abi::{StartInfo, ThreadInfo};
 
-/// Reads a table from its start to its end.
-struct Table {
-    at: *const u8,
-    end: *const u8,
+/// The next number of a table; 0 behind its end.
+fn next(table: &mut &[u8]) -> u64 {
+    leb128::take(table).unwrap_or(0)
 }
 
-impl Table {
-    fn is_at_end(&self) -> bool {
-        self.at >= self.end
-    }
-
-    /// The next number.
-    ///
-    /// # Safety
-    /// There must be one.
-    unsafe fn next(&mut self) -> u64 {
-        let (mut value, mut shift) = (0u64, 0u32);
-        loop {
-            // SAFETY: the caller's promise; the last byte of a number is below 0x80.
-            let byte = unsafe { *self.at };
-            self.at = self.at.wrapping_add(1);
-            value |= u64::from(byte & 0x7f).wrapping_shl(shift);
-            shift += 7;
-            if byte < 0x80 {
-                return value;
-            }
-        }
-    }
-}
-
-fn unfolded(value: u64) -> i64 {
-    (value >> 1) as i64 ^ -((value & 1) as i64)
+/// The next number of a table, which has a sign.
+fn next_signed(table: &mut &[u8]) -> i64 {
+    leb128::unzigzag(next(table))
 }
 
 /// Where the sum over all threads lies of a cell that may be the threads' own.
@@ -66,27 +42,25 @@ pub(crate) unsafe fn settle(info: &StartInfo) {
     // SAFETY: null, or in the image.
     let threads = unsafe { info.threads.as_ref() };
     let summed = |cell: *mut u64| threads.map_or(cell, |threads| in_totals(threads, cell));
-    let mut table = Table {
-        at: totals.table,
-        end: totals.table.wrapping_add(totals.table_size),
-    };
+    // SAFETY: `atom` placed the table in the image, which nobody changes.
+    let mut table = unsafe { core::slice::from_raw_parts(totals.table, totals.table_size) };
     let mut counter = summed(totals.counters);
     let values = totals.scratch;
     // SAFETY: the table names only counters, values and cells that there are;
     // other threads may count meanwhile, so those are accessed atomically.
     unsafe {
-        while !table.is_at_end() {
+        while !table.is_empty() {
             let mut count = 0usize;
-            for _ in 0..table.next() {
+            for _ in 0..next(&mut table) {
                 let counted = AtomicU64::from_ptr(counter).swap(0, Ordering::Relaxed);
                 *values.add(count) = counted as i64;
                 counter = counter.add(1);
                 count += 1;
             }
-            for _ in 0..table.next() {
+            for _ in 0..next(&mut table) {
                 let mut sum = 0i64;
-                for _ in 0..table.next() {
-                    let term = table.next();
+                for _ in 0..next(&mut table) {
+                    let term = next(&mut table);
                     let value = *values.add(count - (term >> 1) as usize);
                     sum = match term & 1 {
                         0 => sum.wrapping_add(value),
@@ -97,12 +71,12 @@ pub(crate) unsafe fn settle(info: &StartInfo) {
                 count += 1;
             }
             let mut word = 0i64;
-            for _ in 0..table.next() {
-                word += unfolded(table.next());
-                let what = table.next();
+            for _ in 0..next(&mut table) {
+                word += next_signed(&mut table);
+                let what = next(&mut table);
                 let amount = match what & 1 {
                     0 => 1,
-                    _ => unfolded(table.next()),
+                    _ => next_signed(&mut table),
                 };
                 let value = *values.add(count - (what >> 1) as usize);
                 // Below 0 only if control left in a way that is not accounted for.

@@ -15,6 +15,7 @@
 
 pub mod account;
 pub mod balance;
+mod bytes;
 pub mod chrome;
 pub mod clock;
 pub mod compact;
@@ -29,7 +30,6 @@ pub mod speedscope;
 pub mod stack;
 pub mod table;
 pub mod timeline;
-mod varint;
 
 pub use error::{Error, Place, Result};
 

@@ -2,7 +2,7 @@
 //! needs to know in the same file.
 //!
 //! The file begins with [`MAGIC`]. Then come blocks: a letter, the number of bytes
-//! that follow (see `varint`), and these bytes. A reader skips blocks whose letter it
+//! that follow (LEB128), and these bytes. A reader skips blocks whose letter it
 //! does not know.
 //!
 //! | block | contents |

@@ -6,8 +6,8 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use super::{CHECKPOINT, END, EVENTS, HEADER, KINDS, MAGIC, PROCEDURES, VERSION};
+use crate::bytes::Bytes;
 use crate::clock::Clock;
-use crate::varint::Bytes;
 use crate::{Error, Event, Place, Procedure, Result};
 
 /// What stands at the beginning.
@@ -192,18 +192,23 @@ impl<R: BufRead> Reader<R> {
             return Ok(None);
         }
         let letter = byte[0];
-        let mut length = Vec::new();
-        loop {
-            if self.fill(&mut byte)? == 0 {
-                self.is_cut = true;
-                return Ok(None);
+        let mut failure = None;
+        let length = leb128::read(|| match self.fill(&mut byte) {
+            Ok(0) => None,
+            Ok(_) => Some(byte[0]),
+            Err(error) => {
+                failure = Some(error);
+                None
             }
-            length.push(byte[0]);
-            if byte[0] & 0x80 == 0 || length.len() > 10 {
-                break;
-            }
+        });
+        if let Some(error) = failure {
+            return Err(error);
         }
-        let length = Bytes::new(&length).number().filter(|n| *n <= LARGEST);
+        if length == Err(leb128::Error::Truncated) {
+            self.is_cut = true;
+            return Ok(None);
+        }
+        let length = length.ok().filter(|n| *n <= LARGEST);
         let length = length.ok_or_else(|| self.error("a block has no sensible length"))?;
         self.bytes.clear();
         // Grows with what is really there.
