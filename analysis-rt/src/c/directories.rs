@@ -1,16 +1,18 @@
 //! Reading directories.
 //!
 //! ABI: the records of `getdents64` have the layout of C's `struct dirent64`,
-//! so entries are handed out where they lie in the buffer. A `DIR` is opaque.
+//! so callers get pointers into the buffer. A `DIR` is opaque.
 
 use core::ffi::c_char;
 use core::ptr::null_mut;
 
-use crate::heap;
-use crate::io;
-use crate::sys::{check, errno, nr, syscall};
-use crate::tls::set_errno;
+use crate::c::errno::check;
+use crate::c::files::open;
+use crate::heap::alloc::{alloc, free};
+use crate::sys::call::syscall;
+use crate::threads::current::set_errno;
 
+/// Size in bytes of the buffer for records.
 const BUFFER: usize = 8 << 10;
 
 /// An open directory.
@@ -18,14 +20,15 @@ const BUFFER: usize = 8 << 10;
 pub(crate) struct Dir {
     buffer: [u64; BUFFER / 8],
     fd: isize,
+    /// Bytes of the buffer: offset of the next record, and end of the records.
     at: usize,
     end: usize,
 }
 
 pub(crate) extern "C" fn fdopendir(fd: i32) -> *mut Dir {
-    let dir = heap::alloc(size_of::<Dir>()).cast::<Dir>();
+    let dir = alloc(size_of::<Dir>()).cast::<Dir>();
     if dir.is_null() {
-        set_errno(errno::ENOMEM);
+        set_errno(libc::ENOMEM);
         return dir;
     }
     // SAFETY: fresh memory of the right size; the buffer is read only as far as the kernel wrote.
@@ -40,16 +43,16 @@ pub(crate) extern "C" fn fdopendir(fd: i32) -> *mut Dir {
 /// # Safety
 /// As C's function.
 pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut Dir {
-    const DIRECTORY_CLOEXEC: usize = 0o2200000;
+    const FLAGS: i32 = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the caller's promise.
-    let fd = unsafe { io::open(path, DIRECTORY_CLOEXEC, 0) };
+    let fd = unsafe { open(path, FLAGS as usize, 0) };
     if fd < 0 {
         return null_mut();
     }
     let dir = fdopendir(fd as i32);
     if dir.is_null() {
         // SAFETY: nobody else knows this descriptor.
-        unsafe { syscall!(nr::CLOSE, fd) };
+        unsafe { syscall!(libc::SYS_close, fd) };
     }
     dir
 }
@@ -57,13 +60,13 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut Dir {
 /// # Safety
 /// As C's function.
 pub(crate) unsafe extern "C" fn readdir(dir: *mut Dir) -> *mut u8 {
-    const RECORD_LENGTH: usize = 16;
+    const RECORD_LENGTH: usize = core::mem::offset_of!(libc::dirent64, d_reclen);
     // SAFETY: the directory is live; the kernel fills whole records.
     unsafe {
         let dir = &mut *dir;
         let buffer = dir.buffer.as_mut_ptr().cast::<u8>();
         if dir.at >= dir.end {
-            let n = check(syscall!(nr::GETDENTS64, dir.fd, buffer, BUFFER));
+            let n = check(syscall!(libc::SYS_getdents64, dir.fd, buffer, BUFFER));
             if n <= 0 {
                 return null_mut();
             }
@@ -89,7 +92,7 @@ pub(crate) unsafe extern "C" fn closedir(dir: *mut Dir) -> isize {
     // SAFETY: the directory is live and not used afterwards.
     unsafe {
         let fd = (*dir).fd;
-        heap::free(dir.cast());
-        check(syscall!(nr::CLOSE, fd))
+        free(dir.cast());
+        check(syscall!(libc::SYS_close, fd))
     }
 }

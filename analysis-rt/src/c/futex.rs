@@ -13,67 +13,72 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::start::{self, Kind};
-use crate::sys::{self, AT_FDCWD, call6, fatal, nr, syscall};
+use crate::process::identity::{self, ProcessKind};
+use crate::sys::call::{call6, getpid, gettid, syscall};
+use crate::sys::fatal::fatal;
 
-const WAIT: usize = 0;
-const WAIT_BITSET: usize = 9;
-/// Without the private and clock flags.
-const COMMAND: usize = 0x7F;
-const CLOCK_REALTIME: usize = 256;
+/// Operation without the private and clock flags.
+const COMMAND: i32 = libc::FUTEX_CMD_MASK;
+/// Length of one wait in nanoseconds.
 const PATIENCE_NS: i64 = 100_000_000;
-const ETIMEDOUT: isize = -110;
-/// More locks than this are not held when a process forks: something else is wrong.
+const NS_PER_SECOND: i64 = 1_000_000_000;
+/// Most locks that a forked child takes over. No process holds more when it forks, so another mistake is
+/// likely then.
 const MOST_TAKEN: u32 = 1000;
 
-/// The futex system call: word, operation, value, timeout, second word, bits.
+/// The futex system call. Its arguments are word, operation, value, timeout, second word, bits.
 ///
 /// # Safety
 /// As for the system call.
 pub(crate) unsafe fn call(a: [usize; 6]) -> isize {
-    let command = a[1] & COMMAND;
-    if (command != WAIT && command != WAIT_BITSET) || a[3] != 0 {
+    let command = a[1] as i32 & COMMAND;
+    let has_timeout = a[3] != 0;
+    if (command != libc::FUTEX_WAIT && command != libc::FUTEX_WAIT_BITSET) || has_timeout {
         // SAFETY: the caller's promise.
-        return unsafe { call6(nr::FUTEX, a) };
+        return unsafe { call6(libc::SYS_futex as usize, a) };
     }
     let mut limit = [0i64, PATIENCE_NS];
     let mut op = a[1];
     // SAFETY: the caller's promise; the time limit lives during the call.
     let r = unsafe {
-        if command == WAIT_BITSET {
-            // This one takes a point in time, on the monotonic clock.
-            const MONOTONIC: usize = 1;
-            op &= !CLOCK_REALTIME;
-            syscall!(nr::CLOCK_GETTIME, MONOTONIC, limit.as_mut_ptr());
+        if command == libc::FUTEX_WAIT_BITSET {
+            // This operation takes a point in time, on the monotonic clock.
+            op &= !(libc::FUTEX_CLOCK_REALTIME as usize);
+            syscall!(
+                libc::SYS_clock_gettime,
+                libc::CLOCK_MONOTONIC,
+                limit.as_mut_ptr()
+            );
             limit[1] += PATIENCE_NS;
-            if limit[1] >= 1_000_000_000 {
-                limit = [limit[0] + 1, limit[1] - 1_000_000_000];
+            if limit[1] >= NS_PER_SECOND {
+                limit = [limit[0] + 1, limit[1] - NS_PER_SECOND];
             }
         }
         call6(
-            nr::FUTEX,
+            libc::SYS_futex as usize,
             [a[0], op, a[2], limit.as_ptr() as usize, a[4], a[5]],
         )
     };
-    if r != ETIMEDOUT {
+    if r != -(libc::ETIMEDOUT as isize) {
         return r;
     }
     if alone() {
         // SAFETY: the caller's promise: a futex word.
         nobody_will_wake(unsafe { &*(a[0] as *const AtomicU32) }, a[2] as u32);
     }
-    // To the caller a wake-up without cause, for which it must be prepared.
+    // The caller sees a spurious wake-up, for which it must be prepared.
     0
 }
 
+/// Ends a wait for a lock whose holder cannot release it.
 fn nobody_will_wake(word: &AtomicU32, value: u32) {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
-    match start::kind() {
-        Kind::Original => fatal(
+    match identity::kind() {
+        ProcessKind::Original => fatal(
             "an analysis routine waits for a lock that its own thread holds: \
              a signal handler entered it a second time",
         ),
-        Kind::Forked => {
+        ProcessKind::Forked => {
             if TAKEN.fetch_add(1, Ordering::Relaxed) > MOST_TAKEN {
                 fatal(
                     "an analysis routine waits for a thread that this forked child does not have",
@@ -82,24 +87,25 @@ fn nobody_will_wake(word: &AtomicU32, value: u32) {
             // 0 is "free" for `std`'s Mutex and RwLock.
             let _ = word.compare_exchange(value, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
-        Kind::Other => {}
+        ProcessKind::Other => {}
     }
 }
 
-/// Whether this is certainly the only thread of its process: the directory of
-/// threads has two links and one more for each.
+/// Whether this is certainly the only thread of its process. The directory of
+/// threads has two links, and one more for each thread.
 fn alone() -> bool {
-    const LINKS_OFFSET: usize = 16 / 8;
-    let mut stat = [0u64; 18];
-    // SAFETY: a C string is read and a `struct stat`, 144 bytes, is written.
+    const LINKS_OF_ONE_THREAD: u64 = 3;
+    // SAFETY: all zeros are a valid structure of numbers.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel reads a C string and writes a `struct stat`.
     let r = unsafe {
         syscall!(
-            nr::NEWFSTATAT,
-            AT_FDCWD,
+            libc::SYS_newfstatat,
+            libc::AT_FDCWD,
             c"/proc/self/task".as_ptr(),
-            stat.as_mut_ptr(),
+            &raw mut stat,
             0
         )
     };
-    r == 0 && stat[LINKS_OFFSET] == 3 && sys::gettid() == sys::getpid()
+    r == 0 && stat.st_nlink == LINKS_OF_ONE_THREAD && gettid() == getpid()
 }

@@ -1,15 +1,16 @@
 //! Clocks and sleeping.
 
-use crate::sys::{call6, check, nr, syscall};
+use crate::c::errno::check;
+use crate::sys::call::syscall;
 
 /// # Safety
 /// As C's function.
 pub(crate) unsafe extern "C" fn clock_gettime(clock: i32, out: *mut [i64; 2]) -> i32 {
     // SAFETY: the caller's promise.
-    unsafe { check(syscall!(nr::CLOCK_GETTIME, clock, out)) as i32 }
+    unsafe { check(syscall!(libc::SYS_clock_gettime, clock, out)) as i32 }
 }
 
-/// Answers the error itself, not -1, as POSIX has it for this one.
+/// `clock_nanosleep`: returns the error number itself, not -1, as POSIX demands.
 ///
 /// # Safety
 /// As C's function.
@@ -20,19 +21,19 @@ pub(crate) unsafe extern "C" fn clock_nanosleep(
     left: *mut [i64; 2],
 ) -> i32 {
     // SAFETY: the caller's promise.
-    unsafe { -syscall!(nr::CLOCK_NANOSLEEP, clock, flags, time, left) as i32 }
+    unsafe { -syscall!(libc::SYS_clock_nanosleep, clock, flags, time, left) as i32 }
 }
 
 /// # Safety
 /// As C's function.
 pub(crate) unsafe extern "C" fn nanosleep(time: *const [i64; 2], left: *mut [i64; 2]) -> i32 {
     // SAFETY: the caller's promise.
-    unsafe { check(syscall!(nr::NANOSLEEP, time, left)) as i32 }
+    unsafe { check(syscall!(libc::SYS_nanosleep, time, left)) as i32 }
 }
 
 /// # Safety
 /// As C's function.
 pub(crate) unsafe extern "C" fn time(out: *mut i64) -> isize {
     // SAFETY: the caller's promise.
-    unsafe { call6(nr::TIME, [out as usize, 0, 0, 0, 0, 0]) }
+    unsafe { syscall!(libc::SYS_time, out) }
 }

@@ -1,17 +1,14 @@
-//! `pthread` keys: values that a thread finds by number.
+//! `pthread` keys: values of each thread by number.
 
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::sys::errno;
-use crate::tls::block;
-
-/// As many as POSIX asks for at least.
-pub(crate) const KEYS: usize = 128;
+use crate::threads::current::record;
+use crate::threads::record::KEYS;
 
 /// Generation of each key; odd while it is in use. Deleting and creating a key
-/// again gives it a new generation, which makes old values read as null.
+/// again gives it a new generation, so that old values read as null.
 static GENERATIONS: [AtomicUsize; KEYS] = [const { AtomicUsize::new(0) }; KEYS];
 
 /// # Safety
@@ -29,7 +26,7 @@ pub(crate) unsafe extern "C" fn key_create(key: *mut u32, _destructor: usize) ->
             return 0;
         }
     }
-    errno::EAGAIN
+    libc::EAGAIN
 }
 
 pub(crate) extern "C" fn key_delete(key: u32) -> i32 {
@@ -38,10 +35,11 @@ pub(crate) extern "C" fn key_delete(key: u32) -> i32 {
             GENERATIONS[key as usize].store(g + 1, Ordering::Release);
             0
         }
-        None => errno::EINVAL,
+        None => libc::EINVAL,
     }
 }
 
+/// Generation of a key; `None` if it is not in use.
 fn generation(key: u32) -> Option<usize> {
     let g = GENERATIONS.get(key as usize)?.load(Ordering::Acquire);
     (g % 2 == 1).then_some(g)
@@ -51,17 +49,17 @@ pub(crate) extern "C" fn getspecific(key: u32) -> *const c_void {
     let Some(g) = generation(key) else {
         return ptr::null();
     };
-    // SAFETY: the block is this thread's own; `generation` has checked the index.
-    let (of, value) = unsafe { (&(*block()).values)[key as usize] };
+    // SAFETY: the record is this thread's own; `generation` has checked the index.
+    let (of, value) = unsafe { (&(*record()).values)[key as usize] };
     if of == g { value } else { ptr::null() }
 }
 
 pub(crate) extern "C" fn setspecific(key: u32, value: *const c_void) -> i32 {
     let Some(g) = generation(key) else {
-        return errno::EINVAL;
+        return libc::EINVAL;
     };
-    // SAFETY: the block is this thread's own; `generation` has checked the index.
-    unsafe { (&mut (*block()).values)[key as usize] = (g, value) };
+    // SAFETY: the record is this thread's own; `generation` has checked the index.
+    unsafe { (&mut (*record()).values)[key as usize] = (g, value) };
     0
 }
 
@@ -83,7 +81,7 @@ mod tests {
         .unwrap();
         assert_eq!(getspecific(key) as usize, 8);
         assert_eq!(key_delete(key), 0);
-        assert_eq!(setspecific(key, ptr::null()), errno::EINVAL);
+        assert_eq!(setspecific(key, ptr::null()), libc::EINVAL);
         assert_eq!(unsafe { key_create(&mut key, 0) }, 0);
         assert!(getspecific(key).is_null());
     }

@@ -1,26 +1,33 @@
-//! The table of threads' blocks.
+//! The table of threads' records, by thread key (see `current`).
 //!
 //! It is open-addressed, grows by further tables, never shrinks and has no
-//! lock: an entry's key is written once by compare-and-swap and its block
-//! likewise, so a signal handler between the two finds or makes the block.
+//! lock: compare-and-swap writes an entry's key once, and its record once. A signal handler that comes
+//! between the two finds the key and makes the record.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::sys::{self, fatal};
-use crate::tls::Block;
+use crate::sys::fatal::fatal;
+use crate::sys::memory;
+use crate::threads::record::ThreadRecord;
 
+/// Number of entries of the first table; each further one has four times as many.
 const ROOT_SLOTS: usize = 1024;
+/// Number of consecutive entries in which a key may stand.
 const PROBES: usize = 16;
 
-/// A thread's place; key 0 is an empty one.
+/// Entry of one thread. An entry with key 0 is empty.
 pub(crate) struct Slot {
+    /// Thread key, written once.
     pub key: AtomicUsize,
-    pub block: AtomicPtr<Block>,
+    /// Null until the record is made.
+    pub record: AtomicPtr<ThreadRecord>,
 }
 
+/// One of the tables.
 pub(crate) struct Table {
     slots: *const Slot,
+    /// Number of entries minus 1; the number is a power of two.
     mask: usize,
     next: AtomicPtr<Table>,
 }
@@ -31,9 +38,10 @@ unsafe impl Sync for Table {}
 static ROOT_MEMORY: [Slot; ROOT_SLOTS] = [const {
     Slot {
         key: AtomicUsize::new(0),
-        block: AtomicPtr::new(null_mut()),
+        record: AtomicPtr::new(null_mut()),
     }
 }; ROOT_SLOTS];
+/// The first table.
 pub(crate) static ROOT: Table = Table {
     slots: &raw const ROOT_MEMORY as *const Slot,
     mask: ROOT_SLOTS - 1,
@@ -41,6 +49,7 @@ pub(crate) static ROOT: Table = Table {
 };
 
 impl Table {
+    /// The entry in which a key may stand: the first one for `probe` 0, then the ones behind it.
     #[inline]
     pub fn slot(&self, key: usize, probe: usize) -> &Slot {
         let at = (key >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -57,7 +66,7 @@ impl Table {
         }
         let slots = (self.mask + 1) * 4;
         let bytes = slots * size_of::<Slot>() + size_of::<Table>();
-        let memory = sys::map(bytes);
+        let memory = memory::map(bytes);
         if memory.is_null() {
             fatal("no memory for another thread");
         }
@@ -76,7 +85,7 @@ impl Table {
             {
                 Ok(_) => &*table,
                 Err(other) => {
-                    sys::unmap(memory, sys::pages(bytes));
+                    memory::unmap(memory, memory::pages(bytes));
                     &*other
                 }
             }
@@ -84,7 +93,7 @@ impl Table {
     }
 }
 
-/// The slot of a key if it has one. An empty place ends the search for good:
+/// The entry of a key if it has one. An empty entry ends the search for good:
 /// keys are never removed, so a key that is in a later table found none here.
 pub(crate) fn find(key: usize) -> Option<&'static Slot> {
     let mut table = &ROOT;
@@ -106,7 +115,7 @@ pub(crate) fn find(key: usize) -> Option<&'static Slot> {
     }
 }
 
-/// The slot of a key, made if it has none.
+/// The entry of a key, made if it has none.
 pub(crate) fn find_or_insert(key: usize) -> &'static Slot {
     let mut table = &ROOT;
     loop {

@@ -7,20 +7,21 @@ use core::ffi::c_char;
 use core::ptr::{self, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::heap;
-use crate::string::{memchr, strlen, strncmp};
-use crate::sys::errno;
-use crate::tls::set_errno;
+use crate::c::string::{memchr, strlen, strncmp};
+use crate::heap::alloc::alloc;
+use crate::threads::current::set_errno;
 
-/// The variable `environ` that `std` reads. `std` has its own lock around all use.
+/// The variable `environ`, which `std` reads; `std` has a lock of its own around all uses.
 pub(crate) static ENVIRON: AtomicPtr<*const c_char> = AtomicPtr::new(null_mut());
+/// True once the array of pointers is a copy on the private heap.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
+/// Notes the initial environment.
 pub(crate) fn set_environment(envp: *const *const c_char) {
     ENVIRON.store(envp.cast_mut(), Ordering::Release);
 }
 
-/// The place in the array of the variable whose name is `len` bytes at `name`.
+/// The array's entry for the variable whose name is the `len` bytes at `name`.
 ///
 /// # Safety
 /// `name` is readable for `len` bytes.
@@ -46,28 +47,34 @@ pub(crate) unsafe extern "C" fn getenv(name: *const c_char) -> *const c_char {
     }
 }
 
-/// A name that POSIX allows: not empty, no `=`.
+/// Whether POSIX allows the name: not empty, no `=`.
+///
+/// # Safety
+/// `name` is null or a string.
 unsafe fn valid(name: *const c_char) -> bool {
-    // SAFETY: C's contract: null or a string.
+    // SAFETY: the caller's promise.
     unsafe {
         !name.is_null() && *name != 0 && memchr(name.cast(), b'=' as i32, strlen(name)).is_null()
     }
 }
 
-/// Makes the array ours, with room for one more.
+/// Makes the array a private copy, with room for `extra` more entries. False if there is no memory.
+///
+/// # Safety
+/// The caller holds `std`'s lock of the environment.
 unsafe fn own(extra: usize) -> bool {
     if extra == 0 && IS_OURS.load(Ordering::Relaxed) {
         return true;
     }
     let old = ENVIRON.load(Ordering::Acquire);
     let mut n = 0;
-    // SAFETY: the array ends with a null. An array of ours that is replaced is
-    // not freed: somebody may still be reading it.
+    // SAFETY: the array ends with a null. A private array that is replaced is
+    // not freed: another thread may still be reading it.
     unsafe {
         while !old.is_null() && !(*old.add(n)).is_null() {
             n += 1;
         }
-        let new = heap::alloc((n + 1 + extra) * 8).cast::<*const c_char>();
+        let new = alloc((n + 1 + extra) * 8).cast::<*const c_char>();
         if new.is_null() {
             return false;
         }
@@ -89,7 +96,7 @@ pub(crate) unsafe extern "C" fn setenv(
     // SAFETY: C's contract: two strings.
     unsafe {
         if !valid(name) {
-            set_errno(errno::EINVAL);
+            set_errno(libc::EINVAL);
             return -1;
         }
         let (n, v) = (strlen(name), strlen(value));
@@ -97,9 +104,9 @@ pub(crate) unsafe extern "C" fn setenv(
         if exists && overwrite == 0 {
             return 0;
         }
-        let text = heap::alloc(n + v + 2).cast::<c_char>();
+        let text = alloc(n + v + 2).cast::<c_char>();
         if text.is_null() || !own(usize::from(!exists)) {
-            set_errno(errno::ENOMEM);
+            set_errno(libc::ENOMEM);
             return -1;
         }
         ptr::copy_nonoverlapping(name, text, n);
@@ -124,11 +131,11 @@ pub(crate) unsafe extern "C" fn unsetenv(name: *const c_char) -> i32 {
     // SAFETY: C's contract: a string. Later entries move down over the removed one.
     unsafe {
         if !valid(name) {
-            set_errno(errno::EINVAL);
+            set_errno(libc::EINVAL);
             return -1;
         }
         if !own(0) {
-            set_errno(errno::ENOMEM);
+            set_errno(libc::ENOMEM);
             return -1;
         }
         while let Some(mut at) = find(name, strlen(name)) {

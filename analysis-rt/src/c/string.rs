@@ -11,15 +11,23 @@ use core::arch::asm;
 use core::ffi::c_char;
 use core::ptr;
 
+/// Reads a value at any address.
+///
+/// # Safety
+/// The bytes are readable.
 #[inline(always)]
 unsafe fn load<T: Copy>(p: *const u8) -> T {
-    // SAFETY: the callers below stay within the caller's range.
+    // SAFETY: the caller's promise.
     unsafe { p.cast::<T>().read_unaligned() }
 }
 
+/// Writes a value at any address.
+///
+/// # Safety
+/// The bytes are writable.
 #[inline(always)]
 unsafe fn store<T: Copy>(p: *mut u8, v: T) {
-    // SAFETY: as for `load`.
+    // SAFETY: the caller's promise.
     unsafe { p.cast::<T>().write_unaligned(v) }
 }
 
@@ -94,9 +102,12 @@ pub(crate) unsafe extern "C" fn memmove(d: *mut u8, s: *const u8, n: usize) -> *
 }
 
 /// An eight-byte store that the compiler must keep as it is.
+///
+/// # Safety
+/// The bytes are writable.
 #[inline(always)]
 unsafe fn split_store(d: *mut u8, v: u64) {
-    // SAFETY: the caller's range; assembly because a volatile write must be aligned.
+    // SAFETY: the caller's promise; assembly because a volatile write must be aligned.
     unsafe { asm!("mov [{}], {}", in(reg) d, in(reg) v, options(nostack, preserves_flags)) }
 }
 

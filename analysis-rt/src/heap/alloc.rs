@@ -1,30 +1,29 @@
-//! The heap of analysis routines.
-//!
-//! Its one hard requirement: an allocation must never wait. The holder of a
-//! lock may be the very thread that asks (interrupted by a signal whose handler
-//! enters analysis code), may have left by `siglongjmp`, or may not exist any
-//! more (another thread, seen from a forked child). So the heap is a set of
-//! arenas, each with a lock that is only ever *tried*: an allocation takes the
-//! first arena that is free, and more arenas are made if none is; a block that
-//! goes back to a busy arena is pushed on that arena's lock-free list, to be
-//! collected by whoever holds the arena next. Nothing depends on knowing which
-//! thread asks. The price is that an arena whose holder vanished is lost.
-//!
-//! Layout: each block is preceded by a [`Header`] of 16 bytes. Small blocks come
-//! in size classes, four to each doubling; bigger ones are mappings.
+//! Allocating and freeing blocks.
 
-use core::ffi::c_void;
 use core::ptr;
 
-use crate::arena::{
+use crate::heap::arena::{
     ALIGNED, ARENAS, Arena, FREED, HEADER, HEAP, Header, LARGE, SMALL, SMALL_MAX, class_of,
     class_size, header,
 };
-use crate::sys::{self, errno, fatal};
-use crate::tls;
+use crate::sys::fatal::fatal;
+use crate::sys::memory::{self, PAGE};
+use crate::sys::segments;
 
-/// More sets of arenas than this are not made.
+/// Largest number of sets of arenas.
 const MOST_SETS: usize = 256;
+
+/// The arena that the calling thread tries first. Any number will do; different threads should get
+/// different ones.
+#[inline]
+fn arena_hint() -> usize {
+    const FIBONACCI: usize = 0x9E37_79B9;
+    if segments::is_quick() {
+        (segments::fs_base() >> 12).wrapping_mul(FIBONACCI) >> 16
+    } else {
+        0
+    }
+}
 
 /// A block with a mapping of its own, aligned to `align` (at least 16).
 fn map_block(size: usize, align: usize) -> *mut u8 {
@@ -37,8 +36,8 @@ fn map_block(size: usize, align: usize) -> *mut u8 {
     if total > isize::MAX as usize {
         return ptr::null_mut();
     }
-    let total = sys::pages(total);
-    let base = sys::map(total);
+    let total = memory::pages(total);
+    let base = memory::map(total);
     if base.is_null() {
         return base;
     }
@@ -63,7 +62,7 @@ pub(crate) fn alloc(size: usize) -> *mut u8 {
         return map_block(size, 16);
     }
     let class = class_of(size);
-    let preferred = tls::arena_hint();
+    let preferred = arena_hint();
     let mut set = &HEAP;
     for _ in 0..MOST_SETS {
         for i in 0..ARENAS {
@@ -111,7 +110,7 @@ pub(crate) fn alloc_aligned(size: usize, align: usize) -> *mut u8 {
 ///
 /// # Safety
 /// `block` is a live block of this heap.
-unsafe fn usable(block: *mut u8) -> usize {
+pub(crate) unsafe fn usable(block: *mut u8) -> usize {
     // SAFETY: a live block has a valid header.
     unsafe {
         let h = &*header(block);
@@ -144,7 +143,7 @@ pub(crate) unsafe extern "C" fn free(block: *mut u8) {
             }
             LARGE => {
                 let base = h.base;
-                sys::unmap(base, *base.cast::<usize>());
+                memory::unmap(base, *base.cast::<usize>());
             }
             ALIGNED => {
                 h.kind = FREED;
@@ -156,36 +155,11 @@ pub(crate) unsafe extern "C" fn free(block: *mut u8) {
     }
 }
 
-fn or_errno(block: *mut u8) -> *mut u8 {
-    if block.is_null() {
-        tls::set_errno(errno::ENOMEM);
-    }
-    block
-}
-
-pub(crate) extern "C" fn malloc(size: usize) -> *mut u8 {
-    or_errno(alloc(size))
-}
-
-pub(crate) extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
-    let Some(total) = count.checked_mul(size) else {
-        return or_errno(ptr::null_mut());
-    };
-    let block = or_errno(alloc(total));
-    // Pages straight from the kernel are zero already.
-    if !block.is_null() && total <= SMALL_MAX {
-        // SAFETY: the block has at least `total` bytes.
-        unsafe { ptr::write_bytes(block, 0, total) };
-    }
-    block
-}
-
+/// Changes the size of a block, which may move; null if there is no memory, and then it stays.
+///
 /// # Safety
-/// As C's `realloc`.
-pub(crate) unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 {
-    if block.is_null() {
-        return malloc(size);
-    }
+/// `block` is a live block of this heap; if another is returned, it is not used afterwards.
+pub(crate) unsafe fn resize(block: *mut u8, size: usize) -> *mut u8 {
     // SAFETY: the block is live; its header and, if large, its mapping are ours.
     unsafe {
         let have = usable(block);
@@ -195,19 +169,18 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 
         }
         let base = (*header(block)).base;
         let offset = (block as usize).wrapping_sub(base as usize);
-        if kind == LARGE && size > SMALL_MAX && offset < sys::PAGE && size < isize::MAX as usize / 2
-        {
-            let total = sys::pages(size + offset);
-            let moved = sys::remap(base, *base.cast::<usize>(), total);
+        if kind == LARGE && size > SMALL_MAX && offset < PAGE && size < isize::MAX as usize / 2 {
+            let total = memory::pages(size + offset);
+            let moved = memory::remap(base, *base.cast::<usize>(), total);
             if !moved.is_null() {
                 moved.cast::<usize>().write(total);
                 let block = moved.add(offset);
                 (*header(block)).base = moved;
                 return block;
             }
-            // There is no room, or a sandbox forbids this system call but not `mmap`.
+            // No room, or a sandbox that forbids this system call but not `mmap`.
         }
-        let new = malloc(size);
+        let new = alloc(size);
         if !new.is_null() {
             ptr::copy_nonoverlapping(block, new, have.min(size));
             free(block);
@@ -216,48 +189,10 @@ pub(crate) unsafe extern "C" fn realloc(block: *mut u8, size: usize) -> *mut u8 
     }
 }
 
-/// # Safety
-/// As C's `posix_memalign`.
-pub(crate) unsafe extern "C" fn posix_memalign(
-    out: *mut *mut u8,
-    align: usize,
-    size: usize,
-) -> i32 {
-    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
-        return errno::EINVAL;
-    }
-    let block = alloc_aligned(size, align);
-    if block.is_null() {
-        return errno::ENOMEM;
-    }
-    // SAFETY: C's contract.
-    unsafe { out.write(block) };
-    0
-}
-
-pub(crate) extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut u8 {
-    if !align.is_power_of_two() {
-        tls::set_errno(errno::EINVAL);
-        return ptr::null_mut();
-    }
-    or_errno(alloc_aligned(size, align))
-}
-
-/// # Safety
-/// `block` is null or a live block of this heap.
-pub(crate) unsafe extern "C" fn malloc_usable_size(block: *mut u8) -> usize {
-    // SAFETY: the caller's promise.
-    if block.is_null() {
-        0
-    } else {
-        unsafe { usable(block) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::CLASSES;
+    use crate::heap::arena::CLASSES;
 
     #[test]
     fn classes_cover_all_small_sizes() {

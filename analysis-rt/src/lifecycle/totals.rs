@@ -1,8 +1,8 @@
 //! Totals of calls that were counted by control flow instead of being made.
 //!
 //! `atom` leaves a table that says how the tool's cells follow from the flow's
-//! counters; its form is described at `atom_abi::Totals`. It is `atom`'s own work
-//! and as long as it says, so it is not checked again here.
+//! counters; `atom_abi::Totals` describes its form. `atom` made the table, so it is not
+//! checked again here.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ fn next_signed(table: &mut &[u8]) -> i64 {
     leb128::unzigzag(next(table))
 }
 
-/// Where the sum over all threads lies of a cell that may be the threads' own.
+/// The cell with the sum over all threads, for a cell that may belong to each thread.
 fn in_totals(threads: &ThreadInfo, cell: *mut u64) -> *mut u64 {
     let offset = (cell as usize).wrapping_sub(threads.main as usize);
     if offset >= threads.size {
@@ -28,12 +28,12 @@ fn in_totals(threads: &ThreadInfo, cell: *mut u64) -> *mut u64 {
     totals.cast::<u64>().wrapping_byte_add(offset)
 }
 
-/// Adds what was counted to the tool's cells and starts counting anew, so
-/// that it may be done again, say in a child that is forked later.
+/// Adds the counts to the tool's cells and sets the flow's counters to 0, so
+/// that it may be done again, such as in a child that is forked later.
 ///
 /// # Safety
 /// `info` must describe a table that `atom` wrote, with all that it points to;
-/// what threads have counted has been summed.
+/// the counts of all threads have been summed.
 pub(crate) unsafe fn settle(info: &StartInfo) {
     let totals = &info.totals;
     if totals.table.is_null() {
@@ -79,7 +79,7 @@ pub(crate) unsafe fn settle(info: &StartInfo) {
                     _ => next_signed(&mut table),
                 };
                 let value = *values.add(count - (what >> 1) as usize);
-                // Below 0 only if control left in a way that is not accounted for.
+                // A negative count means that control left a procedure in a way that the flow graph lacks.
                 if value > 0 {
                     let cell = AtomicU64::from_ptr(summed(totals.data.offset(word as isize)));
                     let added = value.wrapping_mul(amount) as u64;

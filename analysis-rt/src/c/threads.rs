@@ -1,44 +1,45 @@
 //! Threads: analysis routines run on the application's and cannot start any.
 //!
-//! Locks of `std` are futexes and need only `syscall`; what stands here lets
+//! Locks of `std` are futexes and need only `syscall`. The functions here let
 //! code that mentions `std::thread` link, and fail in an orderly way.
 
 use core::ffi::c_void;
 use core::ptr;
 
-use crate::sys::{self, errno, nr, syscall};
+use crate::c::errno::check;
+use crate::sys::call::{self, syscall};
 
 pub(crate) extern "C" fn create(_t: usize, _attr: usize, _f: usize, _arg: usize) -> i32 {
-    errno::EAGAIN
+    libc::EAGAIN
 }
 
 pub(crate) extern "C" fn join(_thread: usize, _value: usize) -> i32 {
-    errno::EINVAL
+    libc::EINVAL
 }
 
-/// Attributes of threads that will not be made.
+/// Accepts attributes of threads, which are never made.
 pub(crate) extern "C" fn accepted() -> i32 {
     0
 }
 
-/// "Not known": the stacks are the application's.
+/// Refuses to describe a thread's stack, which is the application's.
 pub(crate) extern "C" fn unknown() -> i32 {
-    errno::ENOSYS
+    libc::ENOSYS
 }
 
 pub(crate) extern "C" fn gettid() -> i32 {
-    sys::gettid() as i32
+    call::gettid() as i32
 }
 
 pub(crate) extern "C" fn sched_yield() -> i32 {
     // SAFETY: no effect on memory.
-    unsafe { syscall!(nr::SCHED_YIELD) };
+    unsafe { syscall!(libc::SYS_sched_yield) };
     0
 }
 
 pub(crate) extern "C" fn pause() -> i32 {
     // SAFETY: no effect on memory.
-    unsafe { sys::check(syscall!(nr::PAUSE)) as i32 }
+    unsafe { check(syscall!(libc::SYS_pause)) as i32 }
 }
 
 /// # Safety
@@ -54,12 +55,27 @@ pub(crate) unsafe extern "C" fn once(control: *const c_void, init: extern "C" fn
             init();
             control.store(DONE, Ordering::Release);
             // SAFETY: wakes waiters on a word that lives.
-            unsafe { syscall!(nr::FUTEX, ptr::from_ref(control), 1, i32::MAX) };
+            unsafe {
+                syscall!(
+                    libc::SYS_futex,
+                    ptr::from_ref(control),
+                    libc::FUTEX_WAKE,
+                    i32::MAX
+                )
+            };
         }
         Err(mut now) => {
             while now != DONE {
                 // SAFETY: waits while the word has that value.
-                unsafe { syscall!(nr::FUTEX, ptr::from_ref(control), 0, now, 0) };
+                unsafe {
+                    syscall!(
+                        libc::SYS_futex,
+                        ptr::from_ref(control),
+                        libc::FUTEX_WAIT,
+                        now,
+                        0
+                    )
+                };
                 now = control.load(Ordering::Acquire);
             }
         }

@@ -1,84 +1,99 @@
 //! Arenas of the heap: locks that are only tried, size classes, free lists.
-//! Why they are as they are is told in [`heap`](crate::heap).
 
 use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::sys;
+use crate::sys::memory;
 
+/// Size of a block's header in bytes.
 pub(crate) const HEADER: usize = size_of::<Header>();
+/// Number of arenas in a set.
 pub(crate) const ARENAS: usize = 16;
+/// Number of size classes of small blocks.
 pub(crate) const CLASSES: usize = 40;
-/// Largest payload of a small block.
+/// Largest payload of a small block in bytes.
 pub(crate) const SMALL_MAX: usize = 32 << 10;
+/// Size in bytes of an arena's first chunk; each further one is twice the last.
 const CHUNK_MIN: usize = 128 << 10;
+/// Largest size of a chunk in bytes.
 const CHUNK_MAX: usize = 2 << 20;
 
-/// States and kinds of a block; odd-looking so that a stray pointer is noticed.
+// Values of `Header::kind`. They are unlikely to stand anywhere by chance, so that a stray pointer is noticed.
+
+/// A live block of a size class.
 pub(crate) const SMALL: u32 = 0x5A11_B10C;
+/// A small or aligned block that was freed.
 pub(crate) const FREED: u32 = 0xF4EE_B10C;
+/// A live block with a mapping of its own.
 pub(crate) const LARGE: u32 = 0xB166_B10C;
+/// A live block inside a larger one, from which its alignment comes.
 pub(crate) const ALIGNED: u32 = 0xA116_B10C;
 
-/// What lies before each block's first byte.
+/// Header of a block; it lies right before the block's first byte.
 #[repr(C)]
 pub(crate) struct Header {
+    /// [`SMALL`], [`FREED`], [`LARGE`] or [`ALIGNED`].
     pub kind: u32,
+    /// Size class of a small block.
     pub class: u16,
     pub _unused: u16,
-    /// Large: start of the mapping, where its length stands. Aligned: the block inside
-    /// which this one lies. Small: its arena.
+    /// Large: start of the mapping, whose first word is its length in bytes. Aligned: the enclosing
+    /// block. Small: its arena.
     pub base: *mut u8,
 }
 
+/// A part of the heap that one thread at a time allocates from.
 #[repr(C)]
 pub(crate) struct Arena {
-    /// 0 free, 1 taken. Only ever tried.
+    /// 0 free, 1 taken. Nothing waits for it.
     lock: AtomicU32,
     /// Blocks given back while the arena was taken, linked through their first word.
     remote: AtomicPtr<u8>,
     inner: UnsafeCell<Inner>,
 }
 
+/// What the holder of an arena's lock works with.
 struct Inner {
+    /// Free blocks by size class, linked through their first words.
     free: [*mut u8; CLASSES],
+    /// First unused byte of the current chunk, and the chunk's end.
     next: usize,
     end: usize,
-    /// Size of the last chunk.
+    /// Size of the current chunk in bytes.
     chunk: usize,
 }
 
 // SAFETY: `inner` is only touched by the holder of `lock`.
 unsafe impl Sync for Arena {}
 
-/// As many arenas as threads may want to allocate at the same moment, usually.
-pub(crate) struct Set {
+/// A set of arenas. Further sets are made when all arenas are taken.
+pub(crate) struct ArenaSet {
     pub arenas: [Arena; ARENAS],
-    next: AtomicPtr<Set>,
+    next: AtomicPtr<ArenaSet>,
 }
 
-impl Set {
+impl ArenaSet {
     const fn new() -> Self {
-        Set {
+        ArenaSet {
             arenas: [const { Arena::new() }; ARENAS],
             next: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
     /// The next set, made if there is none; `None` if there is no memory.
-    pub fn grown(&self) -> Option<&'static Set> {
+    pub fn grown(&self) -> Option<&'static ArenaSet> {
         let next = self.next.load(Ordering::Acquire);
         if !next.is_null() {
             // SAFETY: sets live for ever.
             return Some(unsafe { &*next });
         }
-        let new = sys::map(size_of::<Set>()).cast::<Set>();
+        let new = memory::map(size_of::<ArenaSet>()).cast::<ArenaSet>();
         if new.is_null() {
             return None;
         }
-        // SAFETY: fresh memory of the right size, and all zeros is a valid set;
-        // whoever loses the race gives it back.
+        // SAFETY: fresh memory of the right size, and all zeros is a valid set. A thread that loses
+        // the race gives its memory back, which nobody else knows.
         unsafe {
             match self.next.compare_exchange(
                 ptr::null_mut(),
@@ -88,7 +103,7 @@ impl Set {
             ) {
                 Ok(_) => Some(&*new),
                 Err(other) => {
-                    sys::unmap(new.cast(), sys::pages(size_of::<Set>()));
+                    memory::unmap(new.cast(), memory::pages(size_of::<ArenaSet>()));
                     Some(&*other)
                 }
             }
@@ -96,8 +111,10 @@ impl Set {
     }
 }
 
-pub(crate) static HEAP: Set = Set::new();
+/// The heap's first set of arenas.
+pub(crate) static HEAP: ArenaSet = ArenaSet::new();
 
+/// The size class of a payload: 8 classes in steps of 16 bytes, then four to each doubling.
 pub(crate) const fn class_of(size: usize) -> usize {
     if size <= 128 {
         return (if size == 0 { 1 } else { size }).div_ceil(16) - 1;
@@ -106,6 +123,7 @@ pub(crate) const fn class_of(size: usize) -> usize {
     8 + 4 * doubling + ((size - 1) - (128 << doubling)) / (32 << doubling)
 }
 
+/// Payload of a size class in bytes.
 pub(crate) const fn class_size(class: usize) -> usize {
     if class < 8 {
         return 16 * (class + 1);
@@ -114,11 +132,12 @@ pub(crate) const fn class_size(class: usize) -> usize {
     (128 << doubling) + (step + 1) * (32 << doubling)
 }
 
-/// The first word of a block that is on a list.
+/// The first word of a free block, which links it to the next one of its list.
 fn link(block: *mut u8) -> *mut *mut u8 {
     block.cast()
 }
 
+/// The header of a block.
 pub(crate) fn header(block: *mut u8) -> *mut Header {
     block.wrapping_sub(HEADER).cast()
 }
@@ -137,6 +156,7 @@ impl Arena {
         }
     }
 
+    /// Takes the lock if it is free.
     pub fn try_lock(&self) -> bool {
         self.lock.load(Ordering::Relaxed) == 0
             && self
@@ -145,6 +165,7 @@ impl Arena {
                 .is_ok()
     }
 
+    /// Releases the lock, which the caller holds.
     pub fn unlock(&self) {
         self.lock.store(0, Ordering::Release);
     }
@@ -224,7 +245,7 @@ impl Inner {
         let size = HEADER + class_size(class);
         if self.end - self.next < size {
             let len = (self.chunk * 2).clamp(CHUNK_MIN, CHUNK_MAX);
-            let chunk = sys::map(len) as usize;
+            let chunk = memory::map(len) as usize;
             if chunk == 0 {
                 return ptr::null_mut();
             }

@@ -1,55 +1,59 @@
 //! The end of a process by `exec`, which may fail.
 //!
 //! Inserted code calls [`exec`] before the program's own call. The runtime ends there as at any
-//! other end, but is ready to go on: if the call fails, the program does, and
-//! what is counted meanwhile is in the totals of the real end, which
-//! replace those written here. Programs look for a file in several places by calling
-//! `execve` for each; so nothing is done where the file is not there.
+//! other end, but is ready to go on. If the call fails, the program goes on, and the real end writes
+//! totals once more, which replace the ones written here. Programs look for a file in several places by calling
+//! `execve` for each place; so nothing happens where the file does not exist.
 
 use core::ffi::c_char;
 
-use crate::env;
-use crate::start;
-use crate::string::strlen;
-use crate::sys::{nr, syscall};
+use crate::c::environment::getenv;
+use crate::c::string::strlen;
+use crate::lifecycle::end;
+use crate::sys::call::syscall;
 
-/// How the file to execute is given: by its path.
+/// The file to execute is given by its path.
 const BY_PATH: usize = 0;
-/// By a name that is looked up in `PATH` if it has no slash.
+/// The file to execute is given by a name, which is looked up in `PATH` if it has no slash.
 const BY_NAME: usize = 1;
 
-const AT_FDCWD: isize = -100;
-const X_OK: usize = 1;
-/// Longest path that is looked at, with its end.
-const MOST: usize = 4096;
+/// Size in bytes of the longest path that is looked at, with its null.
+const MOST: usize = libc::PATH_MAX as usize;
 
 /// Ends the runtime, for the time being, if the process may become another program now.
 ///
 /// # Safety
-/// Called by the instrumented program after [`start`](start::start), with what
+/// Called by the instrumented program after the start, with what
 /// it passes to a function of the `exec` family. `how` is 0 for a path, 1 for
 /// a name, 2 for anything else, which is not looked at.
 pub unsafe extern "C" fn exec(file: *const c_char, how: usize) {
-    // SAFETY: the kernel tells a bad pointer by an error; it is read only if it is good.
-    let there = match how {
+    // SAFETY: the program passes these arguments to `exec` next; the kernel answers EFAULT to a bad path.
+    let may_succeed = match how {
         BY_PATH => unsafe { is_executable(file) },
         BY_NAME => unsafe { is_found(file) },
         _ => true,
     };
-    if there {
+    if may_succeed {
         // SAFETY: the caller's promise.
-        unsafe { start::finish_for_now() };
+        unsafe { end::finish_for_now() };
     }
 }
 
+/// Whether the kernel may execute the file of a path.
+///
+/// # Safety
+/// The kernel reads the path; it may be a bad pointer.
 unsafe fn is_executable(file: *const c_char) -> bool {
     // SAFETY: the kernel reads the string, or answers EFAULT.
-    unsafe { syscall!(nr::FACCESSAT, AT_FDCWD, file, X_OK) == 0 }
+    unsafe { syscall!(libc::SYS_faccessat, libc::AT_FDCWD, file, libc::X_OK) == 0 }
 }
 
-/// True if the name is that of a file, or if that is not known.
+/// Whether a name leads to a file that the kernel may execute. True if that is not known.
+///
+/// # Safety
+/// `name` is null or a string.
 unsafe fn is_found(name: *const c_char) -> bool {
-    // SAFETY: the program passes a string; libc reads it next.
+    // SAFETY: the caller's promise.
     let name = unsafe {
         if name.is_null() {
             return false;
@@ -57,12 +61,12 @@ unsafe fn is_found(name: *const c_char) -> bool {
         core::slice::from_raw_parts(name.cast::<u8>(), strlen(name))
     };
     if name.contains(&b'/') {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise.
         return unsafe { is_executable(name.as_ptr().cast()) };
     }
-    // SAFETY: a constant string; variables are strings.
+    // SAFETY: the name is a constant string; values of variables are strings.
     let path = unsafe {
-        let path = env::getenv(c"PATH".as_ptr());
+        let path = getenv(c"PATH".as_ptr());
         if path.is_null() {
             return true;
         }

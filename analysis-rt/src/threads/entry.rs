@@ -2,28 +2,29 @@
 //!
 //! A signal handler of the application is instrumented like everything else,
 //! and may interrupt an analysis routine. The heap and thread-local storage
-//! bear that; a routine's own `Mutex` or `RefCell` does not. A routine that
-//! takes locks can ask here first and do nothing when it would be nested.
+//! work then all the same; a routine's own `Mutex` or `RefCell` does not. A routine that
+//! takes locks can ask here first, and do nothing if it runs inside another one.
 //!
 //! A handler may also leave by `siglongjmp` and so abandon the routine that it
-//! interrupted. That shows in the stack pointer: a new entry from higher up on
+//! interrupted. The stack pointer tells: a new entry from higher up on
 //! the same stack means that the frames of the old one are gone. A handler on
-//! an alternate stack is elsewhere, not slightly higher up.
+//! an alternate stack has a stack pointer that is farther away.
 
 use core::arch::asm;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::tls;
+use crate::threads::current;
 
-/// Stacks are not farther apart than this by chance.
+/// Largest distance in bytes of two stack pointers that are taken to be on the same stack.
 const SAME_STACK: usize = 1 << 20;
 
+/// Number of refused entries.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// Proof that the thread is in guarded analysis code; ends when dropped.
 pub struct Entered {
-    /// Not for another thread: the mark is in this thread's block.
+    /// Keeps the value in its thread, in whose record the mark is.
     _this_thread: PhantomData<*const ()>,
 }
 
@@ -34,16 +35,16 @@ pub fn enter() -> Option<Entered> {
     let at: usize;
     // SAFETY: reads the stack pointer.
     unsafe { asm!("mov {}, rsp", out(reg) at, options(nomem, nostack, preserves_flags)) };
-    let block = tls::block();
-    // SAFETY: the block is this thread's own. A handler between the two accesses
-    // enters and leaves, and finds and leaves the mark as it was.
+    let record = current::record();
+    // SAFETY: the record is this thread's own. A handler between the two accesses
+    // enters and leaves, and the mark is afterwards as the handler found it.
     unsafe {
-        let before = (*block).entered_at;
+        let before = (*record).entered_at;
         if before != 0 && !(at > before && at - before < SAME_STACK) {
             REFUSED.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        (&raw mut (*block).entered_at).write_volatile(at);
+        (&raw mut (*record).entered_at).write_volatile(at);
     }
     Some(Entered {
         _this_thread: PhantomData,
@@ -53,8 +54,8 @@ pub fn enter() -> Option<Entered> {
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the block is this thread's own.
-        unsafe { (&raw mut (*tls::block()).entered_at).write_volatile(0) };
+        // SAFETY: the record is this thread's own.
+        unsafe { (&raw mut (*current::record()).entered_at).write_volatile(0) };
     }
 }
 

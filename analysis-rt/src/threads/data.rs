@@ -1,37 +1,34 @@
-//! Per-thread data: which block belongs to which thread, and the sums at the end.
+//! Per-thread data of the tool: which block belongs to which thread, and the sums at the end.
 //!
-//! The layout, and how inserted code finds a block through the gs base, is told
-//! in `atom_abi` beside [`ThreadBlock`]. The application's code and libraries are
-//! assumed not to use gs; `atom` does without it where it sees that they do.
+//! ABI: `atom_abi` describes the layout beside [`ThreadBlock`], and how inserted code finds a block
+//! through the gs base. The application's code and libraries are
+//! assumed not to use gs; where `atom` sees that they do, inserted code asks for the block instead.
 //!
-//! Nobody tells the runtime that a thread has ended. A thread with the thread
-//! pointer of one that has ended takes over that one's block, so a program that
-//! starts threads for ever does not need memory for ever, and sums stay right.
+//! Nothing tells the runtime that a thread has ended. A thread with the thread
+//! pointer of one that has ended takes over the block of the latter. So a program that
+//! starts threads for ever does not need ever more memory, and sums stay right.
 //!
 //! A signal handler may interrupt any of this and go through it itself: a block
-//! is complete before it is in the list or in a gs base, so the worst that can
-//! happen is that one thread has filled two blocks, which are both in the list.
+//! is complete before it is in the list or in a gs base. At worst
+//! one thread has filled two blocks, which are both in the list.
 
-use core::arch::asm;
 use core::ptr::{self, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use atom_abi::{ThreadBlock, ThreadInfo, ThreadRange};
 
-use crate::sys::{self, fatal, nr, syscall};
-use crate::{start, tls};
+use crate::process::identity::{self, ProcessKind};
+use crate::process::info::threads as info;
+use crate::sys::call::{getpid, gettid, is_thread_alive};
+use crate::sys::fatal::{fatal, warn};
+use crate::sys::memory::map_far;
+use crate::sys::segments::{fs_base, gs_base, set_gs_base};
+use crate::threads::current;
 
-const ARCH_SET_GS: usize = 0x1001;
-const ARCH_GET_GS: usize = 0x1004;
-
-/// A thread could not get its gs base, and shares its parent's block.
+/// True once a thread could not get its gs base, and shares its parent's block.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-fn info() -> Option<&'static ThreadInfo> {
-    // SAFETY: null or a structure in the image, which stays for the process's life.
-    unsafe { start::info()?.threads.as_ref() }
-}
-
+/// The first thread's block.
 fn main_block() -> Option<&'static ThreadBlock> {
     // SAFETY: `atom` placed the main block.
     info().map(|info| unsafe { &*info.main })
@@ -39,29 +36,15 @@ fn main_block() -> Option<&'static ThreadBlock> {
 
 /// The block that the gs base names.
 fn named_by_gs(main: &ThreadBlock) -> *mut ThreadBlock {
-    let mut base = 0usize;
-    if tls::FSGSBASE.load(Ordering::Relaxed) {
-        // SAFETY: announced by the kernel; reads a register.
-        unsafe { asm!("rdgsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
-    } else {
-        // SAFETY: writes the one word.
-        unsafe { syscall!(nr::ARCH_PRCTL, ARCH_GET_GS, &raw mut base) };
-    }
-    main.this.wrapping_byte_add(base)
+    main.this.wrapping_byte_add(gs_base())
 }
 
 /// Makes the gs base name a block.
 fn name_by_gs(main: &ThreadBlock, block: *mut ThreadBlock) {
     let base = (block as usize).wrapping_sub(main.this as usize);
-    if tls::FSGSBASE.load(Ordering::Relaxed) {
-        // SAFETY: announced by the kernel; nothing but inserted code uses gs.
-        unsafe { asm!("wrgsbase {}", in(reg) base, options(nostack, preserves_flags)) };
-        return;
-    }
-    // SAFETY: as above.
-    let answer = unsafe { syscall!(nr::ARCH_PRCTL, ARCH_SET_GS, base) };
-    if answer < 0 && !SHARED.swap(true, Ordering::Relaxed) {
-        sys::warn(
+    // SAFETY: the block has the main block's layout, which inserted code assumes.
+    if !unsafe { set_gs_base(base) } && !SHARED.swap(true, Ordering::Relaxed) {
+        warn(
             "per-thread data is shared by threads, counts may be too low: the kernel refuses to set the gs base",
         );
     }
@@ -79,9 +62,9 @@ unsafe fn ranges(first: *const ThreadRange, count: usize) -> &'static [ThreadRan
     unsafe { core::slice::from_raw_parts(first, count) }
 }
 
-/// A fresh block, in no list.
+/// A fresh block with the initial contents of the main one, in no list.
 fn new_block(info: &ThreadInfo) -> *mut ThreadBlock {
-    let memory = sys::map_far(info.size);
+    let memory = map_far(info.size);
     if memory.is_null() {
         fatal("no memory for another thread's data");
     }
@@ -99,6 +82,7 @@ fn new_block(info: &ThreadInfo) -> *mut ThreadBlock {
     block
 }
 
+/// Puts a block on the list that starts at the main block.
 fn append(main: &ThreadBlock, block: *mut ThreadBlock) {
     let mut next = main.next.load(Ordering::Acquire);
     loop {
@@ -114,6 +98,7 @@ fn append(main: &ThreadBlock, block: *mut ThreadBlock) {
     }
 }
 
+/// Notes a thread as the owner of a block: its number and its thread pointer.
 fn own(block: *mut ThreadBlock, tid: u32, fs: usize) {
     // SAFETY: blocks live for ever, and these fields are atomic.
     let block = unsafe { &*block };
@@ -124,20 +109,14 @@ fn own(block: *mut ThreadBlock, tid: u32, fs: usize) {
         .store((fs as u64).wrapping_neg(), Ordering::Relaxed);
 }
 
-/// True if a thread of this process has that number.
-fn is_alive(tid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
-    tid != 0 && unsafe { syscall!(nr::TGKILL, sys::getpid(), tid, 0) } == 0
-}
-
-/// A block whose owner has had this thread pointer and is gone: now of thread `tid`.
+/// Takes over, for thread `tid`, a block whose owner had this thread pointer and has ended.
 fn abandoned(main: &ThreadBlock, fs: usize, tid: u32) -> Option<*mut ThreadBlock> {
     let mut next = main.next.load(Ordering::Acquire);
     // SAFETY: blocks live for ever.
     while let Some(block) = unsafe { next.as_ref() } {
         let owner = block.tid.load(Ordering::Relaxed);
         if block.owner.load(Ordering::Relaxed) == fs as u64
-            && !is_alive(owner)
+            && !is_thread_alive(owner)
             && block
                 .tid
                 .compare_exchange(owner, tid, Ordering::AcqRel, Ordering::Relaxed)
@@ -150,22 +129,22 @@ fn abandoned(main: &ThreadBlock, fs: usize, tid: u32) -> Option<*mut ThreadBlock
     None
 }
 
-/// The calling thread's block, by its thread pointer.
+/// Finds or makes the calling thread's block, by its thread pointer.
 fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
-    let thread = tls::block();
-    let tid = sys::gettid();
-    let fs = tls::fs_base();
-    // SAFETY: the thread's own, or one that a thread of the same thread pointer has.
+    let thread = current::record();
+    let tid = gettid();
+    let fs = fs_base();
+    // SAFETY: the record is this thread's own, or of another thread with the same thread pointer.
     let known = unsafe { (*thread).data };
     if !known.is_null() {
         // SAFETY: blocks live for ever.
         let owner = unsafe { (*known).tid.load(Ordering::Relaxed) };
-        if owner == tid || !is_alive(owner) {
+        if owner == tid || !is_thread_alive(owner) {
             own(known, tid, fs);
             return known;
         }
-        // Two threads run with one thread pointer: this one takes the block of
-        // such a one that has ended, or gets a block by which it is not found.
+        // Two threads run with one thread pointer. This one takes the block of a thread with this
+        // pointer that has ended, or gets a new block, which the pointer does not lead to.
         if let Some(left) = abandoned(main, fs, tid) {
             return left;
         }
@@ -174,22 +153,22 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
     own(block, tid, fs);
     append(main, block);
     if known.is_null() {
-        // SAFETY: as above; written as a whole.
+        // SAFETY: the record is this thread's own; the word is written as a whole, for a signal handler.
         unsafe { (&raw mut (*thread).data).write_volatile(block) };
     }
     block
 }
 
-/// At the start: the main block is this thread's.
+/// At the start: gives the main block to this thread.
 pub(crate) fn begin() {
     if let Some(main) = main_block() {
-        own(main.this, sys::gettid(), tls::fs_base());
-        // SAFETY: the thread's own.
-        unsafe { (*tls::block()).data = main.this };
+        own(main.this, gettid(), fs_base());
+        // SAFETY: the record is this thread's own.
+        unsafe { (*current::record()).data = main.this };
     }
 }
 
-/// A thread enters whose thread pointer is not that of its block's owner.
+/// Gives the gs base to a thread whose thread pointer differs from its block's owner's.
 ///
 /// # Safety
 /// Called by inserted code.
@@ -201,7 +180,7 @@ pub unsafe extern "C" fn thread_enter() {
     name_by_gs(main, find(info, main));
 }
 
-/// A system call has answered 0 that may be `clone`.
+/// Gives a new thread its gs base, behind a system call that has answered 0 and may be `clone`.
 ///
 /// # Safety
 /// Called by inserted code.
@@ -209,15 +188,15 @@ pub unsafe extern "C" fn thread_started() {
     let (Some(info), Some(main)) = (info(), main_block()) else {
         return;
     };
-    let tid = sys::gettid();
+    let tid = gettid();
     // SAFETY: the base names the block of this thread or of its parent.
     let current = unsafe { &*named_by_gs(main) };
     if current.tid.load(Ordering::Relaxed) == tid {
         return;
     }
-    if tid == sys::getpid() {
-        // A child process, with its own copy of the block or in its parent's memory.
-        if start::kind() != start::Kind::Other {
+    if tid == getpid() {
+        // A child process, with its own copy of the block, or in its parent's memory.
+        if identity::kind() != ProcessKind::Other {
             current.tid.store(tid, Ordering::Relaxed);
         }
         return;
@@ -233,8 +212,8 @@ pub unsafe extern "C" fn thread_block() -> *mut ThreadBlock {
     let (Some(info), Some(main)) = (info(), main_block()) else {
         return null_mut();
     };
-    // SAFETY: the thread's own.
-    let known = unsafe { (*tls::block()).data };
+    // SAFETY: the record is this thread's own.
+    let known = unsafe { (*current::record()).data };
     if known.is_null() {
         find(info, main)
     } else {
@@ -242,8 +221,8 @@ pub unsafe extern "C" fn thread_block() -> *mut ThreadBlock {
     }
 }
 
-/// Before the ProgramAfter calls: sums what all threads have, into a block that
-/// no thread writes to.
+/// Sums the counters of all threads into a block that no thread writes to. To be called before the
+/// ProgramAfter calls.
 pub(crate) fn gather() {
     let (Some(info), Some(main)) = (info(), main_block()) else {
         return;
@@ -252,9 +231,9 @@ pub(crate) fn gather() {
     if next.is_null() {
         return;
     }
-    let memory = sys::map_far(info.size);
+    let memory = map_far(info.size);
     if memory.is_null() {
-        sys::warn(
+        warn(
             "no memory to sum what the threads have counted: the counts are those of the first thread",
         );
         return;

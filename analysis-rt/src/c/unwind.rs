@@ -1,11 +1,12 @@
 //! The unwinder's interface, without an unwinder.
 //!
-//! Analysis routines run below frames of an application that must not be
-//! unwound on their behalf, so a panic ends the process after its message,
+//! Analysis routines run below frames of an application, which their panics must not
+//! unwind. So a panic ends the process after its message,
 //! whichever panic strategy the tool was built with. A backtrace is empty.
 
-use crate::process::abort;
+use crate::sys::fatal::abort;
 
+/// `_URC_END_OF_STACK`.
 const END_OF_STACK: i32 = 5;
 
 pub(crate) extern "C" fn raise_exception(_exception: usize) -> i32 {
