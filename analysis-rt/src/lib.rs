@@ -54,5 +54,6 @@ pub use lifecycle::start::start;
 pub use process::identity::{pid, start_pid};
 pub use sys::memory::map_wiped;
 pub use sys::signals::Uninterrupted;
+pub use sys::spin::SpinLock;
 pub use threads::data::{thread_block, thread_enter, thread_started};
 pub use threads::entry::{Entered, enter, refused_entries};

@@ -32,8 +32,7 @@ pub(crate) extern "C" fn gettid() -> i32 {
 }
 
 pub(crate) extern "C" fn sched_yield() -> i32 {
-    // SAFETY: no effect on memory.
-    unsafe { syscall!(libc::SYS_sched_yield) };
+    call::yield_now();
     0
 }
 

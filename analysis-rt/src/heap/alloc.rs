@@ -67,10 +67,10 @@ pub(crate) fn alloc(size: usize) -> *mut u8 {
     for _ in 0..MOST_SETS {
         for i in 0..ARENAS {
             let arena = &set.arenas[(preferred + i) % ARENAS];
-            if arena.try_lock() {
+            if arena.lock.try_lock() {
                 // SAFETY: the lock is held.
                 let block = unsafe { arena.take(class) };
-                arena.unlock();
+                arena.lock.unlock();
                 return block;
             }
         }
@@ -212,13 +212,13 @@ mod tests {
     #[test]
     fn taken_arenas_are_passed_by() {
         let blocks: Vec<_> = (0..100).map(|_| alloc(100)).collect();
-        let held: Vec<_> = HEAP.arenas.iter().filter(|a| a.try_lock()).collect();
+        let held: Vec<_> = HEAP.arenas.iter().filter(|a| a.lock.try_lock()).collect();
         let more: Vec<_> = (0..100).map(|_| alloc(100)).collect();
         for &b in &blocks {
             unsafe { free(b) };
         }
         assert!(more.iter().all(|m| !m.is_null() && !blocks.contains(m)));
-        held.iter().for_each(|a| a.unlock());
+        held.iter().for_each(|a| a.lock.unlock());
         let mut again: Vec<_> = (0..100).map(|_| alloc(100)).collect();
         assert!(
             again.iter().any(|b| blocks.contains(b)),

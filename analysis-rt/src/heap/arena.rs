@@ -2,9 +2,10 @@
 
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::sys::memory;
+use crate::sys::spin::SpinLock;
 
 /// Size of a block's header in bytes.
 pub(crate) const HEADER: usize = size_of::<Header>();
@@ -46,8 +47,8 @@ pub(crate) struct Header {
 /// A part of the heap that one thread at a time allocates from.
 #[repr(C)]
 pub(crate) struct Arena {
-    /// 0 free, 1 taken. Nothing waits for it.
-    lock: AtomicU32,
+    /// Nothing waits for it.
+    pub lock: SpinLock,
     /// Blocks given back while the arena was taken, linked through their first word.
     remote: AtomicPtr<u8>,
     inner: UnsafeCell<Inner>,
@@ -145,7 +146,7 @@ pub(crate) fn header(block: *mut u8) -> *mut Header {
 impl Arena {
     const fn new() -> Self {
         Arena {
-            lock: AtomicU32::new(0),
+            lock: SpinLock::new(),
             remote: AtomicPtr::new(ptr::null_mut()),
             inner: UnsafeCell::new(Inner {
                 free: [ptr::null_mut(); CLASSES],
@@ -154,20 +155,6 @@ impl Arena {
                 chunk: 0,
             }),
         }
-    }
-
-    /// Takes the lock if it is free.
-    pub fn try_lock(&self) -> bool {
-        self.lock.load(Ordering::Relaxed) == 0
-            && self
-                .lock
-                .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-    }
-
-    /// Releases the lock, which the caller holds.
-    pub fn unlock(&self) {
-        self.lock.store(0, Ordering::Release);
     }
 
     /// A small block, or null if the kernel has no more memory.
@@ -202,10 +189,10 @@ impl Arena {
     /// # Safety
     /// `block` is a small block of this arena that nobody uses any more.
     pub unsafe fn give_back(&self, block: *mut u8) {
-        if self.try_lock() {
+        if self.lock.try_lock() {
             // SAFETY: the lock is held.
             unsafe { (*self.inner.get()).put(block) };
-            self.unlock();
+            self.lock.unlock();
             return;
         }
         let mut head = self.remote.load(Ordering::Relaxed);

@@ -66,3 +66,9 @@ pub(crate) fn is_thread_alive(tid: u32) -> bool {
     // SAFETY: signal 0 is not sent; the kernel only checks that the thread exists.
     tid != 0 && unsafe { syscall!(libc::SYS_tgkill, getpid(), tid, NO_SIGNAL) } == 0
 }
+
+/// Lets other threads run.
+pub(crate) fn yield_now() {
+    // SAFETY: no effect on memory.
+    unsafe { syscall!(libc::SYS_sched_yield) };
+}

@@ -6,3 +6,4 @@ pub(crate) mod fatal;
 pub(crate) mod memory;
 pub(crate) mod segments;
 pub(crate) mod signals;
+pub(crate) mod spin;
