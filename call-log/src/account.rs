@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::reader::Log;
-use crate::{Event, Kind, Result};
+use crate::{Event, EventKind, Result};
 
 /// What is known of a procedure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,12 +87,12 @@ impl<F: FnMut(u32) -> bool> Account<F> {
             }
             state.last = clock;
             if !(self.is_included)(proc) {
-                self.unlisted += u64::from(kind == Kind::Entry);
+                self.unlisted += u64::from(kind == EventKind::Entry);
                 continue;
             }
             if kind.opens() {
                 let figures = self.figures.entry(proc).or_default();
-                if kind == Kind::Entry {
+                if kind == EventKind::Entry {
                     figures.calls += 1;
                     let caller = state.open.last().map_or(OUTSIDE, |(proc, _)| *proc);
                     *self.arcs.entry((caller, proc)).or_default() += 1;
@@ -105,7 +105,7 @@ impl<F: FnMut(u32) -> bool> Account<F> {
                 continue;
             };
             let figures = self.figures.entry(proc).or_default();
-            figures.left += u64::from(kind == Kind::Left);
+            figures.left += u64::from(kind == EventKind::Left);
             let depth = self.depth.entry((thread, proc)).or_default();
             *depth = depth.saturating_sub(1);
             if *depth == 0 {
@@ -148,9 +148,9 @@ impl<F: FnMut(u32) -> bool> Account<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Kind::{Entry, Exit, Left, Resumed};
+    use EventKind::{Entry, Exit, Left, Resumed};
 
-    fn account(events: &[(u32, Kind, u64)], included: &[u32]) -> impl Fn(u32) -> [u64; 3] {
+    fn account(events: &[(u32, EventKind, u64)], included: &[u32]) -> impl Fn(u32) -> [u64; 3] {
         let mut account = Account::new(|proc| included.contains(&proc));
         for (proc, kind, clock) in events {
             let (proc, kind, clock) = (*proc, *kind, *clock);
@@ -163,7 +163,7 @@ mod tests {
         move |proc| all[&proc]
     }
 
-    const MUTUAL: [(u32, Kind, u64); 10] = [
+    const MUTUAL: [(u32, EventKind, u64); 10] = [
         (0, Entry, 100),
         (1, Entry, 110),
         (2, Entry, 130),

@@ -16,7 +16,7 @@
 //! before that has ended, it is a coroutine: it is suspended, and resumed
 //! when an event on its stack is seen.
 
-use crate::{Event, Kind};
+use crate::{Event, EventKind};
 
 /// What is seen at a point of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,7 +134,7 @@ impl Balancer {
             Seen::Entry => {
                 let frames = &mut self.stacks[self.current].frames;
                 frames.push(Frame { proc, sp });
-                let kind = Kind::Entry;
+                let kind = EventKind::Entry;
                 out(Event { proc, kind, clock });
             }
             Seen::Exit => self.exit(proc, sp, own_is_dead, clock, out),
@@ -171,7 +171,7 @@ impl Balancer {
         match frames.pop_if(is_own) {
             None => self.oddities.unmatched += 1,
             Some(Frame { proc, .. }) => {
-                let kind = Kind::Exit;
+                let kind = EventKind::Exit;
                 out(Event { proc, kind, clock });
             }
         }
@@ -227,7 +227,7 @@ impl Balancer {
         let mut found = false;
         while let Some(frame) = frames.pop_if(|frame| frame.sp <= sp) {
             found |= frame.proc == proc;
-            let (proc, kind) = (frame.proc, Kind::Left);
+            let (proc, kind) = (frame.proc, EventKind::Left);
             out(Event { proc, kind, clock });
             self.oddities.left += 1;
         }
@@ -284,14 +284,14 @@ impl Balancer {
 
 fn close(frames: &[Frame], clock: u64, out: &mut impl FnMut(Event)) {
     for frame in frames.iter().rev() {
-        let (proc, kind) = (frame.proc, Kind::Left);
+        let (proc, kind) = (frame.proc, EventKind::Left);
         out(Event { proc, kind, clock });
     }
 }
 
 fn open(frames: &[Frame], clock: u64, out: &mut impl FnMut(Event)) {
     for frame in frames {
-        let (proc, kind) = (frame.proc, Kind::Resumed);
+        let (proc, kind) = (frame.proc, EventKind::Resumed);
         out(Event { proc, kind, clock });
     }
 }
@@ -317,10 +317,10 @@ mod tests {
             balancer.point(point, &mut region, &mut |event| {
                 assert_eq!(event.clock, clock);
                 let sign = match event.kind {
-                    Kind::Entry => '+',
-                    Kind::Exit => '-',
-                    Kind::Left => '!',
-                    Kind::Resumed => '^',
+                    EventKind::Entry => '+',
+                    EventKind::Exit => '-',
+                    EventKind::Left => '!',
+                    EventKind::Resumed => '^',
                 };
                 text.push(sign);
                 text.push_str(&event.proc.to_string());
@@ -453,7 +453,7 @@ mod tests {
                 clock: 1,
             };
             balancer.point(point, &mut |_| Some((start, 1000)), &mut |e| {
-                end.push_str(if e.kind == Kind::Left { "!" } else { "+" });
+                end.push_str(if e.kind == EventKind::Left { "!" } else { "+" });
             });
         }
         assert_eq!(end, "++!+");
@@ -474,11 +474,11 @@ mod tests {
             events.push((e.kind, e.proc, e.clock))
         });
         let want = [
-            (Kind::Left, 1, 9),
-            (Kind::Left, 0, 9),
-            (Kind::Resumed, 0, 9),
-            (Kind::Resumed, 1, 9),
-            (Kind::Exit, 1, 9),
+            (EventKind::Left, 1, 9),
+            (EventKind::Left, 0, 9),
+            (EventKind::Resumed, 0, 9),
+            (EventKind::Resumed, 1, 9),
+            (EventKind::Exit, 1, 9),
         ];
         assert_eq!(events, want);
         assert_eq!(balancer.depth(), 1);

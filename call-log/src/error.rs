@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Where in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Place {
+pub enum Location {
     /// In the file as a whole.
     #[default]
     Whole,
@@ -26,7 +26,7 @@ pub struct Error {
     /// The file.
     pub file: PathBuf,
     /// Where in it.
-    pub place: Place,
+    pub place: Location,
     /// What is wrong.
     pub reason: String,
     /// What to do about it; may be empty.
@@ -40,7 +40,7 @@ impl Error {
     pub fn new(file: &Path, reason: impl Into<String>) -> Self {
         Self {
             file: file.to_path_buf(),
-            place: Place::Whole,
+            place: Location::Whole,
             reason: reason.into(),
             advice: String::new(),
         }
@@ -48,7 +48,7 @@ impl Error {
 
     /// At this place of it.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
+    pub fn at(mut self, place: Location) -> Self {
         self.place = place;
         self
     }
@@ -65,10 +65,10 @@ impl Error {
     /// What stands in front of the advice.
     pub fn problem(&self) -> String {
         let place = match self.place {
-            Place::Whole => String::new(),
-            Place::Line(n) => format!(", line {n}"),
-            Place::Record(n) => format!(", record {n}"),
-            Place::Offset(n) => format!(", byte {n}"),
+            Location::Whole => String::new(),
+            Location::Line(n) => format!(", line {n}"),
+            Location::Record(n) => format!(", record {n}"),
+            Location::Offset(n) => format!(", byte {n}"),
         };
         format!("{}{place}: {}", self.file.display(), self.reason)
     }

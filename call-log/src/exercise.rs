@@ -11,7 +11,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Event, Kind, Place, Result};
+use crate::{Error, Event, EventKind, Location, Result};
 
 /// Bytes of a record.
 pub const SIZE: usize = 24;
@@ -84,14 +84,14 @@ impl<R: Read> Reader<R> {
         for record in bytes[..filled].chunks(SIZE) {
             self.read += 1;
             let event = self.event(record).map_err(|reason| {
-                let error = Error::new(&self.file, reason).at(Place::Record(self.read));
+                let error = Error::new(&self.file, reason).at(Location::Record(self.read));
                 error.advice("a file of timing data is an array of records of 24 bytes")
             })?;
             events.push(event);
         }
         if let (0, Some(open)) = (filled, self.open.last()) {
             let reason = format!("the file ends while procedure {open} is running");
-            let error = Error::new(&self.file, reason).at(Place::Record(self.read));
+            let error = Error::new(&self.file, reason).at(Location::Record(self.read));
             return Err(error.advice("was log_size too small, or a return without write_log?"));
         }
         Ok(filled != 0)
@@ -131,7 +131,7 @@ impl<R: Read> Reader<R> {
         let kind = match direction {
             0 => {
                 self.open.push(proc);
-                Kind::Entry
+                EventKind::Entry
             }
             1 => {
                 match self.open.pop() {
@@ -141,7 +141,7 @@ impl<R: Read> Reader<R> {
                     }
                     None => return Err(format!("procedure {proc} ends, but has not begun")),
                 }
-                Kind::Exit
+                EventKind::Exit
             }
             other => return Err(format!("{other} is no direction: 0 begins, 1 ends")),
         };
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(clocks(&up), [0, 1_000_001]);
         let event = Event {
             proc: 3,
-            kind: Kind::Left,
+            kind: EventKind::Left,
             clock: 5_000_000_000,
         };
         assert_eq!(counted_down(event, 2e9, 100), record(3, true, 97, 500_000));

@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use crate::{Error, Place, Result};
+use crate::{Error, Location, Result};
 
 /// Samples by address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ pub fn parse(bytes: &[u8], file: &Path) -> Result<Gmon> {
     let mut gmon = Gmon::default();
     loop {
         let start = from.at as u64;
-        let fail = |reason: &str| Error::new(file, reason).at(Place::Offset(start));
+        let fail = |reason: &str| Error::new(file, reason).at(Location::Offset(start));
         match from.take(1) {
             None => return Ok(gmon),
             Some([0]) => {

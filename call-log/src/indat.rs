@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Place, Result};
+use crate::{Error, Location, Result};
 
 /// A procedure of a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,14 +42,14 @@ pub fn read(file: &Path) -> Result<Vec<Wanted>> {
             .iter()
             .filter(|b| **b == b'\n')
             .count();
-        Error::new(file, "this is not text").at(Place::Line(line as u64))
+        Error::new(file, "this is not text").at(Location::Line(line as u64))
     })?;
     parse(&text, file)
 }
 
 /// Reads the text of such a file.
 pub fn parse(text: &str, file: &Path) -> Result<Vec<Wanted>> {
-    let fail = |line: u64, reason: String| Error::new(file, reason).at(Place::Line(line));
+    let fail = |line: u64, reason: String| Error::new(file, reason).at(Location::Line(line));
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut reports: Vec<Wanted> = Vec::new();
     let mut lines = (1..).zip(text.lines()).peekable();

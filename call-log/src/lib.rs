@@ -31,11 +31,11 @@ pub mod stack;
 pub mod table;
 pub mod timeline;
 
-pub use error::{Error, Place, Result};
+pub use error::{Error, Location, Result};
 
 /// What an event is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Kind {
+pub enum EventKind {
     /// A procedure is called.
     Entry,
     /// A procedure returns, or goes on in another one that it jumps to.
@@ -47,7 +47,7 @@ pub enum Kind {
     Resumed,
 }
 
-impl Kind {
+impl EventKind {
     /// True if the procedure runs from here on, false if it ends.
     pub fn opens(self) -> bool {
         matches!(self, Self::Entry | Self::Resumed)
@@ -60,7 +60,7 @@ pub struct Event {
     /// The procedure's number in the log.
     pub proc: u32,
     /// What it is.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// The clock's value.
     pub clock: u64,
 }

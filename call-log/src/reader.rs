@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::clock::Clock;
-use crate::{Error, Event, Kind, Procedure, Result, compact, exercise};
+use crate::{Error, Event, EventKind, Procedure, Result, compact, exercise};
 
 enum Source {
     Compact(compact::Reader<BufReader<File>>),
@@ -154,7 +154,7 @@ impl Log {
 fn close(reader: &compact::Reader<BufReader<File>>) -> Vec<(u32, Vec<Event>)> {
     let open = reader.open().filter(|(_, _, open)| !open.is_empty());
     let threads = open.map(|(thread, clock, open)| {
-        let kind = Kind::Left;
+        let kind = EventKind::Left;
         let events = open.iter().rev().map(|&proc| Event { proc, kind, clock });
         (thread, events.collect())
     });

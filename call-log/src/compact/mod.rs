@@ -16,7 +16,7 @@
 //! Numbers are variable in length, f64 have eight bytes, lowest first; texts are UTF-8 behind their length.
 //!
 //! An event is one number, four times the ticks since the event before it plus what
-//! it is: 0 entry, 1 exit, 2 left, 3 resumed ([`Kind`]). Behind an entry or a
+//! it is: 0 entry, 1 exit, 2 left, 3 resumed ([`EventKind`]). Behind an entry or a
 //! resumption stands the procedure's number. The others concern the
 //! procedure of that thread that was opened last and is still open.
 //!
@@ -30,7 +30,7 @@ mod write;
 pub use read::{Header, Reader, Tail};
 pub use write::{Encoder, end_block, header_block, procedures_block};
 
-use crate::Kind;
+use crate::EventKind;
 
 /// The first bytes of a file.
 pub const MAGIC: &[u8; 8] = b"CALLLOG\n";
@@ -44,13 +44,18 @@ const EVENTS: u8 = b'E';
 const CHECKPOINT: u8 = b'C';
 const END: u8 = b'Z';
 
-const KINDS: [Kind; 4] = [Kind::Entry, Kind::Exit, Kind::Left, Kind::Resumed];
+const KINDS: [EventKind; 4] = [
+    EventKind::Entry,
+    EventKind::Exit,
+    EventKind::Left,
+    EventKind::Resumed,
+];
 
-fn number_of(kind: Kind) -> u64 {
+fn number_of(kind: EventKind) -> u64 {
     match kind {
-        Kind::Entry => 0,
-        Kind::Exit => 1,
-        Kind::Left => 2,
-        Kind::Resumed => 3,
+        EventKind::Entry => 0,
+        EventKind::Exit => 1,
+        EventKind::Left => 2,
+        EventKind::Resumed => 3,
     }
 }

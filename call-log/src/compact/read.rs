@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{CHECKPOINT, END, EVENTS, HEADER, KINDS, MAGIC, PROCEDURES, VERSION};
 use crate::bytes::Bytes;
 use crate::clock::Clock;
-use crate::{Error, Event, Place, Procedure, Result};
+use crate::{Error, Event, Location, Procedure, Result};
 
 /// What stands at the beginning.
 #[derive(Clone, PartialEq, Debug)]
@@ -161,13 +161,13 @@ impl<R: BufRead> Reader<R> {
             match result {
                 Ok(Some(thread)) => return Ok(Some(thread)),
                 Ok(None) => {}
-                Err(reason) => return Err(self.error(reason).at(Place::Offset(start))),
+                Err(reason) => return Err(self.error(reason).at(Location::Offset(start))),
             }
         }
     }
 
     fn error(&self, reason: impl Into<String>) -> Error {
-        Error::new(&self.file, reason).at(Place::Offset(self.at))
+        Error::new(&self.file, reason).at(Location::Offset(self.at))
     }
 
     /// Reads as much as there is; gives how much that was.
