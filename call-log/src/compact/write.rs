@@ -1,4 +1,4 @@
-//! Writing it, block by block. Nothing here touches a file: the tool decides when it may.
+//! Writing the compact format, block by block, to memory. The tool decides when to write to a file.
 
 use super::{CHECKPOINT, END, EVENTS, HEADER, Header, MAGIC, PROCEDURES, Tail, VERSION, number_of};
 use crate::bytes::put_bytes;
@@ -25,7 +25,7 @@ pub fn header_block(to: &mut Vec<u8>, header: &Header) {
     block(to, HEADER, &bytes);
 }
 
-/// Appends names of procedures.
+/// Appends a block that names procedures.
 pub fn procedures_block(to: &mut Vec<u8>, procs: &[Procedure]) {
     let mut bytes = Vec::new();
     for proc in procs {
@@ -38,7 +38,7 @@ pub fn procedures_block(to: &mut Vec<u8>, procs: &[Procedure]) {
     block(to, PROCEDURES, &bytes);
 }
 
-/// Appends the end, or how far the log has come.
+/// Appends the end block, or without `is_end` a checkpoint.
 pub fn end_block(to: &mut Vec<u8>, tail: &Tail, is_end: bool) {
     let mut bytes = Vec::new();
     leb128::push(&mut bytes, tail.end);
@@ -49,27 +49,28 @@ pub fn end_block(to: &mut Vec<u8>, tail: &Tail, is_end: bool) {
     block(to, if is_end { END } else { CHECKPOINT }, &bytes);
 }
 
-/// Collects events of one thread, which pair.
+/// Collects paired events of one thread for a block.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
     count: u64,
+    /// Clock before the first event, and at the last one.
     before: u64,
     last: u64,
 }
 
 impl Encoder {
-    /// Nothing is collected.
+    /// Has no events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many events are collected.
+    /// Number of collected events.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Takes an event; its clock is not smaller than that of the one before.
+    /// Takes an event, whose clock is not smaller than the clock of the event before.
     pub fn push(&mut self, event: Event) {
         if self.count == 0 {
             self.before = event.clock;
@@ -85,7 +86,7 @@ impl Encoder {
         self.count += 1;
     }
 
-    /// Appends what is collected as a block, if there is anything, and forgets it.
+    /// Appends the collected events as a block, if there are any, and forgets them.
     pub fn take_block(&mut self, thread: u32, tid: u32, to: &mut Vec<u8>) {
         if self.count == 0 {
             return;
