@@ -11,16 +11,28 @@
 //!
 //! Rules that hold everywhere in it:
 //! - Nothing but raw system calls; no libc, no `%fs`- or `%gs`-relative access,
-//!   so that it runs before the application has set up its thread pointer. (The
-//!   base of gs is set in one place, `data`, for the inserted code's sake.)
+//!   so that it runs before the application has set up its thread pointer. (One place,
+//!   `threads::data`, sets the base of gs, for the inserted code.)
 //! - It never waits for a lock that an interrupted or vanished thread may hold.
 //! - It does not touch the application's signal handlers, signal mask, program
 //!   break, environment memory or file descriptors, and it keeps its own
 //!   mappings and descriptors away from where the kernel would place the
 //!   application's next ones.
 //! - It may itself contain calls to `memcpy` and its kin, as the compiler
-//!   pleases; they go through the tool's imports and come back to the module `string`,
+//!   pleases; they go through the tool's imports and come back to the module `c::string`,
 //!   which therefore must not contain any.
+//!
+//! Its parts use each other in one direction, from the top of this list to the bottom:
+//!
+//! | part | what it does |
+//! | --- | --- |
+//! | `exports` | the table of C symbols |
+//! | `lifecycle` | start, end, `exec`, totals of calls that were counted by control flow |
+//! | `c` | C's functions: files, output, environment, strings, locks, time |
+//! | `threads` | the record of each thread, and the blocks of per-thread data that gs names |
+//! | `heap` | memory for analysis routines |
+//! | `process` | what `atom` and the kernel said at the start; which process this is after a fork |
+//! | `sys` | system calls, pages, signals, segment bases, the process's sudden end |
 //!
 //! What a tool's code cannot do here: start threads (`pthread_create` answers
 //! `EAGAIN`), catch a panic (it ends the process after its message), rely on
@@ -28,34 +40,20 @@
 #![cfg_attr(not(test), no_std)]
 #![deny(missing_docs)]
 
-mod arena;
-mod data;
-mod dir;
-mod entry;
-mod env;
-mod exec;
+mod c;
 mod exports;
-mod futex;
 mod heap;
-mod io;
-mod keys;
-mod math;
-mod path;
+mod lifecycle;
 mod process;
-mod signals;
-mod start;
-mod string;
 mod sys;
-mod table;
-mod thread;
-mod time;
-mod tls;
-mod totals;
-mod unwind;
+mod threads;
 
-pub use data::{thread_block, thread_enter, thread_started};
-pub use entry::{Entered, enter, refused_entries};
 pub use exports::{EXPORT_COUNT, EXPORTS};
-pub use signals::Uninterrupted;
-pub use start::{finish, pid, set_flush_hook, start, start_pid};
-pub use sys::map_wiped;
+pub use lifecycle::end::{finish, set_flush_hook};
+pub use lifecycle::start::start;
+pub use process::identity::{pid, start_pid};
+pub use sys::memory::map_wiped;
+pub use sys::signals::Uninterrupted;
+pub use sys::spin::SpinLock;
+pub use threads::data::{thread_block, thread_enter, thread_started};
+pub use threads::entry::{Entered, enter, refused_entries};

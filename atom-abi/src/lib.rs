@@ -17,6 +17,7 @@
 #![deny(missing_docs)]
 
 pub mod host;
+pub mod names;
 pub mod query;
 mod threads;
 mod version;

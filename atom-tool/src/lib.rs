@@ -87,6 +87,7 @@ mod handle;
 mod image;
 mod labels;
 mod landings;
+pub mod notes;
 mod operands;
 mod options;
 pub mod output;
@@ -104,8 +105,9 @@ mod targets;
 mod thread_data;
 mod thread_rows;
 
-pub use analysis_rt::Uninterrupted;
+pub use analysis_rt::{SpinLock, Uninterrupted};
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
+pub use atom_abi::names;
 pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};
 pub use atom_tool_macros::analysis;
 pub use call::{

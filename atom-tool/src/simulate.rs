@@ -4,6 +4,7 @@
 //! counter for each block is enough for that. The tool's routine is called at each
 //! reference, and counts only what is worth it, as a rule the misses.
 
+pub mod cache;
 pub mod groups;
 mod look_up;
 pub mod times;

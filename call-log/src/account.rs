@@ -1,6 +1,4 @@
-//! To whom each instant belongs.
-//!
-//! An instant of a thread belongs to one procedure: the innermost that is running and that the
+//! Gives each instant of a thread to one procedure: the innermost running one that the
 //! report includes. So the time of an excluded procedure goes to its caller, or to
 //! the caller's caller. Recursion needs no special care for this; for the time
 //! *including* callees only the outermost activation of a procedure counts.
@@ -8,28 +6,30 @@
 use std::collections::HashMap;
 
 use crate::reader::Log;
-use crate::{Event, Kind, Result};
+use crate::{Event, EventKind, Result};
 
-/// What is known of a procedure.
+/// Figures of a procedure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// How often it was called.
+    /// Number of calls.
     pub calls: u64,
-    /// How often it was left without passing an exit, or suspended.
+    /// Number of times that it was left without passing an exit, or suspended.
     pub left: u64,
     /// Ticks that belong to it.
     pub own: u64,
-    /// Ticks during which it was running or waiting for what it called.
+    /// Ticks during which it or a procedure that it called was running.
     pub inclusive: u64,
 }
 
-/// A caller that nothing is known of: the log begins there.
+/// Stands for an unknown caller, where the log begins.
 pub const OUTSIDE: u32 = u32::MAX;
 
+/// What is known of a thread so far.
 #[derive(Default)]
 struct Thread {
-    /// What is running and included, innermost last, with the clock at its start.
+    /// Running and included procedures, innermost last, each with the clock at its start.
     open: Vec<(u32, u64)>,
+    /// Clock of its last event.
     last: u64,
     is_begun: bool,
 }
@@ -40,14 +40,15 @@ pub struct Account<F> {
     figures: HashMap<u32, Figures>,
     /// Calls by caller and callee.
     arcs: HashMap<(u32, u32), u64>,
-    /// How many activations of a procedure a thread has.
+    /// Number of running activations, by thread and procedure.
     depth: HashMap<(u32, u32), u32>,
     threads: Vec<Thread>,
+    /// Number of calls of procedures that are not included.
     unlisted: u64,
 }
 
 impl<F: FnMut(u32) -> bool> Account<F> {
-    /// Nothing yet. `is_included` tells whether a procedure is one of the report's.
+    /// Sums of no events. `is_included` says whether the report includes a procedure.
     pub fn new(is_included: F) -> Self {
         Self {
             is_included,
@@ -59,7 +60,10 @@ impl<F: FnMut(u32) -> bool> Account<F> {
         }
     }
 
-    /// Takes a whole log.
+    /// The sums of a whole log.
+    ///
+    /// # Errors
+    /// Says what is wrong with the log.
     pub fn of(log: &mut Log, is_included: F) -> Result<Self> {
         let mut account = Self::new(is_included);
         let mut events = Vec::new();
@@ -69,7 +73,7 @@ impl<F: FnMut(u32) -> bool> Account<F> {
         Ok(account)
     }
 
-    /// Takes events of a thread that follow those that were taken before.
+    /// Adds the next events of a thread.
     pub fn add(&mut self, thread: u32, events: &[Event]) {
         let index = thread as usize;
         if self.threads.len() <= index {
@@ -87,12 +91,12 @@ impl<F: FnMut(u32) -> bool> Account<F> {
             }
             state.last = clock;
             if !(self.is_included)(proc) {
-                self.unlisted += u64::from(kind == Kind::Entry);
+                self.unlisted += u64::from(kind == EventKind::Entry);
                 continue;
             }
             if kind.opens() {
                 let figures = self.figures.entry(proc).or_default();
-                if kind == Kind::Entry {
+                if kind == EventKind::Entry {
                     figures.calls += 1;
                     let caller = state.open.last().map_or(OUTSIDE, |(proc, _)| *proc);
                     *self.arcs.entry((caller, proc)).or_default() += 1;
@@ -105,7 +109,7 @@ impl<F: FnMut(u32) -> bool> Account<F> {
                 continue;
             };
             let figures = self.figures.entry(proc).or_default();
-            figures.left += u64::from(kind == Kind::Left);
+            figures.left += u64::from(kind == EventKind::Left);
             let depth = self.depth.entry((thread, proc)).or_default();
             *depth = depth.saturating_sub(1);
             if *depth == 0 {
@@ -127,14 +131,14 @@ impl<F: FnMut(u32) -> bool> Account<F> {
         all
     }
 
-    /// Calls of a procedure by another one, in order; the caller may be [`OUTSIDE`].
+    /// Number of calls by caller and callee, sorted; the caller may be [`OUTSIDE`].
     pub fn arcs(&self) -> Vec<((u32, u32), u64)> {
         let mut all: Vec<_> = self.arcs.iter().map(|(k, v)| (*k, *v)).collect();
         all.sort_unstable();
         all
     }
 
-    /// Calls of procedures that the report does not include.
+    /// Number of calls of procedures that the report does not include.
     pub fn excluded_calls(&self) -> u64 {
         self.unlisted
     }
@@ -148,9 +152,9 @@ impl<F: FnMut(u32) -> bool> Account<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Kind::{Entry, Exit, Left, Resumed};
+    use EventKind::{Entry, Exit, Left, Resumed};
 
-    fn account(events: &[(u32, Kind, u64)], included: &[u32]) -> impl Fn(u32) -> [u64; 3] {
+    fn account(events: &[(u32, EventKind, u64)], included: &[u32]) -> impl Fn(u32) -> [u64; 3] {
         let mut account = Account::new(|proc| included.contains(&proc));
         for (proc, kind, clock) in events {
             let (proc, kind, clock) = (*proc, *kind, *clock);
@@ -163,7 +167,7 @@ mod tests {
         move |proc| all[&proc]
     }
 
-    const MUTUAL: [(u32, Kind, u64); 10] = [
+    const MUTUAL: [(u32, EventKind, u64); 10] = [
         (0, Entry, 100),
         (1, Entry, 110),
         (2, Entry, 130),

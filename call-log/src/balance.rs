@@ -1,29 +1,29 @@
-//! From what a running program shows to entries and exits that pair.
+//! Pairs entries and exits of the points that a running program passes.
 //!
 //! A procedure may be left without passing any of its exits: by `longjmp`, an
-//! exception, `exit`, the end of its thread. What always tells is the stack pointer:
-//! at a procedure's entry it points to the return address, the stack grows
-//! downwards, and so a procedure that was entered with a lower stack pointer than
-//! the one that is seen now is gone. Likewise one that was entered with the same,
+//! exception, `exit`, the end of its thread. The stack pointer tells in all cases:
+//! at a procedure's entry it points to the return address, and the stack grows
+//! downwards. So a procedure that was entered with a lower stack pointer than
+//! the current one is gone. A procedure that was entered with the current stack pointer is gone too
 //! if another one is entered with it: the return address has been replaced.
-//! At an exit the stack pointer is what it will be behind it: by a jump to another procedure,
-//! the same as at the entry; by a return, eight bytes higher.
+//! At an exit, a point has the stack pointer behind the exit: after a jump to another procedure
+//! it is the same as at the entry, after a return eight bytes higher.
 //!
-//! A thread may use several stacks: a signal handler's, coroutines'. Stack
-//! pointers of different stacks tell nothing about each other. The stack on which a
-//! thread was seen first is its *base*. What runs on another one is nested in
-//! what the base holds, as a signal handler is; if the thread goes on elsewhere
-//! before that has ended, it is a coroutine: it is suspended, and resumed
-//! when an event on its stack is seen.
+//! A thread may use several stacks, for signal handlers and coroutines. Stack
+//! pointers of different stacks cannot be compared. The stack of a thread's first point
+//! is its *base*. Procedures on another stack are nested in the procedures
+//! on the base, as a signal handler is. If the thread goes on elsewhere
+//! before they have ended, they belong to a coroutine: it is suspended, and resumed
+//! at the next point on its stack.
 
-use crate::{Event, Kind};
+use crate::{Event, EventKind};
 
-/// What is seen at a point of the program.
+/// Kind of a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// A procedure is entered.
+    /// Entry of a procedure.
     Entry,
-    /// A procedure is left.
+    /// Exit of a procedure.
     Exit,
     /// The program goes on in a procedure whose frame ends above the stack
     /// pointer: after `setjmp`, in a handler of an exception.
@@ -33,7 +33,7 @@ pub enum Seen {
 /// A point of the program that was passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Point {
-    /// What is seen.
+    /// Its kind.
     pub seen: Seen,
     /// The procedure's number.
     pub proc: u32,
@@ -43,16 +43,17 @@ pub struct Point {
     pub clock: u64,
 }
 
-/// Bytes of a return address.
+/// Size of a return address in bytes.
 const RETURN_ADDRESS: u64 = 8;
 
+/// An open procedure, with the stack pointer at its entry.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     proc: u32,
     sp: u64,
 }
 
-/// A range of addresses that holds one stack, with what is open on it.
+/// A stack: its range of addresses and the procedures that are open on it, innermost last.
 #[derive(Clone, Debug, Default)]
 struct Stack {
     start: u64,
@@ -60,7 +61,7 @@ struct Stack {
     frames: Vec<Frame>,
 }
 
-/// How often something was seen that does not pair.
+/// Numbers of points that do not pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Oddities {
     /// Exits of procedures whose entry was not seen.
@@ -72,18 +73,18 @@ pub struct Oddities {
 /// Pairs the entries and exits of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Balancer {
-    /// The first is the base.
+    /// All stacks of the thread; the first is the base.
     stacks: Vec<Stack>,
-    /// The one that the thread runs on.
+    /// Index of the stack that the thread runs on.
     current: usize,
-    /// What is open is closed in the log, and must be resumed before anything else.
+    /// True if the open procedures are closed in the log, and must be resumed before the next event.
     suspended: bool,
     last_clock: u64,
     oddities: Oddities,
 }
 
 impl Balancer {
-    /// Nothing is open.
+    /// No procedure is open.
     pub fn new() -> Self {
         Self::default()
     }
@@ -93,25 +94,25 @@ impl Balancer {
         self.last_clock
     }
 
-    /// What did not pair.
+    /// Numbers of points that did not pair.
     pub fn oddities(&self) -> Oddities {
         self.oddities
     }
 
-    /// How many procedures are open.
+    /// Number of open procedures.
     pub fn depth(&self) -> usize {
         self.stacks.iter().map(|s| s.frames.len()).sum()
     }
 
-    /// Takes a point of the thread, and gives what happened to `out`. `region` tells the
-    /// range of memory, its end not included, around an address, if it knows.
+    /// Takes the next point of the thread, and passes its events to `out`. `region` returns the start and the end of the
+    /// mapping around an address, if it knows.
     pub fn point(
         &mut self,
         point: Point,
         region: &mut impl FnMut(u64) -> Option<(u64, u64)>,
         out: &mut impl FnMut(Event),
     ) {
-        // A signal handler may come between the reading of a clock and the noting of it.
+        // A signal handler may come between reading the clock and noting it.
         let clock = point.clock.max(self.last_clock);
         self.last_clock = clock;
         self.resume(clock, out);
@@ -120,8 +121,7 @@ impl Balancer {
             _ => point.sp,
         };
         self.go_to_stack_of(near, clock, region, out);
-        // Of what is seen at an exit, the procedure itself may have the stack pointer in front of the
-        // return address still.
+        // At an exit, the innermost open procedure may have been entered with a stack pointer 8 bytes lower.
         let dead = match point.seen {
             Seen::Entry => point.sp,
             Seen::Here => point.sp.saturating_sub(1),
@@ -134,14 +134,14 @@ impl Balancer {
             Seen::Entry => {
                 let frames = &mut self.stacks[self.current].frames;
                 frames.push(Frame { proc, sp });
-                let kind = Kind::Entry;
+                let kind = EventKind::Entry;
                 out(Event { proc, kind, clock });
             }
             Seen::Exit => self.exit(proc, sp, own_is_dead, clock, out),
         }
     }
 
-    /// Of what is open the innermost has `sp`, or has it behind the return address, or lies above.
+    /// Takes an exit. The stack pointer at the innermost procedure's entry is `sp`, or 8 less, or higher.
     fn exit(
         &mut self,
         proc: u32,
@@ -152,11 +152,11 @@ impl Balancer {
     ) {
         let frames = &mut self.stacks[self.current].frames;
         let inner_is_dead = match frames.as_slice() {
-            // What it called was left by other means.
+            // The procedure that it called was left by other means.
             [.., own, inner] => own.sp == sp && own.proc == proc && inner.proc != proc,
             _ => false,
         };
-        // It was `longjmp` itself, which goes somewhere with the stack pointer that holds there.
+        // The exit of `longjmp` itself, which goes to a place with another stack pointer.
         let is_jump = own_is_dead && frames.last().is_some_and(|f| f.proc != proc);
         if inner_is_dead || is_jump {
             self.drop_dead(sp.saturating_sub(1), proc, clock, out);
@@ -164,21 +164,21 @@ impl Balancer {
         if is_jump {
             return;
         }
-        // One that was entered goes on in the middle of another, as
-        // procedures that share their ends do, whose exit is this.
+        // A procedure may go on in the middle of another one and share its end. So the exit may name the
+        // other one.
         let frames = &mut self.stacks[self.current].frames;
         let is_own = |f: &mut Frame| f.sp == sp || f.sp.wrapping_add(RETURN_ADDRESS) == sp;
         match frames.pop_if(is_own) {
             None => self.oddities.unmatched += 1,
             Some(Frame { proc, .. }) => {
-                let kind = Kind::Exit;
+                let kind = EventKind::Exit;
                 out(Event { proc, kind, clock });
             }
         }
     }
 
-    /// The log ends here, or pauses: closes what is open. If another point comes, it
-    /// is resumed.
+    /// Closes the open procedures, since the log ends or pauses here. The next point
+    /// resumes them.
     pub fn suspend(&mut self, clock: u64, out: &mut impl FnMut(Event)) {
         let clock = clock.max(self.last_clock);
         self.last_clock = clock;
@@ -192,7 +192,7 @@ impl Balancer {
         }
     }
 
-    /// The thread has ended, and its place is taken by another one: forgets what is open.
+    /// Closes and forgets the open procedures, since the thread has ended and another one takes its place.
     pub fn end(&mut self, clock: u64, out: &mut impl FnMut(Event)) {
         self.suspend(clock, out);
         let open = self.depth() as u64;
@@ -203,13 +203,14 @@ impl Balancer {
         self.oddities.left += open;
     }
 
-    /// The process is a forked child: what is open is resumed in a log of its own.
+    /// Has the next point resume the open procedures, in the log of a forked child.
     pub fn fork(&mut self) {
         self.suspended = true;
         self.last_clock = 0;
         self.oddities = Oddities::default();
     }
 
+    /// Resumes the open procedures after [`Balancer::suspend`].
     fn resume(&mut self, clock: u64, out: &mut impl FnMut(Event)) {
         if std::mem::replace(&mut self.suspended, false) {
             if let Some(base) = self.stacks.first() {
@@ -221,19 +222,20 @@ impl Balancer {
         }
     }
 
-    /// Closes what was entered with a stack pointer up to this. True if `proc` is among it.
+    /// Closes the procedures that were entered with a stack pointer up to `sp`. True if `proc` is one of them.
     fn drop_dead(&mut self, sp: u64, proc: u32, clock: u64, out: &mut impl FnMut(Event)) -> bool {
         let frames = &mut self.stacks[self.current].frames;
         let mut found = false;
         while let Some(frame) = frames.pop_if(|frame| frame.sp <= sp) {
             found |= frame.proc == proc;
-            let (proc, kind) = (frame.proc, Kind::Left);
+            let (proc, kind) = (frame.proc, EventKind::Left);
             out(Event { proc, kind, clock });
             self.oddities.left += 1;
         }
         found
     }
 
+    /// Makes the stack with the address `sp` current; suspends and resumes the coroutines on both.
     fn go_to_stack_of(
         &mut self,
         sp: u64,
@@ -249,8 +251,7 @@ impl Balancer {
         let next = match self.stacks.iter().position(known) {
             Some(next) => next,
             None => {
-                // Of memory that nobody knows any more it is best assumed that it
-                // is the stack on which the thread was.
+                // For unknown memory the best guess is the current stack.
                 let near = || now.map_or((sp, sp), |s| (s.start.min(sp), s.end.max(sp)));
                 let (start, end) = region(sp).unwrap_or_else(near);
                 // A stack that grows keeps its end.
@@ -270,7 +271,7 @@ impl Balancer {
                 close(&self.stacks[self.current].frames, clock, out);
             }
             if next != 0 {
-                // What has died meanwhile need not be resumed.
+                // Procedures that were left meanwhile are not resumed.
                 let frames = &mut self.stacks[next].frames;
                 while frames.pop_if(|frame| frame.sp < sp).is_some() {
                     self.oddities.left += 1;
@@ -282,16 +283,18 @@ impl Balancer {
     }
 }
 
+/// Passes an event for each open procedure that it is left, innermost first.
 fn close(frames: &[Frame], clock: u64, out: &mut impl FnMut(Event)) {
     for frame in frames.iter().rev() {
-        let (proc, kind) = (frame.proc, Kind::Left);
+        let (proc, kind) = (frame.proc, EventKind::Left);
         out(Event { proc, kind, clock });
     }
 }
 
+/// Passes an event for each open procedure that it is resumed, innermost last.
 fn open(frames: &[Frame], clock: u64, out: &mut impl FnMut(Event)) {
     for frame in frames {
-        let (proc, kind) = (frame.proc, Kind::Resumed);
+        let (proc, kind) = (frame.proc, EventKind::Resumed);
         out(Event { proc, kind, clock });
     }
 }
@@ -317,10 +320,10 @@ mod tests {
             balancer.point(point, &mut region, &mut |event| {
                 assert_eq!(event.clock, clock);
                 let sign = match event.kind {
-                    Kind::Entry => '+',
-                    Kind::Exit => '-',
-                    Kind::Left => '!',
-                    Kind::Resumed => '^',
+                    EventKind::Entry => '+',
+                    EventKind::Exit => '-',
+                    EventKind::Left => '!',
+                    EventKind::Resumed => '^',
                 };
                 text.push(sign);
                 text.push_str(&event.proc.to_string());
@@ -453,7 +456,7 @@ mod tests {
                 clock: 1,
             };
             balancer.point(point, &mut |_| Some((start, 1000)), &mut |e| {
-                end.push_str(if e.kind == Kind::Left { "!" } else { "+" });
+                end.push_str(if e.kind == EventKind::Left { "!" } else { "+" });
             });
         }
         assert_eq!(end, "++!+");
@@ -474,11 +477,11 @@ mod tests {
             events.push((e.kind, e.proc, e.clock))
         });
         let want = [
-            (Kind::Left, 1, 9),
-            (Kind::Left, 0, 9),
-            (Kind::Resumed, 0, 9),
-            (Kind::Resumed, 1, 9),
-            (Kind::Exit, 1, 9),
+            (EventKind::Left, 1, 9),
+            (EventKind::Left, 0, 9),
+            (EventKind::Resumed, 0, 9),
+            (EventKind::Resumed, 1, 9),
+            (EventKind::Exit, 1, 9),
         ];
         assert_eq!(events, want);
         assert_eq!(balancer.depth(), 1);

@@ -1,6 +1,7 @@
-//! Export for viewers of Chrome's trace event format (Perfetto, `chrome://tracing`):
-//! an object with an array `traceEvents` of durations' begins and ends, in
-//! microseconds, and of names of process and threads.
+//! Export for viewers of Chrome's trace event format (Perfetto, `chrome://tracing`).
+//!
+//! Format: an object whose array `traceEvents` has the names of process and threads, then an event for each begin
+//! and end of a call, with its time in microseconds.
 
 use std::io::{self, Write};
 
@@ -10,6 +11,9 @@ use crate::Result;
 use crate::timeline::Timeline;
 
 /// Writes a log.
+///
+/// # Errors
+/// The outer error is about reading the log, the inner one about writing.
 pub fn write(timeline: &Timeline, to: &mut dyn Write) -> Result<io::Result<()>> {
     let pid = timeline.process;
     let mut separator = "";

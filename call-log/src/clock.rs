@@ -1,6 +1,6 @@
-//! The clocks that a log can be made with.
+//! The clocks that a log may use.
 
-/// A clock.
+/// A clock of a log. The discriminant is its number in the compact format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Clock {
@@ -12,12 +12,12 @@ pub enum Clock {
     ThreadCpu = 2,
     /// `ITIMER_PROF`: processor time of the process, which counts downwards.
     ItimerProf = 3,
-    /// Not told by the log.
+    /// The log does not say which.
     Unknown = 4,
 }
 
 impl Clock {
-    /// Those that a log can be made with, with the words of options.
+    /// The clocks that the tool can use, each with its name as an option.
     pub const NAMED: [(&str, Clock); 4] = [
         ("tsc", Clock::Tsc),
         ("monotonic", Clock::Monotonic),
@@ -25,7 +25,7 @@ impl Clock {
         ("prof", Clock::ItimerProf),
     ];
 
-    /// The clock of that number.
+    /// The clock with a number.
     pub fn from_number(number: u8) -> Option<Self> {
         [
             Self::Tsc,
@@ -38,7 +38,7 @@ impl Clock {
         .copied()
     }
 
-    /// Its name for people.
+    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tsc => "time-stamp counter",
@@ -49,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// Ticks in a second; 0 if only measuring tells.
+    /// Ticks per second; 0 if it must be measured.
     pub fn ticks_per_second(self) -> f64 {
         match self {
             Self::Tsc => 0.0,
@@ -58,7 +58,7 @@ impl Clock {
         }
     }
 
-    /// True if all threads read the same value at one time.
+    /// True if all threads read the same value at the same time.
     pub fn is_shared(self) -> bool {
         self != Self::ThreadCpu
     }

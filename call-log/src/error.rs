@@ -1,4 +1,4 @@
-//! What may be wrong with an input.
+//! Errors of reading inputs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 /// Result of reading a log or the description of a report.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Where in a file.
+/// A position in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Place {
-    /// In the file as a whole.
+pub enum Location {
+    /// The file as a whole.
     #[default]
     Whole,
-    /// In a line, counted from 1.
+    /// A line, counted from 1.
     Line(u64),
-    /// In a record of fixed size, counted from 1.
+    /// A record of fixed size, counted from 1.
     Record(u64),
-    /// At a byte, counted from 0.
+    /// A byte, counted from 0.
     Offset(u64),
 }
 
@@ -25,35 +25,35 @@ pub enum Place {
 pub struct Error {
     /// The file.
     pub file: PathBuf,
-    /// Where in it.
-    pub place: Place,
+    /// Position in it.
+    pub place: Location,
     /// What is wrong.
     pub reason: String,
-    /// What to do about it; may be empty.
+    /// What the user can do about it; may be empty.
     pub advice: String,
 }
 
 impl std::error::Error for Error {}
 
 impl Error {
-    /// Something is wrong with this file.
+    /// An error about a file as a whole.
     pub fn new(file: &Path, reason: impl Into<String>) -> Self {
         Self {
             file: file.to_path_buf(),
-            place: Place::Whole,
+            place: Location::Whole,
             reason: reason.into(),
             advice: String::new(),
         }
     }
 
-    /// At this place of it.
+    /// The same error at a position of the file.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
+    pub fn at(mut self, place: Location) -> Self {
         self.place = place;
         self
     }
 
-    /// With advice.
+    /// The same error with advice.
     #[must_use]
     pub fn advice(mut self, advice: impl Into<String>) -> Self {
         self.advice = advice.into();
@@ -62,13 +62,13 @@ impl Error {
 }
 
 impl Error {
-    /// What stands in front of the advice.
+    /// The message without the advice.
     pub fn problem(&self) -> String {
         let place = match self.place {
-            Place::Whole => String::new(),
-            Place::Line(n) => format!(", line {n}"),
-            Place::Record(n) => format!(", record {n}"),
-            Place::Offset(n) => format!(", byte {n}"),
+            Location::Whole => String::new(),
+            Location::Line(n) => format!(", line {n}"),
+            Location::Record(n) => format!(", record {n}"),
+            Location::Offset(n) => format!(", byte {n}"),
         };
         format!("{}{place}: {}", self.file.display(), self.reason)
     }

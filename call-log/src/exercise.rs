@@ -1,4 +1,4 @@
-//! The record of the exercise: a procedure's index, a direction, a clock value.
+//! The format of the exercise: an array of records of a procedure's index, a direction and a clock value.
 //!
 //! ABI: an array of the C structure
 //! `{ unsigned char proc_index, direction; struct timeval clock_value; }` as the
@@ -6,23 +6,23 @@
 //! bytes of padding, seconds at 8 and microseconds at 16, both signed and of
 //! eight bytes, lowest first. There is no header.
 //!
-//! The clock may count downwards, as `ITIMER_PROF` does, or upwards; which of them is seen from the file.
+//! The clock may count downwards, as `ITIMER_PROF` does, or upwards; the records show which.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Event, Kind, Place, Result};
+use crate::{Error, Event, EventKind, Location, Result};
 
-/// Bytes of a record.
+/// Size of a record in bytes.
 pub const SIZE: usize = 24;
 
-/// Procedures that an index of one byte can name.
+/// Number of procedures that an index of one byte can name.
 pub const MOST_PROCEDURES: usize = 256;
 
-/// Ticks of the format's clock in a second.
+/// Ticks of the format's clock per second.
 pub const TICKS: u64 = 1_000_000;
 
-/// A record.
+/// Encodes a record.
 pub fn record(proc: u8, ends: bool, seconds: i64, micros: i64) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
     bytes[0] = proc;
@@ -32,8 +32,8 @@ pub fn record(proc: u8, ends: bool, seconds: i64, micros: i64) -> [u8; SIZE] {
     bytes
 }
 
-/// A record with a clock that has run upwards for `ticks` of this length: the file has
-/// it count downwards from `from` seconds.
+/// Encodes an event of a clock that counts upwards from 0; in the record the clock
+/// counts downwards from `from` seconds.
 pub fn counted_down(event: Event, ticks_per_second: f64, from: i64) -> [u8; SIZE] {
     let micros = event.clock as f64 * TICKS as f64 / ticks_per_second;
     let left = from * TICKS as i64 - micros as i64;
@@ -45,17 +45,19 @@ pub fn counted_down(event: Event, ticks_per_second: f64, from: i64) -> [u8; SIZE
 pub struct Reader<R> {
     from: R,
     file: PathBuf,
+    /// Number of records read.
     read: u64,
-    /// The first clock value; events count from it.
+    /// The first clock value, from which the clocks of events count.
     first: Option<i64>,
     last: i64,
-    /// 1 if the clock counts upwards, -1 downwards, 0 while that has not shown.
+    /// 1 if the clock counts upwards, -1 if it counts downwards, 0 while that is not known.
     direction: i64,
+    /// Running procedures, innermost last.
     open: Vec<u8>,
 }
 
 impl<R: Read> Reader<R> {
-    /// Starts reading. `file` is what errors name.
+    /// Starts reading; `file` is the name in errors.
     pub fn new(from: R, file: &Path) -> Self {
         Self {
             from,
@@ -68,7 +70,10 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Events that follow, of one thread; false at the end.
+    /// Reads the next events; false at the end.
+    ///
+    /// # Errors
+    /// Names the record that is wrong.
     pub fn next_events(&mut self, events: &mut Vec<Event>) -> Result<bool> {
         events.clear();
         let mut bytes = [0; SIZE * 4096];
@@ -84,19 +89,20 @@ impl<R: Read> Reader<R> {
         for record in bytes[..filled].chunks(SIZE) {
             self.read += 1;
             let event = self.event(record).map_err(|reason| {
-                let error = Error::new(&self.file, reason).at(Place::Record(self.read));
+                let error = Error::new(&self.file, reason).at(Location::Record(self.read));
                 error.advice("a file of timing data is an array of records of 24 bytes")
             })?;
             events.push(event);
         }
         if let (0, Some(open)) = (filled, self.open.last()) {
             let reason = format!("the file ends while procedure {open} is running");
-            let error = Error::new(&self.file, reason).at(Place::Record(self.read));
+            let error = Error::new(&self.file, reason).at(Location::Record(self.read));
             return Err(error.advice("was log_size too small, or a return without write_log?"));
         }
         Ok(filled != 0)
     }
 
+    /// Decodes a record.
     fn event(&mut self, record: &[u8]) -> Result<Event, String> {
         let Ok(record) = <&[u8; SIZE]>::try_from(record) else {
             return Err(format!("the file ends after {} bytes of it", record.len()));
@@ -131,7 +137,7 @@ impl<R: Read> Reader<R> {
         let kind = match direction {
             0 => {
                 self.open.push(proc);
-                Kind::Entry
+                EventKind::Entry
             }
             1 => {
                 match self.open.pop() {
@@ -141,7 +147,7 @@ impl<R: Read> Reader<R> {
                     }
                     None => return Err(format!("procedure {proc} ends, but has not begun")),
                 }
-                Kind::Exit
+                EventKind::Exit
             }
             other => return Err(format!("{other} is no direction: 0 begins, 1 ends")),
         };
@@ -186,7 +192,7 @@ mod tests {
         assert_eq!(clocks(&up), [0, 1_000_001]);
         let event = Event {
             proc: 3,
-            kind: Kind::Left,
+            kind: EventKind::Left,
             clock: 5_000_000_000,
         };
         assert_eq!(counted_down(event, 2e9, 100), record(3, true, 97, 500_000));

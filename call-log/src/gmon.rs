@@ -1,51 +1,52 @@
-//! `gmon.out`: what a program compiled with `-pg` leaves.
+//! `gmon.out`: the file that a program compiled with `-pg` writes.
 //!
-//! The file, as glibc writes it on x86-64 (numbers have their lowest byte first):
-//! "gmon", a version (u32, 1), twelve bytes to spare; then records, each after a byte
-//! that tells its kind. 0, a histogram: lowest and highest address (u64 each), number
+//! Format: as glibc writes it on x86-64 (numbers have their lowest byte first):
+//! "gmon", a version (u32, 1), twelve unused bytes; then records, each preceded by a byte
+//! with its kind. 0, a histogram: lowest and highest address (u64 each), number
 //! of bins and samples per second (u32 each), the unit's name (15 bytes) and its
 //! abbreviation, then the bins (u16). 1, an arc: address in the caller, address of
-//! the callee (u64 each), number of calls (u32). 2, counts of basic blocks: how
-//! many (u32), for each an address and a count (u64 each).
-//! Addresses of a position-independent program are those of its file.
+//! the callee (u64 each), number of calls (u32). 2, counts of basic blocks: their
+//! number (u32), for each an address and a count (u64 each).
+//! Addresses of a position-independent program do not include the load bias.
 
 use std::path::Path;
 
-use crate::{Error, Place, Result};
+use crate::{Error, Location, Result};
 
-/// Samples by address.
+/// Numbers of samples by address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Histogram {
     /// The first address.
     pub low: u64,
-    /// The end.
+    /// The address behind the last one.
     pub high: u64,
-    /// Samples in a second.
+    /// Samples per second.
     pub rate: u32,
-    /// Samples in equal parts of the range.
+    /// Number of samples in each of the equal parts of the range.
     pub bins: Vec<u16>,
 }
 
-/// Calls of one procedure from one place.
+/// Calls of one procedure from one call site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arc {
     /// An address in the caller; outside of the program for its start.
     pub from: u64,
     /// An address in the callee.
     pub to: u64,
-    /// How many.
+    /// Number of calls.
     pub count: u32,
 }
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Gmon {
-    /// The histograms; several if one was made for each of several ranges.
+    /// The histograms, one for each range of addresses.
     pub histograms: Vec<Histogram>,
     /// The calls.
     pub arcs: Vec<Arc>,
 }
 
+/// Reads numbers from bytes.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -69,12 +70,18 @@ impl<'a> Cursor<'a> {
 }
 
 /// Reads a file.
+///
+/// # Errors
+/// Says that this is no `gmon.out`, or names the byte where it is damaged.
 pub fn read(file: &Path) -> Result<Gmon> {
     let bytes = std::fs::read(file).map_err(|e| Error::new(file, e.to_string()))?;
     parse(&bytes, file)
 }
 
-/// Reads what a file holds. `file` is what errors name.
+/// Decodes the contents of a file, whose name is for errors.
+///
+/// # Errors
+/// As [`read`].
 pub fn parse(bytes: &[u8], file: &Path) -> Result<Gmon> {
     let mut from = Cursor { bytes, at: 0 };
     if from.take(4) != Some(b"gmon") {
@@ -88,7 +95,7 @@ pub fn parse(bytes: &[u8], file: &Path) -> Result<Gmon> {
     let mut gmon = Gmon::default();
     loop {
         let start = from.at as u64;
-        let fail = |reason: &str| Error::new(file, reason).at(Place::Offset(start));
+        let fail = |reason: &str| Error::new(file, reason).at(Location::Offset(start));
         match from.take(1) {
             None => return Ok(gmon),
             Some([0]) => {
@@ -117,6 +124,7 @@ pub fn parse(bytes: &[u8], file: &Path) -> Result<Gmon> {
     }
 }
 
+/// Decodes a histogram; `None` if it is cut off or makes no sense.
 fn histogram(from: &mut Cursor<'_>) -> Option<Histogram> {
     let (low, high) = (from.u64()?, from.u64()?);
     let (count, rate) = (from.u32()?, from.u32()?);
@@ -135,7 +143,7 @@ fn histogram(from: &mut Cursor<'_>) -> Option<Histogram> {
 }
 
 impl Histogram {
-    /// Samples in a range of addresses; of a part of a bin, the same part of its samples.
+    /// Number of samples in a range of addresses. A bin that is partly in the range counts in proportion.
     pub fn samples(&self, start: u64, end: u64) -> f64 {
         let width = (self.high - self.low) as f64 / self.bins.len() as f64;
         let offset = |address: u64| {
@@ -158,7 +166,7 @@ impl Histogram {
             .sum()
     }
 
-    /// All samples.
+    /// Number of all samples.
     pub fn total(&self) -> u64 {
         self.bins.iter().map(|b| u64::from(*b)).sum()
     }

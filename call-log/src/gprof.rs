@@ -1,9 +1,9 @@
-//! A log beside what gprof makes of `gmon.out`, and why they differ.
+//! Compares a log with the figures that gprof computes from `gmon.out`, and explains the differences.
 //!
 //! gprof counts calls where a procedure was compiled with `-pg`, and takes the time from
-//! samples of the program counter. The time that a procedure spends in what it calls
-//! is not measured: the time of a callee is shared out to its callers by how often they call
-//! it, and procedures that call each other in a circle are one to it.
+//! samples of the program counter. It does not measure how long a procedure waits for its callees:
+//! it shares out the time of a callee to its callers by their numbers of calls,
+//! and takes procedures that call each other in a circle as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -26,56 +26,56 @@ pub struct Symbol {
 pub struct Logged {
     /// Its name.
     pub name: String,
-    /// Its address; 0 if the log does not tell, and then the name decides.
+    /// Its address; 0 if the log does not say, and then it is found by its name.
     pub pc: u64,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Milliseconds that belong to it.
+    /// Its own time in milliseconds.
     pub own: f64,
-    /// Milliseconds with what it called.
+    /// Time in milliseconds including its callees.
     pub inclusive: f64,
 }
 
-/// What gprof knows of a procedure.
+/// Figures of a procedure by gprof.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sampled {
-    /// Calls; those by itself are among them.
+    /// Number of calls, recursive ones included.
     pub calls: u64,
-    /// Milliseconds by samples.
+    /// Its own time in milliseconds, by samples.
     pub own: f64,
-    /// Samples.
+    /// Number of samples; a bin that it shares counts in proportion.
     pub samples: f64,
-    /// It calls others, so it was compiled with `-pg`.
+    /// True if it calls others, so that it was compiled with `-pg`.
     pub is_caller: bool,
-    /// Milliseconds with what it calls, as gprof computes them; of the whole circle if it is in one.
+    /// Time in milliseconds including its callees, as gprof computes it; for the whole circle if it is in one.
     pub inclusive: f64,
-    /// The others of the circle in which it calls and is called.
+    /// Names of the other procedures in its circle of calls.
     pub circle: Vec<String>,
 }
 
-/// One procedure on both sides.
+/// A procedure with its figures from both sides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// In the log.
+    /// Figures from the log.
     pub logged: Option<Logged>,
-    /// In `gmon.out`.
+    /// Figures from `gmon.out`.
     pub sampled: Option<Sampled>,
-    /// Why they differ.
+    /// Explanations of the differences.
     pub remarks: Vec<String>,
 }
 
-/// The comparison.
+/// A comparison of a log with gprof.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Comparison {
-    /// The procedures, those with the most time first.
+    /// The procedures, sorted by time, longest first.
     pub rows: Vec<Row>,
-    /// What holds for all.
+    /// Explanations that hold for all procedures.
     pub notes: Vec<String>,
 }
 
-/// Compares. `symbols` are the program's, in the order of their addresses.
+/// Compares a log with gprof. `symbols` are the program's, in the order of their addresses.
 pub fn compare(logged: &[Logged], gmon: &Gmon, symbols: &[Symbol]) -> Comparison {
     let sampled = sampled(gmon, symbols);
     let period = gmon
@@ -115,7 +115,7 @@ pub fn compare(logged: &[Logged], gmon: &Gmon, symbols: &[Symbol]) -> Comparison
     Comparison { rows, notes }
 }
 
-/// What gprof knows, by the place of the symbol.
+/// Figures of gprof by the index of the symbol.
 fn sampled(gmon: &Gmon, symbols: &[Symbol]) -> BTreeMap<usize, Sampled> {
     let at = |address: u64| {
         let next = symbols.partition_point(|s| s.start <= address);
@@ -133,11 +133,11 @@ fn sampled(gmon: &Gmon, symbols: &[Symbol]) -> BTreeMap<usize, Sampled> {
             }
         }
     }
-    // Calls by (caller, callee); a caller of whom nothing is known is none.
+    // Numbers of calls by (caller, callee). An unknown caller is `None`.
     let mut calls: BTreeMap<(Option<usize>, usize), u64> = BTreeMap::new();
     for arc in &gmon.arcs {
         let Some(to) = at(arc.to) else { continue };
-        // A return address may be that of the procedure behind.
+        // A return address may lie at the start of the next procedure.
         let from = at(arc.from.saturating_sub(1));
         *calls.entry((from, to)).or_default() += u64::from(arc.count);
         all.entry(to).or_default().calls += u64::from(arc.count);
@@ -150,7 +150,7 @@ fn sampled(gmon: &Gmon, symbols: &[Symbol]) -> BTreeMap<usize, Sampled> {
     for (number, members) in circles.iter().enumerate() {
         circle_of.extend(members.iter().map(|m| (*m, number)));
     }
-    // Callees come before their callers, so a callee's whole time is known.
+    // Callees come before their callers, so the whole time of each callee is known.
     let mut totals = vec![0.0; circles.len()];
     let mut entered = vec![0u64; circles.len()];
     for ((from, to), count) in &calls {
@@ -195,7 +195,7 @@ fn circles(
             backward.entry(*to).or_default().push(*from);
         }
     }
-    // Kosaraju's way: the order in which a walk leaves them, then walks backwards.
+    // Kosaraju's algorithm: a depth-first walk gives the order, walks against the calls the groups.
     let mut seen = BTreeSet::new();
     let mut order = Vec::new();
     for &start in all.keys() {
@@ -235,7 +235,7 @@ fn circles(
     circles
 }
 
-/// Why the two sides differ for a procedure.
+/// Explains the differences of a procedure's figures. `period` is the time between samples in milliseconds.
 fn remarks(logged: &Logged, sampled: Option<&Sampled>, period: f64) -> Vec<String> {
     let Some(sampled) = sampled else {
         let expected = logged.own / period.max(1e-9);
@@ -253,7 +253,7 @@ fn remarks(logged: &Logged, sampled: Option<&Sampled>, period: f64) -> Vec<Strin
     } else if sampled.calls != logged.calls {
         remarks.push("calls: the runs differ, or gprof's table of calls was full".into());
     }
-    // Samples are events of chance: their number is known to its square root.
+    // The number of samples is random; its standard deviation is its square root.
     let error = 2.0 * period * (sampled.samples.sqrt() + 1.0);
     let difference = sampled.own - logged.own;
     if difference.abs() <= error {
@@ -284,6 +284,7 @@ fn remarks(logged: &Logged, sampled: Option<&Sampled>, period: f64) -> Vec<Strin
     remarks
 }
 
+/// Explains differences that hold for all procedures.
 fn notes(rows: &[Row], gmon: &Gmon, period: f64) -> Vec<String> {
     let samples: u64 = gmon.histograms.iter().map(|h| h.total()).sum();
     let logged: f64 = rows

@@ -1,7 +1,7 @@
-//! A page with the calls over time, which needs nothing but itself.
+//! An HTML page that draws the calls over time. It loads no other file.
 //!
-//! A log may hold more calls than a page can draw, so the longest are kept; what is
-//! shorter is seen as its caller's time.
+//! A log may hold more calls than a page can draw, so the page has the longest ones. Shorter
+//! ones appear as time of their callers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,26 +12,31 @@ use serde_json::json;
 use crate::timeline::Timeline;
 use crate::{Event, Result};
 
-/// Calls that a page shows.
+/// Largest number of calls in a page.
 const MOST: usize = 100_000;
 
 const PAGE: &str = include_str!("timeline.html");
 
-/// A call, ordered by how long it took.
+/// A call; longer ones are greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Call {
+    /// Duration and start by the clock.
     ticks: u64,
     start: u64,
     thread: u32,
+    /// Number of enclosing calls.
     depth: u32,
+    /// Index of the procedure in the timeline.
     place: usize,
 }
 
-/// Keeps the longest calls.
+/// The longest calls so far.
 #[derive(Default)]
 struct Longest {
     calls: BinaryHeap<Reverse<Call>>,
+    /// For each thread the entries of calls that have not ended.
     open: Vec<Vec<Event>>,
+    /// Number of all calls.
     total: u64,
 }
 
@@ -62,6 +67,9 @@ impl Longest {
 }
 
 /// Writes the page.
+///
+/// # Errors
+/// The outer error is about reading the log, the inner one about writing.
 pub fn write(timeline: &Timeline, to: &mut dyn Write) -> Result<io::Result<()>> {
     let mut longest = Longest::default();
     let result = timeline.each(None, |thread, event| {
@@ -100,7 +108,7 @@ pub fn write(timeline: &Timeline, to: &mut dyn Write) -> Result<io::Result<()>> 
         "calls": rows,
         "left_out": longest.total - shown,
     });
-    // Nothing in a name may end the script.
+    // No name may contain the end tag of the script.
     let data = data.to_string().replace('<', "\\u003c");
     let (before, after) = PAGE.split_once("/*DATA*/").unwrap_or((PAGE, ""));
     let write = |to: &mut dyn Write| {
@@ -111,7 +119,7 @@ pub fn write(timeline: &Timeline, to: &mut dyn Write) -> Result<io::Result<()>> 
     Ok(write(to))
 }
 
-/// Nanoseconds are enough.
+/// Rounds microseconds to whole nanoseconds, so that the page gets no longer than necessary.
 fn rounded(micros: f64) -> f64 {
     (micros * 1000.0).round() / 1000.0
 }

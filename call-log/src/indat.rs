@@ -1,4 +1,4 @@
-//! `analyze.indat`: which reports are wanted.
+//! `analyze.indat`: a description of the wanted reports.
 //!
 //! Records are separated by blank lines. The first line of a record names the file
 //! of timing data, the second is the report's heading, and each further one has a procedure's
@@ -8,33 +8,36 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Place, Result};
+use crate::{Error, Location, Result};
 
-/// A procedure of a report.
+/// A procedure that a report lists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
     /// Its number in the timing data.
     pub number: u32,
     /// Its name.
     pub name: String,
-    /// Whether its performance is reported.
+    /// True if the report has figures of it.
     pub is_included: bool,
 }
 
-/// A report that is wanted.
+/// A wanted report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// The timing data.
+    /// File of timing data.
     pub data: PathBuf,
     /// The heading.
     pub heading: String,
-    /// The procedures in the order in which they stand there.
+    /// The procedures in the order of the description.
     pub procs: Vec<Listed>,
-    /// The line of the first of these lines.
+    /// Line of the description where this report starts, counted from 1.
     pub line: u64,
 }
 
-/// Reads a file. Relative names in it count from the folder in which it lies.
+/// Reads a description. Relative names in it count from the folder in which it lies.
+///
+/// # Errors
+/// Names the line that is wrong.
 pub fn read(file: &Path) -> Result<Vec<Wanted>> {
     let bytes = std::fs::read(file).map_err(|e| Error::new(file, e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|e| {
@@ -42,14 +45,17 @@ pub fn read(file: &Path) -> Result<Vec<Wanted>> {
             .iter()
             .filter(|b| **b == b'\n')
             .count();
-        Error::new(file, "this is not text").at(Place::Line(line as u64))
+        Error::new(file, "this is not text").at(Location::Line(line as u64))
     })?;
     parse(&text, file)
 }
 
-/// Reads the text of such a file.
+/// Reads the text of a description; `file` is its name in errors.
+///
+/// # Errors
+/// Names the line that is wrong.
 pub fn parse(text: &str, file: &Path) -> Result<Vec<Wanted>> {
-    let fail = |line: u64, reason: String| Error::new(file, reason).at(Place::Line(line));
+    let fail = |line: u64, reason: String| Error::new(file, reason).at(Location::Line(line));
     let folder = file.parent().unwrap_or(Path::new(""));
     let mut reports: Vec<Wanted> = Vec::new();
     let mut lines = (1..).zip(text.lines()).peekable();
@@ -96,6 +102,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Wanted>> {
     Ok(reports)
 }
 
+/// Reads the line of a procedure.
 fn procedure(text: &str) -> Result<Listed, String> {
     let text = text.trim();
     let wants = "a number, a name, and 1 or 0 are wanted";

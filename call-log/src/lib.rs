@@ -1,20 +1,20 @@
-//! Logs of procedure entries and exits: how they are written and read, and what
-//! is computed from them.
+//! Logs of procedure entries and exits: writing and reading them, and the reports that are
+//! computed from them.
 //!
 //! Three parties must agree about a log: the tool that writes it inside an
 //! instrumented program, programs that write it by themselves (`profile.h`), and
-//! the command that makes reports of it. What they agree about is here, once.
+//! the command that makes reports of it. So the formats are described and implemented here only.
 //!
 //! - [`exercise`]: records of fixed size without names, at most 256 procedures;
 //! - [`compact`]: a few bytes for each event, with names, threads and clock;
-//! - [`balance`]: from what is seen in a running program to entries and exits
-//!   that pair;
+//! - [`balance`]: pairs entries and exits of the points that a running program passes;
 //! - [`reader`]: either format, block by block;
-//! - [`account`]: to whom each instant belongs.
+//! - [`account`]: gives each instant of a thread to one procedure.
 #![deny(missing_docs)]
 
 pub mod account;
 pub mod balance;
+mod bytes;
 pub mod chrome;
 pub mod clock;
 pub mod compact;
@@ -29,13 +29,12 @@ pub mod speedscope;
 pub mod stack;
 pub mod table;
 pub mod timeline;
-mod varint;
 
-pub use error::{Error, Place, Result};
+pub use error::{Error, Location, Result};
 
-/// What an event is.
+/// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Kind {
+pub enum EventKind {
     /// A procedure is called.
     Entry,
     /// A procedure returns, or goes on in another one that it jumps to.
@@ -47,7 +46,7 @@ pub enum Kind {
     Resumed,
 }
 
-impl Kind {
+impl EventKind {
     /// True if the procedure runs from here on, false if it ends.
     pub fn opens(self) -> bool {
         matches!(self, Self::Entry | Self::Resumed)
@@ -59,8 +58,8 @@ impl Kind {
 pub struct Event {
     /// The procedure's number in the log.
     pub proc: u32,
-    /// What it is.
-    pub kind: Kind,
+    /// What happened.
+    pub kind: EventKind,
     /// The clock's value.
     pub clock: u64,
 }
@@ -76,6 +75,6 @@ pub struct Procedure {
     pub name: String,
     /// Its source file; empty if it is not known.
     pub file: String,
-    /// The line; 0 if it is not known.
+    /// Its source line; 0 if it is not known.
     pub line: u32,
 }

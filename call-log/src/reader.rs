@@ -1,26 +1,30 @@
-//! A log in either format, block by block.
+//! Reads a log in either format, block by block.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::clock::Clock;
-use crate::{Error, Event, Kind, Procedure, Result, compact, exercise};
+use crate::{Error, Event, EventKind, Procedure, Result, compact, exercise};
 
+/// The reader of the log's format.
 enum Source {
     Compact(compact::Reader<BufReader<File>>),
     Exercise(exercise::Reader<BufReader<File>>),
 }
 
-/// A log that is being read.
+/// An open log.
 pub struct Log {
     file: PathBuf,
     source: Source,
-    /// What is left to be closed if the process was killed.
+    /// Events that close the procedures that a killed process left open, by thread; `None` before the end.
     unclosed: Option<Vec<(u32, Vec<Event>)>>,
 }
 
-/// True if the file begins like a log in the compact format.
+/// True if the file begins as a log in the compact format does.
+///
+/// # Errors
+/// Says why the file cannot be read.
 pub fn is_compact(file: &Path) -> Result<bool> {
     let from = File::open(file).map_err(|e| Error::new(file, e.to_string()))?;
     let mut from = BufReader::new(from);
@@ -31,7 +35,10 @@ pub fn is_compact(file: &Path) -> Result<bool> {
 }
 
 impl Log {
-    /// Opens a file. One that is not in the compact format is taken for records of the exercise.
+    /// Opens a file. A file that is not in the compact format is taken for records of the exercise.
+    ///
+    /// # Errors
+    /// Says why the file cannot be read, or what is wrong with its header.
     pub fn open(file: &Path) -> Result<Self> {
         let compact = is_compact(file)?;
         let from = File::open(file).map_err(|e| Error::new(file, e.to_string()))?;
@@ -53,8 +60,11 @@ impl Log {
         &self.file
     }
 
-    /// Events of one thread that follow, and the thread's number in the log, from 0;
-    /// `None` at the end. Everything that is opened is closed by then.
+    /// Reads the next events of one thread; returns the thread's number in the log, from 0, or
+    /// `None` at the end. Every procedure that was opened is closed by then.
+    ///
+    /// # Errors
+    /// Says where the log is damaged.
     pub fn next_events(&mut self, events: &mut Vec<Event>) -> Result<Option<u32>> {
         match &mut self.source {
             Source::Exercise(reader) => Ok(reader.next_events(events)?.then_some(0)),
@@ -74,7 +84,7 @@ impl Log {
         }
     }
 
-    /// The procedure of that number, if the log names it and has come to it.
+    /// The procedure with a number, if the log has named it so far.
     pub fn procedure(&self, number: u32) -> Option<&Procedure> {
         match &self.source {
             Source::Compact(reader) => reader.procedures().get(&number),
@@ -92,7 +102,7 @@ impl Log {
         all
     }
 
-    /// What the log tells about itself at its beginning.
+    /// The facts at the log's beginning; `None` in the other format.
     pub fn header(&self) -> Option<&compact::Header> {
         match &self.source {
             Source::Compact(reader) => Some(reader.header()),
@@ -100,7 +110,7 @@ impl Log {
         }
     }
 
-    /// What it tells at its end; known when all events are read.
+    /// The facts at its end. Known when all events are read.
     pub fn tail(&self) -> Option<&compact::Tail> {
         match &self.source {
             Source::Compact(reader) => reader.tail(),
@@ -113,7 +123,7 @@ impl Log {
         self.header().map_or(Clock::Unknown, |h| h.clock)
     }
 
-    /// The system's number of a thread; 0 if it is not known.
+    /// The number in the system of a thread of the log; 0 if it is not known.
     pub fn tid(&self, thread: u32) -> u32 {
         match &self.source {
             Source::Compact(reader) => reader.tid(thread),
@@ -121,7 +131,7 @@ impl Log {
         }
     }
 
-    /// The clock's value at the start of the log, if it is told.
+    /// The clock's value at the start of the log; `None` if the log does not say.
     pub fn start(&self) -> Option<u64> {
         Some(self.header()?.start)
     }
@@ -134,7 +144,10 @@ impl Log {
         }
     }
 
-    /// Ticks of the clock in a second. Known when all events are read.
+    /// Ticks of the clock per second. Known when all events are read.
+    ///
+    /// # Errors
+    /// Says that the log does not tell.
     pub fn ticks_per_second(&self) -> Result<f64> {
         let Source::Compact(reader) = &self.source else {
             return Ok(exercise::TICKS as f64);
@@ -150,11 +163,11 @@ impl Log {
     }
 }
 
-/// What closes everything that a killed process has left open.
+/// Events that close the procedures that a killed process has left open, by thread.
 fn close(reader: &compact::Reader<BufReader<File>>) -> Vec<(u32, Vec<Event>)> {
     let open = reader.open().filter(|(_, _, open)| !open.is_empty());
     let threads = open.map(|(thread, clock, open)| {
-        let kind = Kind::Left;
+        let kind = EventKind::Left;
         let events = open.iter().rev().map(|&proc| Event { proc, kind, clock });
         (thread, events.collect())
     });

@@ -1,4 +1,6 @@
-//! Export for speedscope: `https://www.speedscope.app/file-format-schema.json`, with one
+//! Export for speedscope.
+//!
+//! Format: `https://www.speedscope.app/file-format-schema.json`, with one
 //! profile of type `evented` for each thread.
 
 use std::io::{self, Write};
@@ -9,6 +11,9 @@ use crate::Result;
 use crate::timeline::Timeline;
 
 /// Writes a log.
+///
+/// # Errors
+/// The outer error is about reading the log, the inner one about writing.
 pub fn write(timeline: &Timeline, to: &mut dyn Write) -> Result<io::Result<()>> {
     let frames: Vec<Value> = timeline
         .procs

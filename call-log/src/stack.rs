@@ -1,11 +1,11 @@
-//! Which stack an address belongs to, for a [`Balancer`](crate::balance::Balancer).
+//! The stack to which an address belongs, for a [`Balancer`](crate::balance::Balancer).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The range of memory around an address, as the kernel tells it. `None` also
-/// once a process has asked too often.
+/// The mapping around an address, start and end, as the kernel reports it. `None` if there is none, or
+/// once the process has asked too often.
 pub fn stack_around(address: u64) -> Option<(u64, u64)> {
-    // Asking takes long; few programs have more stacks than that.
+    // Asking takes long, and few programs have more stacks.
     const MOST: u32 = 5000;
     static ASKED: AtomicU32 = AtomicU32::new(0);
     if ASKED.fetch_add(1, Ordering::Relaxed) >= MOST {

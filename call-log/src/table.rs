@@ -1,4 +1,4 @@
-//! The report as a table, laid out as the exercise's first figure has it, and its values.
+//! The report as a table, laid out as the first figure of the exercise shows it, as CSV and as JSON.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub struct Line {
     pub number: u32,
     /// Its name.
     pub name: String,
-    /// Its figures; none if it is excluded.
+    /// Its figures; `None` if it is excluded.
     pub figures: Option<Figures>,
 }
 
@@ -25,22 +25,28 @@ pub struct Report {
     pub heading: String,
     /// The procedures.
     pub lines: Vec<Line>,
-    /// Ticks in a second.
+    /// Ticks per second.
     pub ticks_per_second: f64,
-    /// Threads in the log.
+    /// Number of threads in the log.
     pub threads: usize,
-    /// What the reader should know: the program was killed, events are missing.
+    /// Warnings for the reader: the program was killed, events are missing.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// The report that is wanted.
+    /// Makes a wanted report.
+    ///
+    /// # Errors
+    /// Says what is wrong with the log.
     pub fn make(wanted: &Wanted) -> Result<Self> {
         let mut log = Log::open(&wanted.data)?;
         Self::of(&mut log, &wanted.heading, &wanted.procs)
     }
 
-    /// The report on all procedures that a log names, those with the most time first.
+    /// Makes a report on all procedures that occur in a log, sorted by time, longest first.
+    ///
+    /// # Errors
+    /// Says what is wrong with the log.
     pub fn of_all(log: &mut Log, heading: &str) -> Result<Self> {
         let account = Account::of(log, |_| true)?;
         let mut listed: Vec<Listed> = account
@@ -58,7 +64,10 @@ impl Report {
         Self::from(log, &account, heading, &listed)
     }
 
-    /// The report on these procedures.
+    /// Makes a report on the listed procedures.
+    ///
+    /// # Errors
+    /// Says what is wrong with the log.
     pub fn of(log: &mut Log, heading: &str, listed: &[Listed]) -> Result<Self> {
         let mut included: Vec<u32> = listed
             .iter()
@@ -105,7 +114,7 @@ impl Report {
         })
     }
 
-    /// Calls of all included procedures.
+    /// Number of calls of all included procedures.
     pub fn calls(&self) -> u64 {
         self.figures().map(|f| f.calls).sum()
     }
@@ -124,7 +133,7 @@ impl Report {
         self.lines.iter().filter_map(|line| line.figures.as_ref())
     }
 
-    /// The table.
+    /// The report as a table.
     pub fn text(&self) -> String {
         let names = self.lines.iter().map(|l| l.name.chars().count());
         let width = names.max().unwrap_or(0).clamp(14, 60);
@@ -166,7 +175,7 @@ impl Report {
         text
     }
 
-    /// The values, with a line of names: comma-separated, quoted where needed.
+    /// The report as comma-separated values, quoted where needed, with a line of names.
     pub fn csv(&self) -> String {
         let mut text = String::from(
             "heading,number,procedure,included,calls,calls_percent,time_ms,average_ms,time_percent,inclusive_ms,left\n",
@@ -193,7 +202,7 @@ impl Report {
         text
     }
 
-    /// The same as JSON.
+    /// The report as JSON.
     pub fn json(&self) -> serde_json::Value {
         let (calls, ticks) = (self.calls(), self.ticks());
         let lines: Vec<_> = self
@@ -225,7 +234,7 @@ impl Report {
     }
 }
 
-/// A share of a whole in percent; 0 of nothing.
+/// A share of a whole in percent; 0 if the whole is 0.
 pub fn share(part: u64, whole: u64) -> f64 {
     match whole {
         0 => 0.0,
@@ -237,7 +246,7 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.2}%", share(part, whole))
 }
 
-/// The name in this width; the end of a longer one is left out.
+/// The name in at most `width` characters; the end of a longer one is replaced by dots.
 fn shortened(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();

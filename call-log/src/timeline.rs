@@ -1,4 +1,4 @@
-//! A log as it is exported: with names, and times in microseconds from its start.
+//! A log for exports: with names, and times in microseconds from its start.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,25 +7,30 @@ use crate::indat::Listed;
 use crate::reader::Log;
 use crate::{Event, Procedure, Result};
 
-/// A log whose clock and names are known as a whole, to be gone through once more.
+/// A log that was read once, for its clock and names, and whose events can be read again.
 pub struct Timeline {
     file: PathBuf,
-    /// What the log is of.
+    /// Name of the program, or of the log's file.
     pub title: String,
     /// The procedures that occur, by number.
     pub procs: Vec<Procedure>,
+    /// Index in `procs` by number.
     places: HashMap<u32, usize>,
-    /// The system's number of each thread.
+    /// Number in the system of each thread.
     pub tids: Vec<u32>,
-    /// The process; 0 if it is not known.
+    /// Number of the process; 0 if it is not known.
     pub process: u32,
+    /// First and last value of the clock.
     origin: u64,
     last: u64,
     ticks_per_second: f64,
 }
 
 impl Timeline {
-    /// Reads a log. Names are the log's, or those that are listed for a log without.
+    /// Reads a log. A log without names gets the listed ones.
+    ///
+    /// # Errors
+    /// Says what is wrong with the log.
     pub fn open(file: &Path, listed: &[Listed]) -> Result<Self> {
         let mut log = Log::open(file)?;
         let mut events = Vec::new();
@@ -69,7 +74,10 @@ impl Timeline {
         })
     }
 
-    /// Goes through the events of all threads, or of one.
+    /// Passes the events of all threads, or of one, to `take`, with the thread's number in the log.
+    ///
+    /// # Errors
+    /// The outer error is about reading the log, the inner one comes from `take`.
     pub fn each(
         &self,
         only: Option<u32>,
@@ -90,22 +98,22 @@ impl Timeline {
         Ok(Ok(()))
     }
 
-    /// Microseconds from the log's start.
+    /// Time in microseconds from the log's start.
     pub fn micros(&self, clock: u64) -> f64 {
         clock.saturating_sub(self.origin) as f64 * 1e6 / self.ticks_per_second
     }
 
-    /// Microseconds from its start to its end.
+    /// Time in microseconds from its start to its end.
     pub fn length(&self) -> f64 {
         self.micros(self.last)
     }
 
-    /// Where a procedure stands in `procs`.
+    /// Index of a procedure in `procs`.
     pub fn place(&self, proc: u32) -> usize {
         self.places.get(&proc).copied().unwrap_or(0)
     }
 
-    /// A thread's name for people.
+    /// Name of a thread in reports.
     pub fn thread_name(&self, thread: u32) -> String {
         match self.tids.get(thread as usize) {
             Some(0) | None => format!("thread {thread}"),
@@ -114,6 +122,7 @@ impl Timeline {
     }
 }
 
+/// The listed name of a procedure, or a made-up one.
 fn name(number: u32, listed: &[Listed]) -> String {
     let listed = listed.iter().find(|p| p.number == number);
     listed.map_or_else(|| format!("procedure {number}"), |p| p.name.clone())

@@ -6,7 +6,7 @@ use std::path::Path;
 use call_log::account::Account;
 use call_log::clock::Clock;
 use call_log::compact::{Encoder, Header, Reader, Tail, end_block, header_block, procedures_block};
-use call_log::{Event, Kind, Procedure};
+use call_log::{Event, EventKind, Procedure};
 
 fn header() -> Header {
     Header {
@@ -36,12 +36,12 @@ fn events(thread: u32) -> Vec<Event> {
     let mut clock = 2000 + u64::from(thread);
     for round in 0..50 {
         for (kind, proc) in [
-            (Kind::Entry, 0),
-            (Kind::Entry, 300 + thread),
-            (Kind::Left, 300 + thread),
-            (Kind::Resumed, 300 + thread),
-            (Kind::Exit, 300 + thread),
-            (Kind::Exit, 0),
+            (EventKind::Entry, 0),
+            (EventKind::Entry, 300 + thread),
+            (EventKind::Left, 300 + thread),
+            (EventKind::Resumed, 300 + thread),
+            (EventKind::Exit, 300 + thread),
+            (EventKind::Exit, 0),
         ] {
             clock += round * round * 1000;
             all.push(Event { proc, kind, clock });
@@ -135,13 +135,13 @@ fn events_that_do_not_pair_are_refused() {
     let mut bytes = Vec::new();
     header_block(&mut bytes, &header());
     let mut encoder = Encoder::new();
-    let (proc, kind, clock) = (0, Kind::Entry, 5);
+    let (proc, kind, clock) = (0, EventKind::Entry, 5);
     encoder.push(Event { proc, kind, clock });
     let mut unnamed = bytes.clone();
     encoder.clone().take_block(0, 1, &mut unnamed);
     assert!(read(&unnamed).unwrap_err().contains("has no name"));
     procedures_block(&mut bytes, &[procedure(0)]);
-    let kind = Kind::Exit;
+    let kind = EventKind::Exit;
     encoder.push(Event { proc, kind, clock });
     encoder.push(Event { proc, kind, clock });
     encoder.take_block(0, 1, &mut bytes);

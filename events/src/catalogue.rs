@@ -1,10 +1,7 @@
-//! The table of events.
+//! The table of events. Numbers of the kernel's events stand in `linux/perf_event.h`.
 
+use crate::perf::{TYPE_CACHE, TYPE_HARDWARE, TYPE_SOFTWARE};
 use crate::{Code, Event, Exact, Model, Source, Usage, papi};
-
-const HARDWARE: u32 = 0;
-const SOFTWARE: u32 = 1;
-const CACHE: u32 = 3;
 
 const fn hardware(
     name: &'static str,
@@ -19,7 +16,7 @@ const fn hardware(
         what,
         source: Source::Hardware,
         code: Code::Perf {
-            kind: HARDWARE,
+            kind: TYPE_HARDWARE,
             config,
             usage: None,
         },
@@ -40,7 +37,7 @@ const fn software(
         what,
         source: Source::Software,
         code: Code::Perf {
-            kind: SOFTWARE,
+            kind: TYPE_SOFTWARE,
             config,
             usage,
         },
@@ -70,7 +67,7 @@ const fn model(name: &'static str, model: Model, what: &'static str) -> Event {
     }
 }
 
-/// An event of the kernel's table of caches: cache, operation, 1 for a miss.
+/// An event of the kernel's table of caches, by the numbers of cache, operation and result (1: a miss).
 const fn cache(
     name: &'static str,
     [cache, operation, miss]: [u64; 3],
@@ -83,7 +80,7 @@ const fn cache(
         what,
         source: Source::Hardware,
         code: Code::Perf {
-            kind: CACHE,
+            kind: TYPE_CACHE,
             config: cache | operation << 8 | miss << 16,
             usage: None,
         },
@@ -165,7 +162,7 @@ static EVENTS: &[Event] = &[
     model("model:L2-misses", Model::L2Misses, "References that also miss in a modelled second-level cache"),
 ];
 
-/// All events: the kernel's, PAPI's, those of instrumentation.
+/// All events: the kernel's, PAPI's, then the ones that instrumentation counts.
 pub fn all() -> impl Iterator<Item = Event> {
     let (of_kernel, own) = EVENTS.split_at(
         EVENTS
@@ -180,13 +177,13 @@ pub fn all() -> impl Iterator<Item = Event> {
         .chain(own.iter().copied())
 }
 
-/// The event of that name; upper and lower case are the same.
+/// The event with a name or alias; upper and lower case are the same.
 pub fn find(name: &str) -> Option<Event> {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     all().find(|e| is(e.name) || e.alias.is_some_and(is))
 }
 
-/// The event of the kernel or of instrumentation with that name.
+/// The event with a name, among the kernel's and the ones that instrumentation counts.
 pub(crate) fn plain(name: &str) -> Option<&'static Event> {
     EVENTS.iter().find(|e| e.name == name)
 }

@@ -1,29 +1,30 @@
 //! An event as a user names it.
 //!
 //! `NAME`, `rNNN` for a code of the processor in hexadecimal digits, or `NAME:opcode=GLOB`
-//! for an exact event of instructions with that mnemonic (`exact:loads:opcode=mov*`).
+//! for an exact event, counted at instructions with that mnemonic only (`exact:loads:opcode=mov*`).
 
 use std::fmt;
 
+use atom_abi::names::matches;
+
+use crate::perf::TYPE_RAW;
 use crate::{Code, Event, Source, find};
 
-/// Most events of one set.
+/// Largest number of events in a set.
 pub const MOST: usize = 8;
-
-const RAW: u32 = 4;
 
 /// An event that was chosen.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Choice {
-    /// As it was named.
+    /// The user's words.
     pub name: String,
-    /// Which it is.
+    /// The event.
     pub event: Event,
-    /// Only instructions with this mnemonic; a pattern with `*` and `?`.
+    /// Pattern of the mnemonics at whose instructions it is counted; `None` for all.
     pub opcode: Option<String>,
 }
 
-/// A name that is no event's.
+/// Message about a name that no event has, or about a set that cannot be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unknown(String);
 
@@ -39,7 +40,7 @@ impl Choice {
     /// Reads one name.
     ///
     /// # Errors
-    /// If there is no such event, with those that are named alike.
+    /// Says that there is no such event, and which ones have a similar name.
     pub fn parse(text: &str) -> Result<Self, Unknown> {
         let (name, opcode) = match text.split_once(":opcode=") {
             Some((name, glob)) => (name, Some(glob.to_owned())),
@@ -64,10 +65,10 @@ impl Choice {
         })
     }
 
-    /// Reads a set: names with commas between.
+    /// Reads a set: names separated by commas.
     ///
     /// # Errors
-    /// If a name is unknown or there twice, or there are more than [`MOST`].
+    /// Says that a name is unknown or given twice, or that there are more than [`MOST`].
     pub fn parse_set(text: &str) -> Result<Vec<Self>, Unknown> {
         let names = text.split(',').map(str::trim).filter(|n| !n.is_empty());
         let set: Vec<Self> = names.map(Self::parse).collect::<Result<_, _>>()?;
@@ -85,8 +86,9 @@ impl Choice {
 
     /// Whether it is to be counted at instructions with this mnemonic.
     pub fn takes(&self, mnemonic: &str) -> bool {
-        let glob = self.opcode.as_deref();
-        glob.is_none_or(|glob| matches(glob.as_bytes(), mnemonic.as_bytes()))
+        let mnemonic = mnemonic.to_ascii_lowercase();
+        let pattern = self.opcode.as_deref().map(str::to_ascii_lowercase);
+        pattern.is_none_or(|pattern| matches(&pattern, &mnemonic))
     }
 
     /// True if instrumentation counts it.
@@ -95,18 +97,7 @@ impl Choice {
     }
 }
 
-/// `*` stands for any characters, `?` for one.
-fn matches(glob: &[u8], text: &[u8]) -> bool {
-    match (glob.split_first(), text.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => (0..=text.len()).any(|n| matches(rest, &text[n..])),
-        (Some((b'?', glob)), Some((_, text))) => matches(glob, text),
-        (Some((g, glob)), Some((t, text))) => g.eq_ignore_ascii_case(t) && matches(glob, text),
-        _ => false,
-    }
-}
-
-/// `r1c2`: an event of the processor by its own code.
+/// The event of a raw code such as `r1c2`, which the processor's manual lists.
 fn raw(name: &str) -> Option<Event> {
     let digits = name.strip_prefix('r')?;
     let is_code = (1..=16).contains(&digits.len());
@@ -117,7 +108,7 @@ fn raw(name: &str) -> Option<Event> {
         what: "An event of the processor by its own code",
         source: Source::Hardware,
         code: Code::Perf {
-            kind: RAW,
+            kind: TYPE_RAW,
             config,
             usage: None,
         },
@@ -125,6 +116,7 @@ fn raw(name: &str) -> Option<Event> {
     })
 }
 
+/// Says that there is no such event, and names up to five with a similar name.
 fn unknown(name: &str) -> Unknown {
     let lower = name.to_lowercase();
     let is_near = |e: &Event| {
@@ -133,7 +125,7 @@ fn unknown(name: &str) -> Unknown {
         lower.len() > 2 && (known.contains(&lower) || lower.contains(tail))
     };
     let mut near: Vec<Event> = crate::all().filter(is_near).collect();
-    // What every machine has comes first.
+    // Events that every machine has come first.
     near.sort_by_key(|e| std::cmp::Reverse(e.source));
     let near: Vec<String> = near
         .iter()
@@ -159,7 +151,7 @@ mod tests {
         assert!(matches!(
             code,
             Code::Perf {
-                kind: 4,
+                kind: TYPE_RAW,
                 config: 0x1c2,
                 ..
             }

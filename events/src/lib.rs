@@ -1,15 +1,15 @@
 //! What can be counted around procedures, by which source and under which names.
 //!
-//! An event comes from one of four [`Source`]s. The processor's counters and those of the
-//! kernel are read by `perf_event_open`; whether a machine has them shows only there, so
-//! [`Event::probe`] asks. Exact and modelled events are counted by instrumentation and are the
-//! same on every machine; for many of the others one of them is the next best ([`Event::offer`]).
+//! An event comes from one of four [`Source`]s. `perf_event_open` reads the processor's and the
+//! kernel's counters. Only the machine itself knows which of them it has, so
+//! [`Event::probe`] asks. Instrumentation counts exact and modelled events, which are the
+//! same on every machine. Many other events have one of them as a substitute ([`Event::offer`]).
 //!
 //! Names are the kernel's (`instructions`, `L1-dcache-load-misses`, `r1c2`), PAPI's
 //! (`PAPI_TOT_INS`), and for what instrumentation counts `exact:loads` and `model:L1-misses`.
 //!
-//! The crate is used by the command, on the machine that instruments, and by analysis
-//! routines, on the machine that runs: it needs nothing but system calls.
+//! The command uses the crate on the machine that instruments, and analysis
+//! routines use it on the machine that runs the program. So it needs nothing but system calls.
 #![deny(missing_docs)]
 
 mod catalogue;
@@ -22,7 +22,7 @@ pub use catalogue::{all, find};
 pub use choice::{Choice, MOST, Unknown};
 pub use unavailable::{Unavailable, paranoid};
 
-/// Who counts.
+/// What counts an event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
     /// The processor's performance monitoring unit.
@@ -36,7 +36,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// A word for people.
+    /// Name of the source in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Hardware => "hardware",
@@ -61,13 +61,13 @@ pub enum Exact {
     Bytes,
     /// Conditional branches.
     Branches,
-    /// Those of them that are taken.
+    /// Conditional branches that are taken.
     Taken,
     /// Calls.
     Calls,
     /// Operations on floating-point numbers: four for an addition of four numbers at once.
     FloatOps,
-    /// Instructions that make some.
+    /// Instructions that compute with floating-point numbers.
     FloatInsts,
     /// Reads and writes of memory.
     References,
@@ -83,11 +83,11 @@ pub enum Model {
     Mispredictions,
     /// Misses of a first-level data cache.
     L1Misses,
-    /// Those of them that miss in a second-level cache too.
+    /// Misses of a second-level cache, which the first-level misses refer to.
     L2Misses,
 }
 
-/// Where `getrusage` tells the same as the kernel's counter.
+/// Figure of `getrusage` (or of a clock) that equals a counter of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Usage {
@@ -106,21 +106,21 @@ pub enum Usage {
 /// How an event is counted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Code {
-    /// By `perf_event_open` with this type and configuration; if that is refused, by the
-    /// other means, if there is one.
+    /// By `perf_event_open` with this type and configuration. If the kernel refuses that, by
+    /// `usage`, if there is one.
     Perf {
         /// `type` of `struct perf_event_attr`.
         kind: u32,
-        /// `config` of it.
+        /// `config` of `struct perf_event_attr`.
         config: u64,
-        /// What tells the same without it.
+        /// The figure that equals the counter.
         usage: Option<Usage>,
     },
     /// By instrumentation, exactly.
     Exact(Exact),
     /// By instrumentation, by a model.
     Model(Model),
-    /// The kernel has no name for it that holds on all processors.
+    /// Not at all: the kernel has no generic event for it.
     Nameless,
 }
 
@@ -133,26 +133,26 @@ pub struct Restrictions {
     pub code_ranges: bool,
     /// Instructions by what they do (`--opcm`).
     pub opcodes: bool,
-    /// For each event the address of the data is known (`--dear`).
+    /// True if the address of the data is known for each occurrence (`--dear`).
     pub data_address: bool,
-    /// For each event the address of the instruction is known (`--iear`).
+    /// True if the address of the instruction is known for each occurrence (`--iear`).
     pub code_address: bool,
 }
 
 /// Something that can be counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Its name.
+    /// Name by which users choose it.
     pub name: &'static str,
-    /// Another one.
+    /// A second name.
     pub alias: Option<&'static str>,
-    /// What it counts, for people.
+    /// Description in a few words.
     pub what: &'static str,
-    /// Who counts it.
+    /// What counts it.
     pub source: Source,
-    /// How.
+    /// How it is counted.
     pub code: Code,
-    /// The event that comes next to it where it cannot be counted.
+    /// Name of the event that is the best substitute where this one cannot be counted.
     pub offer: Option<&'static str>,
 }
 
@@ -176,10 +176,10 @@ impl Event {
         }
     }
 
-    /// Whether it can be counted on this machine, by this user, now.
+    /// Asks whether this user can count the event on this machine now.
     ///
     /// # Errors
-    /// Why not, what helps, and what there is instead.
+    /// Says why not, what helps, and which event to count instead.
     pub fn probe(&self) -> Result<(), Unavailable> {
         match self.code {
             Code::Exact(_) | Code::Model(_) => Ok(()),

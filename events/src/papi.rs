@@ -1,13 +1,13 @@
-//! PAPI's preset names, and the event of the kernel that comes nearest to each.
+//! PAPI's preset names, and for each the kernel's event that counts nearly the same.
 //!
-//! PAPI composes some presets of several native events of one processor model. Here each is
-//! one generic event, which the kernel knows how to program, or none: then an exact or
-//! modelled event, or a raw code (`rNNN`) from the processor's manual, has to do.
+//! PAPI composes some presets of several native events of one processor model. Here a preset is
+//! one generic event, which the kernel knows how to program, or none. Without one, users count an exact or
+//! modelled event, or a raw code (`rNNN`) from the processor's manual.
 
 use crate::catalogue::plain;
 use crate::{Code, Event, Source};
 
-/// Preset, the kernel's name (empty: none), what to count instead, what it is.
+/// Preset, name of the kernel's event (empty: none), name of the substitute (empty: none), description.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 #[rustfmt::skip]

@@ -1,33 +1,33 @@
 //! Counters by `perf_event_open`, and reading them without a system call.
 //!
-//! Format: `struct perf_event_attr` of `linux/perf_event.h`, first version (64 bytes) with
-//! the flags that are used here. The kernel accepts the size that it is told.
+//! ABI: `struct perf_event_attr` of `linux/perf_event.h`, in its first version of 64 bytes; the kernel takes the
+//! version from the size.
 //!
-//! A counter of the processor may be read by the program itself (`rdpmc`). The page that is
-//! mapped for the counter tells which of the processor's registers it is at the moment, and what
-//! to add. The kernel changes the page when it moves the thread or the counter, so a reader
-//! looks at a sequence number before and after ([`read_page`]).
+//! The program itself may read a counter of the processor (`rdpmc`). The page that is
+//! mapped for the counter holds the number of the register that has the counter at the moment, and a summand. The kernel
+//! changes the page when it moves the thread or the counter, so a reader
+//! compares a sequence number before and after ([`read_page`]).
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_long, c_ulong};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-const SYS_READ: c_long = 0;
-const SYS_CLOSE: c_long = 3;
-const SYS_MMAP: c_long = 9;
-const SYS_PERF_EVENT_OPEN: c_long = 298;
-const PAGE: usize = 4096;
+/// `PERF_TYPE_HARDWARE`: generic events of the processor.
+pub(crate) const TYPE_HARDWARE: u32 = 0;
+/// `PERF_TYPE_SOFTWARE`: events that the kernel counts itself.
+pub(crate) const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_TYPE_HW_CACHE`: generic events of the processor's caches.
+pub(crate) const TYPE_CACHE: u32 = 3;
+/// `PERF_TYPE_RAW`: events of the processor by its own codes.
+pub(crate) const TYPE_RAW: u32 = 4;
 
-unsafe extern "C" {
-    fn syscall(number: c_long, ...) -> c_long;
-    fn fcntl(file: c_int, command: c_int, ...) -> c_int;
-    safe fn __errno_location() -> *mut c_int;
-}
+/// Size of a page in bytes; x86-64 has no other base size.
+const PAGE: usize = 4096;
 
 fn errno() -> i32 {
     // SAFETY: the address of the thread's own word.
-    unsafe { *__errno_location() }
+    unsafe { *libc::__errno_location() }
 }
 
 /// `struct perf_event_attr`, first version.
@@ -46,25 +46,28 @@ struct Attributes {
     config1: u64,
 }
 
+/// `exclude_kernel`: counts in user mode only.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
+/// `exclude_hv`.
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+/// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: c_ulong = 1 << 3;
-/// `read` gives value, time enabled, time running.
+/// Flags of `read_format`: `read` gives value, time enabled, time running.
 const WITH_TIMES: u64 = 1 | 2;
 
-/// What a counter tells.
+/// A counter's value.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reading {
-    /// What has been counted.
+    /// Number of events.
     pub value: u64,
-    /// Nanoseconds for which the counter was wanted.
+    /// Time in nanoseconds for which the counter was enabled.
     pub enabled: u64,
-    /// Nanoseconds for which it counted: fewer if it shares the processor's register.
+    /// Time in nanoseconds for which it counted: less if it shares a register of the processor.
     pub running: u64,
 }
 
 impl Reading {
-    /// The value for the whole time, as far as it can be concluded; none if it never counted.
+    /// The value, scaled up to the whole time; `None` if the counter never counted.
     pub fn scaled(self) -> Option<u64> {
         match self.running {
             0 if self.enabled == 0 => Some(self.value),
@@ -88,28 +91,30 @@ pub struct Page {
     pub lock: AtomicU32,
     /// The processor's register, counted from 1; 0 if the counter is in none.
     pub index: AtomicU32,
-    /// What is to be added to the register.
+    /// Summand of the register's value.
     pub offset: AtomicU64,
-    /// Nanoseconds that the event was wanted.
+    /// Time in nanoseconds for which the event was enabled.
     pub time_enabled: AtomicU64,
-    /// Nanoseconds that it was counted.
+    /// Time in nanoseconds for which it was counted.
     pub time_running: AtomicU64,
     /// Bit 2: the program may read registers.
     pub capabilities: AtomicU64,
-    /// Bits of a register.
+    /// Width of a register in bits.
     pub width: AtomicU16,
 }
 
+/// `cap_user_rdpmc`.
 const MAY_READ: u64 = 1 << 2;
 
-/// Reads a counter through its page; `register` reads one of the processor's registers. None
-/// if the page does not allow it or the counter is in no register: then `read` has to do.
+/// Reads a counter through its page; `register` reads one of the processor's registers. `None`
+/// if the page does not allow it or the counter is in no register; then the system call `read` is needed.
 ///
-/// The times are those of the last moment at which the kernel wrote the page.
+/// The times are as old as the kernel's last change of the page.
 #[inline]
 pub fn read_page(page: &Page, mut register: impl FnMut(u32) -> u64) -> Option<Reading> {
-    // A page that never settles would be the kernel's fault; the system call answers then.
-    for _ in 0..100 {
+    // A page that changes all the time would be the kernel's fault. The system call helps then.
+    const MOST_TRIES: usize = 100;
+    for _ in 0..MOST_TRIES {
         let before = page.lock.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         let reading = page_contents(page, &mut register);
@@ -121,13 +126,14 @@ pub fn read_page(page: &Page, mut register: impl FnMut(u32) -> u64) -> Option<Re
     None
 }
 
+/// Reads the page once; the result is wrong if the kernel changed the page meanwhile.
 #[inline]
 fn page_contents(page: &Page, register: &mut impl FnMut(u32) -> u64) -> Option<Reading> {
     let index = page.index.load(Ordering::Relaxed);
     if index == 0 || page.capabilities.load(Ordering::Relaxed) & MAY_READ == 0 {
         return None;
     }
-    // Registers have 40 or 48 bits, the topmost of which is a sign.
+    // A register has 40 or 48 bits; the topmost is the sign.
     let unused = 64u32.saturating_sub(page.width.load(Ordering::Relaxed).into()) & 63;
     let raw = register(index - 1) << unused;
     let count = (raw as i64 >> unused) as u64;
@@ -146,17 +152,16 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Opens one that counts from now on, alone or with the group of another one, so that
-    /// they count at the same time or not at all.
+    /// Opens a counter that counts from now on, alone or in the group of `leader`. Counters of a group
+    /// count at the same time or not at all.
     ///
     /// # Errors
     /// The error number of `perf_event_open`.
     pub fn open(kind: u32, config: u64, leader: Option<&Self>) -> Result<Self, i32> {
-        // What the kernel counts itself happens in the kernel.
-        const SOFTWARE: u32 = 1;
+        // Events that the kernel counts itself happen in the kernel.
         let user_only = EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR;
         let tries: &[u64] = match kind {
-            SOFTWARE => &[0, user_only],
+            TYPE_SOFTWARE => &[0, user_only],
             _ => &[user_only],
         };
         let group = leader.map_or(-1, |leader| leader.file);
@@ -171,9 +176,10 @@ impl Counter {
                 ..Attributes::default()
             };
             let at = &raw const attributes;
-            // SAFETY: the kernel reads the attributes and makes a file.
-            let file =
-                unsafe { syscall(SYS_PERF_EVENT_OPEN, at, 0, -1, group, CLOSE_ON_EXEC) } as c_int;
+            // SAFETY: the kernel reads the attributes, which live, and opens a file.
+            let file = unsafe {
+                libc::syscall(libc::SYS_perf_event_open, at, 0, -1, group, CLOSE_ON_EXEC)
+            } as c_int;
             if file >= 0 {
                 return Ok(Self {
                     file: out_of_the_way(file),
@@ -185,17 +191,21 @@ impl Counter {
         Err(error)
     }
 
-    /// Maps its page, so that [`Self::read`] need not ask the kernel. False if that does not help.
+    /// Maps its page, so that [`Self::read`] needs no system call. False if the kernel does not allow that.
     pub fn map(&mut self) -> bool {
-        // In place of a page from the heap, which is where it is in nobody's way.
+        // The mapping replaces a page from the heap, so that it is not in the program's way.
         let Some(page) = Layout::from_size_align(PAGE, PAGE).ok().and_then(|layout| {
-            // SAFETY: of a size that is not 0.
+            // SAFETY: the size is not 0.
             NonNull::new(unsafe { std::alloc::alloc(layout) })
         }) else {
             return false;
         };
         let mut mapped = Mapped(page);
-        if !mapped.replace(SHARED | FIXED, READ, self.file) {
+        if !mapped.replace(
+            libc::MAP_SHARED | libc::MAP_FIXED,
+            libc::PROT_READ,
+            self.file,
+        ) {
             return false;
         }
         if mapped.page().capabilities.load(Ordering::Relaxed) & MAY_READ == 0 {
@@ -210,7 +220,7 @@ impl Counter {
         self.page.is_some()
     }
 
-    /// What it has counted; none if its file has been closed by somebody else.
+    /// Its value; `None` if the program has closed its file.
     #[inline]
     pub fn read(&self) -> Option<Reading> {
         if let Some(mapped) = &self.page
@@ -221,12 +231,12 @@ impl Counter {
         self.ask()
     }
 
-    /// The same, by a system call: the times are up to date.
+    /// Its value by a system call, with times that are up to date; `None` if the program has closed its file.
     pub fn ask(&self) -> Option<Reading> {
         let mut words = [0u64; 3];
         let size = size_of_val(&words);
-        // SAFETY: `size` bytes may be written.
-        let read = unsafe { syscall(SYS_READ, self.file, words.as_mut_ptr(), size) };
+        // SAFETY: the kernel writes at most `size` bytes to `words`.
+        let read = unsafe { libc::syscall(libc::SYS_read, self.file, words.as_mut_ptr(), size) };
         let [value, enabled, running] = words;
         (read == size as c_long).then_some(Reading {
             value,
@@ -239,67 +249,63 @@ impl Counter {
 impl Drop for Counter {
     fn drop(&mut self) {
         self.page = None;
-        // SAFETY: its own file.
-        unsafe { syscall(SYS_CLOSE, self.file) };
+        // SAFETY: the file is this counter's own.
+        unsafe { libc::syscall(libc::SYS_close, self.file) };
     }
 }
 
-/// Gives a file another number, which the runtime of analysis routines chooses so that it is not
+/// Gives a file another number. In an instrumented program the runtime chooses a high one, which is not
 /// in the program's way.
 fn out_of_the_way(file: c_int) -> c_int {
-    const F_DUPFD_CLOEXEC: c_int = 1030;
-    // SAFETY: its own file.
+    // SAFETY: the file was opened just now and is known to nobody else.
     unsafe {
-        let moved = fcntl(file, F_DUPFD_CLOEXEC, 0usize);
+        let moved = libc::fcntl(file, libc::F_DUPFD_CLOEXEC, 0usize);
         if moved < 0 {
             return file;
         }
-        syscall(SYS_CLOSE, file);
+        libc::syscall(libc::SYS_close, file);
         moved
     }
 }
 
-const READ: c_int = 1;
-const WRITE: c_int = 2;
-const SHARED: c_int = 1;
-const PRIVATE: c_int = 2;
-const FIXED: c_int = 0x10;
-const ANONYMOUS: c_int = 0x20;
-
-/// A page of the heap in whose place a counter's page is mapped.
+/// A page of the heap that a counter's page replaces while this lives.
 #[derive(Debug)]
 struct Mapped(NonNull<u8>);
 
 impl Mapped {
     fn page(&self) -> &Page {
-        // SAFETY: the kernel's page, which only it writes, as long as this lives.
+        // SAFETY: the kernel's page is mapped there while this lives; all its fields are atomic.
         unsafe { self.0.cast().as_ref() }
     }
 
+    /// Maps something in place of the page; false if the kernel refuses.
     fn replace(&mut self, flags: c_int, protection: c_int, file: c_int) -> bool {
         let at = self.0.as_ptr();
-        // SAFETY: a page that is this one's own.
-        unsafe { syscall(SYS_MMAP, at, PAGE, protection, flags, file, 0usize) == at as c_long }
+        // SAFETY: the page is this value's own.
+        unsafe {
+            libc::syscall(libc::SYS_mmap, at, PAGE, protection, flags, file, 0usize) == at as c_long
+        }
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // If the page cannot become what it was, it is not given back.
-        if self.replace(PRIVATE | FIXED | ANONYMOUS, READ | WRITE, -1)
+        // The heap gets the page back only if it is ordinary memory again.
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_ANONYMOUS;
+        if self.replace(flags, libc::PROT_READ | libc::PROT_WRITE, -1)
             && let Ok(layout) = Layout::from_size_align(PAGE, PAGE)
         {
-            // SAFETY: allocated with this layout.
+            // SAFETY: the page was allocated with this layout.
             unsafe { std::alloc::dealloc(self.0.as_ptr(), layout) };
         }
     }
 }
 
-/// `rdpmc`: allowed where the page of a counter says so.
+/// `rdpmc`: reads one of the processor's counters. The page of a counter says whether that is allowed.
 #[inline]
 fn read_register(index: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: only after the kernel has said that the program may.
+    // SAFETY: `read_page` calls this only after the kernel has allowed it.
     unsafe {
         std::arch::asm!(
             "rdpmc",
@@ -414,9 +420,8 @@ mod tests {
 
     #[test]
     fn the_kernel_counts_page_faults_or_says_why_not() {
-        const SOFTWARE: u32 = 1;
         const FAULTS: u64 = 2;
-        match Counter::open(SOFTWARE, FAULTS, None) {
+        match Counter::open(TYPE_SOFTWARE, FAULTS, None) {
             Ok(mut counter) => {
                 assert!(
                     !counter.map(),
@@ -429,7 +434,10 @@ mod tests {
                 assert!(after.value >= before.value + 32, "{before:?} {after:?}");
                 assert!(after.enabled > before.enabled);
             }
-            Err(error) => assert!([1, 13, 38].contains(&error), "{error}"),
+            Err(error) => assert!(
+                [libc::EPERM, libc::EACCES, libc::ENOSYS].contains(&error),
+                "{error}"
+            ),
         }
     }
 }

@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::Event;
 
-/// Why not.
+/// Why an event cannot be counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unavailable {
     /// The event's name.
     pub event: String,
-    /// What the kernel answered; 0 if it was not asked.
+    /// Error number of the kernel; 0 if it was not asked.
     pub errno: i32,
     /// The cause.
     pub cause: String,
@@ -31,66 +31,70 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// The kernel's setting of who may count what; none if it has no such thing.
+/// The kernel's setting `perf_event_paranoid`, which says which users may count what; `None` if it has none.
 pub fn paranoid() -> Option<i32> {
     let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
     text.trim().parse().ok()
 }
 
 impl Unavailable {
-    /// What an answer of `perf_event_open` means.
+    /// Explains an error number of `perf_event_open`.
     pub fn new(event: &str, errno: i32, offer: Option<&'static str>) -> Self {
         let (name, cause, cure): (_, String, &str) = match errno {
-            1 | 13 => {
+            libc::EPERM | libc::EACCES => {
                 let level = paranoid().map_or_else(
                     || "it".to_owned(),
                     |n| format!("/proc/sys/kernel/perf_event_paranoid is {n}, which"),
                 );
-                let name = if errno == 1 { "EPERM" } else { "EACCES" };
+                let name = if errno == libc::EPERM {
+                    "EPERM"
+                } else {
+                    "EACCES"
+                };
                 (
                     name,
                     format!("{level} forbids it to this user, or a container does"),
                     "have the administrator set it to 2 or lower, or grant CAP_PERFMON",
                 )
             }
-            2 => (
+            libc::ENOENT => (
                 "ENOENT",
                 "this machine has no such counter: no performance monitoring unit is \
                  visible, as in most virtual machines, or this one lacks the event"
                     .into(),
                 "run on the bare machine, or enable the virtual PMU",
             ),
-            19 => (
+            libc::ENODEV => (
                 "ENODEV",
                 "this processor's counters cannot count it".into(),
                 "choose another event",
             ),
-            22 => (
+            libc::EINVAL => (
                 "EINVAL",
                 "the kernel does not know this event or this combination".into(),
                 "check the code, or choose fewer events",
             ),
-            24 => (
+            libc::EMFILE => (
                 "EMFILE",
                 "the process has too many open files".into(),
                 "raise `ulimit -n`",
             ),
-            16 => (
+            libc::EBUSY => (
                 "EBUSY",
                 "somebody else has the counters for himself".into(),
                 "end other profilers",
             ),
-            28 => (
+            libc::ENOSPC => (
                 "ENOSPC",
                 "all counters are in use".into(),
                 "choose fewer events",
             ),
-            95 => (
+            libc::EOPNOTSUPP => (
                 "EOPNOTSUPP",
                 "the hardware does not support it".into(),
                 "choose another event",
             ),
-            38 => (
+            libc::ENOSYS => (
                 "ENOSYS",
                 "the system call perf_event_open is missing: the kernel was built without it, \
                  or a seccomp filter hides it"
@@ -112,7 +116,7 @@ impl Unavailable {
         }
     }
 
-    /// Of a preset for which the kernel has no generic event.
+    /// For a preset for which the kernel has no generic event.
     pub fn nameless(event: &Event) -> Self {
         Self {
             event: event.name.to_owned(),
@@ -132,7 +136,7 @@ mod tests {
     fn a_message_names_event_cause_cure_and_offer() {
         let text = Unavailable::new(
             "PAPI_TOT_INS",
-            2,
+            libc::ENOENT,
             crate::find("PAPI_TOT_INS").unwrap().offer,
         )
         .to_string();
@@ -145,7 +149,7 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         assert!(
-            Unavailable::new("x", 13, None)
+            Unavailable::new("x", libc::EACCES, None)
                 .to_string()
                 .contains("EACCES")
         );

@@ -48,7 +48,7 @@ pub fn code_is_neutral(loaded: &Loaded) {
         }
     }
     assert!(seen.len() > 300, "only {} functions seen", seen.len());
-    // And without any knowledge of functions: no segment prefix on a memory operand.
+    // The same without any knowledge of functions: no segment prefix on a memory operand.
     for range in &image.code {
         let bytes = image
             .bytes_at(range.start, (range.end - range.start) as usize)
@@ -85,7 +85,7 @@ pub fn missing_import_is_found(loaded: &Loaded) {
         .check_reachable(&[of("fx_count"), of("fx_missing")])
         .expect_err("reaches getlogin");
     assert_eq!(error.symbol.as_deref(), Some("getlogin"));
-    // Without symbols the function between has no name, but it is still there.
+    // Without symbols the function in between has no name, but is found all the same.
     let named = image
         .symbols
         .iter()
@@ -180,7 +180,7 @@ unsafe extern "C" fn observe(_routine: usize, _state: *mut State) {
     )
 }
 
-/// What really changes is a subset of what the summary says, for many arguments.
+/// For many arguments, a routine changes only registers and flags that its summary names.
 pub fn summaries_are_sound(loaded: &Loaded) {
     const ARITHMETIC: u64 = 0x8D5;
     let image = &loaded.image;
@@ -242,11 +242,11 @@ pub fn summaries_are_sound(loaded: &Loaded) {
     }
     assert!(changed_at_all > 1000, "the observation sees changes");
     precise(&summaries, loaded);
-    // SAFETY: nothing; leaves the direction flag as the ABI wants it.
+    // SAFETY: clears the direction flag, as the ABI demands.
     unsafe { asm!("cld") };
 }
 
-/// And the summary is not just "everything".
+/// A summary does not simply name everything.
 fn precise(summaries: &Summaries, loaded: &Loaded) {
     let of = |name: &str| {
         summaries.of(loaded
@@ -314,8 +314,8 @@ pub fn broken_tools(tool: &Path) {
     let facts = loader::facts(tool);
     let good = std::fs::read(tool).expect("the tool");
     let image = AnalysisImage::parse(tool, &good, facts.clone()).expect("an image");
-    // Where a flipped bit matters: headers, dynamic symbols, relocations, unwind tables,
-    // and the dynamic section; code and debug information matter less.
+    // Parts where a flipped bit matters most: headers, dynamic symbols, relocations, unwind tables
+    // and the dynamic section.
     let headers = 0..64 + 56 * 11;
     let tables = 0..image.code[0].start as usize;
     let data = image.text.len() - 4096..image.text.len() + image.data.len();

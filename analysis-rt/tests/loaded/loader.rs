@@ -59,7 +59,7 @@ pub struct Loaded {
     _strings: Vec<CString>,
 }
 
-/// How often the ProgramBefore and ProgramAfter calls were made.
+/// Numbers of ProgramBefore and ProgramAfter calls.
 pub static BEFORE: AtomicU64 = AtomicU64::new(0);
 pub static AFTER: AtomicU64 = AtomicU64::new(0);
 
@@ -72,7 +72,7 @@ unsafe extern "C" fn after() {
 }
 
 impl Loaded {
-    /// Maps and relocates; `fsgsbase` is what the runtime shall believe.
+    /// Maps and relocates a tool; `fsgsbase` is the answer that the runtime gets about the kernel.
     pub fn new(tool: &Path, fsgsbase: bool) -> Self {
         let image = AnalysisImage::read(tool, facts(tool)).expect("an image");
         let len = image.end().next_multiple_of(4096) as usize;
@@ -133,7 +133,7 @@ impl Loaded {
             libc::AT_RANDOM,
             libc::AT_HWCAP2,
         ] {
-            // SAFETY: asks.
+            // SAFETY: a query without effect on memory.
             let mut value = unsafe { libc::getauxval(kind) };
             if kind == libc::AT_HWCAP2 && !fsgsbase {
                 value &= !2;
@@ -176,7 +176,7 @@ impl Loaded {
 
     /// A routine as a function of up to three words.
     pub fn routine(&self, name: &str) -> Routine {
-        // SAFETY: routines of fewer arguments ignore the rest; a word is returned or rubbish.
+        // SAFETY: routines of fewer arguments ignore the rest; without a result, the returned word is undefined.
         unsafe { std::mem::transmute::<usize, Routine>(self.address(name)) }
     }
 }

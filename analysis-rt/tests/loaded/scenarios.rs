@@ -1,4 +1,4 @@
-//! What the runtime is put through. Each function runs in a process of its own.
+//! Scenarios for the runtime. Each function runs in a process of its own.
 
 use std::arch::asm;
 use std::fs::File;
@@ -88,7 +88,7 @@ pub fn run(name: &str, tool: &Path, dir: &Path) {
     scenario.1(tool, dir);
 }
 
-/// What the parent checks in a scenario's output.
+/// Checks a scenario's output, in the parent.
 pub fn check_output(name: &str, output: &Output, dir: &Path) -> Result<(), String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -138,7 +138,7 @@ fn tour(loaded: &Loaded, dir: &Path) {
         0,
         "line of the fixture"
     );
-    // SAFETY: after the start.
+    // SAFETY: the runtime has started.
     unsafe { loaded.finish()() };
 }
 
@@ -149,7 +149,7 @@ fn tour_on_a_thread(tool: &Path, dir: &Path) {
     assert_eq!(failed.expect("no panic"), 0, "line of the fixture");
 }
 
-/// Sets the thread pointer by system call and answers the old one. Between two
+/// Sets the thread pointer by system call and returns the old one. Between two
 /// calls nothing of this program's own standard library may run.
 #[inline(always)]
 fn set_fs(base: usize) -> usize {
@@ -288,7 +288,7 @@ fn many_threads(loaded: &Loaded) {
             }
         });
     }
-    // Threads with thread pointers all different: made-up ones, in one thread.
+    // Made-up thread pointers, all different, in one thread.
     let calls = loaded.routine("fx_thread_calls");
     let mut wrong = 0;
     let fs = set_fs(0);
@@ -415,7 +415,7 @@ fn jumps_out_of_handlers(loaded: &Loaded) {
     assert_eq!(heap(5, 20_000, 50_000), 0);
 }
 
-/// Waits for a child and answers its status, or `None` after ten seconds.
+/// Waits for a child and returns its status, or `None` after ten seconds.
 fn wait_for(pid: i32) -> Option<i32> {
     let (mut status, start) = (0, Instant::now());
     while start.elapsed() < Duration::from_secs(10) {
@@ -450,7 +450,7 @@ fn fork_beside_allocation(loaded: &Loaded) {
             if pid == 0 {
                 let failed = heap(round, 1000, 3000);
                 let count = calls(0, 0, 0);
-                // SAFETY: after the start.
+                // SAFETY: the runtime has started.
                 unsafe {
                     loaded.finish()();
                     libc::_exit(if failed != 0 {
@@ -473,7 +473,7 @@ fn fork_beside_allocation(loaded: &Loaded) {
     });
 }
 
-/// A child inherits locks that a thread it does not have holds.
+/// A child inherits locks whose holders are threads of its parent only.
 fn fork_while_locked(loaded: &Loaded) {
     let (shared, hold) = (loaded.routine("fx_shared"), loaded.routine("fx_hold_lock"));
     shared(1, 0, 0);
@@ -501,7 +501,7 @@ fn fork_while_locked(loaded: &Loaded) {
     });
 }
 
-/// What would hang for ever ends, with a reason. By `SIGABRT`: see [`dies`].
+/// A wait that would never end ends by `SIGABRT` with a reason; see [`dies`].
 fn locked_by_itself(loaded: &Loaded) {
     loaded.routine("fx_hold_lock")(0, 0, 0);
     loaded.routine("fx_shared")(1, 0, 0);
@@ -592,7 +592,7 @@ fn finish_once_per_process(loaded: &Loaded) {
 
 fn flush_at_finish(loaded: &Loaded) {
     loaded.routine("fx_print_unflushed")(0, 0, 0);
-    // SAFETY: after the start.
+    // SAFETY: the runtime has started.
     unsafe {
         loaded.finish()();
         loaded.finish()();
@@ -620,7 +620,7 @@ fn panic_ends_by_abort(loaded: &Loaded) {
     }
 }
 
-/// Descriptors and mappings of the application are those it would have had.
+/// The application gets the same descriptors and mappings as without the runtime.
 fn out_of_the_way(loaded: &Loaded, dir: &Path) {
     /// From here on the kernel places the application's image and heap, then what it maps, and the
     /// stack.
@@ -660,7 +660,7 @@ fn out_of_the_way(loaded: &Loaded, dir: &Path) {
         after.1 > before.1 + (25 << 20),
         "but elsewhere: {before:x?} {after:x?}"
     );
-    // Nor has the program break moved or a handler appeared.
+    // The program break has not moved, and there is no new signal handler.
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let caught = status
         .lines()

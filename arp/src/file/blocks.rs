@@ -17,7 +17,7 @@
 use std::io::{self, Read};
 
 use crate::error::{Error, FilePosition, Result};
-use crate::file::{Heading, varint};
+use crate::file::{Heading, bytes};
 use crate::types::{Section, SectionKind, Sid, Tid};
 
 /// Follows the two text lines of a binary file.
@@ -106,12 +106,12 @@ pub(crate) fn sections(sections: &[Section]) -> Vec<u8> {
     for chunk in sections.chunks(SECTIONS) {
         let mut contents = Vec::new();
         for section in chunk {
-            varint::put(&mut contents, section.sid.0.into());
-            varint::put(&mut contents, section.kind as u64);
-            varint::put(&mut contents, section.line.into());
-            varint::put(&mut contents, section.end_line.into());
-            varint::put_text(&mut contents, &section.name);
-            varint::put_text(&mut contents, &section.file);
+            leb128::push(&mut contents, u64::from(section.sid.0));
+            leb128::push(&mut contents, section.kind as u64);
+            leb128::push(&mut contents, u64::from(section.line));
+            leb128::push(&mut contents, u64::from(section.end_line));
+            bytes::put_text(&mut contents, &section.name);
+            bytes::put_text(&mut contents, &section.file);
         }
         out.extend(frame(
             BlockKind::Sections,
@@ -126,7 +126,7 @@ pub(crate) fn sections(sections: &[Section]) -> Vec<u8> {
 /// The last block.
 pub(crate) fn end(records: u64) -> Vec<u8> {
     let mut contents = Vec::new();
-    varint::put(&mut contents, records);
+    leb128::push(&mut contents, records);
     frame(BlockKind::End, Tid(0), 0, &contents)
 }
 
@@ -137,8 +137,8 @@ pub(crate) fn notes(pairs: &[(String, String)]) -> Vec<u8> {
     }
     let mut contents = Vec::new();
     for (key, value) in pairs {
-        varint::put_text(&mut contents, key);
-        varint::put_text(&mut contents, value);
+        bytes::put_text(&mut contents, key);
+        bytes::put_text(&mut contents, value);
     }
     frame(BlockKind::Info, Tid(0), pairs.len() as u32, &contents)
 }
@@ -182,7 +182,7 @@ impl Block {
 
     /// Adds the contents of an `Info` or `Sections` block to the heading.
     pub fn describe(&self, heading: &mut Heading) -> Result<()> {
-        let mut cursor = varint::Cursor::new(&self.contents);
+        let mut cursor = bytes::Cursor::new(&self.contents);
         let bad = || self.bad("is no description");
         for _ in 0..self.records {
             if self.kind == BlockKind::Info as u8 {

@@ -1,6 +1,7 @@
 //! Data files: formats, readers and writers.
 pub(crate) mod ascii;
 pub(crate) mod blocks;
+pub(crate) mod bytes;
 pub(crate) mod convert;
 pub(crate) mod order;
 pub(crate) mod output;
@@ -8,7 +9,6 @@ pub(crate) mod reader;
 pub(crate) mod samples;
 pub(crate) mod sink;
 pub(crate) mod sums;
-pub(crate) mod varint;
 
 use crate::types::{Mode, Section, ValueSet};
 

@@ -1,7 +1,7 @@
 //! The contents of a block of samples.
 //!
 //! A block has the number of records, then one stream for the records' *shape* and one for each set of
-//! values, each preceded by its length. Numbers are [`varint`](crate::file::varint)s, *signed* numbers folded.
+//! values, each preceded by its length. Numbers are in LEB128, *signed* ones in zigzag form.
 //!
 //! A *path* is a list of sections. Paths are numbered from 1 in the order of their first records in the block.
 //! The shape of a record is
@@ -15,7 +15,7 @@
 use crate::error::Result;
 use crate::file::MAX_STACK;
 use crate::file::blocks::Block;
-use crate::file::varint::Cursor;
+use crate::file::bytes::Cursor;
 use crate::types::{DataType, Sid, Step, ValueSet};
 use crate::value::{Area, Value};
 

@@ -6,18 +6,18 @@
 //!   of its key from the previous key (from 0 for the first) and its count. See [`Histogram`] for the keys.
 use crate::error::Result;
 use crate::file::blocks::{Block, BlockKind};
-use crate::file::varint::{self, Cursor};
+use crate::file::bytes::Cursor;
 use crate::file::{MAX_OCTAVES, MAX_STACK};
 use crate::histogram::Histogram;
 use crate::stats::Stats;
 use crate::types::{DataType, Sid, Step, ValueSet};
 
 fn put_stats(out: &mut Vec<u8>, stats: &Stats) {
-    varint::put(out, stats.count());
+    leb128::push(out, stats.count());
     match stats {
         Stats::Integer { sum, min, max, .. } => {
             for n in [sum, min, max] {
-                varint::put_wide(out, *n);
+                leb128::push(out, leb128::zigzag(*n));
             }
         }
         Stats::Float { sum, min, max, .. } => {
@@ -50,8 +50,9 @@ fn get_stats(cursor: &mut Cursor<'_>, ty: DataType) -> Option<Stats> {
 }
 
 fn put_path(out: &mut Vec<u8>, path: &[Sid]) {
-    varint::put(out, path.len() as u64);
-    path.iter().for_each(|sid| varint::put(out, sid.0.into()));
+    leb128::push(out, path.len() as u64);
+    path.iter()
+        .for_each(|sid| leb128::push(out, u64::from(sid.0)));
 }
 
 /// Appends a record of averages.
@@ -65,11 +66,11 @@ pub(crate) fn put_histogram(out: &mut Vec<u8>, path: &[Sid], sets: &[Histogram])
     put_path(out, path);
     for histogram in sets {
         put_stats(out, &histogram.stats);
-        varint::put(out, histogram.buckets().count() as u64);
+        leb128::push(out, histogram.buckets().count() as u64);
         let mut last = 0;
         for bucket in histogram.buckets() {
-            varint::put(out, u64::from(bucket.key - last));
-            varint::put(out, bucket.count);
+            leb128::push(out, u64::from(bucket.key - last));
+            leb128::push(out, bucket.count);
             last = bucket.key;
         }
     }

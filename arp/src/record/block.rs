@@ -3,7 +3,6 @@
 //! It gets one record for each execution of a measured section, which costs a few instructions. A
 //! block can be read without any other block. The format of a block is described with its
 //! reader, [`samples`](crate::file::samples).
-use crate::file::varint;
 use crate::record::tree::{NONE, ROOT, Tree};
 use crate::types::{DataType, ValueSet};
 use crate::value::Area;
@@ -87,7 +86,7 @@ impl Encoder {
             self.define(tree, node, serial);
         } else {
             tree.nodes[node as usize].encoded.serial = serial;
-            varint::put(&mut self.shape, u64::from(encoded.path));
+            leb128::push(&mut self.shape, u64::from(encoded.path));
             // Executions that were already open at the path's last record have the same counters.
             let depth = open.len() - 1;
             let mut changed = 1;
@@ -109,16 +108,22 @@ impl Encoder {
                     usual &= tree.nodes[open[at + 1].node() as usize].counter == 0;
                 }
                 if usual {
-                    varint::put(&mut self.shape, (changed as u64) << 1);
+                    leb128::push(&mut self.shape, (changed as u64) << 1);
                     for counter in &mut last[first + 1..] {
                         *counter = 0;
                     }
                 } else {
-                    varint::put(&mut self.shape, (changed as u64) << 1 | 1);
-                    varint::put_signed(&mut self.shape, counter.wrapping_sub(before));
+                    leb128::push(&mut self.shape, (changed as u64) << 1 | 1);
+                    leb128::push(
+                        &mut self.shape,
+                        leb128::zigzag(counter.wrapping_sub(before)),
+                    );
                     for at in first + 1..depth {
                         counter = tree.nodes[open[at + 1].node() as usize].counter;
-                        varint::put_signed(&mut self.shape, counter.wrapping_sub(last[at]));
+                        leb128::push(
+                            &mut self.shape,
+                            leb128::zigzag(counter.wrapping_sub(last[at])),
+                        );
                         last[at] = counter;
                     }
                 }
@@ -133,7 +138,7 @@ impl Encoder {
                 ty => {
                     let bits = area.bits(ty);
                     let last = &mut self.last_values[values + set];
-                    varint::put_signed(out, bits.wrapping_sub(*last) as i64);
+                    leb128::push(out, leb128::zigzag(bits.wrapping_sub(*last) as i64));
                     *last = bits;
                 }
             }
@@ -155,11 +160,11 @@ impl Encoder {
             self.last_counters[counters + slot] = tree.nodes[at as usize].counter;
             at = tree.nodes[at as usize].parent;
         }
-        varint::put(&mut self.shape, 0);
-        varint::put(&mut self.shape, depth as u64);
+        leb128::push(&mut self.shape, 0u64);
+        leb128::push(&mut self.shape, depth as u64);
         for (sid, counter) in sids.into_iter().zip(&self.last_counters[counters..]) {
-            varint::put(&mut self.shape, u64::from(sid));
-            varint::put_signed(&mut self.shape, *counter);
+            leb128::push(&mut self.shape, u64::from(sid));
+            leb128::push(&mut self.shape, leb128::zigzag(*counter));
         }
         self.paths += 1;
         let encoded = &mut tree.nodes[node as usize].encoded;
@@ -174,11 +179,11 @@ impl Encoder {
 
     /// Appends the block's payload to `out` and starts a new block. Returns the number of records.
     pub fn take(&mut self, out: &mut Vec<u8>) -> u32 {
-        varint::put(out, u64::from(self.records));
-        varint::put(out, self.shape.len() as u64);
+        leb128::push(out, u64::from(self.records));
+        leb128::push(out, self.shape.len() as u64);
         out.extend_from_slice(&self.shape);
         for values in &mut self.values {
-            varint::put(out, values.len() as u64);
+            leb128::push(out, values.len() as u64);
             out.extend_from_slice(values);
         }
         let records = self.records;

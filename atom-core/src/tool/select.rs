@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use atom_abi::names::{matches, without_parameters};
+
 use super::calls::{Calls, Scope};
 use super::{LineInfo, demangle};
 use crate::cfg::Cfg;
@@ -273,82 +275,11 @@ fn is_named(symbol: &str, glob: &str) -> bool {
     matches(glob, &plain) || without_parameters(&plain).is_some_and(|name| matches(glob, name))
 }
 
-/// A demangled name without parameters: `a::b<c(d)>::e` of `a::b<c(d)>::e(f) const`; `None` if it has none.
-fn without_parameters(name: &str) -> Option<&str> {
-    let end = name.rfind(')')?;
-    if !std::matches!(&name[end + 1..], "" | " const" | "&" | " const&" | "&&") {
-        return None;
-    }
-    let mut depth = 0;
-    for (i, c) in name[..=end].char_indices().rev() {
-        match c {
-            ')' => depth += 1,
-            '(' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return (i > 0).then_some(&name[..i]);
-        }
-    }
-    None
-}
-
 fn is_file(path: &str, glob: &str) -> bool {
     matches(glob, path)
         || (!glob.contains('/') && matches(glob, path.rsplit('/').next().unwrap_or(path)))
 }
 
-/// True if a glob matches a text. `*` stands for any characters, `?` for one character; a backslash
-/// makes the next character stand for itself.
-fn matches(glob: &str, text: &str) -> bool {
-    let glob = tokens(glob);
-    let text: Vec<char> = text.chars().collect();
-    let (mut g, mut t) = (0, 0);
-    // Positions in glob and text to go on from if the tokens after the last `*` do not fit.
-    let mut retry = None;
-    while t < text.len() {
-        match glob.get(g) {
-            Some(Token::Any) => {
-                g += 1;
-                retry = Some((g, t));
-            }
-            Some(Token::One) => (g, t) = (g + 1, t + 1),
-            Some(Token::Char(c)) if *c == text[t] => (g, t) = (g + 1, t + 1),
-            _ => match retry {
-                Some((after, from)) => {
-                    retry = Some((after, from + 1));
-                    (g, t) = (after, from + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    glob[g..]
-        .iter()
-        .all(|token| std::matches!(token, Token::Any))
-}
-
-enum Token {
-    Any,
-    One,
-    Char(char),
-}
-
-fn tokens(glob: &str) -> Vec<Token> {
-    let mut chars = glob.chars();
-    let mut out = Vec::new();
-    while let Some(c) = chars.next() {
-        out.push(match c {
-            '*' => Token::Any,
-            '?' => Token::One,
-            '\\' => Token::Char(chars.next().unwrap_or(c)),
-            c => Token::Char(c),
-        });
-    }
-    out
-}
-
-/// Candidates that are similar to a name which was not found, the most similar first.
 fn near(wanted: &str, candidates: &[String]) -> Vec<String> {
     let wanted = wanted.replace(['*', '?'], "");
     let plain = |name: &str| without_parameters(name).unwrap_or(name).to_owned();
@@ -377,25 +308,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs() {
-        assert!(matches("main", "main") && !matches("main", "mains"));
-        assert!(matches("*", "") && matches("a*", "a") && matches("a*c*e", "abcde"));
-        assert!(matches("a?c", "abc") && !matches("a?c", "ac"));
-        assert!(matches("*ab", "aab") && matches("*aab*", "aaaab"));
-        assert!(!matches("*aab*c", "aaaab") && !matches("", "a"));
-        assert!(matches("operator\\*", "operator*") && !matches("x\\*", "xy"));
-    }
-
-    #[test]
     fn names_in_each_form() {
         let symbol = "_ZNSt6vectorIiSaIiEE9push_backEOi";
         for glob in [symbol, "std::vector*", "*push_back", "*::push_back(int&&)"] {
             assert!(is_named(symbol, glob), "{glob}");
         }
         assert!(!is_named(symbol, "push_back"));
-        let call = without_parameters("f<int (int)>::operator()(int) const");
-        assert_eq!(call, Some("f<int (int)>::operator()"));
-        assert_eq!(without_parameters("main"), None);
         assert!(is_file("/a/b/c.c", "c.c") && is_file("/a/b/c.c", "*/b/*"));
         assert!(!is_file("/a/b/c.c", "b/c.c"));
     }

@@ -90,42 +90,14 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// An unsigned LEB128 number; one that does not fit 64 bits is refused.
+    /// An unsigned LEB128 number of at most 64 bits.
     pub fn uleb(&mut self) -> Read<u64> {
-        let mut value = 0u64;
-        for shift in (0..).step_by(7) {
-            let byte = self.u8()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift < 64 && (bits << shift) >> shift == bits {
-                value |= bits << shift;
-            } else if bits != 0 {
-                return Err("a LEB128 number exceeds 64 bits");
-            }
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        Ok(value)
+        leb128::read(|| self.u8().ok()).map_err(reason)
     }
 
-    /// A signed LEB128 number; one that does not fit 64 bits is refused.
+    /// A signed LEB128 number of at most 64 bits.
     pub fn sleb(&mut self) -> Read<i64> {
-        let mut value = 0u64;
-        let mut shift = 0;
-        loop {
-            let byte = self.u8()?;
-            if shift > 63 {
-                return Err("a LEB128 number exceeds 64 bits");
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                if shift < 64 && byte & 0x40 != 0 {
-                    value |= u64::MAX << shift;
-                }
-                return Ok(value as i64);
-            }
-        }
+        leb128::read_signed(|| self.u8().ok()).map_err(reason)
     }
 
     /// Bytes up to a zero, which is consumed.
@@ -163,6 +135,14 @@ impl<'a> Cursor<'a> {
             null: raw == 0,
             at,
         })
+    }
+}
+
+/// Reason for a LEB128 number that cannot be read.
+fn reason(error: leb128::Error) -> &'static str {
+    match error {
+        leb128::Error::Truncated => "the data ends early",
+        leb128::Error::Overflow => "a LEB128 number exceeds 64 bits",
     }
 }
 

@@ -10,7 +10,7 @@ pub mod view;
 
 use atom_tool::Result;
 
-pub use patterns::{Pattern, glob};
+pub use patterns::Pattern;
 use region::{Border, Point, Region};
 use view::View;
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use atom_tool::names::matches;
 use atom_tool::{Result, Status};
 
 use super::labels;
@@ -71,7 +72,7 @@ fn procedures<'a>(view: &View<'a>, kind: SectionKind, name: &str, found: &mut Fo
     let mut any = false;
     let mut seen = HashSet::new();
     for proc in view.program.procs() {
-        let fits = glob(name, proc.name()) || glob(name, proc.symbol());
+        let fits = matches(name, proc.name()) || matches(name, proc.symbol());
         if !fits || is_stub(proc) || proc.symbol().ends_with(".cold") {
             continue;
         }
@@ -211,43 +212,9 @@ fn addresses<'a>(
     Ok(())
 }
 
-/// Whether a text fits a pattern in which `*` stands for any characters and `?` for one.
-pub fn glob(pattern: &str, text: &str) -> bool {
-    let pattern: Vec<char> = pattern.chars().collect();
-    // Which prefixes of the pattern fit what has been read.
-    let mut fits = vec![false; pattern.len() + 1];
-    fits[0] = true;
-    let pass = |fits: &mut Vec<bool>| {
-        for (i, c) in pattern.iter().enumerate() {
-            fits[i + 1] |= fits[i] && *c == '*';
-        }
-    };
-    pass(&mut fits);
-    for c in text.chars() {
-        let mut next = vec![false; pattern.len() + 1];
-        for (i, p) in pattern.iter().enumerate() {
-            match p {
-                '*' => next[i + 1] |= fits[i + 1],
-                '?' => next[i + 1] |= fits[i],
-                p => next[i + 1] |= fits[i] && *p == c,
-            }
-        }
-        pass(&mut next);
-        fits = next;
-    }
-    fits[pattern.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn globs() {
-        assert!(glob("main", "main") && !glob("main", "mains") && !glob("main", "mai"));
-        assert!(glob("*", "") && glob("a*", "a") && glob("a*c*e", "abcde"));
-        assert!(glob("a?c", "abc") && !glob("a?c", "ac") && glob("*aab*", "aaaab"));
-    }
 
     #[test]
     fn patterns() {

@@ -12,9 +12,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use analysis_rt::Uninterrupted;
+use analysis_rt::{SpinLock, Uninterrupted};
 
 use crate::forks;
 
@@ -24,8 +24,8 @@ const ROOM: usize = 1 << 16;
 /// What a forked child starts anew with: the first bytes of [`forks::memory`].
 #[repr(C)]
 struct Fresh {
-    /// 1 while somebody writes.
-    lock: AtomicU32,
+    /// Held while a thread writes.
+    lock: SpinLock,
     /// True once the process has created its file.
     is_created: AtomicBool,
     /// True after an error, which was told.
@@ -148,9 +148,7 @@ impl Log {
         // SAFETY: the memory is page-aligned, larger than the structure, never given back, and
         // zeros, which are valid for each of its parts, at first and in a child.
         let fresh = unsafe { memory.cast::<Fresh>().as_ref() };
-        while fresh.lock.swap(1, Ordering::Acquire) != 0 {
-            std::thread::yield_now();
-        }
+        fresh.lock.lock();
         // SAFETY: so many bytes follow those that are wiped.
         let room = unsafe { memory.cast::<u8>().add(forks::WIPED) };
         Some(Held {
@@ -244,6 +242,6 @@ impl fmt::Write for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.fresh.lock.store(0, Ordering::Release);
+        self.fresh.lock.unlock();
     }
 }

@@ -1,28 +1,28 @@
-//! The compact format: a few bytes for each event, and everything that a reader
-//! needs to know in the same file.
+//! The compact format: a few bytes for each event, with everything that a reader
+//! needs in one file.
 //!
 //! The file begins with [`MAGIC`]. Then come blocks: a letter, the number of bytes
-//! that follow (see `varint`), and these bytes. A reader skips blocks whose letter it
+//! that follow (LEB128), and these bytes. A reader skips blocks whose letter it
 //! does not know.
 //!
 //! | block | contents |
 //! | --- | --- |
 //! | `H`, the first | version (1), clock, process, parent process (0 if it is not a forked child), clock at the start, ticks per second (f64, 0 if unknown), nanoseconds since 1970 at the start, name of the program |
 //! | `P` | procedures: number, address, name, file, line, for each until the block ends. Before the first event that names them |
-//! | `E` | events of one thread: the thread's number in the log, its number in the system, how many, the clock before the first; then each event |
-//! | `C` | the same as `Z`, while the program goes on |
+//! | `E` | events of one thread: the thread's number in the log, its number in the system, number of events, clock before the first one; then each event |
+//! | `C` | contents as in `Z`, while the program goes on |
 //! | `Z`, the last | clock at the end, ticks per second (f64), events, unmatched exits, procedures left without an exit, points that were lost |
 //!
-//! Numbers are variable in length, f64 have eight bytes, lowest first; texts are UTF-8 behind their length.
+//! Numbers are in LEB128. An f64 has eight bytes, lowest first. A text is its length in bytes, then its bytes in UTF-8.
 //!
-//! An event is one number, four times the ticks since the event before it plus what
-//! it is: 0 entry, 1 exit, 2 left, 3 resumed ([`Kind`]). Behind an entry or a
-//! resumption stands the procedure's number. The others concern the
+//! An event is one number: four times the ticks since the event before it, plus its
+//! kind: 0 entry, 1 exit, 2 left, 3 resumed ([`EventKind`]). An entry or a
+//! resumption is followed by the procedure's number. The other kinds concern the
 //! procedure of that thread that was opened last and is still open.
 //!
-//! Blocks of several threads come in any order, those of one thread in the order of time.
-//! If the process was killed the last `C` stands for `Z`, if there is one, and the last block may be cut off.
-//! If a process wrote its log and went on (after a failed `exec`) there are several `Z`; the last holds.
+//! Blocks of different threads come in any order, blocks of one thread in the order of time.
+//! If the process was killed, there is no `Z`; readers take the last `C`, if there is one, and the last block may be cut off.
+//! If a process wrote its log and went on (after a failed `exec`), there are several `Z`, of which the last one counts.
 
 mod read;
 mod write;
@@ -30,7 +30,7 @@ mod write;
 pub use read::{Header, Reader, Tail};
 pub use write::{Encoder, end_block, header_block, procedures_block};
 
-use crate::Kind;
+use crate::EventKind;
 
 /// The first bytes of a file.
 pub const MAGIC: &[u8; 8] = b"CALLLOG\n";
@@ -44,13 +44,18 @@ const EVENTS: u8 = b'E';
 const CHECKPOINT: u8 = b'C';
 const END: u8 = b'Z';
 
-const KINDS: [Kind; 4] = [Kind::Entry, Kind::Exit, Kind::Left, Kind::Resumed];
+const KINDS: [EventKind; 4] = [
+    EventKind::Entry,
+    EventKind::Exit,
+    EventKind::Left,
+    EventKind::Resumed,
+];
 
-fn number_of(kind: Kind) -> u64 {
+fn number_of(kind: EventKind) -> u64 {
     match kind {
-        Kind::Entry => 0,
-        Kind::Exit => 1,
-        Kind::Left => 2,
-        Kind::Resumed => 3,
+        EventKind::Entry => 0,
+        EventKind::Exit => 1,
+        EventKind::Left => 2,
+        EventKind::Resumed => 3,
     }
 }

@@ -1,4 +1,4 @@
-//! Reading it. Files come from anywhere: whatever they hold, the answer is a value
+//! Reading the compact format. A file may hold anything: the answer is a value
 //! or an error, and memory is bounded by the file's own size.
 
 use std::collections::HashMap;
@@ -6,52 +6,56 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 use super::{CHECKPOINT, END, EVENTS, HEADER, KINDS, MAGIC, PROCEDURES, VERSION};
+use crate::bytes::Bytes;
 use crate::clock::Clock;
-use crate::varint::Bytes;
-use crate::{Error, Event, Place, Procedure, Result};
+use crate::{Error, Event, Location, Procedure, Result};
 
-/// What stands at the beginning.
+/// The facts at a log's beginning.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Header {
     /// The clock.
     pub clock: Clock,
-    /// The process.
+    /// Number of the process.
     pub process: u32,
-    /// The process in which the program started, if this one was forked.
+    /// Number of the process in which the program started if this one was forked, else 0.
     pub parent: u32,
     /// The clock when the program, or the forked child, started.
     pub start: u64,
-    /// Ticks in a second; 0 if that is not known at the start.
+    /// Ticks per second; 0 if that is not known at the start.
     pub ticks_per_second: f64,
-    /// When that was: nanoseconds since 1970.
+    /// Time of the start in nanoseconds since 1970.
     pub unix_nanos: u64,
-    /// The program.
+    /// Name of the program.
     pub program: String,
 }
 
-/// What stands at the end.
+/// The facts at a log's end.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Tail {
     /// The clock at the end.
     pub end: u64,
-    /// Ticks in a second.
+    /// Ticks per second.
     pub ticks_per_second: f64,
-    /// Events in the log.
+    /// Number of events in the log.
     pub events: u64,
-    /// Exits of procedures that were not open.
+    /// Number of exits of procedures that were not open.
     pub unmatched: u64,
-    /// Procedures that were left without passing an exit.
+    /// Number of procedures that were left without passing an exit.
     pub left: u64,
-    /// Points of which the log does not tell.
+    /// Number of points that are missing in the log.
     pub lost: u64,
 }
 
-/// The largest block that is believed; a writer's are much smaller.
+/// Largest size of a block in bytes; real ones are much smaller.
 const LARGEST: u64 = 1 << 30;
 
+/// What is known of a thread so far.
 struct Thread {
+    /// Its number in the system.
     tid: u32,
+    /// Open procedures, innermost last.
     open: Vec<u32>,
+    /// Clock of its last event.
     last: u64,
 }
 
@@ -59,18 +63,24 @@ struct Thread {
 pub struct Reader<R> {
     from: R,
     file: PathBuf,
+    /// Number of bytes read.
     at: u64,
     header: Header,
     procs: HashMap<u32, Procedure>,
     threads: Vec<Thread>,
     tail: Option<Tail>,
     is_ended: bool,
+    /// True if the file ends within a block.
     is_cut: bool,
+    /// Contents of the last block.
     bytes: Vec<u8>,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header. `file` is what errors name.
+    /// Reads the header; `file` is the name in errors.
+    ///
+    /// # Errors
+    /// Says that this is no log of this version, or that reading failed.
     pub fn new(from: R, file: &Path) -> Result<Self> {
         let mut reader = Self {
             from,
@@ -105,22 +115,22 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// What stands at the beginning.
+    /// The facts at the beginning.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What stands at the end, or last told how far the log had come.
+    /// The facts at the end, or of the last checkpoint so far.
     pub fn tail(&self) -> Option<&Tail> {
         self.tail.as_ref()
     }
 
-    /// True if the process came to its end in order. Known when all events are read.
+    /// True if the process ended the log itself. Known when all events are read.
     pub fn is_ended(&self) -> bool {
         self.is_ended && !self.is_cut
     }
 
-    /// Procedures of a thread that are still open, innermost last.
+    /// For each thread: its number in the log, the clock of its last event, its open procedures, innermost last.
     pub fn open(&self) -> impl Iterator<Item = (u32, u64, &[u32])> {
         (0..)
             .zip(&self.threads)
@@ -132,12 +142,15 @@ impl<R: BufRead> Reader<R> {
         &self.procs
     }
 
-    /// The system's number of a thread of the log.
+    /// The number in the system of a thread of the log; 0 if it is not known.
     pub fn tid(&self, thread: u32) -> u32 {
         self.threads.get(thread as usize).map_or(0, |t| t.tid)
     }
 
-    /// Events of one thread that follow, and the thread's number; `None` at the end.
+    /// Reads the next events of one thread; returns the thread's number in the log, or `None` at the end.
+    ///
+    /// # Errors
+    /// Names the byte where the log is damaged.
     pub fn next_events(&mut self, events: &mut Vec<Event>) -> Result<Option<u32>> {
         events.clear();
         loop {
@@ -161,16 +174,17 @@ impl<R: BufRead> Reader<R> {
             match result {
                 Ok(Some(thread)) => return Ok(Some(thread)),
                 Ok(None) => {}
-                Err(reason) => return Err(self.error(reason).at(Place::Offset(start))),
+                Err(reason) => return Err(self.error(reason).at(Location::Offset(start))),
             }
         }
     }
 
+    /// An error at the current position.
     fn error(&self, reason: impl Into<String>) -> Error {
-        Error::new(&self.file, reason).at(Place::Offset(self.at))
+        Error::new(&self.file, reason).at(Location::Offset(self.at))
     }
 
-    /// Reads as much as there is; gives how much that was.
+    /// Reads bytes until `to` is full or the file ends; returns their number.
     fn fill(&mut self, to: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < to.len() {
@@ -185,28 +199,33 @@ impl<R: BufRead> Reader<R> {
         Ok(done)
     }
 
-    /// The next block's letter, its contents in `bytes`; `None` at the end.
+    /// Reads the next block, its contents to `self.bytes`; returns its letter, or `None` at the end.
     fn next_letter(&mut self) -> Result<Option<u8>> {
         let mut byte = [0];
         if self.fill(&mut byte)? == 0 {
             return Ok(None);
         }
         let letter = byte[0];
-        let mut length = Vec::new();
-        loop {
-            if self.fill(&mut byte)? == 0 {
-                self.is_cut = true;
-                return Ok(None);
+        let mut failure = None;
+        let length = leb128::read(|| match self.fill(&mut byte) {
+            Ok(0) => None,
+            Ok(_) => Some(byte[0]),
+            Err(error) => {
+                failure = Some(error);
+                None
             }
-            length.push(byte[0]);
-            if byte[0] & 0x80 == 0 || length.len() > 10 {
-                break;
-            }
+        });
+        if let Some(error) = failure {
+            return Err(error);
         }
-        let length = Bytes::new(&length).number().filter(|n| *n <= LARGEST);
+        if length == Err(leb128::Error::Truncated) {
+            self.is_cut = true;
+            return Ok(None);
+        }
+        let length = length.ok().filter(|n| *n <= LARGEST);
         let length = length.ok_or_else(|| self.error("a block has no sensible length"))?;
         self.bytes.clear();
-        // Grows with what is really there.
+        // The memory grows with the bytes that are really there.
         let mut limited = (&mut self.from).take(length);
         let read = limited.read_to_end(&mut self.bytes);
         read.map_err(|e| self.error(e.to_string()))?;
@@ -218,6 +237,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Some(letter))
     }
 
+    /// Takes the names of a block of procedures.
     fn name(&mut self, bytes: &[u8]) -> Result<(), String> {
         let mut from = Bytes::new(bytes);
         while !from.is_empty() {
@@ -236,6 +256,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
+    /// Reads a block of events; returns the thread's number in the log.
     fn events(&mut self, bytes: &[u8], events: &mut Vec<Event>) -> Result<u32, String> {
         let damaged = || "a block of events is damaged".to_owned();
         let mut from = Bytes::new(bytes);
@@ -243,7 +264,7 @@ impl<R: BufRead> Reader<R> {
         let tid = from.small().ok_or_else(damaged)?;
         let count = from.number().ok_or_else(damaged)?;
         let mut clock = from.number().ok_or_else(damaged)?;
-        // Threads are numbered as they come.
+        // Threads are numbered in the order of their first blocks.
         if thread as usize == self.threads.len() {
             self.threads.push(Thread {
                 tid,

@@ -1,7 +1,7 @@
-//! Writing it, block by block. Nothing here touches a file: the tool decides when it may.
+//! Writing the compact format, block by block, to memory. The tool decides when to write to a file.
 
 use super::{CHECKPOINT, END, EVENTS, HEADER, Header, MAGIC, PROCEDURES, Tail, VERSION, number_of};
-use crate::varint::{put, put_bytes};
+use crate::bytes::put_bytes;
 use crate::{Event, Procedure};
 
 /// Appends a block.
@@ -13,63 +13,64 @@ fn block(to: &mut Vec<u8>, letter: u8, contents: &[u8]) {
 /// Appends the magic bytes and the header.
 pub fn header_block(to: &mut Vec<u8>, header: &Header) {
     let mut bytes = Vec::new();
-    put(&mut bytes, VERSION);
+    leb128::push(&mut bytes, VERSION);
     bytes.push(header.clock as u8);
-    put(&mut bytes, header.process.into());
-    put(&mut bytes, header.parent.into());
-    put(&mut bytes, header.start);
+    leb128::push(&mut bytes, u64::from(header.process));
+    leb128::push(&mut bytes, u64::from(header.parent));
+    leb128::push(&mut bytes, header.start);
     bytes.extend(header.ticks_per_second.to_le_bytes());
-    put(&mut bytes, header.unix_nanos);
+    leb128::push(&mut bytes, header.unix_nanos);
     put_bytes(&mut bytes, header.program.as_bytes());
     to.extend(MAGIC);
     block(to, HEADER, &bytes);
 }
 
-/// Appends names of procedures.
+/// Appends a block that names procedures.
 pub fn procedures_block(to: &mut Vec<u8>, procs: &[Procedure]) {
     let mut bytes = Vec::new();
     for proc in procs {
-        put(&mut bytes, proc.number.into());
-        put(&mut bytes, proc.pc);
+        leb128::push(&mut bytes, u64::from(proc.number));
+        leb128::push(&mut bytes, proc.pc);
         put_bytes(&mut bytes, proc.name.as_bytes());
         put_bytes(&mut bytes, proc.file.as_bytes());
-        put(&mut bytes, proc.line.into());
+        leb128::push(&mut bytes, u64::from(proc.line));
     }
     block(to, PROCEDURES, &bytes);
 }
 
-/// Appends the end, or how far the log has come.
+/// Appends the end block, or without `is_end` a checkpoint.
 pub fn end_block(to: &mut Vec<u8>, tail: &Tail, is_end: bool) {
     let mut bytes = Vec::new();
-    put(&mut bytes, tail.end);
+    leb128::push(&mut bytes, tail.end);
     bytes.extend(tail.ticks_per_second.to_le_bytes());
     for number in [tail.events, tail.unmatched, tail.left, tail.lost] {
-        put(&mut bytes, number);
+        leb128::push(&mut bytes, number);
     }
     block(to, if is_end { END } else { CHECKPOINT }, &bytes);
 }
 
-/// Collects events of one thread, which pair.
+/// Collects paired events of one thread for a block.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
     count: u64,
+    /// Clock before the first event, and at the last one.
     before: u64,
     last: u64,
 }
 
 impl Encoder {
-    /// Nothing is collected.
+    /// Has no events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many events are collected.
+    /// Number of collected events.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Takes an event; its clock is not smaller than that of the one before.
+    /// Takes an event, whose clock is not smaller than the clock of the event before.
     pub fn push(&mut self, event: Event) {
         if self.count == 0 {
             self.before = event.clock;
@@ -77,26 +78,26 @@ impl Encoder {
         }
         // 62 bits of ticks are more than a century of any clock.
         let ticks = event.clock.saturating_sub(self.last).min(u64::MAX >> 2);
-        put(&mut self.bytes, ticks << 2 | number_of(event.kind));
+        leb128::push(&mut self.bytes, ticks << 2 | number_of(event.kind));
         if event.kind.opens() {
-            put(&mut self.bytes, event.proc.into());
+            leb128::push(&mut self.bytes, u64::from(event.proc));
         }
         self.last = event.clock.max(self.last);
         self.count += 1;
     }
 
-    /// Appends what is collected as a block, if there is anything, and forgets it.
+    /// Appends the collected events as a block, if there are any, and forgets them.
     pub fn take_block(&mut self, thread: u32, tid: u32, to: &mut Vec<u8>) {
         if self.count == 0 {
             return;
         }
         let mut head = Vec::with_capacity(32);
-        put(&mut head, thread.into());
-        put(&mut head, tid.into());
-        put(&mut head, self.count);
-        put(&mut head, self.before);
+        leb128::push(&mut head, u64::from(thread));
+        leb128::push(&mut head, u64::from(tid));
+        leb128::push(&mut head, self.count);
+        leb128::push(&mut head, self.before);
         to.push(EVENTS);
-        put(to, (head.len() + self.bytes.len()) as u64);
+        leb128::push(to, (head.len() + self.bytes.len()) as u64);
         to.extend(head);
         to.append(&mut self.bytes);
         self.count = 0;

@@ -13,7 +13,7 @@ use atom_tests::counts::{read_branch, read_flow, read_icount};
 use atom_tests::error::{Error, Result};
 use atom_tests::models;
 use atom_tests::outcome::{Setting, run};
-use call_log::Kind;
+use call_log::EventKind;
 use call_log::reader::Log;
 use clap::Parser;
 
@@ -208,7 +208,7 @@ fn read_log(file: &Path) -> Result<u64> {
         .next_events(&mut events)
         .map_err(|e| fail(e.to_string()))?
     {
-        entries += events.iter().filter(|e| e.kind == Kind::Entry).count() as u64;
+        entries += events.iter().filter(|e| e.kind == EventKind::Entry).count() as u64;
     }
     let tail = log.tail().copied().unwrap_or_default();
     if !log.is_ended() || tail.lost != 0 {

@@ -4,12 +4,13 @@
 //! is off the path. `docs/tools/cache.md` describes the model, options and output.
 
 use atom_tool::prelude::*;
+use atom_tool::simulate::cache::{MAX_LINES, Shape};
 use atom_tool::simulate::groups::{self, Part};
 use atom_tool::simulate::{LookUp, Simulation};
 
 mod lines;
 
-use lines::{Cache, DEFAULT, MAX_LINE, MAX_LINES, Shape, is_quick, other, touch};
+use lines::{Cache, DEFAULT, is_quick, other, touch};
 
 /// One reference to a cache of the default shape, which is known when this is compiled.
 #[analysis]
@@ -88,21 +89,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "cache.out")?;
     let with_code = options.flag("--icache");
-    let size = options.size("--size", 8 << 10)?;
-    let line = options.size("--line", 32)?;
-    let ways = options.size("--ways", 1)?;
+    let (shape, text) = Shape::from_options(&options)?;
     options.finish()?;
-    let lines = size / line;
-    let sets = lines / ways;
-    if !sets.is_power_of_two() || !line.is_power_of_two() || sets * ways * line != size {
-        let shape = format!("{ways} lines of {line} bytes");
-        return Err(format!("{size} bytes are not a power of two of sets of {shape}").into());
-    }
-    if lines > MAX_LINES as u64 || line > MAX_LINE {
-        let reason = format!("at most {MAX_LINES} lines of at most {MAX_LINE} bytes");
-        return Err(format!("a cache has {reason}, not {lines} of {line}").into());
-    }
-    let shape = Shape::new(sets, ways, line);
+    let line = shape.line();
     let simulator = if shape == DEFAULT {
         simulator(LookUp::Grouped(refer_default(), group_default(), line / 2))
     } else {
@@ -111,15 +100,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let cache = || program.thread_data(Cache::new());
     let code = with_code.then(|| (cache(), line));
     let all = Simulation::new(program, &simulator, shape.0, cache(), code);
-    let kind = if ways == 1 {
-        "direct mapped".to_owned()
-    } else {
-        format!("{ways} ways")
-    };
-    let text = format!(
-        "{}\n{size} bytes, {kind}, lines of {line} bytes",
-        program.name()
-    );
+    let text = format!("{}\n{text}", program.name());
     all.report_at_end(program, report, &files, text);
     Ok(())
 }

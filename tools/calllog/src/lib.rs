@@ -6,6 +6,7 @@
 //! (`thread`); the bytes of all threads go to the file (`sink`).
 
 use atom_tool::clocks;
+use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::prelude::*;
 use call_log::balance::Seen;
 use call_log::clock::Clock;
@@ -22,69 +23,48 @@ const ENTRY: u32 = 0;
 const EXIT: u32 = 1;
 const HERE: u32 = 2;
 
-/// A point as it is noted: what and which procedure (never 0 as a whole, which
-/// marks a place that is reserved and not yet written), clock, stack pointer.
+/// A point as it is noted.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Note {
+    /// What and which procedure, see [`notes::word`].
     word: u64,
     clock: u64,
     sp: u64,
 }
 
+/// Size of a note in bytes.
 const NOTE: u64 = size_of::<Note>() as u64;
-const NOTED: u64 = 1 << 63;
 
 impl Note {
     fn seen(&self) -> Seen {
-        match self.word as u32 & 3 {
+        match notes::kind(self.word) {
             ENTRY => Seen::Entry,
             EXIT => Seen::Exit,
             _ => Seen::Here,
         }
     }
-
-    fn proc(&self) -> u32 {
-        (self.word & !NOTED) as u32 >> 2
-    }
-}
-
-thread_state! {
-    /// A thread's buffer of notes.
-    struct Buffer {
-        /// Where the next note goes.
-        cursor: ThreadCell<u64>,
-        /// Address of a word with the buffer's end, which is 0 in a forked child that
-        /// has not noted anything yet; 0 before there is a buffer.
-        limit: ThreadCell<u64>,
-        /// The thread that the notes are of.
-        thread: ThreadCell<u32>,
-        /// Address of its `thread::State`.
-        state: ThreadCell<u64>,
-    }
 }
 
 #[analysis]
-fn by_counter(buffer: PerThread<Buffer>, word: u32, sp: RegV) {
+fn by_counter(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV) {
     note(buffer, word, sp.0, clocks::time_stamp());
 }
 
 #[analysis]
-fn by_clock(buffer: PerThread<Buffer>, word: u32, sp: RegV, clock: u32) {
+fn by_clock(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV, clock: u32) {
     note(buffer, word, sp.0, settings::read(clock));
 }
 
 #[inline(always)]
-fn note(buffer: PerThread<Buffer>, word: u32, sp: u64, clock: u64) {
-    let word = u64::from(word) | NOTED;
+fn note(buffer: PerThread<NoteBuffer>, word: u32, sp: u64, clock: u64) {
+    let word = notes::word(word);
     let note = Note { word, clock, sp };
-    // The clock has been read before this: what a signal handler notes in between is later and comes later.
-    let at = buffer.cursor.fetch_add(NOTE);
-    let limit = buffer.limit.get() as *const u64;
-    // SAFETY: null or the address of a word that stays.
-    let limit = unsafe { limit.as_ref() }.copied().unwrap_or(0);
-    if at < limit && buffer.thread.get() == buffer.thread_number() {
-        // SAFETY: what `fetch_add` gave is this note's own, and the limit is the buffer's.
+    // The clock has been read before the place is reserved: the notes of a signal handler in between are later,
+    // and stand behind this one.
+    let at = buffer.reserve(NOTE);
+    if at < buffer.limit() && buffer.thread() == buffer.thread_number() {
+        // SAFETY: the reserved place is this note's own, and lies in front of the limit.
         unsafe { (at as *mut Note).write(note) };
     } else {
         thread::slow(buffer, at, note);
@@ -97,7 +77,7 @@ fn begin(settings: Record<SettingsData>, texts: Strings, procs: Sites) {
 }
 
 #[analysis(uninterrupted)]
-fn end(all: AllThreads<Buffer>) {
+fn end(all: AllThreads<NoteBuffer>) {
     thread::end(all);
 }
 
@@ -107,12 +87,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     options.finish()?;
 
     let mut procs = SiteList::new();
-    let buffer = program.thread_data(Buffer {
-        cursor: ThreadCell::new(0),
-        limit: ThreadCell::new(0),
-        thread: ThreadCell::new(0),
-        state: ThreadCell::new(0),
-    });
+    let buffer = program.thread_data(NoteBuffer::new());
     let clock = settings.clock;
     macro_rules! add {
         ($at:expr, $place:expr, $word:expr) => {
@@ -128,8 +103,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         }
         if proc.is_selected() {
             let number = procs.push_proc(proc) as u32;
-            add!(proc, Before, number << 2 | ENTRY);
-            add!(proc, After, number << 2 | EXIT);
+            add!(proc, Before, notes::kind_and_number(ENTRY, number));
+            add!(proc, After, notes::kind_and_number(EXIT, number));
         }
         for landing in proc.landings() {
             match clock {

@@ -6,43 +6,28 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use atom_tool::{clocks, forks, output};
+use atom_tool::forks::PerProcess;
+use atom_tool::{clocks, output};
 use call_log::Procedure;
 use call_log::compact::{self, Header, Tail};
 
 use crate::settings::{self, Run};
 use crate::thread::Events;
 
-/// The word that holds the address of this process's sink.
-static OWN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+/// The log of this process.
+static SINK: PerProcess<Sink> = PerProcess::new();
 
 /// At the program's start.
 pub fn begin() {
-    if let Some(memory) = forks::memory(0) {
-        OWN.store(memory.as_ptr().cast(), Ordering::Release);
-    }
+    SINK.begin();
 }
 
 /// This process's sink. Signals must wait while it is locked.
 pub fn lock() -> Option<MutexGuard<'static, Sink>> {
     let run = settings::run()?;
-    // SAFETY: null or a word that stays.
-    let own = unsafe { OWN.load(Ordering::Acquire).as_ref()? };
-    let mut at = own.load(Ordering::Acquire);
-    if at == 0 {
-        let fresh = Box::into_raw(Box::new(Mutex::new(Sink::new(run)))) as u64;
-        at = match own.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => fresh,
-            // Another thread was first; this one's is small and stays unused.
-            Err(other) => other,
-        };
-    }
-    // SAFETY: only addresses of sinks are stored there, and they stay.
-    let sink = unsafe { &*(at as *const Mutex<Sink>) };
-    Some(sink.lock().unwrap_or_else(PoisonError::into_inner))
+    SINK.lock(|| Sink::new(run))
 }
 
 /// The log of a process.

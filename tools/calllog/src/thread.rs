@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use atom_tool::notes::{self, NoteBuffer, Notes};
 use atom_tool::{AllThreads, PerThread, Uninterrupted, forks};
 use call_log::balance::{Balancer, Point};
 use call_log::compact::{Encoder, Tail};
@@ -10,22 +11,19 @@ use call_log::{Event, exercise};
 
 use crate::settings::{self, Run};
 use crate::sink::{self, Sink};
-use crate::{Buffer, NOTE, Note};
+use crate::{NOTE, Note};
 
 /// Bytes of notes that a thread collects.
-const SIZE: u64 = 2720 * NOTE;
+const SIZE: usize = 2720 * NOTE as usize;
 
 unsafe extern "C" {
     safe fn gettid() -> i32;
-    safe fn sched_yield() -> i32;
 }
 
 /// What a thread keeps between two buffers.
 pub struct State {
-    /// True while the thread, or the one that ends the process, works on it.
-    busy: AtomicBool,
-    /// The buffer's first byte.
-    start: u64,
+    /// Its lock is held while this state is used.
+    notes: Notes,
     /// The thread's number in the system.
     tid: u32,
     balancer: Balancer,
@@ -83,7 +81,7 @@ impl Events {
 /// process has forked or the thread is another one.
 #[cold]
 #[inline(never)]
-pub fn slow(buffer: PerThread<Buffer>, at: u64, note: Note) {
+pub fn slow(buffer: PerThread<NoteBuffer>, at: u64, note: Note) {
     let _signals_wait = Uninterrupted::begin();
     // What runs before the program does is not logged.
     let Some(run) = settings::run() else { return };
@@ -91,15 +89,13 @@ pub fn slow(buffer: PerThread<Buffer>, at: u64, note: Note) {
         return;
     }
     // SAFETY: `make` has put a state there, which stays.
-    let state = unsafe { &mut *(buffer.state.get() as *mut State) };
-    if state.busy.swap(true, Ordering::Acquire) {
+    let state = unsafe { &mut *buffer.state::<State>() };
+    if !state.notes.lock.try_lock() {
         // The process is just ending.
         return;
     }
-    let limit = buffer.limit.get() as *mut u64;
-    let noted = buffer.cursor.get().min(state.start + SIZE);
-    // SAFETY: the word in front of the buffer.
-    if unsafe { limit.read_volatile() } == 0 {
+    let noted = state.notes.end(&buffer);
+    if state.notes.is_inherited() {
         // A forked child. What its parent has noted, the parent tells of; here it
         // only tells what is open.
         state.consume(noted, at, |_, _| {});
@@ -108,30 +104,29 @@ pub fn slow(buffer: PerThread<Buffer>, at: u64, note: Note) {
         settings::in_child(run);
         // The thread that forked goes on, under another number.
         state.tid = gettid() as u32;
-        buffer.thread.set(buffer.thread_number());
-        // SAFETY: as above.
-        unsafe { limit.write_volatile(state.start + SIZE) };
+        buffer.set_thread(buffer.thread_number());
+        state.notes.renew();
     } else {
         state.flush(run, noted, at);
     }
-    if buffer.thread.get() != buffer.thread_number() || state.tid == 0 {
+    if buffer.thread() != buffer.thread_number() || state.tid == 0 {
         if state.tid != 0 && state.tid != gettid() as u32 {
             state.end_thread(run);
         }
-        buffer.thread.set(buffer.thread_number());
+        buffer.set_thread(buffer.thread_number());
         state.tid = gettid() as u32;
     }
-    // SAFETY: the buffer's first note.
-    unsafe { (state.start as *mut Note).write(note) };
-    buffer.cursor.set(state.start + NOTE);
-    state.busy.store(false, Ordering::Release);
+    let first = state.notes.reserve_first(&buffer);
+    // SAFETY: the buffer's first note, which was reserved just now.
+    unsafe { (first as *mut Note).write(note) };
+    state.notes.lock.unlock();
 }
 
 impl State {
     /// Takes the notes up to `noted`; the place at `own` is reserved and not written.
     fn consume(&mut self, noted: u64, own: u64, mut out: impl FnMut(&mut Events, Event)) {
         let (events, lost) = (&mut self.events, &mut self.lost);
-        for at in (self.start..noted).step_by(NOTE as usize) {
+        for at in self.notes.addresses(noted) {
             // SAFETY: a place in the buffer, of which all bytes are initialised. That
             // its thread may write to it at the process's end is why this is volatile.
             let note = unsafe {
@@ -145,7 +140,7 @@ impl State {
             }
             let point = Point {
                 seen: note.seen(),
-                proc: note.proc(),
+                proc: notes::number(note.word),
                 sp: note.sp,
                 clock: note.clock,
             };
@@ -177,37 +172,32 @@ impl State {
 }
 
 /// Gives the thread a buffer if it has none. False if there is no memory.
-fn make(buffer: &Buffer) -> bool {
-    if buffer.limit.get() != 0 {
+fn make(buffer: &NoteBuffer) -> bool {
+    if buffer.is_attached() {
         return true;
     }
-    let Some(memory) = forks::memory(SIZE as usize) else {
+    let Some(notes) = Notes::new(NOTE as usize, SIZE) else {
         static TOLD: AtomicBool = AtomicBool::new(false);
         if !TOLD.swap(true, Ordering::Relaxed) {
             eprintln!("calllog: no memory for a thread's log (or a kernel older than Linux 4.14)");
         }
         return false;
     };
-    let start = memory.as_ptr() as u64 + forks::WIPED as u64;
-    let state = Box::new(State {
-        busy: AtomicBool::new(false),
-        start,
+    let state = Box::leak(Box::new(State {
+        notes,
         tid: 0,
         balancer: Balancer::new(),
         events: Events::default(),
         lost: 0,
-    });
-    // SAFETY: the first word of memory that is its own.
-    unsafe { memory.write_volatile(start + SIZE) };
-    buffer.cursor.set(start);
-    buffer.state.set(Box::into_raw(state) as u64);
-    buffer.limit.set(memory.as_ptr() as u64);
+    }));
+    let at = std::ptr::from_mut(state);
+    state.notes.attach(buffer, at);
     true
 }
 
 /// The process ends, or tries to become another program: writes the log. What comes after it is
 /// appended.
-pub fn end(all: AllThreads<Buffer>) {
+pub fn end(all: AllThreads<NoteBuffer>) {
     let Some(run) = settings::run() else { return };
     let now = settings::now(run.settings.clock).0;
     let me = gettid() as u32;
@@ -216,25 +206,18 @@ pub fn end(all: AllThreads<Buffer>) {
         ..Tail::default()
     };
     for buffer in all.iter() {
-        let limit = buffer.limit.get() as *const u64;
-        // SAFETY: null, or the word in front of a buffer. It is 0 in a forked child if
-        // the thread is its parent's, or has noted nothing here.
-        if unsafe { limit.as_ref() }.is_none_or(|word| *word == 0) {
+        // It is 0 in a forked child if the thread is its parent's, or has noted nothing here.
+        if buffer.limit() == 0 {
             continue;
         }
         // SAFETY: where there is a buffer there is a state.
-        let state = unsafe { &mut *(buffer.state.get() as *mut State) };
-        let mut rounds = 0;
-        while state.busy.swap(true, Ordering::Acquire) && rounds < 10_000 {
-            sched_yield();
-            rounds += 1;
-        }
-        if rounds == 10_000 {
+        let state = unsafe { &mut *buffer.state::<State>() };
+        if !state.notes.lock_at_end() {
             tail.lost += 1;
             continue;
         }
-        state.flush(run, buffer.cursor.get().min(state.start + SIZE), 0);
-        buffer.cursor.set(state.start);
+        state.flush(run, state.notes.end(buffer), 0);
+        state.notes.rewind(buffer);
         let is_me = state.tid == me;
         let goes_on = is_me || run.settings.clock.is_shared() && forks::is_alive(state.tid);
         let clock = if goes_on { now } else { 0 };
@@ -247,7 +230,7 @@ pub fn end(all: AllThreads<Buffer>) {
         tail.unmatched += oddities.unmatched;
         tail.left += oddities.left;
         tail.lost += state.lost;
-        state.busy.store(false, Ordering::Release);
+        state.notes.lock.unlock();
     }
     if let Some(mut sink) = sink::lock() {
         Sink::finish(&mut sink, tail);

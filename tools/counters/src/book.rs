@@ -4,7 +4,7 @@
 //! *exclusive* value what remains of it without the measured procedures that it called. A procedure's
 //! inclusive sum has its outermost executions only, as recursion would count twice.
 
-use call_log::{Event, Kind};
+use call_log::{Event, EventKind};
 
 use crate::cost::{Costs, MEASURES};
 use crate::thread::Moment;
@@ -125,7 +125,7 @@ impl Book {
     /// Takes an event that was seen at a moment; of an execution that ends, returns the row.
     pub fn event(&mut self, event: Event, moment: &Moment, costs: &Costs) -> Option<Row> {
         if event.kind.opens() {
-            let is_call = event.kind == Kind::Entry;
+            let is_call = event.kind == EventKind::Entry;
             let (number, open) = self.sums_of(event.proc);
             *open += 1;
             self.sums[number].calls += u64::from(is_call);
@@ -142,7 +142,7 @@ impl Book {
         }
         let frame = self.frames.pop()?;
         let mut values = [0; MEASURES];
-        let is_exit = event.kind == Kind::Exit;
+        let is_exit = event.kind == EventKind::Exit;
         for (i, value) in values.iter_mut().enumerate() {
             let passed = moment.values[i].wrapping_sub(frame.values[i]);
             // A meter that was closed or opened again may go back.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     /// Events of (kind, procedure, clock, count).
-    fn run(events: &[(Kind, u32, u64, u64)], costs: Costs) -> (Book, Vec<Row>) {
+    fn run(events: &[(EventKind, u32, u64, u64)], costs: Costs) -> (Book, Vec<Row>) {
         let mut book = Book::default();
         let mut rows = Vec::new();
         for &(kind, proc, clock, count) in events {
@@ -210,7 +210,7 @@ mod tests {
         (book, rows)
     }
 
-    use Kind::{Entry, Exit, Left, Resumed};
+    use EventKind::{Entry, Exit, Left, Resumed};
 
     #[test]
     fn recursion_is_counted_once() {

@@ -10,11 +10,12 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use atom_tool::notes::NoteBuffer;
 use atom_tool::{Counters, clocks};
 
 use crate::settings::{self, Run};
 use crate::thread::{Moment, State};
-use crate::{Buffer, ENTRY, EXIT, ROW};
+use crate::{ENTRY, EXIT, ROW};
 
 /// Clock and events.
 pub const MEASURES: usize = 1 + events::MOST;
@@ -64,15 +65,15 @@ fn has_rdtscp() -> bool {
 const TRIALS: usize = 100;
 const PAIRS: usize = 16;
 
-type Routine = fn(&Buffer, u32, u32, u64, Counters<ROW>);
+type Routine = fn(&NoteBuffer, u32, u32, u64, Counters<ROW>);
 
 #[inline(never)]
-fn by_cells(buffer: &Buffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>) {
+fn by_cells(buffer: &NoteBuffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>) {
     crate::note(buffer, thread, word, sp, cells, false);
 }
 
 #[inline(never)]
-fn by_all(buffer: &Buffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>) {
+fn by_all(buffer: &NoteBuffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>) {
     crate::note(buffer, thread, word, sp, cells, true);
 }
 
@@ -85,13 +86,13 @@ pub fn calibrate(cells: Counters<ROW>) {
 
 fn measure(run: &Run, cells: Counters<ROW>) -> Option<Costs> {
     let mut state = State::new(run)?;
-    let buffer = Buffer::new();
+    let buffer = NoteBuffer::new();
     state.lend(&buffer);
     let routine = match run.settings.has_meters() {
         true => by_all as Routine,
         false => by_cells as Routine,
     };
-    let thread = buffer.thread.get();
+    let thread = buffer.thread();
     let mut own: [Vec<u64>; MEASURES] = Default::default();
     let mut whole = [u64::MAX; MEASURES];
     for _ in 0..TRIALS {

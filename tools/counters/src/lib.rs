@@ -7,6 +7,7 @@
 //! that begin and end (`thread`, `book`); these become sums for the report (`summary`) and
 //! rows of files (`rows`).
 
+use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::prelude::*;
 
 mod book;
@@ -31,14 +32,12 @@ const ENTRY: u32 = 0;
 const EXIT: u32 = 1;
 const HERE: u32 = 2;
 
-/// Words of a note: what and which procedure (never 0 as a whole, which marks a place that is
-/// reserved and not yet written), clock, stack pointer, then the counters.
+/// Words of a note: what and which procedure (see [`notes::word`]), clock, stack pointer, then the counters.
 const WORD: usize = 0;
 const CLOCK: usize = 1;
 const SP: usize = 2;
 const VALUES: usize = 3;
-const NOTED: u64 = 1 << 63;
-/// Where the processor's number is in the first word.
+/// Lowest bit of the processor's number in the first word.
 const PROCESSOR: u32 = 40;
 
 /// Cells of a thread's counters: at most eight, in rows of two.
@@ -46,54 +45,33 @@ const ROW: usize = 2;
 /// How often the rows are there, to be added up: blocks take turns.
 const REPLICAS: usize = 4;
 
-thread_state! {
-    /// A thread's buffer of notes.
-    struct Buffer {
-        /// Where the next note goes.
-        cursor: ThreadCell<u64>,
-        /// Address of a word with the buffer's end, which is 0 in a forked child that
-        /// has not noted anything yet; 0 before there is a buffer.
-        limit: ThreadCell<u64>,
-        /// The thread that the notes are of.
-        thread: ThreadCell<u32>,
-        /// Address of its `thread::State`.
-        state: ThreadCell<u64>,
-    }
-}
-
-impl Buffer {
-    fn new() -> Self {
-        Self {
-            cursor: ThreadCell::new(0),
-            limit: ThreadCell::new(0),
-            thread: ThreadCell::new(0),
-            state: ThreadCell::new(0),
-        }
-    }
-}
-
 /// Values of a note, as they come from their sources.
 type Values = [u64; MOST];
 
 #[analysis]
-fn by_cells(buffer: PerThread<Buffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
+fn by_cells(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
     note(&buffer, buffer.thread_number(), word, sp.0, cells, false);
 }
 
 #[analysis]
-fn by_all(buffer: PerThread<Buffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
+fn by_all(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
     note(&buffer, buffer.thread_number(), word, sp.0, cells, true);
 }
 
 #[inline(always)]
-fn note(buffer: &Buffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>, has_meters: bool) {
+fn note(
+    buffer: &NoteBuffer,
+    thread: u32,
+    word: u32,
+    sp: u64,
+    cells: Counters<ROW>,
+    has_meters: bool,
+) {
     let mut values: Values = [0; MOST];
     let own = cells.len() / REPLICAS * ROW;
     let mut count = own;
     sum_cells(cells, &mut values);
-    // SAFETY: null or the address of a word that stays.
-    let limit = unsafe { (buffer.limit.get() as *const u64).as_ref() };
-    let limit = limit.copied().unwrap_or(0);
+    let limit = buffer.limit();
     if has_meters {
         count += meters::wanted();
         // In a forked child the meters are its parent's still.
@@ -102,14 +80,14 @@ fn note(buffer: &Buffer, thread: u32, word: u32, sp: u64, cells: Counters<ROW>, 
         }
     }
     let (clock, processor) = cost::now();
-    // All has been read before this: what a signal handler notes in between is later and
-    // comes later.
+    // All values have been read before the place is reserved: the notes of a signal handler in between are later,
+    // and stand behind this one.
     let size = (VALUES + count) as u64 * 8;
-    let at = buffer.cursor.fetch_add(size);
-    let word = u64::from(word) | NOTED | u64::from(processor) << PROCESSOR;
-    if at.saturating_add(size) <= limit && buffer.thread.get() == thread {
+    let at = buffer.reserve(size);
+    let word = notes::word(word) | u64::from(processor) << PROCESSOR;
+    if at.saturating_add(size) <= limit && buffer.thread() == thread {
         let to = at as *mut u64;
-        // SAFETY: what `fetch_add` gave is this note's own, and lies in front of the limit. The
+        // SAFETY: the reserved place is this note's own, and lies in front of the limit. The
         // first word is written last.
         unsafe {
             to.add(CLOCK).write(clock);
@@ -151,7 +129,7 @@ fn begin(
 }
 
 #[analysis(uninterrupted)]
-fn end(files: Files, all: AllThreads<Buffer>, cells: Counters<ROW>) {
+fn end(files: Files, all: AllThreads<NoteBuffer>, cells: Counters<ROW>) {
     thread::end(files, all, cells);
 }
 
@@ -174,7 +152,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let cells = settings.place_cells();
     let cells = program.counters::<ROW>(cells.div_ceil(ROW) * REPLICAS);
-    let buffer = program.thread_data(Buffer::new());
+    let buffer = program.thread_data(NoteBuffer::new());
     let mut procs = SiteList::new();
     let mut stems = rows::Stems::default();
     let has_meters = settings.has_meters();
@@ -193,8 +171,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         if chosen[proc.index()] && proc.is_selected() {
             let number = procs.push_proc(proc) as u32;
             stems.push(proc.name(), proc.pc());
-            add!(proc, [Before], number << 2 | ENTRY);
-            add!(proc, [After], number << 2 | EXIT);
+            add!(proc, [Before], notes::kind_and_number(ENTRY, number));
+            add!(proc, [After], notes::kind_and_number(EXIT, number));
         }
         for landing in proc.landings() {
             add!(landing, [], HERE);

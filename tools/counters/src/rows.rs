@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
-use atom_tool::{StringList, forks, output};
+use atom_tool::forks::PerProcess;
+use atom_tool::{StringList, output};
 
 use crate::book::Row;
 use crate::cost::UNKNOWN;
@@ -57,14 +57,12 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// The word that holds the address of this process's collection.
-static OWN: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+/// The lines of this process.
+static COLLECTED: PerProcess<Collected> = PerProcess::new();
 
 /// At the program's start.
 pub fn begin() {
-    if let Some(memory) = forks::memory(0) {
-        OWN.store(memory.as_ptr().cast(), Ordering::Release);
-    }
+    COLLECTED.begin();
 }
 
 /// The lines of a process.
@@ -76,29 +74,15 @@ struct Collected {
     failed: bool,
 }
 
-/// This process's. Signals must wait while it is locked.
+/// This process's lines. Signals must wait while they are locked.
 fn lock() -> Option<MutexGuard<'static, Collected>> {
     let run = settings::run()?;
-    // SAFETY: null or a word that stays.
-    let own = unsafe { OWN.load(Ordering::Acquire).as_ref()? };
-    let mut at = own.load(Ordering::Acquire);
-    if at == 0 {
-        let fresh = Collected {
-            run,
-            files: vec![(Vec::new(), false); run.procs.len()],
-            size: 0,
-            failed: false,
-        };
-        let fresh = Box::into_raw(Box::new(Mutex::new(fresh))) as u64;
-        at = match own.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => fresh,
-            // Another thread was first; this one's is small and stays unused.
-            Err(other) => other,
-        };
-    }
-    // SAFETY: only addresses of such are stored there, and they stay.
-    let all = unsafe { &*(at as *const Mutex<Collected>) };
-    Some(all.lock().unwrap_or_else(PoisonError::into_inner))
+    COLLECTED.lock(|| Collected {
+        run,
+        files: vec![(Vec::new(), false); run.procs.len()],
+        size: 0,
+        failed: false,
+    })
 }
 
 /// Takes a thread's rows.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use atom_tool::notes::{self, NoteBuffer, Notes};
 use atom_tool::{AllThreads, Counters, Files, Uninterrupted, forks};
 use call_log::balance::{Balancer, Point, Seen};
 use call_log::stack::stack_around;
@@ -10,7 +11,7 @@ use crate::book::{Book, Row};
 use crate::cost::{self, MEASURES};
 use crate::meters::{self, MOST, Meters};
 use crate::settings::{self, Run};
-use crate::{Buffer, CLOCK, ENTRY, EXIT, NOTED, PROCESSOR, ROW, SP, VALUES, Values, WORD};
+use crate::{CLOCK, ENTRY, EXIT, PROCESSOR, ROW, SP, VALUES, Values, WORD};
 use crate::{rows, summary};
 
 /// Bytes of notes that a thread collects, at most.
@@ -18,7 +19,6 @@ const SIZE: usize = 64 << 10;
 
 unsafe extern "C" {
     safe fn gettid() -> i32;
-    safe fn sched_yield() -> i32;
 }
 
 /// What was read at a point: the clock, then the events in the order of the set.
@@ -33,14 +33,8 @@ pub struct Moment {
 
 /// What a thread keeps between two buffers.
 pub struct State {
-    /// True while the thread, or the one that ends the process, works on it.
-    busy: AtomicBool,
-    /// The buffer's word with its end, and its first byte.
-    limit: u64,
-    start: u64,
-    /// Bytes of a note, and of all that fit.
-    size: u64,
-    room: u64,
+    /// Its lock is held while this state is used.
+    notes: Notes,
     /// The thread's number in the system.
     tid: u32,
     meters: Meters,
@@ -57,10 +51,10 @@ pub struct State {
 
 /// Reads the meters of the thread; the buffer is there.
 #[inline]
-pub fn read_meters(buffer: &Buffer, to: &mut [u64]) {
+pub fn read_meters(buffer: &NoteBuffer, to: &mut [u64]) {
     // SAFETY: where there is a buffer there is a state, whose meters change only while it is
     // busy, which is in the same thread with signals waiting.
-    let state = unsafe { &*(buffer.state.get() as *const State) };
+    let state = unsafe { &*buffer.state::<State>() };
     state.meters.read(to);
 }
 
@@ -69,7 +63,7 @@ pub fn read_meters(buffer: &Buffer, to: &mut [u64]) {
 #[cold]
 #[inline(never)]
 pub fn slow(
-    buffer: &Buffer,
+    buffer: &NoteBuffer,
     thread: u32,
     at: u64,
     head: [u64; VALUES],
@@ -79,17 +73,17 @@ pub fn slow(
     let _signals_wait = Uninterrupted::begin();
     // What runs before the program does is not measured.
     let Some(run) = settings::run() else { return };
-    if buffer.limit.get() == 0 && !make(run, buffer) {
+    if !buffer.is_attached() && !make(run, buffer) {
         return;
     }
     // SAFETY: `make` has put a state there, which stays.
-    let state = unsafe { &mut *(buffer.state.get() as *mut State) };
-    if state.busy.swap(true, Ordering::Acquire) {
+    let state = unsafe { &mut *buffer.state::<State>() };
+    if !state.notes.lock.try_lock() {
         // The process is just ending.
         return;
     }
-    let noted = buffer.cursor.get().min(state.start + state.room);
-    let is_child = state.is_child();
+    let noted = state.notes.end(buffer);
+    let is_child = state.notes.is_inherited();
     let is_new = state.tid == 0;
     if is_child {
         // What its parent has noted, the parent tells of; here it only tells what is open.
@@ -97,7 +91,7 @@ pub fn slow(
         state.balancer.fork();
         state.forget();
         state.tid = 0;
-        state.set_limit();
+        state.notes.renew();
     } else {
         state.flush(run, noted, at);
     }
@@ -110,7 +104,7 @@ pub fn slow(
         state.tid = me;
         state.meters = Meters::open();
     }
-    buffer.thread.set(thread);
+    buffer.set_thread(thread);
     // What has passed since the values were read is the tool's.
     let mut now = *values;
     state.meters.read(&mut now[own..]);
@@ -126,9 +120,9 @@ pub fn slow(
     state.taken.0 = state.taken.0.wrapping_add(since);
     let word = head[WORD] & !(u64::from(cost::UNKNOWN) << PROCESSOR);
     let word = word | u64::from(processor) << PROCESSOR;
-    let to = state.start as *mut u64;
-    let count = state.size as usize / 8 - VALUES;
-    // SAFETY: the buffer's first note.
+    let to = state.notes.reserve_first(buffer) as *mut u64;
+    let count = state.notes.size() as usize / 8 - VALUES;
+    // SAFETY: the buffer's first note, which was reserved just now.
     unsafe {
         to.add(CLOCK).write(stamp);
         to.add(SP).write(head[SP]);
@@ -137,22 +131,15 @@ pub fn slow(
         }
         to.add(WORD).write_volatile(word);
     }
-    buffer.cursor.set(state.start + state.size);
-    state.busy.store(false, Ordering::Release);
+    state.notes.lock.unlock();
 }
 
 impl State {
     /// With a buffer and meters for the running thread. None if there is no memory.
     pub fn new(run: &Run) -> Option<Self> {
-        let memory = forks::memory(SIZE)?;
-        let limit = memory.as_ptr() as u64;
-        let size = ((VALUES + run.cells + meters::wanted()) * 8) as u64;
-        let state = Self {
-            busy: AtomicBool::new(false),
-            limit,
-            start: limit + forks::WIPED as u64,
-            size,
-            room: SIZE as u64 / size * size,
+        let size = (VALUES + run.cells + meters::wanted()) * 8;
+        Some(Self {
+            notes: Notes::new(size, SIZE)?,
             tid: 0,
             meters: Meters::default(),
             taken: (0, [0; MOST]),
@@ -161,39 +148,25 @@ impl State {
             rows: Vec::new(),
             last: None,
             lost: 0,
-        };
-        state.set_limit();
-        Some(state)
+        })
     }
 
     /// For calibrating: makes the buffer write here.
-    pub fn lend(&mut self, buffer: &Buffer) {
+    pub fn lend(&mut self, buffer: &NoteBuffer) {
         self.meters = Meters::open();
-        buffer.state.set(std::ptr::from_ref(self) as u64);
-        buffer.limit.set(self.limit);
-        self.rewind(buffer);
+        let at = std::ptr::from_mut(self);
+        self.notes.attach(buffer, at);
     }
 
     /// Lets the buffer begin again.
-    pub fn rewind(&self, buffer: &Buffer) {
-        buffer.cursor.set(self.start);
+    pub fn rewind(&self, buffer: &NoteBuffer) {
+        self.notes.rewind(buffer);
     }
 
     /// What the buffer has.
-    pub fn moments(&self, run: &Run, buffer: &Buffer) -> impl Iterator<Item = Moment> {
-        let notes = (self.start..buffer.cursor.get()).step_by(self.size as usize);
+    pub fn moments(&self, run: &Run, buffer: &NoteBuffer) -> impl Iterator<Item = Moment> {
+        let notes = self.notes.addresses(self.notes.end(buffer));
         notes.map(|at| self.moment(run, at))
-    }
-
-    fn set_limit(&self) {
-        // SAFETY: the first word of memory that is its own.
-        unsafe { (self.limit as *mut u64).write_volatile(self.start + self.room) };
-    }
-
-    /// True in a forked child that has not noted anything yet.
-    fn is_child(&self) -> bool {
-        // SAFETY: as above.
-        unsafe { (self.limit as *const u64).read_volatile() == 0 }
     }
 
     fn forget(&mut self) {
@@ -227,7 +200,7 @@ impl State {
     fn consume(&mut self, run: &Run, noted: u64, own: u64, is_kept: bool) {
         let costs = cost::costs();
         let with_rows = !run.settings.csv.is_empty();
-        for at in (self.start..noted).step_by(self.size as usize) {
+        for at in self.notes.addresses(noted) {
             // SAFETY: as in `moment`.
             let (word, sp) = unsafe {
                 let note = at as *mut u64;
@@ -249,12 +222,12 @@ impl State {
             }
             self.last = Some(moment);
             let point = Point {
-                seen: match word as u32 & 3 {
+                seen: match notes::kind(word) {
                     ENTRY => Seen::Entry,
                     EXIT => Seen::Exit,
                     _ => Seen::Here,
                 },
-                proc: (word & !NOTED) as u32 >> 2,
+                proc: notes::number(word),
                 sp,
                 clock: moment.values[0],
             };
@@ -345,7 +318,7 @@ impl State {
 }
 
 /// Gives the thread a buffer. False if there is no memory.
-fn make(run: &Run, buffer: &Buffer) -> bool {
+fn make(run: &Run, buffer: &NoteBuffer) -> bool {
     let Some(state) = State::new(run) else {
         static TOLD: AtomicBool = AtomicBool::new(false);
         if !TOLD.swap(true, Ordering::Relaxed) {
@@ -356,41 +329,31 @@ fn make(run: &Run, buffer: &Buffer) -> bool {
         return false;
     };
     let state = Box::leak(Box::new(state));
-    buffer.cursor.set(state.start);
-    buffer.limit.set(state.limit);
-    buffer.state.set(std::ptr::from_mut(state) as u64);
+    let at = std::ptr::from_mut(state);
+    state.notes.attach(buffer, at);
     true
 }
 
 /// The process ends, or tries to become another program: writes the report.
-pub fn end(files: Files, all: AllThreads<Buffer>, cells: Counters<ROW>) {
+pub fn end(files: Files, all: AllThreads<NoteBuffer>, cells: Counters<ROW>) {
     let Some(run) = settings::run() else { return };
     let me = gettid() as u32;
     let mut totals: Values = [0; MOST];
     crate::sum_cells(cells, &mut totals);
     let mut found = summary::Found::new(run, &totals[..run.cells]);
     for (buffer, cells) in all.iter().zip(cells.of_threads(all)) {
-        if buffer.limit.get() == 0 {
+        // It is 0 in a forked child if the thread is its parent's, or has noted nothing here.
+        if buffer.limit() == 0 {
             continue;
         }
         // SAFETY: where there is a buffer there is a state.
-        let state = unsafe { &mut *(buffer.state.get() as *mut State) };
-        // In a forked child: the thread is its parent's, or has noted nothing here.
-        if state.is_child() {
-            continue;
-        }
-        let mut rounds = 0;
-        while state.busy.swap(true, Ordering::Acquire) && rounds < 10_000 {
-            sched_yield();
-            rounds += 1;
-        }
-        if rounds == 10_000 {
+        let state = unsafe { &mut *buffer.state::<State>() };
+        if !state.notes.lock_at_end() {
             found.lost += 1;
             continue;
         }
-        let noted = buffer.cursor.get().min(state.start + state.room);
-        state.flush(run, noted, 0);
-        buffer.cursor.set(state.start);
+        state.flush(run, state.notes.end(buffer), 0);
+        state.notes.rewind(buffer);
         let mut values: Values = [0; MOST];
         crate::sum_cells(cells, &mut values);
         let cells = &values[..run.cells];
@@ -402,7 +365,7 @@ pub fn end(files: Files, all: AllThreads<Buffer>, cells: Counters<ROW>) {
         found.left += oddities.left;
         found.lost += state.lost;
         found.thread(&state.book.sums, &state.meters);
-        state.busy.store(false, Ordering::Release);
+        state.notes.lock.unlock();
     }
     rows::finish();
     summary::write(files, &found);

@@ -13,31 +13,18 @@ impl Packed {
     /// Adds a block. Sites have numbers in the order of blocks.
     pub fn push(&mut self, site: usize, insts: usize) {
         let is_first = self.last_site.replace(site) != Some(site);
-        let mut rest = insts << 1 | usize::from(is_first);
-        while rest >= 0x80 {
-            self.bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        self.bytes.push(rest as u8);
+        leb128::push(&mut self.bytes, (insts as u64) << 1 | u64::from(is_first));
     }
 }
 
 /// The number of each block's site, and how many instructions the block has.
 pub fn unpacked(bytes: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     let mut sites = 0usize;
-    let mut bytes = bytes.iter();
+    let mut bytes = bytes;
     std::iter::from_fn(move || {
-        let (mut number, mut shift) = (0usize, 0);
-        loop {
-            let byte = *bytes.next()?;
-            number |= usize::from(byte & 0x7f) << shift;
-            shift += 7;
-            if byte < 0x80 {
-                break;
-            }
-        }
-        sites += number & 1;
-        Some((sites - 1, number >> 1))
+        let number: u64 = leb128::take(&mut bytes).ok()?;
+        sites += (number & 1) as usize;
+        Some((sites - 1, (number >> 1) as usize))
     })
 }
 

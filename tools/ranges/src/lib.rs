@@ -21,12 +21,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::prelude::*;
+use atom_tool::simulate::cache::Shape;
 use atom_tool::{ImageAddress, ProgramInfo};
 
 use frames::StackVariable;
 use heap::{Calls, Wish, WishSite};
 use live::Range;
-use model::{MAX_LINE, MAX_LINES, Shape, State};
+use model::State;
 use picture::Picture;
 use points::Simulated;
 use spec::{Code, Data, DataPlace};
@@ -137,29 +138,6 @@ fn begin(
     });
 }
 
-/// What the user wants of the cache, and whether that can be.
-fn shape(options: &atom_tool::Options<'_>) -> Result<(Shape, String)> {
-    let size = options.size("--size", 8 << 10)?;
-    let line = options.size("--line", 32)?;
-    let ways = options.size("--ways", 1)?;
-    let lines = size / line;
-    let sets = lines / ways;
-    if !sets.is_power_of_two() || !line.is_power_of_two() || sets * ways * line != size {
-        let shape = format!("{ways} lines of {line} bytes");
-        return Err(format!("{size} bytes are not a power of two of sets of {shape}").into());
-    }
-    if lines > MAX_LINES as u64 || line > MAX_LINE {
-        let reason = format!("at most {MAX_LINES} lines of at most {MAX_LINE} bytes");
-        return Err(format!("a cache has {reason}, not {lines} of {line}").into());
-    }
-    let kind = match ways {
-        1 => "direct mapped".to_owned(),
-        _ => format!("{ways} ways"),
-    };
-    let text = format!("{size} bytes, {kind}, lines of {line} bytes");
-    Ok((Shape::new(sets, ways, line), text))
-}
-
 /// The words of an option that may be repeated; `@FILE` stands for the lines of a file.
 fn words(given: Vec<&str>) -> Result<Vec<String>> {
     let mut words = Vec::new();
@@ -184,7 +162,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let data_words = words(options.values("--data")?)?;
     let code_words = words(options.values("--code")?)?;
     let innermost = options.flag("--innermost");
-    let (shape, cache) = shape(&options)?;
+    let (shape, cache) = Shape::from_options(&options)?;
     options.finish()?;
 
     let mut data: Vec<Data> = Vec::new();

@@ -8,10 +8,10 @@
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use atom_tool::{AllThreads, Uninterrupted};
+use atom_tool::{AllThreads, SpinLock, Uninterrupted};
 
 use crate::map::{Change, Chunk, Entry, Map};
 use crate::model::{self, State};
@@ -141,10 +141,10 @@ pub struct Variable {
     pub is_hidden: bool,
 }
 
-/// The process that holds the lock; 0 is none. A forked child takes it over from its parent, whose
-/// thread is not there.
-static OWNER: AtomicU32 = AtomicU32::new(0);
-static WINDOWS_BUSY: AtomicBool = AtomicBool::new(false);
+/// Protects [`LIVE`].
+static LOCK: SpinLock = SpinLock::new();
+/// Held while windows change.
+static WINDOWS_LOCK: SpinLock = SpinLock::new();
 
 struct Shared(std::cell::UnsafeCell<Option<Live>>);
 // SAFETY: only `locked` looks inside.
@@ -154,17 +154,11 @@ static LIVE: Shared = Shared(std::cell::UnsafeCell::new(None));
 /// Does something under the lock, while signals wait.
 pub fn locked<R>(work: impl FnOnce(&mut Live) -> R) -> R {
     let _signals_wait = Uninterrupted::begin();
-    let me = std::process::id();
-    while let Err(other) = OWNER.compare_exchange(0, me, Acquire, Relaxed) {
-        if other != me && OWNER.compare_exchange(other, me, Acquire, Relaxed).is_ok() {
-            break;
-        }
-        std::thread::yield_now();
-    }
+    LOCK.lock_for_process();
     // SAFETY: this thread has the lock, and no signal handler of it runs meanwhile.
     let live = unsafe { &mut *LIVE.0.get() };
     let result = work(live.get_or_insert_with(Live::default));
-    OWNER.store(0, Release);
+    LOCK.unlock();
     result
 }
 
@@ -407,21 +401,20 @@ fn ranges_at(number: u32) -> Option<&'static Range> {
     ranges().get(number as usize)
 }
 
-/// Does something with windows, alone. Who does not have to leaves it if another is at it.
+/// Changes windows while no other thread does. Without `must` nothing happens if another thread is changing them;
+/// with it, the change is made after a long wait in any case.
 fn windows(must: bool, work: impl FnOnce()) {
-    let mut patience = 100_000;
-    while WINDOWS_BUSY.swap(true, AcqRel) {
-        // The other may be what a signal handler, in which this is, has interrupted.
-        if !must || patience == 0 {
-            break;
-        }
-        patience -= 1;
-        std::hint::spin_loop();
-    }
-    if must || patience == 100_000 {
+    // The holder may be the code that a signal handler, in which this runs, has interrupted.
+    const PATIENCE: u32 = 10_000;
+    let is_locked = if must {
+        WINDOWS_LOCK.lock_within(PATIENCE)
+    } else {
+        WINDOWS_LOCK.try_lock()
+    };
+    if must || is_locked {
         work();
+        WINDOWS_LOCK.unlock();
     }
-    WINDOWS_BUSY.store(false, Release);
 }
 
 fn open(number: u32, start: u64, len: u64) {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use atom_tool::prelude::*;
+use atom_tool::simulate::cache::{Lines, MAX_LINES, Shape, bring_to_front};
 use atom_tool::simulate::{self, Comparison};
 use atom_tool::{ThreadRow, ThreadRowAt, repeated};
 
@@ -18,17 +19,11 @@ use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
 use crate::map::Entry;
 use crate::tally::{self, Tally};
 
-/// Lines that a cache may have.
-pub const MAX_LINES: usize = 1 << 14;
-/// A line of a cache that is larger than this could lie at address 0.
-pub const MAX_LINE: u64 = 4096;
-
 thread_state! {
-    /// A thread's cache: sets of lines, in each the most recently used first, as the
-    /// addresses of their first bytes, negated. The top bit, which is then set, is changed
-    /// where a range lies in the line. 0 is no line.
+    /// A thread's cache. The top bit of a tag, which is set, is cleared
+    /// where a range lies in the line.
     pub struct State {
-        pub lines: [ThreadCell<u64>; MAX_LINES],
+        pub lines: Lines,
         pub comparison: Comparison,
     }
 }
@@ -41,35 +36,8 @@ pub static CHANGING: AtomicBool = AtomicBool::new(false);
 /// The cache's shape, for who has no argument with it.
 pub static SHAPE: AtomicU64 = AtomicU64::new(0);
 
-/// Sets (a power of two), lines in a set, logarithm of a line's size; as one argument.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Shape(pub u64);
-
-impl Shape {
-    pub const fn new(sets: u64, ways: u64, line: u64) -> Self {
-        Self(sets << 32 | ways << 8 | line.trailing_zeros() as u64)
-    }
-
-    pub const fn line(self) -> u64 {
-        1 << (self.0 & 0xff)
-    }
-
-    const fn ways(self) -> u64 {
-        self.0 >> 8 & 0xff_ffff
-    }
-
-    const fn sets(self) -> u64 {
-        self.0 >> 32
-    }
-
-    /// The place of an address's set among the lines.
-    const fn set(self, address: u64) -> usize {
-        ((address >> (self.0 & 0xff) & ((self.0 >> 32) - 1)) * self.ways()) as usize
-    }
-}
-
-/// 8 KB, direct mapped, lines of 32 bytes.
-pub const DEFAULT: Shape = Shape::new(256, 1, 32);
+/// The shape for which routines are made when this is compiled.
+pub const DEFAULT: Shape = Shape::DEFAULT;
 
 /// What each memory operand has for each thread: in one word the window that it was in (upper 16
 /// bits) and how often it was there since; misses; references beyond one for each execution; misses
@@ -224,7 +192,7 @@ fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, tag: u64)
     let (shape, tag) = (Shape(shape), OperandTag(tag));
     let operand = Operand { row, tag };
     let end = address.saturating_add(size);
-    let line = address & !(shape.line() - 1);
+    let line = shape.start(address);
     if shape.ways() == 1
         && end <= line + shape.line()
         && tag.has(OperandTag::COUNTED)
@@ -253,7 +221,7 @@ fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, tag: u64)
 /// Brings the bytes that a reference touches into the cache, `times` times in turn.
 fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Operand) {
     let Operand { row, tag } = operand;
-    let mut line = bytes.start & !(shape.line() - 1);
+    let mut line = shape.start(bytes.start);
     while line < bytes.end {
         row[EXTRA].add(times);
         let next = line + shape.line();
@@ -271,9 +239,7 @@ fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Op
 /// Brings a line to the front of its set; true if it was not there. With `look`, whether it still
 /// has a range is looked for in any case.
 fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
-    let first = shape.set(line);
-    let set = state.lines.get(first..first + shape.ways() as usize);
-    let set = set.unwrap_or_default();
+    let set = shape.set_of(&state.lines, line);
     let sequence = MAP.sequence();
     let mark = |line: u64| match MAP.covers(line, line + shape.line()) {
         true => line.wrapping_neg() ^ PLAIN,
@@ -285,12 +251,7 @@ fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
         // It is where it should be, and if it has a range, marked so.
         return false;
     }
-    let mut moving = mark(line);
-    for other in set.iter().take(place.map_or(set.len(), |place| place + 1)) {
-        let next = other.get();
-        other.set(moving);
-        moving = next;
-    }
+    bring_to_front(set, place, mark(line));
     if CHANGING.load(Relaxed) {
         // Who makes a range appear marks lines. What was moving just then it did not see;
         // it had changed the number before.
@@ -315,8 +276,7 @@ fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
 /// A range appears in `start..end`: lines there are marked in this cache.
 pub fn mark(state: &State, start: u64, end: u64) {
     let shape = Shape(SHAPE.load(Relaxed));
-    let used = (shape.sets() * shape.ways()) as usize;
-    let lines = state.lines.get(..used).unwrap_or_default();
+    let lines = state.lines.get(..shape.lines()).unwrap_or_default();
     let change = |cell: &ThreadCell<u64>| {
         let tag = cell.get();
         let line = tag.wrapping_neg();
@@ -324,15 +284,13 @@ pub fn mark(state: &State, start: u64, end: u64) {
             cell.replace(tag, tag ^ PLAIN);
         }
     };
-    let first = start & !(shape.line() - 1);
+    let first = shape.start(start);
     if (end - first).div_ceil(shape.line()) >= shape.sets() {
         lines.iter().for_each(change);
         return;
     }
     for line in (first..end).step_by(shape.line() as usize) {
-        let set = shape.set(line);
-        let set = lines.get(set..set + shape.ways() as usize);
-        set.unwrap_or_default().iter().for_each(change);
+        shape.set_of(&state.lines, line).iter().for_each(change);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the user asks for, in words: data and code.
 
 use atom_tool::prelude::*;
-use atom_tool::{ProgramInfo, Variable, VariablePlace};
+use atom_tool::{ProgramInfo, Variable, VariablePlace, names};
 
 /// A data range.
 #[derive(Clone, PartialEq, Debug)]
@@ -169,7 +169,7 @@ fn symbols(program: &Program<'_>, spec: &str, name: &str) -> Vec<Data> {
     let all = program.data_symbols();
     let found: Vec<_> = all
         .iter()
-        .filter(|s| s.size != 0 && (fits(spec, s.name) || fits(spec, s.symbol)))
+        .filter(|s| s.size != 0 && (names::matches(spec, s.name) || names::matches(spec, s.symbol)))
         .collect();
     let mut ranges: Vec<Data> = Vec::new();
     for symbol in &found {
@@ -209,7 +209,7 @@ fn variables(
         None => v.function.is_none(),
         Some(scope) => {
             let proc = v.function_address.and_then(|at| program.proc_at(at));
-            let function = v.function.is_some_and(|f| fits(scope, f));
+            let function = v.function.is_some_and(|f| names::matches(scope, f));
             function
                 || proc.is_some_and(|proc| is_proc(scope, proc))
                 || v.unit.is_some_and(|unit| is_file(unit, scope))
@@ -374,74 +374,21 @@ fn is_file(path: &str, file: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('/') || file.starts_with('/'))
 }
 
-/// Whether a pattern names a procedure: by its symbol, demangled, or that without parameters.
+/// Whether a pattern names a procedure: by its symbol, by its demangled name, or by that name without
+/// parameters, also of a clone (`f(int) [clone .part.0]`).
 fn is_proc(pattern: &str, proc: Proc<'_>) -> bool {
     let name = proc.name();
-    fits(pattern, name)
-        || fits(pattern, proc.symbol())
-        || without_parameters(name).is_some_and(|name| fits(pattern, name))
-}
-
-/// `f` of `f(int (*)(char)) const`.
-fn without_parameters(name: &str) -> Option<&str> {
-    let end = name.rfind(')')?;
-    let mut depth = 0usize;
-    for (i, c) in name[..=end].char_indices().rev() {
-        match c {
-            ')' => depth += 1,
-            '(' => depth -= 1,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some(&name[..i]);
-        }
-    }
-    None
-}
-
-/// Whether a name fits a pattern with `*` and `?`.
-fn fits(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut p, mut n) = (0, 0);
-    // Where the last star is, and how far the name was then.
-    let mut star = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(c) if *c == b'?' || *c == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match star {
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    (p, n) = (at + 1, from + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == b'*')
+    let original = name
+        .split_once(" [clone")
+        .map_or(name, |(original, _)| original);
+    names::matches(pattern, name)
+        || names::matches(pattern, proc.symbol())
+        || names::without_parameters(original).is_some_and(|name| names::matches(pattern, name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns() {
-        for (pattern, name, is) in [
-            ("a*c", "abcbc", true),
-            ("a*c", "abcb", false),
-            ("*", "", true),
-            ("?", "", false),
-            ("x?z*", "xyz", true),
-            ("operator*", "operator new", true),
-            ("table", "tables", false),
-        ] {
-            assert_eq!(fits(pattern, name), is, "{pattern} {name}");
-        }
-    }
 
     #[test]
     fn words() {

@@ -4,7 +4,7 @@ use gimli::constants::{DW_FORM_line_strp, DW_FORM_strp};
 use gimli::{DebugLine, DebugLineOffset, LineRow, LittleEndian};
 use rayon::prelude::*;
 
-use super::bytes::{Cursor, put_sleb, put_uleb};
+use super::bytes::Cursor;
 use super::input::Input;
 use super::map::CodeMap;
 
@@ -252,7 +252,7 @@ impl Encoder {
         let delta = self.advance(end);
         if delta > 0 {
             self.out.push(2);
-            put_uleb(&mut self.out, delta);
+            leb128::push(&mut self.out, delta);
         }
         self.out.extend([0, 1, 1]);
         self.reset();
@@ -263,7 +263,7 @@ impl Encoder {
         if row.file_index() != self.state.file {
             self.state.file = row.file_index();
             self.out.push(4);
-            put_uleb(&mut self.out, self.state.file);
+            leb128::push(&mut self.out, self.state.file);
         }
         let column = match row.column() {
             gimli::ColumnType::LeftEdge => 0,
@@ -272,7 +272,7 @@ impl Encoder {
         if column != self.state.column {
             self.state.column = column;
             self.out.push(5);
-            put_uleb(&mut self.out, column);
+            leb128::push(&mut self.out, column);
         }
         if row.is_stmt() != self.state.is_stmt {
             self.state.is_stmt = row.is_stmt();
@@ -280,9 +280,9 @@ impl Encoder {
         }
         if row.discriminator() != 0 {
             let mut number = Vec::new();
-            put_uleb(&mut number, row.discriminator());
+            leb128::push(&mut number, row.discriminator());
             self.out.push(0);
-            put_uleb(&mut self.out, 1 + number.len() as u64);
+            leb128::push(&mut self.out, 1 + number.len() as u64);
             self.out.push(4);
             self.out.extend(number);
         }
@@ -298,14 +298,14 @@ impl Encoder {
         self.state.address = Some(address);
         if step < self.line_base || step >= self.line_base + self.line_range {
             self.out.push(3);
-            put_sleb(&mut self.out, step);
+            leb128::push_signed(&mut self.out, step);
             step = 0;
         }
         if step < self.line_base || step >= self.line_base + self.line_range {
             // The header's special opcodes cannot even stay on a line.
             if delta > 0 {
                 self.out.push(2);
-                put_uleb(&mut self.out, delta);
+                leb128::push(&mut self.out, delta);
             }
             self.out.push(1);
             return;
@@ -314,12 +314,12 @@ impl Encoder {
         let most = (255 - base) / self.line_range;
         if base > 255 || delta > most.max(0) as u64 {
             self.out.push(2);
-            put_uleb(&mut self.out, delta);
+            leb128::push(&mut self.out, delta);
             delta = 0;
         }
         if base > 255 {
             self.out.push(3);
-            put_sleb(&mut self.out, step);
+            leb128::push_signed(&mut self.out, step);
             self.out.push(1);
             return;
         }

@@ -1,7 +1,7 @@
 //! Range lists and location lists: read in their two formats, mapped, written
 //! with absolute addresses.
 
-use super::bytes::{Cursor, put_uleb};
+use super::bytes::Cursor;
 use super::expr;
 use super::input::Input;
 use super::map::{CodeMap, Piece};
@@ -296,7 +296,7 @@ impl Lists {
             self.bytes
                 .push(if self.kind == ListKind::Ranges { 7 } else { 8 });
             self.bytes.extend(piece.from.to_le_bytes());
-            put_uleb(&mut self.bytes, piece.to.wrapping_sub(piece.from));
+            leb128::push(&mut self.bytes, piece.to.wrapping_sub(piece.from));
         } else {
             self.bytes.extend(piece.from.to_le_bytes());
             self.bytes.extend(piece.to.to_le_bytes());
@@ -311,7 +311,7 @@ impl Lists {
         map: &dyn CodeMap,
     ) -> Option<()> {
         match unit.version {
-            5.. => put_uleb(&mut self.bytes, range.len() as u64),
+            5.. => leb128::push(&mut self.bytes, range.len() as u64),
             _ => self.bytes.extend((range.len() as u16).to_le_bytes()),
         }
         let start = self.bytes.len();

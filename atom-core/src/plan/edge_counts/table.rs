@@ -33,47 +33,35 @@ pub fn write(
     cells: impl ExactSizeIterator<Item = CellOf>,
 ) -> Option<()> {
     let mut next = 0u32;
-    number(out, solution.counted.len() as u64);
+    leb128::push(out, solution.counted.len() as u64);
     for &edge in &solution.counted {
         value_of[edge as usize] = next;
         next += 1;
     }
     let back = |value_of: &[u32], edge: u32, next: u32| next.checked_sub(value_of[edge as usize]);
-    number(out, solution.derived.len() as u64);
+    leb128::push(out, solution.derived.len() as u64);
     for derived in &solution.derived {
-        number(out, derived.terms.len() as u64);
+        leb128::push(out, derived.terms.len() as u64);
         for &(edge, minus) in solution.terms_of(derived) {
             let distance = back(value_of, edge, next)?;
-            number(out, u64::from(distance) << 1 | u64::from(minus));
+            leb128::push(out, u64::from(distance) << 1 | u64::from(minus));
         }
         value_of[derived.edge as usize] = next;
         next += 1;
     }
-    number(out, cells.len() as u64);
+    leb128::push(out, cells.len() as u64);
     let mut last = 0i64;
     for CellOf { edge, cell, amount } in cells {
         let word = i64::from(cell / 8);
-        number(out, folded(word - last));
+        leb128::push(out, leb128::zigzag(word - last));
         last = word;
         let distance = back(value_of, edge, next)?;
-        number(out, u64::from(distance) << 1 | u64::from(amount != 1));
+        leb128::push(out, u64::from(distance) << 1 | u64::from(amount != 1));
         if amount != 1 {
-            number(out, folded(amount));
+            leb128::push(out, leb128::zigzag(amount));
         }
     }
     Some(())
-}
-
-fn folded(value: i64) -> u64 {
-    (value << 1 ^ value >> 63) as u64
-}
-
-fn number(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]
@@ -83,25 +71,8 @@ mod tests {
 
     /// Reads a record by what the head of this file says.
     fn read(bytes: &[u8], counters: &[i64]) -> Vec<(i64, i64)> {
-        let mut rest = bytes.iter();
-        let mut number = || {
-            let (mut value, mut shift) = (0u64, 0);
-            loop {
-                let byte = *rest.next().expect("a number goes on");
-                value |= u64::from(byte & 0x7f) << shift;
-                shift += 7;
-                if byte < 0x80 {
-                    return value;
-                }
-            }
-        };
-        let signed = |n: u64| {
-            if n & 1 == 0 {
-                (n / 2) as i64
-            } else {
-                -1 - (n / 2) as i64
-            }
-        };
+        let mut rest = bytes;
+        let mut number = || leb128::take::<u64>(&mut rest).expect("a number");
         let count = number() as usize;
         assert_eq!(count, counters.len());
         let mut values = counters.to_vec();
@@ -117,13 +88,17 @@ mod tests {
         let mut cells = Vec::new();
         let mut word = 0;
         for _ in 0..number() {
-            word += signed(number());
+            word += leb128::unzigzag(number());
             let what = number();
-            let amount = if what & 1 == 0 { 1 } else { signed(number()) };
+            let amount = if what & 1 == 0 {
+                1
+            } else {
+                leb128::unzigzag(number())
+            };
             let value = values[values.len() - (what / 2) as usize];
             cells.push((8 * word, value * amount));
         }
-        assert_eq!(rest.next(), None, "nothing is left over");
+        assert_eq!(rest, [], "nothing is left over");
         cells
     }
 

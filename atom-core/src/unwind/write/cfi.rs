@@ -240,7 +240,7 @@ impl<'a> Writer<'a> {
                 self.advance_to(new)?;
                 self.out.push(0x0c);
                 self.out.push(7);
-                uleb(self.out, u64::try_from(offset).map_err(|_| RIP_DEPENDENT)?);
+                leb128::push(self.out, u64::try_from(offset).map_err(|_| RIP_DEPENDENT)?);
                 self.written = Some(offset);
                 self.state.cfa = Cfa::Register(7, offset);
             }
@@ -314,22 +314,4 @@ pub(super) fn advance(out: &mut Vec<u8>, delta: u64) {
             out.extend((delta as u32).to_le_bytes());
         }
     }
-}
-
-/// Appends an unsigned LEB128 number.
-pub(super) fn uleb(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Appends a signed LEB128 number.
-pub(super) fn sleb(out: &mut Vec<u8>, mut value: i64) {
-    while !(-0x40..0x40).contains(&value) {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8 & 0x7f);
 }

@@ -72,7 +72,7 @@ pub(super) fn lowered(expression: &[u8], depth: u32) -> Option<(Vec<u8>, bool)> 
         match step(&mut c).ok()? {
             Op::Register(RSP, offset) => {
                 out.push(0x70 + RSP);
-                super::cfi::sleb(&mut out, offset.checked_add(depth.into())?);
+                leb128::push_signed(&mut out, offset.checked_add(depth.into())?);
                 uses_rsp = true;
                 continue;
             }

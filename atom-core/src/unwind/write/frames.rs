@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::cfi::{copies_verbatim, rewrite, sleb, uleb};
+use super::cfi::{copies_verbatim, rewrite};
 use super::moves::{MovedRange, in_place};
 use super::own::{INITIAL, Own};
 use super::{DOING, distance, pcrel};
@@ -230,11 +230,11 @@ impl<'a> FrameWriter<'a> {
             out.push(b'S');
         }
         out.push(0);
-        uleb(out, key.code_align);
-        sleb(out, key.data_align);
+        leb128::push(out, key.code_align);
+        leb128::push_signed(out, key.data_align);
         match key.version {
             1 => out.push(key.return_register as u8),
-            _ => uleb(out, key.return_register),
+            _ => leb128::push(out, key.return_register),
         }
         let length = 1 + 5 * u8::from(key.personality.is_some()) + u8::from(key.lsda);
         out.extend([length, PCREL_SDATA4]);

@@ -7,7 +7,6 @@
 //! it is given explicitly, relative to itself, just before the lowest pad.
 //! gcc's and LLVM's personality routines and Rust's read such a base alike.
 
-use super::cfi::uleb;
 use super::moves::{Moves, Piece};
 use super::pcrel;
 use crate::Result;
@@ -43,23 +42,23 @@ pub(super) fn write(
     }
     let mut table = Vec::with_capacity(sites.len() * 6);
     for site in &sites {
-        uleb(&mut table, site.start - start);
-        uleb(&mut table, site.end - site.start);
-        uleb(
+        leb128::push(&mut table, site.start - start);
+        leb128::push(&mut table, site.end - site.start);
+        leb128::push(
             &mut table,
             site.pad.map_or(0, |pad| pad.wrapping_sub(pad_base)),
         );
-        uleb(&mut table, site.action);
+        leb128::push(&mut table, site.action);
     }
     let mut sites_header = vec![ULEB128];
-    uleb(&mut sites_header, table.len() as u64);
+    leb128::push(&mut sites_header, table.len() as u64);
     let before_types = sites_header.len() + table.len() + lsda.actions.len();
     match &lsda.types {
         None => out.push(OMIT),
         Some(types) => {
             let encoding = PCREL_SDATA4 | if indirect(types) { INDIRECT } else { 0 };
             out.push(encoding);
-            uleb(out, (before_types + 4 * types.entries.len()) as u64);
+            leb128::push(out, (before_types + 4 * types.entries.len()) as u64);
         }
     }
     out.extend(sites_header);

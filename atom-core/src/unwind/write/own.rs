@@ -4,7 +4,6 @@
 //! All of it starts as a function does, with the return address at rsp, and is
 //! described from there.
 
-use super::cfi::{sleb, uleb};
 use crate::x86::asm::Frame;
 
 /// What all these descriptions start with: the CFA is rsp + 8, the return
@@ -81,14 +80,14 @@ impl Rows {
         } else {
             self.bytes.push(0x0e);
         }
-        uleb(&mut self.bytes, (depth + 8).max(0) as u64);
+        leb128::push(&mut self.bytes, (depth + 8).max(0) as u64);
     }
 
     /// `registers` were pushed in this order, and rbp points at the last.
     pub fn base(&mut self, at: u64, registers: &[u8]) {
         self.advance(at);
         self.bytes.extend([0x0c, RBP]);
-        uleb(&mut self.bytes, 8 + 8 * registers.len() as u64);
+        leb128::push(&mut self.bytes, 8 + 8 * registers.len() as u64);
         for (i, register) in registers.iter().enumerate() {
             self.bytes.extend([0x80 | register, i as u8 + 2]);
         }
@@ -110,9 +109,9 @@ impl Rows {
     pub fn return_at(&mut self, at: u64, distance: i64) {
         self.advance(at);
         let mut expression = vec![0x70 + RIP];
-        sleb(&mut expression, distance);
+        leb128::push_signed(&mut expression, distance);
         self.bytes.extend([0x10, RIP]);
-        uleb(&mut self.bytes, expression.len() as u64);
+        leb128::push(&mut self.bytes, expression.len() as u64);
         self.bytes.extend(expression);
     }
 

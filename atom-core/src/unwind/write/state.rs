@@ -5,7 +5,6 @@
 //! there. And code that was put behind its procedure, such as what stands on the way
 //! to a branch's target, needs the row of the place that it belongs to.
 
-use super::cfi::{sleb, uleb};
 use super::expression::lowered;
 use crate::unwind::{CfiKind, CfiReader, Read};
 
@@ -114,7 +113,7 @@ impl<'a> State<'a> {
             Cfa::Register(RSP, offset) => {
                 let offset = offset.checked_add(depth.into());
                 out.push(DEF_CFA_OFFSET);
-                uleb(out, offset.and_then(|o| u64::try_from(o).ok()).ok_or(ODD)?);
+                leb128::push(out, offset.and_then(|o| u64::try_from(o).ok()).ok_or(ODD)?);
             }
             Cfa::Expression(e) => {
                 let (bytes, changed) = lowered(e, depth).ok_or(ODD)?;
@@ -131,7 +130,7 @@ impl<'a> State<'a> {
             if changed {
                 out.push(rule.bytes[0]);
                 debug_assert!(matches!(rule.bytes[0], EXPRESSION | 0x16));
-                uleb(out, rule.register);
+                leb128::push(out, rule.register);
                 block(out, &bytes);
             }
         }
@@ -146,13 +145,13 @@ impl<'a> State<'a> {
                 Cfa::Register(register, offset) => match u64::try_from(offset) {
                     Ok(offset) => {
                         out.push(DEF_CFA);
-                        uleb(out, register);
-                        uleb(out, offset);
+                        leb128::push(out, register);
+                        leb128::push(out, offset);
                     }
                     Err(_) if offset % 8 == 0 => {
                         out.push(DEF_CFA_SF);
-                        uleb(out, register);
-                        sleb(out, offset / -8);
+                        leb128::push(out, register);
+                        leb128::push_signed(out, offset / -8);
                     }
                     Err(_) => return Err("its frame has an odd offset"),
                 },
@@ -172,7 +171,7 @@ impl<'a> State<'a> {
                 n @ 0..=0x3f => out.push(0xc0 | n as u8),
                 n => {
                     out.push(0x06);
-                    uleb(out, n);
+                    leb128::push(out, n);
                 }
             }
         }
@@ -184,6 +183,6 @@ impl<'a> State<'a> {
 }
 
 fn block(out: &mut Vec<u8>, bytes: &[u8]) {
-    uleb(out, bytes.len() as u64);
+    leb128::push(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }

@@ -2,7 +2,7 @@
 
 use gimli::constants::*;
 
-use super::super::bytes::{Cursor, patch, patch_uleb};
+use super::super::bytes::{Cursor, patch};
 use super::super::map::hull;
 use super::{Entry, Field, Fixup, Target, Walker};
 
@@ -133,9 +133,9 @@ impl Walker<'_, '_> {
             DW_FORM_sdata => {
                 // Keeps the sign bit of the last byte clear.
                 let most = (1u64 << (7 * place.len - 1).min(63)) - 1;
-                patch_uleb(bytes, place.at, place.len, distance.min(most));
+                leb128::fill(&mut bytes[place.at..][..place.len], distance.min(most));
             }
-            DW_FORM_udata => patch_uleb(bytes, place.at, place.len, distance),
+            DW_FORM_udata => leb128::fill(&mut bytes[place.at..][..place.len], distance),
             _ => patch(bytes, place.at, place.len, distance),
         }
     }

@@ -1,0 +1,100 @@
+//! The end of a process: totals, the ProgramAfter calls, flushing.
+//!
+//! ABI: [`finish`] is called wherever the process may end, also more than once, from any thread, and in
+//! forked children, which end on their own account.
+
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::lifecycle::totals;
+use crate::process::identity::{self, ENDED, ENDING, RUNNING};
+use crate::process::info;
+use crate::sys::call::{gettid, syscall};
+use crate::sys::fatal::exit_now;
+use crate::threads::data;
+
+/// How often a second thread looks whether the ending one is done; each look waits for a millisecond.
+const MOST_ROUNDS: usize = 30_000;
+
+static FLUSH: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Sets what runs after the ProgramAfter calls, such as flushing `std`'s stdout.
+pub fn set_flush_hook(hook: fn()) {
+    FLUSH.store(hook as *mut c_void, Ordering::Release);
+}
+
+/// `exit` by an analysis routine: the program ends here, as the tool wishes.
+pub(crate) extern "C" fn exit(code: i32) -> ! {
+    // SAFETY: analysis code runs only after the start.
+    unsafe { finish() };
+    exit_now(code)
+}
+
+/// Runs the ProgramAfter calls and flushes, once for each process.
+///
+/// A second thread that ends the process meanwhile waits for the first, for
+/// up to half a minute; the ending thread itself passes through.
+///
+/// # Safety
+/// Called by the instrumented program after the start, where it may end.
+pub unsafe extern "C" fn finish() {
+    // SAFETY: the caller's promise.
+    unsafe { end(ENDED) }
+}
+
+/// As [`finish`], for a process that goes on if its `exec` fails. The next end makes the calls again.
+///
+/// # Safety
+/// As for [`finish`].
+pub(crate) unsafe fn finish_for_now() {
+    // SAFETY: the caller's promise.
+    unsafe { end(RUNNING) }
+}
+
+/// Makes the calls at the end, unless that has happened; then the process is in the phase `then`.
+///
+/// # Safety
+/// As for [`finish`].
+unsafe fn end(then: u32) {
+    let Some(process) = identity::state() else {
+        return;
+    };
+    let tid = gettid();
+    let first =
+        process
+            .phase
+            .compare_exchange(RUNNING, ENDING, Ordering::AcqRel, Ordering::Acquire);
+    match first {
+        Ok(_) => process.ender.store(tid, Ordering::Release),
+        Err(ENDING) => {
+            let mut rounds = 0;
+            while process.phase.load(Ordering::Acquire) == ENDING
+                && process.ender.load(Ordering::Acquire) != tid
+                && rounds < MOST_ROUNDS
+            {
+                let pause: [usize; 2] = [0, 1_000_000];
+                // SAFETY: the kernel reads seconds and nanoseconds.
+                unsafe { syscall!(libc::SYS_nanosleep, pause.as_ptr(), 0) };
+                rounds += 1;
+            }
+            return;
+        }
+        Err(_) => return,
+    }
+    data::gather();
+    if let Some(info) = info::get() {
+        // SAFETY: `atom` wrote the table, and a function.
+        unsafe {
+            totals::settle(info);
+            (info.program_after)();
+        }
+    }
+    let flush = FLUSH.load(Ordering::Acquire);
+    if !flush.is_null() {
+        // SAFETY: only `set_flush_hook` writes it, always with a `fn()`.
+        let flush: fn() = unsafe { core::mem::transmute(flush) };
+        flush();
+    }
+    process.phase.store(then, Ordering::Release);
+}

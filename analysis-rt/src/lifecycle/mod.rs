@@ -1,0 +1,6 @@
+//! Start and end of the runtime in a process.
+
+pub(crate) mod end;
+pub(crate) mod exec;
+pub(crate) mod start;
+pub(crate) mod totals;

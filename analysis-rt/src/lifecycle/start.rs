@@ -1,0 +1,56 @@
+//! The start of the runtime.
+//!
+//! ABI: [`start`] is called once, before any code of the application, with the
+//! kernel's process stack (argc, argv, null, environment, null, auxiliary
+//! vector); the thread pointer may still be 0.
+
+use core::ffi::c_char;
+
+use atom_abi::StartInfo;
+
+use crate::c::environment::set_environment;
+use crate::process::{identity, info};
+use crate::sys::segments;
+use crate::threads::data;
+
+/// An entry of an initialiser array.
+type Initialiser = extern "C" fn(usize, *const usize, *const *const c_char);
+
+/// Starts the runtime; see [`atom_abi::ToolHeader::start`].
+///
+/// # Safety
+/// Called by the instrumented program's start stub, once, before any other
+/// analysis code, with `info` as described there and `stack` pointing to the
+/// argument count on the process's initial stack.
+pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
+    if info::get().is_some() {
+        return;
+    }
+    // SAFETY: the caller's promise about both pointers; the stack's layout is the kernel's ABI.
+    unsafe {
+        let argc = *stack;
+        let argv = stack.add(1);
+        let envp = argv.add(argc + 1).cast::<*const c_char>();
+        let mut end = envp;
+        while !(*end).is_null() {
+            end = end.add(1);
+        }
+        info::set_auxv(end.add(1).cast());
+        segments::begin(info::getauxval(libc::AT_HWCAP2 as usize));
+        info::set(info);
+        set_environment(envp);
+        identity::begin();
+        data::begin();
+
+        let info = &*info;
+        for i in 0..info.init_count {
+            let function = *info.init_array.add(i);
+            // The array may hold 0 and -1 as markers, as the ABI for it says.
+            if function != 0 && function != usize::MAX {
+                let function: Initialiser = core::mem::transmute(function);
+                function(argc, argv, envp);
+            }
+        }
+        (info.program_before)();
+    }
+}

@@ -1,0 +1,107 @@
+//! Which process this is: the one that started, a forked child, or a child in its parent's memory.
+//!
+//! A page that the kernel fills with zeros in forked children tells these apart. Zeros: the process was
+//! forked, has memory of its own and ends on its own account. The number of another process: the child
+//! still shares its parent's memory (vfork, posix_spawn), and ending is the parent's business.
+
+use core::ptr::{self, null_mut};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use crate::sys::call::getpid;
+use crate::sys::memory::{self, PAGE};
+
+static START_PID: AtomicU32 = AtomicU32::new(0);
+static STATE: AtomicPtr<ProcessState> = AtomicPtr::new(null_mut());
+/// True if the kernel fills the page of [`STATE`] with zeros in forked children.
+static WIPED_ON_FORK: AtomicBool = AtomicBool::new(false);
+
+/// State of one process; lies in the wiped page. All zeros are its state before anything has happened.
+pub(crate) struct ProcessState {
+    /// Process number; 0 in a child that has not been seen yet.
+    pid: AtomicU32,
+    /// [`RUNNING`], [`ENDING`] or [`ENDED`].
+    pub phase: AtomicU32,
+    /// The number of the thread that ends the process.
+    pub ender: AtomicU32,
+}
+
+/// The process has not begun to end.
+pub(crate) const RUNNING: u32 = 0;
+/// A thread makes the calls at the process's end.
+pub(crate) const ENDING: u32 = 1;
+/// The calls at the process's end have been made.
+pub(crate) const ENDED: u32 = 2;
+
+/// What kind of process this is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProcessKind {
+    /// The one that started.
+    Original,
+    /// A forked child, with memory of its own.
+    Forked,
+    /// A child in its parent's memory, or the start has not happened.
+    Other,
+}
+
+/// The number of the process in which the program started.
+pub fn start_pid() -> u32 {
+    START_PID.load(Ordering::Relaxed)
+}
+
+/// The number of this process: differs from [`start_pid`] in a forked child.
+pub fn pid() -> u32 {
+    getpid()
+}
+
+/// At the start: this process is the original.
+pub(crate) fn begin() {
+    static FALLBACK: ProcessState = ProcessState {
+        pid: AtomicU32::new(0),
+        phase: AtomicU32::new(RUNNING),
+        ender: AtomicU32::new(0),
+    };
+    START_PID.store(getpid(), Ordering::Relaxed);
+    let page = memory::map(PAGE);
+    let mut process = ptr::from_ref(&FALLBACK).cast_mut();
+    if !page.is_null() {
+        process = page.cast();
+        // SAFETY: the page was mapped just now, for this alone.
+        WIPED_ON_FORK.store(
+            unsafe { memory::wipe_on_fork(page, PAGE) },
+            Ordering::Relaxed,
+        );
+    }
+    STATE.store(process, Ordering::Release);
+    // SAFETY: zeroed memory is a valid `ProcessState`, and it is never unmapped.
+    unsafe { (*process).pid.store(getpid(), Ordering::Release) };
+}
+
+/// The state of this process; `None` before the start and in a child that
+/// shares its parent's memory.
+pub(crate) fn state() -> Option<&'static ProcessState> {
+    // SAFETY: null, or a page that stays mapped.
+    let process = unsafe { STATE.load(Ordering::Acquire).as_ref()? };
+    let pid = getpid();
+    let noted = process.pid.load(Ordering::Acquire);
+    if noted == pid {
+        return Some(process);
+    }
+    if noted != 0 {
+        if WIPED_ON_FORK.load(Ordering::Relaxed) {
+            return None;
+        }
+        // A kernel before 4.14: any other process is taken for a forked child.
+        process.phase.store(RUNNING, Ordering::Release);
+    }
+    process.pid.store(pid, Ordering::Release);
+    Some(process)
+}
+
+/// The kind of this process.
+pub(crate) fn kind() -> ProcessKind {
+    match state() {
+        None => ProcessKind::Other,
+        Some(p) if p.pid.load(Ordering::Acquire) == start_pid() => ProcessKind::Original,
+        Some(_) => ProcessKind::Forked,
+    }
+}

@@ -1,0 +1,74 @@
+//! Raw system calls.
+//!
+//! ABI: the number goes into rax, arguments into rdi, rsi, rdx, r10, r8, r9;
+//! the kernel destroys rcx and r11 and answers in rax, where -4095 to -1 are
+//! negated error numbers. Arguments that are `int` in C may carry rubbish in
+//! their upper halves: the kernel truncates them itself.
+
+use core::arch::asm;
+
+/// The largest error number of the kernel.
+const MAX_ERRNO: isize = 4095;
+
+/// Makes a system call with all six arguments; unused ones may have any value.
+///
+/// # Safety
+/// Whatever the call does to memory must be sound for the caller.
+#[inline(always)]
+pub(crate) unsafe fn call6(n: usize, a: [usize; 6]) -> isize {
+    let ret: isize;
+    // SAFETY: the kernel preserves all registers but rax, rcx and r11; the
+    // effect on memory is the caller's promise.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") n as isize => ret,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2],
+            in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack)
+        );
+    }
+    ret
+}
+
+/// `syscall!(number, arguments...)`: the kernel's answer, errors negative. Each argument is converted
+/// to `usize`, negative ones with their sign; missing ones are 0.
+macro_rules! syscall {
+    (@pad $n:expr; $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr $(, $z:expr)*) => {
+        $crate::sys::call::call6($n as usize, [$a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize])
+    };
+    ($n:expr $(, $a:expr)*) => { $crate::sys::call::syscall!(@pad $n; $($a,)* 0, 0, 0, 0, 0, 0) };
+}
+pub(crate) use syscall;
+
+/// Whether a kernel's answer is a negated error number.
+#[inline]
+pub(crate) fn is_error(answer: isize) -> bool {
+    (-MAX_ERRNO..0).contains(&answer)
+}
+
+/// The calling thread's number in the system.
+pub(crate) fn gettid() -> u32 {
+    // SAFETY: no effect on memory.
+    unsafe { syscall!(libc::SYS_gettid) as u32 }
+}
+
+/// The process number, asked anew each time: a cached one would be wrong after fork.
+pub(crate) fn getpid() -> u32 {
+    // SAFETY: no effect on memory.
+    unsafe { syscall!(libc::SYS_getpid) as u32 }
+}
+
+/// Whether this process has a thread with that number; no thread has number 0.
+pub(crate) fn is_thread_alive(tid: u32) -> bool {
+    const NO_SIGNAL: usize = 0;
+    // SAFETY: signal 0 is not sent; the kernel only checks that the thread exists.
+    tid != 0 && unsafe { syscall!(libc::SYS_tgkill, getpid(), tid, NO_SIGNAL) } == 0
+}
+
+/// Lets other threads run.
+pub(crate) fn yield_now() {
+    // SAFETY: no effect on memory.
+    unsafe { syscall!(libc::SYS_sched_yield) };
+}

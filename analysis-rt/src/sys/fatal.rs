@@ -1,0 +1,59 @@
+//! Messages of the runtime itself, and the end of the process where it cannot go on.
+
+use crate::sys::call::{getpid, gettid, syscall};
+use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit};
+
+/// Exit code of a process that SIGABRT ended, as shells report it.
+const ABORTED: i32 = 128 + libc::SIGABRT;
+
+/// Writes a warning to standard error.
+#[cold]
+pub(crate) fn warn(what: &str) {
+    let parts: [&str; 3] = ["analysis runtime: ", what, "\n"];
+    for p in parts {
+        // SAFETY: the kernel reads `p` only.
+        unsafe { syscall!(libc::SYS_write, libc::STDERR_FILENO, p.as_ptr(), p.len()) };
+    }
+}
+
+/// Ends the process with a message about misuse or exhaustion.
+#[cold]
+pub(crate) fn fatal(what: &str) -> ! {
+    warn(what);
+    abort()
+}
+
+/// `_exit`: ends the process at once, without the ProgramAfter calls.
+pub(crate) extern "C" fn exit_now(code: i32) -> ! {
+    loop {
+        // SAFETY: ends the process.
+        unsafe { syscall!(libc::SYS_exit_group, code) };
+    }
+}
+
+/// Ends the process by SIGABRT, even if the application handles, ignores or blocks it.
+pub(crate) extern "C" fn abort() -> ! {
+    // The kernel's action is {handler, flags, restorer, mask}: all zero is the default.
+    let default = [0usize; 4];
+    let set = bit(libc::SIGABRT);
+    // SAFETY: the kernel reads action and mask, which live; the process ends here, so that its
+    // handlers are not needed any more.
+    unsafe {
+        syscall!(
+            libc::SYS_rt_sigaction,
+            libc::SIGABRT,
+            default.as_ptr(),
+            0,
+            KERNEL_SIGSET_SIZE
+        );
+        syscall!(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_UNBLOCK,
+            &raw const set,
+            0,
+            KERNEL_SIGSET_SIZE
+        );
+        syscall!(libc::SYS_tgkill, getpid(), gettid(), libc::SIGABRT);
+    }
+    exit_now(ABORTED)
+}

@@ -1,0 +1,9 @@
+//! The kernel's side: system calls, memory, signals, segment bases. Nothing here uses any other part of
+//! the runtime, and no thread-local storage: all of it works before the start.
+
+pub(crate) mod call;
+pub(crate) mod fatal;
+pub(crate) mod memory;
+pub(crate) mod segments;
+pub(crate) mod signals;
+pub(crate) mod spin;

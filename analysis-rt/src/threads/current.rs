@@ -1,0 +1,160 @@
+//! The record of the calling thread: its thread-local variables, `errno` and `pthread` keys.
+//!
+//! The key of a thread is its FS base, the application's thread pointer: the
+//! only per-thread value that any code can read without a system call
+//! (`rdfsbase`, where the kernel announces it in AT_HWCAP2) and that clone does
+//! not copy from the parent. Before a static program has set it up, it is 0. The
+//! kernel's thread number then serves as the key, and the record moves over to the
+//! FS base once there is one.
+//!
+//! Consequence, by design: a thread that gets the thread pointer of one that
+//! has ended also gets its record, thread-local values included. Nothing tells
+//! the runtime that a thread has ended, and a destructor would have to run on
+//! a thread that is gone.
+//!
+//! ABI: the thread-local variables of the tool's only module start as a copy of the initial image,
+//! followed by zeros.
+
+use core::ptr::{self, null_mut};
+use core::sync::atomic::Ordering;
+
+use crate::heap::alloc::{alloc, alloc_aligned};
+use crate::process::info;
+use crate::sys::call::{getpid, gettid};
+use crate::sys::fatal::fatal;
+use crate::sys::segments::fs_base;
+use crate::threads::record::ThreadRecord;
+use crate::threads::table::{ROOT, find, find_or_insert};
+
+/// Bit that marks a key as a thread number. No FS base has it: such an address is not canonical.
+const BY_NUMBER: usize = 1 << 62;
+/// Key of the thread-group leader while its FS base is 0, in forked children too.
+const LEADER: usize = BY_NUMBER;
+
+/// The key of the calling thread while it has no FS base, or had none.
+fn number_key() -> usize {
+    let tid = gettid();
+    if tid == getpid() {
+        LEADER
+    } else {
+        BY_NUMBER | (tid as usize) << 4
+    }
+}
+
+/// Fresh thread-local variables, never freed; null before the start, when
+/// their layout is not known yet.
+fn new_variables() -> *mut u8 {
+    let Some(info) = info::get() else {
+        return null_mut();
+    };
+    let memory = alloc_aligned(info.tls_mem_size, info.tls_align.max(16));
+    if memory.is_null() {
+        fatal("no memory for another thread");
+    }
+    let file = info.tls_file_size.min(info.tls_mem_size);
+    // SAFETY: the memory is fresh and big enough; the image is `file` bytes long.
+    unsafe {
+        ptr::copy_nonoverlapping(info.tls_image, memory, file);
+        ptr::write_bytes(memory.add(file), 0, info.tls_mem_size - file);
+    }
+    memory
+}
+
+/// A new record, never freed.
+fn new_record() -> *mut ThreadRecord {
+    let record = alloc(size_of::<ThreadRecord>()).cast::<ThreadRecord>();
+    if record.is_null() {
+        fatal("no memory for another thread");
+    }
+    // SAFETY: fresh memory, for which all zeros is a valid record.
+    unsafe {
+        ptr::write_bytes(record, 0, 1);
+        (*record).tls = new_variables();
+    }
+    record
+}
+
+/// Finds or makes the record of a thread that is not in the table by this FS base.
+#[cold]
+fn missing(fs: usize) -> *mut ThreadRecord {
+    let slot = find_or_insert(if fs == 0 { number_key() } else { fs });
+    let had = slot.record.load(Ordering::Acquire);
+    if !had.is_null() {
+        return had;
+    }
+    let mut record = null_mut();
+    if fs != 0
+        && let Some(earlier) = find(number_key())
+    {
+        let candidate = earlier.record.load(Ordering::Acquire);
+        // SAFETY: records live for ever.
+        if !candidate.is_null() && !unsafe { (*candidate).adopted.swap(true, Ordering::AcqRel) } {
+            record = candidate;
+        }
+    }
+    if record.is_null() {
+        record = new_record();
+    }
+    match slot
+        .record
+        .compare_exchange(null_mut(), record, Ordering::AcqRel, Ordering::Acquire)
+    {
+        Ok(_) => record,
+        // A signal handler on this very thread was faster.
+        Err(other) => other,
+    }
+}
+
+/// The calling thread's record.
+#[inline]
+pub(crate) fn record() -> *mut ThreadRecord {
+    let fs = fs_base();
+    let slot = ROOT.slot(fs, 0);
+    if fs != 0 && slot.key.load(Ordering::Acquire) == fs {
+        let record = slot.record.load(Ordering::Acquire);
+        if !record.is_null() {
+            return record;
+        }
+    }
+    record_elsewhere(fs)
+}
+
+/// The record where the first entry of the key is not its own.
+#[inline(never)]
+fn record_elsewhere(fs: usize) -> *mut ThreadRecord {
+    if fs != 0
+        && let Some(slot) = find(fs)
+    {
+        let record = slot.record.load(Ordering::Acquire);
+        if !record.is_null() {
+            return record;
+        }
+    }
+    missing(fs)
+}
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set_errno(e: i32) {
+    // SAFETY: the record is this thread's own.
+    unsafe { (*record()).errno = e };
+}
+
+/// The calling thread's thread-local variables.
+#[inline]
+pub(crate) fn variables() -> *mut u8 {
+    // SAFETY: the record is this thread's own.
+    let tls = unsafe { (*record()).tls };
+    if tls.is_null() { late_variables() } else { tls }
+}
+
+/// The variables of a thread whose record is older than the start, as in an IFUNC resolver.
+#[cold]
+fn late_variables() -> *mut u8 {
+    let tls = new_variables();
+    if tls.is_null() {
+        fatal("an analysis routine ran before the start");
+    }
+    // SAFETY: the record is this thread's own.
+    unsafe { (*record()).tls = tls };
+    tls
+}

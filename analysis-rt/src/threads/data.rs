@@ -1,0 +1,263 @@
+//! Per-thread data of the tool: which block belongs to which thread, and the sums at the end.
+//!
+//! ABI: `atom_abi` describes the layout beside [`ThreadBlock`], and how inserted code finds a block
+//! through the gs base. The application's code and libraries are
+//! assumed not to use gs; where `atom` sees that they do, inserted code asks for the block instead.
+//!
+//! Nothing tells the runtime that a thread has ended. A thread with the thread
+//! pointer of one that has ended takes over the block of the latter. So a program that
+//! starts threads for ever does not need ever more memory, and sums stay right.
+//!
+//! A signal handler may interrupt any of this and go through it itself: a block
+//! is complete before it is in the list or in a gs base. At worst
+//! one thread has filled two blocks, which are both in the list.
+
+use core::ptr::{self, null_mut};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use atom_abi::{ThreadBlock, ThreadInfo, ThreadRange};
+
+use crate::process::identity::{self, ProcessKind};
+use crate::process::info::threads as info;
+use crate::sys::call::{getpid, gettid, is_thread_alive};
+use crate::sys::fatal::{fatal, warn};
+use crate::sys::memory::map_far;
+use crate::sys::segments::{fs_base, gs_base, set_gs_base};
+use crate::threads::current;
+
+/// True once a thread could not get its gs base, and shares its parent's block.
+static SHARED: AtomicBool = AtomicBool::new(false);
+
+/// The first thread's block.
+fn main_block() -> Option<&'static ThreadBlock> {
+    // SAFETY: `atom` placed the main block.
+    info().map(|info| unsafe { &*info.main })
+}
+
+/// The block that the gs base names.
+fn named_by_gs(main: &ThreadBlock) -> *mut ThreadBlock {
+    main.this.wrapping_byte_add(gs_base())
+}
+
+/// Makes the gs base name a block.
+fn name_by_gs(main: &ThreadBlock, block: *mut ThreadBlock) {
+    let base = (block as usize).wrapping_sub(main.this as usize);
+    // SAFETY: the block has the main block's layout, which inserted code assumes.
+    if !unsafe { set_gs_base(base) } && !SHARED.swap(true, Ordering::Relaxed) {
+        warn(
+            "per-thread data is shared by threads, counts may be too low: the kernel refuses to set the gs base",
+        );
+    }
+}
+
+/// The ranges at `first`.
+///
+/// # Safety
+/// `atom` placed `count` ranges there.
+unsafe fn ranges(first: *const ThreadRange, count: usize) -> &'static [ThreadRange] {
+    if count == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { core::slice::from_raw_parts(first, count) }
+}
+
+/// A fresh block with the initial contents of the main one, in no list.
+fn new_block(info: &ThreadInfo) -> *mut ThreadBlock {
+    let memory = map_far(info.size);
+    if memory.is_null() {
+        fatal("no memory for another thread's data");
+    }
+    let block = memory.cast::<ThreadBlock>();
+    // SAFETY: fresh zeroed pages of that size; `atom` gave ranges inside it.
+    unsafe {
+        (*block).this = block;
+        let mut from = info.contents;
+        for range in ranges(info.initial, info.initial_count) {
+            let len = range.len as usize;
+            ptr::copy_nonoverlapping(from, memory.add(range.offset as usize), len);
+            from = from.add(len);
+        }
+    }
+    block
+}
+
+/// Puts a block on the list that starts at the main block.
+fn append(main: &ThreadBlock, block: *mut ThreadBlock) {
+    let mut next = main.next.load(Ordering::Acquire);
+    loop {
+        // SAFETY: blocks live for ever.
+        unsafe { (*block).next.store(next, Ordering::Relaxed) };
+        match main
+            .next
+            .compare_exchange_weak(next, block, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => return,
+            Err(now) => next = now,
+        }
+    }
+}
+
+/// Notes a thread as the owner of a block: its number and its thread pointer.
+fn own(block: *mut ThreadBlock, tid: u32, fs: usize) {
+    // SAFETY: blocks live for ever, and these fields are atomic.
+    let block = unsafe { &*block };
+    block.tid.store(tid, Ordering::Relaxed);
+    block.owner.store(fs as u64, Ordering::Relaxed);
+    block
+        .minus_owner
+        .store((fs as u64).wrapping_neg(), Ordering::Relaxed);
+}
+
+/// Takes over, for thread `tid`, a block whose owner had this thread pointer and has ended.
+fn abandoned(main: &ThreadBlock, fs: usize, tid: u32) -> Option<*mut ThreadBlock> {
+    let mut next = main.next.load(Ordering::Acquire);
+    // SAFETY: blocks live for ever.
+    while let Some(block) = unsafe { next.as_ref() } {
+        let owner = block.tid.load(Ordering::Relaxed);
+        if block.owner.load(Ordering::Relaxed) == fs as u64
+            && !is_thread_alive(owner)
+            && block
+                .tid
+                .compare_exchange(owner, tid, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+        {
+            return Some(next);
+        }
+        next = block.next.load(Ordering::Acquire);
+    }
+    None
+}
+
+/// Finds or makes the calling thread's block, by its thread pointer.
+fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
+    let thread = current::record();
+    let tid = gettid();
+    let fs = fs_base();
+    // SAFETY: the record is this thread's own, or of another thread with the same thread pointer.
+    let known = unsafe { (*thread).data };
+    if !known.is_null() {
+        // SAFETY: blocks live for ever.
+        let owner = unsafe { (*known).tid.load(Ordering::Relaxed) };
+        if owner == tid || !is_thread_alive(owner) {
+            own(known, tid, fs);
+            return known;
+        }
+        // Two threads run with one thread pointer. This one takes the block of a thread with this
+        // pointer that has ended, or gets a new block, which the pointer does not lead to.
+        if let Some(left) = abandoned(main, fs, tid) {
+            return left;
+        }
+    }
+    let block = new_block(info);
+    own(block, tid, fs);
+    append(main, block);
+    if known.is_null() {
+        // SAFETY: the record is this thread's own; the word is written as a whole, for a signal handler.
+        unsafe { (&raw mut (*thread).data).write_volatile(block) };
+    }
+    block
+}
+
+/// At the start: gives the main block to this thread.
+pub(crate) fn begin() {
+    if let Some(main) = main_block() {
+        own(main.this, gettid(), fs_base());
+        // SAFETY: the record is this thread's own.
+        unsafe { (*current::record()).data = main.this };
+    }
+}
+
+/// Gives the gs base to a thread whose thread pointer differs from its block's owner's.
+///
+/// # Safety
+/// Called by inserted code.
+pub unsafe extern "C" fn thread_enter() {
+    // Before the start there is one thread, whose base is right.
+    let (Some(info), Some(main)) = (info(), main_block()) else {
+        return;
+    };
+    name_by_gs(main, find(info, main));
+}
+
+/// Gives a new thread its gs base, behind a system call that has answered 0 and may be `clone`.
+///
+/// # Safety
+/// Called by inserted code.
+pub unsafe extern "C" fn thread_started() {
+    let (Some(info), Some(main)) = (info(), main_block()) else {
+        return;
+    };
+    let tid = gettid();
+    // SAFETY: the base names the block of this thread or of its parent.
+    let current = unsafe { &*named_by_gs(main) };
+    if current.tid.load(Ordering::Relaxed) == tid {
+        return;
+    }
+    if tid == getpid() {
+        // A child process, with its own copy of the block, or in its parent's memory.
+        if identity::kind() != ProcessKind::Other {
+            current.tid.store(tid, Ordering::Relaxed);
+        }
+        return;
+    }
+    name_by_gs(main, find(info, main));
+}
+
+/// The calling thread's block, without a look at the gs base.
+///
+/// # Safety
+/// Called by inserted code.
+pub unsafe extern "C" fn thread_block() -> *mut ThreadBlock {
+    let (Some(info), Some(main)) = (info(), main_block()) else {
+        return null_mut();
+    };
+    // SAFETY: the record is this thread's own.
+    let known = unsafe { (*current::record()).data };
+    if known.is_null() {
+        find(info, main)
+    } else {
+        known
+    }
+}
+
+/// Sums the counters of all threads into a block that no thread writes to. To be called before the
+/// ProgramAfter calls.
+pub(crate) fn gather() {
+    let (Some(info), Some(main)) = (info(), main_block()) else {
+        return;
+    };
+    let mut next = main.next.load(Ordering::Acquire);
+    if next.is_null() {
+        return;
+    }
+    let memory = map_far(info.size);
+    if memory.is_null() {
+        warn(
+            "no memory to sum what the threads have counted: the counts are those of the first thread",
+        );
+        return;
+    }
+    let total = memory.cast::<ThreadBlock>();
+    // SAFETY: fresh memory of a block's size; blocks live for ever and have that
+    // size; their cells are read as atomics because their threads may still run.
+    unsafe {
+        ptr::copy_nonoverlapping(main.this.cast::<u8>(), memory, info.size);
+        total.write(ThreadBlock::total(total, main.this));
+        while !next.is_null() {
+            for range in ranges(info.sums, info.sum_count) {
+                let at = range.offset as usize;
+                let sums = memory.add(at).cast::<u64>();
+                let cells = next.cast::<u8>().add(at).cast::<AtomicU64>();
+                for i in 0..range.len as usize / 8 {
+                    let count = (*cells.add(i)).load(Ordering::Relaxed);
+                    if count != 0 {
+                        *sums.add(i) = (*sums.add(i)).wrapping_add(count);
+                    }
+                }
+            }
+            next = (*next).next.load(Ordering::Acquire);
+        }
+    }
+    info.totals.store(total, Ordering::Release);
+}

@@ -1,0 +1,237 @@
+//! Buffers of notes: what a routine writes down at a point, for slower code to look at later.
+//!
+//! Each thread has a [`NoteBuffer`] among its per-thread state. The routine at a point reserves room by
+//! [`NoteBuffer::reserve`] and writes its note if it lies in front of [`NoteBuffer::limit`]; otherwise it calls code
+//! that empties the buffer. That code works on a [`Notes`], which has the memory and a lock.
+//!
+//! A signal handler that interrupts a routine between reserving and writing leaves a gap in front of its own
+//! notes. So the first word of a written note is never 0 (see [`word`]), and the reader sets it back to 0.
+//!
+//! A forked child has a copy of the parent's notes, which the parent will report. The limit lies in
+//! memory that the kernel empties in a child: the child's first note finds no room.
+
+use analysis_rt::SpinLock;
+
+use crate::forks;
+use crate::thread_data::ThreadCell;
+use crate::thread_state;
+
+/// Marks the first word of a note as written.
+const NOTED: u64 = 1 << 63;
+/// Bits of the kind of a note in its first word.
+const KIND_BITS: u32 = 2;
+
+/// The first word of a note, but for tool's own bits from 32 up: its kind (below 4) and a number of 30 bits.
+/// The result is never 0.
+#[inline(always)]
+pub const fn word(kind_and_number: u32) -> u64 {
+    kind_and_number as u64 | NOTED
+}
+
+/// Packs a note's kind and number into a constant argument for its routine.
+pub const fn kind_and_number(kind: u32, number: u32) -> u32 {
+    number << KIND_BITS | kind
+}
+
+/// The kind in a note's first word.
+pub const fn kind(word: u64) -> u32 {
+    word as u32 & ((1 << KIND_BITS) - 1)
+}
+
+/// The number in a note's first word.
+pub const fn number(word: u64) -> u32 {
+    word as u32 >> KIND_BITS
+}
+
+thread_state! {
+    /// What the routine at a point needs of a thread's buffer.
+    pub struct NoteBuffer {
+        /// Address of the next note.
+        cursor: ThreadCell<u64>,
+        /// Address of the word that holds the buffer's end; 0 before there is a buffer.
+        limit: ThreadCell<u64>,
+        /// Number of the thread whose notes these are.
+        thread: ThreadCell<u32>,
+        /// Address of the tool's state for this buffer.
+        state: ThreadCell<u64>,
+    }
+}
+
+impl Default for NoteBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NoteBuffer {
+    /// Has no memory yet.
+    pub fn new() -> Self {
+        Self {
+            cursor: ThreadCell::new(0),
+            limit: ThreadCell::new(0),
+            thread: ThreadCell::new(0),
+            state: ThreadCell::new(0),
+        }
+    }
+
+    /// Reserves `size` bytes for a note; returns their address. A signal handler reserves others.
+    #[inline(always)]
+    pub fn reserve(&self, size: u64) -> u64 {
+        self.cursor.fetch_add(size)
+    }
+
+    /// Address behind the last note that has room; 0 without a buffer, and in a forked child that has not
+    /// emptied it yet.
+    #[inline(always)]
+    pub fn limit(&self) -> u64 {
+        let limit = self.limit.get() as *const u64;
+        // SAFETY: null, or the address of a word that `Notes::attach` put there and that stays.
+        unsafe { limit.as_ref() }.copied().unwrap_or(0)
+    }
+
+    /// Whether there is memory.
+    pub fn is_attached(&self) -> bool {
+        self.limit.get() != 0
+    }
+
+    /// Number of the thread whose notes these are, as [`PerThread::thread_number`](crate::PerThread::thread_number)
+    /// gives it; 0 before [`NoteBuffer::set_thread`].
+    #[inline(always)]
+    pub fn thread(&self) -> u32 {
+        self.thread.get()
+    }
+
+    /// Notes whose notes these are.
+    pub fn set_thread(&self, thread: u32) {
+        self.thread.set(thread);
+    }
+
+    /// The tool's state for this buffer: the pointer given to [`Notes::attach`], or null.
+    #[inline(always)]
+    pub fn state<S>(&self) -> *mut S {
+        self.state.get() as *mut S
+    }
+}
+
+/// The memory of a thread's notes. All notes of a buffer have the same size.
+pub struct Notes {
+    /// Held by the thread that works on the notes, or by the one that ends the process.
+    pub lock: SpinLock,
+    /// Address of the word that holds the buffer's end while this process uses it.
+    limit: u64,
+    /// Address of the first note.
+    start: u64,
+    /// Size of a note in bytes.
+    size: u64,
+    /// Bytes of all notes that fit.
+    room: u64,
+}
+
+impl Notes {
+    /// How often the end of a process looks whether a thread is done with its notes.
+    const PATIENCE: u32 = 10_000;
+
+    /// Memory for notes of `size` bytes, a multiple of 8, of which as many fit as `room` bytes hold. `None` if
+    /// there is no memory, or the kernel (before Linux 4.14) cannot empty it in forked children.
+    pub fn new(size: usize, room: usize) -> Option<Self> {
+        let memory = forks::memory(room)?.as_ptr() as u64;
+        let notes = Self {
+            lock: SpinLock::new(),
+            limit: memory,
+            start: memory + forks::WIPED as u64,
+            size: size as u64,
+            room: (room / size * size) as u64,
+        };
+        notes.renew();
+        Some(notes)
+    }
+
+    /// Has a buffer write here, with `state` as the tool's state of it.
+    ///
+    /// The memory stays for ever, but whoever gets `state` from the buffer must know that it is still valid.
+    pub fn attach<S>(&self, buffer: &NoteBuffer, state: *mut S) {
+        self.rewind(buffer);
+        buffer.state.set(state as u64);
+        buffer.limit.set(self.limit);
+    }
+
+    /// Makes the next note the buffer's first.
+    pub fn rewind(&self, buffer: &NoteBuffer) {
+        buffer.cursor.set(self.start);
+    }
+
+    /// Lets a forked child use the memory, or a new process that was given it.
+    pub fn renew(&self) {
+        // SAFETY: the first word of memory of its own, which stays.
+        unsafe { (self.limit as *mut u64).write_volatile(self.start + self.room) };
+    }
+
+    /// True in a forked child before [`Notes::renew`].
+    pub fn is_inherited(&self) -> bool {
+        // SAFETY: as in `renew`.
+        unsafe { (self.limit as *const u64).read_volatile() == 0 }
+    }
+
+    /// Waits until the notes' thread does not work on them, and takes the lock. False after a long wait, since
+    /// the thread may be what this one has interrupted.
+    pub fn lock_at_end(&self) -> bool {
+        self.lock.lock_within(Self::PATIENCE)
+    }
+
+    /// Reserves the buffer's first note; returns its address.
+    pub fn reserve_first(&self, buffer: &NoteBuffer) -> u64 {
+        buffer.cursor.set(self.start + self.size);
+        self.start
+    }
+
+    /// Address behind the last note that was reserved and has room.
+    pub fn end(&self, buffer: &NoteBuffer) -> u64 {
+        buffer.cursor.get().min(self.start + self.room)
+    }
+
+    /// Size of a note in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Addresses of the notes up to the address `end`.
+    pub fn addresses(&self, end: u64) -> impl Iterator<Item = u64> + use<> {
+        (self.start..end).step_by(self.size as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_tell_kind_and_number() {
+        for (kind_of, number_of) in [(0, 0), (3, (1 << 30) - 1), (1, 77)] {
+            let word = word(kind_and_number(kind_of, number_of)) | 5 << 40;
+            assert_ne!(word, 0);
+            assert_eq!((kind(word), number(word)), (kind_of, number_of));
+        }
+    }
+
+    #[test]
+    fn a_buffer_fills_and_is_emptied() {
+        let buffer = NoteBuffer::new();
+        assert_eq!(buffer.limit(), 0);
+        // Three notes of 24 bytes fit 80 bytes.
+        let notes = Notes::new(24, 80).expect("Linux 4.14");
+        let mut state = 5u32;
+        notes.attach(&buffer, &raw mut state);
+        let places: Vec<u64> = (0..4).map(|_| buffer.reserve(24)).collect();
+        let fitting = places.iter().filter(|at| **at < buffer.limit()).count();
+        assert_eq!(fitting, 3);
+        assert!(
+            notes
+                .addresses(notes.end(&buffer))
+                .eq(places[..3].iter().copied())
+        );
+        assert_eq!(notes.reserve_first(&buffer), places[0]);
+        assert_eq!(buffer.reserve(24), places[1]);
+        assert!(!notes.is_inherited());
+        assert!(std::ptr::eq(buffer.state::<u32>(), &raw const state));
+    }
+}
