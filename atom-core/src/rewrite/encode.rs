@@ -190,6 +190,14 @@ struct Encoder<'a> {
     anchors: Anchors,
 }
 
+/// Insertions of a procedure that stand behind its blocks, as ranges of indexes into its [`Places`].
+struct Entered {
+    /// Those of entries in the middle, by the instruction that is entered.
+    stubs: Vec<(InstId, Range<usize>)>,
+    /// Those on the way to branches' targets, by the target's block.
+    taken: Vec<(BlockId, Range<usize>)>,
+}
+
 impl Encoder<'_> {
     fn proc(&self, id: ProcId) -> Result<Vec<u8>> {
         let cfg = self.cfg;
@@ -261,7 +269,8 @@ impl Encoder<'_> {
                 self.jump(id, *target, start, &mut out)?;
             }
         }
-        self.apart(id, &mut places, (&stubs, &taken), &mut out)?;
+        let entered = Entered { stubs, taken };
+        self.apart(id, &mut places, &entered, &mut out)?;
         if out.len() != layout.size as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
         }
@@ -269,19 +278,18 @@ impl Encoder<'_> {
     }
 
     /// Writes what stands behind a procedure's blocks: stubs of entries in the middle, code on the
-    /// way to branches' targets, tails of snippets. The insertions of the first two are given as
-    /// ranges of indexes into `places`.
+    /// way to branches' targets, tails of snippets.
     fn apart(
         &self,
         id: ProcId,
         places: &mut Places<'_>,
-        (stubs, taken): (&[(InstId, Range<usize>)], &[(BlockId, Range<usize>)]),
+        entered: &Entered,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let cfg = self.cfg;
         let layout = &self.layout.procs[id.index()];
         let start = self.layout.starts[id.index()];
-        for ((_, offset), (inst, entry)) in layout.stubs.iter().zip(stubs) {
+        for ((_, offset), (inst, entry)) in layout.stubs.iter().zip(&entered.stubs) {
             let inst = *inst;
             if out.len() != *offset as usize {
                 return Err(self.mismatch(inst));
@@ -291,7 +299,7 @@ impl Encoder<'_> {
             out.push(opcode::JMP);
             out.extend(rel32(self.layout.label(id, inst), next)?);
         }
-        for ((inst, offset), (b, code)) in layout.taken.iter().zip(taken) {
+        for ((inst, offset), (b, code)) in layout.taken.iter().zip(&entered.taken) {
             if out.len() != *offset as usize {
                 return Err(self.mismatch(*inst));
             }
