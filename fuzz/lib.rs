@@ -4,13 +4,11 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
+use atom_core::layout::{Extra, Options, Placed};
 use atom_core::live::Live;
 use atom_core::plan::{Clobbers, Plan};
-use atom_core::layout::{self, Layout};
-use atom_core::rewrite;
-use atom_core::{Result, check, emit};
+use atom_core::{Result, check, pipeline};
 
 /// Opens a program with these contents. The file is this process's own, in memory.
 pub fn open(contents: &[u8]) -> Result<Image> {
@@ -28,31 +26,18 @@ pub fn open(contents: &[u8]) -> Result<Image> {
 /// # Panics
 /// If the output is not what the checker can follow: a defect as much as a panic is.
 pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
-    let table = image.unwind_table()?;
-    let (cfg, pads) = layout::understand(image, &FrameFacts::new(&table))?;
+    let (object, sites) = pipeline::understand(image)?;
     let plan = Plan::default();
-    let options = layout::Options {
+    let options = Options {
         strict: true,
-        extra: layout::Extra::All,
-        ..layout::Options::default()
+        extra: Extra::All,
+        ..Options::default()
     };
-    let layout = Layout::new(image, &cfg, &plan, pads, &options)?;
-    let place = layout::Placement::new(image, &cfg, &layout, &table, &plan, None)?;
-    let text = rewrite::encode(image, &cfg, &plan, &layout, &place.anchors())?;
-    let old = rewrite::pads::place(image, &cfg, &layout, &options)?;
-    let debug = emit::debug::build(image, &cfg, &plan, &layout, &place, None);
-    let output = emit::write(
-        image, &cfg, &plan, &layout, text, &old, &place, None, &debug,
-    )?;
-    let output = output.to_vec()?;
+    let placed = Placed::new(&object, &plan, None, sites, &options)?;
+    let output = pipeline::output(&placed, true)?;
     let subject = check::Subject {
-        image,
-        cfg: &cfg,
-        live: &Live::compute(image, &cfg),
-        plan: &plan,
-        layout: &layout,
-        analysis: (place.analysis, place.rw),
-        end: place.end,
+        placed: &placed,
+        live: &Live::compute(image, &object.cfg),
         clobbers: &|_| Clobbers::EVERYTHING,
         output: &output,
     };

@@ -23,7 +23,7 @@ mod tool_code;
 
 use std::process::ExitCode;
 
-use atom_core::error::Kind;
+use atom_core::error::ErrorKind;
 use clap::Parser;
 
 /// Exit code if the inserted code does not fit; documented in `README.md`.
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
         Err(error) => {
             message::error(&error);
             match error.kind {
-                Kind::TooLarge => ExitCode::from(TOO_LARGE),
-                Kind::Other => ExitCode::FAILURE,
+                ErrorKind::TooLarge => ExitCode::from(TOO_LARGE),
+                ErrorKind::Other => ExitCode::FAILURE,
             }
         }
     }

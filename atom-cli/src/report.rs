@@ -68,7 +68,7 @@ pub struct Report<'a> {
     /// Sizes of the text before and after, in bytes.
     pub text_bytes: TextBytes,
     /// The steps in the order in which they were done.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepTime>,
     /// Time of all steps together.
     pub seconds: f64,
     /// Largest resident set of this command; `None` if the system does not tell it.
@@ -185,14 +185,14 @@ pub struct TextBytes {
 
 /// A step and its time.
 #[derive(Serialize)]
-pub struct Step {
+pub struct StepTime {
     name: &'static str,
     seconds: f64,
 }
 
 /// The steps that were done.
-pub fn steps(steps: &Steps) -> Vec<Step> {
-    let step = |d: &crate::steps::Done| Step {
+pub fn steps(steps: &Steps) -> Vec<StepTime> {
+    let step = |d: &crate::steps::Done| StepTime {
         name: d.name,
         seconds: d.time.as_secs_f64(),
     };

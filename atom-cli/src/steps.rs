@@ -8,8 +8,69 @@ use std::time::{Duration, Instant};
 use atom_core::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::request::Request;
+
 /// Time after which a step on a terminal brings up the progress bar.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A step of instrumenting. The order is that in which they run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    Image,
+    Unwind,
+    Load,
+    Cfg,
+    Tool,
+    Analysis,
+    Live,
+    Plan,
+    Layout,
+    Rewrite,
+    Debug,
+    Emit,
+    Check,
+    Write,
+}
+
+impl Step {
+    /// All steps: the step, its short name for reports, what is done for people who wait.
+    #[rustfmt::skip]
+    const ALL: [(Self, &'static str, &'static str); 14] = [
+        (Self::Image, "image", "reading the program"),
+        (Self::Unwind, "unwind", "reading exception tables"),
+        (Self::Load, "load", "loading the tool"),
+        (Self::Cfg, "cfg", "finding procedures"),
+        (Self::Tool, "tool", "running the instrument routine"),
+        (Self::Analysis, "analysis", "reading the analysis routines"),
+        (Self::Live, "live", "finding live registers"),
+        (Self::Plan, "plan", "planning the calls"),
+        (Self::Layout, "layout", "laying out the new text"),
+        (Self::Rewrite, "rewrite", "planning the pads"),
+        (Self::Debug, "debug", "converting debug information"),
+        (Self::Emit, "emit", "putting the output together"),
+        (Self::Check, "check", "comparing the output with the original"),
+        (Self::Write, "write", "writing the output"),
+    ];
+
+    /// True if this request has the step.
+    fn is_needed(self, request: &Request) -> bool {
+        match self {
+            Self::Load | Self::Tool | Self::Analysis | Self::Live | Self::Plan => {
+                request.tool.is_some()
+            }
+            Self::Debug => request.debug_info,
+            Self::Check => request.check,
+            Self::Image | Self::Unwind | Self::Cfg | Self::Layout => true,
+            Self::Rewrite | Self::Emit | Self::Write => true,
+        }
+    }
+
+    /// The row of [`Step::ALL`].
+    fn texts(self) -> (&'static str, &'static str) {
+        let row = Self::ALL.iter().find(|row| row.0 == self);
+        row.map_or(("", ""), |(_, name, doing)| (name, doing))
+    }
+}
 
 /// A step that was done.
 pub struct Done {
@@ -22,31 +83,32 @@ pub struct Done {
 /// A job and the steps of it that are done.
 pub struct Steps {
     verbose: bool,
+    /// Number of steps that this request has.
     total: u64,
     started: Instant,
     done: Vec<Done>,
 }
 
 impl Steps {
-    /// A job of at most `total` steps.
-    pub fn new(verbose: bool, total: u64) -> Self {
+    /// No step yet.
+    pub fn new(request: &Request) -> Self {
+        let needed = Step::ALL.iter().filter(|row| row.0.is_needed(request));
         Self {
-            verbose,
-            total,
+            verbose: request.verbose,
+            total: needed.count() as u64,
             started: Instant::now(),
             done: Vec::new(),
         }
     }
 
-    /// Runs a step. `name` stands in reports, `doing` beside the progress bar; `found` describes the
-    /// result in a few words for `--verbose`.
+    /// Runs a step. `found` describes the result in a few words for `--verbose`.
     pub fn run<T>(
         &mut self,
-        name: &'static str,
-        doing: &'static str,
+        step: Step,
         work: impl FnOnce() -> Result<T>,
         found: impl FnOnce(&T) -> String,
     ) -> Result<T> {
+        let (name, doing) = step.texts();
         let started = Instant::now();
         let processor = processor_time();
         let bar = Bar::start(doing, self.done.len() as u64, self.total);

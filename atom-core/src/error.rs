@@ -8,7 +8,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What a failure is to whoever has to act on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Kind {
+pub enum ErrorKind {
     /// Nothing of the following.
     #[default]
     Other,
@@ -24,7 +24,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Error {
     /// Which kind it is.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// What was tried, as a gerund phrase: "reading the program".
     pub doing: &'static str,
     /// The file concerned.
@@ -43,7 +43,7 @@ impl Error {
     /// An error with a reason and no place yet.
     pub fn new(doing: &'static str, reason: impl Into<String>) -> Self {
         Self {
-            kind: Kind::Other,
+            kind: ErrorKind::Other,
             doing,
             file: None,
             address: None,
@@ -57,7 +57,7 @@ impl Error {
     pub fn too_large(doing: &'static str, what: &str) -> Self {
         let reason = format!("{what} not fit within 2 GiB of the program");
         Self {
-            kind: Kind::TooLarge,
+            kind: ErrorKind::TooLarge,
             ..Self::new(doing, reason)
         }
         .advice("instrument fewer procedures")

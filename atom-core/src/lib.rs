@@ -23,6 +23,7 @@ pub mod layout;
 pub mod live;
 pub mod memory;
 mod parallel;
+pub mod pipeline;
 pub mod plan;
 pub mod rewrite;
 pub mod tool;

@@ -7,13 +7,13 @@ mod poisoner;
 use std::path::PathBuf;
 use std::process::Command;
 
-use atom_core::cfg::{Cfg, seeds::FrameFacts};
+use atom_core::cfg::{Cfg, Object};
 use atom_core::check::{Checked, Subject, check};
 use atom_core::image::Image;
-use atom_core::layout::{self, Layout};
+use atom_core::layout::{Extra, Options, Placed};
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{Clobbers, Insertion, Plan, Position, Snippet};
-use atom_core::{Result, emit, rewrite};
+use atom_core::{Result, pipeline};
 
 const PROGRAM: &str = r#"
 #include <stdio.h>
@@ -63,51 +63,39 @@ fn program(name: &str, flags: &[&str]) -> PathBuf {
 
 /// A rewritten program with all that the checker wants to know.
 struct Rewritten {
-    image: Image,
-    cfg: Cfg,
-    plan: Plan,
-    layout: Layout,
-    end: u64,
+    placed: Placed<'static>,
     output: Vec<u8>,
 }
 
 impl Rewritten {
+    /// The program and its plan live as long as the test process.
     fn new(file: &std::path::Path, plan_of: &dyn Fn(&Image, &Cfg) -> Plan) -> Result<Self> {
-        let image = Image::open(file)?;
-        let table = image.unwind_table()?;
-        let (cfg, pads) = layout::understand(&image, &FrameFacts::new(&table))?;
-        let plan = plan_of(&image, &cfg);
-        let options = layout::Options {
+        let image: &Image = Box::leak(Box::new(Image::open(file)?));
+        let (object, sites) = pipeline::understand(image)?;
+        let object: &Object<'_> = Box::leak(Box::new(object));
+        let plan = Box::leak(Box::new(plan_of(image, &object.cfg)));
+        let options = Options {
             strict: true,
-            extra: layout::Extra::All,
-            ..Default::default()
+            extra: Extra::All,
+            ..Options::default()
         };
-        let layout = Layout::new(&image, &cfg, &plan, pads, &options)?;
-        let place = layout::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
-        let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
-        let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
-        let output =
-            emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?.to_vec()?;
-        drop(table);
-        Ok(Self {
-            end: place.end,
-            image,
-            cfg,
-            plan,
-            layout,
-            output,
-        })
+        let placed = Placed::new(object, plan, None, sites, &options)?;
+        let output = pipeline::output(&placed, false)?;
+        Ok(Self { placed, output })
+    }
+
+    fn image(&self) -> &Image {
+        self.placed.object.image
+    }
+
+    fn cfg(&self) -> &Cfg {
+        &self.placed.object.cfg
     }
 
     fn check(&self, output: &[u8]) -> Result<Checked> {
         check(&Subject {
-            image: &self.image,
-            cfg: &self.cfg,
-            live: &Live::compute(&self.image, &self.cfg),
-            plan: &self.plan,
-            layout: &self.layout,
-            analysis: (0, 0),
-            end: self.end,
+            placed: &self.placed,
+            live: &Live::compute(self.image(), self.cfg()),
             clobbers: &|_| Clobbers::EVERYTHING,
             output,
         })
@@ -120,7 +108,7 @@ impl Rewritten {
             object::elf::FileHeader64::<object::LittleEndian>::parse(&*self.output).unwrap();
         let endian = object::LittleEndian;
         let segments = header.program_headers(endian, &*self.output).unwrap();
-        let address = address.wrapping_add(self.layout.region.shift);
+        let address = address.wrapping_add(self.placed.layout.region.shift);
         let of = |s: &&object::elf::ProgramHeader64<_>| {
             s.p_type(endian) == object::elf::PT_LOAD
                 && address.wrapping_sub(s.p_vaddr(endian)) < s.p_filesz(endian)
@@ -199,7 +187,7 @@ fn finds_changed_instructions() {
     let rewritten = Rewritten::new(&file, &nothing).unwrap();
     let mut missed = Vec::new();
     let mut tried = 0;
-    for range in rewritten.layout.moved_ranges(&rewritten.cfg) {
+    for range in rewritten.placed.layout.moved_ranges(rewritten.cfg()) {
         for address in (range.new_start..range.new_end).step_by(3) {
             let at = rewritten.offset(address);
             if rewritten.output[at] == 0xcc {
@@ -303,6 +291,6 @@ fn accepts_overwritten_dead_registers() {
         poisoner::plan(image, cfg, choice)
     };
     let rewritten = Rewritten::new(&file, &plan).unwrap();
-    assert!(rewritten.plan.insertions.len() > 50);
+    assert!(rewritten.placed.plan.insertions.len() > 50);
     rewritten.check(&rewritten.output).unwrap();
 }

@@ -10,12 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::RwLock;
 
-use atom_core::cfg::seeds::FrameFacts;
 use atom_core::image::Image;
-use atom_core::layout::{self, Layout};
+use atom_core::layout::{Extra, Options, Placed};
 use atom_core::plan::Plan;
-use atom_core::rewrite;
-use atom_core::{Result, emit};
+use atom_core::{Result, pipeline};
 
 /// Held for writing while a program is written, for reading while a process is
 /// started: a new process that for a moment has the file open for writing, too,
@@ -57,22 +55,19 @@ impl Drop for Folder {
 fn rewrite(from: &Path, to: &Path, plan: &Plan) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let image = Image::open(from)?;
-    let table = image.unwind_table()?;
-    let (cfg, pads) = layout::understand(&image, &FrameFacts::new(&table))?;
-    let options = layout::Options {
+    let (object, sites) = pipeline::understand(&image)?;
+    let options = Options {
         strict: true,
-        extra: layout::Extra::All,
-        ..Default::default()
+        extra: Extra::All,
+        ..Options::default()
     };
-    let layout = Layout::new(&image, &cfg, plan, pads, &options)?;
-    let place = layout::Placement::new(&image, &cfg, &layout, &table, plan, None)?;
-    let text = rewrite::encode(&image, &cfg, plan, &layout, &place.anchors())?;
-    let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
-    let moved = layout.moved_ranges(&cfg).len();
-    assert!(moved > cfg.procs.len() / 2, "{moved} procedures moved");
-    let out = emit::write(&image, &cfg, plan, &layout, text, &old, &place, None, &[])?;
+    let placed = Placed::new(&object, plan, None, sites, &options)?;
+    let moved = placed.layout.moved_ranges(&object.cfg).len();
+    let all = object.cfg.procs.len();
+    assert!(moved > all / 2, "{moved} procedures moved");
+    let out = pipeline::output(&placed, false)?;
     let _guard = WRITING.write();
-    std::fs::write(to, out.to_vec()?).expect("the output can be written");
+    std::fs::write(to, out).expect("the output can be written");
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("permissions");
     Ok(())
 }

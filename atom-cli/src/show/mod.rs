@@ -9,12 +9,11 @@ mod text;
 
 use std::io::{BufWriter, ErrorKind, Write};
 
-use atom_core::cfg::seeds::FrameFacts;
 use atom_core::cfg::{Cfg, Proc};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::tool::demangle;
-use atom_core::{BlockId, Error, ProcId, Result};
+use atom_core::{BlockId, Error, ProcId, Result, pipeline};
 
 use crate::args::Show;
 use crate::find;
@@ -23,12 +22,11 @@ use structure::Structure;
 /// Runs the command.
 pub fn run(args: &Show) -> Result<()> {
     let image = Image::open(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
-    let unwind = image.unwind_table()?;
-    let (cfg, _) = atom_core::layout::understand(&image, &FrameFacts::new(&unwind))?;
+    let (object, _) = pipeline::understand(&image)?;
     let lines = DebugLines::new(&image);
     let program = Program {
         image: &image,
-        cfg: &cfg,
+        cfg: &object.cfg,
         lines: &lines,
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
@@ -37,7 +35,7 @@ pub fn run(args: &Show) -> Result<()> {
         None => text::program(&program, &mut out),
         Some(wanted) => {
             let procs = find_procs(&program, wanted)?;
-            let structure = Structure::new(&program, &unwind);
+            let structure = Structure::new(&program, &object.unwind);
             if args.json {
                 json::procs(&program, &structure, &procs, &mut out)
             } else {

@@ -17,6 +17,7 @@ pub mod graph;
 mod grow;
 mod jump_code;
 mod jump_table;
+mod object;
 mod obstacles;
 mod parts;
 mod plt;
@@ -24,6 +25,8 @@ pub(crate) mod pointers;
 pub mod seeds;
 mod traps;
 mod traverse;
+
+pub use self::object::Object;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -23,9 +23,9 @@ use crate::cfg::{Cfg, ProcKind};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
-use crate::layout::Layout;
+use crate::layout::{Layout, Placed};
 use crate::live::{EffectsOf, Live, RegSet, is_free_below};
-use crate::plan::{Clobbers, Plan};
+use crate::plan::Clobbers;
 use crate::x86::{ControlFlow, InstructionInfoFactory, Mnemonic};
 
 use memory::Memory;
@@ -34,24 +34,33 @@ use walk::{Demand, Walker};
 
 /// What to check, and what is taken for granted.
 pub struct Subject<'a> {
-    /// The original.
-    pub image: &'a Image,
-    /// Its control flow.
-    pub cfg: &'a Cfg,
-    /// Its liveness.
+    /// The original, which calls were planned, and where things are said to be.
+    pub placed: &'a Placed<'a>,
+    /// Liveness of the original.
     pub live: &'a Live<'a>,
-    /// Which calls were planned: says where inserted code is.
-    pub plan: &'a Plan,
-    /// Where things are said to be.
-    pub layout: &'a Layout,
-    /// First address and end of the analysis image's code, and of all new segments.
-    pub analysis: (u64, u64),
-    /// End of the new segments.
-    pub end: u64,
     /// What a routine may change, by its address in the tool's file.
     pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
     /// The output file's contents.
     pub output: &'a [u8],
+}
+
+impl<'a> Subject<'a> {
+    fn image(&self) -> &'a Image {
+        self.placed.object.image
+    }
+
+    fn cfg(&self) -> &'a Cfg {
+        &self.placed.object.cfg
+    }
+
+    fn layout(&self) -> &'a Layout {
+        &self.placed.layout
+    }
+
+    /// Start and end of the analysis image's code.
+    fn analysis(&self) -> (u64, u64) {
+        (self.placed.placement.analysis, self.placed.placement.rw)
+    }
 }
 
 /// What was looked at.
@@ -78,20 +87,20 @@ impl std::ops::Add for Checked {
 
 /// Checks the whole program. The error tells the first difference.
 pub fn check(subject: &Subject<'_>) -> Result<Checked> {
-    let memory = Memory::new(subject.output, subject.layout.region.shift)?;
-    let clobbers = |address: u64| (subject.clobbers)(address.wrapping_sub(subject.analysis.0));
+    let memory = Memory::new(subject.output, subject.layout().region.shift)?;
+    let clobbers = |address: u64| (subject.clobbers)(address.wrapping_sub(subject.analysis().0));
     let walker = Walker {
         memory: &memory,
         borders: Borders {
-            start: subject.layout.start,
-            end: subject.end,
+            start: subject.layout().start,
+            end: subject.placed.placement.end,
             no_red_zone: false,
         },
-        text: (subject.layout.start, subject.layout.end),
+        text: (subject.layout().start, subject.layout().end),
         clobbers: &clobbers,
-        analysis: subject.analysis,
+        analysis: subject.analysis(),
     };
-    (0..subject.cfg.procs.len())
+    (0..subject.cfg().procs.len())
         .into_par_iter()
         .map(ProcId::from_index)
         .map(|id| {
@@ -99,7 +108,7 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
                 subject,
                 walker: &walker,
                 id,
-                free_below: is_free_below(subject.image, subject.cfg, id),
+                free_below: is_free_below(subject.image(), subject.cfg(), id),
                 info: InstructionInfoFactory::new(),
                 checked: Checked::default(),
             };
@@ -122,17 +131,17 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn fail(&self, pc: u64, complaint: Complaint) -> Error {
         Error::new("checking the output", complaint)
-            .file(&self.subject.image.path)
+            .file(&self.subject.image().path)
             .address(pc)
-            .symbol(self.subject.cfg.proc(self.id).display_name())
+            .symbol(self.subject.cfg().proc(self.id).display_name())
             .advice("this is a defect of atom; please report it with the program")
     }
 
     fn proc(&mut self) -> Result<()> {
-        let (cfg, live) = (self.subject.cfg, self.subject.live);
+        let (cfg, live) = (self.subject.cfg(), self.subject.live);
         let mut effects = EffectsOf::new();
         let mut sets = Vec::new();
-        if self.subject.layout.entry(self.id).is_none() {
+        if self.subject.layout().entry(self.id).is_none() {
             return self.in_place();
         }
         for b in cfg.proc(self.id).blocks() {
@@ -147,14 +156,14 @@ impl Checker<'_> {
 
     /// A procedure that stays: only the targets of its branches may have changed.
     fn in_place(&mut self) -> Result<()> {
-        let cfg = self.subject.cfg;
+        let cfg = self.subject.cfg();
         for b in cfg.proc(self.id).blocks() {
             for inst in cfg.block(b).insts() {
                 let pc = cfg.inst_pc(inst);
                 let now = self.walker.memory.rest_at(pc);
                 let then = self
                     .subject
-                    .image
+                    .image()
                     .bytes_at(pc, usize::from(cfg.inst(inst).len));
                 let is_direct = cfg.inst(inst).flow.is_direct() && !cfg.inst(inst).special;
                 if !is_direct
@@ -212,7 +221,7 @@ impl Checker<'_> {
     /// Nobody keeps anything below rsp where a procedure starts, as little as in one that
     /// keeps nothing there at all.
     fn free_below_at(&self, old: u64) -> bool {
-        let cfg = self.subject.cfg;
+        let cfg = self.subject.cfg();
         let starts = cfg.proc_at(old).is_some_and(|p| {
             cfg.proc(p).start == old && !matches!(cfg.proc(p).kind, ProcKind::Fragment(_))
         });
@@ -221,15 +230,15 @@ impl Checker<'_> {
 
     /// The block's instructions one by one, and what stands between them.
     fn block(&mut self, b: BlockId, live: &[RegSet]) -> Result<()> {
-        let cfg = self.subject.cfg;
+        let cfg = self.subject.cfg();
         let block = cfg.block(b);
-        let mut at = self.subject.layout.label(self.id, block.first);
+        let mut at = self.subject.layout().label(self.id, block.first);
         for (i, inst) in block.insts().enumerate() {
             let pc = cfg.inst_pc(inst);
             let copy = self
                 .subject
-                .layout
-                .copy_of(self.subject.plan, self.id, inst);
+                .layout()
+                .copy_of(self.subject.placed.plan, self.id, inst);
             self.walk(at, copy, live[i])
                 .map_err(|c| self.fail(pc, format!("the code inserted before it {c}")))?;
             at = self.instruction(inst, copy).map_err(|c| self.fail(pc, c))?;
@@ -244,7 +253,7 @@ impl Checker<'_> {
 
     /// After the last instruction control comes to what followed it.
     fn fall_through(&mut self, b: BlockId, at: u64) -> Result<()> {
-        let cfg = self.subject.cfg;
+        let cfg = self.subject.cfg();
         let next = cfg.inst_end(cfg.block(b).last());
         let goes_on = cfg.succs(b).iter().any(|s| match s {
             crate::cfg::Succ::Fall(_) => true,
@@ -264,7 +273,7 @@ impl Checker<'_> {
 
     /// Where an original address is now, and what is live there.
     fn place_of(&self, old: u64) -> (u64, RegSet) {
-        let (cfg, layout) = (self.subject.cfg, self.subject.layout);
+        let (cfg, layout) = (self.subject.cfg(), self.subject.layout());
         let Some(inst) = cfg.inst_at(old) else {
             return (old, RegSet::ALL);
         };
@@ -278,8 +287,8 @@ impl Checker<'_> {
     /// Compares an instruction with its copy; yields where the copy ends.
     fn instruction(&mut self, inst: InstId, copy: u64) -> Result<u64, Complaint> {
         let subject = self.subject;
-        let original = subject.cfg.decode(subject.image, inst);
-        let facts = *subject.cfg.inst(inst);
+        let original = subject.cfg().decode(subject.image(), inst);
+        let facts = *subject.cfg().inst(inst);
         // In place it pushes that address by itself.
         if facts.flow == ControlFlow::Call && facts.special && copy != original.ip() {
             return self.pushed_return(&original, copy);
@@ -341,7 +350,7 @@ impl Checker<'_> {
     fn table_copy(&mut self, load: InstId, delta: u64) -> Result<(), Complaint> {
         let subject = self.subject;
         let table = subject
-            .cfg
+            .cfg()
             .jump_tables
             .iter()
             .find(|t| t.load == Some(load))
@@ -363,7 +372,7 @@ impl Checker<'_> {
             .memory
             .rest_at(address)
             .and_then(|b| b.get(..bytes));
-        let old = subject.image.bytes_at(table.table, bytes);
+        let old = subject.image().bytes_at(table.table, bytes);
         let (Some(copy), Some(old)) = (copy, old) else {
             return Err(format!("there is no jump table at {address:#x}"));
         };
@@ -384,11 +393,11 @@ impl Checker<'_> {
     /// of room, which is reported as such.
     fn is_left(&self, old: u64) -> bool {
         let subject = self.subject;
-        let Some(inst) = subject.cfg.inst_at(old) else {
+        let Some(inst) = subject.cfg().inst_at(old) else {
             return false;
         };
-        let original = subject.cfg.decode(subject.image, inst);
-        let then = subject.image.bytes_at(old, original.len());
+        let original = subject.cfg().decode(subject.image(), inst);
+        let then = subject.image().bytes_at(old, original.len());
         let now = self.walker.memory.rest_at(old);
         !matches!(original.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop)
             && now
@@ -400,9 +409,9 @@ impl Checker<'_> {
     /// behind it control comes to where that is now. `None` if the block is no such.
     fn after_left_nop(&mut self, b: BlockId) -> Option<Result<(), Complaint>> {
         let subject = self.subject;
-        let block = subject.cfg.block(b);
-        let original = subject.cfg.decode(subject.image, block.first);
-        let then = subject.image.bytes_at(original.ip(), original.len())?;
+        let block = subject.cfg().block(b);
+        let original = subject.cfg().decode(subject.image(), block.first);
+        let then = subject.image().bytes_at(original.ip(), original.len())?;
         let now = self.walker.memory.rest_at(original.ip())?;
         if block.count != 1 || original.mnemonic() != Mnemonic::Nop || !now.starts_with(then) {
             return None;
@@ -415,12 +424,12 @@ impl Checker<'_> {
     /// From the original address control comes to the moved block.
     fn pad(&mut self, b: BlockId, live: RegSet) -> Result<()> {
         let subject = self.subject;
-        let inst = subject.cfg.block(b).first;
-        let old = subject.cfg.inst_pc(inst);
+        let inst = subject.cfg().block(b).first;
+        let old = subject.cfg().inst_pc(inst);
         if self.is_left(old) {
             return Ok(());
         }
-        let goal = subject.layout.label(self.id, inst);
+        let goal = subject.layout().label(self.id, inst);
         // A call has just pushed a return address, below which nothing lies.
         self.enter(old, old, goal, live)
             .or_else(|complaint| self.after_left_nop(b).ok_or(complaint)?)

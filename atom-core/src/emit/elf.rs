@@ -8,10 +8,9 @@ use crate::cfg::Cfg;
 use crate::error::{Error, Result};
 use crate::image::{Image, LoaderFamily, ProgramHeader};
 use crate::layout::placement::preinit_relocs;
-use crate::layout::{Layout, Placement};
+use crate::layout::{Layout, Placed, Placement};
 use crate::plan::Plan;
-use crate::rewrite::NewText;
-use crate::rewrite::pads::OldText;
+use crate::rewrite::{Code, NewText, OldText};
 
 use super::debug::DebugSection;
 use super::libc_view::{self, View};
@@ -23,24 +22,20 @@ const DOING: &str = "writing the output";
 /// Size of an entry of a relocation table (`Elf64_Rela`).
 const RELA_SIZE: u64 = 24;
 
-/// Builds the output file. `text` is the new text for `layout`.
-#[allow(clippy::too_many_arguments)]
+/// Builds the output file from the code for it, and debug information if there is any.
 pub fn write<'a>(
-    image: &'a Image,
-    cfg: &'a Cfg,
-    plan: &'a Plan,
-    layout: &'a Layout,
-    text: NewText<'a>,
-    old: &OldText,
-    placement: &'a Placement,
-    analysis: Option<&'a AnalysisImage>,
+    placed: &'a Placed<'a>,
+    code: Code<'a>,
     debug: &'a [DebugSection],
 ) -> Result<Output<'a>> {
+    let (image, analysis) = (placed.object.image, placed.analysis);
+    let (layout, placement) = (&placed.layout, &placed.placement);
     let rx_size = placement.rx_end - layout.start;
     let mut writer = Writer {
+        placed,
         image,
-        cfg,
-        plan,
+        cfg: &placed.object.cfg,
+        plan: placed.plan,
         layout,
         placement,
         analysis,
@@ -51,8 +46,8 @@ pub fn write<'a>(
         relocs: Vec::new(),
     };
     writer.out.put_original(image);
-    writer.old_text(old)?;
-    writer.fill_rx(text);
+    writer.old_text(&code.old)?;
+    writer.fill_rx(code.text);
     writer.fill_rw();
     let start = writer.start_code()?;
     if analysis.is_some() {
@@ -64,6 +59,7 @@ pub fn write<'a>(
 }
 
 struct Writer<'a> {
+    placed: &'a Placed<'a>,
     image: &'a Image,
     cfg: &'a Cfg,
     plan: &'a Plan,
@@ -548,11 +544,7 @@ impl<'a> Writer<'a> {
         self.out
             .change(56, &(table.entries.len() as u16).to_le_bytes());
         let facts = sections::Facts {
-            image: self.image,
-            cfg: self.cfg,
-            layout: self.layout,
-            placement: place,
-            analysis: self.analysis,
+            placed: self.placed,
             debug: self.debug,
             rx_offset,
             rw_offset,

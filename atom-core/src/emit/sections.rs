@@ -7,10 +7,8 @@
 
 use object::elf;
 
-use crate::analysis::AnalysisImage;
-use crate::cfg::Cfg;
-use crate::image::{Image, NEW_TEXT};
-use crate::layout::{Layout, Placement};
+use crate::image::NEW_TEXT;
+use crate::layout::Placed;
 
 use super::debug::{self, DebugSection};
 use super::output::Output;
@@ -18,16 +16,8 @@ use crate::unwind::write::MovedRange;
 
 /// What the tables describe.
 pub struct Facts<'a> {
-    /// The program.
-    pub image: &'a Image,
-    /// Its procedures.
-    pub cfg: &'a Cfg,
-    /// Where they went.
-    pub layout: &'a Layout,
-    /// Where the rest went.
-    pub placement: &'a Placement,
-    /// The tool.
-    pub analysis: Option<&'a AnalysisImage>,
+    /// The program and where everything of it went.
+    pub placed: &'a Placed<'a>,
     /// Debug information of the output.
     pub debug: &'a [DebugSection],
     /// File offset of the read-execute segment.
@@ -40,7 +30,7 @@ const HEADER: usize = 64;
 
 /// Appends strings, symbols and the section header table to the file.
 pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
-    let file = &facts.image.file[..];
+    let file = &facts.placed.object.image.file[..];
     let old_offset = u64::from_le_bytes(file[40..48].try_into().expect("eight bytes")) as usize;
     let old_count = usize::from(u16::from_le_bytes([file[60], file[61]]));
     let strings_index = usize::from(u16::from_le_bytes([file[62], file[63]]));
@@ -64,8 +54,10 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
     };
     table.names = bytes.to_vec();
 
-    if facts.placement.unwind.is_some()
+    if facts.placed.placement.unwind.is_some()
         && let Some(i) = facts
+            .placed
+            .object
             .image
             .sections
             .iter()
@@ -73,8 +65,10 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
     {
         table.rename(i, ".eh_frame.original");
     }
-    if facts.placement.unwind.is_some()
+    if facts.placed.placement.unwind.is_some()
         && let Some(i) = facts
+            .placed
+            .object
             .image
             .sections
             .iter()
@@ -82,7 +76,7 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
     {
         table.rename(i, ".eh_frame_hdr.original");
     }
-    for (i, section) in facts.image.sections.iter().enumerate() {
+    for (i, section) in facts.placed.object.image.sections.iter().enumerate() {
         if debug::misleads(&section.name) {
             table.rename(i, &format!(".original{}", section.name));
             if section.kind == elf::SHT_NOTE {
@@ -90,20 +84,20 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
             }
         }
     }
-    let rx = |address: u64| facts.rx_offset + (address - facts.layout.start);
+    let rx = |address: u64| facts.rx_offset + (address - facts.placed.layout.start);
     let text = table.add(
         NEW_TEXT,
         &[
             elf::SHT_PROGBITS as u64,
             6,
-            facts.layout.start,
+            facts.placed.layout.start,
             facts.rx_offset,
-            facts.layout.end - facts.layout.start,
+            facts.placed.layout.end - facts.placed.layout.start,
             64,
             0,
         ],
     );
-    if let Some(unwind) = &facts.placement.unwind {
+    if let Some(unwind) = &facts.placed.placement.unwind {
         for (name, blob) in [
             (".gcc_except_table.atom", &unwind.except_table),
             (".eh_frame", &unwind.eh_frame),
@@ -126,8 +120,8 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
         }
     }
     let mut analysis_text = 0;
-    if let Some(analysis) = facts.analysis {
-        let start = facts.placement.analysis;
+    if let Some(analysis) = facts.placed.analysis {
+        let start = facts.placed.placement.analysis;
         analysis_text = table.add(
             ".text.analysis",
             &[
@@ -141,14 +135,14 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
             ],
         );
     }
-    if facts.placement.has_rw() {
-        let size = facts.placement.end - facts.placement.rw;
+    if facts.placed.placement.has_rw() {
+        let size = facts.placed.placement.end - facts.placed.placement.rw;
         table.add(
             ".data.analysis",
             &[
                 elf::SHT_PROGBITS as u64,
                 3,
-                facts.placement.rw,
+                facts.placed.placement.rw,
                 facts.rw_offset,
                 size,
                 16,
@@ -184,6 +178,8 @@ fn symbols<'a>(
     analysis_text: usize,
 ) {
     let old = facts
+        .placed
+        .object
         .image
         .sections
         .iter()
@@ -191,13 +187,18 @@ fn symbols<'a>(
     let contents = |i: usize| {
         let header = &table.headers[i];
         let (offset, size) = (field(header, 24) as usize, field(header, 32) as usize);
-        facts.image.file.get(offset..offset.saturating_add(size))
+        facts
+            .placed
+            .object
+            .image
+            .file
+            .get(offset..offset.saturating_add(size))
     };
     let strings_of = |i: usize| {
         u32::from_le_bytes(table.headers[i][40..44].try_into().expect("four bytes")) as usize
     };
     let (old_symbols, old_names, old_strings): (&[u8], &[u8], _) = match old {
-        Some(i) if strings_of(i) < facts.image.sections.len() => {
+        Some(i) if strings_of(i) < facts.placed.object.image.sections.len() => {
             let link = strings_of(i);
             (
                 contents(i).unwrap_or_default(),
@@ -209,7 +210,7 @@ fn symbols<'a>(
     };
     let (mut symbols, mut strings) = (old_symbols.to_vec(), old_names.to_vec());
     let before = symbols.len();
-    let moved = facts.layout.moved_ranges(facts.cfg);
+    let moved = facts.placed.layout.moved_ranges(&facts.placed.object.cfg);
     rename_old(&mut symbols, &mut strings, &moved);
     let mut add = |name: &str, address: u64, size: u64, section: usize| {
         symbols.extend((strings.len() as u32).to_le_bytes());
@@ -224,14 +225,16 @@ fn symbols<'a>(
     };
     for range in &moved {
         let proc = facts
+            .placed
+            .object
             .cfg
             .proc_at(range.old_start)
-            .map(|p| facts.cfg.proc(p));
+            .map(|p| facts.placed.object.cfg.proc(p));
         if let Some(name) = proc.and_then(|p| p.name.as_deref()) {
             add(name, range.new_start, range.new_end - range.new_start, text);
         }
     }
-    if let Some(analysis) = facts.analysis {
+    if let Some(analysis) = facts.placed.analysis {
         for symbol in analysis
             .symbols
             .iter()
@@ -239,16 +242,16 @@ fn symbols<'a>(
         {
             add(
                 &symbol.name,
-                facts.placement.analysis + symbol.address,
+                facts.placed.placement.analysis + symbol.address,
                 symbol.size,
                 analysis_text,
             );
         }
     }
-    if symbols.len() == before && facts.layout.region.shift == 0 {
+    if symbols.len() == before && facts.placed.layout.region.shift == 0 {
         return;
     }
-    shift_symbols(&mut symbols, facts.layout.region.shift);
+    shift_symbols(&mut symbols, facts.placed.layout.region.shift);
     let (symbols_size, strings_size) = (symbols.len() as u64, strings.len() as u64);
     let symbols_offset = out.append(8, symbols);
     let strings_offset = out.append(1, strings);
@@ -331,7 +334,7 @@ fn rename_old(symbols: &mut [u8], strings: &mut Vec<u8>, moved: &[MovedRange]) {
 fn shift_sections(facts: &Facts, table: &mut Table) {
     for header in &mut table.headers {
         if field(header, 8) & u64::from(elf::SHF_ALLOC) != 0 {
-            let address = field(header, 16).wrapping_add(facts.layout.region.shift);
+            let address = field(header, 16).wrapping_add(facts.placed.layout.region.shift);
             header[16..24].copy_from_slice(&address.to_le_bytes());
         }
     }

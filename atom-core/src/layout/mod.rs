@@ -9,15 +9,17 @@
 //! tables, the tool's code and data. No address changes from then on.
 
 use crate::cfg::seeds::FrameFacts;
-use crate::cfg::{Cfg, Kept};
+use crate::cfg::{Cfg, Kept, Object};
 use crate::error::Result;
 use crate::image::Image;
+use crate::unwind::UnwindTable;
 
 mod frames;
 mod free;
 pub(crate) mod guards;
 mod left;
 mod moved;
+mod placed;
 pub(crate) mod placement;
 pub(crate) mod procedure;
 mod region;
@@ -28,6 +30,7 @@ pub(crate) mod text;
 
 pub use frames::Frames;
 pub use moved::MovedSet;
+pub use placed::Placed;
 pub use placement::{Anchors, Placement};
 pub use region::{Region, Wishes};
 pub use sites::Sites;
@@ -41,14 +44,15 @@ pub const START_SIZE: u64 = 1024;
 /// operand reaches. Below an image, it is the distance between the starts.
 pub const GAP: u64 = 0x6000_0000;
 
-/// The program as procedures, blocks and instructions, and places for the pads of everything
+/// The object as procedures, blocks and instructions, and places for the pads of everything
 /// that can move. The graph says which procedures will have a gap: some instruction of
 /// theirs has to stay where it is, and runs there without its calls. Where that would not run
 /// right, the whole procedure stays.
-pub fn understand(image: &Image, frames: &FrameFacts) -> Result<(Cfg, Sites)> {
+pub fn understand<'a>(image: &'a Image, unwind: UnwindTable<'a>) -> Result<(Object<'a>, Sites)> {
+    let frames = FrameFacts::new(&unwind);
     let mut kept = Kept::new();
     loop {
-        let mut cfg = Cfg::build_keeping(image, frames, &kept)?;
+        let mut cfg = Cfg::build_keeping(image, &frames, &kept)?;
         let sites = Sites::new(image, &cfg, &MovedSet::all(&cfg));
         let unsound = left::unsound(image, &cfg, &sites);
         if unsound.is_empty() {
@@ -58,7 +62,7 @@ pub fn understand(image: &Image, frames: &FrameFacts) -> Result<(Cfg, Sites)> {
                     format!("there is no room for a jump at {address:#x}; reached by a pointer, that instruction runs in place"),
                 );
             }
-            return Ok((cfg, sites));
+            return Ok((Object { image, unwind, cfg }, sites));
         }
         // Each of them moved in this round, so there is an end to it.
         kept.extend(unsound.into_iter().map(|(proc, address)| {
@@ -90,4 +94,11 @@ pub struct Options {
     pub extra: Extra,
     /// Where the new segments go, if not where they usually do.
     pub region: Option<Region>,
+}
+
+impl Options {
+    /// The region for the new segments of an object.
+    fn region_of(&self, image: &Image) -> Region {
+        self.region.unwrap_or_else(|| Region::of(image))
+    }
 }

@@ -5,11 +5,10 @@ use object::elf;
 
 use crate::PAGE;
 use crate::analysis::AnalysisImage;
-use crate::cfg::Cfg;
+use crate::cfg::Object;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::plan::Plan;
-use crate::unwind::UnwindTable;
 use crate::unwind::write::{self, Additions, UnwindBlobs};
 
 use super::{Frames, Layout, START_SIZE};
@@ -80,13 +79,12 @@ impl Cursor {
 impl Placement {
     /// Places everything behind the text of `layout`.
     pub fn new(
-        image: &Image,
-        cfg: &Cfg,
-        layout: &Layout,
-        table: &UnwindTable<'_>,
+        object: &Object<'_>,
         plan: &Plan,
         analysis: Option<&AnalysisImage>,
+        layout: &Layout,
     ) -> Result<Self> {
+        let (image, cfg, table) = (object.image, &object.cfg, &object.unwind);
         let mut p = Self::default();
         let mut cursor = Cursor(layout.end);
         let moved = layout.moved_ranges(cfg);

@@ -2,10 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::cfg::Cfg;
+use crate::cfg::{Cfg, Object};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
-use crate::image::Image;
 use crate::parallel::AT_ONCE;
 use crate::plan::{Insertion, Plan, Position};
 use crate::unwind::write::MovedRange;
@@ -47,18 +46,13 @@ pub struct Layout {
 impl Layout {
     /// Lays out the new text: room for the start-up code, the plan's
     /// shared snippets, then the procedures that move in their original order.
-    /// `pads` are the places of pads if everything moves.
-    pub fn new(
-        image: &Image,
-        cfg: &Cfg,
-        plan: &Plan,
-        pads: Sites,
-        options: &Options,
-    ) -> Result<Self> {
-        let region = options.region.unwrap_or_else(|| Region::of(image));
+    /// `sites` are the places of pads if everything moves.
+    pub fn new(object: &Object<'_>, plan: &Plan, sites: Sites, options: &Options) -> Result<Self> {
+        let (image, cfg) = (object.image, &object.cfg);
+        let region = options.region_of(image);
         let start = region.start;
         let first_insertions = first_insertions(cfg, plan);
-        let (moved, sites) = MovedSet::choose(image, cfg, &first_insertions, pads, options);
+        let (moved, sites) = MovedSet::choose(image, cfg, &first_insertions, sites, options);
         let mut copies = tables::select(image, cfg, plan, &moved);
         let procs: Vec<ProcLayout> = (0..cfg.procs.len())
             .into_par_iter()

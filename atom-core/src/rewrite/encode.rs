@@ -14,7 +14,7 @@ use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, rip_field};
 use crate::layout::procedure::Form;
 use crate::layout::tables::{TableCopy, copy_at, with_displacement};
 use crate::layout::text::take_at;
-use crate::layout::{Anchors, Layout};
+use crate::layout::{Anchors, Layout, Placed};
 
 use super::{DOING, guards, rel32, return_map, tables};
 
@@ -29,19 +29,15 @@ pub struct NewText<'a> {
 }
 
 /// Prepares the new text; the start-up code's place at its head is left as `int3`.
-pub fn encode<'a>(
-    image: &'a Image,
-    cfg: &'a Cfg,
-    plan: &'a Plan,
-    layout: &'a Layout,
-    anchors: &Anchors,
-) -> Result<NewText<'a>> {
+pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
+    let (image, cfg) = (placed.object.image, &placed.object.cfg);
+    let (plan, layout, anchors) = (placed.plan, &placed.layout, placed.placement.anchors());
     let encoder = Encoder {
         image,
         cfg,
         plan,
         layout,
-        anchors: *anchors,
+        anchors,
     };
     let mut pieces = Vec::new();
     for (snippet, offset) in plan.shared.iter().zip(&layout.shared) {
@@ -54,7 +50,7 @@ pub fn encode<'a>(
         let places = layout.guards.par_iter();
         let written = places.map(|place| {
             let next = layout.behind_guard(cfg, place.block);
-            let bytes = guards::encode(place, guards, layout, anchors, next)?;
+            let bytes = guards::encode(place, guards, layout, &anchors, next)?;
             Ok((place.address, bytes))
         });
         pieces.extend(written.collect::<Result<Vec<_>>>()?);

@@ -2,11 +2,9 @@
 //!
 //! Where they stand is decided by [`Sites`](crate::layout::Sites).
 
-use crate::cfg::Cfg;
 use crate::error::Result;
-use crate::image::Image;
+use crate::layout::Placed;
 use crate::layout::sites::{Jump, Landing};
-use crate::layout::{Layout, Options};
 
 use super::branches::branches;
 
@@ -22,7 +20,8 @@ pub struct OldText {
 }
 
 /// The pads of the procedures that move, and patched branches in those that stay.
-pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Result<OldText> {
+pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
+    let (image, cfg, layout) = (placed.object.image, &placed.object.cfg, &placed.layout);
     let sites = &layout.sites;
     let new_address = |landing: &Landing| layout.landing(cfg, landing.block);
     let patches = sites
@@ -40,7 +39,7 @@ pub fn place(image: &Image, cfg: &Cfg, layout: &Layout, options: &Options) -> Re
     Ok(OldText {
         patches,
         branches: branches(image, cfg, layout)?,
-        dead: if options.strict {
+        dead: if placed.strict {
             sites.free.ranges()
         } else {
             Vec::new()

@@ -7,13 +7,13 @@
 
 use std::path::Path;
 
-use atom_core::cfg::{Cfg, ProcKind, seeds::FrameFacts};
+use atom_core::cfg::{Cfg, ProcKind};
 use atom_core::image::Image;
-use atom_core::layout;
+use atom_core::layout::{Extra, Options, Placed};
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{Insertion, Plan, Position, Snippet};
 use atom_core::x86::ControlFlow;
-use atom_core::{BlockId, Result, emit, rewrite};
+use atom_core::{BlockId, Result, pipeline};
 
 /// What to overwrite.
 #[derive(Clone, Copy)]
@@ -92,19 +92,15 @@ impl Poison {
 /// Rewrites `from` into `to`; yields how many insertions were made.
 pub fn poison(from: &Path, to: &Path, choice: Option<Choice>) -> Result<usize> {
     let image = Image::open(from)?;
-    let table = image.unwind_table()?;
-    let (cfg, pads) = layout::understand(&image, &FrameFacts::new(&table))?;
-    let plan = choice.map_or_else(Plan::default, |choice| plan(&image, &cfg, choice));
-    let options = layout::Options {
-        extra: layout::Extra::All,
-        ..Default::default()
+    let (object, sites) = pipeline::understand(&image)?;
+    let plan = choice.map_or_else(Plan::default, |choice| plan(&image, &object.cfg, choice));
+    let options = Options {
+        extra: Extra::All,
+        ..Options::default()
     };
-    let layout = layout::Layout::new(&image, &cfg, &plan, pads, &options)?;
-    let place = layout::Placement::new(&image, &cfg, &layout, &table, &plan, None)?;
-    let text = rewrite::encode(&image, &cfg, &plan, &layout, &place.anchors())?;
-    let old = rewrite::pads::place(&image, &cfg, &layout, &options)?;
-    let out = emit::write(&image, &cfg, &plan, &layout, text, &old, &place, None, &[])?;
-    std::fs::write(to, out.to_vec()?).expect("the output can be written");
+    let placed = Placed::new(&object, &plan, None, sites, &options)?;
+    let out = pipeline::output(&placed, false)?;
+    std::fs::write(to, out).expect("the output can be written");
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     Ok(plan.insertions.len())

@@ -7,13 +7,8 @@ use super::input::Input;
 use super::lines::Lines;
 use super::map::{CodeMap, Moved, Piece, Slid};
 use super::unit::{self, Bases, Source, Target, Unit};
-use crate::analysis::AnalysisImage;
-use crate::cfg::Cfg;
-use crate::image::Image;
 use crate::image::debug::DebugFile;
-use crate::layout::Layout;
-use crate::layout::Placement;
-use crate::plan::Plan;
+use crate::layout::Placed;
 
 /// A section to be appended.
 pub struct DebugSection {
@@ -46,14 +41,9 @@ struct Out {
 
 /// Makes the debug sections: of the program, where it or a separate file has
 /// any, and of the tool.
-pub fn build(
-    image: &Image,
-    cfg: &Cfg,
-    plan: &Plan,
-    layout: &Layout,
-    placement: &Placement,
-    analysis: Option<&AnalysisImage>,
-) -> Vec<DebugSection> {
+pub fn build(placed: &Placed<'_>) -> Vec<DebugSection> {
+    let (image, cfg) = (placed.object.image, &placed.object.cfg);
+    let (plan, layout) = (placed.plan, &placed.layout);
     let mut out = Out::default();
     if let Some(file) = DebugFile::of(image)
         && let Some(mut input) = Input::read(file.bytes())
@@ -67,10 +57,10 @@ pub fn build(
             out.altlink = input.altlink.into_owned();
         }
     }
-    if let Some(analysis) = analysis {
+    if let Some(analysis) = placed.analysis {
         let bytes = std::fs::read(&analysis.file).unwrap_or_default();
         if let Some(input) = Input::read(&bytes) {
-            let base = placement.analysis.wrapping_add(layout.region.shift);
+            let base = placed.placement.analysis.wrapping_add(layout.region.shift);
             out.add(&input, &Slid { analysis, base });
         }
     }

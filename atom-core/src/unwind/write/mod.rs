@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::error::Kind;
+use crate::error::ErrorKind;
 use crate::unwind::{Fde, Lsda, UnwindTable};
 use crate::{Error, Result};
 use frames::FrameWriter;
@@ -346,7 +346,7 @@ fn distance(from: u64, to: u64) -> Result<i32> {
     i32::try_from(to.wrapping_sub(from) as i64).map_err(|_| {
         let reason = format!("{to:#x} is more than 2 GiB from the table at {from:#x}");
         // Nearer to the program it may fit.
-        let kind = Kind::TooLarge;
+        let kind = ErrorKind::TooLarge;
         let error = Error::new(DOING, reason).address(to);
         Error { kind, ..error }.advice("instrument fewer procedures")
     })

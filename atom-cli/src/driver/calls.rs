@@ -1,0 +1,229 @@
+//! The tool's part of instrumenting: its calls, its code, and the plan that comes of them.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::panic::resume_unwind;
+
+use atom_core::analysis::specialise::Specialiser;
+use atom_core::analysis::{AnalysisImage, Summaries};
+use atom_core::cfg::Object;
+use atom_core::image::Image;
+use atom_core::image::debug::DebugLines;
+use atom_core::layout::Region;
+use atom_core::live::{Live, RegSet};
+use atom_core::memory;
+use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
+use atom_core::tool::{Application, Argument, Calls, libraries, may_have_threads};
+use atom_core::{Error, Result};
+
+use crate::cleanup;
+use crate::message::{self, count, note, number};
+use crate::request::Request;
+use crate::steps::{Step, Steps};
+use crate::tool_code::Loaded;
+
+/// What a tool wants of this program.
+pub struct Instrumentation {
+    calls: Calls,
+    /// Number of calls that were dropped because what they are on is not selected.
+    pub unselected: usize,
+    /// The tool's code and data.
+    pub analysis: AnalysisImage,
+    /// What the called routines change.
+    pub summaries: Summaries,
+}
+
+/// Collects the tool's calls and its code as it will lie in the program. The tool uses one
+/// thread; meanwhile the other threads compute liveness.
+pub fn instrument<'a>(
+    loaded: Loaded,
+    request: &Request,
+    object: &'a Object<'_>,
+    steps: &mut Steps,
+) -> Result<(Instrumentation, Live<'a>)> {
+    let (image, cfg) = (object.image, &object.cfg);
+    std::thread::scope(|scope| {
+        let live = scope.spawn(|| Live::compute(image, cfg));
+        let tool = call_tool(loaded, request, object, steps)?;
+        let live = steps.run(
+            Step::Live,
+            || {
+                let live = live.join().unwrap_or_else(|e| resume_unwind(e));
+                memory::give_back();
+                image.release_pages();
+                Ok(match request.keep_registers {
+                    true => live.keeping(RegSet::ALL),
+                    false => live,
+                })
+            },
+            |_| count(cfg.blocks.len(), "block"),
+        )?;
+        Ok((tool, live))
+    })
+}
+
+/// Runs the tool's instrument routine, and takes its code.
+fn call_tool(
+    loaded: Loaded,
+    request: &Request,
+    object: &Object<'_>,
+    steps: &mut Steps,
+) -> Result<Instrumentation> {
+    let (image, cfg) = (object.image, &object.cfg);
+    let lines = DebugLines::new(image);
+    // Before the tool runs, as a wrong pattern is the user's mistake.
+    let selected = match request.selection.is_all() {
+        true => None,
+        false => Some(request.selection.resolve(cfg, &lines)?),
+    };
+    let mut calls = steps.run(
+        Step::Tool,
+        || {
+            let options = request.tool_options;
+            let application = Application {
+                image,
+                cfg,
+                lines: &lines,
+                selected: selected.as_ref(),
+            };
+            let tool = &loaded.tool;
+            tool.instrument(application, options, &end_after_panic)
+        },
+        |calls| count(calls.calls.len(), "call"),
+    )?;
+    memory::give_back();
+    let unselected = selected.map_or(0, |s| s.filter(cfg, &mut calls));
+    let (analysis, summaries) = steps.run(
+        Step::Analysis,
+        || loaded.code(&routines(&calls)),
+        |(analysis, _)| {
+            format!(
+                "{} bytes of code and tables",
+                number(analysis.text.len() as u64)
+            )
+        },
+    )?;
+    Ok(Instrumentation {
+        calls,
+        unselected,
+        analysis,
+        summaries,
+    })
+}
+
+impl Instrumentation {
+    /// Turns the calls into code with symbolic targets, and forgets them.
+    pub fn plan(
+        &mut self,
+        request: &Request,
+        object: &Object<'_>,
+        live: &Live<'_>,
+        steps: &mut Steps,
+    ) -> Result<Plan> {
+        let (image, cfg) = (object.image, &object.cfg);
+        let calls = std::mem::take(&mut self.calls);
+        let summaries = &self.summaries;
+        steps.run(
+            Step::Plan,
+            || {
+                refuse_wide_registers(&self.analysis, summaries, &routines(&calls))?;
+                let may_have_threads = may_have_threads(image, cfg);
+                let no_gs = no_gs(image, &calls, may_have_threads, request);
+                let facts = &self.analysis.facts;
+                let bodies = Specialiser::new(&self.analysis);
+                let options = plan::Options {
+                    finish: Some(facts.finish),
+                    exec: facts.export("__atom_exec"),
+                    may_have_threads,
+                    bodies: request.inline.then_some(&bodies),
+                    threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, no_gs, facts),
+                    every_point: request.precise_signals,
+                    low_room: low_room(image, request)?,
+                };
+                let clobbers = |routine| summaries.of(routine).into();
+                let plan = Plan::build(image, cfg, live, calls, &clobbers, &options);
+                memory::give_back();
+                plan
+            },
+            |plan| {
+                let points = count(plan.insertions.len(), "insertion");
+                let flow = number(plan.calls_by_flow);
+                let shared = count(plan.shared.len(), "shared piece");
+                format!("{points}, {shared}, {flow} counted by flow")
+            },
+        )
+    }
+
+    /// What a routine of the tool may change.
+    pub fn clobbers(&self, routine: u64) -> Clobbers {
+        Clobbers::from(self.summaries.of(routine))
+    }
+}
+
+/// Whether gs is to be left alone for the sake of libraries.
+fn no_gs(image: &Image, calls: &Calls, may_have_threads: bool, request: &Request) -> bool {
+    if request.no_gs || calls.thread_data.len == 0 || !may_have_threads {
+        return request.no_gs;
+    }
+    let library = libraries::that_uses_gs(image);
+    if let Some(path) = &library {
+        note(&format!(
+            "{} uses the gs segment, so threads' own counters are found more slowly",
+            path.display()
+        ));
+    }
+    library.is_some()
+}
+
+/// Bytes of the new segments that certainly lie below 2 GiB.
+fn low_room(image: &Image, request: &Request) -> Result<u64> {
+    let region = Region::wanted(image, &request.wishes)?;
+    let is_fixed = !image.kind.is_position_independent() && region.data.is_none();
+    let low = (1u64 << 31).saturating_sub(region.start);
+    Ok(if is_fixed { low.min(region.size) } else { 0 })
+}
+
+/// Calls keep the application's general, xmm and flag registers; what else an
+/// analysis routine would change could not be put back.
+fn refuse_wide_registers(
+    analysis: &AnalysisImage,
+    summaries: &Summaries,
+    routines: &[u64],
+) -> Result<()> {
+    for &routine in routines {
+        let summary = summaries.of(routine);
+        if summary.avx || summary.x87 {
+            let registers = if summary.avx { "AVX" } else { "x87" };
+            return Err(Error::new(
+                "planning the calls",
+                format!("the analysis routine uses {registers} registers, which calls do not save"),
+            )
+            .file(&analysis.file)
+            .symbol(analysis.name_at(routine))
+            .advice("build the tool for baseline x86-64, without target-cpu or target-feature"));
+        }
+    }
+    Ok(())
+}
+
+/// The analysis routines that are called, each once.
+fn routines(calls: &Calls) -> Vec<u64> {
+    let mut routines = BTreeSet::new();
+    // Mostly the same one is called again.
+    for same in calls.calls.chunk_by(|a, b| a.routine == b.routine) {
+        routines.insert(same[0].routine.get());
+    }
+    // Those that are passed as arguments may be called, too.
+    routines.extend(calls.args.iter().filter_map(|argument| match argument {
+        Argument::Routine(address) => Some(*address),
+        _ => None,
+    }));
+    routines.into_iter().collect()
+}
+
+/// A panic of the tool cannot be unwound through its own standard library.
+fn end_after_panic(error: &Error) -> Infallible {
+    message::error(error);
+    cleanup::remove_all();
+    std::process::exit(1)
+}

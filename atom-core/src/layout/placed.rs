@@ -1,0 +1,66 @@
+//! An object with its plan and every new address of it.
+
+use crate::analysis::AnalysisImage;
+use crate::cfg::Object;
+use crate::error::{ErrorKind, Result};
+use crate::memory;
+use crate::plan::Plan;
+
+use super::{Layout, MovedSet, Options, Placement, Sites};
+
+/// An object, what is inserted into it, and where all of that lies: everything that the
+/// later stages need to write the output. No address changes any more.
+pub struct Placed<'a> {
+    /// The original.
+    pub object: &'a Object<'a>,
+    /// What is inserted.
+    pub plan: &'a Plan,
+    /// The tool's code and data, if there is a tool.
+    pub analysis: Option<&'a AnalysisImage>,
+    /// The new text.
+    pub layout: Layout,
+    /// What lies behind the new text.
+    pub placement: Placement,
+    /// Fill dead original text with `int3`.
+    pub strict: bool,
+}
+
+impl<'a> Placed<'a> {
+    /// Places everything. `sites` are the places of pads if everything moves. What does not fit
+    /// into the usual region is placed in a region nearer to the original, if there is one;
+    /// [`Region::is_near`](super::Region::is_near) tells.
+    pub fn new(
+        object: &'a Object<'a>,
+        plan: &'a Plan,
+        analysis: Option<&'a AnalysisImage>,
+        sites: Sites,
+        options: &Options,
+    ) -> Result<Self> {
+        let (image, cfg) = (object.image, &object.cfg);
+        let region = options.region_of(image);
+        let place = |sites, options: &Options| -> Result<Self> {
+            let layout = Layout::new(object, plan, sites, options)?;
+            image.release_pages();
+            memory::give_back();
+            let placement = Placement::new(object, plan, analysis, &layout)?;
+            Ok(Self {
+                object,
+                plan,
+                analysis,
+                layout,
+                placement,
+                strict: options.strict,
+            })
+        };
+        match (place(sites, options), region.nearer(image)) {
+            (Err(e), Some(nearer)) if e.kind == ErrorKind::TooLarge => {
+                let options = Options {
+                    region: Some(nearer),
+                    ..*options
+                };
+                place(Sites::new(image, cfg, &MovedSet::all(cfg)), &options)
+            }
+            (placed, _) => placed,
+        }
+    }
+}
