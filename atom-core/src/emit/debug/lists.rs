@@ -23,14 +23,14 @@ struct List {
 
 /// Which of the two kinds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ListKind {
     Ranges,
     Locations,
 }
 
 /// The new lists of one unit, in the format of its version.
 pub(super) struct Lists {
-    kind: Kind,
+    kind: ListKind,
     /// The contribution, with its header from DWARF 5 on.
     pub bytes: Vec<u8>,
     /// Original and new place of each list, the new one within `bytes`.
@@ -42,7 +42,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: ListKind) -> Self {
         Self {
             kind,
             bytes: Vec::new(),
@@ -107,10 +107,10 @@ impl Lists {
 
     fn section<'i>(&self, input: &'i Input<'_>, version: u16) -> &'i [u8] {
         match (self.kind, version >= 5) {
-            (Kind::Ranges, false) => &input.ranges,
-            (Kind::Ranges, true) => &input.rnglists,
-            (Kind::Locations, false) => &input.loc,
-            (Kind::Locations, true) => &input.loclists,
+            (ListKind::Ranges, false) => &input.ranges,
+            (ListKind::Ranges, true) => &input.rnglists,
+            (ListKind::Locations, false) => &input.loc,
+            (ListKind::Locations, true) => &input.loclists,
         }
     }
 
@@ -171,8 +171,8 @@ impl Lists {
                 _ => {}
             }
             let expression = match self.kind {
-                Kind::Ranges => None,
-                Kind::Locations => {
+                ListKind::Ranges => None,
+                ListKind::Locations => {
                     let len = usize::from(cursor.u16()?);
                     let start = cursor.at;
                     cursor.take(len)?;
@@ -190,7 +190,7 @@ impl Lists {
     fn read_new(&self, mut cursor: Cursor<'_>, input: &Input<'_>, unit: &Context) -> Option<List> {
         let mut list = List::default();
         let mut base = unit.low_pc;
-        let is_locations = self.kind == Kind::Locations;
+        let is_locations = self.kind == ListKind::Locations;
         loop {
             // The two kinds number alike up to 4; a location list has two more then.
             let code = match (cursor.u8()?, is_locations) {
@@ -261,20 +261,20 @@ impl Lists {
         }
         let mut pieces: Vec<Piece> = Vec::new();
         for entry in &list.entries {
-            if self.kind == Kind::Locations {
+            if self.kind == ListKind::Locations {
                 pieces.clear();
             }
             if entry.from < entry.to {
                 map.pieces(entry.from, entry.to, &mut pieces);
             }
-            if self.kind == Kind::Locations {
+            if self.kind == ListKind::Locations {
                 for piece in &pieces {
                     self.range(piece, is_new);
                     self.expression(entry.expression.clone()?, data, unit, map)?;
                 }
             }
         }
-        if self.kind == Kind::Ranges {
+        if self.kind == ListKind::Ranges {
             for piece in &pieces {
                 self.range(piece, is_new);
             }
@@ -294,7 +294,7 @@ impl Lists {
         if is_new {
             // start_length
             self.bytes
-                .push(if self.kind == Kind::Ranges { 7 } else { 8 });
+                .push(if self.kind == ListKind::Ranges { 7 } else { 8 });
             self.bytes.extend(piece.from.to_le_bytes());
             leb128::push(&mut self.bytes, piece.to.wrapping_sub(piece.from));
         } else {

@@ -4,11 +4,11 @@ use gimli::constants::*;
 
 use super::super::bytes::{Cursor, patch};
 use super::super::map::hull;
-use super::{Entry, Fixup, Place, Target, Walker};
+use super::{Entry, Field, Fixup, Target, Walker};
 
 impl Walker<'_, '_> {
     /// The address that a place holds in the original.
-    fn address(&self, place: Place) -> Option<u64> {
+    fn address(&self, place: Field) -> Option<u64> {
         match place.form {
             DW_FORM_addrx => self.context.indexed_address(self.source.input, place.value),
             _ => Some(place.value),
@@ -48,7 +48,7 @@ impl Walker<'_, '_> {
         Some(())
     }
 
-    fn ranges_offset(&self, place: Place) -> Option<u64> {
+    fn ranges_offset(&self, place: Field) -> Option<u64> {
         if place.form != DW_FORM_rnglistx {
             return Some(place.value);
         }
@@ -124,7 +124,7 @@ impl Walker<'_, '_> {
     }
 
     /// Writes an address, or its distance from `low` where the form is a number.
-    fn put(&mut self, place: Place, address: u64, low: u64) {
+    fn put(&mut self, place: Field, address: u64, low: u64) {
         let distance = address.saturating_sub(low);
         let bytes = &mut self.unit.bytes;
         match place.form {
@@ -159,7 +159,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    fn list_offset(&mut self, place: Place, new: Option<u64>, target: Target) {
+    fn list_offset(&mut self, place: Field, new: Option<u64>, target: Target) {
         // One that cannot be read becomes an offset at which there is nothing.
         patch(
             &mut self.unit.bytes,

@@ -5,20 +5,28 @@ use gimli::constants::*;
 
 use super::super::bytes::{Cursor, patch};
 use super::super::expr;
-use super::{Entry, Fixup, Place, Target, Walker};
+use super::{Entry, Field, Fixup, Target, Walker};
+
+/// An attribute of an entry.
+#[derive(Clone, Copy)]
+pub(super) struct Attribute {
+    pub name: DwAt,
+    pub form: DwForm,
+    /// Start of its value, as an offset into the section.
+    pub at: usize,
+    /// End of its value.
+    pub end: usize,
+}
 
 impl Walker<'_, '_> {
-    /// The attribute whose value lies between `at` and `end` of the section.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn attribute(
-        &mut self,
-        name: DwAt,
-        form: DwForm,
-        at: usize,
-        end: usize,
-        entry: &mut Entry,
-        list_bases: &mut [Option<u64>; 2],
-    ) -> Option<()> {
+    /// Converts an attribute, or notes it in `entry`.
+    pub(super) fn attribute(&mut self, attribute: Attribute, entry: &mut Entry) -> Option<()> {
+        let Attribute {
+            name,
+            form,
+            at,
+            end,
+        } = attribute;
         let size = self.context.offset_size;
         let bases = &self.source.bases;
         let place = at - self.start;
@@ -28,12 +36,8 @@ impl Walker<'_, '_> {
                 patch(&mut self.unit.bytes, place, size, number(size)? + bases.str)
             }
             DW_FORM_line_strp if bases.line_str != 0 => {
-                patch(
-                    &mut self.unit.bytes,
-                    place,
-                    size,
-                    number(size)? + bases.line_str,
-                );
+                let new = number(size)? + bases.line_str;
+                patch(&mut self.unit.bytes, place, size, new);
             }
             DW_FORM_ref_addr => {
                 let size = end - at;
@@ -56,53 +60,14 @@ impl Walker<'_, '_> {
                 }
                 self.expression(&mut cursor, end);
             }
-            DW_FORM_addr => {
-                let value = number(8)?;
-                let here = Place {
-                    at: place,
-                    len: 8,
-                    form,
-                    value,
-                };
-                match name {
-                    DW_AT_call_return_pc => entry.return_pc = Some(here),
-                    DW_AT_low_pc => entry.low = Some(here),
-                    DW_AT_high_pc => entry.high = Some(here),
-                    DW_AT_entry_pc => entry.entry = Some(here),
-                    DW_AT_call_pc => {
-                        patch(&mut self.unit.bytes, place, 8, self.source.map.start(value))
-                    }
-                    _ => patch(&mut self.unit.bytes, place, 8, self.source.map.data(value)),
-                }
-            }
+            DW_FORM_addr => self.plain_address(name, at, entry)?,
             // Its table is converted as a whole.
             DW_FORM_addrx
             | DW_FORM_addrx1
             | DW_FORM_addrx2
             | DW_FORM_addrx3
             | DW_FORM_addrx4
-            | DW_FORM_GNU_addr_index => {
-                if matches!(name, DW_AT_low_pc | DW_AT_high_pc | DW_AT_entry_pc) {
-                    let index = match form {
-                        DW_FORM_addrx | DW_FORM_GNU_addr_index => {
-                            Cursor::new(self.data, at).uleb()?
-                        }
-                        _ => number(end - at)?,
-                    };
-                    // The base may stand behind it in the first entry; see there.
-                    let here = Place {
-                        at: place,
-                        len: end - at,
-                        form: DW_FORM_addrx,
-                        value: index,
-                    };
-                    match name {
-                        DW_AT_low_pc => entry.low = Some(here),
-                        DW_AT_high_pc => entry.high = Some(here),
-                        _ => entry.entry = Some(here),
-                    }
-                }
-            }
+            | DW_FORM_GNU_addr_index => self.indexed_address(attribute, entry)?,
             DW_FORM_data1 | DW_FORM_data2 | DW_FORM_data4 | DW_FORM_data8 | DW_FORM_sdata
             | DW_FORM_udata
                 if matches!(name, DW_AT_high_pc | DW_AT_entry_pc) =>
@@ -111,35 +76,86 @@ impl Walker<'_, '_> {
                     DW_FORM_sdata | DW_FORM_udata => Cursor::new(self.data, at).uleb()?,
                     _ => number(end - at)?,
                 };
-                let here = Place {
-                    at: place,
-                    len: end - at,
-                    form,
-                    value,
-                };
+                let here = self.field(attribute, value);
                 match name {
                     DW_AT_high_pc => entry.high = Some(here),
                     _ => entry.entry = Some(here),
                 }
             }
             // Offsets into sections; up to DWARF 3 as plain numbers.
-            DW_FORM_sec_offset => self.section_offset(name, at, size, entry, list_bases)?,
+            DW_FORM_sec_offset => self.section_offset(name, at, size, entry)?,
             DW_FORM_data4 | DW_FORM_data8 if self.context.version < 4 && is_offset_in_old(name) => {
-                self.section_offset(name, at, end - at, entry, list_bases)?;
+                self.section_offset(name, at, end - at, entry)?;
             }
             DW_FORM_rnglistx if name == DW_AT_ranges => {
                 let value = Cursor::new(self.data, at).uleb()?;
-                entry.ranges = Some(Place {
-                    at: place,
-                    len: end - at,
-                    form,
-                    value,
-                });
+                entry.ranges = Some(self.field(attribute, value));
             }
             _ => {}
         }
         // A skeleton's other half is in another file.
         self.is_split |= matches!(name, DW_AT_dwo_name | DW_AT_GNU_dwo_name);
+        Some(())
+    }
+
+    /// The bytes of an attribute that holds `value`.
+    fn field(&self, attribute: Attribute, value: u64) -> Field {
+        Field {
+            at: attribute.at - self.start,
+            len: attribute.end - attribute.at,
+            form: attribute.form,
+            value,
+        }
+    }
+
+    /// An attribute that is an address of eight bytes.
+    fn plain_address(&mut self, name: DwAt, at: usize, entry: &mut Entry) -> Option<()> {
+        let value = Cursor::new(self.data, at).uint(8)?;
+        let (place, map) = (at - self.start, self.source.map);
+        let here = Some(Field {
+            at: place,
+            len: 8,
+            form: DW_FORM_addr,
+            value,
+        });
+        match name {
+            DW_AT_call_return_pc => entry.return_pc = here,
+            DW_AT_low_pc => entry.low = here,
+            DW_AT_high_pc => entry.high = here,
+            DW_AT_entry_pc => entry.entry = here,
+            DW_AT_call_pc => patch(&mut self.unit.bytes, place, 8, map.start(value)),
+            _ => patch(&mut self.unit.bytes, place, 8, map.data(value)),
+        }
+        Some(())
+    }
+
+    /// An attribute that is an index into `.debug_addr`.
+    fn indexed_address(&mut self, attribute: Attribute, entry: &mut Entry) -> Option<()> {
+        let Attribute {
+            name,
+            form,
+            at,
+            end,
+        } = attribute;
+        if !matches!(name, DW_AT_low_pc | DW_AT_high_pc | DW_AT_entry_pc) {
+            return Some(());
+        }
+        let mut cursor = Cursor::new(self.data, at);
+        let index = match form {
+            DW_FORM_addrx | DW_FORM_GNU_addr_index => cursor.uleb()?,
+            _ => cursor.uint(end - at)?,
+        };
+        // The table's base may stand behind this attribute in the first entry, so
+        // `Walker::first` looks the index up.
+        let here = Some(Field {
+            form: DW_FORM_addrx,
+            ..self.field(attribute, index)
+        });
+        match name {
+            DW_AT_low_pc => entry.low = here,
+            DW_AT_high_pc => entry.high = here,
+            _ => entry.entry = here,
+        }
         Some(())
     }
 
@@ -149,12 +165,11 @@ impl Walker<'_, '_> {
         at: usize,
         size: usize,
         entry: &mut Entry,
-        list_bases: &mut [Option<u64>; 2],
     ) -> Option<()> {
         let value = Cursor::new(self.data, at).uint(size)?;
         let bases = &self.source.bases;
         let place = at - self.start;
-        let here = Place {
+        let here = Field {
             at: place,
             len: size,
             form: DW_FORM_sec_offset,
@@ -179,7 +194,7 @@ impl Walker<'_, '_> {
             }
             DW_AT_rnglists_base => {
                 self.rnglists_base = value;
-                list_bases[0] = Some(value);
+                entry.list_bases[0] = Some(value);
                 self.unit.fixups.push(Fixup {
                     at: place,
                     size,
@@ -188,7 +203,7 @@ impl Walker<'_, '_> {
                 return Some(());
             }
             DW_AT_loclists_base => {
-                list_bases[1] = Some(value);
+                entry.list_bases[1] = Some(value);
                 self.unit.fixups.push(Fixup {
                     at: place,
                     size,

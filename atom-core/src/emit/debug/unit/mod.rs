@@ -6,12 +6,13 @@ mod form;
 
 use gimli::constants::*;
 
+use self::attribute::Attribute;
 use self::form::{Abbreviation, abbreviations};
 pub(super) use self::form::{form, skip_form};
 use super::bytes::{Cursor, patch};
 use super::input::Input;
 use super::lines::Lines;
-use super::lists::{Kind, Lists};
+use super::lists::{ListKind, Lists};
 use super::map::{CodeMap, Piece};
 
 /// A section of the output that a number counts from.
@@ -88,7 +89,7 @@ pub(super) struct Source<'a> {
 
 /// A value with an address in it.
 #[derive(Clone, Copy)]
-struct Place {
+struct Field {
     at: usize,
     len: usize,
     form: DwForm,
@@ -98,13 +99,15 @@ struct Place {
 /// The attributes of one entry that depend on each other.
 #[derive(Default)]
 struct Entry {
-    low: Option<Place>,
-    high: Option<Place>,
-    entry: Option<Place>,
-    ranges: Option<Place>,
+    low: Option<Field>,
+    high: Option<Field>,
+    entry: Option<Field>,
+    ranges: Option<Field>,
     /// Location lists.
-    locations: Vec<Place>,
-    return_pc: Option<Place>,
+    locations: Vec<Field>,
+    return_pc: Option<Field>,
+    /// Bases of range lists and of location lists, as offsets into their sections.
+    list_bases: [Option<u64>; 2],
 }
 
 struct Walker<'a, 's> {
@@ -181,8 +184,8 @@ pub(super) fn convert(
         unit: Unit {
             bytes,
             fixups: Vec::new(),
-            ranges: Lists::new(Kind::Ranges),
-            locations: Lists::new(Kind::Locations),
+            ranges: Lists::new(ListKind::Ranges),
+            locations: Lists::new(ListKind::Locations),
             version,
             covers: Vec::new(),
             macros: None,
@@ -218,7 +221,6 @@ impl Walker<'_, '_> {
         is_first: bool,
     ) -> Option<()> {
         let mut entry = Entry::default();
-        let mut bases = [None; 2];
         for (name, form) in &kind.attributes {
             let mut form = *form;
             if form == DW_FORM_indirect {
@@ -226,10 +228,16 @@ impl Walker<'_, '_> {
             }
             let at = cursor.at;
             skip_form(cursor, form, self.context.offset_size, self.context.version)?;
-            self.attribute(*name, form, at, cursor.at, &mut entry, &mut bases)?;
+            let attribute = Attribute {
+                name: *name,
+                form,
+                at,
+                end: cursor.at,
+            };
+            self.attribute(attribute, &mut entry)?;
         }
         if is_first {
-            self.first(&entry, bases)?;
+            self.first(&entry, entry.list_bases)?;
         }
         self.addresses(kind.tag, &entry);
         self.lists(&entry);
