@@ -105,49 +105,12 @@ pub fn step(
                 _ => Err("aligns the stack twice".into()),
             }
         }
-        M::Lahf => {
-            state.gprs[0] = Value::Ax(state.flags & STATUS);
-            Ok(())
-        }
-        M::Seto if instruction.op0_register() == Register::AL => {
-            if let Value::Ax(flags) = &mut state.gprs[0] {
-                *flags |= state.flags & RegSet::OF;
-            }
-            Ok(())
-        }
-        // al is 0 or 1, so this overflows if it is 1.
-        M::Add
-            if instruction.op0_register() == Register::AL
-                && instruction.op1_kind() == OpKind::Immediate8
-                && instruction.immediate8() == 127 =>
-        {
-            state.flags = match state.gprs[0] {
-                Value::Ax(flags) => flags & RegSet::OF,
-                _ => RegSet::EMPTY,
-            };
-            Ok(())
-        }
-        M::Sahf => {
-            let restored = match state.gprs[0] {
-                Value::Ax(flags) => flags & STATUS,
-                _ => RegSet::EMPTY,
-            };
-            state.flags = restored | (state.flags & RegSet::OF);
-            Ok(())
-        }
         M::Movaps | M::Movups | M::Movdqu | M::Movdqa
             if instruction.op0_kind() == OpKind::Memory
                 && address(state, instruction).is_some() =>
         {
             let (base, at) = address(state, instruction).unwrap_or((Base::Point, 0));
-            let register = number(instruction.op1_register());
-            let slot = if state.xmms >> register & 1 != 0 {
-                Slot::Vector(register as u8)
-            } else {
-                state.forget(base, at, 16);
-                Slot::Word(Value::Unknown)
-            };
-            store(state, base, at, slot, borders)
+            store_vector(state, instruction, (base, at), borders)
         }
         M::Movaps | M::Movups | M::Movdqu | M::Movdqa
             if instruction.op1_kind() == OpKind::Memory
@@ -163,8 +126,61 @@ pub fn step(
             state.direction = false;
             Ok(())
         }
+        _ if keeps_flags(state, instruction) => Ok(()),
         _ => other(state, instruction, borders, info),
     }
+}
+
+/// Follows a store of a whole vector register to a known place of the stack.
+fn store_vector(
+    state: &mut State,
+    instruction: &Instruction,
+    (base, at): (Base, i64),
+    borders: &Borders,
+) -> Result<(), Complaint> {
+    let register = number(instruction.op1_register());
+    let slot = if state.xmms >> register & 1 != 0 {
+        Slot::Vector(register as u8)
+    } else {
+        state.forget(base, at, 16);
+        Slot::Word(Value::Unknown)
+    };
+    store(state, base, at, slot, borders)
+}
+
+/// Follows an instruction by which flags are kept in ax, or put back; false if it is another.
+fn keeps_flags(state: &mut State, instruction: &Instruction) -> bool {
+    use Mnemonic as M;
+    match instruction.mnemonic() {
+        M::Lahf => {
+            state.gprs[0] = Value::Ax(state.flags & STATUS);
+        }
+        M::Seto if instruction.op0_register() == Register::AL => {
+            if let Value::Ax(flags) = &mut state.gprs[0] {
+                *flags |= state.flags & RegSet::OF;
+            }
+        }
+        // al is 0 or 1, so this overflows if it is 1.
+        M::Add
+            if instruction.op0_register() == Register::AL
+                && instruction.op1_kind() == OpKind::Immediate8
+                && instruction.immediate8() == 127 =>
+        {
+            state.flags = match state.gprs[0] {
+                Value::Ax(flags) => flags & RegSet::OF,
+                _ => RegSet::EMPTY,
+            };
+        }
+        M::Sahf => {
+            let restored = match state.gprs[0] {
+                Value::Ax(flags) => flags & STATUS,
+                _ => RegSet::EMPTY,
+            };
+            state.flags = restored | (state.flags & RegSet::OF);
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// Any other instruction: what it writes is unknown afterwards.

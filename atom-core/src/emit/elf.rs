@@ -335,22 +335,7 @@ impl<'a> Writer<'a> {
         if self.analysis.is_some() {
             set(elf::DT_FINI, start.fini);
         }
-        let mut functions = vec![start.preinit];
-        for i in 0..place.preinit_count - 1 {
-            let at = theirs + 8 * i;
-            let relocated = self
-                .image
-                .relocs
-                .iter()
-                .find(|r| r.address == at && r.kind == elf::R_X86_64_RELATIVE)
-                .map(|r| r.addend as u64);
-            let in_file = || {
-                self.image
-                    .bytes_at(at, 8)
-                    .map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
-            };
-            functions.push(relocated.or_else(in_file).unwrap_or(0));
-        }
+        let functions = self.preinit_functions(start, theirs);
         let mut rela = Vec::new();
         // Those that the loader looks up come after all relative ones.
         let mut looked_up = Vec::new();
@@ -416,6 +401,28 @@ impl<'a> Writer<'a> {
             .find(|p| p.kind == elf::PT_DYNAMIC);
         let address = header.map_or(0, |p| p.address);
         self.patch(address, &bytes)
+    }
+
+    /// The functions of the output's preinit array: the start-up code's, then those of the
+    /// original array, which starts at `theirs`.
+    fn preinit_functions(&self, start: &StartCode, theirs: u64) -> Vec<u64> {
+        let mut functions = vec![start.preinit];
+        for i in 0..self.placement.preinit_count - 1 {
+            let at = theirs + 8 * i;
+            let relocated = self
+                .image
+                .relocs
+                .iter()
+                .find(|r| r.address == at && r.kind == elf::R_X86_64_RELATIVE)
+                .map(|r| r.addend as u64);
+            let in_file = || {
+                self.image
+                    .bytes_at(at, 8)
+                    .map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
+            };
+            functions.push(relocated.or_else(in_file).unwrap_or(0));
+        }
+        functions
     }
 
     /// File offset of an address in the read-execute segment.

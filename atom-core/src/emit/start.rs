@@ -142,22 +142,8 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     a.lea(rdi, rsi - 8)?;
     a.jmp(init)?;
 
-    // The original runs at the stack pointer that it would have without us.
     a.set_label(&mut fini)?;
-    if facts.fini != 0 && facts.tool_finish == 0 {
-        a.jmp(facts.fini)?;
-    } else if facts.fini != 0 {
-        let slot = MemoryOperand::with_base_displ(Register::RIP, facts.exit_return as i64);
-        a.add_instruction(Instruction::with1(Code::Pop_rm64, slot)?)?;
-        a.call(facts.fini)?;
-        a.add_instruction(Instruction::with1(Code::Push_rm64, slot)?)?;
-    }
-    a.sub(rsp, 8)?;
-    if facts.tool_finish != 0 {
-        a.call(facts.tool_finish)?;
-    }
-    a.add(rsp, 8)?;
-    a.ret()?;
+    finish(&mut a, facts)?;
 
     // rdi: the process stack at argc.
     a.set_label(&mut init)?;
@@ -225,6 +211,25 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     };
     start.rows = rows(facts, &start.code, &functions).bytes().to_vec();
     Ok(start)
+}
+
+/// `DT_FINI`: the original's, at the stack pointer that it would have without us, then the tool's.
+fn finish(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
+    if facts.fini != 0 && facts.tool_finish == 0 {
+        a.jmp(facts.fini)?;
+    } else if facts.fini != 0 {
+        let slot = MemoryOperand::with_base_displ(Register::RIP, facts.exit_return as i64);
+        a.add_instruction(Instruction::with1(Code::Pop_rm64, slot)?)?;
+        a.call(facts.fini)?;
+        a.add_instruction(Instruction::with1(Code::Push_rm64, slot)?)?;
+    }
+    a.sub(rsp, 8)?;
+    if facts.tool_finish != 0 {
+        a.call(facts.tool_finish)?;
+    }
+    a.add(rsp, 8)?;
+    a.ret()?;
+    Ok(())
 }
 
 /// Follows the stack pointer through the code. `functions`: where one starts

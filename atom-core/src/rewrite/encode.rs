@@ -260,11 +260,32 @@ impl Encoder<'_> {
                 self.jump(id, *target, start, &mut out)?;
             }
         }
+        self.apart(id, &mut places, (&stubs, &taken), &mut out)?;
+        if out.len() != layout.size as usize {
+            return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
+        }
+        Ok(out)
+    }
+
+    /// Writes what stands behind a procedure's blocks: stubs of entries in the middle, code on the
+    /// way to branches' targets, tails of snippets. The insertions of the first two are given as
+    /// ranges of indexes into `places`.
+    fn apart(
+        &self,
+        id: ProcId,
+        places: &mut Places<'_>,
+        (stubs, taken): (&[(InstId, Range<usize>)], &[(BlockId, Range<usize>)]),
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let cfg = self.cfg;
+        let layout = &self.layout.procs[id.index()];
+        let start = self.layout.starts[id.index()];
         for ((_, offset), (inst, entry)) in layout.stubs.iter().zip(stubs) {
+            let inst = *inst;
             if out.len() != *offset as usize {
                 return Err(self.mismatch(inst));
             }
-            self.snippets(entry, start, &mut places, &mut out)?;
+            self.snippets(entry.clone(), start, places, out)?;
             let next = start + out.len() as u64 + 5;
             out.push(0xe9);
             out.extend(rel32(self.layout.label(id, inst), next)?);
@@ -273,24 +294,21 @@ impl Encoder<'_> {
             if out.len() != *offset as usize {
                 return Err(self.mismatch(*inst));
             }
-            self.snippets(code, start, &mut places, &mut out)?;
-            let target = self.target((id, b, *inst), false)?;
-            self.jump_to(target, start, &mut out)?;
+            self.snippets(code.clone(), start, places, out)?;
+            let target = self.target((id, *b, *inst), false)?;
+            self.jump_to(target, start, out)?;
         }
         if out.len() != layout.tails as usize {
             return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
         }
-        for (insertion, place) in all.iter().zip(&places.at) {
+        for (insertion, place) in places.all.iter().zip(&places.at) {
             let snippet = &self.plan.snippets[insertion.snippet as usize];
             if snippet.tail != 0 {
                 let code = snippet.code.end - snippet.tail..snippet.code.end;
-                self.piece(snippet, code, *place, &mut out)?;
+                self.piece(snippet, code, *place, out)?;
             }
         }
-        if out.len() != layout.size as usize {
-            return Err(self.mismatch(cfg.block(cfg.proc(id).first_block).first));
-        }
-        Ok(out)
+        Ok(())
     }
 
     fn mismatch(&self, inst: InstId) -> Error {
@@ -406,6 +424,35 @@ impl Encoder<'_> {
         Ok(())
     }
 
+    /// Copies an instruction; a rip-relative displacement is adjusted.
+    fn copied(&self, id: InstId, bytes: &[u8], start: u64, out: &mut Vec<u8>) -> Result<()> {
+        let inst = self.cfg.inst(id);
+        let pc = self.cfg.inst_pc(id);
+        let address = start + out.len() as u64;
+        let at = out.len();
+        out.extend(bytes);
+        if inst.rip_relative
+            && let Some(field) = rip_field(bytes)
+        {
+            let end = u64::from(inst.len);
+            let old: [u8; 4] = bytes[field..field + 4].try_into().expect("four bytes");
+            let target = (pc + end).wrapping_add_signed(i32::from_le_bytes(old).into());
+            let new = rel32(target, address + end)?;
+            out[at + field..][..4].copy_from_slice(&new);
+        } else if inst.rip_relative {
+            let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+            let decoded = decoder.decode();
+            let offsets = decoder.get_constant_offsets(&decoded);
+            let field = rel32(
+                decoded.memory_displacement64(),
+                address + u64::from(inst.len),
+            )?;
+            out[at + offsets.displacement_offset()..][..4].copy_from_slice(&field);
+        }
+        Ok(())
+    }
+
+    /// Writes an instruction in its form.
     fn inst(
         &self,
         (proc, b, id): (ProcId, BlockId, InstId),
@@ -418,27 +465,7 @@ impl Encoder<'_> {
         let pc = self.cfg.inst_pc(id);
         let address = start + out.len() as u64;
         if form == Form::COPY && !inst.flow.is_direct() {
-            let at = out.len();
-            out.extend(bytes);
-            if inst.rip_relative
-                && let Some(field) = rip_field(bytes)
-            {
-                let end = u64::from(inst.len);
-                let old: [u8; 4] = bytes[field..field + 4].try_into().expect("four bytes");
-                let target = (pc + end).wrapping_add_signed(i32::from_le_bytes(old).into());
-                let new = rel32(target, address + end)?;
-                out[at + field..][..4].copy_from_slice(&new);
-            } else if inst.rip_relative {
-                let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
-                let decoded = decoder.decode();
-                let offsets = decoder.get_constant_offsets(&decoded);
-                let field = rel32(
-                    decoded.memory_displacement64(),
-                    address + u64::from(inst.len),
-                )?;
-                out[at + offsets.displacement_offset()..][..4].copy_from_slice(&field);
-            }
-            return Ok(());
+            return self.copied(id, bytes, start, out);
         }
         if let Some(size) = form.load_size() {
             let decoded = self.cfg.decode(self.image, id);
