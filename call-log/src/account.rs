@@ -194,12 +194,12 @@ mod tests {
         assert_eq!(of(0), [1, 30 + 19, 100]);
         assert_eq!(of(1), [0, 0, 0]);
         assert_eq!(of(2), [1, 51, 51]);
-        // With the outermost excluded, the time in front of the others is nobody's.
+        // With the outermost procedure excluded, the time before the others start belongs to no procedure.
         assert_eq!(account(&MUTUAL, &[1, 2])(1), [3, 42, 73]);
     }
 
     #[test]
-    fn suspended_time_is_nobodys() {
+    fn suspended_time_belongs_to_no_procedure() {
         let events = [
             (0, Entry, 0),
             (1, Entry, 10),

@@ -304,7 +304,7 @@ mod tests {
     use super::*;
     use Seen::{Entry, Exit, Here};
 
-    /// Runs points of (what, procedure, stack pointer); the clock ticks with each.
+    /// Takes points of (kind, procedure, stack pointer), one for each tick of the clock.
     fn run(points: &[(Seen, u32, u64)]) -> (String, Balancer) {
         let mut balancer = Balancer::new();
         let mut text = String::new();
@@ -356,10 +356,10 @@ mod tests {
             (Exit, 0, 908),
         ];
         assert_eq!(run(&points).0, "+0 +1 -1 +2 -2 -0");
-        // 1 is left by longjmp into 0, which then jumps to 2.
+        // Procedure 1 is left by longjmp into 0, which then jumps to 2.
         let points = [(Entry, 0, 900), (Entry, 1, 892), (Exit, 0, 900)];
         assert_eq!(run(&points).0, "+0 +1 !1-0");
-        // 2 is `longjmp`, seen where it jumps into 0.
+        // Procedure 2 is `longjmp`; its exit is the jump into 0.
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 892),
@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_lies_deeper_is_dead() {
-        // longjmp from 2 to 0, which calls 3.
+        // A longjmp from procedure 2 to 0, which calls 3.
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 800),
@@ -381,7 +381,7 @@ mod tests {
         let (text, balancer) = run(&points);
         assert_eq!(text, "+0 +1 +2 !2!1+3");
         assert_eq!(balancer.oddities().left, 2);
-        // The same, seen where setjmp returns.
+        // The same jump, with a point where setjmp returns.
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 800),
@@ -389,7 +389,7 @@ mod tests {
             (Exit, 0, 908),
         ];
         assert_eq!(run(&points).0, "+0 +1 !1 -0");
-        // The return address of 1 was replaced by that of 2.
+        // Procedure 2 has replaced the return address of 1 by its own.
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 800),
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn an_exit_closes_whoever_was_entered_there() {
-        // 1 goes on in the middle of 2.
+        // Procedure 1 goes on in the middle of 2.
         let points = [
             (Entry, 0, 900),
             (Entry, 1, 800),

@@ -216,7 +216,7 @@ mod tests {
     fn damage_is_told() {
         let whole = example();
         for len in 0..whole.len() {
-            // Ends between records are ends.
+            // A file may end between two records.
             let ends = [20, 20 + 1 + 40 + 8].contains(&len);
             assert_eq!(parse(&whole[..len], Path::new("g")).is_ok(), ends, "{len}");
         }

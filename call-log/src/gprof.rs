@@ -390,7 +390,7 @@ mod tests {
     use super::*;
     use crate::gmon::{Arc, Histogram};
 
-    /// main calls a once and b three times, both call c once each time; d and e are a circle.
+    /// `main` calls `a` once and `b` three times, each of which calls `c` once; `d` and `e` are a circle.
     #[test]
     fn time_with_callees_is_shared_by_calls() {
         let symbols: Vec<Symbol> = (0..6)

@@ -3,7 +3,7 @@
 //! Records are separated by blank lines. The first line of a record names the file
 //! of timing data, the second is the report's heading, and each further one has a procedure's
 //! number, its name, and 1 if the report is to include it, else 0. A name may
-//! contain blanks, as those of C++ do.
+//! contain blanks, as names of C++ do.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -266,7 +266,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The exercise's second report, with its figures.
+    /// The second report of the exercise has these figures.
     #[test]
     fn the_layout() {
         let figures = |calls, own| {

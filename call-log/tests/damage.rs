@@ -1,5 +1,5 @@
-//! A log in the compact format comes back as it was written; a damaged one is an error or
-//! another log, and never a panic or a memory of its own size's multiple.
+//! A log in the compact format is read back as it was written. A damaged one gives an error or
+//! another log, and never a panic or memory that is many times its size.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn procedure(number: u32) -> Procedure {
     }
 }
 
-/// Two threads, whose blocks alternate; the second is cut in the middle of its calls.
+/// A log of two threads, whose blocks alternate; the second thread is cut off in the middle of its calls.
 fn events(thread: u32) -> Vec<Event> {
     let mut all = Vec::new();
     let mut clock = 2000 + u64::from(thread);
@@ -71,7 +71,7 @@ fn log() -> Vec<u8> {
     bytes
 }
 
-/// Reads all of it; the threads' events, and whether it came to its end.
+/// Reads a whole log: the events of each thread, and whether the log came to its end.
 fn read(bytes: &[u8]) -> Result<(Vec<Vec<Event>>, bool), String> {
     let mut reader = Reader::new(bytes, Path::new("log")).map_err(|e| e.to_string())?;
     let (mut all, mut events) = (Vec::new(), Vec::new());
@@ -95,7 +95,7 @@ fn what_is_written_comes_back() {
     assert_eq!(reader.tail().unwrap().ticks_per_second, 2e9);
     assert_eq!(reader.procedures()[&301], procedure(301));
     assert_eq!(reader.tid(1), 101);
-    // Between two and five bytes for each event.
+    // An event takes between two and five bytes.
     assert!(bytes.len() < 5 * 600 + 200, "{}", bytes.len());
 }
 
@@ -110,7 +110,7 @@ fn a_log_that_is_cut_off_is_read_as_far_as_it_goes() {
                 assert!(whole.starts_with(part));
             }
         } else {
-            // Without its header it is no log.
+            // Bytes without a header are no log.
             assert!(len < 64, "{len}");
         }
     }

@@ -1,14 +1,14 @@
-//! Waiting for locks, with an eye on waits that can never end.
+//! Waiting for locks, and ending waits for which no wake-up can come.
 //!
-//! `std`'s locks wait in the kernel for a wake-up by whoever holds the lock.
-//! Two situations of instrumented programs leave nobody to do that:
+//! `std`'s locks wait in the kernel until the lock's holder wakes them.
+//! In two situations of instrumented programs no thread can do that:
 //! - A program with several threads forks while another thread is inside an
 //!   analysis routine. The child has the locked lock but not the thread.
 //! - A signal handler enters analysis code on the thread that holds the lock.
 //!
-//! In both the waiter is the only thread of its process. So a wait without a
-//! time limit is cut into short ones, and when one runs out and nobody else is
-//! there, a forked child takes the lock over (its holder will not miss it),
+//! In both situations the waiter is the only thread of its process. So a wait without a
+//! time limit is cut into short ones. When one of them runs out and the process has no other thread,
+//! a forked child takes the lock over (its holder does not exist there),
 //! and the original process ends with an explanation instead of hanging.
 
 use core::sync::atomic::{AtomicU32, Ordering};
