@@ -37,7 +37,6 @@ const STILL_LONG: &[&str] = &[
     "Encoder::inst",
     "look",
     "end",
-    "from_the_program_to_the_picture",
     "instrument",
 ];
 
