@@ -1,4 +1,4 @@
-//! `atom arp`: what is printed of data files whose sums are known by hand.
+//! `atom arp`: output for data files whose sums are computed by hand.
 
 mod common;
 #[path = "common/recordings.rs"]
@@ -75,7 +75,7 @@ fn tables_of_sections_and_contexts() {
     let table = text.splitn(4, '\n').nth(3).unwrap();
     assert!(table.starts_with(COUNTERS), "{text}");
     assert_eq!(table.lines().count(), 1 + 1 + 3 * 5 + 1);
-    // Other orders, and less.
+    // Other orders and limits.
     let by_id = folder.atom_ok(&[
         "arp", "data.arp", "--sort", "id", "--limit", "2", "--set", "0",
     ]);
@@ -120,7 +120,7 @@ fn every_format_and_mode_tells_the_same_sums() {
                     Mode::RecordAverage => assert!(median.is_null(), "{what}"),
                     _ => assert_eq!(*median, 26.0, "{what}"),
                 }
-                // Plain sections are counted where there are counters.
+                // Plain sections have counts if the file has counters.
                 let count = &section(&json, 7)["count"];
                 match mode {
                     Mode::RecordAll => assert_eq!(*count, 3, "{what}"),
@@ -247,7 +247,7 @@ fn all_types_of_values_written_by_hand() {
     assert!(text.contains("set 9 (unsigned long long)"), "{text}");
     assert!(text.contains("18,446,744,073,709,551,615"), "{text}");
     assert!(text.contains("section 6"), "{text}");
-    // Floating-point values that are no numbers are shown as what they are.
+    // Infinities and not-a-number are shown as such.
     folder.write(
         "nan.arp",
         by_hand(1, &[11], &["1 0 1@0: nan;", "1 0 2@0: -inf;"]),
@@ -262,7 +262,7 @@ fn all_types_of_values_written_by_hand() {
 fn damaged_and_empty_files() {
     let folder = with(Recording::default());
     let whole = folder.read("data.arp");
-    // The end mark is lost: all records are there, and the loss is told.
+    // Without the end mark all records are shown, and the loss is reported.
     folder.write("cut.arp", &whole[..whole.len() - 3]);
     let output = folder.atom(&["arp", "cut.arp"]);
     assert!(output.status.success());
@@ -275,13 +275,13 @@ fn damaged_and_empty_files() {
     );
     let json = parse(&folder.atom_ok(&["arp", "cut.arp", "--json"]));
     assert_eq!(json["damage"].as_array().unwrap().len(), 1);
-    // A record that makes no sense: what comes before is shown, and the command fails.
+    // The records before an invalid record are shown, and the command fails.
     folder.write("bad.arp", by_hand(1, &[4], &["1 0 1@0: 7;", "1 0 x@0: 8;"]));
     let output = folder.atom(&["arp", "bad.arp"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).contains("All: 7"));
     assert!(stderr(&output).contains("line 5"), "{}", stderr(&output));
-    // Text that ends too early.
+    // A text file that ends too early.
     let text = by_hand(1, &[4], &["1 0 1@0: 7;", "1 0 1@1: 8;", "1 0 1@2: 9;"]);
     folder.write("short.arp", &text[..text.len() - 6]);
     let output = folder.atom(&["arp", "short.arp"]);
@@ -332,7 +332,7 @@ fn differences() {
     assert!(tree.contains("main > loop > filter > convolve"), "{tree}");
     let same = folder.atom_ok(&["arp", "diff", "data.arp", "data.arp"]);
     assert_eq!(same.matches("No difference.").count(), 2, "{same}");
-    // Sections that only one of them has: by name where the number is the same.
+    // Sections that only one file has are distinguished by name if they have the same number.
     let renamed = Recording {
         clip: "saturate",
         ..Recording::default()
@@ -422,7 +422,7 @@ fn converted_files() {
             (format, gzip),
             "{name}"
         );
-        // And back.
+        // Conversion back to the first format.
         folder.atom_ok(&["arp", "convert", name, "back.bin"]);
         let back = folder.atom_ok(&["arp", "back.bin", "--json", "--counters"]);
         assert_eq!(without_head(&back), without_head(&whole), "{name}");
@@ -456,7 +456,7 @@ fn a_program_called_arp_can_be_instrumented() {
 
 #[test]
 fn many_records_in_little_memory() {
-    // A hundred thousand records a thread; memory is bounded by what the contexts take.
+    // A hundred thousand records for each thread; the number of contexts bounds the memory.
     let folder = Folder::new();
     let mut text = by_hand(1, &[7], &[]).replace("\n0\n", "\n1000000\n");
     for i in 0..1000 {

@@ -10,7 +10,7 @@ use common::Folder;
 use recordings::{Recording, by_hand};
 use serde_json::Value;
 
-/// The document after all scripts have run.
+/// The document as text after all scripts have run.
 fn browse(folder: &Folder, page: &str) -> String {
     let output = Command::new("chromium")
         .args([
@@ -45,7 +45,7 @@ fn attribute<'a>(document: &'a str, name: &str) -> Option<&'a str> {
     rest.split('"').next()
 }
 
-/// Runs `script` after the page's own and gives what it returns.
+/// Runs `script` after the page's own script, and returns its result.
 fn drive(folder: &Folder, page: &str, script: &str) -> Value {
     let text = String::from_utf8(folder.read(page)).expect("UTF-8");
     let driver = format!(
@@ -66,26 +66,8 @@ fn drive(folder: &Folder, page: &str, script: &str) -> Value {
     serde_json::from_str(&result.replace("&amp;", "&")).expect("JSON")
 }
 
-#[test]
-fn tree_flame_graph_and_histograms_are_drawn_and_can_be_used() {
-    let folder = Folder::new();
-    let clip = "</script><img src=x onerror=\"document.documentElement.dataset.error='code'\">";
-    let recording = Recording {
-        clip,
-        ..Recording::default()
-    };
-    recording.write(&folder.join("data.arp"));
-    folder.atom_ok(&["arp", "data.arp", "--html", "page.html"]);
-    let text = String::from_utf8(folder.read("page.html")).unwrap();
-    for needle in ["http://", "https://", "src=\"", "@import"] {
-        let text = text.replace("http://www.w3.org/2000/svg", "");
-        // The hostile name has one, as a text.
-        assert!(!text.contains(needle), "the page needs nothing: {needle}");
-    }
-    let found = drive(
-        &folder,
-        "page.html",
-        r##"
+/// Uses the page: opens and closes the tree, sorts, zooms, searches, changes the set of values.
+const USE_PAGE: &str = r##"
         const text = (q) => all(q).map((e) => e.textContent);
         const click = (q) => { const e = all(q)[0]; e.dispatchEvent(new MouseEvent("click", { bubbles: true })); };
         const names = () => text("#tree tbody tr td:nth-last-child(2)").map((t) => t.replace(/[▸▾]/, ""));
@@ -117,8 +99,25 @@ fn tree_flame_graph_and_histograms_are_drawn_and_can_be_used() {
         out.ends = text("#sections tbody tr td:first-child");
         out.images = all("img").length;
         return out;
-        "##,
-    );
+"##;
+
+#[test]
+fn tree_flame_graph_and_histograms_are_drawn_and_can_be_used() {
+    let folder = Folder::new();
+    let clip = "</script><img src=x onerror=\"document.documentElement.dataset.error='code'\">";
+    let recording = Recording {
+        clip,
+        ..Recording::default()
+    };
+    recording.write(&folder.join("data.arp"));
+    folder.atom_ok(&["arp", "data.arp", "--html", "page.html"]);
+    let text = String::from_utf8(folder.read("page.html")).unwrap();
+    for needle in ["http://", "https://", "src=\"", "@import"] {
+        let text = text.replace("http://www.w3.org/2000/svg", "");
+        // The hostile name of a section has `src=` without a quote, as text.
+        assert!(!text.contains(needle), "the page needs nothing: {needle}");
+    }
+    let found = drive(&folder, "page.html", USE_PAGE);
     let strings = |key: &str| -> Vec<String> {
         serde_json::from_value(found[key].clone()).unwrap_or_else(|_| panic!("{key} in {found}"))
     };
@@ -177,7 +176,7 @@ fn tree_flame_graph_and_histograms_are_drawn_and_can_be_used() {
     let bars: Vec<Vec<u64>> = serde_json::from_value(found["bars"].clone()).unwrap();
     assert_eq!(bars, [vec![1], vec![1, 1, 1], vec![6], vec![1, 1, 1]]);
     assert_eq!(strings("sets"), ["ticks (unsigned long)", "ends (double)"]);
-    // main 13, three filters of 4, six convolutions, three clips; the order is that of the table.
+    // main 13, three filters of 4, six convolutions, three clips, in the order of the table.
     let mut ends = strings("ends");
     ends.sort();
     assert_eq!(ends, ["12", "12", "13", "3", "6"]);

@@ -1,5 +1,5 @@
-//! Files that are no programs, or not such as can be instrumented: each is
-//! refused with what it is, and nothing is left behind.
+//! Files that are no programs, or programs that cannot be instrumented: each is
+//! refused with the reason, and nothing is left behind.
 
 mod common;
 
@@ -11,7 +11,7 @@ const DATA: usize = 5;
 const TYPE: usize = 16;
 const MACHINE: usize = 18;
 
-/// A folder with the program, changed, as `bad`.
+/// A folder with a changed program named `bad`.
 fn changed(change: impl FnOnce(&mut Vec<u8>)) -> Folder {
     let folder = Folder::with_app();
     let mut bytes = folder.read("app");
@@ -20,7 +20,7 @@ fn changed(change: impl FnOnce(&mut Vec<u8>)) -> Folder {
     folder
 }
 
-/// Both commands that read a program refuse it.
+/// Checks that both commands that read a program refuse it.
 fn refused(folder: &Folder, needles: &[&str]) {
     folder.fails(&["bad"], needles);
     folder.fails(&["bad", "-o", "out", "--report", "report.json"], needles);
@@ -51,7 +51,7 @@ fn unreadable() {
     let folder = Folder::with_app();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o000);
     std::fs::set_permissions(folder.join("app"), mode).unwrap();
-    // Root may read it all the same; then there is nothing to see here.
+    // Root may read the file all the same, so there is nothing to test then.
     if std::fs::read(folder.join("app")).is_err() {
         folder.fails(&["app"], &["permission denied"]);
     }
@@ -104,8 +104,7 @@ fn truncated() {
     refused(&changed(half), &["help:", "truncated"]);
 }
 
-/// Wherever a file is cut off or damaged, the answer is an error or a result,
-/// never a crash.
+/// A file that is cut off or damaged anywhere leads to an error or a result, never to a crash.
 #[test]
 fn damage_anywhere() {
     let folder = Folder::with_app();
@@ -122,7 +121,7 @@ fn damage_anywhere() {
         if round % 4 == 0 {
             bytes.truncate(random(app.len()));
         } else {
-            // Headers are where it hurts; they are at the start and the end.
+            // Damage to headers, which are at the start and the end, matters most.
             let header = if round % 2 == 0 {
                 0..0x400
             } else {

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{Folder, tool};
 
-/// What a run wrote, errors in it.
+/// Standard output and standard error of a run.
 fn text(output: &Output) -> String {
     let all = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8_lossy(&all).into_owned()
@@ -33,7 +33,7 @@ fn gdb_stops_in_the_instrument_routine() {
             .unwrap_or_else(|| panic!("no stop: {text}"));
         assert!(text[stop..].contains("instrument ("), "{text}");
         assert!(text[stop..].contains("hello-tool/src/lib.rs"), "{text}");
-        // It goes on to the end.
+        // The program goes on to its end.
         assert!(
             folder.join(option.trim_start_matches('-')).exists(),
             "{text}"
@@ -60,7 +60,7 @@ fn gdb(folder: &Folder, program: &str, commands: &[&str]) -> String {
     text(&gdb.arg(program).output().expect("gdb runs"))
 }
 
-/// Compiles the sources, here under names that stay there for gdb to show.
+/// Compiles the sources in this folder, where gdb finds them.
 fn compile(folder: &Folder, compiler: &str, name: &str, source: &str, flags: &[&str]) -> bool {
     let file = format!("{name}.{}", if compiler == "g++" { "cc" } else { "c" });
     folder.write(&file, source);
@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Lines of a backtrace, without addresses.
+/// Lines of a backtrace without addresses.
 fn frames(text: &str) -> Vec<String> {
     text.lines()
         .filter(|l| l.starts_with('#'))
@@ -158,7 +158,7 @@ fn the_program_is_seen_as_it_was() {
         assert_eq!(frames[0], "middle (n=4) at app.c:10", "{flags:?}");
         assert!(frames[1].starts_with("main ("), "{flags:?}: {after}");
         assert!(frames[1].ends_with(" at app.c:15"), "{flags:?}: {after}");
-        // The breakpoint is in one place, and the pointer is what it was.
+        // The breakpoint has one location, and the function pointer has its original value.
         assert!(
             after.contains("Breakpoint 1 at ") && !after.contains("locations"),
             "{after}"
@@ -197,7 +197,7 @@ fn a_function_has_one_breakpoint_that_is_reached() {
         for options in [&["-g"][..], &[]] {
             let text = run(options, flags);
             assert!(!text.contains("locations"), "{flags:?} {options:?}: {text}");
-            // Called by pointer, over a pad; then twice directly.
+            // Called once by pointer, through a pad, then twice directly.
             let stops: Vec<_> = text
                 .lines()
                 .filter(|l| l.starts_with("Breakpoint "))
@@ -222,7 +222,7 @@ fn a_line_of_the_original_does_not_lead_into_a_pad() {
     assert!(compile(&folder, "gcc", "app", PROGRAM, &["-g", "-O0"]));
     folder.atom_ok(&["app", "-o", "out"]);
     let before = Command::new(folder.join("app")).output().expect("it runs");
-    // Without -g gdb does not know the old lines, which would be wrong.
+    // Without -g gdb does not show the lines of the old text, which would be wrong.
     let text = gdb(
         &folder,
         "out",
@@ -316,8 +316,8 @@ fn analysis_routines_stop_at_their_lines() {
     }
 }
 
-/// Debug information in a file of its own is used, and gdb does not find the
-/// old addresses by itself.
+/// Debug information in a file of its own is used, and gdb does not load that file
+/// with its old addresses by itself.
 #[test]
 fn separate_debug_information() {
     let folder = Folder::new();
@@ -354,7 +354,7 @@ fn separate_debug_information() {
     assert!(text.contains("exited normally"), "{text}");
 }
 
-/// Independent readers take what is written for what it should be.
+/// Independent readers find no fault in the debug information that is written.
 #[test]
 fn readers_agree() {
     let folder = Folder::new();
@@ -433,7 +433,7 @@ fn a_backtrace_leads_from_an_analysis_routine_to_main() {
             .collect();
         let found: Vec<&str> = frames.iter().map(String::as_str).collect();
         if stripped {
-            // leaf, middle, main, and libc, whose frames have names.
+            // The frames of leaf, middle, main and libc have names.
             assert_eq!(found[..3], ["??"; 3], "{after}");
             assert!(
                 found[3..].iter().any(|f| f.starts_with("__libc_start")),
@@ -448,8 +448,8 @@ fn a_backtrace_leads_from_an_analysis_routine_to_main() {
     }
 }
 
-/// A tool without symbols or debug information works, under gdb too: each instruction from the place
-/// of a call through the analysis routine and back knows the way to main.
+/// A tool without symbols or debug information works under gdb too: a backtrace leads to main from each
+/// instruction from the point of a call through the analysis routine and back.
 #[test]
 fn stripped_tools() {
     let folder = Folder::new();
@@ -478,7 +478,7 @@ fn stripped_tools() {
                 .map(|f| f.split(' ').next().unwrap_or_default());
             let names: Vec<&str> = names.collect();
             let leaf = names.iter().position(|n| *n == "leaf");
-            // It may have returned.
+            // The routine may have returned.
             let leaf = leaf.unwrap_or_default();
             let ways = [&["leaf", "middle", "main"][..], &["middle", "main"]];
             assert!(
@@ -487,13 +487,13 @@ fn stripped_tools() {
             );
             inside += usize::from(leaf > 0);
         }
-        // The routine itself, and what saves registers around it.
+        // The frames of the routine and of the wrapper that saves registers around it.
         assert!(inside >= 3, "{how}: {text}");
-        // The program's own lines are there.
+        // The program's own lines are shown.
         let text = gdb(&folder, "out", &["break leaf", "run", "bt 1", "kill"]);
         assert!(text.contains("app.c:"), "{how}: {text}");
     }
-    // To stop in an instrument routine that has no name is refused, and it is said why.
+    // Stopping in an instrument routine without a symbol is refused with the reason.
     folder.fails(
         &["app", "./tool.so", "--gdb", "-o", "x"],
         &["instrument routine"],

@@ -1,4 +1,4 @@
-//! `atom events`: the filters, the search, and reasons for what cannot be counted.
+//! `atom events`: the filters, the search, and the reasons why events cannot be counted.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What a tool writes while the program runs: whole lines, each once, whatever the program does with
-//! processes, threads, signals and descriptors.
+//! Lines that a tool writes while the program runs are whole and come once, whatever the program does
+//! with processes, threads, signals and descriptors.
 
 mod common;
 
@@ -8,8 +8,8 @@ use std::process::Command;
 
 use common::{Folder, stderr, tool};
 
-/// Calls `work` with numbers that tell who called it: the parent, its threads, a signal handler, a
-/// child that is forked while threads write, and after all descriptors were closed.
+/// A program that calls `work` with a number for each caller: the parent, its threads, a signal handler, a
+/// child that is forked while threads write, and the parent after all descriptors were closed.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -100,7 +100,7 @@ fn each_line_is_whole_and_there_once() {
         );
     }
     assert_eq!(parent.len(), 10, "{parent:?}");
-    // Timers are not inherited, so a child does what is written there and nothing else.
+    // Timers are not inherited, so the signal handler does not run in a child.
     let mut seen: Vec<u64> = children
         .iter()
         .map(|counts| {
@@ -113,8 +113,8 @@ fn each_line_is_whole_and_there_once() {
     assert_eq!(seen, (100..120).collect::<Vec<u64>>());
 }
 
-/// A program that closes its standard output, as those of coreutils do, takes it away from nobody
-/// who has kept it.
+/// A program that closes its standard output, as coreutils do, does not close the descriptor that the
+/// tool has kept.
 #[test]
 fn standard_output_is_kept() {
     let folder = Folder::new();
@@ -128,11 +128,11 @@ fn standard_output_is_kept() {
         .output()
         .expect("it runs");
     let lines = String::from_utf8(output.stdout).expect("UTF-8");
-    // The child processes of nobody: one process, one end.
+    // There are no child processes, so one process ends.
     assert_eq!(lines, "mine\nlogged\n");
 }
 
-/// What cannot be written is told once, and the program goes on.
+/// A failure to write is reported once, and the program goes on.
 #[test]
 fn what_cannot_be_written_is_told_once() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Options: each in ATOM's spelling and in the long form, and what wrong values give.
+//! Options, each in ATOM's spelling and in the long form, and errors for wrong values.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::Command;
 use common::{Folder, stderr, tool};
 use object::{Object, ObjectSegment};
 
-/// Loadable segments as (address, size), and whether each is executable.
+/// Loadable segments: address and size, and true if the segment is executable.
 fn segments(folder: &Folder, name: &str) -> Vec<(u64, u64)> {
     let bytes = folder.read(name);
     let file = object::File::parse(&*bytes).expect("an ELF file");
@@ -23,7 +23,7 @@ fn run(folder: &Folder, name: &str) -> std::process::Output {
         .expect("the program runs")
 }
 
-/// The hello tool's count of a procedure, of the last run in the folder.
+/// The count of a procedure by the tool `hello` in the last run in the folder.
 fn count(folder: &Folder, name: &str) -> Option<String> {
     let text = String::from_utf8(folder.read("hello.out")).expect("UTF-8");
     let line = text
@@ -61,7 +61,7 @@ fn the_tool_is_kept() {
     let hello = tool("hello_tool");
     folder.atom_ok(&["app", &hello, "-o", "out", "-P", "kept.so"]);
     assert!(folder.read("kept.so") == std::fs::read(&hello).expect("the tool"));
-    // It is a whole tool.
+    // The kept file is a whole tool.
     folder.atom_ok(&["app", "./kept.so", "-o", "again"]);
     assert!(folder.read("again") == folder.read("out"));
     folder.fails(
@@ -111,7 +111,7 @@ fn the_new_text_starts_where_it_is_wanted() {
     assert!(text.contains("a number is wanted"), "{text}");
 }
 
-/// Right behind the image, where the heap would start.
+/// An address right behind the image, where the heap would start.
 #[test]
 fn the_heap_gives_way_to_near_text() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! What the command writes, where, and what it says about it.
+//! Files that the command writes, and its messages about them.
 
 mod common;
 
@@ -44,8 +44,8 @@ fn empty_rewrite_behaves_the_same() {
     }
 }
 
-/// Its code is far above its headers, so the new code cannot have its usual distance:
-/// from there address 0 would be out of reach, to which undefined weak symbols resolve.
+/// A program whose code is far above its headers, so the new code cannot have its usual distance: from
+/// there address 0, to which undefined weak symbols resolve, would be out of reach.
 #[test]
 fn a_static_program_in_two_distant_parts() {
     let folder = Folder::new();
@@ -175,12 +175,12 @@ fn mode_bits() {
 fn capabilities() {
     let folder = Folder::with_app();
     let path = std::ffi::CString::new(folder.join("app").to_str().unwrap()).unwrap();
-    // Version 2 of the attribute: what is permitted and what can be inherited, twice. The
-    // capability is that to bind ports below 1024.
+    // Version 2 of the attribute: permitted and inheritable capabilities, twice. The
+    // capability is CAP_NET_BIND_SERVICE (10).
     let mut value = [0u8; 20];
     value[..4].copy_from_slice(&0x0200_0000u32.to_le_bytes());
     value[5] = 1 << (10 - 8);
-    // SAFETY: two strings and twenty bytes, which are only read.
+    // SAFETY: the pointers lead to two strings and twenty bytes, which are only read.
     let set = unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -191,7 +191,7 @@ fn capabilities() {
         )
     };
     let text = stderr(&folder.atom(&["app", "-o", "out"]));
-    // Only root may give capabilities.
+    // Only root may set capabilities.
     assert_eq!(text.contains("file capabilities"), set == 0, "{text}");
 }
 
@@ -257,14 +257,14 @@ fn an_old_output_is_replaced_whole() {
         run(&folder, "out", &[]).stdout,
         run(&folder, "app", &[]).stdout
     );
-    // An output in use is no obstacle, and a failure leaves the old one.
+    // An output in use is replaced, and a failure leaves the old output.
     let before = folder.read("out");
     folder.fails(&["none", "-o", "out"], &["no such file"]);
     assert!(before == folder.read("out"));
 }
 
-/// Asked to stop while the output is written but not in place yet, the command
-/// leaves nothing behind. It waits there for a reader of its report.
+/// A signal that arrives when the output is written but not in place yet: the command
+/// leaves nothing behind. It waits at that point for a reader of its report.
 #[test]
 fn stopped_by_a_signal() {
     for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
@@ -297,7 +297,7 @@ fn stopped_by_a_signal() {
     }
 }
 
-/// A program of 120 bytes whose code lies in the ELF header. It stays there, and runs.
+/// A program of 120 bytes whose code lies in the ELF header. The code stays there, and runs.
 #[test]
 fn code_in_the_header() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! What the README shows is what the repository has.
+//! Checks that examples and tables in the documents agree with the repository.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The first block of Rust of a document.
+/// The first block of Rust code in a document.
 fn rust_of(name: &str) -> String {
     let text = read(name);
     let start = text.find("```rust\n").expect("a block of Rust") + "```rust\n".len();
@@ -15,7 +15,7 @@ fn rust_of(name: &str) -> String {
     text[start..start + length].to_string()
 }
 
-/// The tools in the documents are those that are built and run, line for line.
+/// The tools in the documents are the tools that are built and run, line for line.
 #[test]
 fn tools_are_the_examples() {
     assert_eq!(rust_of("README.md"), read("examples/hello-tool/src/lib.rs"));

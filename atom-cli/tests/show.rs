@@ -1,4 +1,4 @@
-//! What `atom show` prints.
+//! Output of `atom show`.
 
 mod common;
 
@@ -73,7 +73,7 @@ fn one_procedure() {
     let mut next = u64::from_str_radix(&proc["address"].as_str().unwrap()[2..], 16).unwrap();
     let blocks = proc["blocks"].as_array().unwrap();
     assert_eq!(proc["block_count"].as_u64().unwrap() as usize, blocks.len());
-    // The instructions lie one after the other, and their bytes are the file's.
+    // The instructions lie one after the other, and their bytes are the bytes of the file.
     let mut last = String::new();
     for inst in blocks
         .iter()
@@ -123,7 +123,7 @@ fn frames_and_loops() {
         (&frame["fixed"], &frame["register"]),
         (&true.into(), &"rbp".into())
     );
-    // Return address, rbp, and at least the array.
+    // The frame holds the return address, rbp and at least the array.
     assert!(frame["size"].as_u64().unwrap() >= 116, "{frame}");
     assert_eq!(frame["saved"][0]["register"], "rbp");
     assert_eq!(frame["saved"][0]["offset"], -16);

@@ -1,4 +1,4 @@
-//! Tools: good ones are run, bad ones are refused, and nothing is left behind.
+//! Tools: valid tools run, others are refused, and nothing is left behind.
 
 mod common;
 
@@ -39,13 +39,13 @@ fn a_tool_is_called() {
         let line = line.unwrap_or_else(|| panic!("no {name}: {counts}"));
         line.split_whitespace().next().expect("a count").to_string()
     };
-    // Three arguments and four: the loop goes round seven times.
+    // Three and four arguments in two runs: the loop has seven rounds.
     assert_eq!(count("twice"), "7");
     assert_eq!(count("main"), "1");
     assert_eq!(count("printf@plt"), "1");
 }
 
-/// The tool of the guide: it uses a good part of `std` in its analysis.
+/// The tool of the guide, which uses much of `std` in its analysis routines.
 #[test]
 fn a_tool_with_collections_and_files() {
     let folder = Folder::with_app();
@@ -73,7 +73,7 @@ fn a_tool_with_collections_and_files() {
             .parse()
             .expect("a count")
     };
-    // Its return address lies in one line, always the same one.
+    // The return address always lies in the same cache line.
     assert_eq!(count("twice"), 1);
     assert!((1..20).contains(&count("main")), "{lines}");
 }

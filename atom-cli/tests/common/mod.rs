@@ -1,5 +1,5 @@
-//! What the tests of the command share: a folder with a program, and runs of
-//! the command in it.
+//! Shared by the tests of the command: a folder with a program, and runs of
+//! the command in the folder.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -26,12 +26,12 @@ impl Folder {
         folder
     }
 
-    /// Its path.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A path in it.
+    /// Path of a file in the folder.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
@@ -60,7 +60,7 @@ impl Folder {
         std::fs::remove_file(self.join(&file)).expect("the source is there");
     }
 
-    /// Runs the command here.
+    /// Runs the command in the folder.
     pub fn atom(&self, args: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_atom"))
             .current_dir(self.path())
@@ -69,7 +69,7 @@ impl Folder {
             .expect("the command runs")
     }
 
-    /// Runs the command, which succeeds; gives its standard output.
+    /// Runs the command, which must succeed; returns its standard output.
     pub fn atom_ok(&self, args: &[&str]) -> String {
         let output = self.atom(args);
         assert!(
@@ -80,7 +80,7 @@ impl Folder {
         String::from_utf8(output.stdout).expect("UTF-8")
     }
 
-    /// Names and contents of all that is here.
+    /// Names and contents of all files in the folder.
     pub fn contents(&self) -> BTreeMap<String, Vec<u8>> {
         std::fs::read_dir(self.path())
             .expect("the folder is there")
@@ -96,9 +96,9 @@ impl Folder {
             .collect()
     }
 
-    /// Runs the command, which fails as a user's mistake does: exit code 1, a
+    /// Runs the command, which must fail as after a user's mistake: exit code 1, a
     /// message that begins with `atom:` and has all of `needles`, no panic,
-    /// and nothing changed in the folder.
+    /// and no change in the folder.
     pub fn fails(&self, args: &[&str], needles: &[&str]) {
         let before = self.contents();
         let output = self.atom(args);
@@ -123,7 +123,7 @@ impl Folder {
     }
 }
 
-/// What a run wrote to standard error.
+/// Standard error of a run.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

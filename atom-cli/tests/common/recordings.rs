@@ -5,14 +5,14 @@ use std::path::Path;
 
 use arp::{Area, DataType, Format, Meter, Mode, Section, SectionKind, Session, Sid, Tid};
 
-/// Sections.
+/// Numbers of the sections.
 pub const CONVOLVE: Sid = Sid(1);
 pub const CLIP: Sid = Sid(3);
 pub const FILTER: Sid = Sid(2);
 pub const LOOP: Sid = Sid(7);
 pub const MAIN: Sid = Sid(9);
 
-/// A clock that goes on only at the end of a section, by what that costs.
+/// A clock that advances only at the end of a section, by the section's cost.
 struct Clock {
     now: u64,
     clips: u64,
@@ -38,7 +38,7 @@ impl Meter for Clock {
     }
 }
 
-/// Counts the ends of sections.
+/// A clock that counts the ends of sections.
 struct Ends(u64);
 
 impl Meter for Ends {
@@ -52,12 +52,12 @@ impl Meter for Ends {
     }
 }
 
-/// A recording.
+/// What is recorded.
 pub struct Recording<'a> {
     pub mode: Mode,
     pub format: Format,
     pub gzip: bool,
-    /// What a convolution costs.
+    /// Cost of a convolution in ticks.
     pub convolution: u64,
     pub threads: &'a [u32],
     /// The name of the section `CLIP`.
@@ -78,14 +78,14 @@ impl Default for Recording<'_> {
 }
 
 impl Recording<'_> {
-    /// Records in each thread
+    /// Writes a data file. Each thread records
     ///
     /// ```text
     /// main 9 { loop 7 three times { filter 2 { convolve 1 twice, clip 3 } } }
     /// ```
     ///
-    /// A convolution costs 10, clips 4, 5 and 6, a filter 1 and main 100. So the totals are
-    /// convolve 60, clip 15, filter 78 (of which 3 its own), main 178 (of which 100 its own).
+    /// A convolution costs 10, the clips cost 4, 5 and 6, a filter costs 1 and main 100. So the totals are
+    /// 60 for convolve, 15 for clip, 78 for filter (3 of them self), 178 for main (100 of them self).
     pub fn write(&self, path: &Path) {
         let convolution = self.convolution;
         let mut builder = Session::builder(self.mode)
@@ -150,7 +150,7 @@ impl Meter for Doubled {
     }
 }
 
-/// A file as a program without any library would write it.
+/// A data file as a program without any library would write it.
 pub fn by_hand(mode: u8, types: &[u8], records: &[&str]) -> String {
     let types: Vec<_> = types.iter().map(u8::to_string).collect();
     format!(

@@ -1,4 +1,4 @@
-//! Logs each call of a procedure with its argument and what it returns.
+//! Logs each call of a procedure with its argument and its result.
 use std::io::Write;
 
 use atom_tool::output::Log;

@@ -1,4 +1,4 @@
-//! A tool that does wrong what its first argument says.
+//! A tool that makes the mistake which its first argument names.
 use atom_tool::prelude::*;
 
 #[analysis]
@@ -18,7 +18,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         }
         "error" => return Err("the tool does not like this program".into()),
         "condition" => {
-            // The value of a condition where there is none.
+            // The value of a condition at an instruction without one.
             first.first_inst().add_call(Before, nothing, (BrCondValue,));
         }
         other => return Err(format!("what is {other:?}?").into()),

@@ -1,5 +1,5 @@
-//! From seeds to all procedures: follow control, collect code pointers,
-//! repeat until nothing new is found.
+//! From seeds to all procedures: follows control, collects code pointers, and
+//! repeats both until nothing new is found.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -14,19 +14,19 @@ use crate::error::Result;
 use crate::image::Image;
 use crate::parallel::AT_ONCE;
 
-/// Rounds of discovery; real programs need about five.
+/// Number of rounds of discovery at most; real programs need about five.
 const MAX_ROUNDS: usize = 40;
 
-/// The same for programs with info tables: each piece of code tells which one
-/// the program goes on with after a call.
+/// Number of rounds at most in programs with info tables, where each piece of code names the piece
+/// that the program goes on with after a call.
 const MAX_ROUNDS_OF_PIECES: usize = 1000;
 
-/// Of this size a procedure whose end is not known may be several.
+/// Size in bytes from which on a procedure without a known end may be several procedures.
 const LARGE: usize = 4096;
 
-/// Entries taken of tables of unknown size, step by step: the code that they
-/// lead to may tell where the next table starts.
-/// With steps too long, entries of the next table are taken for more of this one,
+/// Numbers of entries taken of tables of unknown size, step by step: the code to which they
+/// lead may tell where the next table starts.
+/// If a step were too long, entries of the next table would be taken for entries of this one
 /// and lead into the middle of instructions.
 const UNBOUNDED_LIMITS: [usize; 14] = [2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 64, 128, usize::MAX];
 
@@ -35,33 +35,34 @@ pub(super) struct Discovery<'a> {
     pub(super) regions: Vec<(u64, u64)>,
     pub(super) seeds: Vec<Seed>,
     pub(super) bodies: Vec<Body>,
-    /// For each body, how many of its refs have been looked at.
+    /// By body: number of its refs that have been processed.
     pub(super) seen_refs: Vec<usize>,
-    /// Addresses of code that lie in data or relocations, and whether that is certain,
-    /// until they are looked at.
+    /// Code addresses found in data or relocations that are not processed yet, each with true if it
+    /// is certainly an address.
     data_pointers: Vec<(u64, bool)>,
     /// Addresses of code that lie in data, relocations or operands.
     pub(super) pointers: FxHashSet<u64>,
     /// Data addresses that code refers to.
     pub(super) data_refs: DataRefs,
-    /// To find bodies by address.
+    /// Index to find bodies by address.
     index: Starts,
-    /// Code stands behind info tables, see [`pointers::has_info_table`].
+    /// True if code stands behind info tables, see [`pointers::has_info_table`].
     pub(super) has_info_tables: bool,
 }
 
-/// Addresses that references lead to.
+/// Addresses to which references lead.
 #[derive(Default)]
 struct NewRefs {
     /// Targets of calls and jumps.
     entries: Vec<u64>,
     /// Code whose address is taken.
     pointers: Vec<u64>,
+    /// Data.
     data: Vec<u64>,
 }
 
 impl NewRefs {
-    /// How many of them are targets of control.
+    /// Number of targets of control.
     fn targets(&self) -> usize {
         self.entries.len() + self.pointers.len()
     }
@@ -73,7 +74,7 @@ impl Cfg {
         Self::build_keeping(image, frames, &Kept::new())
     }
 
-    /// The same; the procedures in `kept` are left as they are, and not instrumented.
+    /// Builds the graph of a program; the procedures in `kept` stay in place and are not instrumented.
     pub fn build_keeping(image: &Image, frames: &FrameFacts, kept: &Kept) -> Result<Self> {
         let mut discovery = Discovery::start(image, frames);
         discovery.run(frames);
@@ -122,8 +123,8 @@ impl<'a> Discovery<'a> {
         discovery
     }
 
-    /// Where nothing tells ends (stripped static programs without unwind tables), a
-    /// procedure would swallow the next ones: each that it calls starts one.
+    /// Splits procedures whose end is not known (in stripped static programs without unwind tables), which
+    /// would contain the next procedures too. Each target of a call starts a procedure.
     fn split_open_ended(&mut self) {
         let image = self.image;
         let mut open: FxHashSet<u64> = FxHashSet::default();
@@ -176,13 +177,13 @@ impl<'a> Discovery<'a> {
         }
     }
 
-    /// The range that seed `i` may cover: up to its stated end, the next seed
+    /// An empty body over the range that seed `i` may cover: up to its stated end, the next seed
     /// or the end of its section.
     pub(super) fn empty_body(&self, i: usize) -> Body {
         Body::new(self.seeds[i].start, self.region_of(&self.seeds, i))
     }
 
-    /// Where the range ends that seed `i` may cover.
+    /// End of the range that seed `i` may cover.
     pub(super) fn region_of(&self, seeds: &[Seed], i: usize) -> u64 {
         let seed = &seeds[i];
         let region = region_end(&self.regions, seed.start).expect("seeds lie in regions");
@@ -200,7 +201,7 @@ impl<'a> Discovery<'a> {
         self.bodies[i].contains(address).then_some(i)
     }
 
-    /// Makes looking for bodies quick; call it when there are others.
+    /// Makes the index of bodies. Call it when bodies were added.
     pub(super) fn index_bodies(&mut self) {
         let starts = self.bodies.iter().map(|b| b.start);
         self.index = Starts::of(self.image.base, starts);
@@ -220,11 +221,11 @@ impl<'a> Discovery<'a> {
         }
         self.pointers
             .extend(pointers.iter().map(|(address, _)| *address));
-        // A lone word may be any number: it counts where code is known to be.
+        // A lone word may be any number: it counts only where code is known.
         let (certain, doubtful): (Vec<_>, Vec<_>) =
             pointers.into_iter().partition(|(_, certain)| *certain);
         pending.extend(certain.iter().map(|(a, _)| (*a, mark::INDIRECT)));
-        // What is certain first: a wrong target would hide right ones.
+        // Certain pointers first, since a wrong target would hide right ones.
         self.settle(pending, 0);
         self.settle_traps(0);
         for limit in UNBOUNDED_LIMITS {
@@ -266,7 +267,7 @@ impl<'a> Discovery<'a> {
         }
     }
 
-    /// Targets of references that have not been looked at yet.
+    /// Targets of references that have not been processed yet, with [`mark`] bits.
     fn new_refs(&mut self) -> Vec<(u64, u8)> {
         let image = self.image;
         let of_bodies = |(bodies, seen): (&[Body], &mut [usize])| {
@@ -299,7 +300,7 @@ impl<'a> Discovery<'a> {
     /// Targets of tables that may not have been followed yet.
     fn find_open_tables(&mut self, unbounded_limit: usize) -> Vec<(u64, u8)> {
         let found = self.tables_of(unbounded_limit, |body| !body.tables_are_settled);
-        // Most are known from the last time, when the limit was lower.
+        // Most targets are known from the round before, whose limit was lower.
         let new_of = |(i, tables): (usize, jump_table::Tables)| {
             let is_new = |&target: &u64| {
                 let owner = match self.bodies[i].contains(target) {
@@ -320,13 +321,13 @@ impl<'a> Discovery<'a> {
         targets
     }
 
-    /// All tables.
+    /// The jump tables of all procedures.
     pub(super) fn find_tables(&self, unbounded_limit: usize) -> Vec<jump_table::FoundTable> {
         let found = self.tables_of(unbounded_limit, |_| true);
         found.into_iter().flat_map(|(_, t)| t.found).collect()
     }
 
-    /// The tables of some procedures, by the procedures' numbers.
+    /// The jump tables of the procedures that `wanted` accepts, each with the number of its procedure.
     fn tables_of(
         &self,
         unbounded_limit: usize,

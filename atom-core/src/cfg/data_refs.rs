@@ -1,26 +1,27 @@
-//! Which bytes of the file's data the code refers to: a table ends where the next
-//! thing starts.
+//! Bytes of the file's data to which the code refers. A jump table ends at the latest where the next
+//! such byte follows.
 //!
-//! A bit for each byte costs an eighth of the file's size, and no sorting.
+//! A bit for each byte costs an eighth of the data's size, and needs no sorting.
 
 use crate::image::Image;
 
-/// Addresses of data that code refers to.
+/// Addresses of data to which code refers.
 pub(super) struct DataRefs {
-    /// By segment, in the order of addresses.
+    /// The segments, in the order of addresses.
     parts: Vec<SegmentBits>,
 }
 
+/// The addresses in one segment.
 struct SegmentBits {
     start: u64,
-    /// Bytes that come from the file.
+    /// Number of bytes that come from the file.
     size: u64,
-    /// Made when there is something to note.
+    /// A bit for each byte; empty until an address is noted.
     bits: Vec<u64>,
 }
 
 impl DataRefs {
-    /// None yet.
+    /// No addresses.
     pub fn new(image: &Image) -> Self {
         let part = |(start, size)| SegmentBits {
             start,
@@ -33,7 +34,7 @@ impl DataRefs {
         }
     }
 
-    /// Notes an address, if there are bytes of the file.
+    /// Notes an address; addresses outside of the file's bytes are ignored.
     pub fn insert(&mut self, address: u64) {
         let after = self.parts.partition_point(|p| p.start <= address);
         let Some(part) = after.checked_sub(1).map(|i| &mut self.parts[i]) else {
@@ -49,7 +50,7 @@ impl DataRefs {
         part.bits[(at / 64) as usize] |= 1 << (at % 64);
     }
 
-    /// The first one at an address or behind it.
+    /// The first noted address that is not below an address.
     pub fn next_from(&self, address: u64) -> Option<u64> {
         let first = self.parts.partition_point(|p| p.start <= address);
         let first = first.saturating_sub(1);
@@ -85,7 +86,7 @@ mod tests {
             parts: vec![part(0x1000, 0x1000), part(0x3000, 0x200), part(0x8000, 1)],
         };
         assert_eq!(refs.next_from(0x1000), None);
-        // Some lie in no part or at the limits of one.
+        // Some addresses lie in no segment or at the limits of a segment.
         let noted = [0x1000, 0x103f, 0x1040, 0x1fff, 0x3001, 0x31ff, 0x8000];
         let ignored = [0, 0xfff, 0x2000, 0x2fff, 0x3200, 0x8001, u64::MAX];
         noted.iter().chain(&ignored).for_each(|a| refs.insert(*a));

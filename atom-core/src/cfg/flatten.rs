@@ -1,4 +1,4 @@
-//! From what was discovered to the flat vectors of the [`Cfg`].
+//! From the discovered procedures to the flat vectors of the [`Cfg`].
 
 use rayon::prelude::*;
 
@@ -43,7 +43,7 @@ impl Discovery<'_> {
         let region_ends: Vec<u64> = (0..seeds.len())
             .map(|i| self.region_of(&seeds, i))
             .collect();
-        // What is known of a body goes as soon as its part is made.
+        // Each body is dropped as soon as its part is made, to save memory.
         let parts: Vec<FlatProc> = std::mem::take(&mut self.bodies)
             .into_par_iter()
             .with_max_len(AT_ONCE)
@@ -52,7 +52,7 @@ impl Discovery<'_> {
                 let has_end = seeds[i].end.is_some() || ends.binary_search(&body.end).is_ok();
                 let end = match has_end {
                     true => body.end,
-                    // What was not understood may go on up to the next procedure.
+                    // A procedure that is not understood may go on up to the next one.
                     false if reasons[i].is_some() => region_ends[i],
                     false => body.code_end().max(body.start + 1),
                 };
@@ -105,7 +105,7 @@ impl Discovery<'_> {
     }
 }
 
-/// The tables whose jumps are known, in terms of the finished instructions.
+/// The tables whose jumps are known, with the numbers of the finished instructions.
 fn jump_tables(cfg: &Cfg, found: Vec<FoundTable>) -> Vec<JumpTable> {
     let mut tables: Vec<JumpTable> = found
         .into_par_iter()
@@ -128,16 +128,16 @@ fn jump_tables(cfg: &Cfg, found: Vec<FoundTable>) -> Vec<JumpTable> {
     tables
 }
 
-/// What becomes of one body.
+/// The result for one body.
 struct FlatProc {
     end: u64,
     is_local: bool,
     insts: Vec<Inst>,
-    /// Numbers of instructions count from the procedure's first.
+    /// Blocks; their numbers of instructions count from the procedure's first.
     blocks: Vec<Block>,
 }
 
-/// Instructions in order, and blocks.
+/// The instructions of a body in order, and its blocks.
 fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Block>) {
     let Body {
         marks, mut insts, ..
@@ -154,7 +154,7 @@ fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Bl
         if inst.offset != end || before.flow.ends_block() {
             leader[i + 1] = true;
         }
-        // Where instructions overlap, what follows the longer one is a leader.
+        // Where instructions overlap, the instruction behind the longer one is a leader.
         if inst.offset < end
             && let Ok(after) = insts.binary_search_by_key(&end, |x| x.offset)
         {
@@ -185,7 +185,7 @@ fn blocks_of(image: &Image, body: Body, is_fragment: bool) -> (Vec<Inst>, Vec<Bl
         if inst.flow == ControlFlow::Call {
             let pc = image.base + u64::from(inst.offset);
             let bytes = image.bytes_at(pc, usize::from(inst.len)).unwrap_or(&[]);
-            // `call next`: its return address is read as data.
+            // The return address of `call next` is read as data.
             inst.special = target_of(bytes, pc) == Some(pc + u64::from(inst.len));
         }
     }
@@ -208,7 +208,7 @@ fn link_blocks(image: &Image, cfg: &mut Cfg) {
     cfg.succs = parallel::concat(lists);
 }
 
-/// The successors of a procedure's blocks, and for each block their number.
+/// The successors of a procedure's blocks, and the number of successors of each block.
 fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
     let proc = cfg.proc(id);
     let first = proc.first_block.index();
@@ -225,7 +225,7 @@ fn proc_succs(image: &Image, cfg: &Cfg, id: ProcId) -> (Vec<Succ>, Vec<u16>) {
         let inst = cfg.inst(last);
         let before = all.len();
         let tail = |pc: u64| Succ::Tail(Address48::new(pc));
-        // Mostly to the one that follows.
+        // Most blocks lead to the one that follows, which is found without a search.
         let follows = |pc: u64| {
             let next = blocks.get(i + 1)?;
             (cfg.inst_pc(next.first) == pc).then(|| BlockId::from_index(first + i + 1))

@@ -1,10 +1,9 @@
 //! How a procedure uses the stack: ATOM's GetProcInfo.
 //!
-//! On Alpha the symbol table described each frame. Here two sources say parts
-//! of it. Call frame information tells where the frame ends and which
-//! registers are saved where, for each instruction; but where rbp addresses
-//! the frame it does not tell how far rsp goes down. The instructions do:
-//! following the stack pointer through the code gives the size, and without
+//! On Alpha the symbol table described each frame. Here two sources have parts
+//! of the facts. Call frame information tells for each instruction where the frame ends and where
+//! registers are saved. Where rbp addresses the frame, it does not tell how far rsp goes down. The
+//! instructions do: following the stack pointer through the code gives the size, and without
 //! call frame information the entry block's stores give the saved registers.
 //!
 //! All offsets count from the *virtual frame pointer*, the value of rsp before
@@ -25,15 +24,16 @@ use crate::image::Image;
 use crate::unwind::{CFA_AT_ENTRY, CfaRule as OurCfa, UnwindTable};
 use crate::x86::{Code, Instruction, Mnemonic, OpKind, Register, decode_at};
 
-/// From DWARF's numbers of the general registers to the hardware's.
+/// Hardware numbers of the general registers, by DWARF's numbers.
 const GENERAL: [u32; 16] = [0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 /// DWARF's number of the return address.
 const RETURN_ADDRESS: u16 = 16;
+/// DWARF's number of rsp.
 const DWARF_RSP: u16 = 7;
-/// Registers that procedures keep, by the hardware's numbers: rbx, rbp, r12 to r15.
+/// Registers that procedures keep, as a mask of hardware numbers: rbx, rbp, r12 to r15.
 const KEPT: u32 = 0xf028;
 
-/// The frame of a procedure; none if neither source says anything.
+/// The frame of a procedure; `None` if neither source has facts of it.
 pub fn frame(
     image: &Image,
     cfg: &Cfg,
@@ -56,7 +56,7 @@ pub fn frame(
         return None;
     }
     let at_start = match (proc.kind, fde) {
-        // A part of a procedure starts with whatever frame that has.
+        // A part of a procedure starts with the frame that the procedure has there.
         (ProcKind::Fragment(_), Some(fde)) => match fde.cfa_at_start {
             OurCfa::Register {
                 register: DWARF_RSP,
@@ -87,7 +87,8 @@ pub fn frame(
     Some(frame)
 }
 
-/// `endbr64` is the processor's, as the gp prologue was Alpha's.
+/// Size in bytes of the landing instruction at the procedure's start: `endbr64`, which takes the place of
+/// Alpha's gp prologue.
 fn landing_size(image: &Image, proc: &Proc) -> u32 {
     let first = image
         .rest_at(proc.start)
@@ -98,7 +99,7 @@ fn landing_size(image: &Image, proc: &Proc) -> u32 {
     }
 }
 
-/// What the rows of an FDE say.
+/// Reads the rows of an FDE into `frame`; `None` if they cannot be read.
 fn read_rows(unwind: &UnwindTable<'_>, offset: u32, frame: &mut FrameRecord) -> Option<()> {
     let mut section = EhFrame::new(unwind.eh_frame, LittleEndian);
     section.set_address_size(8);
@@ -120,7 +121,7 @@ fn read_rows(unwind: &UnwindTable<'_>, offset: u32, frame: &mut FrameRecord) -> 
                 }
                 (GENERAL.get(usize::from(register.0)).copied(), true)
             }
-            // A frame that was aligned: its end is stored in it.
+            // The frame was aligned, so its end is stored in the frame.
             CfaRule::Expression(_) => (Some(Reg::Rbp as u32), false),
         };
         if length > longest {
@@ -151,12 +152,12 @@ fn read_rows(unwind: &UnwindTable<'_>, offset: u32, frame: &mut FrameRecord) -> 
     Some(())
 }
 
-/// What is known where: distances below the virtual frame pointer.
+/// Known distances of registers below the virtual frame pointer, in bytes.
 #[derive(Clone, Copy)]
 struct StackState {
     rsp: i64,
     rbp: Option<i64>,
-    /// Where a loop that touches page after page ends: a register and its value.
+    /// The end of a loop that touches page after page: the register that holds it, and its distance.
     probe: Option<(Register, i64)>,
 }
 
@@ -229,7 +230,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Applies an instruction. Returns what rsp is once a probing loop ends with it.
+    /// Applies an instruction. Returns the distance of rsp after a probing loop that ends with the instruction.
     fn step(
         &self,
         i: &Instruction,
@@ -303,9 +304,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// A store of a register that procedures keep, in the entry block.
-///
-/// `written`: registers that no longer hold the caller's values.
+/// Notes a store, in the entry block, of a register that procedures keep. `written` are the registers that no
+/// longer hold the caller's values, as a mask.
 fn note_save(i: &Instruction, state: &StackState, written: u32, frame: &mut FrameRecord) {
     let (register, at) = match i.mnemonic() {
         Mnemonic::Push if i.op0_kind() == OpKind::Register => (i.op0_register(), state.rsp + 8),
@@ -338,7 +338,7 @@ fn note_save(i: &Instruction, state: &StackState, written: u32, frame: &mut Fram
     }
 }
 
-/// The general register that an instruction of a prologue writes, as a bit.
+/// The general register that an instruction of a prologue writes, as a mask.
 fn written_by(i: &Instruction) -> u32 {
     let reads = matches!(
         i.mnemonic(),

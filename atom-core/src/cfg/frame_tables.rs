@@ -1,18 +1,18 @@
 //! Tables of return addresses.
 //!
-//! OCaml's collector walks the stack by tables that the compiler wrote: for
-//! each call the address behind it, the size of the frame and where in it
-//! values lie. The running program looks return addresses up in them, so calls
-//! have to push those that the tables name.
+//! OCaml's garbage collector walks the stack by tables that the compiler wrote. For
+//! each call they have the return address, the size of the frame and the places of
+//! values in the frame. The running program looks return addresses up in the tables, so calls
+//! have to push the original return addresses.
 
 use object::elf;
 
 use crate::image::Image;
 
-/// The return addresses that descriptors of frames name: each an address of code,
-/// two bytes of size, two bytes that count the values, two bytes for each. The size is a multiple of eight with two
-/// flags, or all ones for the frame at which OCaml's stack ends. They are in the order in which
-/// the descriptors lie.
+/// The return addresses in what looks like descriptors of frames, in the order of the descriptors.
+/// A descriptor is an address of code, two bytes of size, two bytes with the number of values, and
+/// two bytes for each value. The size is a multiple of eight with two
+/// flags, or all ones for the frame at which OCaml's stack ends.
 pub(super) fn described(image: &Image) -> Vec<u64> {
     let in_data = |slot: u64, address: u64| {
         (image.is_code(address) && is_descriptor(image, slot)).then_some(address)
@@ -57,7 +57,7 @@ fn is_descriptor(image: &Image, slot: u64) -> bool {
     if size == u16::MAX {
         return count == 0;
     }
-    // An odd number names a register, an even one a place in the frame.
+    // An odd number stands for a register, an even number for an offset in the frame.
     let is_value = |v: u16| v & 1 != 0 && v < 64 || v & 7 == 0 && v < size;
     size & 4 == 0
         && size & !3 != 0
@@ -65,9 +65,9 @@ fn is_descriptor(image: &Image, slot: u64) -> bool {
         && (0..usize::from(count)).all(|i| half(2 + i).is_some_and(is_value))
 }
 
-/// Of words that look like descriptors, in the order in which they lie, those that stand in a table of
-/// them: the word's own address and more than half of those around it are return addresses, which
-/// is what `Some` says of them.
+/// The words that stand in a table of descriptors. `words` are all words that look like descriptors,
+/// in the order in which they lie; a word is `Some` if its address is a return address. It
+/// stands in a table if it is `Some` and more than half of the words around it are.
 pub(super) fn in_tables<T: Copy>(words: &[Option<T>]) -> Vec<T> {
     const AROUND: usize = 8;
     let certain = |i: usize| {
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_table_is_told_from_what_looks_like_one() {
-        // Functions, of which each seventh happens to lie behind a call, around a table of which
-        // one address is not understood.
+        // Functions, of which each seventh happens to lie behind a call, around a table with
+        // one address that is not understood.
         let functions = |n: usize| (0..n).map(|i| (i % 7 == 0).then_some(1000 + i));
         let table = (0..40).map(|i| (i != 20).then_some(i));
         let words: Vec<_> = functions(500).chain(table).chain(functions(500)).collect();

@@ -1,11 +1,11 @@
-//! Code outside of all procedures that are known.
+//! Code outside of all known procedures.
 //!
-//! A stripped program without unwind tables names hardly a procedure: they are
-//! found by their callers and by pointers to them. A pointer may as well lead
+//! A stripped program without unwind tables names hardly any procedure. Procedures are
+//! found by their callers and by pointers to them. A pointer may also lead
 //! to a table in the text, so control is followed from it through all that it
-//! calls, and any contradiction tells data.
+//! calls, and any contradiction shows that the bytes are data.
 //!
-//! What is not found runs where it is, in the old text, and enters moved
+//! Code that is not found runs in the old text and enters moved
 //! procedures by original addresses. Every such address needs a pad, so bytes
 //! that discovery did not reach are searched for calls, jumps and addresses of code.
 
@@ -20,22 +20,22 @@ use crate::x86::{
     ControlFlow, Instruction, decode_at, direct_target, flow_of, is_padding, padding_len,
 };
 
-/// So many instructions without a contradiction are code.
+/// Number of instructions without a contradiction that prove that bytes are code.
 const ENOUGH: usize = 1 << 16;
 
-/// What was followed from earlier addresses.
+/// Results of following control from earlier addresses.
 #[derive(Default)]
 pub(super) struct Followed {
-    /// Instructions from where no contradiction is reached.
+    /// Instructions from which no contradiction is reached.
     right: FxHashSet<u64>,
-    /// Addresses from where one is.
+    /// Addresses from which a contradiction is reached.
     wrong: FxHashSet<u64>,
 }
 
 impl Discovery<'_> {
-    /// Follows control from an address outside of all procedures, also into what is
-    /// called: the targets of the calls that lie in no procedure, or `None`
-    /// if what is there cannot be code.
+    /// Follows control from an address outside of all procedures, also into callees. Returns
+    /// the targets of calls that lie in no procedure, or `None`
+    /// if the bytes cannot be code.
     pub(super) fn follow(&self, address: u64, followed: &mut Followed) -> Option<Vec<u64>> {
         let mut seen = FxHashSet::default();
         let callees = self.follow_from(address, followed, &mut seen);
@@ -55,11 +55,11 @@ impl Discovery<'_> {
     ) -> Option<Vec<u64>> {
         let mut callees = Vec::new();
         let mut work = vec![address];
-        // Control has not been seen to go anywhere else.
+        // True until an instruction other than a fall-through is found.
         let mut is_straight = true;
         while let Some(leader) = work.pop() {
             let mut pc = leader;
-            // What follows a call that never returns need not be code.
+            // Bytes behind a call need not be code, as the callee may never return.
             let mut after_call = false;
             loop {
                 if let Some(i) = self.body_at(pc) {
@@ -70,7 +70,7 @@ impl Discovery<'_> {
                     if marks & (mark::START | mark::INSIDE) != 0 || after_call {
                         break;
                     }
-                    // Between parts of a procedure that nobody has reached yet.
+                    // The address lies between known parts of a procedure and has not been reached yet.
                 }
                 if followed.right.contains(&pc) || seen.len() >= ENOUGH {
                     break;
@@ -107,14 +107,14 @@ impl Discovery<'_> {
         Some(callees)
     }
 
-    /// Marks what code that discovery did not reach may enter, and what pointers name.
+    /// Marks the addresses that code which discovery did not reach may enter, and the addresses in pointers.
     pub(super) fn mark_entries_from_unreached(&mut self) {
         let this = &*self;
         let targets: Vec<(usize, u64)> = this
             .unreached()
             .into_par_iter()
             .flat_map_iter(|gap| code_targets(this.image, gap))
-            // Code may have turned up where a pointer led to nothing before.
+            // A pointer may lead to code that was found after the pointer was processed.
             .chain(this.pointers.par_iter().copied())
             .filter_map(|t| {
                 let i = this.body_at(t)?;
@@ -161,8 +161,9 @@ impl Discovery<'_> {
     }
 }
 
-/// True for what only the kernel may do, and drivers that asked it to: tables of numbers are full of
-/// it, and programs are not. They stop themselves with `hlt`, but hardly at once.
+/// True for privileged instructions and port accesses. Tables of numbers contain many byte sequences
+/// that decode to them, programs hardly any. Programs may use `hlt` to stop, but not before a branch
+/// (`at_once`: no branch came before).
 fn is_kernels(instruction: &Instruction, at_once: bool) -> bool {
     use crate::x86::Mnemonic::{Cli, Hlt, In, Insb, Insd, Insw, Out, Outsb, Outsd, Outsw, Sti};
     let mnemonic = instruction.mnemonic();
@@ -175,11 +176,11 @@ fn is_kernels(instruction: &Instruction, at_once: bool) -> bool {
         || instruction.is_privileged() && (mnemonic != Hlt || at_once)
 }
 
-/// Where instructions of this range may lead, and addresses that they may take.
+/// Targets of instructions in a range of unknown bytes, and code addresses that the instructions may take.
 ///
-/// Nobody knows where instructions start. One after the other from the start of the range is
-/// right for code, and gets right again soon after data. Those that reach far are looked for at
-/// every byte: a wrong one hardly leads to an instruction.
+/// It is not known where instructions start. Decoding one after the other from the start of the range is
+/// right for code, and finds the boundaries again soon after data. Instructions that reach far are looked for at
+/// every byte: a wrong one hardly ever leads to the start of an instruction.
 fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
     let bytes = image
         .bytes_at(start, (end - start) as usize)
@@ -222,7 +223,7 @@ fn code_targets(image: &Image, (start, end): (u64, u64)) -> Vec<u64> {
     targets
 }
 
-/// True if all of it is padding.
+/// True if all bytes are padding.
 fn is_all_padding(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some(len) = padding_len(rest) {
@@ -231,8 +232,8 @@ fn is_all_padding(bytes: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// True if an instruction may end where the range does, and go on behind it. Padding alone does
-/// not count: control comes to what it aligns by other ways.
+/// True if an instruction may end at the end of the range and control go on behind it. Padding alone does
+/// not count, since control comes to the aligned code by other ways.
 fn flows_out(bytes: &[u8], start: u64) -> bool {
     if is_all_padding(bytes) {
         return false;

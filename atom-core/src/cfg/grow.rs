@@ -1,5 +1,5 @@
-//! What was found becomes part of what is known: new leaders in known procedures, and
-//! new procedures between the others.
+//! Adds found targets to the known code: new leaders in known procedures, and
+//! new procedures between the known ones.
 
 use rayon::iter::Either;
 use rayon::prelude::*;
@@ -13,15 +13,16 @@ use crate::image::Image;
 
 /// An address in a known procedure to which control may come.
 struct Leader {
-    /// The number of the procedure's body.
+    /// Number of the procedure's body.
     body: usize,
+    /// The address.
     target: u64,
     /// [`mark`] bits.
     bits: u8,
 }
 
 impl Discovery<'_> {
-    /// Adds leaders and procedures; true if any code was new.
+    /// Adds leaders and procedures. `pending` are addresses with [`mark`] bits. Returns true if any code was new.
     pub(super) fn apply(&mut self, mut pending: Vec<(u64, u8)>) -> bool {
         pending.par_sort_unstable();
         pending.dedup();
@@ -33,7 +34,7 @@ impl Discovery<'_> {
             }
             None => Some(Either::Right((target, bits))),
         };
-        // Both in the order of addresses.
+        // Both lists stay in the order of addresses.
         let (leaders, outside): (Vec<Leader>, Vec<(u64, u8)>) = (pending.into_par_iter())
             .filter_map(sort)
             .partition_map(|either| either);
@@ -50,7 +51,7 @@ impl Discovery<'_> {
             let callees = self.follow(target, &mut followed);
             if is_certain || callees.is_some() {
                 new_seeds.push(target);
-                // All starts at once: a procedure ends where the next one starts.
+                // The callees are added at the same time, because a procedure ends where the next one starts.
                 new_seeds.extend(callees.unwrap_or_default());
             }
         }
@@ -80,7 +81,7 @@ impl Discovery<'_> {
                     let marks = body.mark_at(target);
                     changed |= marks & (bits | mark::LEADER) != bits | mark::LEADER;
                     if marks & mark::START == 0 && bits & (mark::ENTRY | mark::LANDING) == 0 {
-                        // Only data says that this is code: believe it if it looks so throughout.
+                        // Only data tells that there is code, so the target counts if all of its code is plausible.
                         let mut trial = body.clone();
                         trial.explore(image, target);
                         if trial.obstacle.is_some() && body.obstacle.is_none()
@@ -103,7 +104,7 @@ impl Discovery<'_> {
         self.add_procs(new_seeds) | fresh
     }
 
-    /// Whether something is new there, which also looks like code if only data says that it is.
+    /// True if a leader is new. If only data names its address, the bytes must also be plausible code.
     fn is_wanted(&self, leader: &Leader) -> bool {
         let Leader { body, target, bits } = *leader;
         if self.bodies[body].is_leader_with(target, bits) {
@@ -114,15 +115,15 @@ impl Discovery<'_> {
                 && !self.is_plt_padding(body, target)
     }
 
-    /// Adds procedures that start at these addresses, which lie in none;
-    /// true if there were any.
+    /// Adds procedures that start at these addresses, which lie in no known procedure.
+    /// Returns true if there were any.
     fn add_procs(&mut self, mut starts: Vec<u64>) -> bool {
         starts.sort_unstable();
         starts.dedup();
         if starts.is_empty() {
             return false;
         }
-        // All starts first: each procedure ends where the next one starts.
+        // All seeds are added before any body, because each procedure ends where the next one starts.
         let new = starts.iter().map(|start| Seed::bare(*start)).collect();
         let bodies = starts.iter().map(|_| Body::default()).collect();
         let places: Vec<usize> = (starts.iter())
@@ -145,7 +146,7 @@ impl Discovery<'_> {
         true
     }
 
-    /// Behind the jump of a PLT entry stands code only if it is bound lazily.
+    /// True if the bytes behind the jump of a PLT entry are padding; an entry that is bound lazily has code there.
     fn is_plt_padding(&self, i: usize, address: u64) -> bool {
         self.seeds[i].kind == ProcKind::Plt
             && self
@@ -154,14 +155,14 @@ impl Discovery<'_> {
                 .is_some_and(|b| b == [0x66, 0x90])
     }
 
-    /// Whether the marker of indirect targets stands at an address.
+    /// True if `endbr64`, the marker of indirect targets, stands at an address.
     fn has_endbr(&self, address: u64) -> bool {
         self.image.bytes_at(address, 4) == Some(&[0xf3, 0x0f, 0x1e, 0xfa])
     }
 
-    /// Whether an address outside all procedures, known only as a pointer,
-    /// may be a procedure. Tables in the text of hand-written assembly look
-    /// similar, and a pad there would destroy them: in doubt it is not.
+    /// True if an address outside of all procedures, known only as a pointer,
+    /// may start a procedure. Pointers to tables in the text of hand-written assembly look
+    /// similar, and a pad would destroy a table, so in doubt the answer is false.
     fn may_be_code(&self, address: u64) -> bool {
         if self.has_info_tables {
             return pointers::has_info_table(self.image, address);
@@ -177,9 +178,9 @@ impl Discovery<'_> {
     }
 }
 
-/// Explores targets of which only data says that they are code, all in one trial,
-/// where there are several: the body with them, and whether anything changed. `None`
-/// if there is any doubt; then they are tried one by one.
+/// Explores several targets that only data names, all in one trial. Returns the body with them, and
+/// true if anything changed; `None` if there is any doubt or only one target. The caller then tries
+/// the targets one by one.
 fn explore_together(image: &Image, body: &Body, work: &[Leader]) -> Option<(Body, bool)> {
     let is_doubtful = |leader: &&Leader| {
         let is_known = body.mark_at(leader.target) & mark::START != 0;
@@ -201,7 +202,7 @@ fn explore_together(image: &Image, body: &Body, work: &[Leader]) -> Option<(Body
     is_right.then_some((trial, changed))
 }
 
-/// Inserts items in front of those at these places, which are in order.
+/// Inserts new items in front of the items at `places`, which ascend.
 fn insert_all<T: Default>(all: &mut Vec<T>, places: &[usize], new: Vec<T>) {
     let mut from = all.len();
     all.resize_with(from + new.len(), T::default);

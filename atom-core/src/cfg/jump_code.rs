@@ -1,5 +1,5 @@
-//! How the code just before an indirect jump makes its target: from which table, of how
-//! many entries.
+//! Interprets the code before an indirect jump: from which table it takes the target, and how many
+//! entries the table has.
 
 use super::traverse::Body;
 use crate::image::{Image, decoded};
@@ -7,28 +7,28 @@ use crate::x86::{Instruction, Mnemonic, OpKind, Register, decode_at, flow_of};
 
 /// The parts of a jump through a relative table.
 pub(super) struct TableUse {
-    /// The instruction that loads an entry.
+    /// Address of the instruction that loads an entry.
     pub load: u64,
-    /// The table, if it is known.
+    /// Address of the table, if it is known.
     pub table: Option<u64>,
     /// Size of an entry in bytes.
     pub entry_size: u8,
-    /// Entries are relative to the table; else they are addresses.
+    /// True if entries are relative to the table; else they are addresses.
     pub is_relative: bool,
-    /// How many entries there are, if the code tells.
+    /// Number of entries, if the code tells it.
     pub bound: Option<Bound>,
 }
 
-/// How many entries a table has, by the code before the jump.
+/// Number of entries of a table, by the code before the jump.
 #[derive(Clone, Copy)]
 pub(super) struct Bound {
-    /// So many.
+    /// The number.
     pub count: u32,
-    /// Each of them is used. The compiler may know that a masked index never has some values.
+    /// True if each entry is used. False for a masked index: the compiler may know that it never has some values.
     pub is_exact: bool,
 }
 
-/// Instructions before `at`, nearest first, with their addresses.
+/// The instructions before `at`, nearest first, with their addresses.
 fn before<'a>(
     image: &'a Image,
     body: &'a Body,
@@ -53,7 +53,7 @@ fn writes(instruction: &Instruction, register: Register) -> bool {
         )
 }
 
-/// How a jump uses a table, if it uses one.
+/// The use of a table by an indirect jump; `None` if the jump does not use one.
 pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let at = index_of(image, body, jump)?;
     let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;
@@ -144,7 +144,7 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
     })
 }
 
-/// The address that the nearest `lea register, [rip + ...]` before `at` gives.
+/// The address that the nearest `lea register, [rip + ...]` before `at` computes.
 fn lea_of(image: &Image, body: &Body, at: usize, register: Register) -> Option<u64> {
     let insts = body.insts[..at].iter().rev();
     decoded(image, insts.filter(|i| i.rip_relative))
@@ -166,7 +166,7 @@ fn is_absolute_entry(i: &Instruction) -> bool {
         && i.segment_prefix() == Register::None
 }
 
-/// True for `mov r64,[base + index]`, which may load an entry of 64 bits of a relative table.
+/// True for `mov r64,[base + index]`, which may load a 64-bit entry of a relative table.
 fn loads_wide_entry(i: &Instruction) -> bool {
     i.mnemonic() == Mnemonic::Mov
         && i.op1_kind() == OpKind::Memory
@@ -198,10 +198,10 @@ fn sum_terms(i: &Instruction) -> Option<[Register; 2]> {
 }
 
 /// The number of entries by the comparison that guards the jump:
-/// `cmp index, n; ja default` leaves n + 1.
+/// `cmp index, n; ja default` means n + 1 entries.
 ///
-/// Only a comparison of the very index counts: going back from the load, the
-/// index may be copied, extended or loaded on the way, and is followed.
+/// Only a comparison of the index itself counts. Going back from the load, the
+/// index is followed through copies, extensions and loads.
 fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Option<Bound> {
     let exact = |count: u64| {
         let count = u32::try_from(count).ok().filter(|n| *n <= 1 << 20)?;
@@ -279,7 +279,7 @@ fn place(i: &Instruction) -> (Register, Register, u64) {
     (i.memory_base(), i.memory_index(), i.memory_displacement64())
 }
 
-/// How an indirect jump gets its target, as far as the code just before it tells.
+/// Origin of an indirect jump's target, as far as the code before the jump tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JumpForm {
     /// Adds a loaded entry to an address: a relative table.
@@ -290,7 +290,7 @@ pub enum JumpForm {
     Pointer,
 }
 
-/// Looks back from an indirect jump over the instructions before it.
+/// Finds the origin of an indirect jump's target in the instructions before the jump.
 pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
     let Ok(at) = body
         .insts
@@ -327,7 +327,7 @@ pub fn form_of(image: &Image, body: &Body, jump: u64) -> JumpForm {
             Mnemonic::Add => {
                 added = true;
                 if instruction.op1_kind() == OpKind::Memory {
-                    // A load address added to a stored offset: a pointer in two parts.
+                    // The load bias added to a stored offset: a pointer in two parts.
                     return JumpForm::Pointer;
                 }
                 // Either operand may be the loaded entry; the other is the base.

@@ -2,13 +2,15 @@
 //!
 //! A position-independent switch adds a 32-bit entry to the table's address:
 //! `lea base,[rip+table]; movsxd r,[base+index*4]; add r,base; jmp r`. Going
-//! back from the jump gives the load, from the load's base register the table,
-//! and the comparison before it the number of entries. Where the bound is not
-//! found, entries are taken while they lead to plausible code and until the
-//! next place that any code refers to: perhaps too many (an extra leader does
-//! no harm), never too few. Under `-mcmodel=large` entries have 64 bits. A program that is not position independent has
-//! tables of addresses instead: `jmp [table+index*8]`. Where the table is not found either, each address
-//! that the procedure computes is tried: data does not lead into the procedure
+//! back from the jump gives the load, the load's base register gives the table,
+//! and the comparison before it gives the number of entries. If the bound is not
+//! found, entries are taken while they lead to plausible code and up to the
+//! next byte to which any code refers: perhaps too many (an extra leader does
+//! no harm), never too few.
+//!
+//! Under `-mcmodel=large` entries have 64 bits. A program that is not position independent has
+//! tables of addresses instead: `jmp [table+index*8]`. If the table is not found either, each address
+//! that the procedure computes is tried, since data does not lead into the procedure
 //! by chance.
 
 use super::data_refs::DataRefs;
@@ -17,48 +19,48 @@ use super::traverse::{Body, Ref, mark};
 use crate::image::Image;
 use crate::x86::{Instruction, Run, flow_of};
 
-/// A table found.
+/// A jump table that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundTable {
-    /// Address of the jump that uses it, if it is known.
+    /// Address of the jump that uses the table, if it is known.
     pub jump: Option<u64>,
     /// Address of the instruction that loads an entry for the jump.
     pub load: Option<u64>,
     /// Address of the first entry.
     pub table: u64,
-    /// Size of an entry: 4 or 8 bytes.
+    /// Size of an entry in bytes: 4 or 8.
     pub entry_size: u8,
-    /// Entries are relative to the table; else they are addresses, of 8 bytes.
+    /// True if entries are relative to the table; else they are addresses of 8 bytes.
     pub is_relative: bool,
-    /// Targets in order.
+    /// Targets, in the order of the entries.
     pub targets: Vec<u64>,
-    /// The code says that there are more, which cannot be: these are only the first.
+    /// True if the code before the jump tells a larger number of entries than could be read.
     pub is_short: bool,
 }
 
-/// What judging an entry needs to know about the rest of the program.
+/// Facts about the rest of the program, by which entries are judged.
 pub struct Surroundings<'a> {
-    /// Data addresses that the program's code refers to.
+    /// Data addresses to which the program's code refers.
     pub(super) data_refs: &'a DataRefs,
-    /// Whether an address can be code of another part of the same procedure;
-    /// the flag says that there is certainly some code.
+    /// Returns true if an address can be code of another part of the same procedure. The flag
+    /// tells that there is certainly some code at the address.
     pub other_part: &'a (dyn Fn(&Body, u64, bool) -> bool + Sync),
-    /// Of a table whose size the code does not tell, take at most so many
-    /// entries: the next table may not be known yet.
+    /// Number of entries taken at most of a table whose size the code does not tell, as
+    /// the next table may not be known yet.
     pub unbounded_limit: usize,
 }
 
 /// The tables of one procedure.
 #[derive(Default)]
 pub struct Tables {
-    /// The tables.
+    /// The tables that were found.
     pub found: Vec<FoundTable>,
-    /// They are all that there are, and their sizes are known: once control was followed to all
-    /// their targets, only a change of the procedure can change them.
+    /// True if these are all tables of the procedure, and their sizes are known. Once control was
+    /// followed to all their targets, only a change of the procedure can change the tables.
     pub are_complete: bool,
 }
 
-/// Tables of 32-bit entries relative to the table, for one procedure.
+/// Finds the tables of one procedure.
 pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     let mut found = Vec::new();
     let mut complete = true;
@@ -235,7 +237,7 @@ impl Candidate {
     }
 }
 
-/// True if code could start at an address of the procedure: either it does,
+/// True if code could start at an address of the procedure: a known instruction starts there,
 /// or the bytes there decode until control ends or meets known code.
 pub fn is_plausible(image: &Image, body: &Body, address: u64) -> bool {
     let marks = body.mark_at(address);

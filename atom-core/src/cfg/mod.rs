@@ -1,10 +1,10 @@
 //! The program as procedures, basic blocks and instructions.
 //!
 //! Everything lies in flat vectors in address order: the blocks of a
-//! procedure are consecutive, the instructions of a block too. A procedure is
+//! procedure are consecutive, and so are the instructions of a block. A procedure is
 //! *full* if all of its code is understood and can move, *partial* if it can move
 //! but something in it is known only in part, *opaque* if it always stays where it
-//! is, working and not instrumented.
+//! is and is not instrumented.
 
 mod build;
 mod data_refs;
@@ -44,9 +44,9 @@ pub use exits::Exit;
 pub enum Status {
     /// All of its code is understood.
     Full,
-    /// It is instrumented, but with a gap, which is told.
+    /// It is instrumented except for a gap, which the text describes.
     Partial(String),
-    /// It stays in place, working, not instrumented; the reason is told.
+    /// It stays in place and is not instrumented; the text is the reason.
     Opaque(String),
 }
 
@@ -80,8 +80,8 @@ pub struct Proc {
     pub first_block: BlockId,
     /// Number of its blocks; 0 if opaque.
     pub block_count: u32,
-    /// True if only known direct calls and jumps can enter it: neither
-    /// exported nor its address taken.
+    /// True if only known direct calls and jumps can enter it: it is not
+    /// exported, and its address is not taken.
     pub is_local: bool,
 }
 
@@ -91,8 +91,8 @@ impl Proc {
         (self.first_block.0..self.first_block.0 + self.block_count).map(BlockId)
     }
 
-    /// True if it is understood, so that it can be instrumented and moved. Which
-    /// procedures do move is up to [`crate::layout::MovedSet`].
+    /// True if it is understood, so that it can be instrumented and moved. The layout stage
+    /// decides which procedures do move.
     pub fn is_movable(&self) -> bool {
         self.block_count != 0
     }
@@ -119,13 +119,13 @@ pub struct Block {
     pub first_succ: u32,
     /// Number of successors there.
     pub succ_count: u16,
-    /// Control can enter the procedure here from outside by a direct call or
-    /// jump of another procedure, or, for the first block, by a call.
+    /// True if control can enter the procedure here from outside: by a direct call or
+    /// jump of another procedure, or, for the first block, by any call.
     pub is_entry: bool,
-    /// Control can come here by an original address: function pointer, jump
-    /// table. That address needs a pad.
+    /// True if control can come here by an original address, such as a function pointer or an entry of a
+    /// jump table. The original address needs a pad.
     pub is_indirect_target: bool,
-    /// An exception landing pad: the unwinder comes here, by a new address.
+    /// True for an exception landing pad, to which the unwinder comes by a new address.
     pub is_landing_pad: bool,
 }
 
@@ -163,17 +163,17 @@ pub struct JumpTable {
     pub table: u64,
     /// Size of an entry in bytes: 1, 2, 4 or 8.
     pub entry_size: u8,
-    /// Number of entries (an upper bound where the code's own bound was not found).
+    /// Number of entries; an upper bound if the code's own bound was not found.
     pub entries: u32,
-    /// Entries are relative to this address; `None`: absolute.
+    /// Address that is added to an entry; `None` if entries are absolute.
     pub relative_to: Option<u64>,
-    /// The instruction that loads the entry, if it was found and serves only this jump.
+    /// The instruction that loads the entry, if it was found and is used by this jump only.
     pub load: Option<InstId>,
     /// The targets, sorted, without duplicates.
     pub targets: Vec<u64>,
 }
 
-/// Procedures that shall not move, by their first address, and why.
+/// Procedures that shall not move: first address and reason.
 pub type Kept = BTreeMap<u64, String>;
 
 /// The whole program's control flow.
@@ -191,27 +191,28 @@ pub struct Cfg {
     pub succs: Vec<Succ>,
     /// Jump tables, ordered by jump.
     pub jump_tables: Vec<JumpTable>,
-    /// Procedures that move together or not at all: one enters the other
-    /// elsewhere than at its start, by a jump, a call or an exception.
+    /// Pairs of procedures that move together or not at all, because one enters the other
+    /// elsewhere than at its start by a jump, a call or an exception.
     pub together: Vec<(ProcId, ProcId)>,
-    /// Where procedures start.
+    /// Index of the starts of procedures.
     proc_starts: Starts,
-    /// Where blocks start.
+    /// Index of the starts of blocks.
     block_starts: Starts,
 }
 
-/// Where procedures or blocks start, as offsets from the base, to find them by address.
+/// Index to find procedures or blocks by address.
 #[derive(Debug, Default)]
 struct Starts {
+    /// Offsets from the base at which they start, ascending.
     starts: Vec<u32>,
-    /// For each piece of offsets of equal size the number of starts before it.
+    /// The offsets are divided into pieces of equal size. By piece: number of starts before it.
     before: Vec<u32>,
-    /// Binary logarithm of a piece's size.
+    /// Binary logarithm of a piece's size in bytes.
     shift: u32,
 }
 
 impl Starts {
-    /// Of procedures that start at these addresses, in order, as far as their
+    /// The index of procedures that start at these addresses, which ascend, as far as their
     /// distances from `base` have 32 bits.
     fn of(base: u64, starts: impl Iterator<Item = u64>) -> Self {
         let offset = |start: u64| u32::try_from(start.checked_sub(base)?).ok();
@@ -220,12 +221,12 @@ impl Starts {
         Self::new(starts, pieces)
     }
 
-    /// Whether all of so many things are in it.
+    /// True if the index has exactly `count` starts.
     fn covers(&self, count: usize) -> bool {
         self.starts.len() == count
     }
 
-    /// In about so many pieces, at most.
+    /// The index of starts, with about `pieces` pieces at most.
     fn new(starts: Vec<u32>, pieces: usize) -> Self {
         let last = starts.last().copied().unwrap_or(0);
         let mut shift = 6;
@@ -247,7 +248,7 @@ impl Starts {
         }
     }
 
-    /// How many start at an offset or before it.
+    /// Number of starts at an offset or before it.
     fn up_to(&self, offset: u32) -> usize {
         let piece = (offset >> self.shift) as usize;
         let Some(&[first, end]) = self.before.get(piece..=piece + 1) else {
@@ -259,7 +260,7 @@ impl Starts {
 }
 
 impl Cfg {
-    /// Notes that some code of a procedure is not instrumented after all.
+    /// Makes a full procedure partial, because some of its code is not instrumented after all.
     pub fn set_partial(&mut self, id: ProcId, reason: String) {
         let status = &mut self.procs[id.index()].status;
         if *status == Status::Full {
@@ -267,7 +268,8 @@ impl Cfg {
         }
     }
 
-    /// The procedure, or the one that it is a part of: whose entry and exit calls hold in it.
+    /// The procedure of which `id` is a part, or `id` itself. The calls at that procedure's entry and exit
+    /// are made for its parts too.
     pub fn whole(&self, id: ProcId) -> ProcId {
         match self.proc(id).kind {
             ProcKind::Fragment(Some(parent)) => parent,
@@ -324,7 +326,7 @@ impl Cfg {
         first.first.index()..last.first.index() + last.count as usize
     }
 
-    /// Makes looking for procedures and blocks quick; call it when they are complete.
+    /// Makes the indices of procedures and blocks. Call it when both are complete.
     fn index(&mut self) {
         self.proc_starts = Starts::of(self.base, self.procs.iter().map(|p| p.start));
         let offset = |b: &Block| self.insts[b.first.index()].offset;
@@ -371,8 +373,8 @@ impl Cfg {
         block.expect("an instruction of the cfg is in a block")
     }
 
-    /// The last block that starts at an offset or before it. Instructions lie in order, also
-    /// those of different procedures and those that overlap, and blocks are pieces of that order.
+    /// The last block that starts at an offset or before it. All instructions are in address order, also across
+    /// procedures and where they overlap, and blocks are consecutive pieces of that order.
     fn last_block_from(&self, offset: u32) -> Option<BlockId> {
         debug_assert!(self.block_starts.covers(self.blocks.len()));
         let after = self.block_starts.up_to(offset);
@@ -403,7 +405,7 @@ impl Cfg {
             .expect("an instruction of the cfg decodes as it did when the cfg was built")
     }
 
-    /// The instructions of a block, each with its bytes and what follows them.
+    /// The instructions of a block, each with its bytes and the bytes that follow them.
     pub fn block_bytes<'a>(
         &'a self,
         image: &'a Image,

@@ -1,6 +1,7 @@
-//! Why a procedure stays where it is.
+//! Reasons why a procedure stays in place.
 //!
-//! It works there, and is reported; what is moved must be understood in full.
+//! A procedure that moves must be understood in full. Others stay in place, where they work as before,
+//! and are reported with the reason.
 
 use rustc_hash::FxHashSet;
 
@@ -191,7 +192,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// A procedure that jumps to one of `readers` hands it its own return address.
+    /// Adds the procedures that jump to one of `readers`, which then reads their return address.
     fn add_jumps_to(&self, readers: &mut FxHashSet<u64>) {
         let mut found = readers.len();
         while found != 0 {
@@ -211,9 +212,9 @@ impl Discovery<'_> {
         }
     }
 
-    /// Procedures whose return addresses stand in descriptors of frames. A single
-    /// word that looks like one proves nothing: tables of functions have many, and some
-    /// functions lie behind a call. In a table of descriptors nearly all lie behind calls.
+    /// Numbers of bodies whose return addresses stand in descriptors of frames. A single
+    /// word that looks like a descriptor proves nothing: tables of functions have many such words, and some
+    /// functions lie behind a call. In a table of descriptors nearly all addresses lie behind calls.
     pub(super) fn described(&self) -> FxHashSet<usize> {
         const ENOUGH: usize = 32;
         let behind_call = |address: u64| {
@@ -232,7 +233,7 @@ impl Discovery<'_> {
         found.into_iter().collect()
     }
 
-    /// Procedures with relocations in their instructions, and where: the loader
+    /// Numbers of bodies with relocations in their instructions, and the relocated addresses. The loader
     /// would not relocate a copy.
     fn relocated(&self) -> Vec<(usize, u64)> {
         self.image
@@ -246,8 +247,8 @@ impl Discovery<'_> {
             .collect()
     }
 
-    /// The instruction that a byte is part of: the number of its procedure, itself, and the
-    /// byte's offset as its own are counted.
+    /// The instruction that contains a byte: the number of its body, the instruction, and the
+    /// byte's offset from the image's base.
     fn inst_around(&self, address: u64) -> Option<(usize, &Inst, u32)> {
         let i = self.body_at(address)?;
         let offset = u32::try_from(address - self.image.base).ok()?;
@@ -257,8 +258,8 @@ impl Discovery<'_> {
         (offset < inst.offset + u32::from(inst.len)).then_some((i, inst, offset))
     }
 
-    /// IFUNC resolvers of a dynamically linked program, and what they call:
-    /// the dynamic loader runs them before anything of ours.
+    /// Numbers of bodies of IFUNC resolvers of a dynamically linked program, and of their callees.
+    /// The dynamic loader runs them before any inserted code can run.
     fn before_start(&self) -> Vec<usize> {
         if self.image.kind.is_static() {
             return Vec::new();
@@ -291,7 +292,7 @@ impl Discovery<'_> {
         seen.into_iter().collect()
     }
 
-    /// The code that V8 (node, Chromium) carries ready-made in the program: it
+    /// Numbers of bodies of V8's built-in code (node, Chromium), which
     /// walks the stack by its own tables of return addresses, like Go.
     fn self_examining(&self) -> Vec<usize> {
         let has_v8 = self
@@ -305,8 +306,8 @@ impl Discovery<'_> {
             .collect()
     }
 
-    /// Procedures with restartable sequences: the kernel compares their
-    /// program counter with the descriptors in `__rseq_cs`.
+    /// Numbers of bodies with restartable sequences, whose program counter the kernel
+    /// compares with the descriptors in `__rseq_cs`.
     fn restartable(&self) -> Vec<usize> {
         let Some(section) = self.image.section("__rseq_cs") else {
             return Vec::new();
@@ -333,12 +334,12 @@ impl Discovery<'_> {
 }
 
 /// True if a procedure takes its return address off the stack for good, or
-/// returns it: what follows the call is then data, or the address is computed
-/// with. (`vfork` pops it too, but pushes it again.) So it does if it goes
-/// to an address made from it (split stacks: `__morestack` calls what stands
+/// returns it as a value. The bytes behind the call are then data, or the address is used in a computation.
+/// (`vfork` pops its return address too, but pushes it again.) True also for a procedure that goes
+/// to an address computed from its return address (split stacks: `__morestack` calls the address
 /// one byte behind its call).
 ///
-/// `start` is the procedure's first address, or that of a local subroutine.
+/// `start` is the first address of the procedure or of a local subroutine.
 fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
     use crate::x86::{Mnemonic, OpKind, Register};
     let mut own = instructions(image, body, start);
@@ -372,8 +373,8 @@ fn reads_return_address(image: &Image, body: &Body, start: u64) -> bool {
     }
 }
 
-/// Where a procedure reads the return address of the call that it made just before, which still lies
-/// below its stack: code hardened against speculation compares it with the address behind the call.
+/// Address of an instruction that reads the return address of the call made just before, which still lies
+/// below the stack pointer. Code hardened against speculation compares it with the address behind the call.
 fn looks_back(image: &Image, body: &Body) -> Option<u64> {
     const NEAR: usize = 4;
     // mov reg, [rsp-8]
@@ -392,13 +393,13 @@ fn looks_back(image: &Image, body: &Body) -> Option<u64> {
         })
 }
 
-/// The instructions of a body from an address on, not decoded.
+/// The instructions of a body from an address on, without decoding.
 fn insts_from<'a>(image: &Image, body: &'a Body, start: u64) -> &'a [Inst] {
     let from = (start - image.base) as u32;
     &body.insts[body.insts.partition_point(|i| i.offset < from)..]
 }
 
-/// A cheap sign of what [`goes_behind_its_call`] looks for: a call or jump through
+/// A cheap necessary condition for [`goes_behind_its_call`]: a call or jump through
 /// a pointer, and `mov 8(%rbp), %reg`.
 fn may_load_return_address(image: &Image, body: &Body, start: u64) -> bool {
     let insts = insts_from(image, body, start);
@@ -422,8 +423,8 @@ fn may_load_return_address(image: &Image, body: &Body, start: u64) -> bool {
     insts.iter().any(by_pointer) && insts.iter().any(is_load)
 }
 
-/// A cheap sign of what [`adds_to_return_address`] looks for: on the straight way
-/// from the start an operand based on rsp, of an opcode that may add to memory.
+/// A cheap necessary condition for [`adds_to_return_address`]: before the first unconditional
+/// transfer an operand based on rsp, in an instruction whose opcode may add to memory.
 fn may_add_to_return_address(image: &Image, body: &Body, start: u64) -> bool {
     insts_from(image, body, start)
         .iter()
@@ -441,7 +442,7 @@ fn may_add_to_return_address(image: &Image, body: &Body, start: u64) -> bool {
         })
 }
 
-/// The instructions of a body from an address on.
+/// The instructions of a body from an address on, decoded.
 fn instructions<'a>(
     image: &'a Image,
     body: &'a Body,
@@ -450,7 +451,7 @@ fn instructions<'a>(
     decoded(image, insts_from(image, body, start).iter())
 }
 
-/// True if a procedure adds to its return address where that lies, before its
+/// True if a procedure adds to its return address on the stack, before its
 /// stack pointer is changed by other means than `push` and `pop`.
 fn adds_to_return_address(code: impl Iterator<Item = crate::x86::Instruction>) -> bool {
     use crate::x86::{FlowControl, Mnemonic, OpKind, Register};

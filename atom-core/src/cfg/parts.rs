@@ -1,4 +1,4 @@
-//! How procedures hang together: parts that the compiler put elsewhere
+//! Relations between procedures: parts that the compiler put elsewhere
 //! (`foo.cold`), and entries elsewhere than at the start.
 
 use rayon::prelude::*;
@@ -10,7 +10,7 @@ use super::traverse::{Body, Ref, mark};
 use crate::ids::ProcId;
 
 impl Discovery<'_> {
-    /// Finds the procedure that each part put elsewhere belongs to: the one
+    /// Finds for each part put elsewhere the procedure to which it belongs, which is the procedure
     /// that jumps to it.
     pub(super) fn set_fragments(&mut self) {
         for i in 0..self.seeds.len() {
@@ -45,8 +45,8 @@ impl Discovery<'_> {
         }
     }
 
-    /// What stays in place for good goes to original addresses: where such an
-    /// address is not a procedure's start, it needs a pad.
+    /// Marks the targets of procedures that stay in place. They jump to original addresses, and such an
+    /// address needs a pad if it is not a procedure's start.
     pub(super) fn mark_entries_from_opaque(&mut self, reasons: &[Option<String>]) {
         let mut entries = Vec::new();
         for (i, body) in self.bodies.iter().enumerate() {
@@ -95,8 +95,8 @@ impl Discovery<'_> {
         pairs
     }
 
-    /// Where a body's direct jumps and calls enter others elsewhere than at
-    /// their starts: the other body and the address.
+    /// Entries of other bodies elsewhere than at their starts by direct jumps and calls of body `i`: number
+    /// of the other body, and address.
     fn middles<'s>(&'s self, i: usize, body: &'s Body) -> impl Iterator<Item = (usize, u64)> + 's {
         body.refs.iter().filter_map(move |r| {
             let (Ref::Jump(t) | Ref::CondJump(t) | Ref::Call(t)) = *r else {
@@ -107,7 +107,7 @@ impl Discovery<'_> {
         })
     }
 
-    /// A jump between the parts of one procedure is no entry.
+    /// Clears the entry marks at targets of jumps between the parts of one procedure, which are no entries.
     pub(super) fn clear_entries_between_parts(&mut self) {
         let whole = |s: &Self, i: usize| match s.seeds[i].kind {
             ProcKind::Fragment(Some(p)) => p.index(),

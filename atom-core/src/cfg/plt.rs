@@ -1,10 +1,10 @@
 //! Procedure linkage tables: the small pieces of code through which a dynamic
 //! program calls functions of libraries.
 //!
-//! Linkers agree on the names of the sections and on entries of 16 bytes (8
-//! where a function is bound at start), but not on the first entry, which asks
-//! the loader to bind a function: mold's takes 32 bytes. A table whose code does
-//! not fall into entries (lld's with retpolines) is taken for ordinary code.
+//! Linkers agree on the names of the sections and on entries of 16 bytes (8 bytes
+//! for functions bound at start). They do not agree on the first entry, which asks
+//! the loader to bind a function: the linker mold makes it 32 bytes long. A table whose code does
+//! not fall into entries (by the linker lld with retpolines) is taken for ordinary code.
 
 use rustc_hash::FxHashMap;
 
@@ -13,12 +13,13 @@ use super::seeds::Seed;
 use crate::image::Image;
 use crate::x86::{decode_at, is_rip_relative};
 
-/// One table.
+/// A procedure linkage table.
 pub(super) struct Plt {
     start: u64,
     end: u64,
-    /// Bytes of the first entry if that is of another kind; else 0.
+    /// Size in bytes of the first entry if it asks the loader to bind a function; else 0.
     header: u64,
+    /// Size in bytes of the other entries.
     entry_size: u64,
 }
 
@@ -64,7 +65,7 @@ impl Plt {
         (self.start..self.end).contains(&address)
     }
 
-    /// From and to of each entry.
+    /// Start and end address of each entry.
     fn entries(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let first = (self.header != 0).then(|| (self.start, self.start + self.header));
         let rest = (self.start + self.header..self.end).step_by(self.entry_size as usize);
@@ -91,8 +92,8 @@ impl Plt {
     }
 }
 
-/// Size of the entry that asks the loader to bind a function: it pushes a word
-/// of memory before its jump.
+/// Size in bytes of the first entry if it asks the loader to bind a function, which it does by pushing a word
+/// of memory before its jump; else 0.
 fn header_size(bytes: &[u8], start: u64) -> u64 {
     let mut at = 0;
     let mut pushes = false;
@@ -113,8 +114,8 @@ fn header_size(bytes: &[u8], start: u64) -> u64 {
     0
 }
 
-/// True if the last instruction of an entry ends where the entry does. What
-/// stands behind its last jump is padding, whatever that is.
+/// True if the last instruction of an entry ends where the entry ends. The bytes
+/// behind an entry's jump are padding and may be anything.
 fn is_whole(entry: &[u8], start: u64) -> bool {
     let mut at = 0;
     while at < entry.len() {
@@ -129,7 +130,7 @@ fn is_whole(entry: &[u8], start: u64) -> bool {
             return true;
         }
     }
-    // Padding only, as a table's last entry may be.
+    // A table's last entry may be padding only.
     entry.iter().all(|b| *b == entry[0])
 }
 

@@ -6,9 +6,9 @@ use super::build::region_end;
 use super::seeds;
 use crate::image::Image;
 
-/// Code addresses that stand in data: in relocations of a position-independent
-/// program; in another, in every aligned word of its data, where they are
-/// certain only beside another one, as in a table of labels.
+/// Code addresses that stand in data, each with true if it is certainly an address. In a
+/// position-independent program they stand in relocations. In other programs every aligned word of data
+/// may be a code address; it counts as certain only beside another code address, as in a table of labels.
 pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
     let mut pointers: Vec<(u64, bool)> = image
         .relocs
@@ -24,7 +24,7 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
         .map(|address| (address, true))
         .collect();
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    // A slot of the PLT holds the address of its entry's second half until it is bound.
+    // Until it is bound, a slot of the PLT holds the address of its entry's second half.
     let slots = image
         .relocs
         .iter()
@@ -50,13 +50,13 @@ pub(crate) fn data_pointers(image: &Image) -> Vec<(u64, bool)> {
         }
     }
     pointers.retain(|(p, _)| image.is_code(*p));
-    // Certain ones first among equals.
+    // Of equal addresses the certain one comes first and is kept.
     pointers.sort_unstable_by_key(|(p, certain)| (*p, !certain));
     pointers.dedup_by_key(|(p, _)| *p);
     pointers
 }
 
-/// Address and size of what is loaded and no code. Some linkers put constants
+/// Address and size of loaded data. Some linkers put constants
 /// into the segment of the code.
 fn data_ranges(image: &Image) -> Vec<(u64, u64)> {
     let segments = image
@@ -73,13 +73,13 @@ fn data_ranges(image: &Image) -> Vec<(u64, u64)> {
     segments.chain(constants).collect()
 }
 
-/// Kinds of objects that an info table may name, and more.
+/// Kinds of objects in info tables, with room for kinds of later versions.
 const OBJECT_KINDS: std::ops::RangeInclusive<u32> = 1..=80;
 
-/// Whether the eight bytes in front of an address may be the end of an info
-/// table: Haskell's compiler (GHC) puts a table in front of each piece of code
-/// that an object or a stack frame names, and its last word holds the kind of
-/// that object and an offset.
+/// True if the eight bytes in front of an address may be the end of an info
+/// table. Haskell's compiler (GHC) puts an info table in front of each piece of code
+/// that an object or a stack frame refers to. The table's last word holds the kind of
+/// the object and an offset.
 pub(super) fn has_info_table(image: &Image, address: u64) -> bool {
     if !address.is_multiple_of(8) {
         return false;
@@ -91,8 +91,8 @@ pub(super) fn has_info_table(image: &Image, address: u64) -> bool {
     OBJECT_KINDS.contains(&kind)
 }
 
-/// Whether a program's code stands behind info tables. So many pointers agree in
-/// no other program.
+/// True if a program's code stands behind info tables: at least 500 pointers to text, and more than 70 % of
+/// them, lead to code behind an info table, which is so in no other program.
 pub(super) fn has_info_tables(image: &Image, pointers: &[(u64, bool)]) -> bool {
     const ENOUGH: usize = 500;
     let in_text = pointers.iter().map(|p| p.0).filter(|p| {

@@ -1,8 +1,8 @@
-//! Where procedures start, from everything that the file says about it.
+//! Starts of procedures, from everything that the file tells about them.
 //!
 //! Sources, strongest first: function symbols, `.eh_frame` ranges, the entries
 //! of procedure linkage tables, the entry point, initialisers and finalisers.
-//! A stripped program has the last four, and that is the normal case.
+//! A stripped program, which is the normal case, has all of these but symbols.
 
 use rustc_hash::FxHashMap;
 
@@ -14,17 +14,17 @@ use rayon::prelude::*;
 use crate::image::Image;
 use crate::unwind::{CFA_AT_ENTRY, UnwindTable};
 
-/// One `.eh_frame` range, as far as discovery needs it.
+/// A range of `.eh_frame`, as far as discovery needs it.
 #[derive(Clone, Debug)]
 pub struct FrameRange {
     /// First address.
     pub start: u64,
-    /// One past the last.
+    /// One past the last address.
     pub end: u64,
-    /// False if the frame at `start` is not that of a procedure just called
-    /// (CFA = rsp + 8): the range is a part of another procedure.
+    /// True if the frame at `start` is the frame of a procedure just called
+    /// (CFA = rsp + 8); false if the range is a part of another procedure.
     pub is_entry: bool,
-    /// Why code of this range cannot be described elsewhere, if it cannot.
+    /// Reason why unwind entries of this range cannot be written for another address, if there is one.
     pub obstacle: Option<String>,
 }
 
@@ -33,12 +33,12 @@ pub struct FrameRange {
 pub struct FrameFacts {
     /// Ranges, sorted by start.
     pub ranges: Vec<FrameRange>,
-    /// Landing pads: index of the range whose exceptions they catch, address.
+    /// Landing pads: index of the range whose exceptions they catch, and address.
     pub landing_pads: Vec<(usize, u64)>,
 }
 
 impl FrameFacts {
-    /// What `table` tells.
+    /// Reads the facts from `table`.
     pub fn new(table: &UnwindTable<'_>) -> Self {
         Self {
             ranges: table
@@ -58,20 +58,20 @@ impl FrameFacts {
     }
 }
 
-/// A procedure's start, before its code is looked at.
+/// A procedure's start, before its code is examined.
 #[derive(Clone, Debug, Default)]
 pub struct Seed {
     /// First address.
     pub start: u64,
-    /// One past the last address, if something states it.
+    /// One past the last address, if a symbol or an unwind entry states it.
     pub end: Option<u64>,
     /// Symbol name.
     pub name: Option<String>,
-    /// Kind as far as it is known now.
+    /// Kind, as far as it is known now.
     pub kind: ProcKind,
-    /// The frame at `start` shows a part of another procedure, or the name does.
+    /// True if the frame at `start` or the name shows that this is a part of another procedure.
     pub looks_like_fragment: bool,
-    /// Other objects can call it.
+    /// True if other objects can call it.
     pub is_exported: bool,
 }
 
@@ -85,7 +85,7 @@ impl Seed {
     }
 }
 
-/// Executable ranges: sections where there are any, else segments.
+/// Executable ranges, as start and end address: sections if there are any, else segments.
 pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
     let mut regions: Vec<_> = image
         .sections
@@ -108,11 +108,11 @@ pub fn code_regions(image: &Image) -> Vec<(u64, u64)> {
     regions
 }
 
-/// All seeds in address order, one for each start.
+/// All seeds, in address order, one for each start.
 pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     let plts = plt::tables(image);
     let in_plt = |a: u64| plts.iter().any(|p| p.contains(a));
-    // About one for each range: without symbols there are few others.
+    // There is about one seed for each range: without symbols there are few others.
     let mut seeds: FxHashMap<u64, Seed> = FxHashMap::default();
     seeds.reserve(frames.ranges.len());
     for range in &frames.ranges {
@@ -178,7 +178,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     }
     let mut seeds: Vec<_> = seeds.into_values().collect();
     seeds.sort_unstable_by_key(|s| s.start);
-    // A frame description that starts inside a named function is not another one.
+    // A frame description that starts inside of a named function does not start another one.
     let mut named_end = 0;
     seeds.retain(|s| {
         if s.name.is_some() {
@@ -189,7 +189,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
     seeds
 }
 
-/// Prefers names that people use: without a leading underscore, then shorter.
+/// True if `new` is a better name than `old`: names without leading underscores are better, then shorter names.
 fn better_name(old: Option<&str>, new: &str) -> bool {
     if new.is_empty() {
         return false;
@@ -204,7 +204,7 @@ fn better_name(old: Option<&str>, new: &str) -> bool {
     old.is_none_or(|old| (rank(new), new) < (rank(old), old))
 }
 
-/// Functions named by the arrays of initialisers and finalisers.
+/// Addresses of functions in the arrays of initialisers and finalisers.
 fn initialisers(image: &Image) -> Vec<u64> {
     let mut arrays = Vec::new();
     for (array, size) in [
@@ -250,7 +250,7 @@ fn initialisers(image: &Image) -> Vec<u64> {
     functions
 }
 
-/// The symbols that the dynamic loader binds to slots, by the slots' addresses.
+/// Names of the symbols that the dynamic loader binds to slots, by the addresses of the slots.
 pub fn imports(image: &Image) -> FxHashMap<u64, &str> {
     let mut imports = FxHashMap::default();
     let binds = |kind| {

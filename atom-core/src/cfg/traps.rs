@@ -1,14 +1,14 @@
-//! Where a program may go on behind an instruction that raises a signal.
+//! Code behind instructions that raise a signal (traps).
 //!
-//! `ud2`, `int3`, `hlt` and their like end the process unless a handler takes the
-//! signal. A handler may return, to the instruction behind a breakpoint, or by moving
-//! the saved instruction pointer over the others. So what stands behind such an
-//! instruction is code that control reaches by way of the kernel, as behind a system call.
+//! `ud2`, `int3`, `hlt` and similar instructions end the process unless a handler takes the
+//! signal. A handler may return to the instruction behind a breakpoint, or move
+//! the saved instruction pointer over one of the other instructions. So the code behind such an
+//! instruction can be reached by way of the kernel, as the code behind a system call.
 //!
-//! Compilers also put them where control never comes: behind each call that does not
-//! return. What follows there is other code, or none, and to take this for a way would
+//! Compilers also put traps where control never comes: behind each call that does not
+//! return. Other code or no code follows there, and an edge to it would
 //! cost counters and registers. So a trap that is reached only behind a call of a
-//! procedure without a return stays an end.
+//! procedure without a return ends control flow.
 
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,24 +21,26 @@ use crate::image::Image;
 use crate::image::imports::Imports;
 use crate::x86::{self, ControlFlow, Inst, decode_at, padding_len};
 
-/// How control comes to an instruction, as far as a procedure shows.
+/// How control comes to an instruction, as far as its procedure shows.
 enum Reached {
-    /// Behind these calls, perhaps by way of jumps, and in no other way. There may be none.
+    /// Only from the returns of these calls, perhaps by way of jumps. The list may be empty.
     Behind(Vec<Inst>),
-    /// By a condition, from elsewhere, or from what stands before it.
+    /// Also in other ways: by a condition, from outside, or from the procedure's start.
     Otherwise,
 }
 
-/// A trap behind calls, whose callees decide.
+/// A trap that is reached only from the returns of calls, so that the callees decide.
 struct Open {
+    /// Number of the body.
     body: usize,
-    /// Place among the body's instructions.
+    /// Index of the trap in the body's instructions.
     trap: usize,
+    /// The calls.
     calls: Vec<Inst>,
 }
 
 impl Discovery<'_> {
-    /// Follows control behind traps; true if there is anything new.
+    /// Follows control behind traps. Returns true if there is anything new.
     pub(super) fn follow_traps(&mut self) -> bool {
         let image = self.image;
         let found: Vec<(usize, Vec<usize>, Vec<Open>)> = self
@@ -80,8 +82,8 @@ impl Discovery<'_> {
     }
 }
 
-/// The traps of a body behind which there may be something: those that control may
-/// certainly reach, and those behind calls.
+/// The traps of a body with possible code behind them: indices of the traps that control may
+/// certainly reach, and the traps behind calls. `number` is the number of the body.
 fn traps(image: &Image, number: usize, body: &Body) -> (Vec<usize>, Vec<Open>) {
     let (mut certain, mut open) = (Vec::new(), Vec::new());
     let mut known = None;
@@ -106,7 +108,7 @@ fn end_of(image: &Image, inst: &Inst) -> u64 {
     image.base + u64::from(inst.offset) + u64::from(inst.len)
 }
 
-/// Whether there is more in a body at an address than padding before its end.
+/// True if a body has more than padding from an address to its end.
 fn leads_on(image: &Image, body: &Body, mut pc: u64) -> bool {
     while body.contains(pc) {
         let marks = body.mark_at(pc);
@@ -125,7 +127,7 @@ fn leads_on(image: &Image, body: &Body, mut pc: u64) -> bool {
     false
 }
 
-/// The branches of a body: where they lead and their places, in order.
+/// The branches of a body: target and index of the branch among the instructions, in the order of targets.
 fn branches_of(image: &Image, body: &Body) -> Vec<(u64, usize)> {
     let all = body.insts.iter().enumerate();
     let branches = all.filter(|(_, i)| matches!(i.flow, ControlFlow::Jump | ControlFlow::CondJump));
@@ -142,7 +144,7 @@ fn target_of(image: &Image, inst: &Inst) -> Option<u64> {
     x86::target_of(bytes, pc)
 }
 
-/// How control comes to the trap at a place: goes back to calls and conditions.
+/// How control comes to the trap with index `trap`: goes back to calls and conditions.
 fn reached(image: &Image, body: &Body, branches: &[(u64, usize)], trap: usize) -> Reached {
     let mut calls = Vec::new();
     let mut seen = FxHashSet::default();
@@ -166,7 +168,7 @@ fn reached(image: &Image, body: &Body, branches: &[(u64, usize)], trap: usize) -
         let before = i.checked_sub(1).map(|b| &body.insts[b]);
         let Some(before) = before.filter(|b| end_of(image, b) == pc) else {
             if i > 0 && end_of(image, &body.insts[i - 1]) > pc {
-                // Behind instructions that overlap.
+                // The instruction in front overlaps this one.
                 return Reached::Otherwise;
             }
             continue;
@@ -186,10 +188,10 @@ fn reached(image: &Image, body: &Body, branches: &[(u64, usize)], trap: usize) -
     Reached::Behind(calls)
 }
 
-/// Takes what stands behind these traps for code, unless it does not look so.
+/// Explores the bytes behind traps as code where they are plausible code. Returns true if anything changed.
 fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
     let mut changed = false;
-    // Exploring adds instructions behind these, so their places stay.
+    // Exploring adds instructions at the end of the list, so the indices of traps stay.
     for &trap in traps {
         let next = end_of(image, &body.insts[trap]);
         if body.mark_at(next) & mark::START == 0 {
@@ -216,12 +218,12 @@ fn resume(image: &Image, body: &mut Body, traps: &[usize]) -> bool {
     changed
 }
 
-/// What is known of procedures that are called before traps.
+/// Facts of procedures that are called in front of traps.
 struct Callees<'a> {
     imports: Imports<'a>,
-    /// Addresses in slots through which these calls go.
+    /// Contents of the slots through which calls go, by the addresses of the slots.
     slots: FxHashMap<u64, u64>,
-    /// By body: there is a way out.
+    /// By body: true if it has a way out.
     returns: Vec<bool>,
 }
 
@@ -241,7 +243,7 @@ impl<'a> Callees<'a> {
         }
     }
 
-    /// Whether a call in a body may come back. In doubt it does.
+    /// True if a call in a body may return; true in doubt.
     fn may_return(&self, discovery: &Discovery<'_>, body: usize, call: &Inst) -> bool {
         let image = discovery.image;
         let target = match call.flow {
@@ -254,7 +256,7 @@ impl<'a> Callees<'a> {
         };
         let callee = target.and_then(|t| Some((t, discovery.body_at(t)?)));
         match callee {
-            // A call into itself is some trick.
+            // A call inside of one procedure may be a trick of assembly, so it counts as returning.
             Some((_, i)) if i == body => true,
             Some((target, i)) => self.returns[i] || target != discovery.bodies[i].start,
             None => true,
@@ -262,7 +264,7 @@ impl<'a> Callees<'a> {
     }
 }
 
-/// The slot that a call through memory reads.
+/// Address of the slot that a call through memory reads.
 fn slot_of(image: &Image, call: &Inst) -> Option<u64> {
     if call.flow != ControlFlow::IndirectCall || !call.rip_relative {
         return None;
@@ -272,7 +274,7 @@ fn slot_of(image: &Image, call: &Inst) -> Option<u64> {
     Some(decode_at(bytes, pc)?.ip_rel_memory_address())
 }
 
-/// By body: it has a return, or a way to code that has one or is not known.
+/// By body: true if it has a return, or a way to code that has one or is not known.
 fn returning(discovery: &Discovery<'_>) -> Vec<bool> {
     let bodies = &discovery.bodies;
     let mut returns: Vec<bool> = bodies
@@ -287,7 +289,7 @@ fn returning(discovery: &Discovery<'_>) -> Vec<bool> {
             }
         })
         .collect();
-    // Jumps from procedures without a return to others.
+    // Jumps from procedures without a return to other procedures.
     let mut jumps: Vec<(usize, Option<usize>)> = (0..bodies.len())
         .into_par_iter()
         .filter(|i| !returns[*i] && discovery.seeds[*i].kind != ProcKind::Plt)

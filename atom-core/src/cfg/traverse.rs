@@ -1,25 +1,25 @@
-//! The code of one procedure, by following control from its entries.
+//! The code of one procedure, found by following control from its entries.
 //!
-//! Only what control can reach is taken for code, so data between
-//! instructions does no harm. Instructions may overlap (a jump over a `lock`
+//! Only bytes that control can reach are taken for code, so data between
+//! instructions does no harm. Instructions may overlap (by a jump over a `lock`
 //! prefix): each start is an instruction of its own.
 
 use crate::image::{Image, ImageDecoder};
 use crate::x86::{ControlFlow, Inst, Instruction, direct_target, flow_of, is_rip_relative};
 
-/// What is known of each byte of a procedure.
+/// Bits for what is known of a byte of a procedure.
 pub mod mark {
-    /// An instruction starts here.
+    /// An instruction starts at the byte.
     pub const START: u8 = 1;
-    /// Inside an instruction.
+    /// The byte is inside of an instruction, not its first byte.
     pub const INSIDE: u8 = 2;
-    /// A basic block starts here.
+    /// A basic block starts at the byte.
     pub const LEADER: u8 = 4;
-    /// Control comes here by an address.
+    /// Control comes to the byte by an original address.
     pub const INDIRECT: u8 = 8;
-    /// Control comes here from another procedure.
+    /// Control comes to the byte from another procedure.
     pub const ENTRY: u8 = 16;
-    /// A landing pad.
+    /// A landing pad starts at the byte.
     pub const LANDING: u8 = 32;
 }
 
@@ -28,13 +28,13 @@ pub mod mark {
 pub enum Ref {
     /// Direct call.
     Call(u64),
-    /// Direct jump (or fall-through) out of the procedure's range.
+    /// Direct jump or fall-through out of the procedure's range.
     Jump(u64),
     /// Conditional jump out of the procedure's range.
     CondJump(u64),
-    /// The address is computed or loaded as a constant.
+    /// An address that is computed or loaded as a constant.
     Address(u64),
-    /// Memory at that address is read or written.
+    /// The address of memory that is read or written.
     Memory(u64),
 }
 
@@ -43,28 +43,27 @@ pub enum Ref {
 pub struct Body {
     /// First address.
     pub start: u64,
-    /// One past the last address that may belong to it.
+    /// One past the last address that may belong to the procedure.
     pub end: u64,
     /// [`mark`] bits for each byte from `start`.
     pub marks: Vec<u8>,
     /// Instructions found so far; sorted by [`Body::finish`].
     pub insts: Vec<Inst>,
-    /// References to elsewhere.
+    /// References to addresses outside of the procedure, and to data.
     pub refs: Vec<Ref>,
-    /// Targets of calls of places inside the procedure, but for its start and
-    /// the next instruction.
+    /// Targets of calls inside of the procedure, without the procedure's start and without
+    /// calls of the next instruction.
     pub local_calls: Vec<u64>,
     /// Addresses of indirect jumps.
     pub indirect_jumps: Vec<u64>,
-    /// Nothing new is to be learnt of its jump tables until it changes.
+    /// True if its jump tables cannot give new targets until the body changes.
     pub tables_are_settled: bool,
-    /// Contains an instruction that moves no control but cannot be decoded or
-    /// moved: address and reason.
+    /// The first bytes that control reaches and that cannot be decoded as code: address and reason.
     pub obstacle: Option<(u64, String)>,
 }
 
-/// Code refers to its own program: an operand relative to the instruction
-/// pointer that leads far away shows that these bytes are no code.
+/// True if an operand relative to the instruction pointer, if there is one, leads into the program or near
+/// it. Code refers to its own program, so an operand that leads far away shows that the bytes are no code.
 pub(super) fn reaches_image(image: &Image, instruction: &crate::x86::Instruction) -> bool {
     const SLACK: u64 = 0x1_0000;
     if !is_rip_relative(instruction) {
@@ -95,7 +94,7 @@ impl Body {
         self.marks[(address - self.start) as usize]
     }
 
-    /// True if these marks of a leader are there already: nothing is new at this address.
+    /// True if the address is a leader with these [`mark`] bits already.
     pub fn is_leader_with(&self, address: u64, bits: u8) -> bool {
         let bits = bits | mark::LEADER;
         self.mark_at(address) & bits == bits
@@ -106,17 +105,17 @@ impl Body {
         self.marks[(address - self.start) as usize] |= bits;
     }
 
-    /// Follows control from `address`; marks it as a leader.
+    /// Follows control from `address`, and marks the address as a leader.
     pub fn explore(&mut self, image: &Image, address: u64) {
         if self.insts.capacity() == 0 {
-            // About what a procedure of this size has.
+            // Estimates for a procedure of this size.
             self.insts.reserve((self.marks.len() / 3).min(4096));
             self.refs.reserve((self.marks.len() / 12).min(1024));
         }
         let base = image.base;
         let mut decoder = ImageDecoder::new(image);
         let mut instruction = Instruction::default();
-        // Often nothing but the first is to be followed.
+        // Often there is nothing to follow but the first address.
         let mut work = Vec::new();
         let mut first = Some(address);
         while let Some(leader) = first.take().or_else(|| work.pop()) {
@@ -132,7 +131,7 @@ impl Body {
                 }
                 let is_valid = decoder.decode_into(pc, &mut instruction);
                 if !is_valid || instruction.next_ip() > self.end {
-                    // What follows a call that never returns need not be code.
+                    // Bytes behind a call need not be code, as the callee may never return.
                     if !after_call && self.obstacle.is_none() {
                         self.obstacle = Some((pc, "bytes that are no known instruction".into()));
                     }
@@ -171,7 +170,7 @@ impl Body {
                             self.refs.push(Ref::CondJump(target));
                         }
                     } else if self.contains(target) && target != self.start {
-                        // A call into itself: position-independent tricks, local subroutines.
+                        // A call inside of the procedure: a position-independent trick or a local subroutine.
                         self.add_mark(target, mark::LEADER);
                         work.push(target);
                         if target != next {
@@ -199,7 +198,7 @@ impl Body {
         }
     }
 
-    /// Adds what an instruction refers to, but for the target of a branch.
+    /// Adds the references of an instruction, without the target of a branch.
     pub(super) fn note_refs(
         &mut self,
         image: &Image,
@@ -221,7 +220,7 @@ impl Body {
             self.refs
                 .push(Ref::Memory(instruction.memory_displacement64()));
         }
-        // Only what hands an address on; other constants are numbers.
+        // Only instructions that pass an address on count; other constants are numbers.
         let hands_on = matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Push);
         if !image.kind.is_position_independent() && !flow.is_direct() && hands_on {
             for i in 0..instruction.op_count() {
@@ -238,7 +237,7 @@ impl Body {
         }
     }
 
-    /// As [`Body::disagrees_with`], but also between the instructions that `other` lacks.
+    /// As [`Body::disagrees_with`], but the instructions that `other` lacks must not overlap one another either.
     pub fn disagrees_anywhere(&self, other: &Self, base: u64) -> bool {
         self.insts[other.insts.len()..].iter().any(|i| {
             let at = (base + u64::from(i.offset) - self.start) as usize;
@@ -247,8 +246,8 @@ impl Body {
         })
     }
 
-    /// True if instructions that this body has beyond `other` overlap those of
-    /// `other`, which it extends.
+    /// True if instructions that this body has and `other` lacks overlap instructions of
+    /// `other`. This body extends `other`.
     pub fn disagrees_with(&self, other: &Self, base: u64) -> bool {
         self.insts[other.insts.len()..].iter().any(|i| {
             let at = (base + u64::from(i.offset) - self.start) as usize;
@@ -257,7 +256,7 @@ impl Body {
         })
     }
 
-    /// Sorts the instructions and drops what was found twice.
+    /// Sorts the instructions and drops duplicates.
     pub fn finish(&mut self) {
         let is_in_order = |insts: &[Inst]| insts.is_sorted_by(|a, b| a.offset < b.offset);
         if is_in_order(&self.insts) {
@@ -265,7 +264,7 @@ impl Body {
                 .shrink_to(self.insts.len() + self.insts.len() / 4 + 8);
             return;
         }
-        // They were found in runs, of which only overlapping instructions make a mixture.
+        // Instructions were found in sorted runs, which interleave only where instructions overlap.
         let follows = |a: &Inst, b: &Inst| a.offset + u32::from(a.len) == b.offset;
         let mut runs: Vec<&[Inst]> = self.insts.chunk_by(follows).collect();
         runs.sort_unstable_by_key(|run| run[0].offset);
@@ -276,14 +275,14 @@ impl Body {
         }
     }
 
-    /// Gives up what it does not reach: that stays free for procedures found later.
+    /// Ends the body behind its last instruction, so that the rest is free for procedures found later.
     pub fn end_at_code(&mut self) {
         let end = self.code_end().max(self.start + 1);
         self.marks.truncate((end - self.start) as usize);
         self.end = end;
     }
 
-    /// The last byte that an instruction covers, plus one.
+    /// One past the last address that an instruction covers.
     pub fn code_end(&self) -> u64 {
         let covered = self
             .marks

@@ -26,7 +26,6 @@ const TABLES: &[(&str, &str)] = &[];
 const STILL_LONG: &[&str] = &[
     "Writer::dynamic_section",
     "run",
-    "tree_flame_graph_and_histograms_are_drawn_and_can_be_used",
     "step",
     "Walker::attribute",
     "append",

@@ -1,12 +1,12 @@
 //! Dominators of a rooted graph: the semidominator method of Lengauer and
 //! Tarjan with idoms found afterwards by walking up (Georgiadis' "semi-NCA").
 //!
-//! It is chosen over the simpler iterative method because its time does not
-//! blow up on large or hostile graphs. Nothing here recurses, for the same
-//! reason. Several roots are joined under a virtual one, which is why a node
+//! The method is chosen over the simpler iterative one because its time does not
+//! explode on large or hostile graphs. For the same reason nothing here is recursive.
+//! Several roots are joined under a virtual root, so a node
 //! may be reachable and yet have no immediate dominator.
 
-/// "No node."
+/// Number that stands for no node.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A graph in compressed form: the targets of each node lie side by side.
@@ -17,7 +17,7 @@ pub(super) struct Adjacency {
 }
 
 impl Adjacency {
-    /// From (source, target) pairs over `n` nodes.
+    /// Makes the graph of (source, target) pairs over `n` nodes.
     pub fn new(n: usize, pairs: impl Iterator<Item = (u32, u32)> + Clone) -> Self {
         let mut start = vec![0; n + 1];
         for (from, _) in pairs.clone() {
@@ -53,10 +53,11 @@ impl Adjacency {
 pub(super) struct Tree {
     /// By node: the immediate dominator, the virtual root (`n`), or [`NONE`] if unreachable.
     idom: Vec<u32>,
-    /// By node: when a walk over the tree comes to it and leaves it.
+    /// By node: time at which a walk over the tree enters it.
     enter: Vec<u32>,
+    /// By node: time at which a walk over the tree leaves it.
     leave: Vec<u32>,
-    /// By node: its place in reverse postorder of the graph.
+    /// By node: its position in reverse postorder of the graph.
     order: Vec<u32>,
 }
 
@@ -66,9 +67,9 @@ struct Walk {
     vertex: Vec<u32>,
     /// By node: its preorder number.
     number: Vec<u32>,
-    /// By preorder number: the parent's.
+    /// By preorder number: the preorder number of the parent.
     parent: Vec<u32>,
-    /// By node: its place in reverse postorder.
+    /// By node: its position in reverse postorder.
     order: Vec<u32>,
 }
 
@@ -115,7 +116,7 @@ fn walk(succs: &Adjacency, roots: &[u32]) -> Walk {
     walk
 }
 
-/// The forest of the method: finds the node of least semidominator above one.
+/// The forest of the method, which finds the node of least semidominator above a node.
 struct Forest {
     ancestor: Vec<u32>,
     label: Vec<u32>,
@@ -147,7 +148,7 @@ impl Forest {
 }
 
 impl Tree {
-    /// The tree of what is reachable from the roots.
+    /// The tree of the nodes that are reachable from the roots.
     pub fn new(succs: &Adjacency, preds: &Adjacency, roots: &[u32]) -> Self {
         let n = succs.len();
         let Walk {
@@ -216,7 +217,7 @@ impl Tree {
         tree
     }
 
-    /// The immediate dominator; none for a root, and for what is not reachable.
+    /// The immediate dominator; `None` for roots and for unreachable nodes.
     pub fn idom(&self, node: u32) -> Option<u32> {
         let idom = self.idom[node as usize];
         ((idom as usize) < self.idom.len() - 1).then_some(idom)
@@ -228,7 +229,7 @@ impl Tree {
     }
 
     /// True if every path from a root to `b` passes `a`; each node dominates itself.
-    /// Says nothing of unreachable nodes.
+    /// False if one of the nodes is unreachable.
     pub fn dominates(&self, a: u32, b: u32) -> bool {
         let (a, b) = (a as usize, b as usize);
         self.idom[a] != NONE
@@ -237,12 +238,12 @@ impl Tree {
             && self.enter[b] < self.leave[a]
     }
 
-    /// Place of a reachable node in reverse postorder.
+    /// Position of a reachable node in reverse postorder.
     pub fn order(&self, node: u32) -> u32 {
         self.order[node as usize]
     }
 
-    /// When a walk over the dominator tree comes to the node.
+    /// Time at which a walk over the dominator tree enters the node.
     pub fn enter(&self, node: u32) -> u32 {
         self.enter[node as usize]
     }

@@ -8,7 +8,7 @@
 //! outer ones, which keeps deep nests linear in memory.
 //!
 //! A cycle that is entered at several blocks has no header and is no natural
-//! loop; [`Loops::irreducible`] tells that there are such.
+//! loop; [`Loops::irreducible`] is true if there is one.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub struct Loop {
     pub depth: u32,
     /// Blocks from which a back edge leads to the header, in address order.
     pub latches: Vec<BlockId>,
-    /// Its blocks, in the vector of all.
+    /// Its blocks, as a range of [`Loops::blocks`].
     blocks: Range<u32>,
 }
 
@@ -37,7 +37,7 @@ pub struct Loops {
     blocks: Vec<BlockId>,
     /// By node: the innermost loop, or [`NONE`].
     innermost: Vec<u32>,
-    /// There are cycles that are no natural loops.
+    /// True if there are cycles that are no natural loops.
     pub irreducible: bool,
 }
 
@@ -50,7 +50,7 @@ impl Loops {
     ) -> Self {
         let n = succs.len();
         let mut irreducible = false;
-        // (header's place in the tree, header, latch): inner headers come last.
+        // (time at which a walk over the tree enters the header, header, latch): inner headers come last.
         let mut back_edges: Vec<(u32, u32, u32)> = Vec::new();
         for node in (0..n as u32).filter(|node| tree.is_reachable(*node)) {
             for &target in succs.of(node) {
@@ -65,11 +65,11 @@ impl Loops {
         back_edges.dedup();
         let groups: Vec<&[(u32, u32, u32)]> = back_edges.chunk_by(|a, b| a.0 == b.0).collect();
 
-        // Inner loops first: what they have taken is stepped over as a whole.
+        // Inner loops first, since an outer loop takes an inner one as a whole.
         let count = groups.len();
         let mut innermost = vec![NONE; n];
         let mut parent = vec![NONE; count];
-        // As `parent`, but may lead further out.
+        // Like `parent`, but may lead to a loop further out, for short ways.
         let mut skip = vec![NONE; count];
         for (i, group) in groups.iter().enumerate().rev() {
             let header = group[0].1;
@@ -103,7 +103,7 @@ impl Loops {
         loops
     }
 
-    /// Orders all blocks so that each loop's lie side by side.
+    /// Orders all blocks so that the blocks of each loop lie side by side.
     fn lay_out(
         &mut self,
         groups: &[&[(u32, u32, u32)]],
@@ -116,7 +116,7 @@ impl Loops {
             size[*i as usize] += 1;
         }
         let own = size.clone();
-        // An outer loop has a lower index than those in it.
+        // An outer loop has a lower index than the loops in it.
         for i in (0..count).rev() {
             if parent[i] != NONE {
                 size[parent[i] as usize] += size[i];
@@ -162,7 +162,7 @@ impl Loops {
         &self.list
     }
 
-    /// The blocks of a loop, those of inner loops last.
+    /// The blocks of a loop, with the blocks of inner loops last.
     pub fn blocks(&self, of: &Loop) -> &[BlockId] {
         &self.blocks[of.blocks.start as usize..of.blocks.end as usize]
     }
@@ -174,7 +174,7 @@ impl Loops {
     }
 }
 
-/// The outermost loop found so far around loop `i`; shortens the way for the next time.
+/// The outermost loop found so far around loop `i`. Shortens the way in `skip` for later calls.
 fn climb(skip: &mut [u32], mut i: u32) -> u32 {
     while skip[i as usize] != NONE {
         let up = skip[i as usize];

@@ -1,15 +1,15 @@
 //! Control flow within a procedure as tools ask for it: edges with their
 //! kinds, dominators, loops.
 //!
-//! Rewriting needs every edge that *may* be taken and asks nothing else, so
-//! the [`Cfg`] has just that. Questions of structure are answered better by a
-//! graph that knows more:
+//! Rewriting needs every edge that *may* be taken, and
+//! the [`Cfg`] has just these. Questions of structure are answered better by a
+//! graph with more facts:
 //! - parts that the compiler put elsewhere (`foo.cold`) belong to their procedure;
 //! - a call whose callee never returns is not followed by anything;
 //! - an exception leads from a call to its landing pad.
 //!
-//! What holds for the whole program is collected once in [`FlowFacts`]; a
-//! [`FlowGraph`] is made for one procedure when it is asked for.
+//! Facts of the whole program are collected once in [`FlowFacts`]; a
+//! [`FlowGraph`] is made for one procedure when it is needed.
 
 mod dominators;
 mod loops;
@@ -33,7 +33,7 @@ pub enum EdgeKind {
     Fall,
     /// By a direct branch.
     Taken,
-    /// By an indirect jump with this as one of its known targets.
+    /// By an indirect jump whose targets are known.
     Table,
     /// To the instruction after a call.
     CallReturn,
@@ -50,11 +50,11 @@ pub enum EdgeKind {
 /// An edge from a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Edge {
-    /// How.
+    /// How control goes along the edge.
     pub kind: EdgeKind,
-    /// The block that it leads to, if that belongs to the same procedure.
+    /// Target block, if it belongs to the same procedure.
     pub block: Option<BlockId>,
-    /// Where it leads; 0 if that is not known.
+    /// Target address; 0 if it is not known.
     pub address: u64,
 }
 
@@ -66,14 +66,14 @@ struct Try {
     pad: u64,
 }
 
-/// What the graphs of all procedures need.
+/// Facts of the whole program that the graphs of procedures need.
 #[derive(Default)]
 pub struct FlowFacts {
     /// Parts put elsewhere: (procedure, part), sorted.
     parts: Vec<(ProcId, ProcId)>,
-    /// Sorted, not overlapping.
+    /// Ranges with landing pads, sorted, not overlapping.
     tries: Vec<Try>,
-    /// By block: it ends with a call that never returns.
+    /// By block: true if it ends with a call that never returns.
     never_goes_on: Vec<bool>,
 }
 
@@ -91,7 +91,7 @@ impl FlowFacts {
         }
     }
 
-    /// The same where the exception tables cannot be read: each landing pad
+    /// Facts without exception tables, for a program whose tables cannot be read. Each landing pad
     /// then is an entry.
     pub fn without_exceptions(image: &Image, cfg: &Cfg) -> Self {
         let mut parts: Vec<_> = (0..cfg.procs.len())
@@ -124,9 +124,9 @@ impl FlowFacts {
         self.never_goes_on[block.index()]
     }
 
-    /// Where an exception that is thrown by a call that ends at `end` is caught.
+    /// The landing pad for an exception thrown by a call that ends at `end`.
     fn landing_pad(&self, end: u64) -> Option<u64> {
-        // As the unwinder does: the byte before the return address tells.
+        // As in the unwinder, the byte before the return address decides.
         let at = end - 1;
         let i = self.tries.partition_point(|t| t.start <= at);
         let found = self.tries[..i].last()?;
@@ -136,11 +136,12 @@ impl FlowFacts {
 
 /// The control flow of one procedure with its parts.
 pub struct FlowGraph {
-    /// First block, number of blocks, number of the first as a node.
+    /// For each part: first block, number of blocks, node number of the first block.
     ranges: Vec<(BlockId, u32, u32)>,
+    /// Edges, in the order of source nodes.
     edges: Vec<Edge>,
     edge_start: Vec<u32>,
-    /// By target node: (source, kind).
+    /// Sources and kinds of edges, in the order of target nodes.
     preds: Vec<(BlockId, EdgeKind)>,
     pred_start: Vec<u32>,
     roots: Vec<u32>,
@@ -152,7 +153,7 @@ pub struct FlowGraph {
 }
 
 impl FlowGraph {
-    /// The graph of a procedure, which is no part of another ([`Cfg::whole`]).
+    /// The graph of a procedure that is no part of another one, see [`Cfg::whole`].
     pub fn new(cfg: &Cfg, facts: &FlowFacts, whole: ProcId) -> Self {
         let mut ranges = Vec::new();
         let mut n = 0;
@@ -201,7 +202,7 @@ impl FlowGraph {
         };
         let succs = cfg.succs(id);
         for (i, succ) in succs.iter().enumerate() {
-            // What is reached without a jump stands last.
+            // The successor that is reached without a jump stands last.
             let falls = !flow.ends_flow() && i + 1 == succs.len();
             let edge = match *succ {
                 Succ::Fall(_) if is_call && facts.never_goes_on(id) => continue,
@@ -274,7 +275,7 @@ impl FlowGraph {
         }
     }
 
-    /// Where control can enter: where other procedures lead, and what is
+    /// Finds the blocks at which control can enter: targets of other procedures, and blocks
     /// reached in a way that no edge shows.
     fn find_roots(&mut self, cfg: &Cfg) {
         let n = self.succs.len() as u32;
@@ -316,17 +317,17 @@ impl FlowGraph {
         &self.preds[self.pred_start[node] as usize..self.pred_start[node + 1] as usize]
     }
 
-    /// All blocks, those of the procedure and those of its parts.
+    /// All blocks of the procedure and its parts.
     pub fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
         (0..self.succs.len() as u32).map(|node| self.block(node))
     }
 
-    /// Where control may go after a block.
+    /// The edges from a block.
     pub fn successors(&self, block: BlockId) -> &[Edge] {
         self.node(block).map_or(&[], |node| self.edges_of(node))
     }
 
-    /// The blocks of this procedure that lead to a block, and how.
+    /// The blocks of this procedure that lead to a block, each with the kind of the edge.
     pub fn predecessors(&self, block: BlockId) -> &[(BlockId, EdgeKind)] {
         self.node(block).map_or(&[], |node| self.preds_of(node))
     }

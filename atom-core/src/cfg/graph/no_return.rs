@@ -1,13 +1,13 @@
 //! Which calls never return.
 //!
-//! After `abort()` compilers place whatever comes next, and an edge there is
-//! one that no execution takes: it would hide loops and dominators. Imported
-//! functions that never return are known by name; of the program's own
-//! procedures, those return that have a way from an entry to a return, to an
-//! unknown place or to a procedure that returns. This is the least such set,
+//! Behind a call of `abort()` compilers place unrelated code. No execution takes an edge
+//! to that code, and the edge would hide loops and dominators. Imported
+//! functions that never return are known by name. A procedure of the program returns if
+//! it has a way from an entry to a return, to an
+//! unknown place or to a procedure that returns. The least such set is used,
 //! so procedures that only call each other in a circle do not return.
 //!
-//! In doubt a call returns.
+//! In doubt a call counts as returning.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ pub(in crate::cfg) fn is_never(name: &str) -> bool {
     NEVER.contains(&name) || name.starts_with("_ZSt") && throws(name)
 }
 
-/// `_ZSt20__throw_length_errorPKc`: a length, then a name that starts so.
+/// True for symbols such as `_ZSt20__throw_length_errorPKc`: after the length the name starts with `__throw_`.
 fn throws(name: &str) -> bool {
     name[4..]
         .trim_start_matches(|c: char| c.is_ascii_digit())
@@ -67,13 +67,15 @@ fn throws(name: &str) -> bool {
 /// What is called at the end of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Callee {
-    /// No call, or one that may return.
+    /// Nothing, or a function that may return.
     Returns,
+    /// A function that never returns.
     Never,
+    /// A procedure of the program.
     Proc(ProcId),
 }
 
-/// By block: it ends with a call that never returns.
+/// By block: true if it ends with a call that never returns.
 pub(super) fn never_goes_on(image: &Image, cfg: &Cfg, parts: &[(ProcId, ProcId)]) -> Vec<bool> {
     let mut search = Search::new(image, cfg, parts);
     search.run();
@@ -82,13 +84,16 @@ pub(super) fn never_goes_on(image: &Image, cfg: &Cfg, parts: &[(ProcId, ProcId)]
         .collect()
 }
 
+/// Search for procedures that return.
 struct Search<'a> {
     cfg: &'a Cfg,
-    /// Calls other than those that simply return.
+    /// Callees at the ends of blocks, without [`Callee::Returns`].
     callees: HashMap<BlockId, Callee>,
+    /// By procedure: true if it is known to return.
     returns: Vec<bool>,
+    /// Parts put elsewhere: (procedure, part), sorted.
     parts: &'a [(ProcId, ProcId)],
-    /// By block, the round in which it was last seen.
+    /// By block: number of the round in which it was last seen.
     seen: Vec<u32>,
     round: u32,
 }
@@ -149,7 +154,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Until nothing changes. Callees often lie before their callers, and
+    /// Repeats until nothing changes. Callees often lie before their callers, so
     /// almost all procedures are settled in the first rounds.
     fn run(&mut self) {
         let mut open: Vec<ProcId> = (0..self.cfg.procs.len())
@@ -169,7 +174,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether some entry of a procedure or its parts leads out.
+    /// True if some entry of a procedure or its parts leads out of the procedure.
     fn has_way_out(&mut self, id: ProcId) -> bool {
         self.round += 1;
         let cfg = self.cfg;
@@ -204,7 +209,7 @@ impl<'a> Search<'a> {
                         Some(to) if cfg.whole(cfg.block(to).proc) == id => work.push(to),
                         Some(to) => {
                             let proc = cfg.block(to).proc;
-                            // Into the middle of another procedure: in doubt it returns.
+                            // A jump into the middle of another procedure: in doubt that returns.
                             if cfg.proc(proc).start != address.get() || self.returns[proc.index()] {
                                 return true;
                             }
