@@ -147,26 +147,8 @@ impl Tool {
             return Err(no_tool("it is a shared object, but not a tool"));
         };
         // Magic, version and size come first in every version and need no relocation.
-        let start = raw
-            .program_headers(endian, bytes)
-            .map_err(damaged)?
-            .iter()
-            .find_map(|p| {
-                let skip = address.checked_sub(p.p_vaddr(endian))?;
-                let inside = p.p_type(endian) == PT_LOAD
-                    && skip
-                        .checked_add(16)
-                        .is_some_and(|end| end <= p.p_filesz(endian));
-                inside
-                    .then(|| p.p_offset(endian).checked_add(skip))
-                    .flatten()
-            })
-            .and_then(|offset| {
-                bytes
-                    .get(usize::try_from(offset).ok()?..)?
-                    .first_chunk::<16>()
-            });
-        let Some(start) = start else {
+        let headers = raw.program_headers(endian, bytes).map_err(damaged)?;
+        let Some(start) = first_16(headers, bytes, address) else {
             return Err(no_tool("its header lies outside the file"));
         };
         let word = |at: usize| {
@@ -281,4 +263,19 @@ impl Tool {
             None => format!("the routine at {address:#x} of the tool"),
         }
     }
+}
+
+/// The 16 bytes at a virtual address of a file with these program headers.
+fn first_16<'b>(
+    headers: &[object::elf::ProgramHeader64<LittleEndian>],
+    bytes: &'b [u8],
+    address: u64,
+) -> Option<&'b [u8; 16]> {
+    let offset = headers.iter().find_map(|p| {
+        let skip = address.checked_sub(p.p_vaddr(LittleEndian))?;
+        let end = skip.checked_add(16)?;
+        let is_inside = p.p_type(LittleEndian) == PT_LOAD && end <= p.p_filesz(LittleEndian);
+        is_inside.then(|| p.p_offset(LittleEndian).checked_add(skip))?
+    })?;
+    bytes.get(usize::try_from(offset).ok()?..)?.first_chunk()
 }
