@@ -20,7 +20,10 @@ const FILE: usize = 800;
 const TABLE_FILES: &[&str] = &[];
 
 /// Functions that are tables, by file and name.
-const TABLES: &[(&str, &str)] = &[];
+const TABLES: &[(&str, &str)] = &[
+    // Random instructions: a branch for each kind.
+    ("atom-core/src/plan/tests/routine.rs", "Writer::step"),
+];
 
 /// Functions that are still too long, by name.
 const STILL_LONG: &[&str] = &[
@@ -31,14 +34,8 @@ const STILL_LONG: &[&str] = &[
     "append",
     "symbols",
     "assemble_inner",
-    "try_case",
-    "Writer::step",
     "Encoder::proc",
     "Encoder::inst",
-    "look",
-    "end",
-    "from_the_program_to_the_picture",
-    "instrument",
 ];
 
 /// Functions that still have too many parameters, by name.
@@ -46,42 +43,15 @@ const STILL_WIDE: &[&str] = &[
     "relocate_names",
     "Walker::attribute",
     "write",
-    "Asm::evex",
     "Planner::calls_at",
     "Planner::insert",
     "Part::add",
-    "ten",
-    "by_name",
-    "begin",
-    "table",
-    "compare",
-    "report",
-    "group",
-    "group_on_stack",
-    "report",
-    "report",
-    "report",
-    "enter",
-    "write",
-    "begin",
-    "Live::add_parts",
-    "touch",
-    "repeat",
-    "all",
-    "compared",
-    "AllReferences::place",
-    "AllReferences::reference",
-    "report",
 ];
 
 /// Files that still switch the lint off.
 const STILL_ALLOWING: &[&str] = &[
     "atom-core/src/emit/debug/unit/attribute.rs",
     "atom-core/src/emit/elf.rs",
-    "tools/ranges/src/lib.rs",
-    "tools/ranges/src/model.rs",
-    "tools/ranges/src/points.rs",
-    "tools/ranges/src/report.rs",
 ];
 
 #[test]
