@@ -183,7 +183,6 @@ fn edges(program: &Program) {
     assert_eq!(count("indirect_tail", EdgeKind::Unknown), 1);
     let dies = program.named_proc("dies").expect("dies");
     assert!(dies.blocks().all(|b| b.successors().is_empty()));
-    let main = program.named_proc("main").expect("main");
     // It may stand in `main.cold`.
     let mut all = program.procs().flat_map(|p| calls(&p));
     let to_dies = all.find(|i| i.called_proc() == Some(dies)).expect("call of dies");
