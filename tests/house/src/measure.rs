@@ -15,7 +15,8 @@ pub struct Function {
     pub length: usize,
     /// Number of its parameters, `self` included.
     pub parameters: usize,
-    /// True if the C interface or a trait of others fixes the parameters.
+    /// True if something else fixes the parameters: the C interface, a trait, or the calls of an
+    /// analysis routine, each of whose arguments is data placed by itself.
     pub is_fixed: bool,
 }
 
@@ -85,7 +86,12 @@ struct Functions {
 }
 
 impl Functions {
-    fn add(&mut self, signature: &syn::Signature, block: &syn::Block) {
+    fn add(
+        &mut self,
+        attributes: &[syn::Attribute],
+        signature: &syn::Signature,
+        block: &syn::Block,
+    ) {
         let start = signature.fn_token.span.start().line;
         let end = end_of(block.brace_token.span.close());
         let owner = self.owner.as_ref();
@@ -95,7 +101,9 @@ impl Functions {
             line: start,
             length: end - start + 1,
             parameters: signature.inputs.len(),
-            is_fixed: signature.abi.is_some() || owner.is_some_and(|o| o.1),
+            is_fixed: signature.abi.is_some()
+                || owner.is_some_and(|o| o.1)
+                || attributes.iter().any(|a| a.path().is_ident("analysis")),
         });
     }
 }
@@ -106,18 +114,18 @@ fn end_of(span: Span) -> usize {
 
 impl<'ast> Visit<'ast> for Functions {
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.add(&item.sig, &item.block);
+        self.add(&item.attrs, &item.sig, &item.block);
         visit::visit_item_fn(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        self.add(&item.sig, &item.block);
+        self.add(&item.attrs, &item.sig, &item.block);
         visit::visit_impl_item_fn(self, item);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
         if let Some(block) = &item.default {
-            self.add(&item.sig, block);
+            self.add(&item.attrs, &item.sig, block);
         }
         visit::visit_trait_item_fn(self, item);
     }

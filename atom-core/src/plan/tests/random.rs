@@ -339,142 +339,194 @@ pub fn random_live(r: &mut Random) -> RegSet {
     live | RegSet::CALLEE_SAVED
 }
 
-/// One random point; `Err` says what went wrong.
-fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
-    let r = &mut Random::new(seed);
-    let count = if r.chance(3) {
-        1 + r.below(3) as usize
-    } else {
-        1
-    };
-    let calls: Vec<SiteCall> = (0..count)
-        .map(|k| SiteCall {
-            body: None,
-            common: 0,
-            routine: k as u64,
-            clobbers: random_clobbers(r),
-            values: (0..r.below(9)).map(|_| random_value(r)).collect(),
-        })
-        .collect();
-    let point = Point {
-        live: random_live(r),
-        may_set_df: r.chance(5),
-        absolute: false,
-        is_piece: false,
-        free_below: false,
-    };
-    let guard = r.chance(4).then(|| match random_value(r) {
-        Value::Taken(taken) => taken,
-        _ => Taken::Flags(Cond(r.below(16) as u8)),
-    });
-    let mut wrappers = Wrappers::default();
-    let mut asm = Asm::default();
-    let patches = guard.map(|g| site::only_if_taken(&mut asm, g));
-    site::emit(&mut asm, 0, &calls, point, &mut wrappers);
-    for patch in patches.into_iter().flatten() {
-        asm.land(patch);
-    }
-    asm.code.extend(Machine::way_back());
+/// A random point.
+struct Case {
+    calls: Vec<SiteCall>,
+    point: Point,
+    /// The calls are made only if this branch is taken.
+    guard: Option<Taken>,
+}
 
-    // Layout: the point, wrappers, routines, each in a place of its own.
-    let place = |n: usize| machine.code_at() + 0x1000 * n as u64;
-    let wrapper_at = |i: u32| place(1) + 0x400 * u64::from(i);
-    let routine_at = |k: u64| place(6) + 0x800 * k;
-    let record = |k: u64| machine.data_at() + 0x2000 + RECORD * k;
-    let target = |t: Target| match t {
-        Target::Analysis(k) => routine_at(k.get()),
-        Target::Shared(i) => wrapper_at(i),
-        Target::Data(offset) => machine.data_at() + u64::from(offset),
-        Target::Original(address) => machine.code_at() + address.get(),
-        Target::Main | Target::Tail => unreachable!("there are no bodies"),
-        Target::OriginalReturn => place(5),
-        Target::ReturnMap => machine.data_at() + values::RETURN_MAP,
-    };
-    let mut memory = vec![(place(0), resolve(&asm, place(0), target))];
-    for (i, wrapper) in wrappers.list.iter().enumerate() {
+/// Addresses of the pieces of a case: the point, wrappers, routines, each in a place of its own.
+#[derive(Clone, Copy)]
+struct Places {
+    code: u64,
+    data: u64,
+}
+
+impl Places {
+    fn of(machine: &Machine) -> Self {
+        Self {
+            code: machine.code_at(),
+            data: machine.data_at(),
+        }
+    }
+
+    fn place(self, n: usize) -> u64 {
+        self.code + 0x1000 * n as u64
+    }
+
+    fn wrapper(self, i: u32) -> u64 {
+        self.place(1) + 0x400 * u64::from(i)
+    }
+
+    fn original_return(self) -> u64 {
+        self.place(5)
+    }
+
+    fn routine(self, k: u64) -> u64 {
+        self.place(6) + 0x800 * k
+    }
+
+    /// What routine `k` saw at its entry.
+    fn record(self, k: u64) -> u64 {
+        self.data + 0x2000 + RECORD * k
+    }
+
+    fn target(self, target: Target) -> u64 {
+        match target {
+            Target::Analysis(k) => self.routine(k.get()),
+            Target::Shared(i) => self.wrapper(i),
+            Target::Data(offset) => self.data + u64::from(offset),
+            Target::Original(address) => self.code + address.get(),
+            Target::Main | Target::Tail => unreachable!("there are no bodies"),
+            Target::OriginalReturn => self.original_return(),
+            Target::ReturnMap => self.data + values::RETURN_MAP,
+        }
+    }
+
+    /// A piece of code at its address, with its targets resolved.
+    fn resolved(self, asm: &Asm, at: u64) -> (u64, Vec<u8>) {
+        (at, resolve(asm, at, |target| self.target(target)))
+    }
+}
+
+/// The stack of a case: where it is in memory, and its bytes.
+struct Stack {
+    window: u64,
+    bytes: Vec<u8>,
+}
+
+impl Case {
+    fn random(r: &mut Random) -> Self {
+        let count = if r.chance(3) {
+            1 + r.below(3) as usize
+        } else {
+            1
+        };
+        let calls: Vec<SiteCall> = (0..count)
+            .map(|k| SiteCall {
+                body: None,
+                common: 0,
+                routine: k as u64,
+                clobbers: random_clobbers(r),
+                values: (0..r.below(9)).map(|_| random_value(r)).collect(),
+            })
+            .collect();
+        let point = Point {
+            live: random_live(r),
+            may_set_df: r.chance(5),
+            absolute: false,
+            is_piece: false,
+            free_below: false,
+        };
+        let guard = r.chance(4).then(|| match random_value(r) {
+            Value::Taken(taken) => taken,
+            _ => Taken::Flags(Cond(r.below(16) as u8)),
+        });
+        Self {
+            calls,
+            point,
+            guard,
+        }
+    }
+
+    /// The code of the point and of its wrappers.
+    fn code(&self, places: Places) -> Vec<(u64, Vec<u8>)> {
+        let mut wrappers = Wrappers::default();
         let mut asm = Asm::default();
-        wrapper.emit(&mut asm);
-        let at = wrapper_at(i as u32);
-        memory.push((at, resolve(&asm, at, target)));
+        let patches = self.guard.map(|g| site::only_if_taken(&mut asm, g));
+        site::emit(&mut asm, 0, &self.calls, self.point, &mut wrappers);
+        for patch in patches.into_iter().flatten() {
+            asm.land(patch);
+        }
+        asm.code.extend(Machine::way_back());
+        let mut memory = vec![places.resolved(&asm, places.place(0))];
+        for (i, wrapper) in wrappers.list.iter().enumerate() {
+            let mut asm = Asm::default();
+            wrapper.emit(&mut asm);
+            memory.push(places.resolved(&asm, places.wrapper(i as u32)));
+        }
+        memory
     }
-    for call in &calls {
-        let (k, clobbers) = (call.routine, &call.clobbers);
-        memory.push((
-            routine_at(k),
-            Routine::build(routine_at(k), record(k), clobbers, r),
-        ));
-        let mut blank = vec![0; RECORD as usize];
-        let mxcsr = 72 + 8 * STACK_SLOTS;
-        blank[mxcsr..mxcsr + 4].copy_from_slice(&0x7fbf_u32.to_le_bytes());
-        memory.push((record(k), blank));
-    }
-    let answer = if r.chance(4) { 0 } else { r.next() >> 20 };
-    let mut lookup = Routine::build(routine_at(LOOKUP), record(LOOKUP), &Clobbers::EVERYTHING, r);
-    lookup.pop();
-    let mut asm = Asm::default();
-    asm.mov_imm(Gpr::RAX, answer);
-    asm.ret();
-    lookup.extend(asm.code);
-    memory.push((routine_at(LOOKUP), lookup));
-    let block = machine.data_at() + u64::from(BLOCK);
-    memory.push((block, (r.next() >> 20).to_le_bytes().into()));
-    memory.push((block + 8, answer.to_le_bytes().into()));
-    let this = (r.next() >> 20).to_le_bytes();
-    memory.push((block + u64::from(TO_THREAD), this.into()));
-    let state = random_state(r, machine, point.may_set_df);
-    let window = machine.stack_at() - 256;
-    let mut stack: Vec<u8> = (0..512).map(|_| r.next() as u8).collect();
-    let mut asm = Asm::default();
-    return_address::emit(&mut asm, values::BASE);
-    memory.push((place(5), resolve(&asm, place(5), target)));
-    memory.push(values::return_map(machine));
-    memory.push(values::contents(machine, r));
-    let word = (state.gprs[4] - window) as usize;
-    values::return_address(machine, r, &mut stack[word..word + 8]);
-    memory.push((window, stack.clone()));
-    let records: Vec<u64> = calls.iter().map(|c| record(c.routine)).collect();
-    let start = place(0);
-    for (at, bytes) in memory {
-        machine.write(at, &bytes);
-    }
-    let after = machine.run(start, &state);
 
-    let rsp = state.gprs[4];
-    let low = (rsp - 128 - window) as usize;
-    if machine.read(window + low as u64, 512 - low) != stack[low..] {
-        return Err("red zone or stack changed".into());
-    }
-    for gpr in 0..16 {
-        if point.live.contains(RegSet::gpr(gpr)) && state.gprs[gpr] != after.gprs[gpr] {
-            return Err(format!(
-                "gpr {gpr}: {:x} became {:x}",
-                state.gprs[gpr], after.gprs[gpr]
-            ));
+    /// The routines, their blank records, and the data of threads.
+    fn routines(&self, places: Places, r: &mut Random) -> Vec<(u64, Vec<u8>)> {
+        let mut memory = Vec::new();
+        for call in &self.calls {
+            let (k, clobbers) = (call.routine, &call.clobbers);
+            let (at, record) = (places.routine(k), places.record(k));
+            memory.push((at, Routine::build(at, record, clobbers, r)));
+            let mut blank = vec![0; RECORD as usize];
+            let mxcsr = 72 + 8 * STACK_SLOTS;
+            blank[mxcsr..mxcsr + 4].copy_from_slice(&0x7fbf_u32.to_le_bytes());
+            memory.push((record, blank));
         }
+        let answer = if r.chance(4) { 0 } else { r.next() >> 20 };
+        let (at, record) = (places.routine(LOOKUP), places.record(LOOKUP));
+        let mut lookup = Routine::build(at, record, &Clobbers::EVERYTHING, r);
+        lookup.pop();
+        let mut asm = Asm::default();
+        asm.mov_imm(Gpr::RAX, answer);
+        asm.ret();
+        lookup.extend(asm.code);
+        memory.push((at, lookup));
+        let block = places.data + u64::from(BLOCK);
+        memory.push((block, (r.next() >> 20).to_le_bytes().into()));
+        memory.push((block + 8, answer.to_le_bytes().into()));
+        let this = (r.next() >> 20).to_le_bytes();
+        memory.push((block + u64::from(TO_THREAD), this.into()));
+        memory
     }
-    for xmm in 0..16 {
-        if point.live.contains(RegSet::xmm(xmm)) && state.xmms[xmm] != after.xmms[xmm] {
-            return Err(format!("xmm{xmm} changed"));
+
+    /// The program's state must be the same after the point, as far as it is live.
+    fn judge_program(&self, state: &State, after: &State) -> Result<(), String> {
+        for gpr in 0..16 {
+            if self.point.live.contains(RegSet::gpr(gpr)) && state.gprs[gpr] != after.gprs[gpr] {
+                return Err(format!(
+                    "gpr {gpr}: {:x} became {:x}",
+                    state.gprs[gpr], after.gprs[gpr]
+                ));
+            }
         }
-    }
-    let changed = state.flags ^ after.flags;
-    let bits = [(0, 0), (1, 2), (2, 4), (3, 6), (4, 7), (5, 11)];
-    for (live, flag) in bits {
-        if point.live.contains(RegSet(1 << (32 + live))) && changed >> flag & 1 != 0 {
-            return Err(format!("flag {flag} changed"));
+        for xmm in 0..16 {
+            if self.point.live.contains(RegSet::xmm(xmm)) && state.xmms[xmm] != after.xmms[xmm] {
+                return Err(format!("xmm{xmm} changed"));
+            }
         }
+        let changed = state.flags ^ after.flags;
+        let bits = [(0, 0), (1, 2), (2, 4), (3, 6), (4, 7), (5, 11)];
+        for (live, flag) in bits {
+            if self.point.live.contains(RegSet(1 << (32 + live))) && changed >> flag & 1 != 0 {
+                return Err(format!("flag {flag} changed"));
+            }
+        }
+        if changed & DIRECTION != 0 || state.mxcsr != after.mxcsr {
+            return Err("direction flag or MXCSR changed".into());
+        }
+        Ok(())
     }
-    if changed & DIRECTION != 0 || state.mxcsr != after.mxcsr {
-        return Err("direction flag or MXCSR changed".into());
-    }
-    let called = guard.is_none_or(|g| is_taken(g, &state));
-    for (call, record) in calls.iter().zip(records) {
+
+    /// The routine of a call must have seen what the ABI promises, and the arguments.
+    fn judge_call(&self, call: &SiteCall, state: &State, machine: &Machine) -> Result<(), String> {
+        let record = Places::of(machine).record(call.routine);
+        let called = self.guard.is_none_or(|g| is_taken(g, state));
         let entry_rsp = machine.read_u64(record + 48);
         if (entry_rsp != 0) != called {
             return Err(format!("called: {}, expected: {called}", entry_rsp != 0));
         }
         if !called {
-            continue;
+            return Ok(());
         }
         if call.clobbers.needs_alignment && entry_rsp % 16 != 8 {
             return Err(format!("rsp {entry_rsp:x} at the routine's entry"));
@@ -495,7 +547,7 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
             if *value == Value::Flags {
                 seen &= ARITHMETIC;
             }
-            match expected(value, &state, machine) {
+            match expected(value, state, machine) {
                 Some(wanted) if wanted != seen => {
                     return Err(format!(
                         "argument {i} {value:?}: {seen:x}, expected {wanted:x}"
@@ -507,8 +559,44 @@ fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
                 _ => {}
             }
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// Runs one random point; `Err` has the first fault.
+fn try_case(machine: &mut Machine, seed: u64) -> Result<(), String> {
+    let r = &mut Random::new(seed);
+    let case = Case::random(r);
+    let places = Places::of(machine);
+    let mut memory = case.code(places);
+    memory.extend(case.routines(places, r));
+    let state = random_state(r, machine, case.point.may_set_df);
+    let rsp = state.gprs[4];
+    let mut stack = Stack {
+        window: machine.stack_at() - 256,
+        bytes: (0..512).map(|_| r.next() as u8).collect(),
+    };
+    let mut asm = Asm::default();
+    return_address::emit(&mut asm, values::BASE);
+    memory.push(places.resolved(&asm, places.original_return()));
+    memory.push(values::return_map(machine));
+    memory.push(values::contents(machine, r));
+    let word = (rsp - stack.window) as usize;
+    values::return_address(machine, r, &mut stack.bytes[word..word + 8]);
+    memory.push((stack.window, stack.bytes.clone()));
+    for (at, bytes) in memory {
+        machine.write(at, &bytes);
+    }
+    let after = machine.run(places.place(0), &state);
+
+    let low = (rsp - 128 - stack.window) as usize;
+    if machine.read(stack.window + low as u64, 512 - low) != stack.bytes[low..] {
+        return Err("red zone or stack changed".into());
+    }
+    case.judge_program(&state, &after)?;
+    case.calls
+        .iter()
+        .try_for_each(|call| case.judge_call(call, &state, machine))
 }
 
 #[test]

@@ -34,6 +34,22 @@ fn calls<'a>(proc: &Proc<'a>) -> Vec<Inst<'a>> {
 
 /// The C program of `tests/queries.rs`.
 pub fn look(program: &Program) {
+    names(program);
+    let main = program.named_proc("main").expect("main");
+    let outer = program.named_proc("outer").expect("outer");
+    branches(&main);
+    let call = calls(&main)
+        .into_iter()
+        .find(|i| i.called_proc() == Some(outer))
+        .expect("call");
+    one_call(&call, &outer);
+    inlined(program, &outer);
+    edges(program);
+    frames(program);
+}
+
+/// Procedures by name, and bytes by address.
+fn names(program: &Program) {
     // Names: an alias, two of one name, one that is not there.
     let aliased = program.named_proc("aliased").expect("aliased");
     assert_eq!(program.named_proc("alias"), Some(aliased));
@@ -53,8 +69,11 @@ pub fn look(program: &Program) {
     assert!(program.bytes_at(u64::MAX, 1).is_empty());
     let file = main.file().expect("a file");
     assert!(file.ends_with("queries.c"), "{file}");
+}
 
-    // Branches and calls, and errors for what is neither.
+/// Branches and calls of a procedure, and errors for other instructions.
+fn branches(main: &Proc) {
+    let first = main.first_block().expect("a block").first_inst();
     let error = |e: atom_tool::Error| e.to_string();
     assert!(
         first
@@ -70,7 +89,7 @@ pub fn look(program: &Program) {
             .unwrap_err()
             .contains("is no call")
     );
-    let called: Vec<Option<&str>> = calls(&main)
+    let called: Vec<Option<&str>> = calls(main)
         .iter()
         .map(|i| i.called_name().expect("a call"))
         .collect();
@@ -83,11 +102,10 @@ pub fn look(program: &Program) {
         matches!(printf, Some(&"printf@plt" | &"printf")),
         "{called:?}"
     );
-    let outer = program.named_proc("outer").expect("outer");
-    let call = calls(&main)
-        .into_iter()
-        .find(|i| i.called_proc() == Some(outer))
-        .expect("call");
+}
+
+/// Line, target, operands, memory accesses and registers of the call of `outer`.
+fn one_call(call: &Inst, outer: &Proc) {
     let (file, line) = call.line().expect("a line");
     assert!(file.ends_with("queries.c") && line == 37, "{file}:{line}");
     let target = call.branch_target().expect("a branch").expect("known");
@@ -114,8 +132,10 @@ pub fn look(program: &Program) {
             .map(|a| a.reg)
             .collect()
     );
+}
 
-    // `outer` is made of three functions.
+/// `outer` is made of three functions by inlining.
+fn inlined(program: &Program, outer: &Proc) {
     let chains: HashSet<Vec<(&str, u32)>> = outer
         .blocks()
         .flat_map(|b| b.insts())
@@ -143,9 +163,6 @@ pub fn look(program: &Program) {
             .iter()
             .all(|c| c.last().is_some_and(|f| f.0 == "outer"))
     );
-
-    edges(program);
-    frames(program);
 }
 
 /// A switch, a loop, a tail call and a call that does not return.
@@ -166,7 +183,6 @@ fn edges(program: &Program) {
     assert_eq!(count("indirect_tail", EdgeKind::Unknown), 1);
     let dies = program.named_proc("dies").expect("dies");
     assert!(dies.blocks().all(|b| b.successors().is_empty()));
-    let main = program.named_proc("main").expect("main");
     // It may stand in `main.cold`.
     let mut all = program.procs().flat_map(|p| calls(&p));
     let to_dies = all.find(|i| i.called_proc() == Some(dies)).expect("call of dies");
