@@ -47,7 +47,7 @@ pub struct Loop<'a> {
     pub depth: u32,
     /// Blocks from which control goes back to the header.
     pub latches: Vec<Block<'a>>,
-    /// All its blocks, including those of inner loops.
+    /// All its blocks, including the blocks of inner loops.
     pub blocks: Vec<Block<'a>>,
 }
 

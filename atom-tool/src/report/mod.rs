@@ -168,7 +168,7 @@ impl Report {
     }
 
     /// Adds tables by procedure and by source line, and for programs by instruction. `of` gives two
-    /// counts of a site, which `columns` names: all events, and those of them that the second
+    /// counts of a site, which `columns` names: all events, and the events that the second
     /// column counts. Sites without events have no row.
     pub fn places(
         &mut self,
