@@ -135,10 +135,8 @@ impl Tool {
             let Ok(name) = symbol.name() else { continue };
             exported.insert(name.to_owned(), symbol.address());
             if is_function(symbol.flags()) {
-                routines.push((
-                    name.strip_prefix(PREFIX).unwrap_or(name).to_owned(),
-                    symbol.address(),
-                ));
+                let name = name.strip_prefix(PREFIX).unwrap_or(name);
+                routines.push((name.to_owned(), symbol.address()));
             }
         }
         routines.sort();
