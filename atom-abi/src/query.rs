@@ -80,7 +80,7 @@ pub struct LoopRecord {
     pub latch_count: u32,
     /// Blocks from which a back edge leads to the header.
     pub latches: *const u32,
-    /// Blocks of the loop, including those of inner loops.
+    /// Blocks of the loop, including the blocks of inner loops.
     pub blocks: *const u32,
     /// Number of `blocks`.
     pub block_count: usize,

@@ -1,13 +1,12 @@
-//! From marked sections to all sections: what leads to them.
+//! The context of marked sections: calls and loop iterations that lead to them.
 //!
-//! A measurement says little without the way to it. So each call site that can
-//! lead to a marked section is a section of its own, and so is each iteration of
-//! a loop around one; together with their counters they name each execution. A
-//! loop that contains nothing but one such site needs no section for its
-//! iterations, as the site's own counter counts them.
+//! A measurement means little without its call path. So each call site that can lead to a marked
+//! section is a section of its own, and so is each iteration of a loop around one. Together with
+//! their counters they identify each execution. A loop that contains only one such site needs no
+//! section for its iterations, as the site's own counter counts them.
 //!
-//! A call through a pointer, and one of a library function that calls back, can
-//! lead to every procedure whose address is taken.
+//! A call through a pointer can lead to every procedure whose address is taken. So can a call of
+//! a library function that calls back.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
@@ -20,7 +19,7 @@ use crate::find::{Found, How, SectionKind};
 use crate::list;
 use crate::options::Context;
 
-/// Library functions that call what they are given, at once or in another thread.
+/// Library functions that call a function that they get as an argument, at once or in another thread.
 const CALLS_BACK: [&str; 27] = [
     "__cxa_thread_atexit_impl",
     "bsearch",
@@ -51,12 +50,12 @@ const CALLS_BACK: [&str; 27] = [
     "twalk_r",
 ];
 
-/// What a section is.
+/// The role of a section.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
     /// The body of `main`.
     Root,
-    /// A marked one: its number among those found.
+    /// A marked section: its number among the sections that were found.
     Marked(usize),
     /// An iteration of a loop.
     Iteration,
@@ -66,11 +65,11 @@ pub enum Role {
 
 /// A section as it is recorded.
 pub struct Site<'a> {
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Its number in data files; the same in each build of the same source.
     pub id: u16,
-    /// What the number is made of.
+    /// The text of which the number is a hash.
     key: String,
     /// A name for people.
     pub name: String,
@@ -78,19 +77,19 @@ pub struct Site<'a> {
     pub file: Option<String>,
     /// First and last line.
     pub lines: Option<(u32, u32)>,
-    /// Where it begins and ends.
+    /// The points at which it begins and ends.
     pub border: Border<'a>,
-    /// Number of its instructions: what contains has more than what is contained.
+    /// Number of its instructions: a section has more than the sections inside it.
     pub size: usize,
 }
 
 impl Site<'_> {
-    /// `file.c:3-8`, or nothing.
+    /// Source position as `file.c:3-8`, or an empty text.
     pub fn place(&self) -> String {
         list::place(self.file.as_deref(), self.lines)
     }
 
-    /// Whether values are recorded, and of which kind it is.
+    /// Its kind, if values of it are recorded.
     pub fn kind(&self, found: &Found<'_>) -> Option<SectionKind> {
         match self.role {
             Role::Marked(i) => Some(found.sections[i].kind),
@@ -148,7 +147,7 @@ pub fn sites<'a>(view: &View<'a>, found: &Found<'a>, context: Context) -> Vec<Si
     sites
 }
 
-/// The name of a function without what compilers append to the names of copies.
+/// The name of a function without the suffixes of copies that compilers make.
 fn plain(name: &str) -> &str {
     const COPIES: [&str; 6] = [
         ".constprop.",
@@ -185,7 +184,7 @@ fn number(sites: &mut [Site<'_>]) {
 /// Which procedures can lead to marked sections.
 struct Graph<'a> {
     leads: Vec<bool>,
-    /// Some procedure that leads to one can be called through a pointer.
+    /// True if a procedure that leads to one can be called through a pointer.
     by_pointer: bool,
     procs: Vec<Proc<'a>>,
 }
@@ -232,7 +231,7 @@ impl<'a> Graph<'a> {
             }
             work.extend(callers.get(&proc).into_iter().flatten());
             let first = graph.procs[proc].first_block();
-            // The system calls main, nobody else.
+            // Only the C library calls `main`, not the program.
             let is_main = graph.procs[proc].symbol() == "main";
             if !graph.by_pointer && !is_main && first.is_some_and(|b| b.is_address_taken()) {
                 graph.by_pointer = true;
@@ -270,7 +269,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// What a call calls, or a jump out of its procedure.
+/// The callee of a call, or of a jump out of its procedure.
 enum Callee<'a> {
     Proc(Proc<'a>),
     /// Through a pointer, or a function that calls back.
@@ -288,7 +287,7 @@ fn goes_to<'a>(inst: Inst<'a>) -> Option<Callee<'a>> {
         if let Some(callee) = inst.called_proc() {
             return Some(Callee::Proc(callee));
         }
-        // Of an import it is known that it does not call back.
+        // An import is known not to call back.
         return name.is_empty().then_some(Callee::Unknown("*"));
     }
     if let Some(target) = inst.target() {
@@ -312,7 +311,7 @@ fn around<'a>(
     found: &Found<'a>,
     sites: &mut Vec<Site<'a>>,
 ) {
-    // How many sites lie directly in each loop; none: outside of loops.
+    // Number of sites directly in each loop.
     let mut direct: HashMap<usize, usize> = HashMap::new();
     let mut count = |inner: Option<usize>| {
         if let Some(i) = inner {
@@ -338,7 +337,7 @@ fn around<'a>(
             border.enters.push(Point::Before(last));
             border.leaves.push(Point::After(last));
         } else {
-            // Its frame is gone when it ends, which is noticed then.
+            // Its end is noticed later, when its frame is gone.
             border.enters.push(Point::Way(block, Way::Taken));
         }
         let line = last.line();
@@ -377,7 +376,7 @@ fn around<'a>(
     iterations(family, &direct, sites);
 }
 
-/// The innermost loop around all of a region, of which the region is not the head.
+/// The innermost loop that contains all of a region but whose header is not in the region.
 fn enclosing<'a>(family: &Family<'a>, region: &Region<'a>) -> Option<usize> {
     let blocks: Vec<Block> = family
         .blocks
@@ -443,7 +442,7 @@ fn iterations<'a>(
     }
 }
 
-/// Where control goes from a latch back to the header.
+/// The points at which control goes from a latch back to the header.
 fn back<'a>(family: &Family<'a>, latch: Block<'a>, header: Block<'a>) -> Vec<Point<'a>> {
     let edges = family.successors(latch);
     let tables = edges.iter().filter(|e| e.kind == EdgeKind::Table);

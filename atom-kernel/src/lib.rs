@@ -1,8 +1,8 @@
 //! Finds kernels that are marked in a program and records what they cost.
 //!
-//! The instrument half finds the marked sections ([`find`]), adds sections for
-//! what leads to them ([`context`]) and adds the calls ([`weave`]); what these do
-//! in the program is in [`run`], on top of the crate `arp`.
+//! The instrument half finds the marked sections ([`find`]), adds sections for the calls and loops
+//! that lead to them ([`context`]) and adds the calls of analysis routines ([`weave`]). The
+//! analysis half is in [`run`], on top of the crate `arp`.
 #![deny(missing_docs)]
 // Blocks and instructions are hashed and compared by their numbers, which do not change.
 #![allow(clippy::mutable_key_type)]
@@ -117,7 +117,7 @@ fn add_callbacks(program: &Program<'_>, options: &Options) -> Result {
     Ok(())
 }
 
-/// A callback of the user or what it gets, which was linked into the tool.
+/// A callback of the user, or the data that callbacks get, which was linked into the tool.
 fn exported(program: &Program<'_>, name: &str) -> Result<atom_tool::Exported> {
     program.exported(name).ok_or_else(|| {
         format!(

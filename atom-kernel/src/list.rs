@@ -1,4 +1,4 @@
-//! What `--list` prints.
+//! The output of `--list`.
 
 use std::fmt::Write;
 
@@ -6,10 +6,11 @@ use crate::find::region::Point;
 use crate::find::view::base;
 use crate::find::{Found, Section, Unplaced};
 
-/// More addresses than these are counted only.
+/// Most addresses that are printed; further ones are only counted.
 const MOST: usize = 8;
 
-/// The list of what was found, which of it is recursive, and of what was not found.
+/// The list of sections that were found and of sections that were not. `recursive` says for each
+/// section found whether it is recursive.
 pub fn text(found: &Found<'_>, recursive: &[bool]) -> String {
     let mut out = String::new();
     for (section, recursive) in found.sections.iter().zip(recursive) {
@@ -32,7 +33,7 @@ pub fn text(found: &Found<'_>, recursive: &[bool]) -> String {
     out
 }
 
-/// What the user should know though there is no list.
+/// Warnings for the user when the list is not printed.
 pub fn warnings(found: &Found<'_>) -> Vec<String> {
     let missing = found.unplaced.iter().map(why);
     let doubts = found.sections.iter();
@@ -40,7 +41,7 @@ pub fn warnings(found: &Found<'_>) -> Vec<String> {
     missing.chain(doubts).collect()
 }
 
-/// In a sentence, what was not found and why.
+/// A sentence that says what was not found, and why.
 pub fn why(missing: &Unplaced) -> String {
     let mut out = format!("{} {}", missing.kind.name(), missing.name);
     if let (Some(file), Some(line)) = (&missing.file, missing.line) {
@@ -53,7 +54,7 @@ pub fn why(missing: &Unplaced) -> String {
     out
 }
 
-/// `file.c:3-8`, or nothing.
+/// A source position as `file.c:3-8`, or an empty text.
 pub fn place(file: Option<&str>, lines: Option<(u32, u32)>) -> String {
     match (file, lines) {
         (Some(file), Some((first, last))) if first == last => format!("{}:{first}", base(file)),

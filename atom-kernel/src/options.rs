@@ -8,7 +8,7 @@ use crate::run::calibrate::Calibrate;
 use crate::run::clock::Tsc;
 use crate::run::meters::Measure;
 
-/// How much of the way to a section is recorded.
+/// How much of the context of a section is recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Context {
     /// Calls and iterations that lead to it.
@@ -17,7 +17,7 @@ pub enum Context {
     None,
 }
 
-/// What the user asked for.
+/// The user's options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Print what was found.
@@ -28,11 +28,11 @@ pub struct Options {
     pub marks: bool,
     /// How much of the context is recorded.
     pub context: Context,
-    /// What is measured.
+    /// The quantities that are measured.
     pub measures: Vec<Measure>,
-    /// Names of the user's callbacks and of what they get as context.
+    /// Names of the user's callbacks for begins and ends, and of the data that they get as context.
     pub callbacks: [Option<String>; 3],
-    /// Names of those that are called for threads: at their first section, and after their end.
+    /// Names of the callbacks for threads: at a thread's first section, and after its end.
     pub thread_callbacks: [Option<String>; 2],
     /// Type of the values of the user's callbacks.
     pub data_type: DataType,

@@ -1,5 +1,5 @@
-//! Adding the calls: at each point first what ends there, the innermost first,
-//! then what begins, the outermost first.
+//! Adding the calls: at each point first the ends of sections, the innermost first, then the
+//! begins, the outermost first.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use crate::find::Found;
 use crate::find::region::Point;
 use crate::run::{self, Thread};
 
-/// What is done at a point.
+/// An action at a point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
     Leave,
@@ -22,9 +22,9 @@ enum Action {
 
 struct Task {
     action: Action,
-    /// Place in the table of sections.
+    /// Index in the table of sections.
     section: u32,
-    /// Outer ones have greater ones.
+    /// Order of nesting: outer sections have greater ranks.
     rank: (usize, Reverse<Role>, u32),
 }
 
@@ -150,7 +150,7 @@ pub fn spawns(program: &Program<'_>, thread: ThreadData<Thread>) {
         let name = last.called_name().ok().flatten().unwrap_or_default();
         if MAKES_THREAD.iter().any(|n| name.contains(n)) {
             last.add_call(Before, run::spawning, (thread, Reg::Rdi));
-            // C++ throws if it fails, and returns nothing.
+            // This C++ function throws if it fails and returns nothing.
             match name.contains("_M_start_thread") {
                 true => last.add_call(After, run::spawned_surely, (thread,)),
                 false => last.add_call(After, run::spawned, (thread, Reg::Rax)),

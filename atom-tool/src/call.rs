@@ -1,4 +1,4 @@
-//! Typed calls: a routine's handle, and what fits its parameters.
+//! Typed calls: the handle of a routine, and the arguments that fit its parameters.
 
 use std::ffi::c_char;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ impl<P> Clone for Routine<P> {
 
 impl<P> Copy for Routine<P> {}
 
-// SAFETY: the address of code.
+// SAFETY: it holds the address of code, which never changes.
 unsafe impl<P> Send for Routine<P> {}
 // SAFETY: as above.
 unsafe impl<P> Sync for Routine<P> {}
@@ -39,14 +39,14 @@ impl<P> Routine<P> {
     }
 }
 
-/// What names a routine with parameters `P`: its handle, or the function that
-/// [`#[analysis]`](crate::analysis) leaves under the routine's name.
+/// A name of a routine with parameters `P`: its handle, or the function that
+/// [`#[analysis]`](crate::analysis) defines under the routine's name.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an analysis routine",
     note = "mark the function with `#[analysis]` and pass its name"
 )]
 pub trait AsRoutine<P> {
-    /// The handle.
+    /// The handle of the routine.
     fn as_routine(&self) -> Routine<P>;
 }
 
@@ -62,10 +62,10 @@ impl<P, F: Fn() -> Routine<P>> AsRoutine<P> for F {
     }
 }
 
-/// A handle from an address.
+/// Makes a handle from an address.
 ///
 /// # Safety
-/// `address` must be that of an `extern "C"` function with parameters `P`.
+/// `address` must be the address of an `extern "C"` function with parameters `P`.
 #[doc(hidden)]
 pub const unsafe fn routine<P: Params>(address: *const (), name: &'static str) -> Routine<P> {
     Routine {
@@ -85,15 +85,15 @@ pub struct BrCondValue;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EffAddrValue;
 
-/// Stands for the effective address of one of the instruction's memory
-/// operands, counted from 0 in the order of [`Inst::text`](crate::Inst::text),
-/// with what is accessed without being written (the stack of `push`) last.
+/// Stands for the effective address of one of the instruction's memory operands. They are
+/// counted from 0 in the order of [`Inst::text`](crate::Inst::text); operands that the text does
+/// not show (the stack of `push`) come last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EffAddrOf(pub u8);
 
-/// Stands for the number of bytes that the instruction accesses at
-/// [`EffAddrValue`]: once, if it is repeated (see [`RepCount`]); one element,
-/// if it is a gather or scatter; all elements, if it is masked.
+/// Stands for the number of bytes that the instruction accesses at [`EffAddrValue`]. Of a
+/// repeated instruction it is the size of one access (see [`RepCount`]), of a gather or scatter
+/// the size of one element, of a masked instruction the size of all elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessSize;
 
@@ -101,8 +101,8 @@ pub struct AccessSize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessSizeOf(pub u8);
 
-/// Stands for the value that the instruction reads from memory, the first 64
-/// bits of it, extended by zeros. Fits before an instruction that reads memory,
+/// Stands for the value that the instruction reads from memory: its first 64 bits, extended by
+/// zeros. Fits before an instruction that reads memory,
 /// and after one that moves the value to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadedValue;
@@ -111,8 +111,8 @@ pub struct LoadedValue;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LoadedValueOf(pub u8);
 
-/// Stands for the value that the instruction writes to memory, the first 64
-/// bits of it, extended by zeros. Fits before an instruction that only copies
+/// Stands for the value that the instruction writes to memory: its first 64 bits, extended by
+/// zeros. Fits before an instruction that only copies
 /// the value (`mov`, `push`, `call`), and after one that computes it; ask
 /// [`Inst::offers`](crate::Inst::offers).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,37 +122,37 @@ pub struct StoredValue;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoredValueOf(pub u8);
 
-/// Stands for how often a string instruction is to be repeated: `rcx` with a
+/// Stands for the number of times that a string instruction is to be repeated: `rcx` with a
 /// repeat prefix, which may be 0, else 1. `cmps` and `scas` may stop earlier.
 /// Fits before an instruction that accesses memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RepCount;
 
-/// Stands for the direction in which string instructions go: all ones if they
-/// go down, else 0. It costs much less than [`Reg::Flags`], for which no point may
-/// change a flag.
+/// Stands for the direction flag: all ones if string instructions go to lower addresses, else 0.
+/// It costs much less than [`Reg::Flags`], for which inserted code must keep all flags
+/// everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Direction;
 
-/// Stands for the address that a jump, call or return goes to, if it is taken;
-/// addresses are those of the original program. Fits before the instruction,
+/// Stands for the address that a jump, call or return goes to, if it is taken. It is an address
+/// of the original program. Fits before the instruction,
 /// and after a jump or return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BranchTarget;
 
-/// Stands for what a procedure returns in `rax`. Fits after a procedure that
+/// Stands for the value that a procedure returns in `rax`. Fits after a procedure that
 /// ends in returns only, and at a return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReturnValue;
 
-/// Stands for the second 64 bits of a vector register, as the register itself
-/// stands for the first.
+/// Stands for the second 64 bits of a vector register; the register itself stands for the first
+/// 64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HighHalf(pub Reg);
 
-/// What stands for a value or a register that only the running program knows.
+/// Types that stand for a value or a register that only the running program knows.
 pub trait Computed {
-    /// As it crosses the border.
+    /// The argument's kind and number, as they cross the border.
     #[doc(hidden)]
     fn kind(&self) -> (ArgKind, u64);
 }
@@ -163,7 +163,7 @@ pub trait Computed {
     note = "an integer must have the parameter's own type; `Value` takes `BrCondValue`, `EffAddrValue` and their like, `RegV` takes a `Reg`"
 )]
 pub trait Arg<P: Param> {
-    /// As it crosses the border. Borrows from `self`.
+    /// The argument as it crosses the border. It borrows from `self`.
     #[doc(hidden)]
     fn to_host(&self) -> host::Arg;
 }
@@ -213,13 +213,13 @@ macro_rules! integers {
         }
     )*};
 }
-// Signed types are extended by their sign first.
+// Signed types are extended by their sign to 64 bits first.
 integers! {
     u8 as u64; u16 as u64; u32 as u64; u64 as u64; usize as u64; bool as u64;
     i8 as i64; i16 as i64; i32 as i64; i64 as i64; isize as i64;
 }
 
-/// What the tool's shared object exports under a C name; found by
+/// A function or data that the tool's shared object exports under a C name; found by
 /// [`Program::exported`](crate::Program::exported). In calls before and after the
 /// program, a parameter of type `usize` gets its run-time address, or 0 for none.
 #[derive(Clone, Copy, Debug)]

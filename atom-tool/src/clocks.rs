@@ -1,7 +1,8 @@
 //! Clocks that analysis routines read.
 //!
-//! `std::time::Instant` works too; these give plain numbers, and the processor's
-//! counter, which is by far the cheapest: a clock of the system is a system call here.
+//! `std::time::Instant` works, too. The functions here return plain numbers, and one reads the
+//! processor's counter, which is by far the cheapest: reading a clock of the system is a system
+//! call in an analysis routine.
 
 use std::ffi::{c_int, c_long};
 
@@ -24,7 +25,7 @@ fn nanoseconds(clock: c_int) -> u64 {
     time[0] as u64 * 1_000_000_000 + time[1] as u64
 }
 
-/// The processor's time-stamp counter. How fast it runs, [`monotonic`] tells.
+/// The processor's time-stamp counter. Compare it with [`monotonic`] to find its rate.
 #[inline(always)]
 pub fn time_stamp() -> u64 {
     // SAFETY: every x86-64 processor has it, and Linux lets programs read it.
@@ -52,21 +53,21 @@ pub fn thread_cpu() -> u64 {
 pub struct ProfTimer;
 
 impl ProfTimer {
-    /// Seconds from which it counts downwards: several years of processor time.
+    /// Seconds from which the timer counts downwards: several years of processor time.
     pub const SECONDS: i64 = 100_000_000;
 
-    /// Starts it, unless it runs already. True if it counts from [`Self::SECONDS`] now.
+    /// Starts the timer, unless it runs already. True if it counts from [`Self::SECONDS`] now.
     pub fn start() -> bool {
         if Self::left() != 0 {
             return false;
         }
-        // {interval, value}, each of seconds and microseconds.
+        // Interval and value, each in seconds and microseconds.
         let value = [0, 0, Self::SECONDS, 0];
         // SAFETY: a `struct itimerval` is four words.
         unsafe { syscall(SYS_SETITIMER, ITIMER_PROF, value.as_ptr(), 0usize) == 0 }
     }
 
-    /// Microseconds left; 0 if it does not run.
+    /// Microseconds left; 0 if the timer does not run.
     pub fn left() -> u64 {
         let mut value = [0i64; 4];
         // SAFETY: as above.

@@ -1,16 +1,15 @@
 //! Counters that are in the instrumented program before it starts.
 //!
-//! The instrument routine knows how many it needs, so they lie in the rewritten
-//! file's data, and each call gets the address of its own: an analysis routine
-//! that counts is one instruction on memory. Nothing has to be allocated at
-//! ProgramBefore, so calls that run earlier (from IFUNC resolvers) or later than
-//! ProgramAfter count and harm nothing.
+//! The instrument routine knows how many counters it needs, so they lie in the data of the
+//! rewritten file, and each call gets the address of its counter. An analysis routine that counts
+//! is then one instruction on memory. Nothing is allocated at ProgramBefore, so calls that run
+//! earlier (from IFUNC resolvers) or later than ProgramAfter count, too, and do no harm.
 //!
 //! How threads share them is part of the type. By default each thread has its
-//! own, and the calls at ProgramAfter get the sums: exact, and as fast as one
-//! thread alone. [`AtomicCounter`]s exist once and are changed atomically: exact
-//! too, slower, and what is read in between is the sum. [`PlainCounter`]s exist
-//! once and lose counts when threads meet.
+//! own counters, and the calls at ProgramAfter get the sums: exact, and as fast as in a program
+//! with one thread. [`AtomicCounter`]s exist once and are changed atomically: exact, but slower; a
+//! routine that reads one while the program runs gets the sum of all threads. [`PlainCounter`]s
+//! exist once and lose counts when two threads change one at the same time.
 //!
 //! Layout: a header of two u64 (rows, cells in a row), then the cells, row by row.
 
@@ -30,7 +29,7 @@ pub trait Sharing: sealed::Kind + Copy + 'static {}
 
 mod sealed {
     pub trait Kind {
-        /// Each thread has its own.
+        /// Each thread has its own counters.
         const PER_THREAD: bool;
         /// Additions are atomic.
         const ATOMIC: bool;
@@ -65,7 +64,7 @@ sharing! {
 }
 
 /// Instrument side: a table of rows of `N` counters, made by [`Program::counters`]
-/// and its kin.
+/// and its variants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterTable<const N: usize = 1, S = Own> {
     /// Offset in the data that the tool placed.
@@ -85,7 +84,7 @@ impl<const N: usize, S: Sharing> CounterTable<N, S> {
             program.place_for_threads(&header, size, HEADER)
         } else {
             let mut bytes = header;
-            // A size that cannot be had is refused below, with a message.
+            // If there is no memory of that size, `place` refuses it with a message.
             if bytes.try_reserve_exact(size).is_ok() {
                 bytes.resize(size, 0);
             }
@@ -185,7 +184,7 @@ unsafe impl<const N: usize, S: Sharing> Param for Counter<N, S> {
 
 #[cfg(test)]
 impl<const N: usize> Counter<N> {
-    /// A thread's own, for tests.
+    /// A counter of one thread, for tests.
     pub(crate) fn of(cells: &'static [AtomicU64; N]) -> Self {
         Self {
             cells,
@@ -221,19 +220,19 @@ impl<const N: usize, S: Sharing> Counter<N, S> {
         }
     }
 
-    /// The counter `rows` further on in its table.
+    /// The counter `rows` rows after this one in its table.
     ///
-    /// Only for the references of a group, whose rows [`Simulation`](crate::simulate::Simulation)
+    /// It serves only the references of a group, whose rows [`Simulation`](crate::simulate::Simulation)
     /// takes from one table.
     pub(crate) fn row_after(self, rows: usize) -> Self {
-        // SAFETY: the rows of a group's parts are those that follow its first one's in
-        // the table that they were all taken from.
+        // SAFETY: the rows of a group's parts follow the row of its first part in the table
+        // from which all of them were taken.
         let cells = unsafe { &*std::ptr::from_ref(self.cells).add(rows) };
         Self { cells, ..self }
     }
 
-    /// What the cells have counted: while the program runs, in this thread; at
-    /// ProgramAfter, in all.
+    /// The cells' values: counts of this thread while the program runs, of all threads at
+    /// ProgramAfter.
     pub fn get(self) -> [u64; N] {
         std::array::from_fn(|i| self.cells[i].load(Relaxed))
     }
@@ -258,7 +257,7 @@ unsafe impl<const N: usize, S: Sharing> Param for Counters<N, S> {
     const CODE: u8 = code::OTHER;
 }
 
-/// What precedes the cells.
+/// The header before the cells.
 #[repr(C)]
 struct Header {
     rows: u64,
@@ -280,8 +279,8 @@ impl<const N: usize, S: Sharing> Counters<N, S> {
     }
 
     fn all(self) -> &'static [[AtomicU64; N]] {
-        // SAFETY: values of this type are made only by `atom`, which points them
-        // to a table of this N that `CounterTable::new` laid out.
+        // SAFETY: only `atom` makes values of this type. They point to a table with this N that
+        // `CounterTable::new` laid out.
         unsafe {
             std::slice::from_raw_parts(self.header.add(1).cast(), (*self.header).rows as usize)
         }
@@ -305,7 +304,7 @@ impl<const N: usize, S: Sharing> Counters<N, S> {
         }
     }
 
-    /// What all rows have counted; see [`Counter::get`].
+    /// The values of all rows; see [`Counter::get`].
     pub fn rows(self) -> impl DoubleEndedIterator<Item = [u64; N]> + ExactSizeIterator {
         (0..self.len()).map(move |i| self.at(i).get())
     }

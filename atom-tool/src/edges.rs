@@ -1,8 +1,8 @@
 //! Calls on the ways between blocks.
 //!
-//! A block's `Before` is passed on every way to it, and its `After` on every way
-//! out. Who wants to know that control enters or leaves a part of a procedure
-//! needs some of the ways only: those that cross the part's border.
+//! A call before a block is made on every way into the block, a call after it on every way out.
+//! A tool that follows control into a part of a procedure and out of it needs only the ways that
+//! cross the part's border.
 
 use atom_abi::host::{Place, Reg, Scope};
 use atom_abi::query::EdgeKind;
@@ -17,18 +17,18 @@ pub enum Way {
     /// Into the block, from outside its procedure. Fits blocks at which another
     /// procedure enters: the first one, and others that are called or jumped to.
     Entry,
-    /// Out of the block, to what stands behind it: its last instruction does not
-    /// jump, or is a call that has returned.
+    /// Out of the block, to the next instruction in the program: the block's last instruction does
+    /// not jump, or is a call that has returned.
     Falling,
     /// Out of the block by its last instruction, a jump that is taken or a return.
-    /// Of an indirect jump, all ways at once.
+    /// For an indirect jump this is all of its ways at once.
     Taken,
 }
 
 impl Way {
-    /// The way out of a block along which an edge of this kind goes. None for an
-    /// exception, on whose way nothing can stand, and for [`EdgeKind::Table`],
-    /// which shares its way with others.
+    /// The way out of a block that an edge of this kind takes. None for an exception, as no code
+    /// can be added between a throw and its landing pad, and for [`EdgeKind::Table`], as the edges
+    /// of an indirect jump share one way.
     pub fn of(kind: EdgeKind) -> Option<Self> {
         match kind {
             EdgeKind::Fall | EdgeKind::CallReturn => Some(Self::Falling),
@@ -61,8 +61,7 @@ impl Block<'_> {
     ///
     /// At the block's end it comes after those added to the block and its last
     /// instruction; at an entry, after those added to the procedure and before
-    /// those added to the block. A way that the block does not have is an error
-    /// that `atom` ends with.
+    /// those added to the block. If the block does not have this way, `atom` ends with an error.
     pub fn add_call_on<P: Params>(
         &self,
         way: Way,

@@ -1,4 +1,4 @@
-//! From `atom` into the tool: the header, the instrument routine, its panics.
+//! The way from `atom` into the tool: the header, the instrument routine, its panics.
 
 use std::panic::PanicHookInfo;
 
@@ -11,7 +11,7 @@ use crate::output;
 use crate::program::{Program, Session};
 use crate::{Error, Result};
 
-/// What [`tool!`](crate::tool) exports.
+/// The header that [`tool!`](crate::tool) exports.
 pub const fn header(
     instrument: extern "C" fn(*const Host, usize, *const StrRef) -> i32,
 ) -> ToolHeader {
@@ -33,7 +33,7 @@ pub const fn header(
 /// Starts the runtime in the instrumented program.
 ///
 /// # Safety
-/// As [`ToolHeader::start`].
+/// The same as for [`ToolHeader::start`].
 pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
     analysis_rt::set_flush_hook(flush);
     // SAFETY: the caller's promise.
@@ -41,11 +41,12 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
     output::remember_directory();
 }
 
-/// Nothing else flushes what `print!` and logs have buffered: the runtime never returns from `main`.
+/// Flushes the buffers of `print!` and of logs. Nothing else does, as the runtime never returns
+/// from `main`.
 fn flush() {
     use std::io::Write;
     output::flush_all();
-    // Where it cannot be written there is nobody left to tell.
+    // An error here cannot be reported: the process ends.
     let _ = std::io::stdout().flush();
 }
 
@@ -70,8 +71,8 @@ pub unsafe fn run(
         .map(|i| unsafe { (*args.add(i)).as_str() })
         .collect();
 
-    // A panic must not unwind into `atom`, whose std is another one, and with
-    // panic=abort could not; the hook runs either way and does not return.
+    // A panic must not unwind into `atom`, which has a std of its own, and with panic=abort it
+    // cannot unwind. The hook runs in both cases and does not return.
     let table = host as *const Host as usize;
     std::panic::set_hook(Box::new(move |info| panicked(table as *const Host, info)));
     let session = Session::new(host);
@@ -114,7 +115,7 @@ fn chain(error: &Error) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Many errors repeat their cause in their own text.
+        // The text of many errors ends with the text of their cause.
         if !text.ends_with(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);

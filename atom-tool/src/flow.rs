@@ -13,7 +13,7 @@ use atom_abi::query::{EdgeKind, EdgeRecord, FrameRecord, LoopRecord, Relation, S
 use crate::handle::{Block, FromId, Proc};
 use crate::program::Session;
 
-/// Hands each item of an answer to `take`, while the item is valid.
+/// Hands each item of a query's answer to `take`, while the item is valid.
 pub(crate) fn each<T>(ask: impl FnOnce(*mut c_void, Sink<T>), mut take: impl FnMut(&T)) {
     extern "C" fn sink<T>(arg: *mut c_void, item: *const T) {
         // SAFETY: `arg` is the closure below, which outlives the query; the item
@@ -27,11 +27,11 @@ pub(crate) fn each<T>(ask: impl FnOnce(*mut c_void, Sink<T>), mut take: impl FnM
 /// An edge of the control flow, as one of its two blocks sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge<'a> {
-    /// How control goes.
+    /// How control goes along it.
     pub kind: EdgeKind,
-    /// The block at the other end; none if that is not in this procedure.
+    /// The block at the other end; none if it is not in this procedure.
     pub block: Option<Block<'a>>,
-    /// The address at the other end, if that is known.
+    /// The address at the other end, if it is known.
     pub address: Option<u64>,
 }
 
@@ -41,13 +41,13 @@ pub struct Edge<'a> {
 pub struct Loop<'a> {
     /// The block through which it is entered.
     pub header: Block<'a>,
-    /// Place in [`Loops`] of the innermost loop around it.
+    /// Index in [`Loops`] of the innermost loop around this one.
     pub parent: Option<usize>,
-    /// 1 for an outermost loop.
+    /// Nesting depth; 1 for an outermost loop.
     pub depth: u32,
     /// Blocks from which control goes back to the header.
     pub latches: Vec<Block<'a>>,
-    /// All its blocks, those of loops inside it too.
+    /// All its blocks, including the blocks of inner loops.
     pub blocks: Vec<Block<'a>>,
 }
 
@@ -55,8 +55,8 @@ pub struct Loop<'a> {
 #[derive(Clone, Debug)]
 pub struct Loops<'a> {
     list: Vec<Loop<'a>>,
-    /// There are cycles that can be entered at several blocks, which are no
-    /// natural loops and not listed.
+    /// The procedure has cycles that can be entered at several blocks. They are no natural loops
+    /// and are not listed.
     pub irreducible: bool,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Deref for Loops<'a> {
     }
 }
 
-/// How a procedure uses the stack.
+/// The stack frame of a procedure.
 ///
 /// Offsets count from the *virtual frame pointer*, the value of rsp before the
 /// call that entered the procedure; in its body rsp is `size` bytes below.
@@ -78,8 +78,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Bytes from the virtual frame pointer down to rsp in the body, where rsp is
-    /// lowest: the return address, saved registers, locals, arguments of calls.
+    /// Number of bytes from the virtual frame pointer down to the lowest rsp in the body: the
+    /// return address, saved registers, locals, arguments of calls.
     pub fn size(&self) -> u64 {
         self.record.size
     }
@@ -122,7 +122,7 @@ impl Frame {
         saved(Reg::Xmm0, record.float_mask, &record.float_offsets)
     }
 
-    /// Upper end of what lies below return address and saved registers: the locals.
+    /// Offset of the upper end of the local variables, below return address and saved registers.
     pub fn local_offset(&self) -> i32 {
         self.record.local_offset
     }
@@ -137,7 +137,7 @@ impl Frame {
         Reg::from_number(self.record.frame_reg)
     }
 
-    /// Bytes of `endbr64` at the start.
+    /// Size in bytes of `endbr64` at the start, or 0.
     pub fn landing_size(&self) -> u32 {
         self.record.landing_size
     }
@@ -169,13 +169,13 @@ impl<'a> Block<'a> {
         edges
     }
 
-    /// Where control may go after it. A call that never returns is followed by nothing.
+    /// Edges to the blocks that control may enter next. A call that never returns has none.
     pub fn successors(&self) -> Vec<Edge<'a>> {
         let host = self.session.host;
         self.edges(|arg, sink| (host.block_successors)(host.context, self.id, arg, sink))
     }
 
-    /// The blocks of its procedure from which control may come to it.
+    /// Edges from the blocks of its procedure from which control may come.
     pub fn predecessors(&self) -> Vec<Edge<'a>> {
         let host = self.session.host;
         self.edges(|arg, sink| (host.block_predecessors)(host.context, self.id, arg, sink))
@@ -186,14 +186,14 @@ impl<'a> Block<'a> {
         (host.block_relation)(host.context, self.id, what as u32)
     }
 
-    /// The last block before this one that every path from an entry of the
-    /// procedure passes; none for entries.
+    /// Immediate dominator: the last block before this one that every path from an entry of the
+    /// procedure passes. None for entries.
     pub fn immediate_dominator(&self) -> Option<Self> {
         block(self.session, self.relation(Relation::Dominator))
     }
 
-    /// The first block after this one that every path to an end of the procedure
-    /// passes. A call that never returns is such an end, too.
+    /// Immediate post-dominator: the first block after this one that every path to an end of the
+    /// procedure passes. A call that never returns is such an end, too.
     pub fn immediate_post_dominator(&self) -> Option<Self> {
         block(self.session, self.relation(Relation::PostDominator))
     }
@@ -216,19 +216,18 @@ impl<'a> Block<'a> {
         self.relation(Relation::Reachable) == 1
     }
 
-    /// False if calls on it are not made, because the user chose other parts of the program.
+    /// False if calls on the block are not made, because the user chose other parts of the program.
     pub fn is_selected(&self) -> bool {
         self.relation(Relation::Selected) == 1
     }
 
-    /// True if its address is a code pointer somewhere in the program, in data or
-    /// an operand, or is exported, so that a call through a pointer, or a library,
-    /// may lead there.
+    /// True if the block's address is taken: it is a code pointer in data or in an operand, or it is
+    /// exported. A call through a pointer, or a library, may lead there.
     pub fn is_address_taken(&self) -> bool {
         self.relation(Relation::AddressTaken) == 1
     }
 
-    /// Place in [`Proc::loops`] of the innermost loop that contains it.
+    /// Index in [`Proc::loops`] of the innermost loop that contains the block.
     pub fn innermost_loop(&self) -> Option<usize> {
         let place = self.relation(Relation::InnermostLoop);
         (place != NONE).then_some(place as usize)
@@ -242,7 +241,7 @@ impl<'a> Proc<'a> {
         let mut list = Vec::new();
         let mut irreducible = false;
         let blocks = |ids: *const u32, count: usize| -> Vec<Block<'a>> {
-            // SAFETY: by the interface, so many numbers lie there during the call.
+            // SAFETY: by the interface, `count` numbers lie there during the call.
             let ids = unsafe { std::slice::from_raw_parts(ids, count) };
             let handle = |id: &u32| Block::from_id(self.session, *id);
             ids.iter().map(handle).collect()
@@ -262,8 +261,8 @@ impl<'a> Proc<'a> {
         Loops { list, irreducible }
     }
 
-    /// Blocks at which control can enter it: its first, those that other
-    /// procedures jump to, and those reached in ways that no edge shows.
+    /// Blocks at which control can enter the procedure: the first one, those that other procedures
+    /// jump to, and those that control reaches without an edge (landing pads, for example).
     pub fn entries(&self) -> Vec<Block<'a>> {
         let host = self.session.host;
         let mut entries = Vec::new();
@@ -274,7 +273,7 @@ impl<'a> Proc<'a> {
         entries
     }
 
-    /// How it uses the stack; none for an opaque procedure without unwind tables.
+    /// The procedure's stack frame; none for an opaque procedure without unwind tables.
     pub fn frame(&self) -> Option<Frame> {
         let host = self.session.host;
         let mut record = FrameRecord::default();

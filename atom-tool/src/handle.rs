@@ -18,13 +18,13 @@ use crate::proto::NamedArg;
 pub enum Status {
     /// All of its code is known.
     Full,
-    /// It is instrumented, but some of its code may be missed.
+    /// It is instrumented, but some of its code may be missing from its blocks.
     Partial,
-    /// It stays as it is; it has no blocks and takes no calls.
+    /// It is not understood and stays as it is; it has no blocks and takes no calls.
     Opaque,
 }
 
-/// A handle made from a number.
+/// A handle that is made from a number.
 pub(crate) trait FromId<'a> {
     fn from_id(session: &'a Session<'a>, id: u32) -> Self;
 }
@@ -124,17 +124,18 @@ macro_rules! handle {
                 self.id as usize
             }
 
-            /// Adds a call; several at one point are made in the order of addition.
+            /// Adds a call. Several calls at one point are made in the order in which they were
+            /// added.
             ///
-            /// An argument that does not fit this point (such as `BrCondValue` where
-            /// there is no conditional branch) is an error that `atom` ends with.
+            /// If an argument does not fit this point (such as `BrCondValue` where there is no
+            /// conditional branch), `atom` ends with an error.
             pub fn add_call<P: Params>(&self, place: Place, routine: impl AsRoutine<P>, args: impl ArgList<P>) {
                 self.session.add_typed(Scope::$scope, self.id, place, routine, args);
             }
 
             /// True if a call at this place can pass this value or register.
-            /// Where it cannot, because the value is not known or has no
-            /// meaning there, adding such a call is an error.
+            /// If it cannot, because the value is not known or has no meaning there, adding such a
+            /// call is an error.
             pub fn offers(&self, place: Place, value: impl Computed) -> bool {
                 self.session.offers(Scope::$scope, self.id, place, &value)
             }
@@ -194,18 +195,18 @@ impl<'a> Proc<'a> {
         (self.host().proc_size)(self.host().context, self.id)
     }
 
-    /// False if calls on it are not made, because the user chose other procedures
-    /// (`--only`, `--skip`). Adding them is no error.
+    /// False if calls on the procedure are not made, because the user chose others (`--only`,
+    /// `--skip`). Adding such calls is no error.
     pub fn is_selected(&self) -> bool {
         (self.host().proc_is_selected)(self.host().context, self.id)
     }
 
-    /// True if it stays as it is: it has no blocks, and adding a call to it is an error.
+    /// True if the procedure stays as it is: it has no blocks, and adding a call to it is an error.
     pub fn is_opaque(&self) -> bool {
         self.status() == Status::Opaque
     }
 
-    /// How well it is understood.
+    /// How well the procedure is understood.
     pub fn status(&self) -> Status {
         match (self.host().proc_status)(self.host().context, self.id) {
             0 => Status::Full,
@@ -327,7 +328,7 @@ impl<'a> Inst<'a> {
         unsafe { std::slice::from_raw_parts(bytes.ptr, bytes.len) }
     }
 
-    /// The instruction in words: `mov rax,[rdi+8]`.
+    /// The instruction as text: `mov rax,[rdi+8]`.
     pub fn text(&self) -> &'a str {
         self.session
             .text((self.host().inst_text)(self.host().context, self.id))
@@ -370,12 +371,12 @@ impl<'a> Inst<'a> {
         })
     }
 
-    /// True if it is of this type; it may be of several.
+    /// True if the instruction is of this type; it may be of several.
     pub fn is_type(&self, kind: InstType) -> bool {
         (self.host().inst_types)(self.host().context, self.id) & kind as u32 != 0
     }
 
-    /// Its class; each instruction has one.
+    /// The instruction's class; each instruction has exactly one.
     pub fn class(&self) -> Class {
         const CLASSES: [Class; 18] = [
             Class::Null,
@@ -407,7 +408,7 @@ impl<'a> Inst<'a> {
         (target != 0).then_some(target)
     }
 
-    /// Target of a direct branch or call, if it is an instruction that is understood.
+    /// Target of a direct branch or call, if the target is a known instruction.
     pub fn target(&self) -> Option<Self> {
         let id = (self.host().inst_at)(self.host().context, self.target_pc()?);
         (id != NONE).then_some(Self {

@@ -1,4 +1,4 @@
-//! Where data lies: symbols, variables of the source, addresses of the file at run time.
+//! Locations of data: symbols, variables of the source, run-time addresses of the file's bytes.
 
 use atom_abi::StrRef;
 use atom_abi::host::{self, ArgKind};
@@ -22,29 +22,29 @@ pub struct DataSymbol<'a> {
     pub size: u64,
 }
 
-/// Where a variable lies.
+/// Location of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VariablePlace {
     /// At this address in the program's file.
     Static(u64),
-    /// So far from the value that rsp had before the call that entered the function.
+    /// At this offset in bytes from the value that rsp had before the call that entered the function.
     Frame(i64),
     /// In each thread's own storage.
     ThreadLocal,
-    /// In no one place of memory: in registers, in several places, nowhere.
+    /// Not at one address: in registers, in several places, or nowhere.
     Moving,
-    /// It is a part that does not consist of whole bytes.
+    /// A part that does not consist of whole bytes (a bit-field).
     Bits,
 }
 
 /// A variable of the source, or a part of one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variable<'a> {
-    /// The function that it is local to, as in the debug information.
+    /// Name of the function that the variable is local to, as in the debug information.
     pub function: Option<&'a str>,
     /// That function's address, where it has one.
     pub function_address: Option<u64>,
-    /// Where it lies.
+    /// Its location.
     pub place: VariablePlace,
     /// Its size in bytes; 0 if the debug information does not say.
     pub size: u64,
@@ -54,9 +54,9 @@ pub struct Variable<'a> {
     pub line: Option<u32>,
 }
 
-/// Stands for where the byte at this address of the program's file is at run time: a
-/// position-independent program is loaded anywhere. `ImageAddress(0)` is how far that is
-/// from the addresses in the file.
+/// Stands for the run-time address of the byte at this address of the program's file. A
+/// position-independent program is loaded at another address in each run. `ImageAddress(0)` is the
+/// load bias: run-time address minus address in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ImageAddress(pub u64);
 
@@ -118,9 +118,9 @@ impl<'a> Program<'a> {
 }
 
 impl<'a> Inst<'a> {
-    /// The imported function that a call, or a jump to elsewhere, leads to: directly, through
-    /// its slot or through the linkage table; its name as in the symbol table. None if it
-    /// leads elsewhere, or if nobody knows.
+    /// Name, as in the symbol table, of the imported function that a call, or a jump to another
+    /// procedure, leads to: directly, through its slot in the global offset table or through the
+    /// procedure linkage table. None if it leads elsewhere, or if the function is not known.
     pub fn entered_import(&self) -> Option<&'a str> {
         let host = self.session.host;
         let name = self

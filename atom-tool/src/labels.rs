@@ -11,16 +11,15 @@ use crate::program::Program;
 pub struct Label<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The function that it stands in, as in the debug information.
+    /// Name of the function that contains it, as in the debug information.
     pub function: Option<&'a str>,
     /// Source file.
     pub file: Option<&'a str>,
-    /// Line where it stands.
+    /// Line of the label.
     pub line: Option<u32>,
-    /// Column where it stands.
+    /// Column of the label.
     pub column: Option<u32>,
-    /// Where the compiler says that it is, which is wrong more often than not
-    /// in optimised code.
+    /// Address that the compiler gave the label. In optimised code it is often wrong.
     pub address: Option<u64>,
 }
 
@@ -52,7 +51,7 @@ impl<'a> Program<'a> {
     pub fn section(&self, name: &str) -> &'a [u8] {
         let host = self.session.host;
         let bytes = (host.section)(host.context, StrRef::new(name));
-        // SAFETY: the host keeps it as long as the instrument routine runs.
+        // SAFETY: the host keeps the bytes as long as the instrument routine runs.
         unsafe { std::slice::from_raw_parts(bytes.ptr, bytes.len) }
     }
 }

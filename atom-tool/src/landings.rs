@@ -1,5 +1,5 @@
-//! For tools that follow calls: what is no procedure of its own, and where control comes back
-//! other than by a return.
+//! Facts for tools that follow calls: which code is no procedure of its own, and where control
+//! comes back other than by a return.
 
 use crate::Place::{After, Before};
 use crate::call::{ArgList, AsRoutine};
@@ -7,7 +7,7 @@ use crate::handle::{Block, Inst, Proc};
 use crate::params::Params;
 use crate::{EdgeKind, InstType};
 
-/// Library functions that return once more, when `longjmp` or its like comes back to them.
+/// Library functions that return once more when `longjmp` or a similar function goes back to them.
 const RETURN_AGAIN: [&str; 6] = [
     "setjmp",
     "_setjmp",
@@ -17,12 +17,12 @@ const RETURN_AGAIN: [&str; 6] = [
     "getcontext",
 ];
 
-/// Where a procedure goes on after those that it called have been left at once.
+/// A place where a procedure goes on after procedures that it called were left without returning.
 #[derive(Clone, Copy, Debug)]
 pub enum Landing<'a> {
-    /// A handler of exceptions.
+    /// A landing pad of exceptions.
     Handler(Block<'a>),
-    /// A call of `setjmp` or its like, behind which it goes on.
+    /// A call of `setjmp` or a similar function; the procedure goes on behind it.
     Call(Inst<'a>),
 }
 
@@ -37,9 +37,9 @@ impl Landing<'_> {
 }
 
 impl<'a> Proc<'a> {
-    /// True for the code through which calls of libraries go (`strlen@plt`): it has no time of
-    /// its own. By name, or where stubs have none by what they begin with together: a push of what
-    /// identifies the program, and a jump to the loader.
+    /// True for stubs of the procedure linkage table (`strlen@plt`), through which calls of
+    /// libraries go. They are found by their names. Where stubs have no names, the table is known by
+    /// its first instructions, which push a value that identifies the program and jump to the loader.
     pub fn is_stub(&self) -> bool {
         let insts = self.first_block().into_iter().flat_map(|b| b.insts());
         let bytes: Vec<&[u8]> = insts.take(3).map(|inst| inst.bytes()).collect();
@@ -53,7 +53,7 @@ impl<'a> Proc<'a> {
         self.name().ends_with("@plt") || is_first_stub
     }
 
-    /// Where control comes back to it by exceptions and `longjmp`.
+    /// The places where control comes back to the procedure by exceptions and `longjmp`.
     pub fn landings(&self) -> Vec<Landing<'a>> {
         let mut all = Vec::new();
         for block in self.blocks() {

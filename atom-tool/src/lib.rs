@@ -1,12 +1,12 @@
-//! What a tool for `atom` is written with.
+//! The library with which tools for `atom` are written.
 //!
 //! A tool is one `cdylib` crate with two halves. Its *instrument routine* runs
 //! once, inside `atom`: it walks over the [`Program`] and adds calls. Its
 //! *analysis routines*, marked with [`#[analysis]`](analysis), run inside the
 //! instrumented program, on a copy of the tool that shares nothing with the
 //! program or with the instrument half: what the instrument routine leaves in a
-//! `static` is not there when an analysis routine looks. What the analysis is
-//! to know, it gets as arguments.
+//! `static` is not there when an analysis routine runs. Whatever the analysis half must know, it
+//! gets as arguments.
 //!
 //! ```
 //! use atom_tool::prelude::*;
@@ -140,13 +140,13 @@ pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
 pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
 pub use thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 
-/// What an instrument routine may fail with: any error, or a message made by `.into()`.
+/// The error of an instrument routine: any error, or a message made by `.into()`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Result of an instrument routine.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// Everything that a tool usually needs.
+/// Everything that a tool commonly needs.
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
@@ -163,7 +163,7 @@ pub mod prelude {
     };
 }
 
-/// What the macros expand to; not for use by hand.
+/// Items that the macros expand to; not for use by hand.
 #[doc(hidden)]
 pub mod private {
     pub use crate::call::routine;
@@ -178,7 +178,7 @@ pub mod private {
 #[macro_export]
 macro_rules! tool {
     ($instrument:path) => {
-        /// By this symbol `atom` knows a tool.
+        /// The symbol by which `atom` recognises a tool.
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)]
         pub static atom_tool_header: $crate::private::ToolHeader = {
@@ -193,7 +193,7 @@ macro_rules! tool {
             $crate::private::header(run)
         };
 
-        /// Where a debugger stops to debug the instrument routine.
+        /// The symbol by which a debugger finds the instrument routine.
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)]
         pub static atom_tool_instrument: $crate::private::Instrument = $instrument;

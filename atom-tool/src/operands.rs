@@ -38,7 +38,7 @@ pub enum Operand {
     Target(u64),
 }
 
-/// A place in memory that an instruction accesses.
+/// A memory operand of an instruction, also one that its text does not show.
 ///
 /// Its address is base + index * scale + displacement, plus the segment's base,
 /// with the registers' values before the instruction.
@@ -57,16 +57,16 @@ pub struct MemoryAccess {
     pub base: Option<Reg>,
     /// Index; a vector register for gather and scatter.
     pub index: Option<Reg>,
-    /// What the index is multiplied with.
+    /// Factor of the index: 1, 2, 4 or 8.
     pub scale: u32,
-    /// What is added.
+    /// Displacement in bytes.
     pub displacement: i64,
     /// The address, if it depends on no register but a segment base.
     pub address: Option<u64>,
-    /// Bytes of one index of a gather or scatter; else 0.
+    /// Size in bytes of one index of a gather or scatter; 0 for other instructions.
     pub index_size: u32,
-    /// Of `bt` and its like: the register whose bits above the operand's size
-    /// count further operands up or down from the address.
+    /// For `bt`, `bts`, `btr` and `btc`: the register whose bits above the operand's size count
+    /// further operands up or down from the address.
     pub bit_offset: Option<Reg>,
     flags: u32,
 }
@@ -76,32 +76,33 @@ impl MemoryAccess {
         self.flags & flag != 0
     }
 
-    /// It is not written as an operand: the stack of `push`, both sides of `movsb`.
+    /// True if the text does not show it as an operand: the stack of `push`, both operands of `movsb`.
     pub fn is_implicit(&self) -> bool {
         self.has(memory::IMPLICIT)
     }
 
-    /// A string instruction's.
+    /// True if it belongs to a string instruction.
     pub fn is_string(&self) -> bool {
         self.has(memory::STRING)
     }
 
-    /// Repeated rcx times or until a comparison ends it; each time `size` bytes.
+    /// True if the access is repeated rcx times or until a comparison ends it; each time it has
+    /// `size` bytes.
     pub fn is_repeated(&self) -> bool {
         self.has(memory::REPEATED)
     }
 
-    /// One element is read and used for all.
+    /// True if one element is read and used for all (AVX-512).
     pub fn is_broadcast(&self) -> bool {
         self.has(memory::BROADCAST)
     }
 
-    /// Of the index only the lowest byte is used (`xlatb`).
+    /// True if only the lowest byte of the index is used (`xlatb`).
     pub fn has_8_bit_index(&self) -> bool {
         self.has(memory::INDEX_8)
     }
 
-    /// Base and index are used as 32 bits.
+    /// True if base and index are used as 32 bits.
     pub fn has_32_bit_address(&self) -> bool {
         self.has(memory::ADDRESS_32)
     }
@@ -116,9 +117,9 @@ pub struct SourceFrame<'a> {
     pub symbol: &'a str,
     /// Source file.
     pub file: Option<&'a str>,
-    /// Line of the instruction in the first frame, of the inlined call in the others.
+    /// Line: of the instruction in the first frame, of the inlined call in the others.
     pub line: Option<u32>,
-    /// Column of the same.
+    /// Column of that line.
     pub column: Option<u32>,
 }
 
@@ -159,8 +160,10 @@ impl<'a> Inst<'a> {
         format!("`{}` at {:#x} is no {what}", self.text(), self.pc()).into()
     }
 
-    /// Target of a branch, if it is an instruction that is understood. None for
-    /// an indirect branch; an error for what is no branch.
+    /// Target of a branch, if the target is a known instruction. None for an indirect branch.
+    ///
+    /// # Errors
+    /// If the instruction is no branch.
     pub fn branch_target(&self) -> Result<Option<Self>> {
         let branches = [
             InstType::CondBr,
@@ -174,9 +177,11 @@ impl<'a> Inst<'a> {
         }
     }
 
-    /// Name of the procedure that a call calls: of a direct call, or of one
-    /// through the slot of an import. None if it is known only at run time; an
-    /// error for what is no call.
+    /// Name of the procedure that a call calls, directly or through the slot of an import. None if
+    /// the callee is known only at run time.
+    ///
+    /// # Errors
+    /// If the instruction is no call.
     pub fn called_name(&self) -> Result<Option<&'a str>> {
         if !self.is_type(InstType::Call) {
             return Err(self.wrong("call"));
@@ -186,14 +191,14 @@ impl<'a> Inst<'a> {
         Ok((!name.is_empty()).then_some(name))
     }
 
-    /// A fact of its encoding; none if it has no such thing.
+    /// A fact of its encoding; none if it has no such fact.
     pub fn info(&self, what: InstInfo) -> Option<i64> {
         let host = self.session.host;
         let mut value = 0;
         (host.inst_info)(host.context, self.id, what as u32, &mut value).then_some(value)
     }
 
-    /// How it is repeated; none if it is no string instruction.
+    /// How the instruction is repeated; none if it is no string instruction.
     pub fn repeat(&self) -> Option<Repeat> {
         let number = self.info(InstInfo::Repeat)?;
         Repeat::from_number(u32::try_from(number).ok()?)
@@ -228,7 +233,7 @@ impl<'a> Inst<'a> {
         list
     }
 
-    /// The register that operand `n` is, or is a part of.
+    /// The register of operand `n`, or the register that the operand is a part of.
     pub fn operand_reg(&self, n: usize) -> Option<Reg> {
         match self.operands().get(n)? {
             Operand::Register { reg, .. } => *reg,
@@ -236,8 +241,8 @@ impl<'a> Inst<'a> {
         }
     }
 
-    /// The places in memory that it accesses: operands as Intel syntax writes
-    /// them, then what it accesses without writing it, such as the stack.
+    /// Its memory operands: first those that the text shows, in Intel's order, then those that it
+    /// does not show, such as the stack.
     pub fn memory(&self) -> Vec<MemoryAccess> {
         let host = self.session.host;
         let mut list = Vec::new();

@@ -1,4 +1,4 @@
-//! The options of a tool: what stands after `--` on the command line of `atom`.
+//! The options of a tool: the words after `--` on the command line of `atom`.
 
 use std::cell::RefCell;
 
@@ -81,7 +81,7 @@ impl<'a> Options<'a> {
         let mut found = Vec::new();
         let mut first = Vec::new();
         {
-            // One at a time, with what is in front of it out of the way.
+            // Each option is looked for behind the one that was found before it.
             let mut rest = self.rest.borrow_mut();
             while let Some(i) = rest.iter().position(|arg| {
                 *arg == name || arg.strip_prefix(name).is_some_and(|v| v.starts_with('='))
@@ -158,7 +158,7 @@ impl<'a> Options<'a> {
         rest.len() != before
     }
 
-    /// Refuses what is left, naming the options that were asked for.
+    /// Refuses words that are left, with a message that names the options that were asked for.
     pub fn finish(self) -> Result {
         let rest = self.rest.into_inner();
         let Some(first) = rest.first() else {

@@ -1,10 +1,9 @@
-//! What analysis routines can take.
+//! Parameter types of analysis routines.
 //!
 //! ABI: every parameter is one eightbyte of class INTEGER in the C calling
-//! convention, so that `atom` can pass any of them in a general register or a
-//! stack slot without knowing more. Integers come extended to 64 bits by their
-//! own sign; strings and arrays are pointers to records that lie in the
-//! instrumented program for as long as it runs.
+//! convention, so `atom` can pass each of them in a general register or a stack slot without
+//! knowing its type. Integers are extended to 64 bits according to their signedness. Strings and
+//! arrays are pointers to records that lie in the instrumented program as long as it runs.
 
 use std::ffi::c_char;
 use std::marker::PhantomData;
@@ -15,14 +14,14 @@ use atom_abi::{ArrayRecord, StrRecord};
 /// A type that an analysis routine can take.
 ///
 /// # Safety
-/// The type must be passed as one 64-bit integer by the C calling convention,
-/// and `CODE` must be that of the type whose representation it has.
+/// The C calling convention must pass the type as one 64-bit integer, and `CODE` must be the
+/// code of the type whose representation it has.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of an analysis routine",
     note = "parameters are integers, `bool`, `Value`, `RegV`, `Str`, `Strings`, `Array<T>`, `Record<T>`, `Counter`, `Counters`, `PerThread`, `ThreadRow` and `AllThreads`"
 )]
 pub unsafe trait Param: Copy + 'static {
-    /// What the type is, for checking prototypes; see [`code`].
+    /// Code of the type, for checking prototypes; see [`code`].
     #[doc(hidden)]
     const CODE: u8;
 }
@@ -46,7 +45,7 @@ pub(crate) mod code {
 
 macro_rules! integers {
     ($($type:ty)*) => {$(
-        // SAFETY: the C calling convention passes integers so.
+        // SAFETY: the C calling convention passes integers in this way.
         unsafe impl Param for $type {
             const CODE: u8 = {
                 let kind = if <$type>::MIN == 0 { code::INT } else { code::SIGNED };
@@ -57,7 +56,7 @@ macro_rules! integers {
 }
 integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
-// SAFETY: as a byte of 0 or 1, and only such constants are passed to it.
+// SAFETY: it is passed as a byte of 0 or 1, and only such constants are arguments for it.
 unsafe impl Param for bool {
     const CODE: u8 = code::OTHER;
 }
@@ -120,8 +119,8 @@ unsafe impl Sync for Str {}
 impl Str {
     /// The string.
     pub fn as_str(self) -> &'static str {
-        // SAFETY: values of this type are made only by `atom`, which points them
-        // to a record of a string that the tool passed as `&str`.
+        // SAFETY: only `atom` makes values of this type. They point to a record of a string that
+        // the tool passed as `&str`.
         unsafe {
             let record = &*self.0;
             std::str::from_utf8_unchecked(std::slice::from_raw_parts(record.ptr, record.len))
@@ -193,8 +192,8 @@ unsafe impl<T: Element> Sync for Array<T> {}
 impl<T: Element> Array<T> {
     /// The elements.
     pub fn as_slice(self) -> &'static [T] {
-        // SAFETY: values of this type are made only by `atom`, which points them
-        // to a record of an array that the tool passed as `&[T]`.
+        // SAFETY: only `atom` makes values of this type. They point to a record of an array that
+        // the tool passed as `&[T]`.
         unsafe {
             let record = &*self.record;
             std::slice::from_raw_parts(record.ptr.cast(), record.len)
@@ -210,7 +209,7 @@ impl<T: Element> Deref for Array<T> {
     }
 }
 
-/// Longest parameter list of a typed handle.
+/// Most parameters that a typed handle can have.
 pub(crate) const MAX_PARAMS: usize = 12;
 
 /// The parameter types of a routine, exported beside it as `atom_params_NAME`
@@ -231,7 +230,7 @@ impl ParamList {
 
 /// Parameter lists: tuples of [`Param`]s.
 pub trait Params: 'static {
-    /// Their codes.
+    /// Codes of the types.
     #[doc(hidden)]
     const LIST: ParamList;
 }

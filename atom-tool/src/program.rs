@@ -16,7 +16,7 @@ use crate::targets::TargetTable;
 use crate::thread_data::{ThreadData, ThreadState};
 use crate::{Error, Result};
 
-/// The table of `atom`, and what the interface itself remembers.
+/// The function table of `atom`, and the prototypes that the tool declared.
 pub(crate) struct Session<'h> {
     pub(crate) host: &'h Host,
     prototypes: RefCell<HashMap<String, Prototype>>,
@@ -84,7 +84,7 @@ impl<'h> Session<'h> {
         routine: impl AsRoutine<P>,
         args: impl ArgList<P>,
     ) {
-        // A refused call is noted by the host, which ends with it.
+        // The host notes a refused call as an error and ends with it.
         args.with_host(|args| {
             self.add_call(scope, id, place, routine.as_routine().address(), args)
         });
@@ -141,8 +141,8 @@ impl<'a> Program<'a> {
 
     /// True unless it is certain that the program runs one thread only.
     ///
-    /// Counters and per-thread state are exact either way; it is for what a tool
-    /// does on its own.
+    /// Counters and per-thread state are exact in both cases. A tool needs this for data that it
+    /// shares between threads itself.
     pub fn may_have_threads(&self) -> bool {
         self.info(ProgramInfo::MayHaveThreads) != 0
     }
@@ -203,7 +203,7 @@ impl<'a> Program<'a> {
     /// `std::*`), a source file (`file:*.c`), addresses (`0x1000-0x2000`).
     ///
     /// # Errors
-    /// If the pattern cannot be read, or nothing fits it.
+    /// If the pattern has an error, or no procedure fits it.
     pub fn procs_matching(&self, pattern: &str) -> Result<Vec<Proc<'a>>> {
         let host = self.host();
         let (mut found, mut wrong) = (Vec::new(), None);
@@ -247,8 +247,8 @@ impl<'a> Program<'a> {
         })
     }
 
-    /// What the tool's own shared object exports under this name: a C function or
-    /// data that was linked into it.
+    /// A C function or data that was linked into the tool's shared object and that it exports
+    /// under this name.
     pub fn exported(&self, name: &str) -> Option<Exported> {
         let host = self.host();
         let found = (host.named_routine)(host.context, StrRef::new(name));
@@ -284,40 +284,41 @@ impl<'a> Program<'a> {
 
     /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
     /// Each thread counts with its own; ProgramAfter sees the sums. In a program
-    /// with one thread they are like any data.
+    /// with one thread they are ordinary data.
     pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
         CounterTable::new(self, rows)
     }
 
-    /// A table that counts where indirect calls and jumps go.
+    /// A table that counts the targets of indirect calls and jumps.
     pub fn targets(&self, sites: &[Inst<'_>]) -> TargetTable {
         let sites: Vec<u64> = sites.iter().map(Inst::pc).collect();
         TargetTable::new(self, &sites)
     }
 
-    /// The same as [`Program::counters`], once for all threads, which count atomically.
+    /// A table as of [`Program::counters`] that exists once for all threads, which count atomically.
     pub fn atomic_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Atomic> {
         CounterTable::new(self, rows)
     }
 
-    /// The same, once for all threads, which may lose counts where they meet.
+    /// A table that exists once for all threads and loses counts when two of them change one
+    /// counter at the same time.
     pub fn plain_counters<const N: usize>(&self, rows: usize) -> CounterTable<N, Plain> {
         CounterTable::new(self, rows)
     }
 
-    /// State that each thread has a copy of, at first this value.
+    /// State of which each thread has a copy with this initial value.
     pub fn thread_data<T: ThreadState>(&self, value: T) -> ThreadData<T> {
         ThreadData::new(self, &value)
     }
 
-    /// Places data for each thread; a failure is noted by the host.
+    /// Places per-thread data; the host notes a failure.
     pub(crate) fn place_for_threads(&self, initial: &[u8], size: usize, sum_from: usize) -> u64 {
         let host = self.host();
         let initial_ptr = initial.as_ptr();
         (host.add_thread_data)(host.context, initial_ptr, initial.len(), size, sum_from)
     }
 
-    /// Places data; a failure is noted by the host and ends `atom` later.
+    /// Places data; the host notes a failure, with which `atom` ends later.
     pub(crate) fn place(&self, what: &str, bytes: &[u8], size: usize) -> u64 {
         let host = self.host();
         if bytes.len() != size {

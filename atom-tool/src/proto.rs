@@ -1,7 +1,6 @@
 //! Calls by name, declared by C prototypes as in ATOM.
 //!
-//! Nothing of this is checked by the compiler, so all of it is checked when the
-//! call is added: the arguments against the prototype, and the prototype against
+//! The compiler checks nothing of this, so everything is checked when the call is added: the arguments against the prototype, and the prototype against
 //! the parameter list that `#[analysis]` exports beside the routine.
 
 use std::ffi::c_char;
@@ -30,7 +29,7 @@ pub enum NamedArg<'a> {
     Reg(Reg),
     /// For `REGV`.
     HighHalf(HighHalf),
-    /// For `VALUE`: what [`Computed`] types turn into.
+    /// For `VALUE`: the kind and number of a [`Computed`] type.
     #[doc(hidden)]
     Value(ArgKind, u64),
 }
@@ -85,7 +84,7 @@ enum Type {
     Int(u8),
     /// `char*`.
     Str,
-    /// `char[n]`, `int[n]`, `long[n]`: size of an element, number of elements.
+    /// `char[n]`, `int[n]`, `long[n]`: size of an element in bytes, number of elements.
     Array(u8, u64),
     Regv,
     Value,
@@ -95,8 +94,8 @@ enum Type {
 pub(crate) struct Prototype {
     text: String,
     pub(crate) address: *const (),
-    /// For each parameter, its type, how a string or an array is passed, and
-    /// what an integer is in the routine.
+    /// For each parameter its type, how a string or an array is passed, and the routine's integer
+    /// type.
     params: Vec<(Type, ArgKind, Int)>,
 }
 
@@ -104,7 +103,7 @@ pub(crate) struct Prototype {
 /// extended it by its sign, so 200 for a signed `char` must be passed as -56.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Int {
-    /// Bytes.
+    /// Size in bytes.
     size: u8,
     signed: bool,
 }
@@ -115,7 +114,7 @@ impl Int {
         signed: false,
     };
 
-    /// From the code of a parameter's type.
+    /// The integer with this code of a parameter type.
     fn of(code: u8) -> Self {
         Self {
             size: 1 << (code >> 4),
@@ -146,17 +145,17 @@ pub(crate) fn resolve(text: &str, find: impl Fn(&str) -> *const ()) -> Result<(S
         .into());
     }
     let list = find(&format!("atom_params_{name}")).cast::<ParamList>();
-    // SAFETY: null, or what `#[analysis]` exports under this name, a static.
+    // SAFETY: null, or the static that `#[analysis]` exports under this name.
     let list = unsafe { list.as_ref() };
     let kinds = match list {
         Some(list) => match_list(&types, list)
             .map_err(|reason| Error::from(format!("the prototype `{text}`: {reason}")))?,
-        // A routine exported by hand: C's own representation.
+        // A routine that was exported by hand has C's representation.
         None => types.iter().map(|t| c_kind(*t)).collect(),
     };
     let ints: Vec<Int> = match list {
         Some(list) => list.codes.iter().map(|c| Int::of(*c)).collect(),
-        // C's `char` is signed here, as the other types are.
+        // On x86-64 C's `char` is signed, as the other types are.
         None => types
             .iter()
             .map(|of| match *of {
@@ -191,7 +190,7 @@ fn c_kind(of: Type) -> ArgKind {
     }
 }
 
-/// Checks the types of a prototype against the routine's own; how each is passed.
+/// Checks the types of a prototype against the routine's parameters; returns how each is passed.
 fn match_list(types: &[Type], list: &ParamList) -> Result<Vec<ArgKind>, String> {
     if types.len() != list.count as usize {
         return Err(format!(
@@ -253,7 +252,7 @@ fn parse(text: &str) -> Result<(String, Vec<Type>), String> {
 }
 
 impl Type {
-    /// One parameter: a type, perhaps a name, perhaps the length of an array.
+    /// Parses one parameter: a type, perhaps a name, perhaps the length of an array.
     fn parse(text: &str, is_word: impl Fn(&str) -> bool) -> Result<Self, String> {
         let unknown = || {
             format!(
@@ -342,7 +341,7 @@ fn fit(of: Type, kind: ArgKind, int: Int, arg: &NamedArg<'_>) -> Result<host::Ar
     Ok(match (of, *arg) {
         (Type::Int(size), NamedArg::Int(n)) => {
             let bits = u32::from(size) * 8;
-            // Either reading of the bits is welcome: `char` may be 200 or -56.
+            // Both readings of the bits are accepted: `char` may be 200 or -56.
             if n < -(1i128 << (bits - 1)) || n >= 1i128 << bits {
                 return Err(format!("{n} does not fit"));
             }
@@ -362,7 +361,7 @@ fn fit(of: Type, kind: ArgKind, int: Int, arg: &NamedArg<'_>) -> Result<host::Ar
     })
 }
 
-// `char*` of C is this type, so that a routine may take one as such.
+// Bytes of a string are `c_char` here, so a routine may take C's `char*`.
 const _: () = assert!(size_of::<c_char>() == 1);
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! An instruction's references to memory in the order in which it makes them, for tools
 //! that simulate memory: caches, translation buffers.
 //!
-//! Each operand in memory is one reference; one that is read and then written is one
-//! too. What is read comes before what is written. String instructions with a repeat prefix make
-//! their references again and again, gathers and scatters one for each element.
+//! Each operand in memory is one reference, also if it is read and then written. Operands that
+//! are read come before operands that are only written. String instructions with a repeat prefix
+//! repeat their references; gathers and scatters make one for each element.
 
 use crate::Place::Before;
 use crate::Repeat;
 use crate::call::{AccessSizeOf, EffAddrOf};
 use crate::handle::Inst;
 
-/// How often an instruction makes its references when it is executed once.
+/// How many times an instruction makes its references when it is executed once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Times {
     /// Once.
@@ -20,16 +20,17 @@ pub enum Times {
     Elements,
     /// [`RepCount`](crate::RepCount) times; the addresses go up or down by the size.
     Repeated,
-    /// At most so often: a comparison ends it. How often is known after it.
+    /// At most [`RepCount`](crate::RepCount) times, as a comparison may end it earlier. The number
+    /// is known after the instruction.
     Compared,
 }
 
 /// An instruction's references.
 #[derive(Clone, Debug)]
 pub struct References {
-    /// Operands for [`EffAddrOf`] in the order in which they are accessed.
+    /// Numbers of the operands for [`EffAddrOf`], in the order in which they are accessed.
     pub operands: Vec<u8>,
-    /// How often.
+    /// How many times they are made.
     pub times: Times,
 }
 
@@ -58,7 +59,7 @@ impl Inst<'_> {
         Some(References { operands, times })
     }
 
-    /// Bytes of an operand as an argument; 1 if only the processor knows them.
+    /// True if a call can pass the size of an operand; false if only the processor knows the size.
     pub fn has_access_size(&self, operand: u8) -> bool {
         self.offers(Before, AccessSizeOf(operand))
     }
@@ -77,12 +78,13 @@ fn may_repeat(bytes: &[u8]) -> bool {
         .any(|byte| [REPNE, REP, VEX, EVEX].contains(byte))
 }
 
-/// Analysis side: the references of a repeated instruction, `times` times from the
-/// addresses `first` on, of which 0 stands for none.
+/// Analysis side: makes the references of a repeated instruction, `times` times from the
+/// addresses `at` on; an address of 0 stands for no operand.
 ///
-/// Calls `access` with an address and how many times in turn the same blocks of
-/// memory of `line` bytes (a power of two) are accessed: the first elements of such a
-/// run come alone, so that what repeats has settled. `down` is the [`Direction`](crate::Direction).
+/// Calls `access` with an address and the number of accesses in a row that lie in the same block
+/// of memory; blocks have `line` bytes, a power of two. The first element of such a run comes
+/// alone, so that all further elements of the run find the same state. `down` is the
+/// [`Direction`](crate::Direction).
 pub fn repeated(
     mut at: [u64; 2],
     times: u64,
@@ -93,7 +95,7 @@ pub fn repeated(
 ) {
     let down = down != 0;
     let step = if down { size.wrapping_neg() } else { size };
-    // How many further elements lie in the same lines.
+    // Number of further elements that lie in the same lines.
     let follow = |address: u64| {
         let offset = address & (line - 1);
         match () {
@@ -106,7 +108,7 @@ pub fn repeated(
     let mut left = if size == 0 { 0 } else { times };
     while left > 0 {
         let same = follow(at[0]).min(follow(at[1])).min(left - 1);
-        // Once the first element is done, all others of the run are alike.
+        // All elements of the run but the first find the same state.
         for (start, times) in [(0, 1), (1, same)] {
             for address in at.iter().filter(|a| **a != 0 && times > 0) {
                 access(address.wrapping_add(step.wrapping_mul(start)), times);

@@ -65,25 +65,25 @@ impl std::fmt::Debug for RegSet {
 
 /// Which registers and flags an instruction uses and changes.
 ///
-/// Implicit operands count. Whatever changes the program counter has
-/// [`Reg::Pc`] among those updated. What a callee does is not the call's doing.
+/// Implicit operands count, too. An instruction that changes the program counter has
+/// [`Reg::Pc`] among the updated registers. Effects of a callee do not count for the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RegUsage {
-    /// Read.
+    /// Registers that are read.
     pub used: RegSet,
-    /// Written, in part or in whole, always or perhaps.
+    /// Registers that are written, in part or in whole, always or perhaps.
     pub updated: RegSet,
-    /// Of these, those of whose old value nothing is left in any case.
+    /// Updated registers of whose old value nothing is left in any case.
     pub replaced: RegSet,
-    /// Flags that are read, each at its place in rflags ([`flags`]).
+    /// Flags that are read, as bits of rflags ([`flags`]).
     pub flags_read: u32,
-    /// Flags that are written, to a defined value or not.
+    /// Flags that are written, with defined or undefined values.
     pub flags_written: u32,
-    /// Of these, those whose value is undefined.
+    /// Written flags whose values are undefined.
     pub flags_undefined: u32,
 }
 
-/// Places of the flags in rflags.
+/// Bits of the flags in rflags.
 pub mod flags {
     /// Carry.
     pub const CARRY: u32 = 1 << 0;
@@ -112,17 +112,17 @@ impl Access {
         Self { bits }
     }
 
-    /// It is read.
+    /// True if it is read.
     pub fn reads(self) -> bool {
         self.bits & access::READ != 0
     }
 
-    /// It is written.
+    /// True if it is written.
     pub fn writes(self) -> bool {
         self.bits & access::WRITE != 0
     }
 
-    /// A mask, a condition or a count of 0 may prevent it, in whole or in part.
+    /// True if a mask, a condition or a count of 0 may prevent the access, in whole or in part.
     pub fn is_conditional(self) -> bool {
         self.bits & access::CONDITIONAL != 0
     }
@@ -133,12 +133,12 @@ impl Access {
 pub struct RegAccess {
     /// The whole register.
     pub reg: Reg,
-    /// First byte of the part: 1 for `ah` and its like, else 0.
+    /// First byte of the part: 1 for `ah`, `bh`, `ch` and `dh`, else 0.
     pub offset: u32,
     /// Size of the part in bytes. A write that clears the rest counts as whole:
     /// 8 for `mov eax, 1`, 64 for `vpxor xmm0, xmm0, xmm0`.
     pub size: u32,
-    /// How.
+    /// How the part is accessed.
     pub access: Access,
 }
 
@@ -159,7 +159,7 @@ impl Inst<'_> {
         }
     }
 
-    /// The parts of registers that it accesses. One may come several times.
+    /// The parts of registers that it accesses. One part may be listed several times.
     pub fn reg_accesses(&self) -> Vec<RegAccess> {
         let host = self.session.host;
         let mut list = Vec::new();

@@ -1,10 +1,10 @@
-//! Places of the program as one argument: address, procedure, source line.
+//! Sites of the program as one argument: address, procedure, source line.
 //!
-//! Nearly every report tells where something happened, and only the instrument
-//! routine knows. A [`SiteList`] collects the places, each name once.
+//! Nearly every report tells where something happened, and only the instrument routine knows
+//! names and lines. A [`SiteList`] collects sites and keeps each name once.
 //!
-//! Layout, as one array of bytes: the number of places (u64), for each the eight
-//! u32 of [`Row`], then the strings as in a [`StringList`].
+//! Layout, as one array of bytes: the number of sites (u64), for each site the eight u32 of
+//! [`Row`], then the strings as in a [`StringList`].
 
 use std::cell::OnceCell;
 
@@ -23,7 +23,7 @@ const HEADER: usize = 8;
 /// procedure and file, line, length in bytes.
 type Row = [u32; WORDS];
 
-/// Instrument side: a list of places. Pass `&list` to a parameter [`Sites`].
+/// Instrument side: a list of sites. Pass `&list` to a parameter [`Sites`].
 #[derive(Default, Clone, Debug)]
 pub struct SiteList {
     rows: Vec<Row>,
@@ -37,12 +37,12 @@ impl SiteList {
         Self::default()
     }
 
-    /// Number of places.
+    /// Number of sites.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// True if there are none.
+    /// True if there are no sites.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -52,13 +52,14 @@ impl SiteList {
         self.add(inst.pc(), inst.proc(), inst.line(), inst.len() as u32)
     }
 
-    /// Appends a block, under the line of its first instruction.
+    /// Appends a block, with the source line of its first instruction; returns its number in the list.
     pub fn push_block(&mut self, block: Block<'_>) -> usize {
         let line = block.first_inst().line();
         self.add(block.pc(), block.proc(), line, 0)
     }
 
-    /// Appends a procedure, under the line of its first instruction.
+    /// Appends a procedure, with the source line of its first instruction; returns its number in the
+    /// list.
     pub fn push_proc(&mut self, proc: Proc<'_>) -> usize {
         let line = proc.first_block().and_then(|b| b.first_inst().line());
         self.add(proc.pc(), proc, line, 0)
@@ -99,7 +100,7 @@ impl Arg<Sites> for &SiteList {
     }
 }
 
-/// Analysis side: a place.
+/// Analysis side: a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Site {
     /// Its address in the original program.
@@ -112,7 +113,7 @@ pub struct Site {
     pub file: &'static str,
     /// The line; 0 if it is not known.
     pub line: u32,
-    /// Its length in bytes, if it is an instruction.
+    /// Its length in bytes if it is an instruction, else 0.
     pub len: u32,
 }
 
@@ -123,7 +124,7 @@ impl Site {
     }
 }
 
-/// Analysis side: a list of places.
+/// Analysis side: a list of sites.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Sites(Array<u8>);
@@ -134,22 +135,22 @@ unsafe impl Param for Sites {
 }
 
 impl Sites {
-    /// Number of places.
+    /// Number of sites.
     pub fn len(self) -> usize {
         count(self.0.as_slice())
     }
 
-    /// True if there are none.
+    /// True if there are no sites.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The place with this number.
+    /// The site with this number.
     pub fn get(self, i: usize) -> Option<Site> {
         get(self.0.as_slice(), i)
     }
 
-    /// All places in the order in which they were added.
+    /// All sites in the order in which they were added.
     pub fn iter(self) -> impl Iterator<Item = Site> {
         (0..self.len()).map_while(move |i| self.get(i))
     }

@@ -1,9 +1,8 @@
 //! Many strings as one argument.
 //!
-//! Reports name procedures and files, the same ones again and again, and only
-//! the instrument routine knows the names. A [`StringList`] keeps them in one
-//! array of bytes, each as its length (u32) and its text; a string's key is the
-//! place where it stands there.
+//! Reports repeat names of procedures and files, and only the instrument routine knows the
+//! names. A [`StringList`] keeps them in one array of bytes, each as its length (u32) and its text.
+//! The key of a string is its offset in that array.
 
 use std::collections::HashMap;
 
@@ -25,7 +24,7 @@ impl StringList {
         Self::default()
     }
 
-    /// Appends a string, whether it is there already or not; returns its key.
+    /// Appends a string, also if the list has it already; returns its key.
     ///
     /// # Panics
     /// If all strings together exceed 4 GiB.
@@ -87,7 +86,7 @@ impl Strings {
     }
 }
 
-/// The string at a place, and the place after it.
+/// The string at an offset, and the offset after it.
 pub(crate) fn read(bytes: &[u8], at: usize) -> Option<(&str, usize)> {
     let (len, rest) = bytes.get(at..)?.split_first_chunk()?;
     let len = u32::from_le_bytes(*len) as usize;

@@ -1,9 +1,9 @@
-//! Where indirect calls and jumps go, counted exactly.
+//! Exact counts of the targets of indirect calls and jumps.
 //!
-//! Nearly every indirect call goes to few places, so each site has a row with room
-//! for four targets, which are counted by counters, as cheaply as anything; what does not fit
-//! there goes to a table that all sites share. Nothing is locked: a signal handler or another
-//! thread may come in between at any instruction, and finds either a free place or a taken one.
+//! Nearly every indirect call has few targets, so each site has a row for four targets, which
+//! have counters. Further targets go to a table that all sites share. There are no locks: a signal
+//! handler or another thread may interrupt at any instruction, and finds each entry either free or
+//! taken.
 //!
 //! Layout of the placed data: the number of rows, then the rows, then the shared table.
 
@@ -16,25 +16,25 @@ use crate::counters::{Counter, CounterAt, CounterTable, Counters};
 use crate::params::{Param, RegV, code};
 use crate::program::Program;
 
-/// Targets of a site that have counters.
+/// Number of targets of a site that have counters.
 pub const WAYS: usize = 4;
-/// Entries of the shared table.
+/// Number of entries of the shared table.
 const SHARED: usize = 1 << 13;
-/// Places of the shared table that are looked at before giving up.
+/// Number of entries of the shared table that are probed before a target is given up.
 const PROBES: usize = 64;
 const HEADER: usize = 8;
 
 #[repr(C)]
 struct Row {
-    /// Targets; 0 is a free place.
+    /// Targets; 0 is a free entry.
     ways: [AtomicU64; WAYS],
     /// Number of the site, from 1.
     site: u64,
-    /// What went to targets for which there was no place.
+    /// Number of transfers to targets for which no entry was free.
     other: AtomicU64,
     /// Address of the site in the file.
     pc: u64,
-    /// Its address in memory, once it was executed.
+    /// Run-time address of the site; 0 until it is executed.
     place: AtomicU64,
     /// Distance from here to the shared table in bytes.
     shared: u64,
@@ -52,7 +52,7 @@ struct Shared {
 pub struct TargetTable {
     offset: u64,
     rows: usize,
-    /// How often the targets of each row were gone to.
+    /// Number of transfers to each target of each row.
     pub counts: CounterTable<WAYS>,
 }
 
@@ -153,7 +153,8 @@ impl Targets {
                     .cast::<Shared>();
                 &*table.add((hash as usize + i) % SHARED)
             };
-            // Who finds the target but no site yet may take the place as well as who put the target there.
+            // A thread that finds the target without a site may claim the entry, as may the thread
+            // that wrote the target.
             if is_or_becomes(&entry.target, target) && is_or_becomes(&entry.site, row.site) {
                 entry.count.fetch_add(1, Relaxed);
                 return;
@@ -181,21 +182,21 @@ unsafe impl Param for AllTargets {
     const CODE: u8 = code::OTHER;
 }
 
-/// How often a site went to a target.
+/// The number of transfers from a site to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer {
     /// The site, counted from 0 in the order of the table.
     pub site: usize,
-    /// The target as an address of the original file; what lies outside the program
-    /// is an address that the program does not have. 0 stands for targets that were
-    /// too many to be told apart.
+    /// The target as an address of the original file. A target outside of the program is an
+    /// address that the program's file does not have. 0 stands for all targets for which there was
+    /// no entry.
     pub target: u64,
-    /// How often.
+    /// Number of transfers.
     pub count: u64,
 }
 
 impl AllTargets {
-    /// All pairs of site and target that occurred; `counts` are those of the [`TargetTable`].
+    /// All pairs of site and target that occurred; `counts` are the counters of the [`TargetTable`].
     pub fn transfers(self, counts: Counters<WAYS>) -> Vec<Transfer> {
         self.transfers_by(|row| counts.at(row).get())
     }
@@ -226,7 +227,7 @@ impl AllTargets {
         };
         for (i, row) in rows.iter().enumerate() {
             for (way, count) in row.ways.iter().zip(counts(i)) {
-                // No jump to address 0 comes back to be reported.
+                // A program that jumps to address 0 does not get as far as the report.
                 let target = way.load(Relaxed);
                 add(row, target, if target == 0 { 0 } else { count });
             }

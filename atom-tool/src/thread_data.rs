@@ -1,11 +1,12 @@
 //! State of any shape that each thread has a copy of.
 //!
-//! It consists of [`ThreadCell`]s, so shared references are enough to change it:
-//! a signal handler that interrupts a routine and enters it again finds nothing
-//! half-borrowed, and the report may read what another thread still writes.
+//! It consists of [`ThreadCell`]s, which change through shared references. So a signal handler
+//! that interrupts a routine and enters it again finds nothing borrowed, and the report may read
+//! cells that another thread still writes.
 //!
-//! Layout: a head of 16 bytes with the distance from the start of the thread's
-//! block, then the value. With it one copy leads to those of all other threads.
+//! Layout: a header of 16 bytes with the distance from the start of the thread's block, then the
+//! value. The distance leads from one copy to the block, and from there to the copies of all
+//! other threads.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -22,7 +23,7 @@ use crate::program::Program;
 
 const HEAD: usize = 16;
 
-/// What [`PerThread`] state may consist of: [`ThreadCell`]s, arrays of them, and
+/// Types that [`PerThread`] state may consist of: [`ThreadCell`]s, arrays of them, and
 /// structures that [`thread_state!`](crate::thread_state) defines.
 ///
 /// # Safety
@@ -35,7 +36,7 @@ pub unsafe trait ThreadState: Sync + 'static {
     where
         Self: Sized,
     {
-        // SAFETY: what implements this trait says so.
+        // SAFETY: by the trait's contract, all zeros are a value.
         unsafe { std::mem::zeroed() }
     }
 }
@@ -90,18 +91,18 @@ integers! {
 pub struct ThreadCell<T: Int>(T::Atomic);
 
 impl<T: Int> ThreadCell<T> {
-    /// With this value in each thread at first.
+    /// A cell with this initial value in each thread.
     pub fn new(value: T) -> Self {
         Self(T::new(value))
     }
 
-    /// Its value.
+    /// The cell's value.
     #[inline(always)]
     pub fn get(&self) -> T {
         T::load(&self.0)
     }
 
-    /// Changes it.
+    /// Sets the cell.
     #[inline(always)]
     pub fn set(&self, value: T) {
         T::store(&self.0, value);
@@ -118,18 +119,19 @@ impl ThreadCell<u32> {
     #[inline(always)]
     fn byte(&self, number: usize) -> &AtomicU8 {
         let bytes = self.0.as_ptr().cast::<AtomicU8>();
-        // SAFETY: an integer of four bytes is four of one, which live as long. The cell is the
-        // thread's own, so that none of them is accessed while the whole is.
+        // SAFETY: an integer of four bytes consists of four integers of one byte, which live as
+        // long. Only the cell's own thread accesses it, so no access to a byte meets an access to
+        // the whole.
         unsafe { &*bytes.add(number % 4) }
     }
 
-    /// One of its bytes, from the lowest on.
+    /// One of the cell's bytes, counted from the lowest.
     #[inline(always)]
     pub fn get_byte(&self, number: usize) -> u8 {
         self.byte(number).load(Relaxed)
     }
 
-    /// Changes one of its bytes.
+    /// Sets one of the cell's bytes.
     #[inline(always)]
     pub fn set_byte(&self, number: usize, value: u8) {
         self.byte(number).store(value, Relaxed);
@@ -137,8 +139,8 @@ impl ThreadCell<u32> {
 }
 
 impl ThreadCell<u64> {
-    /// Adds, and gives what was there before, in one instruction: of a thread and a signal
-    /// handler that interrupts it, each gets a value of its own.
+    /// Adds, and returns the value before, in one instruction: a thread and a signal handler that
+    /// interrupts it never get the same value.
     #[inline(always)]
     pub fn fetch_add(&self, mut value: u64) -> u64 {
         // SAFETY: the cell is the thread's own memory. Without a lock the instruction is
@@ -154,13 +156,13 @@ impl ThreadCell<u64> {
         value
     }
 
-    /// Changes it to `new` if it is `old`. This is for another thread than the cell's own.
+    /// Sets the cell to `new` if it is `old`. Threads other than the cell's own use it.
     #[inline]
     pub fn replace(&self, old: u64, new: u64) {
         let _ = self.0.compare_exchange(old, new, SeqCst, Relaxed);
     }
 
-    /// Changes it, and gives what was there before, in one instruction.
+    /// Sets the cell, and returns the value before, in one instruction.
     #[inline(always)]
     pub fn swap(&self, mut value: u64) -> u64 {
         // SAFETY: the cell is the thread's own memory.
@@ -184,7 +186,7 @@ impl<T: Int + Default> Default for ThreadCell<T> {
 
 // SAFETY: an atomic integer.
 unsafe impl<T: Int> ThreadState for ThreadCell<T> {}
-// SAFETY: of what is such state.
+// SAFETY: an array of such state is such state.
 unsafe impl<T: ThreadState, const N: usize> ThreadState for [T; N] {}
 
 /// Defines a structure that each thread may have a copy of:
@@ -200,8 +202,8 @@ unsafe impl<T: ThreadState, const N: usize> ThreadState for [T; N] {}
 /// }
 /// ```
 ///
-/// `Last::zero()` of [`ThreadState`](crate::ThreadState) makes one with 0 in each cell, `Last {
-/// address: ThreadCell::new(1), .. }` any other.
+/// `Last::zero()` of [`ThreadState`](crate::ThreadState) makes a value with 0 in each cell, `Last {
+/// address: ThreadCell::new(1), .. }` any other value.
 ///
 /// Fields that a thread could not have a copy of do not compile:
 ///
@@ -245,12 +247,12 @@ impl<T> Copy for ThreadData<T> {}
 impl<T: ThreadState> ThreadData<T> {
     pub(crate) fn new(program: &Program<'_>, value: &T) -> Self {
         const { assert!(align_of::<T>() <= 16, "alignment of at most 16 bytes") }
-        // Where it will lie is known once it is placed, so the first is to learn that.
+        // The offset is known only when data is placed, so a first, empty placement finds it out.
         let size = size_of::<T>();
         let mut bytes = vec![0; HEAD + size];
         let from = std::ptr::from_ref(value).cast::<u8>();
         // SAFETY: `size` bytes of a value of atomics, which `program.place` only copies;
-        // padding is copied as what it happens to be.
+        // padding is copied with whatever contents it has.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr().add(HEAD), size) };
         let offset = program.place_for_threads(&[], 0, 0);
         let distance = (THREAD_HEADER as u64).wrapping_add(offset);
@@ -300,19 +302,20 @@ unsafe impl<T: ThreadState> Param for PerThread<T> {
 }
 
 impl<T: ThreadState> PerThread<T> {
-    /// The system's number of the thread that this is the copy of, as far as it is known; 0 in a
-    /// program with one thread. It changes when a thread takes over the copy of one that has ended.
+    /// The number in the system of the thread to which this copy belongs, if it is known; 0 in a
+    /// program with one thread. It changes when a thread takes over the copy of a thread that has
+    /// ended.
     #[inline(always)]
     pub fn thread_number(self) -> u32 {
-        // SAFETY: blocks live for ever, and what changes in their heads is atomic.
+        // SAFETY: blocks live for ever, and fields of their headers that change are atomic.
         unsafe { (*self.block()).tid.load(Relaxed) }
     }
 
-    /// The block that it lies in.
+    /// The block that the copy lies in.
     #[inline(always)]
     pub(crate) fn block(self) -> *const ThreadBlock {
-        // SAFETY: values of this type are made only by `atom`, which points them to
-        // what `ThreadData::new` laid out, in a block.
+        // SAFETY: only `atom` makes values of this type. They point to data that
+        // `ThreadData::new` laid out, in a block.
         unsafe {
             let head = std::ptr::from_ref(self.state).byte_sub(HEAD);
             head.byte_sub(*head.cast::<u64>() as usize).cast()
@@ -332,7 +335,7 @@ impl<T: ThreadState> Deref for PerThread<T> {
 /// Analysis side, at ProgramAfter: the copies of all threads, the first thread's first.
 #[repr(transparent)]
 pub struct AllThreads<T: 'static> {
-    /// The distance of this word from the start of its block.
+    /// Distance of this word from the start of its block, in bytes.
     distance: *const u64,
     state: PhantomData<&'static T>,
 }
@@ -351,13 +354,13 @@ unsafe impl<T: ThreadState> Param for AllThreads<T> {
 }
 
 impl<const N: usize> Counters<N> {
-    /// At ProgramAfter: each thread's own copy of the table, in the order of `all`.
+    /// At ProgramAfter: the copies of the table of all threads, in the order of `all`.
     pub fn of_threads<T: ThreadState>(self, all: AllThreads<T>) -> impl Iterator<Item = Self> {
-        // Of both, the same block's copy was passed.
+        // Both arguments point into the same block.
         let between = (self.address() as usize).wrapping_sub(all.distance as usize);
         all.iter().map(move |state| {
             let head = std::ptr::from_ref(state).cast::<u8>().wrapping_sub(HEAD);
-            // SAFETY: in each block the table lies as far from the state as in that one.
+            // SAFETY: in each block the distance between table and state is the same.
             unsafe { Self::from_address(head.wrapping_add(between).cast()) }
         })
     }
@@ -366,9 +369,9 @@ impl<const N: usize> Counters<N> {
 impl<T: ThreadState> AllThreads<T> {
     /// All copies.
     pub fn iter(self) -> impl Iterator<Item = &'static T> {
-        // SAFETY: values of this type are made only by `atom`, which points them to
-        // what `ThreadData::new` laid out, in a block; blocks live for ever, and
-        // what is in them is atomic.
+        // SAFETY: only `atom` makes values of this type. They point to data that
+        // `ThreadData::new` laid out, in a block; blocks live for ever, and their contents are
+        // atomic.
         unsafe {
             let distance = *self.distance as usize;
             let block = self.distance.byte_sub(distance).cast::<ThreadBlock>();

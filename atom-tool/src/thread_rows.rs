@@ -1,7 +1,7 @@
-//! Rows of cells that each thread has of its own, as many as the instrument routine
-//! needs: like [`Counters`](crate::Counters), but what is in them is no count, so nobody sums it.
+//! Rows of per-thread cells, as many as the instrument routine needs. They differ from
+//! [`Counters`](crate::Counters) in that the cells are not summed over threads at the end.
 //!
-//! Layout: a head of two words, the distance from the start of the thread's block and the
+//! Layout: a header of two words, the distance from the start of the thread's block and the
 //! number of rows; then the cells, row by row.
 
 use std::marker::PhantomData;
@@ -30,7 +30,7 @@ pub struct ThreadRows<const N: usize> {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThreadRowAt<const N: usize> {
-    /// From the end of the block's header, in bytes.
+    /// Offset in bytes from the end of the block's header.
     offset: u64,
 }
 
@@ -41,8 +41,8 @@ impl<const N: usize> ThreadRowAt<N> {
     /// Analysis side: this row of the thread that the state belongs to.
     pub fn row<T: ThreadState>(self, state: PerThread<T>) -> ThreadRow<N> {
         let at = THREAD_HEADER + self.offset as usize;
-        // SAFETY: values of this type are made by `ThreadRows::at` only, for a row that is there in
-        // each block; blocks live for ever.
+        // SAFETY: only `ThreadRows::at` makes values of this type, for a row that each block has;
+        // blocks live for ever.
         let cells = unsafe { &*state.block().byte_add(at).cast::<[ThreadCell<u64>; N]>() };
         ThreadRow {
             cells,
@@ -55,7 +55,7 @@ impl Program<'_> {
     /// `rows` rows of `N` cells for each thread, all 0 at first.
     pub fn thread_rows<const N: usize>(&self, rows: usize) -> ThreadRows<N> {
         let size = rows.saturating_mul(N * 8).saturating_add(HEAD);
-        // Where it will lie is known once it is placed, so the first is to learn that.
+        // The offset is known only when data is placed, so a first, empty placement finds it out.
         let offset = self.place_for_threads(&[], 0, 0);
         let mut head = [0; HEAD];
         let distance = (THREAD_HEADER as u64).wrapping_add(offset);
@@ -130,8 +130,8 @@ unsafe impl<const N: usize> Param for AllThreadRows<N> {
 impl<const N: usize> AllThreadRows<N> {
     /// The rows of each thread.
     pub fn iter(self) -> impl Iterator<Item = &'static [[ThreadCell<u64>; N]]> {
-        // SAFETY: values of this type are made only by `atom`, which points them to what
-        // `thread_rows` laid out, in a block; blocks live for ever, and cells are atomic.
+        // SAFETY: only `atom` makes values of this type. They point to data that `thread_rows`
+        // laid out, in a block; blocks live for ever, and cells are atomic.
         unsafe {
             let [distance, rows] = (*self.head).map(|n| n as usize);
             let block = self.head.byte_sub(distance).cast::<ThreadBlock>();

@@ -1,16 +1,15 @@
 //! From a C label to code.
 //!
-//! Where the compiler says that a label is cannot be relied upon in optimised
-//! code, and often it says nothing. What survives is the lines of the loop that
-//! the label marks: its back edge has the line of the loop's head (of a `do`, that
-//! of its condition). Which loops have such a back edge in the
-//! function with the label, in each of its inlined copies, is asked first; that
-//! gives the range of source lines. The region is then all code with no line
-//! outside of that range, closed over what lies on ways between its parts, so that
-//! the copies that a loop was split into (vectors and remainder) are one region.
+//! In optimised code the address that the compiler gives for a label is unreliable, and often
+//! there is none. The source lines of the loop that the label marks survive: the loop's back edge
+//! has the line of the loop's head (for a `do` loop, of its condition). First, the loops with such
+//! a back edge are found in the function with the label, in each of its inlined copies; they give
+//! the range of source lines. The region is then all code without a line outside of that range,
+//! closed over the code on paths between its parts. So the parts into which the compiler split a
+//! loop (vectors and remainder) are one region.
 //!
-//! What is not a loop any more, or never was, has no such mark: that is said, and
-//! nothing is guessed.
+//! A statement that is no loop any more, or never was one, has no such mark. Then an error says
+//! so, and nothing is guessed.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -22,10 +21,10 @@ use super::region::{Region, close};
 use super::source::{self, StatementKind};
 use super::view::{Family, Own, View};
 
-/// Lines behind a label in which its statement must start.
+/// Number of lines behind a label in which its statement must start.
 const REACH: u32 = 60;
 
-/// What advice to give where a label cannot be placed.
+/// Advice to the user where a label cannot be placed.
 pub const USE_MARKER: &str = "mark it with ATO_KERNEL_BEGIN and ATO_KERNEL_END of ato.h instead";
 
 /// A labelled statement in the code.
@@ -34,9 +33,9 @@ pub struct Placed<'a> {
     pub first: u32,
     /// Last line.
     pub last: u32,
-    /// One for each copy.
+    /// The code, one region for each copy.
     pub regions: Vec<Region<'a>>,
-    /// Code of the body that is in none of them.
+    /// Addresses of the body's instructions that are in no region.
     pub outside: Vec<u64>,
 }
 
@@ -51,7 +50,7 @@ struct Copy<'a> {
 struct Candidate {
     copy: usize,
     index: usize,
-    /// Lines of back edges, and of the branch in its header that ends it.
+    /// Lines of back edges, and of the branch in the header that leaves the loop.
     latches: Vec<u32>,
     max: u32,
 }
@@ -264,7 +263,7 @@ fn tailed(copies: &[Copy<'_>], loops: &[Candidate], tail: RangeInclusive<u32>) -
     outermost.map(|(i, _)| i).collect()
 }
 
-/// A value that is kept on the stack for want of registers.
+/// True for an access to a spilled value: one that is kept on the stack for lack of registers.
 fn is_stack(access: &MemoryAccess) -> bool {
     matches!(access.base, Some(Reg::Rsp | Reg::Rbp)) && access.index.is_none()
 }
@@ -280,14 +279,14 @@ impl<'a> Copy<'a> {
         mine.filter(|p| p.copy == self.number).map(|p| p.line)
     }
 
-    /// True if all lines of these instructions that are known lie in the range,
-    /// and there are some.
+    /// True if all known lines of the block's instructions lie in the range, and at least one line
+    /// is known.
     fn is_within(&self, block: Block<'a>, first: u32, last: u32) -> bool {
         let mut any = false;
         for inst in block.insts() {
             match self.place(inst.index()) {
                 Some(place) if (first..=last).contains(&place.line) => any = true,
-                // Line 0: the compiler's own.
+                // Line 0: code that the compiler added.
                 None if inst.line().is_none() => {}
                 _ => return false,
             }
@@ -295,10 +294,10 @@ impl<'a> Copy<'a> {
         any
     }
 
-    /// Instructions that do the body's work, between the head's line and the last,
-    /// outside of all regions: the compiler split parts off. Of those that compute
-    /// or load it moves many ahead, which changes no count; those that store and
-    /// call stay where they belong.
+    /// Instructions of the body (lines between the head's and the last) outside of all regions,
+    /// because the compiler split parts off. It moves many instructions that compute or load ahead
+    /// of the loop, which changes no count, so only stores and calls are looked at: they stay
+    /// where they belong.
     fn outside(&self, head: u32, last: u32, regions: &[Region<'a>]) -> Vec<u64> {
         let works = |inst: &atom_tool::Inst<'a>| {
             let place = self.place(inst.index());
@@ -310,7 +309,7 @@ impl<'a> Copy<'a> {
         self.family.insts().filter(works).map(|i| i.pc()).collect()
     }
 
-    /// The regions of this copy: one for each execution of what is around.
+    /// The regions of this copy: one for each execution of the code around it.
     fn regions(&self, first: u32, last: u32, matched: &[usize]) -> Vec<Region<'a>> {
         let family = &self.family;
         let within: HashSet<Block> = family
@@ -328,7 +327,7 @@ impl<'a> Copy<'a> {
             .collect();
         let around = |block: Block<'a>| {
             let mut at = block.innermost_loop();
-            // The outermost of the region's loops is left; what it lies in remains.
+            // Outside of the region's outermost loop, the loops around it remain.
             let mut outside = at;
             while let Some(i) = at {
                 at = family.loops[i].parent;

@@ -17,7 +17,7 @@ use super::{Found, How, Section, SectionKind, Unplaced};
 const SECTION: &str = ".note.ato";
 const OWNER: &[u8] = b"ato\0";
 
-/// What a note says.
+/// The contents of a note.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Note {
     kind: u32,
@@ -39,7 +39,7 @@ const PROFILE_FROM: u32 = 7;
 pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
     let mut sections: BTreeMap<(SectionKind, String, String), Section<'a>> = BTreeMap::new();
     for note in notes(program.section(SECTION)) {
-        // Of code that the linker dropped.
+        // The note of code that the linker dropped.
         if note.address == 0 {
             continue;
         }
@@ -86,7 +86,7 @@ pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
         }
     }
     for section in sections.into_values() {
-        // One without an end lasts until its procedure or the program ends.
+        // A section without an end lasts until its procedure or the program ends.
         let without = |what: &str| Unplaced {
             kind: section.kind,
             name: section.name.clone(),
@@ -117,7 +117,7 @@ fn unplaced(kind: SectionKind, note: &Note) -> Unplaced {
     }
 }
 
-/// The notes that are whole.
+/// The notes that are complete.
 fn notes(bytes: &[u8]) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut at = 0usize;

@@ -1,4 +1,4 @@
-//! Finding what is to be profiled.
+//! Finding the sections of a program that are to be profiled.
 
 pub mod labels;
 pub mod marks;
@@ -14,9 +14,9 @@ pub use patterns::Pattern;
 use region::{Border, Point, Region};
 use view::View;
 
-/// Names of labels that mark kernels start so.
+/// Start of the names of labels that mark kernels.
 const KERNEL_LABEL: &str = "ato_kernel";
-/// The same for profiled sections.
+/// Start of the names of labels that mark profiled sections.
 const PROFILE_LABEL: &str = "ato_profile";
 
 /// The kinds of section that have callbacks.
@@ -29,7 +29,7 @@ pub enum SectionKind {
 }
 
 impl SectionKind {
-    /// In a word.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -54,7 +54,7 @@ pub enum How {
 }
 
 impl How {
-    /// In a word.
+    /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Label => "label",
@@ -73,9 +73,9 @@ pub struct Section<'a> {
     pub kind: SectionKind,
     /// How it was found.
     pub how: How,
-    /// Its name: of the label, the marker, the procedure, or as it was asked for.
+    /// Name of the label, marker or procedure, or the words of the option.
     pub name: String,
-    /// The function that it stands in.
+    /// The function that contains it.
     pub function: String,
     /// Source file.
     pub file: Option<String>,
@@ -83,14 +83,15 @@ pub struct Section<'a> {
     pub lines: Option<(u32, u32)>,
     /// Its code, one region for each copy; none where markers say where it begins and ends.
     pub regions: Vec<Region<'a>>,
-    /// Where control enters and leaves it.
+    /// The points at which control enters and leaves it.
     pub border: Border<'a>,
-    /// Code of its lines that lies outside: what is executed there is not counted.
+    /// Addresses of code of its lines that lies outside of its regions. Executions there are not
+    /// counted.
     pub outside: Vec<u64>,
 }
 
 impl Section<'_> {
-    /// What is to be said of it, if its counts may be too low.
+    /// A warning if its counts may be too low.
     pub fn doubt(&self) -> Option<String> {
         let first = self.outside.first()?;
         Some(format!(
@@ -102,7 +103,7 @@ impl Section<'_> {
     }
 }
 
-/// What was asked for and not found.
+/// A section that was marked or asked for, and not found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unplaced {
     /// Kernel or profiled.
@@ -113,26 +114,26 @@ pub struct Unplaced {
     pub file: Option<String>,
     /// Line.
     pub line: Option<u32>,
-    /// The function that it stands in.
+    /// The function that contains it.
     pub function: Option<String>,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     pub reason: String,
 }
 
-/// What there is in a program.
+/// The sections found in a program.
 #[derive(Default)]
 pub struct Found<'a> {
-    /// Sections, by kind of finding and place.
+    /// Sections, ordered by how they were found and by place.
     pub sections: Vec<Section<'a>>,
-    /// Where a scope ends, whichever was begun last.
+    /// Points at which the scope ends that was begun last.
     pub scope_ends: Vec<Point<'a>>,
     /// Begins at which rdi has the index of the first execution.
     pub with_start: Vec<Point<'a>>,
-    /// What could not be found.
+    /// Sections that could not be found.
     pub unplaced: Vec<Unplaced>,
 }
 
-/// Finds all that is marked in the program and asked for by patterns.
+/// Finds all sections that are marked in the program or asked for by patterns.
 pub fn find<'a>(
     view: &View<'a>,
     patterns: &[(SectionKind, Pattern)],

@@ -1,7 +1,7 @@
 //! Sections that can be entered while they are open.
 //!
-//! Their inner executions are not recorded, so the user should know before. Only calls of
-//! known procedures are followed: through a pointer nearly everything can be called.
+//! Their inner executions are not recorded, so the user is warned. Only calls of known procedures
+//! are followed, as nearly every procedure could be called through a pointer.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use atom_tool::{Inst, Proc};
 use super::Section;
 use super::view::View;
 
-/// For each section, whether what is called in it can call its procedure again.
+/// For each section, whether a procedure that it calls can call the section's procedure again.
 pub fn recursive(view: &View<'_>, sections: &[Section<'_>]) -> Vec<bool> {
     sections.iter().map(|s| is_recursive(view, s)).collect()
 }
@@ -21,7 +21,7 @@ fn is_recursive(view: &View<'_>, section: &Section<'_>) -> bool {
         .filter_map(|p| view.program.proc_at(p.address()))
         .collect();
     let is_home = |proc: Proc<'_>| homes.contains(&proc);
-    // Of markers it is not known which code is between them, so all of the procedure is looked at.
+    // The code between two markers is not known, so the whole procedure is looked at.
     let inside = |inst: &Inst<'_>| {
         let regions = &section.regions;
         regions.is_empty() || regions.iter().any(|r| r.insts.contains(&inst.index()))

@@ -1,11 +1,10 @@
 //! A part of a procedure, and the points at which control crosses its border.
 //!
 //! A region is a set of instructions. Inside a block the border lies between two
-//! instructions; between blocks it lies on edges, and what is to be done there
-//! must stand on those edges alone. Two kinds of edge cannot hold anything: an
-//! exception's, so that its landing pad does what is to be done *if* the region is
-//! still open, and those of a jump through a table whose targets lie on both
-//! sides, where the target decides at run time.
+//! instructions. Between blocks it lies on edges, and the calls for it must stand on those edges
+//! alone. Two kinds of edge can hold no code. For the edge of an exception, the landing pad closes
+//! the region *if* it is still open. For the edges of a jump through a table with targets on both
+//! sides of the border, the target decides at run time.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -23,23 +22,23 @@ pub struct Region<'a> {
     pub insts: HashSet<usize>,
 }
 
-/// Where control crosses a border.
+/// A point at which control crosses a border.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Point<'a> {
     /// Before an instruction, on every way to it.
     Before(Inst<'a>),
-    /// After a call, once it has come back.
+    /// After a call, when it has returned.
     After(Inst<'a>),
     /// On a way into or out of a block.
     Way(Block<'a>, Way),
     /// At an indirect jump, if it goes to one of these addresses.
     Table(Inst<'a>, Vec<u64>),
-    /// Before a block, if the region is open (to leave), or is not (to enter).
+    /// Before a block: leaves the region if it is open, or enters it if it is not.
     Perhaps(Block<'a>),
 }
 
 impl<'a> Point<'a> {
-    /// An address that says where it is.
+    /// An address at or near the point, for order and for messages.
     pub fn address(&self) -> u64 {
         match self {
             Self::Before(inst) | Self::After(inst) | Self::Table(inst, _) => inst.pc(),
@@ -52,27 +51,27 @@ impl<'a> Point<'a> {
 /// All points at which control crosses a region's border.
 #[derive(Clone, Default, Debug)]
 pub struct Border<'a> {
-    /// Into the region.
+    /// Points at which control enters the region.
     pub enters: Vec<Point<'a>>,
-    /// Out of it.
+    /// Points at which control leaves it.
     pub leaves: Vec<Point<'a>>,
 }
 
 impl<'a> Region<'a> {
-    /// All of a procedure.
+    /// A region of all code of a procedure.
     pub fn whole(family: Rc<Family<'a>>) -> Self {
         let insts = family.insts().map(|i| i.index()).collect();
         Self { family, insts }
     }
 
-    /// These blocks.
+    /// A region of these blocks.
     pub fn of_blocks(family: Rc<Family<'a>>, blocks: &HashSet<Block<'a>>) -> Self {
         let insts = blocks.iter().flat_map(|b| b.insts());
         let insts = insts.map(|i| i.index()).collect();
         Self { family, insts }
     }
 
-    /// True if the instruction belongs to it.
+    /// True if the instruction belongs to the region.
     pub fn has(&self, inst: Inst<'a>) -> bool {
         self.insts.contains(&inst.index())
     }
@@ -81,7 +80,7 @@ impl<'a> Region<'a> {
         self.has(block.first_inst())
     }
 
-    /// The points at which control crosses its border.
+    /// The points at which control crosses the region's border.
     pub fn border(&self) -> Border<'a> {
         let mut border = Border::default();
         for &block in &self.family.blocks {
@@ -107,7 +106,7 @@ impl<'a> Region<'a> {
         border
     }
 
-    /// Crossings behind a block whose end is `inside` or not.
+    /// Adds the crossings behind a block; `inside` says whether the block's end is in the region.
     fn after(&self, block: Block<'a>, inside: bool, border: &mut Border<'a>) {
         let edges = self.family.successors(block);
         let to = |b: Option<Block<'a>>| b.is_some_and(|b| self.starts(b));
@@ -142,7 +141,7 @@ impl<'a> Border<'a> {
         }
     }
 
-    /// Adds another's points.
+    /// Adds the points of another border.
     pub fn append(&mut self, other: Self) {
         self.enters.extend(other.enters);
         self.leaves.extend(other.leaves);
@@ -154,9 +153,9 @@ fn has_entry(block: Block<'_>) -> bool {
     block.has_way(Way::Entry)
 }
 
-/// Adds to a set of blocks what lies on the ways from one of them to another
-/// inside one execution of the loop around them, if any: ways through the loop's
-/// header are other executions.
+/// Adds to a set of blocks all blocks on paths from one of them to another within one iteration
+/// of the loop around them, if there is one. Paths through the loop's header belong to other
+/// iterations.
 pub fn close<'a>(family: &Family<'a>, blocks: &mut HashSet<Block<'a>>, around: Option<usize>) {
     let scope: Option<HashSet<Block>> =
         around.map(|i| family.loops[i].blocks.iter().copied().collect());

@@ -1,10 +1,10 @@
-//! The statement that a label stands before, as the source file has it.
+//! The statement behind a label, as the source file has it.
 //!
-//! Debug information does not say what kind of statement a label marks, nor
-//! where it ends. Where the file is still there, a few tokens tell. It is
-//! believed only if the label stands where debug information says.
+//! Debug information does not say what kind of statement a label marks, nor where it ends. If
+//! the source file is available, a few tokens tell. The file is used only if the label stands at
+//! the line that debug information gives.
 
-/// What kind of statement it is.
+/// Kinds of statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatementKind {
     /// `for` or `while`.
@@ -13,7 +13,7 @@ pub enum StatementKind {
     Do,
     /// `{`.
     Block,
-    /// Something like a macro with arguments, which may be anything.
+    /// A word with arguments, perhaps a macro, which may be any statement.
     Macro,
     /// Any other statement.
     Other,
@@ -32,9 +32,9 @@ pub struct Statement {
     pub last: Option<u32>,
 }
 
-/// A larger file is not read.
+/// Largest file in bytes that is read.
 const MAX_FILE: u64 = 64 << 20;
-/// Statements nested deeper are not followed.
+/// Deepest nesting of statements that is followed.
 const MAX_DEPTH: u32 = 200;
 
 /// The statement that the label at this line of the file marks.
@@ -57,7 +57,7 @@ fn statement(text: &str, line: u32, label: &str) -> Option<Statement> {
         return None;
     }
     next += 1;
-    // Another label, for the same statement.
+    // A further label of the same statement.
     while is_word(tokens.get(next)?.0) && tokens.get(next + 1)?.0 == ":" {
         next += 2;
     }

@@ -1,5 +1,5 @@
-//! The program as finding looks at it: procedures with the parts that the
-//! compiler put elsewhere, and what is asked of them more than once.
+//! A view of the program for finding sections: procedures with the parts that the compiler put
+//! elsewhere, and answers that are needed more than once.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -21,7 +21,7 @@ pub struct Family<'a> {
     own: RefCell<HashMap<(String, String), Rc<Own>>>,
 }
 
-/// Where an instruction belongs in one function of the source.
+/// The position of an instruction in one function of the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct SourcePlace {
     /// Line in that function: of the instruction, or of the inlined call that
@@ -29,14 +29,14 @@ pub struct SourcePlace {
     pub line: u32,
     /// Number of the copy of the function, by inlining.
     pub copy: u32,
-    /// The instruction is the function's own, not that of an inlined call.
+    /// The instruction is the function's own and does not come from an inlined call.
     pub own: bool,
 }
 
 /// The instructions of a family that come from one function.
 #[derive(Default)]
 pub struct Own {
-    /// By number of the instruction.
+    /// Position of each instruction, by its number.
     pub places: HashMap<usize, SourcePlace>,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// Where control may go after a block.
+    /// Edges to the blocks that control may enter after a block.
     pub fn successors(&self, block: Block<'a>) -> &[Edge<'a>] {
         self.edges.get(&block).map_or(&[], |e| e)
     }
@@ -78,7 +78,7 @@ impl<'a> Family<'a> {
         self.blocks.iter().flat_map(|b| b.insts())
     }
 
-    /// What comes from this function of this source file.
+    /// The instructions that come from this function of this source file.
     pub fn own(&self, function: &str, file: &str) -> Rc<Own> {
         let key = (function.to_owned(), file.to_owned());
         let known = self.own.borrow().get(&key).cloned();
@@ -119,7 +119,7 @@ impl<'a> Family<'a> {
     }
 }
 
-/// Of the procedures that these blocks belong to, the one that is entered.
+/// The procedure that is entered, among the procedures that these blocks belong to.
 fn whole<'a>(proc: Proc<'a>, blocks: &[Block<'a>], entries: &HashSet<Block<'a>>) -> Proc<'a> {
     let is_entered = |p: &Proc<'a>| p.first_block().is_some_and(|b| entries.contains(&b));
     let mut procs: Vec<Proc> = blocks.iter().map(|b| b.proc()).collect();
@@ -129,8 +129,8 @@ fn whole<'a>(proc: Proc<'a>, blocks: &[Block<'a>], entries: &HashSet<Block<'a>>)
     entered.find(|p| named(&p)).unwrap_or(proc)
 }
 
-/// True for a piece of the procedure linkage table: a few instructions that end in
-/// a jump through a fixed slot.
+/// True for an entry of the procedure linkage table: a few instructions that end in a jump
+/// through a fixed slot.
 pub fn is_stub(proc: Proc<'_>) -> bool {
     if proc.name().ends_with("@plt") {
         return true;
@@ -149,17 +149,18 @@ fn is_function(symbol: &str, wanted: &str) -> bool {
     wanted.is_empty() || symbol == wanted
 }
 
-/// Paths are written in more than one way; the file's own name must agree.
+/// True if two paths may name the same file. Paths are written in several ways, so only file names
+/// are compared.
 pub fn is_same_file(a: Option<&str>, b: &str) -> bool {
     a.is_some_and(|a| base(a) == base(b))
 }
 
-/// The file's own name.
+/// The file name at the end of a path.
 pub fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The families of a program, made when they are asked for.
+/// The families of a program, each made when it is first asked for.
 pub struct View<'a> {
     /// The program.
     pub program: Program<'a>,
@@ -169,7 +170,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Of this program.
+    /// The view of a program.
     pub fn new(program: &Program<'a>) -> Self {
         Self {
             program: *program,
@@ -216,7 +217,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// True if any code is known to come from the file.
+    /// True if some code comes from the file, by debug information.
     pub fn has_file(&self, file: &str) -> bool {
         self.lines().contains_key(base(file))
     }

@@ -1,12 +1,11 @@
-//! What measuring costs, found at the start by measuring nothing.
+//! The cost of measuring, found at the start by measuring empty sections.
 //!
-//! It is subtracted from what is measured later: a part of a section's own value, and
-//! what sections inside of it add. For the measures of this crate that is all in
-//! this process. Callbacks of the user may do more than measure, so they are tried
-//! in a child process, which has a copy of all memory and no files: what they count
-//! or write there is lost with it. If they change memory of theirs they may be
-//! about something else than a cost, and then nothing is subtracted from their values
-//! unless the user says so.
+//! The cost is subtracted from later values: one part for the section's own measurement, and
+//! another part for each section inside it. The measures of this crate are tried in this process.
+//! Callbacks of the user may do more than measure, so they are tried in a child process, which has
+//! a copy of all memory and no files; their effects end with the child. If callbacks change memory
+//! beside their data, their values may be something else than a cost, and nothing is subtracted
+//! from them unless the user says so.
 
 use std::time::{Duration, Instant};
 
@@ -30,20 +29,20 @@ plain_data! {
     }
 }
 
-/// Executions that are measured, of which the best are taken.
+/// Number of trials.
 const TRIALS: usize = 400;
-/// Fewer will do where callbacks are slow.
+/// Least number of trials, where callbacks are slow.
 const FEWEST: usize = 10;
-/// Time for all of a measure's trials.
+/// Time for all trials of a measure.
 const TIME: Duration = Duration::from_millis(60);
-/// Sections in one of them.
+/// Number of inner sections in a trial.
 const INNER: usize = 16;
 
-/// The section that is measured, which is no section of the program: ids start with 1.
+/// The section that is measured. It is no section of the program, as their ids start with 1.
 const SECTION: Sid = Sid(0);
 const OTHER: Sid = Sid(1);
 
-/// Numbers of one measure, as the child hands them over.
+/// How many numbers the child returns for one measure.
 const NUMBERS: usize = 5;
 
 /// Costs of all measures, with notes about them for the data file.
@@ -116,19 +115,19 @@ pub fn costs(settings: &Settings, notes: &mut Vec<(String, String)>) -> Vec<Cost
     found.into_iter().map(|f| f.cost).collect()
 }
 
-/// With three decimals, where it has any.
+/// A number with up to three decimals.
 fn number(n: f64) -> String {
     let text = format!("{n:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What was found about one measure.
+/// The findings about one measure.
 #[derive(Clone, Copy, Default)]
 struct Found {
     cost: Cost,
-    /// Left of an empty section's value, in half of all cases at most.
+    /// Median of the values of empty sections after the cost was subtracted.
     middle: f64,
-    /// In 95 of 100.
+    /// The same value's 95th percentile.
     high: f64,
 }
 
@@ -154,7 +153,8 @@ impl Found {
         }
     }
 
-    /// Measures nothing with measure `i`. The user's callbacks take part if `own` says so.
+    /// Measures empty sections with measure `i`. The user's callbacks are called, too, if `own` is
+    /// true.
     fn of(settings: &Settings, i: usize, own: bool) -> Self {
         let measure = settings.measures[i];
         if measure == Measure::Instructions || measure == Measure::Callbacks && !own {
@@ -206,7 +206,7 @@ impl Found {
         let typical = Typical::of(measure);
         let [empty, plain, measured] = values.map(|mut values| typical.take(&mut values));
         let around = |sum: f64| ((sum - empty) / INNER as f64).max(0.0);
-        // What lies between two readings: the other measures, too.
+        // Between the two readings of this measure lie the readings of the others.
         let mut meters: Vec<AnyMeter> = taking_part().map(|m| meter(*m)).collect();
         let which = taking_part().position(|m| *m == measure).unwrap_or(0);
         let mut areas = vec![Area::default(); meters.len()];
@@ -230,7 +230,7 @@ impl Found {
             plain: around(plain),
             measured: around(measured),
         };
-        // Whatever it is that such values say, it is no cost.
+        // Such values are no cost.
         if ![cost.own, cost.plain, cost.measured]
             .iter()
             .all(|n| n.is_finite() && *n >= 0.0)
@@ -245,11 +245,11 @@ impl Found {
     }
 }
 
-/// Which of many values of the same thing counts.
+/// How the typical one of many values of the same quantity is found.
 enum Typical {
-    /// One of the least: what is more was an interruption.
+    /// One of the least values: greater ones include interruptions.
     Least,
-    /// The mean without the greatest, where the unit may be coarse.
+    /// The mean without the greatest values, for units that may be coarse.
     Mean,
 }
 
@@ -261,7 +261,7 @@ impl Typical {
         }
     }
 
-    /// Sorts the values, of which there are some.
+    /// Sorts the values and returns the typical one. There must be at least one.
     fn take(&self, values: &mut [f64]) -> f64 {
         values.sort_unstable_by(f64::total_cmp);
         match self {
@@ -274,7 +274,7 @@ impl Typical {
     }
 }
 
-/// Whether the user's callbacks change memory beside their data.
+/// True if the user's callbacks change memory beside their data.
 fn is_stateful(settings: &Settings) -> bool {
     let place = HERE.with(std::cell::Cell::get);
     let mut meter = settings.meter(Measure::Callbacks, Cost::default(), place);
@@ -285,12 +285,12 @@ fn is_stateful(settings: &Settings) -> bool {
             meter.0.leave(SECTION, &mut area);
         }
     };
-    // The first may set something up.
+    // The first calls may set something up.
     pairs(2);
     scratch::changes(|| pairs(4))
 }
 
-/// Subtracts a cost from a value. Less than nothing is no cost, and stays what it is.
+/// Subtracts a cost from a value, down to 0. Negative values are no cost and stay unchanged.
 pub fn less(area: &mut Area, data_type: DataType, cost: f64) {
     if cost == 0.0 {
         return;
@@ -303,7 +303,7 @@ pub fn less(area: &mut Area, data_type: DataType, cost: f64) {
         Float(x) if x > 0.0 => Float((f64::from(x) - cost).max(0.0) as f32),
         Double(x) if x > 0.0 => Double((x - cost).max(0.0)),
         LongDouble(x) if x.to_f64() > 0.0 => Double((x.to_f64() - cost).max(0.0)),
-        // Not a cost.
+        // The value is no cost.
         _ => return,
     };
     area.set(data_type, value);

@@ -1,33 +1,33 @@
-//! Whether the time-stamp counter is a clock.
+//! Finds out whether the time-stamp counter is a clock.
 //!
-//! On older processors it stops in deep sleep, or runs as fast as the processor
-//! does, and differs between cores. Processors on which it does not say so (CPUID leaf
-//! 0x8000_0007); in virtual machines that hide this the kernel may know, which
-//! then keeps time by it. Where neither is so it is compared to the kernel's clock.
+//! On older processors the counter stops in deep sleep, or runs at the processor's frequency, and
+//! differs between cores. Processors on which it is constant say so (CPUID leaf 0x8000_0007). A
+//! virtual machine may hide this, but the kernel may know it and then keeps time by the counter. If
+//! neither vouches for the counter, it is compared with the kernel's clock.
 
 use std::time::Instant;
 
 use super::meters::Measure;
 
-/// What is known of the counter.
+/// Facts about the counter.
 #[derive(Clone, Debug, Default)]
 pub struct Tsc {
     /// The processor says that it runs at a constant rate and never stops.
     pub invariant: bool,
-    /// The kernel's clock, if it says that.
+    /// Name of the kernel's clock source, if the processor does not vouch for the counter.
     pub kernel_clock: Option<String>,
-    /// Counts in a second in several short times.
+    /// Counts per second, measured in several short intervals.
     pub rates: Vec<f64>,
 }
 
-/// Rates that differ by more than this part are not constant.
+/// Rates that differ by more than this part of the highest are not constant.
 const TOLERANCE: f64 = 0.01;
-/// How many are measured, and how long.
+/// How many rates are measured, and the time for each in microseconds.
 const RATES: usize = 5;
 const RATE_MICROSECONDS: u128 = 2000;
 
 impl Tsc {
-    /// Asks the processor, the kernel, and if neither vouches for the counter, measures.
+    /// Asks the processor and the kernel. If neither vouches for the counter, measures its rates.
     pub fn here() -> Self {
         let mut found = Self {
             invariant: is_invariant(),
@@ -48,7 +48,7 @@ impl Tsc {
         self.invariant || self.kernel_clock.as_deref() == Some("tsc")
     }
 
-    /// Why the counter cannot be relied upon, if that is so.
+    /// The reason why the counter is no clock, if it is none.
     pub fn doubt(&self) -> Option<String> {
         if self.is_vouched_for() {
             return None;
@@ -74,9 +74,9 @@ fn is_invariant() -> bool {
     highest >= LEAF && core::arch::x86_64::__cpuid(LEAF).edx & CONSTANT_AND_NONSTOP != 0
 }
 
-/// What is done at the start of a program about its measures: none of them may be
-/// the time-stamp counter if the kernel does not let the process read it, and the data
-/// file has its rate.
+/// Prepares the measures at the start of a program. If the kernel does not let the process read
+/// the time-stamp counter, another measure replaces it. Notes for the data file say so and tell
+/// the counter's rate.
 pub fn prepare(measures: &mut [Measure], notes: &mut Vec<(String, String)>) {
     let Some(cycles) = measures.iter_mut().find(|m| **m == Measure::Cycles) else {
         return;
@@ -93,17 +93,17 @@ pub fn prepare(measures: &mut [Measure], notes: &mut Vec<(String, String)>) {
     notes.push(("cycles per second".to_owned(), format!("{:.0}", rate(1000))));
 }
 
-/// Whether reading the counter raises a signal.
+/// True if reading the counter raises a signal.
 fn is_forbidden() -> bool {
     const PR_GET_TSC: libc::c_long = 25;
     const PR_TSC_SIGSEGV: i32 = 2;
     let mut state = 0i32;
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer leads to a variable for the answer.
     let r = unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TSC, &raw mut state) };
     r == 0 && state == PR_TSC_SIGSEGV
 }
 
-/// Counts in a second, measured for a while.
+/// Counts per second, measured for this time.
 fn rate(microseconds: u128) -> f64 {
     let (start, from) = (Instant::now(), tsc());
     while start.elapsed().as_micros() < microseconds {}

@@ -1,8 +1,8 @@
-//! What is measured.
+//! The measures.
 //!
-//! Measuring takes time, of which a part lies between the two readings and so in
-//! the value, and what is measured inside of a section lies in the section's value
-//! as a whole. Both are found at the start by measuring nothing, and subtracted.
+//! Measuring takes time itself. A part of it lies between the two readings of a section, and so in
+//! the section's value. All of it lies in the value of an enclosing section. Both costs are found
+//! at the start by measuring empty sections, and are subtracted.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use super::calibrate::less;
 use super::session::{Process, here, lock};
 
 plain_data! {
-    /// What is measured.
+    /// The quantities that can be measured.
     #[derive(PartialEq, Eq, Debug)]
     pub enum Measure {
         /// The time-stamp counter.
@@ -30,7 +30,7 @@ plain_data! {
 }
 
 impl Measure {
-    /// What its values are called.
+    /// Name of its values in data files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cycles => "cycles",
@@ -40,7 +40,7 @@ impl Measure {
         }
     }
 
-    /// Reads it.
+    /// The measure's current value.
     #[inline]
     pub fn now_at(self, at: &ThreadNumbers) -> u64 {
         match self {
@@ -64,29 +64,29 @@ fn cpu_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What measuring itself costs, in the unit of the measure.
+/// The cost of measuring, in the unit of the measure.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Cost {
-    /// Part of a section's own value.
+    /// Part of a section's own value that is cost.
     pub own: f64,
-    /// A begin and an end of a section that is not measured, in what is around it.
+    /// Cost of the begin and the end of a section that is not measured, in the section around it.
     pub plain: f64,
-    /// A begin and an end of a measured section, in what is around it.
+    /// Cost of the begin and the end of a measured section, in the section around it.
     pub measured: f64,
 }
 
-/// Numbers of sections in a thread, of which the thread itself writes: ends of those that
-/// are measured, begins of others. Then the same at the begin of the one that ends now.
+/// Counts of events in a thread, which only the thread writes: begins of sections that are not
+/// measured (index 0), and ends of measured sections (index 1).
 #[derive(Default)]
 pub struct Events {
-    /// Up to now.
+    /// Events up to now.
     pub now: [AtomicU64; 2],
-    /// When the section began that ends now.
+    /// Events at the begin of the section that ends now.
     pub then: [AtomicU64; 2],
 }
 
 impl Events {
-    /// None.
+    /// Counts of 0.
     pub const fn new() -> Self {
         Self {
             now: [AtomicU64::new(0), AtomicU64::new(0)],
@@ -94,26 +94,26 @@ impl Events {
         }
     }
 
-    /// Those up to now.
+    /// The counts up to now.
     #[inline]
     pub fn counted(&self) -> [u64; 2] {
         [self.now[0].load(Relaxed), self.now[1].load(Relaxed)]
     }
 
-    /// Goes back to so many.
+    /// Sets the counts to these numbers.
     pub fn set(&self, now: [u64; 2]) {
         self.now[0].store(now[0], Relaxed);
         self.now[1].store(now[1], Relaxed);
     }
 
-    /// One more.
+    /// Counts one event.
     #[inline]
     pub fn add(&self, measured: bool) {
         let number = &self.now[usize::from(measured)];
         number.store(number.load(Relaxed) + 1, Relaxed);
     }
 
-    /// A section ends that began when so many were counted.
+    /// A section ends; `then` were the counts when it began.
     #[inline]
     pub fn ends(&self, then: [u64; 2]) {
         self.then[0].store(then[0], Relaxed);
@@ -121,12 +121,12 @@ impl Events {
     }
 }
 
-/// Where a thread's numbers are found.
+/// Addresses of a thread's counts.
 #[derive(Clone, Copy)]
 pub struct ThreadNumbers {
-    /// Instructions executed.
+    /// Number of instructions executed.
     pub instructions: *const AtomicU64,
-    /// Sections.
+    /// Events of sections.
     pub events: *const Events,
 }
 
@@ -134,10 +134,10 @@ pub struct ThreadNumbers {
 unsafe impl Send for ThreadNumbers {}
 
 impl ThreadNumbers {
-    /// What was spent for measuring within the section that ends now, and for itself.
+    /// Cost of measuring in the section that ends now: its own, and the cost of sections inside it.
     #[inline]
     fn spent(&self, cost: &Cost) -> f64 {
-        // SAFETY: see above.
+        // SAFETY: the counts live for ever.
         let events = unsafe { &*self.events };
         let number = |i: usize| {
             let then = events.then[i].load(Relaxed);
@@ -147,13 +147,13 @@ impl ThreadNumbers {
     }
 }
 
-/// A measure of one thread.
+/// A measure of this crate, for one thread.
 pub struct Reading {
-    /// What it reads.
+    /// The measure that it reads.
     pub measure: Measure,
-    /// What is subtracted.
+    /// The cost that is subtracted.
     pub cost: Cost,
-    /// The thread's numbers.
+    /// The thread's counts.
     pub place: ThreadNumbers,
 }
 
@@ -171,22 +171,22 @@ impl Meter for Reading {
     }
 }
 
-/// Any of them.
+/// A meter of any type.
 pub struct AnyMeter(pub Box<dyn Meter>);
 
 /// Callbacks in C: `void (*)(arp_sid, void *data, void *context)`.
 pub struct Callbacks {
-    /// Address of the one for begins, or 0.
+    /// Address of the callback for begins, or 0.
     pub enter: usize,
-    /// Address of the one for ends, or 0.
+    /// Address of the callback for ends, or 0.
     pub leave: usize,
-    /// What both get.
+    /// Context that both callbacks get.
     pub context: Arc<AtomicUsize>,
     /// Type of their values.
     pub data_type: DataType,
-    /// What is subtracted from these.
+    /// The cost that is subtracted from these values.
     pub cost: Cost,
-    /// The thread's numbers.
+    /// The thread's counts.
     pub place: ThreadNumbers,
 }
 
@@ -221,17 +221,17 @@ impl Meter for Callbacks {
 /// Number and sum of values, by section.
 pub type Sums = BTreeMap<Sid, (u64, f64)>;
 
-/// Adds up what comes from the data file.
+/// Adds up the values that are played back from the data file.
 pub struct Played {
     /// Type of the values.
     pub data_type: DataType,
     /// Number and sum, by section.
     pub sums: Arc<Mutex<Sums>>,
-    /// The process that knows of these sums.
+    /// The process in whose list these sums are.
     pub process: *const Process,
 }
 
-// SAFETY: the address is compared only.
+// SAFETY: the address is only compared.
 unsafe impl Send for Played {}
 
 impl Meter for Played {

@@ -1,9 +1,8 @@
-//! What runs in the program.
+//! The analysis half, which runs in the program.
 //!
-//! Nothing here takes a lock but a thread's first call, and calls at which threads
-//! are made. A signal handler that interrupts one of these routines and comes to
-//! sections of its own finds the thread busy: what it does is left out, begins and
-//! ends alike.
+//! Only a thread's first call takes a lock, and calls at which threads are made. A signal handler
+//! that interrupts one of these routines and enters sections of its own finds the thread busy. Then
+//! both the begins and the ends of its sections are left out.
 
 pub mod calibrate;
 pub mod clock;
@@ -27,15 +26,15 @@ use open::{Facts, Open, Row};
 use session::{Settings, Spawned, Table, ThreadEntry, Whole, lock, whole};
 
 thread_state! {
-    /// What each thread has.
+    /// The state of a thread.
     pub struct Thread {
-        /// Instructions executed.
+        /// Number of instructions executed.
         pub instructions: ThreadCell<u64>,
-        /// Where its [`Open`] lies; 0 before it first enters a section.
+        /// Address of its [`Open`]; 0 before it first enters a section.
         pub open: ThreadCell<usize>,
-        /// 1 while one of the routines works.
+        /// 1 while one of the routines runs.
         pub busy: ThreadCell<u64>,
-        /// What was left out because a routine was at work.
+        /// Number of begins and ends that were left out because a routine was running.
         pub missed: ThreadCell<u64>,
     }
 }
@@ -51,13 +50,14 @@ impl Default for Thread {
     }
 }
 
-/// Begun by a marker, so that a scope's end may close it.
+/// The section is begun by a marker, so the end of a scope may close it.
 pub const MARKER: u8 = 1;
-/// A jump to another procedure, whose end is not seen: closed by what comes then.
+/// The section is a jump to another procedure. Its end is not seen; the next begin or end closes
+/// it.
 pub const TAIL: u8 = 2;
 
 plain_data! {
-    /// A section as it crosses to the analysis. What is text is the text's key.
+    /// A section as it crosses to the analysis. Fields for texts hold their keys.
     pub struct SectionFacts {
         /// Its number in data files.
         pub id: u32,
@@ -69,15 +69,15 @@ plain_data! {
         pub first_line: u32,
         /// Last source line, or 0.
         pub last_line: u32,
-        /// Its name.
+        /// Key of its name.
         pub name: u32,
-        /// Source file, or empty.
+        /// Key of its source file; the text may be empty.
         pub file: u32,
-        /// File and lines for people, or empty.
+        /// Key of file and lines for people; the text may be empty.
         pub place: u32,
     }
 
-    /// What the user has chosen, as it crosses to the analysis. What is text is the text's key.
+    /// The user's choices, as they cross to the analysis. Fields for texts hold their keys.
     pub struct Choices {
         /// [`Mode`] as a number.
         pub mode: u32,
@@ -85,9 +85,9 @@ plain_data! {
         pub data_type: u32,
         /// Whether callbacks are tried at the start.
         pub calibrate: Calibrate,
-        /// The data file.
+        /// Key of the data file's name.
         pub file: u32,
-        /// The program's name.
+        /// Key of the program's name.
         pub program: u32,
         /// The data file is binary; else it is text.
         pub is_binary: bool,
@@ -99,7 +99,7 @@ plain_data! {
 /// The kinds of section, by their numbers.
 pub const KINDS: [&str; 3] = ["plain", "kernel", "profile"];
 
-/// What the user linked into the tool: addresses, 0 for none.
+/// Addresses of code and data that the user linked into the tool; 0 for none.
 #[derive(Clone, Copy, Default)]
 struct UserCode {
     /// Callbacks for begins and ends of sections, and what both get as context.
@@ -188,7 +188,8 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
         return;
     }
     thread.busy.set(1);
-    // Who ends the process makes this thread see `ended`, or sees that it is busy.
+    // The thread that ends the process either makes this thread see `ended`, or sees that this one
+    // is busy.
     compiler_fence(SeqCst);
     if let Some(whole) = whole() {
         let known = thread.open.get() as *mut Open;
@@ -197,8 +198,7 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
         }
         let here = whole.here();
         if here.ended.load(Relaxed) {
-            // A thread that ends the process does not come here again. If it does it has
-            // called `exec`, in vain.
+            // A thread that ends the process comes here again only if its `exec` failed.
             if here.ender.load(Relaxed) != block_of(thread) {
                 thread.busy.set(0);
                 return;
@@ -220,7 +220,7 @@ fn with(thread: PerThread<Thread>, act: impl FnOnce(&mut Open)) {
     thread.busy.set(0);
 }
 
-/// What tells a thread from others.
+/// A value that identifies the thread: the address of its block.
 fn block_of(thread: PerThread<Thread>) -> usize {
     &raw const thread.busy as usize
 }
@@ -259,7 +259,7 @@ fn first(
     Some(open)
 }
 
-/// The thread pointer, which C libraries use as a thread's number.
+/// The thread pointer, which C libraries use as the value of `pthread_t`.
 fn thread_pointer() -> usize {
     let pointer;
     // SAFETY: by the ABI of thread-local storage the word at fs:0 is its own address;
@@ -268,7 +268,7 @@ fn thread_pointer() -> usize {
     pointer
 }
 
-/// What was open where this thread was made.
+/// The sections that were open in the thread that made this one.
 fn inherited(spawned: &Mutex<Vec<Spawned>>) -> Vec<Step> {
     let mut spawned = lock(spawned);
     if spawned.is_empty() {
@@ -276,7 +276,7 @@ fn inherited(spawned: &Mutex<Vec<Spawned>>) -> Vec<Step> {
     }
     let me = thread_pointer();
     let is_me = |s: &Spawned| {
-        // SAFETY: its maker is still in the call that it gave this place to.
+        // SAFETY: the maker is still in the call to which it passed this address.
         s.number == me
             || s.number == 0 && s.place != 0 && unsafe { *(s.place as *const usize) } == me
     };
@@ -286,7 +286,7 @@ fn inherited(spawned: &Mutex<Vec<Spawned>>) -> Vec<Step> {
     }
 }
 
-/// A thread is about to be made; its number will stand at `place`.
+/// A thread is about to be made; the call will store its number at `place`.
 #[analysis]
 pub fn spawning(thread: PerThread<Thread>, place: RegV) {
     with(thread, |open| {
@@ -341,7 +341,7 @@ pub fn enter(thread: PerThread<Thread>, section: u32, rsp: RegV) {
     with(thread, |open| open.enter(section, rsp.0, 0));
 }
 
-/// A section begins whose executions are counted from here.
+/// A section begins, and `start` is the index of its execution.
 #[analysis]
 pub fn enter_from(thread: PerThread<Thread>, section: u32, rsp: RegV, start: RegV) {
     with(thread, |open| open.enter(section, rsp.0, start.0 as i64));
@@ -371,8 +371,8 @@ pub fn leave_scope(thread: PerThread<Thread>, _section: u32, rsp: RegV) {
     with(thread, |open| open.leave_scope(rsp.0));
 }
 
-/// A jump through a table crosses a section's border, if it goes to one of these
-/// places, which are told by their distance from the jump.
+/// A jump through a table crosses a section's border if it goes to one of these targets. They are
+/// given by their distance in bytes from the jump.
 #[analysis]
 pub fn table(
     thread: PerThread<Thread>,
@@ -393,7 +393,7 @@ pub fn table(
 }
 
 /// After the program: completes the data file, and writes the summary if one is
-/// wanted. What the user should know is printed.
+/// wanted. Messages for the user are printed.
 #[analysis]
 pub fn end(
     mine: PerThread<Thread>,
@@ -407,13 +407,13 @@ pub fn end(
         whole.forked(mine.open.get() as *mut Open);
     }
     let here = whole.here();
-    // It has ended before: it was to become another and could not.
+    // The process has ended before: its `exec` failed.
     if here.ended.swap(true, SeqCst) {
         here.goes_on();
         here.ended.store(true, SeqCst);
     }
     here.ender.store(block_of(mine), Relaxed);
-    // From here on each other thread sees that, or its being busy is seen.
+    // After the barrier each other thread sees `ended`, or this thread sees that it is busy.
     // SAFETY: a system call without effect on memory.
     unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) };
     let threads = lock(&here.threads);
@@ -454,12 +454,12 @@ pub fn end(
 }
 
 /// Waits a while until the threads' routines have ended. Returns the sections of those threads
-/// that work still, and how much was left out in all threads because a routine was at work.
+/// that still run one, and the number of begins and ends that all threads left out.
 fn wait(all: AllThreads<Thread>, threads: &[ThreadEntry]) -> (Vec<usize>, u64) {
     let mut missed = 0;
     let mut still_busy = Vec::new();
     for thread in all.iter() {
-        // In a child there are copies of what its parent's other threads have.
+        // A forked child has copies of the state of its parent's other threads.
         let open = thread.open.get();
         if open != 0 && !threads.iter().any(|t| t.open as usize == open) {
             continue;
@@ -477,7 +477,7 @@ fn wait(all: AllThreads<Thread>, threads: &[ThreadEntry]) -> (Vec<usize>, u64) {
     (still_busy, missed)
 }
 
-/// What all threads have done, of so many sections.
+/// The sums of all threads; `sections` is the number of sections.
 fn sum(opens: &[&mut Open], sections: usize) -> Facts {
     let mut sum = Facts {
         counts: vec![0; sections],

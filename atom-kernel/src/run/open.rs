@@ -1,10 +1,9 @@
 //! The sections that are open in one thread, and when they end.
 //!
-//! A section that is begun is put on its thread's stack with the stack pointer of
-//! the program. Ends come in the opposite order, as far as the program returns
-//! from what it calls. Where it does not (longjmp, an exception, a tail call), the
-//! next begin or end finds entries whose stack pointer lies below the program's:
-//! their procedures are gone, and they are closed then, unrecorded.
+//! A section that begins is pushed on a stack of its thread, with the program's stack pointer.
+//! Ends come in the opposite order as long as procedures return. If one does not (longjmp, an
+//! exception, a tail call), the next begin or end finds entries whose stack pointer lies below the
+//! program's. Their procedures are gone, so these entries are closed and not recorded.
 
 use std::sync::atomic::AtomicU64;
 
@@ -14,9 +13,9 @@ use super::meters::{Events, ThreadNumbers};
 use super::session::Table;
 use super::{MARKER, TAIL};
 
-/// Stack pointers further apart belong to different stacks.
+/// Stack pointers that are further apart (in bytes) belong to different stacks.
 const ONE_STACK: u64 = 64 << 20;
-/// So many open sections are the most of a thread.
+/// Most sections that can be open in a thread.
 const MOST_OPEN: usize = 1 << 20;
 
 /// A section that was begun and has not ended.
@@ -24,20 +23,20 @@ const MOST_OPEN: usize = 1 << 20;
 struct Entry {
     section: u32,
     rsp: u64,
-    /// Events before it began.
+    /// Numbers of events before it began.
     events: [u64; 2],
 }
 
-/// What a thread has done, beside what is in the data file.
+/// Counts of a thread that are not in the data file.
 #[derive(Clone, Default)]
 pub struct Facts {
-    /// Executions of each section.
+    /// Number of executions of each section.
     pub counts: Vec<u64>,
-    /// Closed because their procedures were gone.
+    /// Number of sections that were closed because their procedures were gone.
     pub closed: u64,
-    /// Ends of what was not open.
+    /// Number of ends of sections that were not open.
     pub unmatched: u64,
-    /// Open at the end.
+    /// Number of sections that were open at the end.
     pub left_open: u64,
 }
 
@@ -55,7 +54,7 @@ pub struct Open {
     pub owner: u32,
     pub facts: Facts,
     pub recorder: ThreadRecorder,
-    /// Of the maker, when the thread began.
+    /// Number of sections that the thread's maker had open when the thread began.
     inherited: usize,
     events: Box<Events>,
     stack: Vec<Entry>,
@@ -84,14 +83,14 @@ impl Open {
         }
     }
 
-    /// Another thread goes on with what this one has left.
+    /// Another thread takes over the state of this one, which has ended.
     pub fn take_over(&mut self, owner: u32, inherited: usize, recorder: ThreadRecorder) {
         self.finish();
         (self.owner, self.inherited) = (owner, inherited);
         self.recorder = recorder;
     }
 
-    /// What it knows now; records of executions that have ended go to the session.
+    /// Saves the state; records of executions that have ended go to the session.
     pub fn save(&mut self) -> SavedOpen {
         SavedOpen {
             recorder: self.recorder.save(),
@@ -101,7 +100,7 @@ impl Open {
         }
     }
 
-    /// Goes back to that, after [`finish`](Self::finish): the process goes on.
+    /// Restores a saved state after [`finish`](Self::finish), as the process goes on.
     pub fn restore(&mut self, saved: SavedOpen) {
         self.recorder.restore(saved.recorder);
         self.stack = saved.stack;
@@ -109,7 +108,7 @@ impl Open {
         self.facts.left_open = saved.left_open;
     }
 
-    /// The thread has ended, or the process does.
+    /// Ends the recording, as the thread has ended or the process ends.
     pub fn finish(&mut self) {
         self.facts.left_open += self.stack.len() as u64;
         while let Some(entry) = self.stack.pop() {
@@ -119,8 +118,8 @@ impl Open {
         self.recorder.finish();
     }
 
-    /// The process is a child, which records into a session of its own: what was recorded
-    /// is its parent's.
+    /// The process is a forked child, which records into a session of its own; the records so far
+    /// belong to its parent.
     pub fn forked(&mut self, session: &Session) {
         self.recorder.move_to(session);
         self.facts.counts.fill(0);
@@ -128,7 +127,7 @@ impl Open {
         self.facts.unmatched = 0;
     }
 
-    /// How many sections are open.
+    /// Number of open sections.
     pub fn depth(&self) -> usize {
         self.stack.len()
     }
@@ -138,21 +137,21 @@ impl Open {
         row.is_some_and(|r| r.flags & flag != 0)
     }
 
-    /// Closes, unrecorded, what lies on the stack above an entry's place.
+    /// Closes all entries of the stack from `place` on, without recording them.
     fn close_above(&mut self, place: usize) {
         if self.stack.len() <= place {
             return;
         }
         while self.stack.len() > place {
             let entry = self.stack.pop();
-            // Of a jump to another procedure this is the usual end.
+            // A jump to another procedure commonly ends in this way.
             let ends_so = entry.is_none_or(|e| self.has(e.section, TAIL));
             self.facts.closed += u64::from(!ends_so);
         }
         self.recorder.unwind_to_depth(self.inherited + place);
     }
 
-    /// Closes what belongs to procedures that are gone.
+    /// Closes the sections of procedures that are gone.
     #[inline]
     fn unwind(&mut self, rsp: u64) {
         let mut place = self.stack.len();
@@ -171,7 +170,7 @@ impl Open {
     #[inline]
     pub fn enter(&mut self, section: u32, rsp: u64, start: i64) {
         self.unwind(rsp);
-        // Begun again at the same place without an end: by setjmp's second return.
+        // The section begins again in the same frame without an end: `setjmp` returned once more.
         if self.is_open(section, rsp) {
             self.close_above(self.stack.len() - 1);
         }
@@ -201,7 +200,7 @@ impl Open {
         &self.events
     }
 
-    /// Where the numbers of events are.
+    /// The addresses of a thread's numbers.
     pub fn place_of(events: &Events, instructions: *const AtomicU64) -> ThreadNumbers {
         ThreadNumbers {
             instructions,
@@ -209,10 +208,9 @@ impl Open {
         }
     }
 
-    /// Of a jump out of a procedure, whose end is not seen: true if it can be a
-    /// section. It can if the call by which that procedure was entered is one, or
-    /// another such jump; with the call it ends. In a circle of such jumps, what
-    /// was begun since the last round ends.
+    /// Whether a jump out of a procedure, whose end is not seen, can be a section. It can if the
+    /// call that entered the procedure is a section, or another such jump; it ends with that call.
+    /// In a cycle of such jumps, the sections since the last round end.
     fn makes_room(&mut self, section: u32, rsp: u64) -> bool {
         let mut place = self.stack.len();
         while let Some(below) = place.checked_sub(1).map(|i| self.stack[i]) {
@@ -227,7 +225,7 @@ impl Open {
         false
     }
 
-    /// True if the section is the innermost, begun in this frame.
+    /// True if the section is the innermost one and was begun in this frame.
     pub fn is_open(&self, section: u32, rsp: u64) -> bool {
         let top = self.stack.last();
         top.is_some_and(|t| t.section == section && t.rsp == rsp)
@@ -241,7 +239,7 @@ impl Open {
         }
     }
 
-    /// Where the section lies that ends now.
+    /// Index in the stack of the section that ends now.
     fn find(&self, section: u32, rsp: u64) -> Option<usize> {
         let mut other = None;
         for (i, entry) in self.stack.iter().enumerate().rev() {
@@ -251,7 +249,7 @@ impl Open {
                 }
                 other = other.or(Some(i));
             }
-            // What was begun by callers is not ended here.
+            // Sections that callers began do not end here.
             if entry.rsp > rsp && entry.rsp - rsp < ONE_STACK {
                 break;
             }
@@ -301,13 +299,13 @@ impl Open {
         }
     }
 
-    /// What is open, for a thread that begins now.
+    /// The open sections, as the context of a thread that begins now.
     pub fn context(&self) -> Vec<Step> {
         self.recorder.stack()
     }
 }
 
-/// A section, as the table has it.
+/// A section in the table.
 #[derive(Clone)]
 pub struct Row {
     pub sid: Sid,

@@ -1,18 +1,18 @@
-//! Trying something that nobody must notice: in a child process of its own.
+//! Trying something without effects on the program: in a child process.
 //!
-//! The child has a copy of all memory, and no open files; it makes no signal when it ends, and
-//! a program that waits for its children does not find it.
+//! The child has a copy of all memory and no open files. It raises no signal when it ends, and a
+//! program that waits for its children does not find it.
 
 use std::time::{Duration, Instant};
 
-/// The child is killed if it takes longer.
+/// Time after which the child is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More writable memory than this is not compared.
+/// Largest size in bytes of writable memory that is compared.
 const MOST_COMPARED: usize = 64 << 20;
-/// `__WALL`: children that make no signal when they end are waited for, too.
+/// `__WALL`: waits also for children that raise no signal when they end.
 const WALL: usize = 0x4000_0000;
 
-/// Calls `work` in a child, which hands over `count` numbers. `None` if that does not work.
+/// Calls `work` in a child, which returns `count` numbers. `None` if that fails.
 pub fn in_child(count: usize, work: impl FnOnce() -> Vec<f64>) -> Option<Vec<f64>> {
     let size = (count + 1) * size_of::<f64>();
     // SAFETY: fresh memory, shared with the child; the system calls have no other effect on memory.
@@ -36,7 +36,7 @@ pub fn in_child(count: usize, work: impl FnOnce() -> Vec<f64>) -> Option<Vec<f64
             let found = work();
             if found.len() == count {
                 std::ptr::copy_nonoverlapping(found.as_ptr(), numbers.add(1), count);
-                // Only now it is complete.
+                // This marks the numbers as complete.
                 numbers.write_volatile(1.0);
             }
             loop {
@@ -50,7 +50,7 @@ pub fn in_child(count: usize, work: impl FnOnce() -> Vec<f64>) -> Option<Vec<f64
     }
 }
 
-/// Waits for the child's end: true if that was in order.
+/// Waits for the child's end; true if it ended without an error.
 fn is_well(child: usize) -> bool {
     const NOHANG: usize = 1;
     const KILL: usize = 9;
@@ -77,11 +77,11 @@ fn is_well(child: usize) -> bool {
     }
 }
 
-/// Memory that is compared.
+/// A variable in the memory that is compared.
 static NEARBY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
-/// Whether `work` changes the writable memory in which this crate's own variables are. True if
-/// that cannot be found out.
+/// True if `work` changes the writable memory that holds this crate's variables, or if that
+/// cannot be found out.
 pub fn changes(work: impl FnOnce()) -> bool {
     let Some((start, end)) = writable() else {
         return true;
@@ -98,7 +98,7 @@ pub fn changes(work: impl FnOnce()) -> bool {
     }
 }
 
-/// From where to where memory can be written around a variable of this crate.
+/// Start and end of the writable memory around a variable of this crate.
 fn writable() -> Option<(usize, usize)> {
     let here = &raw const NEARBY as usize;
     let text = std::fs::read_to_string("/proc/self/maps").ok()?;

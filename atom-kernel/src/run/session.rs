@@ -14,7 +14,7 @@ use super::meters::{
 use super::open::{Open, Row};
 use super::{calibrate, clock};
 
-/// What the instrument routine has decided.
+/// The settings that the instrument routine made.
 pub struct Settings {
     pub mode: Mode,
     pub format: Format,
@@ -23,7 +23,7 @@ pub struct Settings {
     pub measures: Vec<Measure>,
     pub data_type: DataType,
     pub callbacks: [usize; 3],
-    /// For threads: at the first section, and after the end.
+    /// Callbacks for threads: at a thread's first section, and after its end.
     pub thread_callbacks: [usize; 2],
     pub calibrate: Calibrate,
 }
@@ -66,7 +66,7 @@ impl Settings {
 type ThreadCallback = unsafe extern "C" fn(u16, *mut usize);
 
 impl Settings {
-    /// Calls one of the callbacks for threads, which may change the thread's context.
+    /// Calls a callback for threads, which may change the thread's context.
     fn tell(&self, address: usize, tid: Tid, context: &AtomicUsize) {
         if address != 0 {
             let mut value = context.load(Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Settings {
         }
     }
 
-    /// A thread begins, which is not the first one.
+    /// A thread begins; for the first thread nothing is done.
     fn spawned(&self, tid: Tid, context: &Arc<AtomicUsize>) {
         let [spawn, join] = self.thread_callbacks;
         if tid == FIRST || (spawn, join) == (0, 0) {
@@ -101,17 +101,17 @@ impl Settings {
 /// The number of the first thread.
 const FIRST: Tid = Tid(1);
 
-/// What a thread's callbacks get, until it is known to have ended.
+/// The context of a thread's callbacks, kept until the thread is known to have ended.
 struct ThreadContext {
     tid: Tid,
-    /// The system's number.
+    /// The thread's number in the system.
     system: libc::c_long,
     context: Arc<AtomicUsize>,
 }
 
 impl ThreadContext {
     fn has_ended(&self) -> bool {
-        // SAFETY: asks whether the thread is there; nothing is sent.
+        // SAFETY: signal 0 is not delivered; the call only tells whether the thread exists.
         let r = unsafe {
             let process = libc::syscall(libc::SYS_getpid);
             libc::syscall(libc::SYS_tgkill, process, self.system, 0usize)
@@ -126,27 +126,27 @@ pub struct Table {
     pub sections: Vec<Section>,
 }
 
-/// What is decided once, at the start.
+/// State that is decided once, at the start.
 pub struct Whole {
     pub table: Table,
     pub settings: Settings,
-    /// For each measure.
+    /// The cost of each measure.
     costs: Vec<Cost>,
-    /// What the data file says of the recording as a whole.
+    /// Key and text of each fact about the recording in the data file.
     notes: Vec<(String, String)>,
-    /// 1, but 0 in a child after fork: the kernel clears the page then.
+    /// A word that is 1, and 0 in a forked child, for which the kernel clears its page.
     mark: AtomicPtr<AtomicU64>,
     here: AtomicPtr<Process>,
 }
 
 static WHOLE: OnceLock<Whole> = OnceLock::new();
 
-/// What there is once in a process. A child after fork gets another: what it has of
-/// its parent may be locked, or half changed, by threads that the child does not have.
+/// State that exists once in a process. A forked child gets a new one, as locks of its parent's
+/// state may be held, or data half changed, by threads that the child does not have.
 #[derive(Default)]
 pub struct Process {
     session: Option<Session>,
-    /// Nothing is recorded any more.
+    /// The recording has ended.
     pub ended: AtomicBool,
     /// All threads that have entered a section.
     pub threads: Mutex<Vec<ThreadEntry>>,
@@ -154,22 +154,22 @@ pub struct Process {
     pub spawned: Mutex<Vec<Spawned>>,
     /// Values that were played back in each thread.
     pub played: Mutex<Vec<Arc<Mutex<Sums>>>>,
-    /// Who ended it, so far: what it knew then.
+    /// State of the recording at its last end, needed to go on.
     end: Mutex<Option<End>>,
-    /// The block of the thread that ended it.
+    /// Address of the block of the thread that ended the recording.
     pub ender: AtomicUsize,
     contexts: Mutex<Vec<ThreadContext>>,
     next_tid: AtomicU64,
     problems: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// What is needed to go on after an end.
+/// State that is needed to go on after an end.
 struct End {
     mark: Mark,
     problems: Vec<(&'static str, u64)>,
 }
 
-/// A thread's sections, which lie where they are until the process ends.
+/// A thread's sections, which keep their address until the process ends.
 pub struct ThreadEntry {
     pub open: *mut Open,
 }
@@ -180,35 +180,38 @@ unsafe impl Send for ThreadEntry {}
 
 /// A thread that is being made or was made.
 pub struct Spawned {
-    /// Where its maker finds its number.
+    /// Address at which its maker finds its number.
     pub place: usize,
     /// Its number, once its maker knows it.
     pub number: usize,
-    /// Who makes it.
+    /// Number of the thread that makes it.
     pub maker: u32,
-    /// What its maker has open.
+    /// The sections that its maker has open.
     pub context: Vec<Step>,
 }
 
-/// Locks, whatever happened to another thread that held the lock.
+/// Locks, also if a thread panicked while it held the lock.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The whole, once it has begun.
+/// The recording's state, once it has begun.
 #[inline]
 pub fn whole() -> Option<&'static Whole> {
     WHOLE.get()
 }
 
-/// What this process records.
+/// The state of this process.
 #[inline]
 pub fn here() -> Option<&'static Process> {
     WHOLE.get().map(Whole::here)
 }
 
 impl Whole {
-    /// Starts recording. A message says why that is not possible.
+    /// Starts recording.
+    ///
+    /// # Errors
+    /// A message that says why that is not possible.
     pub fn begin(table: Table, mut settings: Settings) -> Result<(), String> {
         let mut notes = vec![("program".to_owned(), settings.program.to_owned())];
         clock::prepare(&mut settings.measures, &mut notes);
@@ -230,7 +233,7 @@ impl Whole {
         Ok(())
     }
 
-    /// What this process records.
+    /// The state of this process.
     #[inline]
     pub fn here(&self) -> &'static Process {
         // SAFETY: set to values that are never dropped.
@@ -242,7 +245,8 @@ impl Whole {
         self.here.store(process, Ordering::Release);
     }
 
-    /// A session that writes to `file`, when there is something to write if it is a `late` one.
+    /// A session that writes to `file`. A `late` one creates the file when it has something to
+    /// write.
     fn session(&'static self, file: PathBuf, late: bool) -> arp::Result<Session> {
         let mut builder = Session::builder(self.settings.mode)
             .file(file)
@@ -314,7 +318,7 @@ impl Whole {
         }
     }
 
-    /// True if the process is a child that has not been here yet.
+    /// True if the process is a forked child that has not called [`forked`](Self::forked) yet.
     #[inline]
     pub fn is_forked(&self) -> bool {
         let mark = self.mark.load(Ordering::Relaxed);
@@ -322,8 +326,8 @@ impl Whole {
         unsafe { mark.as_ref() }.is_some_and(|m| m.load(Ordering::Relaxed) == 0)
     }
 
-    /// The process is a child, and this its only thread, with these sections, if it has
-    /// entered any. What was recorded before is the parent's.
+    /// Begins anew in a forked child, whose only thread this is. `open` are its sections; null if it
+    /// has entered none. Records so far belong to the parent.
     #[cold]
     pub fn forked(&'static self, open: *mut Open) {
         let mark = self.mark.load(Ordering::Relaxed);
@@ -332,7 +336,7 @@ impl Whole {
             mark.store(1, Ordering::Relaxed);
         }
         let old = self.here();
-        // In playback nothing is written, and what is played is known.
+        // In playback nothing is written, and the values to play are read already.
         let session = match (&old.session, self.settings.mode) {
             (Some(session), Mode::Playback) => Some(session.clone()),
             (Some(_), _) => match self.session(output::path(self.settings.file), true) {
@@ -392,8 +396,8 @@ impl Process {
         }
     }
 
-    /// Completes the data file; the messages that the user should get. Nothing is recorded from then
-    /// on, unless it turns out that the process [goes on](Self::goes_on).
+    /// Completes the data file; returns messages for the user. Nothing is recorded afterwards,
+    /// unless the process [goes on](Self::goes_on).
     pub fn finish(&self, threads: &mut [&mut Open]) -> Vec<String> {
         let Some(session) = &self.session else {
             return Vec::new();
@@ -417,7 +421,7 @@ impl Process {
         messages
     }
 
-    /// The process was to become another and could not: recording goes on.
+    /// Goes on with recording, as an `exec` of the process failed.
     #[cold]
     pub fn goes_on(&self) {
         if let (Some(end), Some(session)) = (lock(&self.end).take(), &self.session) {
@@ -442,7 +446,7 @@ impl Process {
 }
 
 std::thread_local! {
-    /// Where the numbers of the thread are whose recorder is being made.
+    /// The addresses of the numbers of the thread whose recorder is being made.
     pub static HERE: std::cell::Cell<ThreadNumbers> = const { std::cell::Cell::new(ThreadNumbers {
         instructions: &raw const NONE,
         events: &raw const NO_EVENTS,
@@ -452,7 +456,7 @@ std::thread_local! {
 static NONE: AtomicU64 = AtomicU64::new(0);
 static NO_EVENTS: Events = Events::new();
 
-/// A word in a page that the kernel clears in a child; null if it cannot.
+/// A word in a page that the kernel clears in a forked child; null if it cannot.
 fn fork_mark() -> *mut AtomicU64 {
     // SAFETY: a fresh page of its own, which stays.
     unsafe {

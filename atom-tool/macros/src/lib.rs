@@ -4,22 +4,22 @@
 //! give it: the C calling convention, a symbol of its own that clashes with
 //! nothing, and a handle that knows the parameter types.
 //!
-//! The function's signature is the only thing that is looked at, so the token
-//! stream is read by hand: a tool then builds without a parser for all of Rust.
+//! Only the function's signature matters, so the token stream is read by hand. A tool then builds
+//! without a parser for all of Rust.
 #![deny(missing_docs)]
 
 use proc_macro::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree};
 
 /// Makes a function an analysis routine.
 ///
-/// The function itself is exported as `atom_analysis_NAME`. What the name means
-/// in the tool is a function without parameters that returns the routine's
-/// handle, a `Routine<(A, B, ...)>`; `add_call` takes it as it stands. (A constant
-/// would do but for one thing: no variable could have the same name.)
+/// The function itself is exported as `atom_analysis_NAME`. In the tool the name stands for a
+/// function without parameters that returns the routine's handle, a `Routine<(A, B, ...)>`, and
+/// `add_call` takes that function. (A constant would do as well, but then no variable could have
+/// the same name.)
 ///
 /// `#[analysis(uninterrupted)]` is for a routine that holds a lock: while it runs,
 /// signals wait, so that neither a handler nor a cancellation of the thread comes
-/// in between. That costs two system calls.
+/// interrupts it. That costs two system calls.
 #[proc_macro_attribute]
 pub fn analysis(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let mut words = attribute.into_iter();
@@ -82,11 +82,11 @@ fn respan(stream: TokenStream, span: Span) -> TokenStream {
         .collect()
 }
 
-/// What the attribute needs to know of a function.
+/// The parts of a function that the attribute needs.
 struct Function {
-    /// Attributes that belong to the handle: documentation, conditions, lints.
+    /// Attributes for the handle: documentation, conditions, lints.
     outer: TokenStream,
-    /// All other attributes, for the function.
+    /// All other attributes, which are for the function.
     inner: TokenStream,
     visibility: TokenStream,
     is_unsafe: bool,
@@ -219,8 +219,8 @@ impl Function {
         )));
         inside.extend(parenthesised());
         inside.extend(tokens(">();"));
-        // SAFETY of the expansion: the address is that of an `extern "C"` function
-        // with just these parameters.
+        // SAFETY of the expansion: the address is the address of an `extern "C"` function with
+        // exactly these parameters.
         let mut pointer = TokenStream::from(TokenTree::Ident(self.name.clone()));
         pointer.extend(tokens(if self.is_unsafe {
             "as unsafe extern \"C\" fn"

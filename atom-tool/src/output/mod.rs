@@ -1,7 +1,7 @@
-//! Where an analysis routine writes its results.
+//! Files for the results of analysis routines.
 //!
-//! Results are usually written when the program ends, and by then it may have
-//! changed its directory. People look for them where they started it.
+//! Results are usually written when the program ends, and by then the program may have changed
+//! its working directory. Users look for results in the directory where they started it.
 
 mod log;
 mod standard;
@@ -20,7 +20,7 @@ static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
 /// Called before any code of the application.
 pub(crate) fn remember_directory() {
-    // In a directory that has no name any more, paths stay relative.
+    // If the directory has no name any more, paths stay relative.
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
     }
@@ -33,7 +33,7 @@ pub(crate) fn remember_directory() {
 /// relative path counts from the directory in which the program was started.
 pub fn path(template: &str) -> PathBuf {
     let path = expand(template, analysis_rt::pid(), analysis_rt::start_pid());
-    // Before it is remembered, it is the working directory.
+    // Before the directory is remembered, the working directory is used.
     DIRECTORY
         .get()
         .map_or_else(|| PathBuf::from(&path), |directory| directory.join(&path))
@@ -41,8 +41,8 @@ pub fn path(template: &str) -> PathBuf {
 
 /// Creates the file of [`path`].
 ///
-/// For results that are written at ProgramAfter. What is written while the program runs goes to a [`Log`],
-/// which a forked child does not share.
+/// It is for results that are written at ProgramAfter. A [`Log`] is for output while the program
+/// runs, as a forked child does not share it.
 pub fn create(template: &str) -> io::Result<BufWriter<File>> {
     let path = path(template);
     match File::create(&path) {

@@ -1,8 +1,8 @@
 //! Standard output at ProgramAfter.
 //!
-//! Many programs close it before: those of coreutils when they end, to learn whether all was
-//! written. What a tool prints afterwards would be lost, so a tool that wants to print keeps a
-//! descriptor of its own from the start.
+//! Many programs close it before that: the programs of coreutils do so when they end, to learn
+//! whether all output was written. Output of a tool after that would be lost, so a tool that
+//! prints keeps a descriptor of its own from the start.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use crate::{Place, Program, analysis};
 
-/// The duplicate, and which file it was.
+/// The duplicated descriptor, and the identity of its file.
 static KEPT: OnceLock<(File, [u64; 2])> = OnceLock::new();
 
 fn identity(file: &File) -> io::Result<[u64; 2]> {
@@ -21,7 +21,7 @@ fn identity(file: &File) -> io::Result<[u64; 2]> {
 
 #[analysis]
 fn keep() {
-    // Where there is no standard output, nothing is kept.
+    // If there is no standard output, nothing is kept.
     let Ok(duplicate) = io::stdout().as_fd().try_clone_to_owned() else {
         return;
     };
@@ -34,8 +34,8 @@ fn keep() {
 /// Instrument side: has the program's standard output kept for [`stdout`], from the start to the end
 /// of the process.
 ///
-/// Who reads a pipe to its end waits for a process that has closed its own end of it, such as a daemon,
-/// too. The descriptor has a high number and is closed by `exec`.
+/// The descriptor keeps a pipe open: its reader waits also for a process that has closed its
+/// standard output, such as a daemon. The descriptor has a high number and is closed by `exec`.
 pub fn keep_stdout(program: &Program<'_>) {
     program.add_call(Place::Before, keep, ());
 }
@@ -44,7 +44,7 @@ pub fn keep_stdout(program: &Program<'_>) {
 /// also where the program has closed it meanwhile.
 pub fn stdout() -> Box<dyn Write> {
     match KEPT.get() {
-        // The program may have closed all descriptors, and given the number to another file.
+        // The program may have closed all descriptors and opened another file with this number.
         Some((file, known)) if identity(file).is_ok_and(|now| now == *known) => Box::new(file),
         _ => Box::new(io::stdout().lock()),
     }

@@ -1,4 +1,4 @@
-//! Which files a report goes to: the options that all shipped tools share.
+//! The files that a report is written to, by options that all shipped tools share.
 //!
 //! As an argument it is a list of strings: the file for people, the file for programs and the
 //! number of rows.
@@ -15,10 +15,10 @@ use crate::output;
 use crate::params::{Param, code};
 use crate::strings::{StringList, Strings};
 
-/// Rows that people are shown of each table if they do not say otherwise.
+/// Number of rows of each table in the report for people, unless the user says otherwise.
 const TOP: &str = "100";
 
-/// Instrument side: where the report goes. Pass it to a parameter [`Files`].
+/// Instrument side: the files of a report. Pass it to a parameter [`Files`].
 #[derive(Clone, Debug)]
 pub struct ReportFiles {
     /// The file for people, the file for programs, the number of rows.
@@ -28,7 +28,8 @@ pub struct ReportFiles {
 impl ReportFiles {
     /// Reads the options `--output FILE`, `--json FILE` and `--top N`.
     ///
-    /// `-` is standard output, which is kept for it ([`output::keep_stdout`]). With `--json` alone nothing is written for people.
+    /// `-` is standard output, which is kept open for the report ([`output::keep_stdout`]). With
+    /// `--json` alone no file for people is written.
     pub fn from_options(options: &Options<'_>, default: &str) -> Result<Self> {
         let json = options.value("--json")?.unwrap_or("");
         let output = options.value("--output")?;
@@ -56,7 +57,7 @@ impl Arg<Files> for &ReportFiles {
     }
 }
 
-/// Analysis side: where the report goes.
+/// Analysis side: the files of a report.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Files(Strings);

@@ -2,8 +2,8 @@
 //!
 //! `tool` and `program`, each fact under its name, each table under its title as
 //! an array of objects whose keys are the columns' names. In keys, spaces become
-//! `_` and `%` becomes `percent`. Addresses are strings in hexadecimal, since JSON's numbers
-//! are often read as doubles; what is not known is `null`.
+//! `_` and `%` becomes `percent`. Addresses are strings in hexadecimal, as many programs read
+//! JSON's numbers as doubles. A value that is not known is `null`.
 
 use std::io::{self, Write};
 

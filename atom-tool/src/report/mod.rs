@@ -1,4 +1,4 @@
-//! What a tool says at the end: facts and tables, for people and as JSON.
+//! The report of a tool: facts and tables, for people and as JSON.
 //!
 //! Tools differ in what they count, not in how they print it, so aligning,
 //! sorting, shortening, JSON and the options that choose the file live here. A
@@ -19,7 +19,7 @@ pub use files::{Files, ReportFiles};
 /// One cell of a table, or the value of a fact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A name, a place.
+    /// A name or a source position.
     Text(Cow<'static, str>),
     /// A count.
     Number(u64),
@@ -27,12 +27,12 @@ pub enum Cell {
     Ratio(f64),
     /// An address of the original program.
     Address(u64),
-    /// Nothing is known.
+    /// The value is not known.
     Empty,
 }
 
 impl Cell {
-    /// `part` in per cent of `whole`; empty if there is no whole.
+    /// `part` in per cent of `whole`; empty if `whole` is 0.
     pub fn percent(part: u64, whole: u64) -> Self {
         if whole == 0 {
             Self::Empty
@@ -78,14 +78,14 @@ impl From<String> for Cell {
     }
 }
 
-/// Who gets to see a table.
+/// The readers for whom a table is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readers {
     /// People and programs.
     All,
-    /// People: it is not in the JSON.
+    /// People only: it is not in the JSON.
     People,
-    /// Programs: it is only in the JSON.
+    /// Programs only: it is only in the JSON.
     Programs,
 }
 
@@ -105,7 +105,7 @@ impl Table {
         self
     }
 
-    /// Appends a row of as many cells as there happen to be columns.
+    /// Appends a row; the number of its cells may be known at run time only.
     pub fn row_of(&mut self, cells: Vec<Cell>) -> &mut Self {
         self.rows.push(cells);
         self
@@ -118,14 +118,14 @@ impl Table {
         self
     }
 
-    /// Says who gets to see it; by default all do.
+    /// Sets the readers; by default the table is for all.
     pub fn readers(&mut self, readers: Readers) -> &mut Self {
         self.readers = readers;
         self
     }
 }
 
-/// What a tool has found out.
+/// A report: the results of a tool.
 #[derive(Clone, Debug)]
 pub struct Report {
     tool: &'static str,
@@ -167,9 +167,9 @@ impl Report {
         &mut self.tables[last]
     }
 
-    /// Adds tables by procedure and by source line, and for programs by instruction, of
-    /// what happened at each site: all cases, and those of them that `columns` names
-    /// second. Sites without any have no row.
+    /// Adds tables by procedure and by source line, and for programs by instruction. `of` gives two
+    /// counts of a site, which `columns` names: all events, and the events that the second
+    /// column counts. Sites without events have no row.
     pub fn places(
         &mut self,
         prefix: &str,
@@ -233,7 +233,7 @@ impl Report {
         table.sort(2).sort(0);
     }
 
-    /// Writes it to the files; what cannot be written is told on standard error.
+    /// Writes the report to the files; an error goes to standard error.
     pub fn write(&self, files: Files) {
         if let Err(e) = files.write(self) {
             eprintln!("{}: cannot write {e}", self.tool);

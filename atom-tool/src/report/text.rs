@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::{Cell, Readers, Report, Table};
 
-/// Writes the report; tables are cut after `top` rows, if that is not 0.
+/// Writes the report. If `top` is not 0, tables end after `top` rows.
 pub(super) fn write(to: &mut dyn Write, report: &Report, top: usize) -> io::Result<()> {
     writeln!(to, "{} of {}", report.tool, report.program)?;
     let name_width = report.facts.iter().map(|(name, _)| width(name)).max();
@@ -73,7 +73,7 @@ fn write_table(to: &mut dyn Write, table: &Table, top: usize) -> io::Result<()> 
     Ok(())
 }
 
-/// Characters, as people see them in nearly all names.
+/// Width of a text in characters, which is right for nearly all names.
 fn width(text: &str) -> usize {
     text.chars().count()
 }

@@ -1,4 +1,4 @@
-//! ATOM's example: how often each conditional branch is taken and how often not.
+//! ATOM's example: counts how many times each conditional branch is taken and not taken.
 //!
 //! `docs/tools/branch.md` describes options and output.
 
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use atom_tool::prelude::*;
 
-/// Cells of a branch's counter, by whether it was taken.
+/// Cells of a branch's counter: not taken, taken.
 const NOT_TAKEN: usize = 0;
 const TAKEN: usize = 1;
 
@@ -25,7 +25,7 @@ fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: 
     }
     let sum = |cell: usize| counters.rows().map(|counts| counts[cell]).sum::<u64>();
     let (taken, not_taken) = (sum(TAKEN), sum(NOT_TAKEN));
-    // What a perfect static prediction, one direction for each branch, gets right.
+    // Executions that a perfect static prediction, with one direction for each branch, gets right.
     let constant: u64 = counters.rows().map(|[a, b]| a.max(b)).sum();
     let reached = counters.rows().filter(|counts| *counts != [0, 0]).count();
     let total = taken + not_taken;
@@ -65,7 +65,7 @@ fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: 
     report.write(files);
 }
 
-/// As ATOM's example prints it: every branch in address order.
+/// Writes every branch in address order, as ATOM's example does.
 fn write_atom(to: &mut dyn Write, counters: Counters<2>, sites: Sites) -> io::Result<()> {
     writeln!(to, "PC \t Taken \t Not Taken \t Procedure \t Location")?;
     for (counts, site) in counters.rows().zip(sites.iter()) {

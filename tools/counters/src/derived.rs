@@ -8,7 +8,7 @@ use crate::cost::MEASURES;
 use crate::settings::Slot;
 use crate::summary::Found;
 
-/// What an event means for derived figures.
+/// The role of an event in derived figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
     Instructions,

@@ -1,4 +1,4 @@
-//! Energy by a linear model: so many joules for a second, a call, an event.
+//! Energy by a linear model, with a number of joules for each second, call and event.
 //!
 //! The file has one coefficient a line, `NAME VALUE`, where NAME is `second`, `call` or an
 //! event of the set as it was named, and VALUE a number of joules. `#` begins a comment.
@@ -55,7 +55,8 @@ impl Energy {
         }
     }
 
-    /// Joules of so many nanoseconds, calls and events. An event without a value counts nothing.
+    /// Joules of this time and these numbers of calls and events. An event without a value adds
+    /// nothing.
     pub fn joules(&self, nanos: f64, calls: u64, values: &[Option<u64>]) -> f64 {
         let events = self.events.iter().zip(values);
         let events: f64 = events.map(|(c, n)| c * n.unwrap_or(0) as f64).sum();

@@ -1,5 +1,5 @@
-//! How many operations on floating-point numbers an instruction makes, from its mnemonic and the
-//! size of its vector registers.
+//! The number of floating-point operations of an instruction, from its mnemonic and the size of its
+//! vector registers.
 //!
 //! Additions, subtractions, multiplications, divisions, square roots, minima and maxima
 //! count one for each number of a vector, multiplications with addition two, also for numbers

@@ -1,21 +1,21 @@
-//! Where in a procedure constants are counted, so that fewer places count.
+//! Moves the counting of constants within a procedure, so that fewer blocks count.
 //!
-//! What a block counts may as well be counted by all that surely follow it, if nothing else leads
-//! there, or by all that precede it, if they lead nowhere else. Between the two places nothing may look
-//! at the counters: control that leaves the procedure, calls, and ways that are not known keep
-//! what counts on their side. An `if` with an `else` then counts once on each side, a loop once
-//! a round.
+//! The amount that a block counts can move to all its successors if they have no other
+//! predecessors, or to all its predecessors if they have no other successors. Nothing may read the
+//! counters in between: an amount never moves past a point where control leaves the procedure, a
+//! call, or an edge that is not known. An `if` with an `else` then counts once on each side, and a
+//! loop once in each iteration.
 
 use atom_tool::{EdgeKind, Proc, Status, Way};
 
-/// The control flow of a procedure with what its blocks count.
+/// The control flow of a procedure, with the amounts that its blocks count.
 pub struct Graph {
     pub weights: Vec<Vec<u64>>,
-    /// Where control goes at a block's end; none if that is not all in sight.
+    /// Successors of each block; none if not all of them are known.
     after: Vec<Option<Vec<usize>>>,
-    /// Where it comes from.
+    /// Predecessors of each block; none if not all of them are known.
     before: Vec<Option<Vec<usize>>>,
-    /// Of a block that ends in a conditional branch: where it goes if taken, and if not.
+    /// For each block that ends in a conditional branch the successor if it is taken, and if not.
     sides: Vec<[Option<usize>; 2]>,
 }
 
@@ -27,7 +27,7 @@ pub enum Side {
 }
 
 impl Graph {
-    /// Without weights.
+    /// The graph of a procedure, without weights.
     pub fn new(proc: Proc<'_>) -> Self {
         let count = proc.blocks().len();
         let mut graph = Self {
@@ -74,8 +74,8 @@ impl Graph {
         graph
     }
 
-    /// Lets the cell count one each time that a block's conditional branch goes to this side.
-    /// False if constants cannot do that: both sides are reached from elsewhere too.
+    /// Adds 1 to the cell each time that a block's conditional branch goes to this side. False if
+    /// constants cannot do that, because both sides have other predecessors.
     pub fn count_side(&mut self, block: usize, side: Side, cell: usize) -> bool {
         let [taken, falling] = self.sides[block];
         let (wanted, other) = match side {
@@ -90,7 +90,7 @@ impl Graph {
         if let Some(wanted) = only_from_here(wanted) {
             self.add(wanted, cell, 1);
         } else if let Some(other) = only_from_here(other) {
-            // Each time, but not if it goes there.
+            // Counts at each execution of the block, and subtracts at the other side.
             self.add(block, cell, 1);
             self.add(other, cell, u64::MAX);
         } else {
@@ -99,15 +99,15 @@ impl Graph {
         true
     }
 
-    /// Lets a block count, modulo 2^64.
+    /// Lets a block add `n` to the cell, modulo 2^64.
     pub fn add(&mut self, block: usize, cell: usize, n: u64) {
         let sum = &mut self.weights[block][cell];
         *sum = sum.wrapping_add(n);
     }
 
-    /// Moves weights to where there are fewer places.
+    /// Moves weights so that fewer blocks have some.
     pub fn settle(&mut self) {
-        // Each round is right by itself; more than a few gain nothing.
+        // Each round is correct by itself; more than a few gain nothing.
         for _ in 0..3 {
             for block in (0..self.weights.len()).rev() {
                 self.lift(block);
@@ -118,7 +118,7 @@ impl Graph {
         }
     }
 
-    /// To all that precede it, if these lead nowhere else.
+    /// Moves a block's weight to its predecessors, if they have no other successors.
     fn lift(&mut self, block: usize) {
         let Some(from) = self.before[block].clone().filter(|from| from.len() > 1) else {
             return;
@@ -130,7 +130,7 @@ impl Graph {
         }
     }
 
-    /// To all that follow it, if nothing else leads there.
+    /// Moves a block's weight to its successors, if they have no other predecessors.
     fn sink(&mut self, block: usize) {
         let Some(to) = self.after[block].clone() else {
             return;
@@ -187,7 +187,7 @@ mod tests {
         let mut both = graph(4, &[(0, 1), (0, 2), (1, 3), (2, 3)], &[3], &[0]);
         both.settle();
         assert_eq!(weights(&both), [0, 0x1011, 0x1101, 0]);
-        // A call on one side must find what came before it counted, and nothing more.
+        // Before a call on one side, exactly the blocks before it must have counted.
         let mut call = graph(4, &[(0, 1), (0, 2), (1, 3), (2, 3)], &[1, 3], &[0]);
         call.settle();
         assert_eq!(weights(&call), [0, 0x11, 0x101, 0x1000]);

@@ -18,7 +18,7 @@ const SOFTWARE: u32 = 1;
 /// An event that needs a meter.
 #[derive(Clone, Copy, Debug)]
 struct Want {
-    /// None if the kernel has no name for it.
+    /// Type and configuration for the kernel; none if the kernel does not have the event.
     code: Option<(u32, u64)>,
     usage: Option<Usage>,
 }
@@ -26,7 +26,7 @@ struct Want {
 static WANTED: OnceLock<Vec<Want>> = OnceLock::new();
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns which are wanted.
+/// Notes the events of the settings that need meters.
 pub fn begin(settings: &Settings) {
     let kernels = settings.slots.iter().filter(|slot| slot.cell.is_none());
     let wanted: Vec<Want> = kernels
@@ -49,7 +49,7 @@ pub fn begin(settings: &Settings) {
     let _ = WANTED.set(wanted);
 }
 
-/// How many.
+/// Number of meters that are wanted.
 #[inline(always)]
 pub fn wanted() -> usize {
     COUNT.load(Relaxed)
@@ -70,8 +70,8 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// For the running thread; they count from now on. Those of the processor are in groups as
-    /// large as it allows, so that they count at the same times.
+    /// Opens the meters of the running thread, which count from now on. Hardware events are in
+    /// groups as large as the processor allows, so the events of a group count at the same times.
     pub fn open() -> Self {
         let mut meters = Self::default();
         let mut leader: Option<usize> = None;
@@ -105,7 +105,7 @@ impl Meters {
         meters
     }
 
-    /// Reads all. A meter that somebody has closed keeps what is there.
+    /// Reads all meters. The value of a meter that the program has closed is left unchanged.
     #[inline]
     pub fn read(&self, to: &mut [u64]) {
         for (meter, to) in self.all.iter().zip(to) {
@@ -121,8 +121,8 @@ impl Meters {
         }
     }
 
-    /// Reads all of any thread, by system calls. What only a thread itself can ask stays as it is
-    /// unless that is the running one.
+    /// Reads all meters of any thread, by system calls. Values that only the thread itself can read
+    /// are left unchanged unless `is_own` says that it is the running one.
     pub fn ask(&self, to: &mut [u64], is_own: bool) {
         for (meter, to) in self.all.iter().zip(to) {
             match meter {
@@ -137,7 +137,7 @@ impl Meters {
         }
     }
 
-    /// How long each has counted; none of what has no times.
+    /// The times for which each meter was enabled and counted; none for a meter without times.
     pub fn times(&self) -> Vec<Option<Reading>> {
         let of = |meter: &Meter| match meter {
             Meter::Counter(counter) => counter.ask(),
@@ -146,7 +146,7 @@ impl Meters {
         self.all.iter().map(of).collect()
     }
 
-    /// How each is read, for people.
+    /// How each meter is read, for people.
     pub fn ways(&self) -> Vec<&'static str> {
         let of = |meter: &Meter| match meter {
             Meter::Counter(counter) if counter.is_mapped() => "rdpmc",

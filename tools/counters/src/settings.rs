@@ -1,4 +1,4 @@
-//! What the user has chosen, from the command line into the program.
+//! The user's settings, and their way from the command line into the program.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// What is counted exactly.
+    /// The exact event, if it is one.
     pub fn exact(&self) -> Option<Exact> {
         match self.choice.event.code {
             Code::Exact(exact) => Some(exact),
@@ -27,7 +27,7 @@ impl Slot {
         }
     }
 
-    /// What is modelled.
+    /// The modelled event, if it is one.
     pub fn model(&self) -> Option<Model> {
         match self.choice.event.code {
             Code::Model(model) => Some(model),
@@ -53,7 +53,7 @@ pub struct Settings {
     pub slots: Vec<Slot>,
     /// The folder for rows; may be empty.
     pub csv: String,
-    /// The text of a file of coefficients; may be empty.
+    /// The text of the file of coefficients; may be empty.
     energy: String,
     pub program: String,
 }
@@ -108,7 +108,7 @@ impl Settings {
         self.slots.iter().any(|slot| !slot.choice.is_own())
     }
 
-    /// What this machine cannot count, though the one that runs the program may.
+    /// Warnings about events that this machine cannot count. The machine that runs the program may.
     pub fn warnings(&self) -> Vec<String> {
         self.slots
             .iter()
@@ -117,7 +117,7 @@ impl Settings {
             .collect()
     }
 
-    /// As arguments, of which the texts go to the list.
+    /// The settings as arguments; texts go to the list.
     pub fn to_keys(&self, texts: &mut StringList) -> SettingsKeys {
         SettingsKeys {
             events: texts.push(&self.names().join(",")),
@@ -154,7 +154,7 @@ impl Settings {
     }
 }
 
-/// Whether an event can be counted here; under the name that the user gave.
+/// Tries whether this machine can count an event; an error has the name that the user gave.
 pub fn probe(choice: &Choice) -> std::result::Result<(), Unavailable> {
     choice.event.probe().map_err(|error| Unavailable {
         event: choice.name.clone(),
@@ -162,7 +162,7 @@ pub fn probe(choice: &Choice) -> std::result::Result<(), Unavailable> {
     })
 }
 
-/// The message with what to type.
+/// The message, with the option that would help.
 pub fn with_option(error: &Unavailable) -> String {
     match error.offer {
         Some(offer) => format!("{error}: --events {offer}"),
@@ -170,7 +170,7 @@ pub fn with_option(error: &Unavailable) -> String {
     }
 }
 
-/// What holds for the whole run.
+/// Facts that hold for the whole run.
 pub struct Run {
     pub settings: Settings,
     pub procs: Sites,
@@ -178,7 +178,7 @@ pub struct Run {
     pub files: Strings,
     /// Cells that instrumentation counts in.
     pub cells: usize,
-    /// Why events cannot be counted, by their number in the set.
+    /// The events that cannot be counted: number in the set, and reason.
     pub missing: Vec<(usize, String)>,
     /// Time stamp and monotonic clock in nanoseconds at one moment at the start.
     start: (u64, u64),
@@ -219,7 +219,7 @@ pub fn run() -> Option<&'static Run> {
 }
 
 impl Run {
-    /// Nanoseconds of a tick; exact to a few millionths, for which it waits in a short run.
+    /// Nanoseconds per tick, exact to a few millionths; in a short run it waits for that.
     pub fn nanos_per_tick(&self) -> f64 {
         const ENOUGH: u64 = 20_000_000;
         static RATE: OnceLock<f64> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! The report: what procedures took and counted, and what follows from it.
+//! The report: times and counts of procedures, and figures derived from them.
 
 use std::io::Write;
 
@@ -12,10 +12,10 @@ use crate::rows;
 use crate::settings::Run;
 use crate::{cost, derived};
 
-/// What all threads have found.
+/// The sums of all threads.
 pub struct Found {
     pub run: &'static Run,
-    /// What instrumentation has counted in all, by number in the set.
+    /// Counts of instrumentation in all, by number in the set.
     totals: Vec<Option<u64>>,
     pub sums: Vec<Option<Sums>>,
     threads: u64,
@@ -25,15 +25,15 @@ pub struct Found {
     meters: Vec<MeterSum>,
 }
 
-/// What all threads have found of a meter.
+/// The sums of a meter over all threads.
 #[derive(Clone, Copy, Default)]
 struct MeterSum {
-    /// Nanoseconds for which it was wanted, and for which it counted.
+    /// Nanoseconds for which it was enabled, and for which it counted.
     enabled: u64,
     running: u64,
     /// How it is read.
     way: &'static str,
-    /// Threads in which it could not be opened.
+    /// Number of threads in which it could not be opened.
     failed: u64,
 }
 
@@ -56,7 +56,7 @@ impl Found {
         }
     }
 
-    /// Adds what a thread has found.
+    /// Adds the sums of a thread.
     pub fn thread(&mut self, sums: &[Sums], meters: &Meters) {
         self.threads += 1;
         let times = meters.times();
@@ -79,7 +79,7 @@ impl Found {
         for sums in sums {
             let mut sums = sums.clone();
             for ((i, is_hardware), reading) in kernels.iter().zip(&times) {
-                // A counter that shares its register is taken to count as fast all the time.
+                // A counter that shares a register is assumed to count at the same rate all the time.
                 let is_shared = |r: &Reading| *is_hardware && r.running < r.enabled;
                 if let Some(reading) = reading.filter(is_shared) {
                     let whole = |value| Reading { value, ..reading }.scaled();
@@ -250,7 +250,7 @@ fn procedures(report: &mut Report, found: &Found) {
     table.sort(2);
 }
 
-/// Mean, least and most of an execution.
+/// Mean, least and greatest value of an execution.
 fn spread(sums: &Sums, measure: usize) -> [u64; 3] {
     let mean = sums.each[measure].checked_div(sums.ended).unwrap_or(0);
     let least = match sums.ended {
@@ -297,7 +297,7 @@ fn values(report: &mut Report, found: &Found, event: usize) {
     table.sort(1);
 }
 
-/// One line for each procedure, with everything.
+/// Writes one line for each procedure, with all values.
 fn write_csv(found: &Found) -> std::io::Result<()> {
     let run = found.run;
     let folder = rows::folder(run);

@@ -1,7 +1,7 @@
-//! What instrumentation counts exactly: constants for blocks, and what only the running
-//! program knows at single instructions.
+//! The exact events: constants for blocks, and values that only the running program knows at
+//! single instructions.
 //!
-//! Counting happens where a block begins, so a block that a fault ends early counts in full.
+//! A block counts at its start, so a block that a fault ends early counts in full.
 
 use atom_tool::prelude::*;
 use atom_tool::{CounterAt, CounterTable, MemoryAccess, Times};
@@ -12,9 +12,9 @@ use crate::settings::{Settings, Slot};
 use crate::{REPLICAS, ROW, flow};
 
 thread_state! {
-    /// What is kept over an instruction that compares strings.
+    /// State that is kept during an instruction that compares strings.
     struct Compared {
-        /// How often it may be repeated.
+        /// Number of times that it may be repeated.
         times: ThreadCell<u64>,
     }
 }
@@ -40,13 +40,13 @@ fn tally_not_taken(row: Counter<ROW>, cell: u32, taken: Value) {
     row.add_to(cell as usize & 1, u64::from(!taken.is_true()));
 }
 
-/// `n` for each of so many repetitions.
+/// Counts `n` for each repetition.
 #[analysis]
 fn tally_times(row: Counter<ROW>, cell: u32, n: u64, times: Value) {
     row.add_to(cell as usize & 1, n.wrapping_mul(times.0));
 }
 
-/// For an element of a vector with an address of its own.
+/// Counts `n` for an element of a vector that has an address of its own.
 #[analysis]
 fn tally_element(row: Counter<ROW>, cell: u32, n: u64, _address: Value) {
     row.add_to(cell as usize & 1, n);
@@ -63,7 +63,7 @@ fn tally_compared(state: PerThread<Compared>, row: Counter<ROW>, cell: u32, n: u
     row.add_to(cell as usize & 1, n.wrapping_mul(times));
 }
 
-/// An event of the set with its place.
+/// An exact event of the set with its cell.
 struct Place<'a> {
     slot: &'a Slot,
     exact: Exact,
@@ -92,7 +92,7 @@ pub fn add(program: &Program, settings: &Settings, cells: CounterTable<ROW>) {
     let compared = program.thread_data(Compared {
         times: ThreadCell::new(0),
     });
-    // Blocks take turns, because counting in a cell waits until what was counted last is there.
+    // Blocks take turns among the replicas, because adding to a cell waits for the last addition.
     let rows = cells.len() / REPLICAS;
     let mut turn = 0;
     for proc in program.procs() {
@@ -140,7 +140,7 @@ fn takes(slot: &Slot, inst: Inst) -> bool {
     slot.choice.opcode.is_none() || slot.choice.takes(inst.mnemonic())
 }
 
-/// What each execution of the instruction counts.
+/// The amount that each execution of the instruction counts.
 fn constant(exact: Exact, inst: Inst) -> u64 {
     match exact {
         Exact::Instructions => 1,
@@ -157,7 +157,7 @@ fn constant(exact: Exact, inst: Inst) -> u64 {
     }
 }
 
-/// What one access counts.
+/// The amount that one access counts.
 fn weight(exact: Exact, access: &MemoryAccess) -> u64 {
     let (loads, stores) = (
         u64::from(access.access.reads()),
@@ -172,7 +172,7 @@ fn weight(exact: Exact, access: &MemoryAccess) -> u64 {
     }
 }
 
-/// Counts a side of a conditional branch: where control arrives there, else by its condition.
+/// Counts a side of a conditional branch: in the block at that side, or else by its condition.
 fn branch(place: &Place, row: CounterAt<ROW>, inst: Inst, graph: &mut flow::Graph, number: usize) {
     if !inst.is_type(InstType::CondBr) {
         return;
@@ -191,7 +191,7 @@ fn branch(place: &Place, row: CounterAt<ROW>, inst: Inst, graph: &mut flow::Grap
     }
 }
 
-/// Adds calls for what only the running program knows.
+/// Adds calls for values that only the running program knows.
 fn at_instruction(place: &Place, inst: Inst) {
     let (row, cell) = (place.row, (place.cell % ROW) as u32);
     if !is_of_memory(place.exact) || !inst.is_type(InstType::Load) && !inst.is_type(InstType::Store)

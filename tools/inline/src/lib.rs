@@ -1,4 +1,4 @@
-//! Which calls would be worth inlining: call sites ranked by what it would save.
+//! Call sites that would be worth inlining, ranked by the instructions that it would save.
 //!
 //! `docs/tools/inline.md` describes options, output and the score.
 
@@ -17,8 +17,8 @@ fn indirect(targets: Targets, counts: Counter<WAYS>, target: u64, pc: RegV) {
     targets.count(counts, target, pc);
 }
 
-/// What is known of a procedure: instructions, `push`es, calls that it makes, call
-/// sites that call it, whether it is a stub that leads to a library.
+/// Facts about a procedure: instructions, `push`es, calls that it makes, call sites that call it,
+/// and 1 if it is a stub that leads to a library.
 type Facts = [u32; 5];
 const INSTS: usize = 0;
 const PUSHES: usize = 1;
@@ -26,7 +26,7 @@ const CALLS: usize = 2;
 const SITES: usize = 3;
 const STUB: usize = 4;
 
-/// A call that was made: site, callee, whether by a pointer, how often.
+/// A pair of call site and callee, and the number of calls.
 struct Call {
     site: Site,
     caller: usize,
@@ -79,7 +79,7 @@ fn report(
     for call in &made {
         let [insts, pushes, _, _, stub] = facts[call.callee];
         if stub == 0 && call.caller != call.callee && (1..=max_size).contains(&insts) {
-            // What vanishes: `call`, `ret`, and each `push` with its `pop`.
+            // Inlining removes `call`, `ret`, and each `push` with its `pop`.
             let vanishing = 2 + 2 * u64::from(pushes);
             let saved = call.count * vanishing;
             let copied = u64::from(insts).saturating_sub(vanishing - 1).max(1);
@@ -133,7 +133,7 @@ fn facts(proc: Proc<'_>) -> Facts {
         let is_push = matches!(inst.bytes(), [0x50..=0x57] | [0x41, 0x50..=0x57]);
         facts[PUSHES] += u32::from(is_push);
     }
-    // A stub does nothing but jump through a pointer.
+    // A stub only jumps through a pointer.
     let jumps = |inst: Inst<'_>| inst.is_type(InstType::Jump) && !inst.is_type(InstType::Ret);
     let last = proc.blocks().next().map(|block| block.last_inst());
     facts[STUB] = u32::from(facts[INSTS] <= 3 && last.is_some_and(jumps));

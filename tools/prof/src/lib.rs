@@ -1,4 +1,4 @@
-//! How often each procedure is entered, and who calls whom.
+//! The number of entries of each procedure, and the call graph.
 //!
 //! `docs/tools/prof.md` describes options and output.
 
@@ -33,7 +33,7 @@ const INDIRECT: u32 = 2;
 /// Caller and callee by their numbers, and the kind.
 type Arc = [u32; 3];
 
-/// A caller of whom nothing is known: a library, the system, a pointer.
+/// A caller that is not known: a library, the system, a pointer.
 const UNKNOWN: u32 = u32::MAX;
 
 #[analysis]
@@ -56,13 +56,13 @@ fn report(
     }
     let numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
     for transfer in targets.transfers(counts) {
-        // Others go to a library.
+        // Other transfers go to a library.
         if let Some(callee) = numbers.get(&transfer.target) {
             let caller = callers_by_pointer[transfer.site];
             *graph.entry([caller, *callee, INDIRECT]).or_default() += transfer.count;
         }
     }
-    // What no known call explains came from outside.
+    // Entries without a known call came from outside.
     let mut explained = vec![0; entries.len()];
     for ([_, callee, _], n) in &graph {
         explained[*callee as usize] += n;
@@ -109,7 +109,7 @@ fn report(
     }
     table.sort(0);
 
-    // One group for each procedure: who calls it, itself, whom it calls.
+    // One group for each procedure: its callers, itself, its callees.
     let mut order: Vec<usize> = (0..entries.len())
         .filter(|i| !callers[*i].is_empty() || !callees[*i].is_empty())
         .collect();

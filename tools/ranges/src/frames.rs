@@ -1,4 +1,4 @@
-//! Variables on the stack: they are there while their procedure runs.
+//! Variables on the stack, which exist while their procedure runs.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +8,7 @@ use atom_tool::prelude::*;
 use crate::heap::Calls;
 use crate::live::{self, Live, Variable};
 
-/// Frames further apart than this lie on different stacks.
+/// Frames that are further apart than this (in bytes) lie on different stacks.
 const STACK: u64 = 8 << 20;
 
 plain_data! {
@@ -63,7 +63,7 @@ impl Live {
         }
     }
 
-    /// Of the variables of a range on one stack, shows that of the innermost call.
+    /// Of the variables of a range on one stack, shows only the variable of the innermost call.
     fn show_innermost(&mut self, thread: u64, range: u32, frame: u64) {
         let mine =
             |v: &Variable| v.thread == thread && v.range == range && same_stack(v.frame, frame);
@@ -88,7 +88,7 @@ impl Live {
     }
 }
 
-/// The procedure is entered; rsp names its return address.
+/// The procedure is entered; rsp points to its return address.
 #[analysis]
 pub fn entered(calls: PerThread<Calls>, proc: u32, sp: u64) {
     let Some((known, innermost)) = KNOWN.get() else {
@@ -99,7 +99,7 @@ pub fn entered(calls: PerThread<Calls>, proc: u32, sp: u64) {
         return;
     };
     live::locked(|live| {
-        // What lies below has been left, by a jump or an exception if not by returning.
+        // Frames below this one have been left: by a return, a jump or an exception.
         live.forget(thread, |v| v.frame <= frame && same_stack(v.frame, frame));
         for StackVariable {
             range,
@@ -125,7 +125,7 @@ pub fn entered(calls: PerThread<Calls>, proc: u32, sp: u64) {
     });
 }
 
-/// It is left; rsp names its return address again.
+/// The procedure is left; rsp points to its return address again.
 #[analysis]
 pub fn left(calls: PerThread<Calls>, proc: u32, sp: u64) {
     let Some((known, innermost)) = KNOWN.get() else {
@@ -142,8 +142,7 @@ pub fn left(calls: PerThread<Calls>, proc: u32, sp: u64) {
     });
 }
 
-/// Control has come back to a place whose rsp this is, perhaps past procedures that did
-/// not return.
+/// Control has come back to a frame with this rsp, perhaps past procedures that did not return.
 #[analysis]
 pub fn back(calls: PerThread<Calls>, sp: u64) {
     let thread = thread_of(&calls);
@@ -152,7 +151,7 @@ pub fn back(calls: PerThread<Calls>, sp: u64) {
     });
 }
 
-/// What tells a thread from others, also in a forked child: where its state lies.
+/// A value that identifies a thread, also in a forked child: the address of its state.
 fn thread_of(calls: &Calls) -> u64 {
     std::ptr::from_ref(calls).addr() as u64
 }

@@ -1,9 +1,9 @@
-//! Blocks of the heap, from calls of the allocator's procedures as the program makes them.
+//! Blocks of the heap, followed by the program's calls of the allocator.
 //!
-//! Before the call the size is known, after it the address. Between the two, the
-//! allocator may call others of its kind (`operator new` calls `malloc`): only the
-//! outermost counts. A procedure that ends in a jump to the allocator returns to
-//! its own caller, which is recognised by the stack pointer.
+//! The size is known before a call, the address after it. In between, one procedure of the
+//! allocator may call another (`operator new` calls `malloc`); only the outermost call counts. A
+//! procedure that ends in a jump to the allocator returns to its own caller, which is recognised
+//! by the stack pointer.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -113,14 +113,15 @@ impl Allocator {
     }
 }
 
-/// Calls of the allocator that one thread is in.
+/// Most nested calls of the allocator in one thread.
 const DEPTH: usize = 16;
 
 thread_state! {
     /// The calls of the allocator that a thread is in, the outermost first.
     pub struct Calls {
         depth: ThreadCell<u64>,
-        /// For each: rsp before the call, kind and site, size, old block or place of the result.
+        /// For each call: rsp before it, kind and site, size, address of the old block or of the
+        /// result.
         calls: [[ThreadCell<u64>; 4]; DEPTH],
     }
 }
@@ -228,7 +229,7 @@ const RETURN_ADDRESS: u64 = 8;
 fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
     let kind = Allocator::from_number(what % 16);
     let mut depth = calls.depth.get().min(DEPTH as u64);
-    // What is not below an outer call on the stack is not inside it.
+    // A call that is not below an outer one on the stack is not inside it.
     while depth > 0 && calls.calls[depth as usize - 1][0].get() <= sp {
         depth -= 1;
     }
@@ -259,7 +260,7 @@ fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
         Allocator::Realloc | Allocator::ReallocArray | Allocator::Mremap
     );
     if takes && depth == 0 && MAP.covers(other, other + 1) {
-        // Another thread may get its memory before this call is back.
+        // Another thread may get the block's memory before this call returns.
         live::locked(|live| {
             if let Some(block) = live.blocks.get(&other).cloned() {
                 live.vanish(&block.ranges, other, block.size);
@@ -268,7 +269,7 @@ fn entered(calls: &Calls, what: u64, sp: u64, [a, b, c]: [u64; 3]) {
     }
 }
 
-/// After a call that may have been one of the allocator.
+/// After a call that may have been a call of the allocator.
 #[analysis]
 pub fn leave(calls: PerThread<Calls>, sp: u64, result: u64) {
     if calls.depth.get() != 0 {
@@ -305,7 +306,7 @@ fn returned(calls: &Calls, sp: u64, result: u64) {
         _ => None,
     };
     if block == 0 {
-        // `realloc` to nothing gives the block back.
+        // `realloc` to a size of 0 frees the block.
         if let Some((at, old)) = old.filter(|_| size != 0) {
             live::locked(|live| {
                 live.appear(&old.ranges, at, old.size);
@@ -324,7 +325,7 @@ fn returned(calls: &Calls, sp: u64, result: u64) {
         return;
     }
     live::locked(|live| {
-        // One that nobody was seen to give back.
+        // A block there was freed in a way that the tool did not see.
         if let Some(stale) = live.blocks.remove(&block) {
             live.vanish(&stale.ranges, block, stale.size);
         }
@@ -333,7 +334,7 @@ fn returned(calls: &Calls, sp: u64, result: u64) {
     });
 }
 
-/// A block, or of a map so many bytes, is given back.
+/// Memory is freed: a block, or `size` bytes of a mapping.
 fn gone(start: u64, size: Option<u64>) {
     let end = start.saturating_add(size.unwrap_or(1));
     if start == 0 || !MAP.covers(start, end) {

@@ -1,6 +1,6 @@
-//! A page with a picture of each range: what was loaded and stored where in it.
+//! A page with a picture of each range, which shows the loads and stores of its parts.
 //!
-//! It stands alone: one file, no script, drawings in it as SVG.
+//! The page is a single file without scripts; drawings are embedded as SVG.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::report::{Sum, Sums, grouped};
 
 const WIDTH: usize = 1024;
 const HEIGHT: u64 = 120;
-/// Procedures that are named for each range.
+/// Most procedures that are listed for each range.
 const MOST: usize = 8;
 
 const STYLE: &str = "\
@@ -34,7 +34,7 @@ pub struct Page<'a> {
     /// Names of the ranges.
     pub names: &'a [&'a str],
     pub ranges: &'a [Range],
-    /// What happened to each range in all.
+    /// Sums of each range.
     pub totals: &'a [Sum],
 }
 

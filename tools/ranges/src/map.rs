@@ -1,42 +1,41 @@
-//! Which data ranges an address lies in: pieces of memory that do not overlap, by address.
+//! A map from addresses to data ranges: pieces of memory that do not overlap.
 //!
-//! Any number of ranges may be live and overlap. Where a set of them covers memory there is a *piece*, so a
-//! question is one search, whatever the number of ranges. Pieces stand in chunks of
-//! sorted entries under a sorted directory, so that a block of the heap comes and goes
-//! in little time among many.
+//! Any number of ranges may be live and overlap. Memory that one set of ranges covers is a *piece*,
+//! so a look-up is one search, whatever the number of ranges. Pieces stand in chunks of sorted
+//! entries under a sorted directory, so adding and removing one among many takes little time.
 //!
-//! Many ask and few change. Who changes something holds a lock, during which signals wait, and
-//! makes a sequence number odd; who asks reads without a lock, and asks again if the
-//! number was odd or another afterwards. So questions are free in signal handlers, and
-//! what is read in the middle of a change is never used. Memory of chunks is never given back, so it can always be read.
+//! There are many readers and few writers, so the map is a sequence lock. A writer holds a lock,
+//! during which signals wait, and makes a sequence number odd. A reader takes no lock, and reads
+//! again if the number was odd or has changed. So signal handlers can read, and data from the
+//! middle of a change is never used. Memory of chunks is never freed, so it can always be read.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence};
 
-/// Entries of a chunk.
+/// Number of entries of a chunk.
 const CHUNK: usize = 128;
-/// Slots of the first directory.
+/// Number of slots of the first directory.
 const SLOTS: usize = 64;
-/// Bits of the filter, of which each stands for many small parts of memory.
+/// Number of bits of the filter; each bit stands for many small parts of memory.
 const FILTER: usize = 1 << 19;
-/// Logarithm of the bytes of such a part.
+/// Binary logarithm of the size of such a part in bytes.
 const PART: u32 = 6;
-/// A reader that finds the number odd so often goes on without: the one that made it odd
-/// is not in this process, which is a fork.
+/// Number of attempts after which a reader ignores an odd number: the thread that made it odd is
+/// then not in this process, which is a forked child.
 const PATIENCE: u32 = 1 << 20;
 
-/// Memory that the same ranges cover.
+/// A piece: memory that one set of ranges covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// First byte.
     pub start: u64,
     /// Behind the last byte.
     pub end: u64,
-    /// What the map's user notes.
+    /// A number that the map's user chooses.
     pub piece: u32,
 }
 
-/// Some entries in order.
+/// Some entries in the order of their addresses.
 pub struct Chunk {
     len: AtomicUsize,
     starts: [AtomicU64; CHUNK],
@@ -59,7 +58,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// An empty one.
+    /// An empty map.
     pub const fn new() -> Self {
         Self {
             sequence: AtomicU64::new(0),
@@ -68,7 +67,7 @@ impl Map {
         }
     }
 
-    /// The number that is another one after each change.
+    /// The sequence number, which each change changes.
     pub fn sequence(&self) -> u64 {
         self.sequence.load(Acquire)
     }
@@ -84,7 +83,8 @@ impl Map {
             })
     }
 
-    /// The same of the aligned part of memory, not smaller than a default cache line, that an address is in.
+    /// False if certainly no piece overlaps the part of memory that contains an address. A part is
+    /// not smaller than a line of the default cache.
     #[inline(always)]
     pub fn may_cover_part_of(&self, address: u64) -> bool {
         let bit = (address >> PART) as usize % FILTER;
@@ -196,16 +196,16 @@ impl Chunk {
     }
 }
 
-/// The right to change the map: whoever makes one holds the lock.
+/// A change of the map. Its maker must hold the lock.
 pub struct Change<'m> {
     map: &'m Map,
     spare: &'m mut Vec<&'static Chunk>,
 }
 
 impl<'m> Change<'m> {
-    /// Begins a change. `spare` keeps chunks that are not used.
+    /// Begins a change. `spare` keeps unused chunks.
     pub fn begin(map: &'m Map, spare: &'m mut Vec<&'static Chunk>) -> Self {
-        // In a child of a fork that came in the middle of one it is odd already.
+        // In a child that was forked in the middle of a change, the number is odd already.
         map.sequence.fetch_or(1, SeqCst);
         fence(SeqCst);
         Self { map, spare }
@@ -254,7 +254,7 @@ impl<'m> Change<'m> {
         chunk.len.store(len + 1, Relaxed);
     }
 
-    /// Takes away the piece that starts there.
+    /// Removes the piece that starts at an address.
     pub fn remove(&mut self, start: u64) {
         let Some((directory, slot, chunk, i)) = self.find(start) else {
             return;
@@ -339,7 +339,7 @@ impl Drop for Change<'_> {
 mod tests {
     use super::*;
 
-    /// Against a plain list, with many chunks and splits.
+    /// Compares the map with a plain list, with many chunks and splits.
     #[test]
     fn finds_what_a_plain_list_finds() {
         static MAP: Map = Map::new();

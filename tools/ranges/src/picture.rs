@@ -1,19 +1,19 @@
-//! How often each part of a range was loaded and stored, for a picture.
+//! Counts of loads and stores of each part of a range, for a picture.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Parts of a range.
+/// Number of parts of a range.
 pub const PARTS: usize = 256;
 
-/// Loads and stores of each part. A part is a power of two of bytes; it grows with the range.
+/// Loads and stores of each part. The size of a part is a power of two; it grows with the range.
 pub struct Picture {
     shift: AtomicU32,
     parts: Box<[[AtomicU64; 2]]>,
 }
 
 impl Picture {
-    /// For a range that may grow.
+    /// An empty picture of a range that may grow.
     pub fn new() -> Self {
         Self {
             shift: AtomicU32::new(0),
@@ -21,7 +21,7 @@ impl Picture {
         }
     }
 
-    /// The range has so many bytes now.
+    /// Makes room for a range of `size` bytes.
     pub fn make_room(&self, size: u64) {
         while size > (PARTS as u64) << self.shift.load(Relaxed) {
             for i in 0..PARTS {
@@ -40,7 +40,8 @@ impl Picture {
         }
     }
 
-    /// Adds loads and stores that together touch `first..last`: to each part those that touch it.
+    /// Adds loads and stores that together touch `first..last`: to each part the accesses that touch
+    /// it.
     pub fn add(&self, first: u64, last: u64, which: [u64; 2]) {
         let shift = self.shift.load(Relaxed);
         let (from, to) = (first >> shift, (last - 1) >> shift);
@@ -56,7 +57,7 @@ impl Picture {
         }
     }
 
-    /// Bytes of a part, and the loads and stores of each.
+    /// Size of a part in bytes, and the loads and stores of each part.
     pub fn parts(&self) -> (u64, Vec<[u64; 2]>) {
         let parts = self.parts.iter();
         let values = parts.map(|p| [p[0].load(Relaxed), p[1].load(Relaxed)]);
@@ -82,7 +83,7 @@ mod tests {
         let (_, parts) = picture.parts();
         let loads: Vec<u64> = parts.iter().take(5).map(|p| p[0]).collect();
         assert_eq!(loads, [3, 2, 2, 2, 0]);
-        // One that touches two parts.
+        // A store that touches two parts.
         picture.add(18, 22, [0, 1]);
         let (_, parts) = picture.parts();
         assert_eq!((parts[4], parts[5], parts[6]), ([0, 1], [0, 1], [0, 0]));

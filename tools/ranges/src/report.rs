@@ -1,4 +1,4 @@
-//! What is told at the end: ranges, and who touched them.
+//! The report: ranges, and the code that touched them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::model::{self, OperandTag};
 use crate::points::{AllRows, CodeSite, Operand};
 use crate::{TOLD, Told, tally};
 
-/// What happened to a range.
+/// Counts of the references to a range.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Sum {
     pub loads: u64,
@@ -42,7 +42,7 @@ impl Sum {
 /// The sums of each range at each instruction.
 pub type Sums = BTreeMap<(u32, u32), Sum>;
 
-/// Adds up what all threads counted, by range and number of the instruction.
+/// Adds up the counts of all threads, by range and number of the instruction.
 fn sums(rows: AllRows, operands: &[Operand]) -> Sums {
     let sets = live::sets();
     let mut all: HashMap<(u32, u32), tally::Tally> = HashMap::new();
@@ -87,7 +87,7 @@ fn sums(rows: AllRows, operands: &[Operand]) -> Sums {
     sums
 }
 
-/// Where a range was touched first and last, by address.
+/// The lowest and the highest address of a range that was touched.
 fn touched(range: &Range) -> [Cell; 2] {
     let (low, high) = (range.low.load(Relaxed), range.high.load(Relaxed));
     if low >= high {
@@ -104,7 +104,7 @@ fn touched(range: &Range) -> [Cell; 2] {
     })
 }
 
-/// Start and end, where there is only one.
+/// Start and end of a range; empty if it appeared at several places.
 fn bounds(range: &Range) -> [Cell; 2] {
     let start = match range.fixed {
         Some(start) => start.wrapping_sub(range.bias),
@@ -296,7 +296,7 @@ fn by_code(
     }
 }
 
-/// Sums by range and something of the instruction, for each range the most references first.
+/// Sums by range and by a key of the instruction; of each range the most references come first.
 pub fn grouped<K: Ord + Clone>(
     sums: &Sums,
     sites: Sites,
@@ -373,7 +373,7 @@ fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Su
     }
 }
 
-/// One line for each range at each instruction, for other programs to add up.
+/// Writes one line for each range at each instruction, which other programs can add up.
 fn write_csv(name: &str, names: &[&'static str], sites: Sites, sums: &Sums) -> io::Result<()> {
     let mut file: Box<dyn Write> = match name {
         "-" => Box::new(io::stdout().lock()),
@@ -404,7 +404,7 @@ fn write_csv(name: &str, names: &[&'static str], sites: Sites, sums: &Sums) -> i
     file.flush()
 }
 
-/// A field of CSV.
+/// A text as a field of comma-separated values, quoted if necessary.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

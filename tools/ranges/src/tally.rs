@@ -1,29 +1,29 @@
-//! What was seen off the usual path: counts by place of the program and set of ranges.
+//! Counts that are made off the hot path, by memory operand and set of ranges.
 //!
-//! A table with open addressing, which grows by further tables and has no lock: a key is
-//! written once, by compare-and-swap, and counts are added atomically. So threads share
-//! it, and a signal handler may come in the middle.
+//! A hash table with open addressing, which grows by further tables and has no lock: a key is
+//! written once, by compare-and-swap, and counts are added atomically. So threads can share it,
+//! and a signal handler may interrupt at any point.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
 const FIRST: usize = 1 << 12;
-/// Places that are tried in one table.
+/// Number of slots that are probed in one table.
 const PROBES: usize = 24;
 
-/// What is counted.
+/// The counts.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// References.
+    /// Number of references.
     pub references: u64,
-    /// Bytes of them that lie in the ranges.
+    /// Number of their bytes that lie in the ranges.
     pub bytes: u64,
-    /// Misses.
+    /// Number of misses.
     pub misses: u64,
 }
 
 struct Slot {
-    /// Place and set, plus 1; 0 is empty.
+    /// Memory operand and set, plus 1; 0 is an empty slot.
     key: AtomicU64,
     cells: [AtomicU64; 3],
 }
@@ -45,7 +45,7 @@ static TABLE: Table = Table {
     len: FIRST,
     next: AtomicPtr::new(std::ptr::null_mut()),
 };
-/// References that there was no memory to count.
+/// Number of references that were not counted for lack of memory.
 pub static LOST: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
@@ -68,9 +68,9 @@ impl Table {
             return Some(next);
         }
         let len = self.len * 4;
-        // Not from the heap, which a signal handler may have interrupted.
+        // This memory is not from the heap, as a signal handler may have interrupted the heap.
         let size = size_of::<Table>() + len * size_of::<Slot>();
-        // SAFETY: fresh memory, readable, writable, private and of zeros, of which nobody else knows.
+        // SAFETY: fresh memory, readable, writable, private and of zeros, to which no other pointer exists.
         let memory = unsafe { mmap(std::ptr::null_mut(), size, 3, 0x22, -1, 0) };
         if memory.is_null() || memory.addr() > usize::MAX - 4096 {
             return None;
@@ -84,7 +84,7 @@ impl Table {
                 next: AtomicPtr::new(std::ptr::null_mut()),
             });
         }
-        // Who comes too late leaves some memory behind.
+        // If another thread was first, this memory stays unused.
         let _ = self
             .next
             .compare_exchange(std::ptr::null_mut(), table, AcqRel, Acquire);
@@ -92,7 +92,7 @@ impl Table {
     }
 }
 
-/// Adds what happened at a place to a set of ranges.
+/// Adds counts of a memory operand and a set of ranges.
 pub fn add(place: u32, set: u32, tally: Tally) {
     let key = (u64::from(place) << 32 | u64::from(set)) + 1;
     let hash = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
@@ -118,7 +118,7 @@ pub fn add(place: u32, set: u32, tally: Tally) {
     LOST.fetch_add(tally.references, Relaxed);
 }
 
-/// All that was counted: place, set, counts.
+/// All counts, with memory operand and set.
 pub fn all() -> Vec<(u32, u32, Tally)> {
     let mut found = Vec::new();
     let mut table = Some(&TABLE);
