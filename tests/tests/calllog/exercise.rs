@@ -136,7 +136,7 @@ fn a_program_augmented_by_hand() {
 fn gprof_is_compared_with() {
     let folder = folder("gprof");
     for flags in [&["-O0", "-pg"][..], &["-O0", "-pg", "-no-pie"]] {
-        let source = format!("{PLAIN}{EXERCISE}").replace("20000", "2000000");
+        let source = format!("{PLAIN}{EXERCISE}").replace("20000", "300000");
         let program = compile(&folder, &source, flags);
         let mut command = Command::new(&program);
         assert!(command.current_dir(&folder).status().unwrap().success());
