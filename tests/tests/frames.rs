@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use atom_tests::atom::{self, Job};
-use atom_tests::frames::{self, Place};
+use atom_tests::frames::{self, TextKind};
 use atom_tests::outcome::plain_environment;
 use atom_tests::source::{Source, Variant};
 use object::{Object, ObjectSymbol};
@@ -16,7 +16,7 @@ fn wrong(program: &Path, least: u64) -> Vec<String> {
     plain_environment(&mut command);
     command.stdout(std::process::Stdio::null());
     let findings = frames::judge(program, &mut command, false, 400_000).unwrap();
-    let new = findings.judged.get(&Place::New).copied().unwrap_or(0);
+    let new = findings.judged.get(&TextKind::New).copied().unwrap_or(0);
     assert!(new >= least, "{}: {:?}", program.display(), findings.judged);
     let bytes = std::fs::read(program).unwrap();
     let file = object::File::parse(&*bytes).unwrap();

@@ -29,7 +29,6 @@ const STILL_LONG: &[&str] = &[
     "Writer::step",
     "look",
     "end",
-    "from_the_program_to_the_picture",
     "instrument",
 ];
 

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::stepper::ptrace;
 use crate::stepper::{begin_traced, entry_point};
 
-pub use tables::{Place, Tables};
+pub use tables::{Tables, TextKind};
 
 /// One address at which the tables are wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Findings {
     /// Steps taken.
     pub steps: u64,
     /// Instructions judged in the original text, in the new text, and in a tool's code.
-    pub judged: BTreeMap<Place, u64>,
+    pub judged: BTreeMap<TextKind, u64>,
     /// By address in the file.
     pub wrong: BTreeMap<u64, Wrong>,
     /// Status as `waitpid` reports it.
@@ -124,17 +124,17 @@ impl Run {
                 self.shadow.moved(self.pid, &old, &code, &regs)?;
             }
             let address = regs.rip.wrapping_sub(self.bias);
-            let place = self.tables.place(address);
-            let way_back = match place {
-                Some(Place::Tool) if self.tool_steps < TOOL_STEPS => None,
-                Some(Place::Original | Place::New) => None,
+            let kind = self.tables.kind(address);
+            let way_back = match kind {
+                Some(TextKind::Tool) if self.tool_steps < TOOL_STEPS => None,
+                Some(TextKind::Original | TextKind::New) => None,
                 _ => self.way_back(&regs),
             };
-            self.tool_steps += u64::from(place == Some(Place::Tool));
-            let signal = match (place, way_back) {
+            self.tool_steps += u64::from(kind == Some(TextKind::Tool));
+            let signal = match (kind, way_back) {
                 (_, Some(to)) => self.run_until(to)?,
-                (Some(place), None) => {
-                    self.look(place, address, &regs)?;
+                (Some(kind), None) => {
+                    self.look(kind, address, &regs)?;
                     before = Some((regs, self.code(regs.rip)?));
                     self.step(0)?
                 }
@@ -165,7 +165,7 @@ impl Run {
     /// Where to go on at full speed from library code.
     fn way_back(&self, regs: &user_regs_struct) -> Option<u64> {
         let to = self.shadow.return_address(regs)?;
-        let is_ours = self.tables.place(to.wrapping_sub(self.bias)).is_some();
+        let is_ours = self.tables.kind(to.wrapping_sub(self.bias)).is_some();
         (is_ours && !self.whole).then_some(to)
     }
 
@@ -231,11 +231,11 @@ impl Run {
         Ok(code)
     }
 
-    fn look(&mut self, place: Place, address: u64, regs: &user_regs_struct) -> io::Result<()> {
+    fn look(&mut self, kind: TextKind, address: u64, regs: &user_regs_struct) -> io::Result<()> {
         let Some(frame) = self.shadow.frame().filter(|_| !self.shadow.is_parked()) else {
             return Ok(());
         };
-        *self.findings.judged.entry(place).or_default() += 1;
+        *self.findings.judged.entry(kind).or_default() += 1;
         let peek = |at: u64| ptrace::peek(self.pid, at).ok();
         let found = self.tables.unwind(address, regs, &peek);
         if let Err(reason) = found.and_then(|found| frame.compare(&found)) {

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 /// DWARF's numbers of the registers that a callee keeps: rbx, rbp, r12 to r15.
 pub const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
 
-/// In which part of a file an instruction lies.
+/// The part of a file in which an instruction lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum TextKind {
     /// In the original text.
     Original,
     /// In the new text.
@@ -44,7 +44,8 @@ pub struct Tables {
     bases: BaseAddresses,
     /// Start, end, and offset of the FDE.
     fdes: Vec<(u64, u64, usize)>,
-    places: Vec<(u64, u64, Place)>,
+    /// Start, end and kind of each section with code.
+    kinds: Vec<(u64, u64, TextKind)>,
 }
 
 /// A register by its DWARF number.
@@ -94,16 +95,18 @@ impl Tables {
             }
         }
         fdes.sort_unstable();
-        let places = file
+        let kinds = file
             .sections()
             .filter(|s| s.kind() == SectionKind::Text)
             .map(|s| {
-                let place = match s.name() {
-                    Ok(".text.atom") => Place::New,
-                    Ok(name) if name.ends_with(".atom") || name.contains("analysis") => Place::Tool,
-                    _ => Place::Original,
+                let kind = match s.name() {
+                    Ok(".text.atom") => TextKind::New,
+                    Ok(name) if name.ends_with(".atom") || name.contains("analysis") => {
+                        TextKind::Tool
+                    }
+                    _ => TextKind::Original,
                 };
-                (s.address(), s.address() + s.size(), place)
+                (s.address(), s.address() + s.size(), kind)
             })
             .collect();
         Ok(Self {
@@ -111,13 +114,13 @@ impl Tables {
             eh_frame,
             bases,
             fdes,
-            places,
+            kinds,
         })
     }
 
-    /// Where an address of the file lies, if in code.
-    pub fn place(&self, address: u64) -> Option<Place> {
-        let found = self.places.iter().find(|p| p.0 <= address && address < p.1);
+    /// The kind of code at an address of the file, if there is any.
+    pub fn kind(&self, address: u64) -> Option<TextKind> {
+        let found = self.kinds.iter().find(|p| p.0 <= address && address < p.1);
         found.map(|p| p.2)
     }
 
