@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::outcome::{Setting, run};
 use crate::source::End;
 
-/// Exit code of `atom` where what is inserted does not fit: a documented limit.
+/// Exit code of `atom` if the inserted code does not fit within reach: a documented limit.
 pub const TOO_LARGE: i32 = 3;
 
-/// What to make of a program.
+/// The rewrite that is made of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
     /// No tool: the empty rewrite.
@@ -24,7 +24,8 @@ pub enum Job {
     Half(u64),
     /// The tool `icount`, per instruction, with its output file.
     Icount(PathBuf),
-    /// The same, only in the procedures at these ranges of addresses.
+    /// The tool `icount`, per instruction, with its output file; only in the procedures at these ranges
+    /// of addresses.
     Partly(PathBuf, Vec<(u64, u64)>),
     /// The tool `branch`, with its output file.
     Branch(PathBuf),
@@ -32,10 +33,10 @@ pub enum Job {
     Tool(String, Vec<String>),
 }
 
-/// What an instrumentation cost.
+/// Cost of one instrumentation.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// Wall time.
+    /// Wall time in seconds.
     pub seconds: f64,
     /// The report of `--report`, if it could be read.
     pub report: serde_json::Value,

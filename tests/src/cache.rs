@@ -1,8 +1,8 @@
 //! Builds and rewrites that several tests need, made once.
 //!
-//! Test programs are kept by what they are made of: the text of the source, the compiler's
-//! version and its options. Rewritten programs stay where they are, with a note beside them of
-//! what they were made of: the program, `atom`, the tool and the options.
+//! The key of a test program is the text of its source, the compiler's version and its options.
+//! Rewritten programs stay where they are. A file beside each holds its key: the contents of the
+//! program, of `atom` and of the tool, and the options.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ pub fn contents_once(path: &Path) -> Result<u64> {
     Ok(hash)
 }
 
-/// What the compiler says of its version; kept for each compiler.
+/// Output of the compiler's `--version`; each compiler is asked once.
 fn version(compiler: &OsStr) -> String {
     static KNOWN: OnceLock<Mutex<HashMap<PathBuf, String>>> = OnceLock::new();
     let mut known = KNOWN.get_or_init(Mutex::default).lock();
@@ -52,7 +52,7 @@ fn version(compiler: &OsStr) -> String {
 }
 
 /// Runs a compiler for `out`, or copies what the same command made of the same source before.
-/// The command lacks only `-o`; it reads no file of ours but `source`.
+/// The command lacks only `-o`; it reads no file of the project but `source`.
 ///
 /// # Errors
 /// The compiler's messages.
@@ -83,7 +83,8 @@ pub fn compiled(mut command: Command, source: &Path, out: &Path) -> Result<()> {
     place(&kept, out).map_err(|e| fail(e.to_string()))
 }
 
-/// Copies a program, unless the copy is there already: its time decides about what is kept of it.
+/// Copies a program. A copy with the same contents stays as it is, because results that are kept
+/// for it are valid if they are newer.
 fn place(kept: &Path, out: &Path) -> std::io::Result<()> {
     if std::fs::read(out).is_ok_and(|old| std::fs::read(kept).is_ok_and(|new| old == new)) {
         return Ok(());

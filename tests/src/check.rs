@@ -54,7 +54,7 @@ impl<'a> Case<'a> {
         Ok(case)
     }
 
-    /// The folder that its files are in.
+    /// Folder of the build and its rewrites.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -75,7 +75,7 @@ impl<'a> Case<'a> {
         format!("{} {} {what}", self.source.name(), self.variant.0)
     }
 
-    /// Runs it or a rewrite of it.
+    /// Runs the program or a rewrite of it.
     pub fn run(&self, program: &Path, run_: &Run, fixed: bool) -> Result<Outcome> {
         let mut command = Command::new(program);
         plain_environment(&mut command);
@@ -145,7 +145,7 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Where the tool of a job writes; each job has names of its own.
+    /// Output file of a job's tool; jobs that run at the same time have different names.
     fn output(&self, job: &str, process: &str) -> PathBuf {
         self.folder.join(format!("output-{job}-{process}"))
     }
@@ -242,7 +242,7 @@ impl<'a> Case<'a> {
             } else {
                 read_branch(&file).map(|c| compare_branch(&truth, &c, &symbols, &missed))
             };
-            // One that cannot be removed has a process id of its own anyway.
+            // A file that cannot be removed does no harm: its name has the process id.
             let _ = std::fs::remove_file(&file);
             match wrong {
                 Ok(None) => {}
@@ -253,7 +253,7 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// What a tool is passed at each instruction equals what the processor had there.
+    /// The values that a tool is passed at each instruction equal the processor's.
     fn values(&self, failures: &mut Vec<String>) -> Result<()> {
         let folder = self.folder.join(VALUES);
         let [out, points] = ["prog", "points"].map(|name| folder.join(name));
@@ -336,7 +336,7 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// Names of procedures; those of a stripped build come from its twin.
+    /// Names of procedures. A stripped build has none, so the names come from the same build unstripped.
     fn symbols(&self) -> Result<Symbols> {
         let symbols = Symbols::read(&self.original());
         if !symbols.is_empty() {
@@ -348,7 +348,7 @@ impl<'a> Case<'a> {
         Ok(Symbols::read(&path))
     }
 
-    /// Of procedures that ran, only those are left in place of which the source says so.
+    /// Procedures that ran and are not instrumented must be named in the source's `missed`.
     fn missed_as_allowed(&self, truth: &Process, missed: &Missed, failures: &mut Vec<String>) {
         for gap in &missed.0 {
             let ran = truth.counts.range(gap.start..gap.end).next().is_some();
@@ -394,8 +394,8 @@ pub enum Check {
     Counts,
     /// The stepper's figures against the source's own, for its first variant.
     StatedCounts,
-    /// What a tool is passed against what the processor has, for the first
-    /// variants: dynamic ones, whose own code makes few steps.
+    /// The values that a tool is passed against the processor's, for the first variants that are
+    /// linked dynamically: their own code makes few steps.
     Values,
 }
 

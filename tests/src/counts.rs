@@ -44,7 +44,7 @@ pub fn read_icount(path: &Path) -> Result<BTreeMap<u64, u64>> {
     Ok(counts)
 }
 
-/// Reads the output of `flowjudge`: how many cells counted. A difference is an error.
+/// Reads the output of `flowjudge`: number of cells that are not 0. A difference is an error.
 pub fn read_flow(path: &Path) -> Result<u64> {
     let lines = lines(path)?;
     let last = lines.last().filter(|l| l[0] == "cells");
@@ -100,7 +100,7 @@ impl Symbols {
         Symbols(list)
     }
 
-    /// Whether there are none, as in a stripped program.
+    /// Whether there are no names, as in a stripped program.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -135,8 +135,8 @@ impl Symbols {
     }
 }
 
-/// Where a tool may have counted too little: procedures that `atom` reported as
-/// not (or not wholly) understood. It may never have counted too much.
+/// Procedures that `atom` reported as not understood, or only in part. Counts there may be too
+/// small, never too large.
 #[derive(Clone, Debug, Default)]
 pub struct Missed(pub Vec<Gap>);
 
@@ -147,9 +147,9 @@ pub struct Gap {
     pub name: String,
     /// Its first address.
     pub start: u64,
-    /// The address behind it.
+    /// Address behind its last byte.
     pub end: u64,
-    /// Why.
+    /// Reason that the report gives.
     pub reason: String,
 }
 
@@ -188,7 +188,7 @@ impl Missed {
 /// rewritten program has more of them, so these run longer, as they must.
 const READS_PROGRAM_HEADERS: [&str; 2] = ["_dl_find_object_from_map", "_dlfo_sort_mappings.part.0"];
 
-/// A count that can be too small.
+/// Whether a count can be too small.
 trait Count: Copy + PartialEq + std::fmt::Debug + Default {
     fn at_most(self, other: Self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! How deep tests look: as deep as each change needs, or at everything.
+//! Depth of the tests: what each change needs, or everything.
 
 use crate::source::Variant;
 
@@ -11,8 +11,8 @@ pub fn is_full() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|value| value == "all")
 }
 
-/// What distinguishes a build for the judges that count: the compiler, the kind of object and
-/// whether it is stripped. Optimisation and the rest are left to the check of behaviour.
+/// Traits by which the judges that count choose builds: the compiler, the kind of object, and
+/// `strip`. Builds that differ in optimisation or other options are left to the check of behaviour.
 fn traits(variant: &Variant) -> Vec<&str> {
     const KINDS: [&str; 5] = ["nopie", "static", "staticpie", "bare", "barepie"];
     let mut words = variant.0.split('-');
@@ -23,8 +23,8 @@ fn traits(variant: &Variant) -> Vec<&str> {
     traits
 }
 
-/// A few of the builds that have each trait of all of them: those with most traits that are
-/// new, the first of several with as many.
+/// The fewest builds, roughly, that have all traits together. Each step takes the build that adds
+/// most traits, the first of several that add as many.
 pub fn few(variants: &[Variant]) -> Vec<&Variant> {
     let mut missing: Vec<&str> = variants.iter().flat_map(traits).collect();
     missing.sort_unstable();

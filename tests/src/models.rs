@@ -1,9 +1,9 @@
 //! Caches and translation buffers simulated from a single-step trace, as judges of the
 //! tools that simulate them.
 //!
-//! The models are as plain as can be: each set is a list, the last used entry first. Each
-//! thread has its own, as on a core of its own. Only instructions of the program
-//! itself count, and of those the ones that the tool could see.
+//! The models are plain: each set is a list with the last used entry first. Each thread has a
+//! model of its own, as if it ran on a core of its own. Instructions count if they are in the
+//! program itself and the tool could see them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -20,9 +20,9 @@ use crate::stepper::{self, Options, Step};
 /// Accesses and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// References; one that reaches into several lines is one in each.
+    /// Number of references; a reference that reaches into several lines counts once in each.
     pub references: u64,
-    /// Those whose line was not there.
+    /// Number of references whose line was not in the cache.
     pub misses: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty one.
+    /// An empty cache with this number of sets, entries in each set, and bytes in a line.
     pub fn new(sets: usize, ways: usize, line: u64) -> Self {
         Self {
             sets: vec![Vec::new(); sets],
@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// Accesses bytes; adds to the figures.
+    /// Accesses `size` bytes at an address, and adds to the figures.
     pub fn access(&mut self, address: u64, size: u64, figures: &mut Figures) {
         for line in address / self.line..=(address + size - 1) / self.line {
             let number = line as usize % self.sets.len();
@@ -60,7 +60,7 @@ impl Model {
     }
 }
 
-/// What a tool is asked for, and what it must come to.
+/// A tool with options, and the model with which it must agree.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The tool.
@@ -76,11 +76,11 @@ pub struct Question {
 /// A question with what is needed to answer it by the stepper.
 struct Asked<'a> {
     question: &'a Question,
-    /// What the tool could not see.
+    /// Procedures that the tool could not see.
     missed: Missed,
     /// One model for each thread.
     models: HashMap<i32, Model>,
-    /// What the models come to, by address of the instruction.
+    /// Figures of the models, by address of the instruction.
     truth: BTreeMap<u64, Figures>,
 }
 
@@ -172,7 +172,7 @@ pub fn check(name: &str, variants: impl Fn(&str) -> bool, questions: &[Question]
     );
 }
 
-/// What is wrong with a build's figures, in words.
+/// Differences between the tool's figures and the models' for one build, in words.
 fn case_failures(case: &Case<'_>, source: &Source, questions: &[Question]) -> Result<Vec<String>> {
     let _lock = crate::lock::exclusive(&case.folder().join("model.lock"))?;
     let mut asked = Vec::new();
@@ -206,7 +206,7 @@ fn case_failures(case: &Case<'_>, source: &Source, questions: &[Question]) -> Re
     Ok(failures.collect())
 }
 
-/// What the tool says of a build, and what it could not see.
+/// Figures of the tool for a build, and the procedures that it could not see.
 fn tool(
     case: &Case<'_>,
     source: &Source,
@@ -232,7 +232,7 @@ fn tool(
     Ok((figures, Missed::from_report(&made.report)))
 }
 
-/// Where a model and a tool differ, in words.
+/// Differences between a model and a tool, in words.
 fn differences(
     truth: &BTreeMap<u64, Figures>,
     tool: &BTreeMap<u64, Figures>,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::source::End;
 
-/// What a run left behind.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Exit code or signal.
@@ -18,22 +18,22 @@ pub struct Outcome {
     pub stdout: Vec<u8>,
     /// Standard error.
     pub stderr: Vec<u8>,
-    /// Process id that it had.
+    /// Process id.
     pub pid: u32,
     /// User CPU time of the program and its waited-for children.
     pub user: Duration,
-    /// It was killed for taking too long.
+    /// Whether it was killed because it took too long.
     pub timed_out: bool,
 }
 
-/// How to run.
+/// Circumstances of a run.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Switch address randomisation off.
     pub fixed_addresses: bool,
     /// Kill the program after this time.
     pub timeout: Duration,
-    /// What it reads.
+    /// Standard input.
     pub stdin: Vec<u8>,
 }
 

@@ -25,7 +25,7 @@ use std::process::Command;
 use crate::error::{Error, Result};
 use crate::programs;
 
-/// How a run must end.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// By `exit` with this code.
@@ -198,7 +198,7 @@ impl Source {
             _ => return Err(format!("no compiler for \"{family}\"")),
         };
         let needed = |program: &str| match program {
-            // It came with cargo.
+            // Cargo's toolchain has it.
             "rustc" => Ok(()),
             _ => programs::find(program).map_err(|e| e.to_string()).map(drop),
         };

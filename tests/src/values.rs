@@ -1,4 +1,4 @@
-//! Compares the values that a tool was passed with those of the processor.
+//! Compares the values that a tool was passed with the processor's.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -35,7 +35,7 @@ const ENTRIES: [(&str, u64); 6] = [
     ("tail", 40),
 ];
 
-/// Who enters whom, how often.
+/// Caller, callee and number of calls.
 const ARCS: [(&str, &str, u64); 7] = [
     ("main", "middle", 1000),
     ("middle", "leaf", 2000),

@@ -1,10 +1,10 @@
-//! The simulators come to what plain models come to that are fed by a single-step trace:
-//! references and misses, instruction by instruction.
+//! The simulating tools agree with plain models that a single-step trace feeds: references and
+//! misses, instruction by instruction.
 
 use atom_tests::depth;
 use atom_tests::models::{Model, Question, check};
 
-/// Geometries that differ in all that there is: lines, sets, ways.
+/// Geometries that differ in lines, sets and ways.
 fn questions() -> Vec<Question> {
     let question = |tool, options, model, fetches| Question {
         tool,

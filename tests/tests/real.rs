@@ -17,8 +17,8 @@ use atom_tests::programs;
 use atom_tests::stepper::{self, Options, Profile};
 
 /// Runs `program` stepped and with both tools; the address spaces of all three
-/// must agree. `share`: how much of what ran must lie in procedures that were
-/// understood, in percent.
+/// must agree. `share`: least percentage of the executed instructions that lie
+/// in procedures that were understood.
 fn exact(program: &str, args: &[&str], files: &[(&str, &str)], share: f64) {
     let file = programs::needed(program);
     let folder = atom::target_folder()

@@ -192,7 +192,7 @@ int main(void)
 }
 
 /// Instructions by address in the object `name`, from callgrind's output file.
-/// Only lines of a function's own cost count; the line after `calls=` is that of a callee.
+/// Lines with a function's own cost count; the line after `calls=` has the cost of a callee.
 fn read_callgrind(text: &str, name: &str) -> BTreeMap<u64, u64> {
     let (mut objects, mut counts) = (BTreeMap::new(), BTreeMap::new());
     let (mut current, mut address, mut callee) = (String::new(), 0u64, false);

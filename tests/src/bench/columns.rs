@@ -14,7 +14,7 @@ use crate::programs::in_path;
 pub enum Column {
     /// The rewrite without a tool.
     Empty,
-    /// The same with every procedure moved.
+    /// The rewrite without a tool, with every procedure moved.
     Moved,
     /// A shipped tool, perhaps with options.
     Tool(String, Vec<String>),
@@ -88,7 +88,7 @@ impl Column {
         matches!(self, Self::Empty | Self::Moved | Self::Tool(..))
     }
 
-    /// So slow that few turns must do.
+    /// Whether it is so slow that few turns must do.
     pub(super) fn is_slow(&self) -> bool {
         matches!(self, Self::Valgrind(_))
     }

@@ -1,4 +1,4 @@
-//! Measuring what a rewrite costs: user time over that of the original, in turns.
+//! Cost of a rewrite: its user time divided by the original's, measured in turns.
 //!
 //! Machines are shared and noisy, so no time is compared with one of another
 //! day: original and rewrites run in turns, and each ratio is formed within its turn.
@@ -42,13 +42,13 @@ pub struct Cell {
 /// All figures of one program.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Its name.
+    /// Name of the program.
     pub name: &'static str,
     /// Size of its file.
     pub bytes: u64,
     /// User time of the original in each turn.
     pub seconds: Vec<f64>,
-    /// One for each column.
+    /// Figures of each column.
     pub cells: Vec<Cell>,
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// How a program is compiled and run.
 pub struct Program {
-    /// What it is called.
+    /// Name in the tables.
     pub name: &'static str,
     /// The crate whose sources it is made of; none for our own.
     source: Option<&'static str>,
@@ -87,7 +87,7 @@ impl Sources {
 }
 
 impl Program {
-    /// Compiles it as `out`, unless that is there already.
+    /// Compiles the program as `out`, unless that file exists.
     pub(super) fn build(
         &self,
         here: &Path,

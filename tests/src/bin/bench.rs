@@ -23,7 +23,7 @@ struct Args {
     /// Only this program (repeatable).
     #[arg(long)]
     only: Vec<String>,
-    /// Put the tables into docs/performance.md with date and commit; those that stood there
+    /// Put the tables into docs/performance.md with date and commit; the tables that stood there
     /// move to docs/lab-notes.md.
     #[arg(long)]
     record: bool,

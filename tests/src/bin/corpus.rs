@@ -158,7 +158,7 @@ fn read_any(file: &Path) -> Result<u64> {
     Ok(text.len() as u64)
 }
 
-/// Entries that `prof` has counted; who called whom explains all of them.
+/// Number of entries that `prof` counted. The calls of its arcs must account for all of them.
 fn read_prof(file: &Path) -> Result<u64> {
     let fail = |reason: &str| Error::new("reading what prof wrote", reason).file(file);
     let text = std::fs::read(file).map_err(|e| fail(&e.to_string()))?;
@@ -174,7 +174,8 @@ fn read_prof(file: &Path) -> Result<u64> {
     }
 }
 
-/// Instructions that were counted. What procedures have and what is outside must be all.
+/// Sum of the events that procedures have themselves. Together with what is outside of procedures
+/// it must be the sum of all.
 fn read_counters(file: &Path) -> Result<u64> {
     let fail = |reason: String| Error::new("reading the figures", reason).file(file);
     let text = std::fs::read(file).map_err(|e| fail(e.to_string()))?;
@@ -188,7 +189,7 @@ fn read_counters(file: &Path) -> Result<u64> {
             .ok_or_else(|| fail(format!("it has no {event}")))?;
         let table = json[event].as_array().into_iter().flatten();
         let own: u64 = table.filter_map(|row| row["self"].as_u64()).sum();
-        // A forked child does not know how much of all is its own.
+        // In a forked child the sum of all includes the parent's part.
         if let (Some(all), Some(outside)) = (row["in_all"].as_u64(), row["outside"].as_u64())
             && own + outside != all
         {

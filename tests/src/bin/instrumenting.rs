@@ -37,12 +37,12 @@ struct Args {
     /// A tool by its name, or `empty` (repeatable).
     #[arg(long, default_values_t = ["empty", "icount"].map(String::from))]
     tool: Vec<String>,
-    /// Takes the best time and the largest memory of so many runs.
+    /// Number of runs, of which the best time and the largest memory are printed.
     #[arg(long, default_value_t = 1)]
     runs: usize,
 }
 
-/// What a run took.
+/// Cost of a run.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     wall: f64,

@@ -17,7 +17,7 @@ use atom_tests::error::{Error, Result};
 use clap::Parser;
 
 /// Runs all tests at full depth, all programs of the corpus with all rewrites, rewrites of all
-/// programs of this system, the unwind judge on programs with each tool, and all fuzz targets.
+/// programs of this system, and all fuzz targets.
 #[derive(Parser)]
 struct Args {
     /// Only jobs whose name contains one of these: `corpus/`, `tests/atom-core`, `gzip`.

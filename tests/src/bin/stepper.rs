@@ -22,7 +22,7 @@ struct Args {
     /// Step through libraries as well instead of running them at full speed.
     #[arg(long)]
     step_libraries: bool,
-    /// Give up after so many steps.
+    /// Number of steps after which the run is given up.
     #[arg(long, default_value_t = u64::MAX)]
     max_steps: u64,
     /// The program: a file, not looked up in PATH.

@@ -4,7 +4,7 @@
 //! working directory, always the same path, with the file under test first in
 //! PATH under its own name, so that nothing but the file differs. What differs
 //! between two runs of the original itself (times, process ids) is not
-//! compared, and said so.
+//! compared; the table says so.
 
 mod inputs;
 mod runs;

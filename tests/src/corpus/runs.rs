@@ -21,21 +21,21 @@ struct Trace {
     files: BTreeMap<String, (u64, u64)>,
 }
 
-/// What the original does, with what cannot be compared marked.
+/// Behaviour of the original, with marks on what cannot be compared.
 pub struct Verdict {
     first: Trace,
     second: Trace,
     fixed_addresses: bool,
-    /// What differs between runs of the original.
+    /// Outputs that differ between runs of the original.
     pub unstable: Vec<&'static str>,
 }
 
-/// How a rewritten program fared.
+/// Comparison of a rewritten program with the original.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// What differs; none if nothing does.
+    /// The first difference in words; none if there is none.
     pub text: Option<String>,
-    /// User time over that of the original, where both are long enough to tell.
+    /// User time divided by the original's user time, if the original takes at least 0.05 s.
     pub slowdown: Option<f64>,
 }
 

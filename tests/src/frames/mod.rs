@@ -7,8 +7,8 @@
 //! evaluated (by gimli) and must name that return address and those values.
 //! So an unwinder that starts at any instruction finds its way out, frame by frame.
 //!
-//! The tables and the code are those of the file that is run; neither the
-//! original program nor the rewriter is asked.
+//! Tables and code are read from the file that is run; neither the original program nor the
+//! rewriter is asked.
 
 mod shadow;
 mod tables;
@@ -29,13 +29,13 @@ pub use tables::{Tables, TextKind};
 /// One address at which the tables are wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// What was wrong the first time.
+    /// Reason of the first time.
     pub reason: String,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// Steps taken.
@@ -83,13 +83,13 @@ pub fn judge(
     Ok(run.findings)
 }
 
-/// What the judge needs of an instruction.
+/// Properties of an instruction that the judge needs.
 #[derive(Clone, Copy)]
 struct Code {
     is_call: bool,
-    /// It takes a word from the stack to memory: perhaps a return address.
+    /// Whether it moves a word from the stack to memory: perhaps a return address.
     parks: bool,
-    /// It puts a word from memory on the stack.
+    /// Whether it pushes a word from memory.
     fetches: bool,
     len: u64,
 }
@@ -105,7 +105,7 @@ struct Run {
     tool_steps: u64,
 }
 
-/// So many instructions of a tool are looked at; then its calls run at full speed.
+/// Number of instructions of a tool that are judged; after that its calls run at full speed.
 const TOOL_STEPS: u64 = 4000;
 
 impl Run {

@@ -74,7 +74,7 @@ pub fn register(regs: &user_regs_struct, number: u16) -> u64 {
 type Reader<'a> = gimli::EndianSlice<'a, LittleEndian>;
 
 impl Tables {
-    /// Reads them.
+    /// Reads the tables of a file.
     pub fn read(program: &Path) -> Result<Self> {
         let fail = |e: String| Error::new("reading unwind tables", e).file(program);
         let bytes = std::fs::read(program).map_err(|e| fail(e.to_string()))?;

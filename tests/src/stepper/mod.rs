@@ -1,7 +1,6 @@
 //! Ground truth: how often each instruction of a program really ran.
 //!
-//! A count tool is judged by comparing its figures with those of the processor
-//! itself. This module runs a program under ptrace, one instruction at a time
+//! A tool that counts is judged by comparing its figures with the processor's own. This module runs a program under ptrace, one instruction at a time
 //! and without address randomisation, and counts every instruction that lies in
 //! the program's own executable segments. It shares no code with the rewriter.
 //!
@@ -55,7 +54,7 @@ pub struct Process {
     pub branches: BTreeMap<u64, BranchCount>,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     /// The program itself first, then forked children in the order in which they began.
@@ -74,7 +73,7 @@ impl Profile {
         &self.processes[0]
     }
 
-    /// That the program ended as it should: one that died on the way is no judge.
+    /// Fails unless the program ended as expected: counts of a program that died are no truth.
     pub fn ended_as(&self, end: End) -> Result<()> {
         let got = End::from(ExitStatus::from_raw(self.wait_status));
         if got == end {

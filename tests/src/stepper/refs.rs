@@ -62,7 +62,7 @@ pub(super) fn references(
         let Some(address) = memory.virtual_address(0, |r, _, _| register(r, regs)) else {
             continue;
         };
-        // rip-relative addresses are those of the file.
+        // rip-relative addresses are link-time addresses.
         let relative = insn.is_ip_rel_memory_operand()
             && memory.base() == Register::None
             && memory.index() == Register::None;
@@ -86,7 +86,7 @@ pub(super) fn references(
     to.sort_by_key(|r| r.writes);
 }
 
-/// `bt` and its like with a register reach beyond their operand.
+/// `bt`, `bts`, `btr` and `btc` with a register reach beyond their operand.
 fn bit_offset(insn: &Instruction, regs: &user_regs_struct) -> u64 {
     let bits = matches!(
         insn.mnemonic(),

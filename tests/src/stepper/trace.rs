@@ -34,7 +34,7 @@ pub struct Options {
     /// Run library code at full speed (see the module's head). It changes what
     /// the program sees only where it blocks or ignores SIGSEGV itself.
     pub skip_libraries: bool,
-    /// Give up after so many steps.
+    /// Number of steps after which the run is given up.
     pub max_steps: u64,
     /// Keep standard output in the profile instead of passing it on.
     pub capture: bool,
@@ -103,7 +103,7 @@ impl Thread {
     }
 }
 
-/// Who is told of each step of the program itself.
+/// Callback for each step of the program itself.
 struct Watcher<'a> {
     tell: &'a mut dyn FnMut(&Step<'_>),
     factory: iced_x86::InstructionInfoFactory,

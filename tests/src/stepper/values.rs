@@ -40,16 +40,16 @@ pub mod kind {
 /// A value at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// A [`kind`], and 256 times the operand's number or that of the register.
+    /// A [`kind`], plus 256 times the number of the operand or register.
     pub kind: u64,
     /// The program counter, at run time.
     pub pc: u64,
     /// The value.
     pub first: u64,
-    /// A second one.
+    /// A second value; 0 where there is one only.
     pub second: u64,
-    /// What of them is by chance: bit 0 the first, bit 1 the second. The loader
-    /// and libraries leave things in registers that no two runs agree about.
+    /// Values that differ from run to run: bit 0 for the first, bit 1 for the second. The loader
+    /// and libraries leave such values in registers.
     pub unknown: u8,
 }
 
@@ -66,7 +66,7 @@ impl Record {
 /// The values of a run.
 #[derive(Default)]
 pub struct Values {
-    /// All that there are, in order.
+    /// Records in order of execution.
     pub records: Vec<Record>,
     /// Values that must be passed somewhere: `(pc, operand, is a store)` of each
     /// access that certainly happens, by link-time address.
@@ -78,12 +78,12 @@ pub struct Values {
 /// A memory operand of one execution.
 struct Access {
     number: u64,
-    /// The address, or those of the elements that are accessed.
+    /// Address of the operand, or of each element that is accessed.
     addresses: Vec<u64>,
     size: u32,
     reads: bool,
     writes: bool,
-    /// It certainly happens, once.
+    /// Whether the access certainly happens, once.
     is_definite: bool,
 }
 
@@ -381,7 +381,7 @@ impl Run<'_> {
             let slots = instance.records.iter_mut().filter(|r| r.kind == wanted);
             for (slot, value) in slots.zip(&stored) {
                 slot.first = match repeats(&i) {
-                    // Also where nothing is stored, for rcx is 0.
+                    // Also if nothing is stored because rcx is 0.
                     true => low(instance.state.general.rax, a.size),
                     false => *value,
                 };
@@ -463,7 +463,7 @@ impl Run<'_> {
 
     /// Registers that an instruction writes as a whole.
     fn learn(&mut self, i: &Instruction) {
-        // It clears only what is above the low halves.
+        // `vzeroupper` clears only the bits above the low halves.
         if i.mnemonic() == Mnemonic::Vzeroupper {
             return;
         }
@@ -564,7 +564,8 @@ fn uses_32_bits(i: &Instruction) -> bool {
     (0..i.op_count()).any(|n| matches!(i.op_kind(n), MemorySegESI | MemorySegEDI | MemoryESEDI))
 }
 
-/// How far from its address `bt` and its like find the bit of a register.
+/// Distance in bytes from the operand's address to the bit that `bt`, `bts`, `btr` or `btc` finds by a
+/// register.
 fn bit_distance(i: &Instruction, state: &Registers) -> i64 {
     use Mnemonic::{Bt, Btc, Btr, Bts};
     if !matches!(i.mnemonic(), Bt | Btc | Btr | Bts) || i.op1_kind() != OpKind::Register {

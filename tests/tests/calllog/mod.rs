@@ -133,7 +133,7 @@ fn mistakes_in_the_input_are_told() {
     }
 }
 
-/// All clocks are measured, and what must be so is so.
+/// All clocks are measured, and the results are plausible.
 #[test]
 fn clocks_are_measured() {
     let mut command = Command::new(atom::command().unwrap());

@@ -8,7 +8,7 @@ use object::{Object, ObjectSection};
 
 use super::{analyze, figures, folder, log};
 
-/// Entries by address, of what is not a stub: those of `prof`.
+/// Entries that `prof` counted by procedure, without linkage stubs.
 fn entries_of_prof(program: &Path, file: &Path) -> BTreeMap<String, u64> {
     let bytes = std::fs::read(program).unwrap();
     let elf = object::File::parse(&*bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Sums of the tool `counters` are those of other tools and of a single-step trace.
+//! Sums of the tool `counters` equal the figures of other tools and of a single-step trace.
 
 use std::path::Path;
 use std::process::Command;
@@ -153,7 +153,7 @@ fn trace(program: &Path, place: &Path, args: &[&str], missed: &Missed) -> Truth 
             return;
         }
         for memory in factory.info(&insn).used_memory() {
-            // Of a repeated instruction that is the whole, which is not known.
+            // Size 0: a repeated instruction, whose number of elements is not known here.
             let size = match memory.memory_size().size() {
                 0 => insn.memory_size().size(),
                 size => size,

@@ -1,4 +1,4 @@
-//! The tool `counters`: executions that pair, sums that are those of other tools and of a
+//! The tool `counters`: executions that pair, sums that equal the figures of other tools and of a
 //! single-step trace, messages about what cannot be counted.
 
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use atom_tests::atom;
 
 use super::{compile, data, folder, go, instrument, source, tool, values};
 
-/// What a data file says under this key.
+/// Value of this key in a data file's notes.
 fn note<'a>(profile: &'a Profile, key: &str) -> Option<&'a str> {
     let found = profile.info().iter().find(|(k, _)| k == key)?;
     Some(&found.1)
@@ -46,13 +46,13 @@ fn the_cost_of_own_callbacks_is_subtracted() {
         (Profile::load(&file).unwrap(), text)
     };
     let least = |p: &Profile, name: &str| values(p, name, 0).into_iter().fold(f64::MAX, f64::min);
-    // A clock: what reading it twice costs is gone.
+    // A clock: the cost of reading it twice is subtracted.
     let ticks = ["ticksBegin", "ticksEnd", "ulong"];
     let (with, text) = record(&empty, "auto", ticks, &[]);
     let (without, _) = record(&empty, "off", ticks, &[]);
     assert_eq!(text.into_bytes(), go(&empty).stdout);
     assert_eq!((with.len(), without.len()), (20001, 20001));
-    // The least of so many is what it takes, whatever else the machine does.
+    // The minimum of 20,001 executions does not depend on what else the machine does.
     let (less, more) = (least(&with, "nothing"), least(&without, "nothing"));
     assert!(less < more, "{less}, {more}");
     assert!(
@@ -71,7 +71,7 @@ fn the_cost_of_own_callbacks_is_subtracted() {
             .starts_with("nothing")
     );
     assert_eq!(note(&without, "callback left in an empty section"), None);
-    // A clock with a state: trying it must not move it, and nothing is subtracted but if wanted.
+    // A clock with a state: trying it must not move it, and its cost is subtracted only with `on`.
     let simulated = ["simulatedBegin", "simulatedEnd", "double"];
     // An image of 25 lines: each line reads it twice, and the end once more.
     let image = 25.0 * 14.0 + 7.0;

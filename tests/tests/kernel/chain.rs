@@ -84,7 +84,13 @@ fn check_pictures(folder: &Path, recorded: &Profile) {
     let lines = folded.lines().map(|l| l.rsplit_once(' ').unwrap());
     let all: u64 = lines.clone().map(|(_, n)| n.parse::<u64>().unwrap()).sum();
     let profiled = ["ato_profile_lines", "ato_profile_columns"];
-    assert_eq!(all, profiled.map(|name| total(recorded, name)).iter().sum());
+    assert_eq!(
+        all,
+        profiled
+            .map(|name| total(recorded, name))
+            .iter()
+            .sum::<u64>()
+    );
     let of_line = lines.filter(|(stack, _)| stack.ends_with("ato_profile_lines;ato_kernel_line"));
     let of_line: u64 = of_line.map(|(_, n)| n.parse::<u64>().unwrap()).sum();
     assert_eq!(of_line, total(recorded, "ato_kernel_line"));

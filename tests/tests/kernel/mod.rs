@@ -76,13 +76,13 @@ fn list(program: &Path, options: &[&str]) -> String {
 
 /// Executions of each section by name, and the facts behind them.
 struct Summary {
-    /// Executions.
+    /// Executions by section.
     counts: HashMap<String, u64>,
-    /// Ids.
+    /// Ids by section.
     ids: HashMap<String, u16>,
     /// Values that were played back: number and sum.
     played: HashMap<String, (u64, f64)>,
-    /// What else there is to know.
+    /// The other figures of the summary, by name.
     facts: HashMap<String, u64>,
 }
 

@@ -241,7 +241,7 @@ fn threads_and_a_child() {
     }
 }
 
-/// With one range over all memory, references and misses are those of the tool `cache`,
+/// With one range over all memory, references and misses equal the figures of the tool `cache`,
 /// instruction by instruction.
 fn all_memory(name: &str, variant: &str, options: &[&str]) {
     let source = Source::named(name).unwrap();

@@ -1,5 +1,5 @@
 //! Programs that make it hard to write a file when they end: no descriptors, another root, no
-//! room. They behave as ever; the counts are there, or a message says why they are not.
+//! room. They behave as before; the counts are there, or a message says why they are not.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use atom_tests::atom::{self, Job};
 use atom_tests::outcome::plain_environment;
 
-/// What becomes of the counts.
+/// Result for the file of counts.
 enum Counts {
     Written,
     /// Standard error says so, with this in it.
@@ -73,7 +73,7 @@ fn run(program: &Path, how: &str, folder: &Path, stdout: Stdio) -> Output {
         .unwrap()
 }
 
-/// What the tool says of `work`.
+/// Number of entries that the tool reports for `work`.
 fn entries(text: &str) -> Option<u64> {
     let mut lines = text.lines();
     let line = lines.find(|l| l.split_whitespace().any(|word| word == "work"))?;
@@ -178,7 +178,7 @@ fn the_reader_has_gone() {
     );
 }
 
-/// The program closes its standard output at its end, as those of coreutils do.
+/// The program closes its standard output at its end, as coreutils do.
 #[test]
 fn standard_output_is_closed() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("closed");

@@ -1,4 +1,4 @@
-//! Are counts derived from control flow those of counting at each point?
+//! Do counts derived from control flow equal counts made at each point?
 //!
 //! Every block and every conditional branch is counted twice in one run: in
 //! cells that are private, so that `atom` may derive their counts, and in cells

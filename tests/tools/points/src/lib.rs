@@ -1,4 +1,4 @@
-//! How often each point is passed: for the tests of what the points mean.
+//! Number of times that each point is passed: for the tests of what the points mean.
 //!
 //! `--output FILE` gets, for each named procedure, `NAME BEFORE AFTER BLOCKS
 //! CALLS`: how often the calls before and after it were made, those after its
