@@ -10,6 +10,8 @@ use super::seeds::Seed;
 use super::traverse::{Body, mark};
 use super::{ProcKind, jump_table, pointers};
 use crate::image::Image;
+use crate::x86::branch::ENDBR64;
+use crate::x86::plt;
 
 /// An address in a known procedure to which control may come.
 struct Leader {
@@ -151,12 +153,12 @@ impl Discovery<'_> {
             && self
                 .image
                 .bytes_at(address, 2)
-                .is_some_and(|b| b == [0x66, 0x90])
+                .is_some_and(|b| b == plt::PADDING)
     }
 
     /// Whether the marker of indirect targets stands at an address.
     fn has_endbr(&self, address: u64) -> bool {
-        self.image.bytes_at(address, 4) == Some(&[0xf3, 0x0f, 0x1e, 0xfa])
+        self.image.bytes_at(address, ENDBR64.len()) == Some(&ENDBR64)
     }
 
     /// Whether an address outside all procedures, known only as a pointer,

@@ -3,6 +3,10 @@
 
 use super::traverse::Body;
 use crate::image::{Image, decoded};
+use crate::x86::jump_table::{
+    constant, is_absolute_entry, is_address, loads_narrow_entry, loads_wide_entry, sum_terms,
+    writes,
+};
 use crate::x86::{Instruction, Mnemonic, OpKind, Register, decode_at, flow_of};
 
 /// The parts of a jump through a relative table.
@@ -41,16 +45,6 @@ fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
     body.insts
         .binary_search_by_key(&((pc - image.base) as u32), |i| i.offset)
         .ok()
-}
-
-fn writes(instruction: &Instruction, register: Register) -> bool {
-    instruction.op_count() > 0
-        && instruction.op0_kind() == OpKind::Register
-        && instruction.op0_register().full_register() == register
-        && !matches!(
-            instruction.mnemonic(),
-            Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Push
-        )
 }
 
 /// How a jump uses a table, if it uses one.
@@ -97,17 +91,12 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
                 if !pair.iter().any(|r| writes(&i, *r)) {
                     continue;
                 }
-                let narrow = match i.mnemonic() {
-                    Mnemonic::Movsxd => true,
-                    Mnemonic::Mov => i.op_count() == 2 && i.op0_register().size() == 4,
-                    _ => false,
-                };
-                if narrow && i.op1_kind() == OpKind::Memory || loads_wide_entry(&i) {
+                if loads_narrow_entry(&i) || loads_wide_entry(&i) {
                     load = Some(i);
                     break;
                 }
                 // The table's address, or an extension of the entry in place.
-                let is_base = i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP;
+                let is_base = is_address(&i);
                 if !is_base && i.mnemonic() != Mnemonic::Cdqe {
                     return None;
                 }
@@ -148,53 +137,8 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
 fn lea_of(image: &Image, body: &Body, at: usize, register: Register) -> Option<u64> {
     let insts = body.insts[..at].iter().rev();
     decoded(image, insts.filter(|i| i.rip_relative))
-        .find(|i| {
-            i.mnemonic() == Mnemonic::Lea && i.memory_base() == Register::RIP && writes(i, register)
-        })
+        .find(|i| is_address(i) && writes(i, register))
         .map(|i| i.memory_displacement64())
-}
-
-/// True for an operand `[table + index*8]`, as in a program that is not
-/// position independent.
-fn is_absolute_entry(i: &Instruction) -> bool {
-    let op = i.op_count().saturating_sub(1);
-    i.op_count() > 0
-        && i.op_kind(op) == OpKind::Memory
-        && i.memory_base() == Register::None
-        && i.memory_index() != Register::None
-        && i.memory_index_scale() == 8
-        && i.segment_prefix() == Register::None
-}
-
-/// True for `mov r64,[base + index]`, which may load an entry of 64 bits of a relative table.
-fn loads_wide_entry(i: &Instruction) -> bool {
-    i.mnemonic() == Mnemonic::Mov
-        && i.op1_kind() == OpKind::Memory
-        && i.op0_register().size() == 8
-        && i.memory_base() != Register::None
-        && i.memory_index() != Register::None
-        && matches!(i.memory_index_scale(), 1 | 8)
-        && i.memory_displacement64() == 0
-        && i.segment_prefix() == Register::None
-}
-
-/// The two registers that an instruction adds: `add a, b` or `lea r, [a+b]`.
-fn sum_terms(i: &Instruction) -> Option<[Register; 2]> {
-    match i.mnemonic() {
-        Mnemonic::Add if i.op1_kind() == OpKind::Register => Some([
-            i.op0_register().full_register(),
-            i.op1_register().full_register(),
-        ]),
-        Mnemonic::Lea
-            if i.memory_displacement64() == 0
-                && i.memory_index_scale() == 1
-                && i.memory_base() != Register::None
-                && i.memory_index() != Register::None =>
-        {
-            Some([i.memory_base(), i.memory_index()])
-        }
-        _ => None,
-    }
 }
 
 /// The number of entries by the comparison that guards the jump:
@@ -224,16 +168,14 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
                     OpKind::Memory => memory == Some(place(&i)),
                     _ => false,
                 };
-                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
-                let n = (is_index && is_immediate).then(|| i.immediate(1))?;
+                let n = is_index.then(|| constant(&i))??;
                 let count = n.checked_add(above?)?;
                 return exact(count);
             }
             // A copy of the index is stored, then what is left of it compared.
             Mnemonic::Sub if above.is_some() && compared.is_none() => {
-                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
-                if i.op0_kind() == OpKind::Register && is_immediate {
-                    compared = Some((i.op0_register().full_register(), i.immediate(1)));
+                if let (OpKind::Register, Some(n)) = (i.op0_kind(), constant(&i)) {
+                    compared = Some((i.op0_register().full_register(), n));
                 }
             }
             Mnemonic::Mov if i.op0_kind() == OpKind::Memory && compared.is_some() => {
@@ -246,8 +188,7 @@ fn bound_before(image: &Image, body: &Body, at: usize, load: &Instruction) -> Op
             _ if flow_of(&i).ends_block() => return None,
             // and index, 2^k - 1
             Mnemonic::And if writes(&i, index) => {
-                let is_immediate = !matches!(i.op1_kind(), OpKind::Register | OpKind::Memory);
-                let mask = is_immediate.then(|| i.immediate(1))?;
+                let mask = constant(&i)?;
                 let count = u32::try_from(mask.checked_add(1)?).ok()?;
                 return (count.is_power_of_two() && count <= 256).then_some(Bound {
                     count,

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::ProcKind;
 use super::seeds::Seed;
 use crate::image::Image;
-use crate::x86::{decode_at, is_rip_relative};
+use crate::x86::plt;
 
 /// One table.
 pub(super) struct Plt {
@@ -44,17 +44,20 @@ pub(super) fn tables(image: &Image) -> Vec<Plt> {
 impl Plt {
     fn of(bytes: &[u8], start: u64) -> Option<Self> {
         let end = start + bytes.len() as u64;
-        // Without lazy binding an entry is only `jmp [slot]; xchg ax, ax`.
-        let short = bytes.starts_with(&[0xff, 0x25]) && bytes.get(6..8) == Some(&[0x66, 0x90]);
+        let short = plt::has_short_entries(bytes);
         let plt = Self {
             start,
             end,
-            header: if short { 0 } else { header_size(bytes, start) },
-            entry_size: if short { 8 } else { 16 },
+            header: if short {
+                0
+            } else {
+                plt::header_size(bytes, start)
+            },
+            entry_size: if short { plt::SHORT_ENTRY } else { plt::ENTRY },
         };
         let whole = plt.entries().all(|(from, to)| {
             let entry = &bytes[(from - start) as usize..(to - start) as usize];
-            is_whole(entry, from)
+            plt::is_whole(entry, from)
         });
         whole.then_some(plt)
     }
@@ -91,58 +94,9 @@ impl Plt {
     }
 }
 
-/// Size of the entry that asks the loader to bind a function: it pushes a word
-/// of memory before its jump.
-fn header_size(bytes: &[u8], start: u64) -> u64 {
-    let mut at = 0;
-    let mut pushes = false;
-    while let Some(instruction) = decode_at(&bytes[at..], start + at as u64) {
-        at += instruction.len();
-        pushes |= instruction.code() == crate::x86::Code::Push_rm64;
-        if instruction.is_jmp_near_indirect() {
-            return if pushes {
-                (at as u64).next_multiple_of(16)
-            } else {
-                0
-            };
-        }
-        if instruction.flow_control() != crate::x86::FlowControl::Next || at >= bytes.len() {
-            break;
-        }
-    }
-    0
-}
-
-/// True if the last instruction of an entry ends where the entry does. What
-/// stands behind its last jump is padding, whatever that is.
-fn is_whole(entry: &[u8], start: u64) -> bool {
-    let mut at = 0;
-    while at < entry.len() {
-        let Some(instruction) = decode_at(&entry[at..], start + at as u64) else {
-            return false;
-        };
-        at += instruction.len();
-        if matches!(
-            instruction.flow_control(),
-            crate::x86::FlowControl::IndirectBranch | crate::x86::FlowControl::UnconditionalBranch
-        ) {
-            return true;
-        }
-    }
-    // Padding only, as a table's last entry may be.
-    entry.iter().all(|b| *b == entry[0])
-}
-
+/// The slot that the entry from `entry` to `end` jumps through.
 fn slot(image: &Image, entry: u64, end: u64) -> Option<u64> {
-    let mut pc = entry;
-    while pc < end {
-        let instruction = decode_at(image.bytes_at(pc, (end - pc) as usize)?, pc)?;
-        if instruction.is_jmp_near_indirect() {
-            return is_rip_relative(&instruction).then(|| instruction.memory_displacement64());
-        }
-        pc = instruction.next_ip();
-    }
-    None
+    plt::slot(image.bytes_at(entry, (end - entry) as usize)?, entry)
 }
 
 #[cfg(test)]

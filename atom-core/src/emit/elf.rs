@@ -11,6 +11,7 @@ use crate::layout::placement::preinit_relocs;
 use crate::layout::{Layout, Placed, Placement};
 use crate::plan::Plan;
 use crate::rewrite::{Code, NewText, OldText};
+use crate::x86::opcode::INT3;
 
 use super::debug::DebugSection;
 use super::libc_view::{self, View};
@@ -96,7 +97,7 @@ impl<'a> Writer<'a> {
 
     fn old_text(&mut self, old: &OldText) -> Result<()> {
         for (from, to) in &old.dead {
-            self.patch(*from, &vec![0xcc; (to - from) as usize])?;
+            self.patch(*from, &vec![INT3; (to - from) as usize])?;
         }
         for (address, bytes, len) in &old.patches {
             self.patch(*address, &bytes[..usize::from(*len)])?;

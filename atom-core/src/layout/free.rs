@@ -10,6 +10,7 @@ use super::sites::MAX_HOPS;
 use crate::cfg::Cfg;
 use crate::ids::ProcId;
 use crate::image::Image;
+use crate::x86::branch::JMP_LEN;
 use crate::x86::padding_len;
 
 /// Procedures that one piece of parallel work takes.
@@ -204,7 +205,7 @@ impl Free {
                 let distance = a.wrapping_sub(origin) as i64;
                 (-128..=127).contains(&distance)
             })
-            .find(|a| self.is_free(*a, 5))
+            .find(|a| self.is_free(*a, JMP_LEN))
     }
 
     /// Takes an island for a two-byte jump at `from`. Where many landings stand
@@ -216,7 +217,7 @@ impl Free {
             let mut at = from;
             while hops.len() < MAX_HOPS {
                 if let Some(island) = self.island(at) {
-                    self.take(island, 5);
+                    self.take(island, JMP_LEN);
                     hops.push(island);
                     return Some(hops);
                 }

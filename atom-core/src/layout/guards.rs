@@ -10,6 +10,7 @@
 use crate::cfg::Cfg;
 use crate::ids::BlockId;
 use crate::plan::{Guard, Plan};
+use crate::x86::guard;
 
 use super::Layout;
 
@@ -54,15 +55,21 @@ pub(crate) fn place(
 pub(crate) const fn depths(guard: Guard) -> &'static [(u8, u32)] {
     match guard {
         Guard::Light => &[],
-        Guard::Clean => &[(5, 128), (6, 136), (7, 144), (36, 136), (37, 128), (45, 0)],
+        Guard::Clean => guard::CLEAN_DEPTHS,
     }
 }
 
-pub(crate) const fn size(guard: Guard) -> u64 {
+/// The code of a guard.
+pub(crate) const fn template(guard: Guard) -> &'static [guard::Piece] {
     match guard {
-        Guard::Light => 33,
-        Guard::Clean => 50,
+        Guard::Light => guard::LIGHT,
+        Guard::Clean => guard::CLEAN,
     }
+}
+
+/// Size of a guard in bytes.
+pub(crate) const fn size(guard: Guard) -> u64 {
+    guard::size(template(guard))
 }
 
 impl Layout {

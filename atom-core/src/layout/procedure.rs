@@ -5,6 +5,7 @@ use crate::cfg::{Cfg, Succ};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position};
+use crate::x86::branch;
 use crate::x86::{ControlFlow, Inst};
 
 use super::tables;
@@ -41,11 +42,11 @@ impl Form {
     pub(crate) fn size(self, inst: &Inst) -> u32 {
         match self {
             Self::COPY => u32::from(inst.len),
-            Self::SHORT => 2,
-            Self::LONG if inst.flow == ControlFlow::CondJump => 6,
-            Self::LONG => 5,
-            Self::LONG_COUNTED => 9,
-            Self::PUSH_RETURN => 12,
+            Self::SHORT => branch::JMP_SHORT_LEN as u32,
+            Self::LONG if inst.flow == ControlFlow::CondJump => branch::JCC_LEN as u32,
+            Self::LONG => branch::JMP_LEN as u32,
+            Self::LONG_COUNTED => branch::FAR_COUNTED_LEN as u32,
+            Self::PUSH_RETURN => branch::PUSH_ADDRESS_LEN as u32,
             Self(size) => u32::from(size),
         }
     }
@@ -249,11 +250,9 @@ impl<'a> ProcBuilder<'a> {
         let bytes = self
             .image
             .bytes_at(self.cfg.inst_pc(id), usize::from(inst.len));
-        match bytes {
-            Some([0x70..=0x7f | 0xeb, _]) => (false, true),
-            Some([0xe0..=0xe3, _]) => (true, true),
-            Some([0xe9, ..] | [0x0f, 0x80..=0x8f, ..]) => (false, false),
-            _ => {
+        match bytes.and_then(branch::plain_form) {
+            Some(form) => form,
+            None => {
                 let d = self.cfg.decode(self.image, id);
                 let counted = d.is_jcx_short() || d.is_loop() || d.is_loopcc();
                 let is_short = d.is_jcc_short() || d.is_jmp_short() || counted;
@@ -347,7 +346,7 @@ impl<'a> ProcBuilder<'a> {
                 && at.0 == block.last()
             {
                 bridges = others;
-                piece.behind += 5;
+                piece.behind += branch::JMP_LEN as u32;
             }
             self.pieces.push(piece);
             old_end = Some(cfg.inst_end(block.last()));
@@ -371,7 +370,7 @@ impl<'a> ProcBuilder<'a> {
         let taken = layout.taken.iter_mut().map(|t| &mut t.1);
         for (at, size) in stubs.chain(taken).zip(self.apart.iter().flatten()) {
             *at = offset;
-            offset += size + 5;
+            offset += size + branch::JMP_LEN as u32;
         }
         layout.tails = offset;
     }

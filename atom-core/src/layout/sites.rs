@@ -12,14 +12,14 @@ use rayon::prelude::*;
 use crate::cfg::Cfg;
 use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
+use crate::x86::branch::{ENDBR64, JMP_LEN, JMP_SHORT_LEN};
+use crate::x86::opcode;
 
 use super::free::Free;
 use super::{MovedSet, left};
 
 /// Two-byte jumps one after the other, at most.
 pub(crate) const MAX_HOPS: usize = 16;
-
-const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// One address that control can reach indirectly.
 #[derive(Clone, Copy, Debug)]
@@ -110,14 +110,17 @@ impl Sites {
         for i in 0..self.landings.len() {
             let address = self.landings[i].address;
             let next = self.next(i);
-            let has_endbr = image.bytes_at(address, 4) == Some(&ENDBR64);
-            let candidates = [address + 4 * u64::from(has_endbr), address];
+            let has_endbr = image.bytes_at(address, ENDBR64.len()) == Some(&ENDBR64);
+            let candidates = [
+                address + if has_endbr { ENDBR64.len() as u64 } else { 0 },
+                address,
+            ];
             let place = candidates
                 .into_iter()
-                .find(|p| p + 5 <= next && self.free.is_free(*p, 5));
+                .find(|p| p + JMP_LEN as u64 <= next && self.free.is_free(*p, JMP_LEN));
             match place {
                 Some(p) => {
-                    self.free.take(address, (p + 5 - address) as usize);
+                    self.free.take(address, (p - address) as usize + JMP_LEN);
                     self.jumps.push((p, Jump::New(i)));
                 }
                 None => tight.push(i),
@@ -130,10 +133,11 @@ impl Sites {
     fn short(&mut self, tight: Vec<usize>) -> Vec<usize> {
         let (short, tiny): (Vec<_>, Vec<_>) = tight.into_iter().partition(|i| {
             let address = self.landings[*i].address;
-            address + 2 <= self.next(*i) && self.free.is_free(address, 2)
+            address + JMP_SHORT_LEN as u64 <= self.next(*i)
+                && self.free.is_free(address, JMP_SHORT_LEN)
         });
         for i in &short {
-            self.free.take(self.landings[*i].address, 2);
+            self.free.take(self.landings[*i].address, JMP_SHORT_LEN);
         }
         for i in &tiny {
             self.free.take(self.landings[*i].address, 1);
@@ -162,24 +166,25 @@ impl Sites {
             let address = self.landings[i].address;
             let following = self.jumps.iter().rev().find(|j| j.0 == address + 1);
             let first = match following {
-                Some((_, Jump::New(_))) => 0xe9u8,
-                Some((_, Jump::Short(_) | Jump::Opcode)) => 0xeb,
+                Some((_, Jump::New(_))) => opcode::JMP,
+                Some((_, Jump::Short(_) | Jump::Opcode)) => opcode::JMP_SHORT,
                 None => {
                     self.leave(i);
                     continue;
                 }
             };
-            let landing = (address + 2).wrapping_add_signed(i64::from(first as i8));
-            if self.free.is_free(landing, 5) {
-                self.free.take(landing, 5);
+            let landing =
+                (address + JMP_SHORT_LEN as u64).wrapping_add_signed(i64::from(first as i8));
+            if self.free.is_free(landing, JMP_LEN) {
+                self.free.take(landing, JMP_LEN);
                 self.jumps.push((landing, Jump::New(i)));
-            } else if self.free.is_free(landing, 2)
+            } else if self.free.is_free(landing, JMP_SHORT_LEN)
                 && let Some(island) = {
-                    self.free.take(landing, 2);
+                    self.free.take(landing, JMP_SHORT_LEN);
                     self.free.island(landing)
                 }
             {
-                self.free.take(island, 5);
+                self.free.take(island, JMP_LEN);
                 self.jumps.push((landing, Jump::Short(island)));
                 self.jumps.push((island, Jump::New(i)));
             } else {

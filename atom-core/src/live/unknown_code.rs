@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use crate::cfg::{Block, Cfg};
 use crate::image::Image;
+use crate::x86::branch::near_field;
 
 /// Addresses to which calls and jumps in executable bytes outside all known
 /// instructions may lead. Every byte that could start such an instruction counts.
@@ -22,11 +23,7 @@ pub fn targets(image: &Image, cfg: &Cfg) -> Vec<u64> {
 
 /// The target of the call or jump with a 32-bit displacement at the start of `bytes`.
 fn target_at(bytes: &[u8], address: u64) -> Option<u64> {
-    let field = match bytes {
-        [0xe8 | 0xe9, ..] => 1,
-        [0x0f, 0x80..=0x8f, ..] => 2,
-        _ => return None,
-    };
+    let field = near_field(bytes)?;
     let offset = i32::from_le_bytes(bytes.get(field..field + 4)?.try_into().ok()?);
     Some((address + field as u64 + 4).wrapping_add_signed(offset.into()))
 }

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::layout::Layout;
+use crate::x86::branch::near_field;
 
 /// The direct calls and jumps of procedures that stay, to the starts of
 /// procedures that move: the address of each displacement, and its new value.
@@ -38,17 +39,15 @@ pub(super) fn branches(image: &Image, cfg: &Cfg, layout: &Layout) -> Result<Vec<
 fn displacement(image: &Image, cfg: &Cfg, id: InstId) -> Option<(u64, u64)> {
     let inst = cfg.inst(id);
     let (pc, end) = (cfg.inst_pc(id), cfg.inst_end(id));
-    let opcode = match (inst.flow.is_direct(), inst.len) {
-        (true, 5) => image.bytes_at(pc, 1)?[0] & 0xfe == 0xe8,
-        (true, 6) => matches!(image.bytes_at(pc, 2)?, [0x0f, 0x80..=0x8f]),
-        _ => false,
-    };
+    let len = usize::from(inst.len);
+    let is_plain = inst.flow.is_direct()
+        && near_field(image.bytes_at(pc, len)?).is_some_and(|field| field + 4 == len);
     let overlaps = |a: usize, b: usize| match (cfg.insts.get(a), cfg.insts.get(b)) {
         (Some(a), Some(b)) => a.offset + u32::from(a.len) > b.offset,
         _ => false,
     };
     let at = id.index();
-    if !opcode || overlaps(at, at + 1) || at > 0 && overlaps(at - 1, at) {
+    if !is_plain || overlaps(at, at + 1) || at > 0 && overlaps(at - 1, at) {
         return None;
     }
     let field = end - 4;

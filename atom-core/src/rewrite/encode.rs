@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::plan::{Insertion, Plan, Position, Snippet, Target};
-use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, rip_field};
+use crate::x86::branch::{self, JMP_LEN};
+use crate::x86::{ControlFlow, Decoder, DecoderOptions, Inst, opcode, rip_field};
 
 use crate::layout::procedure::Form;
 use crate::layout::tables::{TableCopy, copy_at, with_displacement};
@@ -106,12 +107,12 @@ impl NewText<'_> {
         for p in &self.procs[first..first + count] {
             let (from, to) = place(p);
             let (gap, tail) = rest.split_at_mut((from.max(at) - at) as usize);
-            gap.fill(0xcc);
+            gap.fill(opcode::INT3);
             let (slice, tail) = tail.split_at_mut((to.min(end) - from.max(at)) as usize);
             places.push((*p, from.max(at) - from, slice));
             (rest, at) = (tail, to.min(end));
         }
-        rest.fill(0xcc);
+        rest.fill(opcode::INT3);
         places.into_par_iter().try_for_each(|(p, skip, slice)| {
             let bytes = self.encoder.proc(p)?;
             slice.copy_from_slice(&bytes[skip as usize..][..slice.len()]);
@@ -236,7 +237,7 @@ impl Encoder<'_> {
                 }
                 let label = labels[at] as usize;
                 if at == 0 && out.len() < label {
-                    out.resize(label, 0xcc);
+                    out.resize(label, opcode::INT3);
                 }
                 if out.len() != label {
                     return Err(self.mismatch(inst));
@@ -286,8 +287,8 @@ impl Encoder<'_> {
                 return Err(self.mismatch(inst));
             }
             self.snippets(entry.clone(), start, places, out)?;
-            let next = start + out.len() as u64 + 5;
-            out.push(0xe9);
+            let next = start + (out.len() + JMP_LEN) as u64;
+            out.push(opcode::JMP);
             out.extend(rel32(self.layout.label(id, inst), next)?);
         }
         for ((inst, offset), (b, code)) in layout.taken.iter().zip(taken) {
@@ -326,8 +327,8 @@ impl Encoder<'_> {
     }
 
     fn jump_to(&self, new: u64, start: u64, out: &mut Vec<u8>) -> Result<()> {
-        let next = start + out.len() as u64 + 5;
-        out.push(0xe9);
+        let next = start + (out.len() + JMP_LEN) as u64;
+        out.push(opcode::JMP);
         out.extend(rel32(new, next)?);
         Ok(())
     }
@@ -481,18 +482,12 @@ impl Encoder<'_> {
             return Ok(());
         }
         if form == Form::PUSH_RETURN {
-            // push rax; lea rax, [rip + original return address]; xchg rax, [rsp]
-            out.extend([0x50, 0x48, 0x8d, 0x05]);
+            out.extend(branch::PUSH_ADDRESS_HEAD);
             out.extend(rel32(pc + u64::from(inst.len), address + 8)?);
-            out.extend([0x48, 0x87, 0x04, 0x24]);
+            out.extend(branch::PUSH_ADDRESS_TAIL);
             return Ok(());
         }
-        let opcode = || match *bytes {
-            [opcode @ 0x70..=0x7f, _] => Some(opcode),
-            [0x0f, opcode @ 0x80..=0x8f, ..] => Some(opcode - 0x10),
-            [0xeb | 0xe9, ..] => Some(0xeb),
-            _ => short_opcode(&self.cfg.decode(self.image, id)),
-        };
+        let short_opcode = || branch::short_opcode(bytes, || self.cfg.decode(self.image, id));
         let is_call = inst.flow == ControlFlow::Call;
         let target = match self.layout.taken(proc, id) {
             Some(on_the_way) => on_the_way,
@@ -506,31 +501,29 @@ impl Encoder<'_> {
                 // The opcode is the last byte but one; prefixes are only hints here,
                 // but for the address size that makes jrcxz jecxz.
                 if form == Form::SHORT {
-                    out.push(opcode().ok_or_else(|| self.mismatch(id))?);
+                    out.push(short_opcode().ok_or_else(|| self.mismatch(id))?);
                 } else {
                     out.extend(&bytes[..bytes.len() - 1]);
                 }
                 out.push(distance as u8);
             }
             Form::LONG_COUNTED => {
-                // jrcxz 1f; jmp short 2f; 1: jmp target; 2:
                 let opcode = &bytes[bytes.len() - 2..];
                 if bytes.len() > 2 {
                     return Err(Error::new(DOING, "a far jecxz is not supported").address(pc));
                 }
-                out.extend([opcode[0], 2, 0xeb, 5, 0xe9]);
+                out.extend(branch::far_counted(opcode[0]));
                 out.extend(rel32(target, next)?);
             }
             _ => {
                 if is_call {
-                    out.push(0xe8);
+                    out.push(opcode::CALL);
                 } else if inst.flow == ControlFlow::Jump {
-                    out.push(0xe9);
-                } else if let Some(opcode) = opcode() {
-                    out.extend([0x0f, opcode + 0x10]);
+                    out.push(opcode::JMP);
+                } else if let Some(opcode) = short_opcode() {
+                    out.extend(branch::near_jcc(opcode));
                 } else {
-                    // xbegin
-                    out.extend([0xc7, 0xf8]);
+                    out.extend(branch::XBEGIN);
                 }
                 out.extend(rel32(target, next)?);
             }
@@ -542,30 +535,4 @@ impl Encoder<'_> {
 /// Whether the bytes at the new place are those at the old one.
 fn is_plain(inst: &Inst, form: Form) -> bool {
     form == Form::COPY && !inst.rip_relative && !inst.flow.is_direct()
-}
-
-/// That of `jmp rel8` or `jcc rel8`, if the instruction is of their kind.
-fn short_opcode(instruction: &crate::x86::Instruction) -> Option<u8> {
-    use crate::x86::ConditionCode as C;
-    let condition = match instruction.condition_code() {
-        C::None if instruction.is_jmp_short_or_near() => return Some(0xeb),
-        C::None => return None,
-        C::o => 0,
-        C::no => 1,
-        C::b => 2,
-        C::ae => 3,
-        C::e => 4,
-        C::ne => 5,
-        C::be => 6,
-        C::a => 7,
-        C::s => 8,
-        C::ns => 9,
-        C::p => 10,
-        C::np => 11,
-        C::l => 12,
-        C::ge => 13,
-        C::le => 14,
-        C::g => 15,
-    };
-    Some(0x70 | condition)
 }

@@ -3,9 +3,10 @@
 use atom_abi::{THREAD_MINUS_OWNER, THREAD_OWNER};
 
 use crate::error::{Error, Result};
-use crate::layout::guards::{GuardPlace, size};
+use crate::layout::guards::{GuardPlace, size, template};
 use crate::layout::{Anchors, Layout};
-use crate::plan::{Guard, Guards};
+use crate::plan::Guards;
+use crate::x86::guard::Field;
 
 use super::{DOING, rel32};
 
@@ -23,28 +24,14 @@ pub(super) fn encode(
         at: place.address,
         bytes: Vec::with_capacity(64),
     };
-    match place.guard {
-        Guard::Light => {
-            // mov r11, fs:[0]; cmp r11, gs:[owner]; je next; call enter; jmp next
-            code.put(&[0x64, 0x4c, 0x8b, 0x1c, 0x25, 0, 0, 0, 0]);
-            code.to(&[0x65, 0x4c, 0x3b, 0x1d], block + THREAD_OWNER as u64)?;
-            code.to(&[0x0f, 0x84], next)?;
-            code.to(&[0xe8], enter)?;
-            code.to(&[0xe9], next)?;
-        }
-        Guard::Clean => {
-            // lea rsp, [rsp - 128]; push rcx; push rax
-            code.put(&[0x48, 0x8d, 0x64, 0x24, 0x80, 0x51, 0x50]);
-            // mov rcx, gs:[minus_owner]; mov rax, fs:[0]; lea rcx, [rcx + rax]
-            code.to(&[0x65, 0x48, 0x8b, 0x0d], block + THREAD_MINUS_OWNER as u64)?;
-            code.put(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0]);
-            code.put(&[0x48, 0x8d, 0x0c, 0x01]);
-            // jrcxz over the call
-            code.put(&[0xe3, 5]);
-            code.to(&[0xe8], enter)?;
-            // pop rax; pop rcx; lea rsp, [rsp + 128]; jmp next
-            code.put(&[0x58, 0x59, 0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]);
-            code.to(&[0xe9], next)?;
+    for piece in template(place.guard) {
+        code.bytes.extend_from_slice(piece.bytes);
+        match piece.field {
+            Field::None => {}
+            Field::Owner => code.field(block + THREAD_OWNER as u64)?,
+            Field::MinusOwner => code.field(block + THREAD_MINUS_OWNER as u64)?,
+            Field::Enter => code.field(enter)?,
+            Field::Next => code.field(next)?,
         }
     }
     if code.bytes.len() as u64 != size(place.guard) {
@@ -61,13 +48,8 @@ struct Code {
 }
 
 impl Code {
-    fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// An instruction that ends with a relative field.
-    fn to(&mut self, opcode: &[u8], target: u64) -> Result<()> {
-        self.put(opcode);
+    /// A relative field at the end of an instruction.
+    fn field(&mut self, target: u64) -> Result<()> {
         let next = self.at + self.bytes.len() as u64 + 4;
         self.bytes.extend(rel32(target, next)?);
         Ok(())

@@ -5,6 +5,8 @@
 use crate::error::Result;
 use crate::layout::Placed;
 use crate::layout::sites::{Jump, Landing};
+use crate::x86::branch::{self, JMP_LEN, JMP_SHORT_LEN};
+use crate::x86::opcode;
 
 use super::branches::branches;
 
@@ -12,7 +14,7 @@ use super::branches::branches;
 #[derive(Debug, Default)]
 pub struct OldText {
     /// Bytes to write: address, bytes, how many of them.
-    pub patches: Vec<(u64, [u8; 5], u8)>,
+    pub patches: Vec<(u64, [u8; JMP_LEN], u8)>,
     /// New displacements of branches in procedures that stay, by address.
     pub branches: Vec<(u64, [u8; 4])>,
     /// Ranges to fill with `int3` before the patches are written.
@@ -28,12 +30,15 @@ pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
         .jumps
         .iter()
         .map(|(at, to)| match to {
-            Jump::New(i) => (*at, jump(*at, new_address(&sites.landings[*i])), 5),
-            Jump::Short(target) => {
-                let distance = target.wrapping_sub(at + 2) as u8;
-                (*at, [0xeb, distance, 0, 0, 0], 2)
+            Jump::New(i) => {
+                let jump = branch::jump(*at, new_address(&sites.landings[*i]));
+                (*at, jump, JMP_LEN as u8)
             }
-            Jump::Opcode => (*at, [0xeb, 0, 0, 0, 0], 1),
+            Jump::Short(target) => {
+                let [opcode, distance] = branch::short_jump(*at, *target);
+                (*at, [opcode, distance, 0, 0, 0], JMP_SHORT_LEN as u8)
+            }
+            Jump::Opcode => (*at, [opcode::JMP_SHORT, 0, 0, 0, 0], 1),
         })
         .collect();
     Ok(OldText {
@@ -45,9 +50,4 @@ pub(super) fn place(placed: &Placed<'_>) -> Result<OldText> {
             Vec::new()
         },
     })
-}
-
-fn jump(from: u64, to: u64) -> [u8; 5] {
-    let distance = (to.wrapping_sub(from + 5) as i32).to_le_bytes();
-    [0xe9, distance[0], distance[1], distance[2], distance[3]]
 }

@@ -10,6 +10,9 @@ use super::{Cond, Instruction, decode_at, direct_target};
 /// Size in bytes of `jmp rel32` and of `call rel32`.
 pub const JMP_LEN: usize = 5;
 
+/// Size in bytes of `jcc rel32`.
+pub const JCC_LEN: usize = 6;
+
 /// Size in bytes of `jmp rel8`.
 pub const JMP_SHORT_LEN: usize = 2;
 
@@ -109,6 +112,19 @@ pub const XBEGIN: [u8; 2] = [0xc7, 0xf8];
 pub const fn far_counted(opcode: u8) -> [u8; 5] {
     [opcode, JMP_SHORT_LEN as u8, JMP_SHORT, JMP_LEN as u8, JMP]
 }
+
+/// Size in bytes of [`far_counted`] with its displacement.
+pub const FAR_COUNTED_LEN: usize = 9;
+
+/// `push rax; lea rax, [rip + displacement]`, up to the displacement: the start of what pushes an
+/// address and changes no register.
+pub const PUSH_ADDRESS_HEAD: [u8; 4] = [0x50, 0x48, 0x8d, 0x05];
+
+/// `xchg rax, [rsp]`: the end of it.
+pub const PUSH_ADDRESS_TAIL: [u8; 4] = [0x48, 0x87, 0x04, 0x24];
+
+/// Size in bytes of what pushes an address.
+pub const PUSH_ADDRESS_LEN: usize = PUSH_ADDRESS_HEAD.len() + 4 + PUSH_ADDRESS_TAIL.len();
 
 #[cfg(test)]
 mod tests {

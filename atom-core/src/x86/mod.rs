@@ -9,11 +9,15 @@ pub mod class;
 mod decode;
 pub mod flags;
 mod gpr;
+pub mod guard;
+pub mod jump_table;
 mod memo;
 pub mod memory;
 pub mod opcode;
 pub mod operands;
+pub mod plt;
 pub mod registers;
+pub mod search;
 
 pub use branch::target_of;
 pub use decode::{

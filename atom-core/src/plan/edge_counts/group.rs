@@ -20,6 +20,7 @@ use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet};
 use crate::plan::Position;
 use crate::x86::ControlFlow;
+use crate::x86::branch::is_plain_jcc;
 
 /// Where an edge is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -304,7 +305,7 @@ fn is_plain(world: &World<'_>, branch: InstId) -> Option<bool> {
     let cfg = world.cfg;
     let len = cfg.inst(branch).len;
     let bytes = world.image.bytes_at(cfg.inst_pc(branch), len.into());
-    if let Some([0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..]) = bytes {
+    if bytes.is_some_and(is_plain_jcc) {
         return Some(true);
     }
     let d = cfg.decode(world.image, branch);

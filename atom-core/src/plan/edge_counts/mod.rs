@@ -34,6 +34,7 @@ use crate::image::Image;
 use crate::live::Live;
 use crate::memory;
 use crate::tool::Calls;
+use crate::x86::opcode::prefix;
 
 use counted::{Counted, Storage};
 use group::{Spot, World};
@@ -62,11 +63,6 @@ pub struct EdgeCounts {
     /// For the runtime.
     pub totals: Option<Totals>,
 }
-
-/// In one step for all threads.
-const LOCK: u8 = 0xf0;
-/// On the running thread's own.
-const GS: u8 = 0x65;
 
 /// Groups that one piece of parallel work takes.
 const CHUNK: usize = 64;
@@ -129,7 +125,7 @@ impl EdgeCounts {
             counted.par_extend(chunks);
             image.release_pages();
         }
-        let prefix = qualified.locked.then_some(LOCK);
+        let prefix = qualified.locked.then_some(prefix::LOCK);
         drop(qualified);
         memory::give_back();
         Self {
@@ -151,13 +147,13 @@ impl EdgeCounts {
         }
         let counters = match for_threads.filter(|_| own) {
             Some(counters) => {
-                self.prefix = Some(GS);
+                self.prefix = Some(prefix::GS);
                 counters
             }
             None => {
                 if access == ThreadAccess::Lookup {
                     // One instruction for all threads costs less than asking for the thread's own.
-                    self.prefix = Some(LOCK);
+                    self.prefix = Some(prefix::LOCK);
                 }
                 data.reserve(8 * count)
             }

@@ -18,7 +18,9 @@ use crate::cfg::{Cfg, Proc, ProcKind, Status, Succ};
 use crate::grouped::Grouped;
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::{Image, ImageDecoder};
-use crate::x86::{Code, ControlFlow, Instruction, Memo, Mnemonic, OpKind, Register};
+use crate::x86::{
+    Code, ControlFlow, Instruction, Memo, Mnemonic, OpKind, Register, branch, opcode,
+};
 
 /// Library functions that come back, whatever they are given: by the C
 /// standard and POSIX they call nothing of the program's and throw nothing.
@@ -361,7 +363,7 @@ impl Follower<'_, '_> {
                 cfg.proc(callee).start == target
             }
             ControlFlow::Return => {
-                let plain = [0xc3];
+                let plain = [opcode::RET];
                 let is_plain = self.image.bytes_at(cfg.inst_pc(inst), 1) == Some(&plain);
                 stack.depth == 0 && (is_plain || decode().code() == Code::Retnq)
             }
@@ -428,7 +430,7 @@ impl Follower<'_, '_> {
 /// Whether it is a conditional jump without prefixes.
 fn is_plain_jcc(image: &Image, cfg: &Cfg, inst: InstId) -> bool {
     let bytes = image.bytes_at(cfg.inst_pc(inst), usize::from(cfg.inst(inst).len));
-    matches!(bytes, Some([0x70..=0x7f, _] | [0x0f, 0x80..=0x8f, ..]))
+    bytes.is_some_and(branch::is_plain_jcc)
 }
 
 /// Whether an instruction neither touches a return address nor changes where the stack
