@@ -403,14 +403,19 @@ impl Planner<'_> {
                 is_piece: false,
                 free_below,
             };
+            let at = |position| InsertionPoint {
+                position,
+                point,
+                pc,
+            };
             let lists = [(&around.entry[..], When::Before)];
-            self.calls_at(part, &here, &lists, Position::Entry, point, pc)?;
+            self.calls_at(part, &here, &lists, at(Position::Entry))?;
             self.counter(part, inst, Position::Before, counters);
             let lists = [
                 (&around.before[..], When::Before),
                 (&around.before_transfer, When::Transfer),
             ];
-            self.calls_at(part, &here, &lists, Position::Before, point, pc)?;
+            self.calls_at(part, &here, &lists, at(Position::Before))?;
             let taken = match &around.taken[..] {
                 [] => None,
                 _ => Some(here.at.taken()?),
@@ -428,22 +433,26 @@ impl Planner<'_> {
                     site.push(self.resolve(number, &here, pc, When::Transfer, 0)?);
                 }
                 let guard = Some(Guard::Taken(here.at.taken()?));
-                self.insert(part, &here, &site, Position::Before, point, guard)?;
+                self.insert(part, &here, &site, at(Position::Before), guard)?;
             }
             self.exit_hook(part, b, inst);
-            let point = Point {
-                live: live[i + 1],
-                ..point
+            let after = |position, pc| InsertionPoint {
+                position,
+                point: Point {
+                    live: live[i + 1],
+                    ..point
+                },
+                pc,
             };
-            let end = self.cfg.inst_end(inst);
+            let behind = after(Position::After, self.cfg.inst_end(inst));
             // What the instruction has just written is still there for the calls.
             let lists = [(&around.after[..], When::After)];
-            self.calls_at(part, &here, &lists, Position::After, point, end)?;
+            self.calls_at(part, &here, &lists, behind)?;
             self.counter(part, inst, Position::After, counters);
             self.counter(part, inst, Position::Taken, counters);
             if on_the_way {
                 let lists = [(&around.taken[..], When::Transfer)];
-                self.calls_at(part, &here, &lists, Position::Taken, point, pc)?;
+                self.calls_at(part, &here, &lists, after(Position::Taken, pc))?;
             }
         }
         Ok(())
@@ -591,9 +600,7 @@ impl Planner<'_> {
         part: &mut Part,
         here: &Here,
         lists: &[(&[u32], When)],
-        position: Position,
-        point: Point,
-        pc: u64,
+        place: InsertionPoint,
     ) -> Result<()> {
         let mut site = Vec::with_capacity(lists.iter().map(|l| l.0.len()).sum());
         for &(numbers, when) in lists {
@@ -603,19 +610,19 @@ impl Planner<'_> {
                     _ => 1,
                 };
                 if elements == 1 {
-                    site.push(self.resolve(number, here, pc, when, 0)?);
+                    site.push(self.resolve(number, here, place.pc, when, 0)?);
                     continue;
                 }
-                self.insert(part, here, &site, position, point, None)?;
+                self.insert(part, here, &site, place, None)?;
                 site.clear();
                 for element in 0..elements {
-                    let call = self.resolve(number, here, pc, when, element)?;
+                    let call = self.resolve(number, here, place.pc, when, element)?;
                     let guard = Some(Guard::Selected(here.at.selected(element)));
-                    self.insert(part, here, &[call], position, point, guard)?;
+                    self.insert(part, here, &[call], place, guard)?;
                 }
             }
         }
-        self.insert(part, here, &site, position, point, None)
+        self.insert(part, here, &site, place, None)
     }
 
     /// How many calls a call stands for.
@@ -631,8 +638,7 @@ impl Planner<'_> {
         part: &mut Part,
         here: &Here,
         site: &[SiteCall],
-        position: Position,
-        point: Point,
+        place: InsertionPoint,
         guard: Option<Guard>,
     ) -> Result<()> {
         if site.is_empty() {
@@ -644,12 +650,12 @@ impl Planner<'_> {
             Some(Guard::Taken(taken)) => site::only_if_taken(&mut part.asm, taken),
             Some(Guard::Selected(element)) => site::only_if_selected(&mut part.asm, element),
         };
-        let emitted = site::emit(&mut part.asm, code, site, point, &mut part.wrappers);
+        let emitted = site::emit(&mut part.asm, code, site, place.point, &mut part.wrappers);
         part.inlined += emitted.inlined as u64;
         for patch in patches {
             part.asm.land(patch);
         }
-        part.close_with_tail(code, fixups, here.inst, position, emitted.tail);
+        part.close_with_tail(code, fixups, here.inst, place.position, emitted.tail);
         Ok(())
     }
 
@@ -737,6 +743,15 @@ fn may_end(flow: ControlFlow) -> bool {
         flow,
         ControlFlow::Syscall | ControlFlow::IndirectCall | ControlFlow::IndirectJump
     )
+}
+
+/// Where inserted code stands at an instruction, and what holds there.
+#[derive(Clone, Copy)]
+struct InsertionPoint {
+    position: Position,
+    point: Point,
+    /// The program counter that arguments of calls see.
+    pc: u64,
 }
 
 /// The instruction that a point belongs to.

@@ -112,7 +112,7 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
                 let number = (chunk * CHUNK + i) as u32;
                 match reader.does(call) {
                     Does::Anything => part.opens(calls, data, &regions, call),
-                    does => part.add(cfg, calls, &regions, number, call, does),
+                    does => part.add(cfg, calls, &regions, number, does),
                 }
             }
             part
@@ -169,16 +169,8 @@ impl Part {
         }
     }
 
-    /// Adds what the call wants, if flow can tell it.
-    fn add(
-        &mut self,
-        cfg: &Cfg,
-        calls: &Calls,
-        regions: &Regions,
-        number: u32,
-        call: &Call,
-        does: Does,
-    ) {
+    /// Adds what the call of this number wants, if counts of edges can tell it.
+    fn add(&mut self, cfg: &Cfg, calls: &Calls, regions: &Regions, number: u32, does: Does) {
         let (first, second) = match does {
             Does::Anything | Does::Counts => return,
             Does::Adds(i) => ((Way::Block, i), None),
@@ -186,7 +178,7 @@ impl Part {
                 ((Way::Falling, falling), Some((Way::Taken, taken)))
             }
         };
-        let Some(block) = block_of(cfg, call, second.is_some()) else {
+        let Some(block) = block_of(cfg, &calls.calls[number as usize], second.is_some()) else {
             return;
         };
         let before = self.wants.len();
