@@ -1,11 +1,10 @@
 //! Decoding a function of the analysis image into its flow graph.
 //!
-//! This is compiler output for a known ABI, so simple rules suffice: a function
-//! is what jumps reach inside its own range; a jump out of it is a tail call.
-//! A jump through a register that was just computed by an addition is a jump
-//! table, whose targets lie in the same function, so all of the function's
-//! range counts as reached. Any other indirect transfer is a call of something
-//! unknown.
+//! The code is compiler output for a known ABI, so simple rules suffice. A function is the code that
+//! jumps reach inside its own range; a jump out of the range is a tail call. A jump through a register
+//! that was just computed by an addition uses a jump table. Its targets lie in the same function, so
+//! all of the function's range counts as reached. Any other indirect branch is a call of an unknown
+//! function.
 
 use std::collections::BTreeMap;
 
@@ -24,35 +23,35 @@ pub enum Callee {
     Known(u64),
     /// An import that the runtime lacks.
     Missing(String),
-    /// Decided at run time.
+    /// A function that is known only at run time.
     Unknown,
 }
 
 /// How control leaves an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// To its successors only.
+    /// Goes to its successors only.
     Flow,
-    /// Calls, then on to its successors, if the function called returns.
+    /// Calls a function, then goes to its successors if the function returns.
     Call(Callee),
-    /// Jumps to another function for good.
+    /// Tail call: jumps to another function and does not come back.
     Tail(Callee),
-    /// To a successor that a table names.
+    /// Goes to a successor that a jump table names.
     Table,
-    /// Returns.
+    /// Returns to the caller.
     Return,
-    /// Nowhere: a trap, or code that is not code.
+    /// Goes nowhere: a trap, or bytes that are no code.
     Dead,
 }
 
 /// An instruction in its function.
 #[derive(Clone, Debug)]
 pub struct Inst {
-    /// Decoded.
+    /// The instruction, decoded.
     pub raw: Instruction,
     /// Addresses of successors in the same function.
     pub next: Vec<u64>,
-    /// How control leaves.
+    /// How control leaves it.
     pub exit: Exit,
 }
 
@@ -61,11 +60,11 @@ pub struct Inst {
 pub struct Function {
     /// Address of the first instruction executed.
     pub entry: u64,
-    /// The instructions.
+    /// Instructions by address.
     pub insts: BTreeMap<u64, Inst>,
 }
 
-/// The longest function that is looked at; beyond, the rest is unknown.
+/// Size in bytes up to which a function is decoded; the rest is unknown.
 const MAX_INSTS: usize = 200_000;
 
 impl Function {
@@ -104,7 +103,7 @@ impl Function {
         function
     }
 
-    /// Starts of all instructions of a range, one after the other.
+    /// Start addresses of all instructions of a range, decoded one after the other.
     fn sweep(image: &AnalysisImage, range: &Range<u64>) -> Vec<u64> {
         let len = (range.end - range.start) as usize;
         let bytes = image.bytes_at(range.start, len).unwrap_or_default();
@@ -153,7 +152,7 @@ impl Function {
         }
         inst.exit = match raw.flow_control() {
             FlowControl::Next | FlowControl::XbeginXabortXend => Exit::Flow,
-            // `syscall` and `int n` come back; `int3` and the rest of interrupts do not matter here.
+            // Control comes back from `syscall` and `int n`; `int3` and other interrupts do not matter here.
             FlowControl::Call if raw.mnemonic() != Mnemonic::Call => Exit::Flow,
             FlowControl::Call => Exit::Call(Callee::Known(target)),
             FlowControl::IndirectCall => Exit::Call(Self::indirect(image, &raw)),
@@ -184,7 +183,7 @@ impl Function {
         inst
     }
 
-    /// What an indirect call or jump through memory leads to.
+    /// The function that an indirect call or jump through memory leads to.
     fn indirect(image: &AnalysisImage, raw: &Instruction) -> Callee {
         if !raw.is_ip_rel_memory_operand() {
             return Callee::Unknown;
@@ -199,7 +198,7 @@ impl Function {
         }
     }
 
-    /// Whether the instruction before `at` adds to the register.
+    /// True if the instruction before `at` adds to the register.
     fn adds_before(&self, at: u64, register: Register) -> bool {
         self.insts.range(..at).next_back().is_some_and(|(_, i)| {
             i.raw.next_ip() == at
@@ -209,9 +208,8 @@ impl Function {
         })
     }
 
-    /// Resolves calls through a callee-saved register that this function only
-    /// ever loads from one relocated slot: compilers keep the address of a
-    /// function there that they call more than once.
+    /// Resolves calls through a callee-saved register that this function loads only from one relocated
+    /// slot. Compilers keep the address of a function there that is called more than once.
     fn resolve_registers(&mut self, image: &AnalysisImage) {
         const KEPT: [Register; 6] = [
             Register::RBX,
@@ -260,7 +258,7 @@ impl Function {
         }
     }
 
-    /// Successors of table jumps: what nothing else in the function leads to.
+    /// Adds the successors of jumps through tables: the code to which nothing else in the function leads.
     fn link_tables(&mut self) {
         let tables: Vec<u64> = self
             .insts
@@ -290,8 +288,8 @@ impl Function {
         }
     }
 
-    /// Functions that the instruction refers to without calling them here, and
-    /// the name of a missing import that it touches.
+    /// The functions that the instruction refers to without calling them, and the name of a missing
+    /// import that it uses.
     pub(super) fn reference(image: &AnalysisImage, raw: &Instruction) -> Option<Callee> {
         if !raw.is_ip_rel_memory_operand() {
             return None;

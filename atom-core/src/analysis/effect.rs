@@ -9,7 +9,7 @@ use crate::x86::{
 use super::code::Function;
 use super::summary::Summary;
 
-/// How far below rsp the instruction reaches: pushes, and the red zone.
+/// Bytes below rsp that the instruction uses, by pushing or in the red zone.
 pub(super) fn below_rsp(i: &Instruction) -> u32 {
     if i.memory_base() == Register::RSP && (i.memory_displacement64() as i64) < 0 {
         return (i.memory_displacement64() as i64).unsigned_abs().min(4096) as u32;
@@ -17,7 +17,8 @@ pub(super) fn below_rsp(i: &Instruction) -> u32 {
     i.stack_pointer_increment().min(0).unsigned_abs()
 }
 
-/// How far rsp is below its value at the entry, before each instruction where that is known.
+/// For each instruction, the bytes that rsp is below its value at the entry before it, where that is
+/// known.
 pub(super) fn depths(function: &Function) -> FxHashMap<u64, u32> {
     let mut known = FxHashMap::default();
     let mut conflict = FxHashSet::default();
@@ -66,7 +67,7 @@ fn depth_after(raw: &Instruction, depth: i64, frame: Option<i64>) -> Option<i64>
         Mnemonic::Leave => Some(frame? - 8),
         Mnemonic::Sub if to_rsp => Some(depth + immediate()?),
         Mnemonic::Add if to_rsp => Some(depth - immediate()?),
-        // Rounds down by less than the alignment.
+        // The instruction rounds rsp down by less than the alignment.
         Mnemonic::And if to_rsp => Some(depth + immediate()?.checked_neg()?),
         Mnemonic::Lea if to_rsp && raw.memory_index() == Register::None => {
             let displacement = raw.memory_displacement64() as i64;
@@ -83,7 +84,7 @@ fn depth_after(raw: &Instruction, depth: i64, frame: Option<i64>) -> Option<i64>
     }
 }
 
-/// The bit of a general register, whatever part of it is named; 0 for others.
+/// Bit of a general register in a mask, for any part of the register; 0 for other registers.
 pub(super) fn gpr_bit(register: Register) -> u16 {
     let full = register.full_register();
     if full.is_gpr64() {
@@ -128,8 +129,8 @@ pub(super) fn effect(raw: &Instruction, info: &mut InstructionInfoFactory) -> Su
     sum
 }
 
-/// Memory accesses by vector instructions that need no alignment: the moves
-/// that say so, and those of less than 16 bytes.
+/// True if a vector instruction's access to memory needs no alignment: unaligned moves, and accesses
+/// of less than 16 bytes.
 fn is_unaligned_access(raw: &Instruction) -> bool {
     raw.memory_size().size() < 16
         || matches!(
@@ -138,7 +139,7 @@ fn is_unaligned_access(raw: &Instruction) -> bool {
         )
 }
 
-/// Instructions that round, or can raise a floating-point exception flag, or set MXCSR.
+/// True if an instruction rounds, can raise a floating-point exception flag, or sets MXCSR.
 fn is_floating_point(m: Mnemonic) -> bool {
     use Mnemonic::*;
     matches!(

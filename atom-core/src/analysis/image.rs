@@ -1,4 +1,4 @@
-//! The analysis image as a value, and questions about it.
+//! The analysis image: a tool's shared object, laid out and relocated, and questions about it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,74 +12,74 @@ use crate::{Error, Result, memory};
 /// The template of thread-local storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Where the initial contents lie.
+    /// Address of the initial contents.
     pub address: u64,
-    /// Bytes of initial contents.
+    /// Size of the initial contents in bytes.
     pub file_size: u64,
-    /// Bytes of a block.
+    /// Size of a thread's block in bytes.
     pub mem_size: u64,
-    /// Alignment of a block.
+    /// Alignment of a thread's block in bytes.
     pub align: u64,
 }
 
 /// A symbol of the tool, for symbol tables and messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// As in the file, not demangled.
+    /// Name as in the file, not demangled.
     pub name: String,
     /// Address in the tool's file.
     pub address: u64,
     /// Size in bytes, possibly 0.
     pub size: u64,
-    /// A function rather than data.
+    /// True for a function, false for data.
     pub is_function: bool,
 }
 
-/// What a relocated slot holds.
+/// The value that a relocated slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// The load address plus this.
+    /// The load address plus this number.
     Relative(u64),
-    /// This, whatever the load address.
+    /// This number, whatever the load address is.
     Constant(u64),
 }
 
 /// A tool's shared object, laid out and relocated.
 #[derive(Debug)]
 pub struct AnalysisImage {
-    /// The file it came from.
+    /// Path of the file that it was read from.
     pub file: PathBuf,
-    /// Everything that is never written, from address 0: headers, constants, code.
+    /// Bytes that are never written, from address 0: headers, constants, code.
     pub text: Vec<u8>,
-    /// Executable parts of `text`.
+    /// Executable ranges of `text`, as addresses.
     pub code: Vec<Range<u64>>,
-    /// Page-aligned start of everything that is written (or was, by relocation).
+    /// Address, aligned to a page, of the bytes that are written, be it only by relocation.
     pub data_start: u64,
-    /// Its initial bytes, relocated.
+    /// Initial contents of the writable part, relocated.
     pub data: Vec<u8>,
-    /// Zero bytes that follow `data`.
+    /// Number of zero bytes that follow `data`.
     pub zero_size: u64,
-    /// Slots, each of 8 bytes in `data`, to which the load address must be added; ascending.
+    /// Addresses of slots of 8 bytes in `data` to which the load address must be added; ascending.
     pub relocations: Vec<u32>,
     /// Thread-local storage, if the tool has any.
     pub tls: Option<Tls>,
-    /// Where the table of initialisers lies; its entries are among the relocated slots.
+    /// Address of the table of initialisers; its entries are among the relocated slots.
     pub init_array: u64,
-    /// The initialisers.
+    /// Addresses of the initialisers.
     pub init_functions: Vec<u64>,
-    /// The tool's symbols by address.
+    /// The tool's symbols in order of addresses.
     pub symbols: Vec<Symbol>,
-    /// Where its `.eh_frame` lies in `text`; empty if it has none.
+    /// Addresses of its `.eh_frame` in `text`; empty if it has none.
     pub eh_frame: Range<u64>,
-    /// What the tool's header says.
+    /// Contents of the tool's header.
     pub facts: ToolFacts,
-    /// All relocated slots.
+    /// All relocated slots, by address.
     pub(super) slots: BTreeMap<u64, Value>,
-    /// Slots that no store changes after relocation.
+    /// Addresses of slots that no store changes after relocation.
     pub(super) constant_slots: Range<u64>,
-    /// Slots of strong imports that the runtime lacks.
+    /// Slots of strong imports that the runtime lacks, with their names.
     pub(super) missing: BTreeMap<u64, String>,
-    /// Known functions, by start; disjoint.
+    /// Ranges of known functions, in order of addresses; disjoint.
     pub(super) functions: Vec<Range<u64>>,
 }
 
@@ -91,7 +91,7 @@ impl AnalysisImage {
         Self::parse(file, &bytes, facts)
     }
 
-    /// An image of nothing.
+    /// Makes an empty image, for outputs without a tool.
     pub(super) fn empty(file: &Path) -> Self {
         Self {
             file: file.to_path_buf(),
@@ -114,7 +114,7 @@ impl AnalysisImage {
         }
     }
 
-    /// Prepares the tool whose file holds `bytes`; `file` is for messages.
+    /// Prepares the tool with these bytes of its file. Error messages name `file`.
     pub fn parse(file: &Path, bytes: &[u8], facts: ToolFacts) -> Result<Self> {
         let mut image = Reader::new(file, bytes, &facts).lay_out()?;
         image.facts = facts;
@@ -122,12 +122,12 @@ impl AnalysisImage {
         Ok(image)
     }
 
-    /// End of the image: no address of it is at or beyond this.
+    /// End address of the image.
     pub fn end(&self) -> u64 {
         self.data_start + self.data.len() as u64 + self.zero_size
     }
 
-    /// The unwind tables of its code, at the addresses of the tool's file.
+    /// Bytes of the unwind tables of its code, with the addresses of the tool's file.
     pub fn unwind_table(&self) -> Option<UnwindTable<'_>> {
         let range = self.eh_frame.start as usize..self.eh_frame.end as usize;
         let bytes = self.text.get(range).filter(|b| !b.is_empty())?;
@@ -136,12 +136,12 @@ impl AnalysisImage {
         unwind::parse(&input).ok()
     }
 
-    /// Imports that the runtime lacks, bound to a function that ends the program.
+    /// Names of imports that the runtime lacks. They are bound to a function that ends the program.
     pub fn missing_imports(&self) -> impl Iterator<Item = &str> {
         self.missing.values().map(String::as_str)
     }
 
-    /// Bytes at an address of the image, if it has so many.
+    /// `len` bytes at an address of the image, if all of them belong to it.
     pub fn bytes_at(&self, address: u64, len: usize) -> Option<&[u8]> {
         let (part, start) = if address >= self.data_start {
             (&self.data, self.data_start)
@@ -152,7 +152,7 @@ impl AnalysisImage {
         part.get(from..from.checked_add(len)?)
     }
 
-    /// Whether an address lies in executable code.
+    /// True if an address lies in executable code.
     pub fn is_code(&self, address: u64) -> bool {
         self.code.iter().any(|r| r.contains(&address))
     }
@@ -186,7 +186,7 @@ impl AnalysisImage {
             .cloned()
     }
 
-    /// What a load from a slot yields that never changes once relocated.
+    /// The value of a slot that never changes once relocated; `None` for other slots.
     pub(super) fn constant_slot(&self, slot: u64) -> Option<Value> {
         let value = *self.slots.get(&slot)?;
         self.constant_slots.contains(&slot).then_some(value)

@@ -1,7 +1,7 @@
 //! Laying out a tool's shared object.
 //!
-//! ABI, in short: loadable segments ascend; the dynamic section says where the
-//! tables are; what is writable, or is written by relocation, is data.
+//! ABI, in short: loadable segments have ascending addresses. The dynamic section has the addresses of
+//! the tables. Bytes that are writable, or that relocation writes, are data.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,12 +16,13 @@ use crate::tool::ToolFacts;
 use crate::{Error, PAGE, Result};
 
 pub(super) const DOING: &str = "reading the tool";
-/// More than any sane tool, less than what a broken file could make us allocate.
+/// Largest size of an image in bytes: more than any tool needs, so that a broken file cannot make
+/// `atom` allocate all memory.
 const MAX_SIZE: u64 = 512 << 20;
-/// Gaps between segments that linkers leave, for pages of 2 MB at most.
+/// Largest gap between segments in bytes, as linkers leave it for pages of 2 MB.
 const MAX_GAPS: u64 = 64 << 20;
 
-/// Entries of the dynamic section that matter here, by tag.
+/// Values of the dynamic section's entries that are used here, by tag.
 pub(super) type Dynamic = HashMap<u64, u64>;
 
 pub(super) struct Reader<'a> {
@@ -127,7 +128,7 @@ impl<'a> Reader<'a> {
         Ok(image)
     }
 
-    /// Puts a segment's bytes at `at` of a part, with zeros before it.
+    /// Puts a segment's bytes at the offset `at` of a part, with zeros before them.
     fn place(&self, part: &mut Vec<u8>, at: Option<u64>, bytes: &[u8]) -> Result<()> {
         match at.map(|a| a as usize) {
             Some(at) if at >= part.len() && (at - part.len()) as u64 <= MAX_GAPS => {
@@ -156,8 +157,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Symbols are for messages and tables: a broken symbol table is an empty one.
-    /// The same holds for unwind tables.
+    /// Symbols by address. Symbols serve messages and tables only, so a broken symbol table counts as
+    /// empty. The same holds for unwind tables.
     fn symbols(&self, image: &mut AnalysisImage) {
         let Ok(file) = object::File::parse(self.bytes) else {
             return;

@@ -1,18 +1,17 @@
 //! The analysis image: a tool's shared object, made ready to live inside
 //! another program.
 //!
-//! A tool's analysis routines run in the instrumented program without the
-//! dynamic loader's knowledge. So what the loader would do is done here, once,
-//! at instrumentation time: segments are laid out, imports are bound to the
-//! runtime that is linked into the tool, and what remains is a list of slots
-//! to which the start stub adds the load address. Everything is in the tool
-//! file's own virtual addresses, which start at 0; whoever places the image
-//! adds the place.
+//! The dynamic loader does not know the analysis routines in the instrumented program. So the work of
+//! the loader is done here, once, at instrumentation time: segments are laid out, and imports are bound
+//! to the runtime that is linked into the tool. What remains is a list of slots to which the start-up
+//! code adds the load address. All addresses are those of the tool's file, which start at 0; the layout
+//! adds the image's place.
 //!
-//! - [`image`] is what comes out; its parts are read in `load` and `relocate`.
+//! - [`image`] has the result; its parts are read in `load` and `relocate`.
 //! - [`code`] decodes functions of the image.
 //! - [`reach`] finds missing imports that a routine can reach.
-//! - [`summary`] says what a routine may change in the processor.
+//! - [`summary`] tells what a routine may change in the processor.
+//! - [`specialise`] makes the code that can stand in place of a call.
 
 pub mod code;
 mod effect;

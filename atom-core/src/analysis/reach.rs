@@ -1,11 +1,10 @@
 //! Finding imports that a routine can reach and that the runtime lacks.
 //!
-//! Followed are direct calls and jumps, calls and loads through slots that
-//! relocation has filled for good, and functions whose address is taken (`lea`)
-//! on the way. Not followed are pointers in data, such as the tables of trait
-//! objects: `std` keeps its whole formatting and I/O machinery reachable that
-//! way from nearly everything, and a refusal for what never runs would be worse
-//! than the runtime's orderly end when it does run.
+//! The search follows direct calls and jumps, calls and loads through slots that never change after
+//! relocation, and functions whose address is taken (`lea`) on the way. It does not follow pointers in
+//! data, such as the tables of trait objects: by these the formatting and I/O code of `std` is
+//! reachable from nearly everything. Refusing a tool for code that never runs would be worse than the
+//! runtime's orderly end if that code does run.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,8 +13,8 @@ use super::image::AnalysisImage;
 use crate::{Error, Result};
 
 impl AnalysisImage {
-    /// Refuses if one of `routines`, or the runtime's start and end, can reach
-    /// an import that the runtime lacks; says how.
+    /// Checks that neither `routines` nor the runtime's start and end can reach an import that the
+    /// runtime lacks. The error names the import and the functions on the way to it.
     pub fn check_reachable(&self, routines: &[u64]) -> Result<()> {
         if self.missing.is_empty() {
             return Ok(());

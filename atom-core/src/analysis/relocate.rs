@@ -1,9 +1,8 @@
 //! Relocating a tool's shared object and binding its imports.
 //!
-//! ABI, in short: on x86-64 all relocations carry their addend. RELATIVE adds
-//! the load address; GLOB_DAT, JUMP_SLOT and 64 store a symbol's address (the
-//! last with an addend); DTPMOD64 and DTPOFF64 make the pair that
-//! `__tls_get_addr` receives. An undefined weak symbol is 0.
+//! ABI, in short: on x86-64 all relocations carry their addend. RELATIVE adds the load address.
+//! GLOB_DAT, JUMP_SLOT and 64 store a symbol's address, 64 with an addend. DTPMOD64 and DTPOFF64 make
+//! the pair that `__tls_get_addr` receives. An undefined weak symbol has the address 0.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +13,7 @@ use super::load::{Dynamic, Reader};
 use crate::image::{DT_RELR, DT_RELRSZ};
 use crate::{Error, Result};
 
-/// Export of the runtime to which imports are bound that it lacks.
+/// Export of the runtime to which missing imports are bound.
 const MISSING: &str = "atom_rt_missing";
 
 impl Reader<'_> {
@@ -102,7 +101,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The compact form of RELATIVE: an address, then bitmaps of 63 words each.
+    /// Applies the compact form of RELATIVE: an address, then bitmaps of 63 words each.
     fn relr(
         &self,
         image: &AnalysisImage,
@@ -182,7 +181,7 @@ impl Names<'_> {
         Ok((name, s[4], u16::from_le_bytes([s[6], s[7]]), value))
     }
 
-    /// What a symbol stands for; the inner error is the name of a missing import.
+    /// The value of a symbol; the inner error is the name of a missing import.
     fn resolve(
         &self,
         image: &AnalysisImage,
@@ -207,7 +206,7 @@ impl Names<'_> {
         })
     }
 
-    /// The offset of a thread-local variable of the tool's own; index 0 is the module.
+    /// Offset in bytes of a thread-local variable of the tool; for index 0, of the module's block.
     fn own_tls(&self, image: &AnalysisImage, index: u64) -> Result<u64> {
         if index == 0 {
             return Ok(0);

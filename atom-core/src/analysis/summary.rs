@@ -1,10 +1,9 @@
-//! What a routine, with all that it calls, may change in the processor.
+//! Registers and flags that a routine, with all that it calls, may change.
 //!
-//! A call from instrumented code saves only what the routine may change. Paths
-//! that never come back (a failed index check that panics, an exit) change
-//! nothing for the application, so only instructions on a path from the entry
-//! to a return count. Where the code is decided at run time, the ABI's promise
-//! stands in: every caller-saved register and the flags.
+//! A call from inserted code saves only what the routine may change. Paths that never return (a failed
+//! index check that panics, an exit) change nothing for the program, so only instructions on a path
+//! from the entry to a return count. A function that is known only at run time counts as changing all
+//! that the ABI allows: every caller-saved register and the flags.
 
 use rustc_hash::FxHashMap;
 
@@ -14,39 +13,40 @@ use super::code::{Callee, Exit, Function};
 use super::effect::{below_rsp, depths, effect, gpr_bit};
 use super::image::AnalysisImage;
 
-/// rax, rcx, rdx, rsi, rdi, r8 to r11: what the ABI lets a function change.
+/// Caller-saved registers as a mask: rax, rcx, rdx, rsi, rdi, r8 to r11.
 pub const CALLER_SAVED: u16 = 0x0FC7;
 const RSP: u16 = 1 << 4;
 
 /// The effect of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// General registers that may differ afterwards; bit n is hardware register n; never rsp.
+    /// General registers that may differ afterwards; bit n is the register with the number n in
+    /// encodings. Never rsp.
     pub gprs: u16,
-    /// Vector registers 0 to 15 that may differ afterwards.
+    /// Vector registers 0 to 15 that may differ afterwards, as a mask.
     pub xmms: u16,
-    /// The arithmetic flags may differ.
+    /// True if the arithmetic flags may differ afterwards.
     pub flags: bool,
-    /// Computes in floating point: reads MXCSR's modes, sets its exception flags.
+    /// True if it computes in floating point: reads MXCSR's modes, sets its exception flags.
     pub fp: bool,
-    /// Uses the x87 or MMX registers.
+    /// True if it uses the x87 or MMX registers.
     pub x87: bool,
-    /// Uses AVX encodings, which change what legacy state does not cover.
+    /// True if it uses AVX encodings, which change more state than a legacy save covers.
     pub avx: bool,
-    /// Calls nothing, not even on paths that never return.
+    /// True if it calls nothing, not even on paths that never return.
     pub leaf: bool,
-    /// Calls something on a path that returns.
+    /// True if it calls a function on a path that returns.
     pub calls: bool,
-    /// Needs rsp to be 16-byte aligned before the call, as the ABI promises.
+    /// True if rsp must be aligned to 16 bytes before the call, as the ABI demands.
     pub aligned_stack: bool,
-    /// Bytes of stack below its return address on paths that return; `None` if not known.
+    /// Bytes of stack that it uses below its return address on paths that return; `None` if not known.
     pub stack: Option<u32>,
-    /// Can return at all.
+    /// True if it can return at all.
     pub returns: bool,
 }
 
 impl Summary {
-    /// A function of which only the ABI is known.
+    /// Summary of a function of which only the ABI is known.
     pub const UNKNOWN: Summary = Summary {
         gprs: CALLER_SAVED,
         xmms: 0xFFFF,
@@ -92,8 +92,8 @@ pub struct Summaries {
     of: FxHashMap<u64, Summary>,
 }
 
-/// A function with what does not depend on its callees. Instructions are
-/// numbered in address order.
+/// A function with the facts that do not depend on its callees. Instructions are numbered in the
+/// order of addresses.
 struct Facts {
     entry: usize,
     effects: Vec<Summary>,
@@ -102,7 +102,7 @@ struct Facts {
     before: Vec<Vec<u32>>,
     depths: Vec<Option<u32>>,
     below: Vec<u32>,
-    /// Callee-saved registers that it pushes, and so restores.
+    /// Callee-saved registers that it pushes, and so restores, as a mask.
     saved: u16,
     /// Numbers of the functions that it calls or jumps to.
     callees: Vec<usize>,
@@ -142,7 +142,7 @@ impl Summaries {
         }
     }
 
-    /// Whether the function at an address was looked at.
+    /// True if there is a summary of the function at an address.
     pub fn contains(&self, address: u64) -> bool {
         self.of.contains_key(&address)
     }
@@ -153,7 +153,7 @@ impl Summaries {
     }
 }
 
-/// One step of a solution: what is live inside a function, and its answer.
+/// One step of a solution: computes a function's answer from those of its callees.
 type Round = fn(&Graph, usize) -> (Vec<bool>, Summary);
 
 /// All functions reached, numbered in the order of their discovery.
@@ -172,22 +172,21 @@ impl Graph {
         })
     }
 
-    /// The callee's summary as known so far.
+    /// The callee's summary as far as it is known.
     fn callee(&self, c: &Callee) -> Summary {
         match c {
             Callee::Known(a) => self
                 .numbers
                 .get(a)
                 .map_or(Summary::UNKNOWN, |i| self.all[*i].sum),
-            // Bound to a function that ends the program.
+            // It is bound to a function that ends the program.
             Callee::Missing(_) => Summary::NOTHING,
             Callee::Unknown => Summary::UNKNOWN,
         }
     }
 
-    /// Least solution of both questions, first who returns and then what
-    /// changes: all start from nothing, and a function is looked at again when
-    /// a callee's answer has grown.
+    /// Least solution of two questions, first which functions return and then what they change: all
+    /// answers start empty, and a function is looked at again when a callee's answer has grown.
     fn solve(&mut self) {
         let mut callers = vec![Vec::new(); self.all.len()];
         for (i, facts) in self.all.iter().enumerate() {
@@ -208,7 +207,7 @@ impl Graph {
             |graph, i| (Vec::new(), graph.summary(i)),
         ];
         for (round, step) in rounds.into_iter().enumerate() {
-            // From the end, for callees tend to be found later than callers.
+            // From the end, as callees tend to be found later than callers.
             let mut work: Vec<usize> = (0..self.all.len()).collect();
             let mut queued = vec![true; self.all.len()];
             while let Some(i) = work.pop() {
@@ -275,7 +274,7 @@ impl Graph {
             if let Exit::Call(c) | Exit::Tail(c) = exit {
                 let callee = self.callee(c);
                 sum.leaf = false;
-                // A tail call hands the caller's alignment on; a call needs it by the ABI.
+                // A tail call passes the caller's alignment on; a call needs alignment by the ABI.
                 sum.aligned_stack |= callee.aligned_stack || matches!(exit, Exit::Call(_));
                 if facts.live[at] {
                     sum.calls = true;
@@ -283,19 +282,19 @@ impl Graph {
                 }
             }
         }
-        // What callees leave changed counts too unless this function restores it.
+        // Registers that callees change count too unless this function restores them.
         sum.gprs &= !facts.saved & !RSP;
         sum.stack = None;
         sum
     }
 
-    /// The stack need of a function, callees first; recursion has no bound.
+    /// Bytes of stack that a function needs, from those of its callees. Recursion has no bound.
     fn stack(&self, i: usize, done: &mut [Option<Option<u32>>], depth: usize) -> Option<u32> {
         const DEEPEST: usize = 200;
         if let Some(known) = done[i] {
             return known;
         }
-        // Met again below means recursion: no bound.
+        // A function that is met again among its callees is recursive: it has no bound.
         done[i] = Some(None);
         let facts = &self.all[i];
         let mut most = (depth < DEEPEST).then_some(0);

@@ -1,8 +1,7 @@
 //! Where functions begin and end, from unwind information and symbols.
 //!
-//! Code does not say where a function ends: what follows a call that never
-//! returns may belong to the next one. Unwind information is there even in a
-//! stripped tool.
+//! Code does not tell where a function ends: the bytes behind a call that never returns may belong to
+//! the next function. Unwind information is there even in a stripped tool.
 
 use std::ops::Range;
 
@@ -11,7 +10,7 @@ use object::{Object, ObjectSection};
 
 use super::Symbol;
 
-/// Function ranges in ascending order, disjoint, inside `code`.
+/// Ranges of functions inside `code`, in ascending order and disjoint.
 pub(super) fn functions(bytes: &[u8], symbols: &[Symbol], code: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = symbols
         .iter()
@@ -30,7 +29,7 @@ pub(super) fn functions(bytes: &[u8], symbols: &[Symbol], code: &[Range<u64>]) -
     });
     found.sort_by_key(|f| (f.start, std::cmp::Reverse(f.end)));
     found.dedup_by_key(|f| f.start);
-    // Where two overlap, the earlier one ends where the later begins.
+    // Where two overlap, the earlier ends where the later begins.
     for i in 1..found.len() {
         found[i - 1].end = found[i - 1].end.min(found[i].start);
     }

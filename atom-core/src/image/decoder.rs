@@ -5,17 +5,17 @@ use std::ops::Range;
 use super::Image;
 use crate::x86::{Decoder, DecoderOptions, Inst, Instruction};
 
-/// Decodes instructions here and there in a program: to make a decoder costs more than to
-/// decode an instruction.
+/// Decodes instructions at any address of a program. One decoder serves all of them, since making a
+/// decoder costs more than decoding an instruction.
 pub struct ImageDecoder<'a> {
     image: &'a Image,
     decoder: Option<Decoder<'a>>,
-    /// The addresses that it can decode.
+    /// Addresses that the present decoder can decode.
     range: Range<u64>,
 }
 
 impl<'a> ImageDecoder<'a> {
-    /// Of this program.
+    /// Makes a decoder for a program.
     pub fn new(image: &'a Image) -> Self {
         Self {
             image,
@@ -24,7 +24,7 @@ impl<'a> ImageDecoder<'a> {
         }
     }
 
-    /// Decodes the instruction at `address`; false if there is none that is valid.
+    /// Decodes the instruction at `address`; false if there is no valid one.
     pub fn decode_into(&mut self, address: u64, instruction: &mut Instruction) -> bool {
         if !self.range.contains(&address) {
             let Some(bytes) = self.image.rest_at(address) else {
@@ -57,7 +57,7 @@ impl<'a> ImageDecoder<'a> {
     }
 }
 
-/// The instructions of a program that these were made of.
+/// The instructions of the cfg decoded in full; an instruction that cannot be decoded is left out.
 pub fn decoded<'a>(
     image: &'a Image,
     insts: impl Iterator<Item = &'a Inst>,

@@ -1,8 +1,8 @@
-//! A small encoder for the instructions that inserted code is made of.
+//! A small assembler for the instructions of inserted code.
 //!
-//! A tool can add a million calls, so this is plain bytes into a vector. Only
-//! the forms that are needed exist; each is tested against a decoder. None of
-//! them changes the arithmetic flags unless its comment says so.
+//! A tool can add a million calls, so bytes are written straight into a vector. Only the forms that
+//! are needed exist; each is tested against a decoder. An instruction leaves the arithmetic flags
+//! alone unless its comment says otherwise.
 
 mod fixup;
 pub mod machine;
@@ -16,11 +16,11 @@ use super::opcode::{self, Alu, Unary, modrm, prefix};
 /// A memory operand without segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mem {
-    /// Base register.
+    /// Base register, if there is one.
     pub base: Option<Gpr>,
-    /// Index register (never rsp) and scale 1, 2, 4 or 8.
+    /// Index register (never rsp) and its factor 1, 2, 4 or 8.
     pub index: Option<(Gpr, u8)>,
-    /// Displacement.
+    /// Displacement in bytes.
     pub disp: i32,
 }
 
@@ -51,15 +51,15 @@ pub struct Element {
     pub register: u8,
     /// Width of the register in bytes: 16, 32 or 64.
     pub width: u8,
-    /// Read it by an instruction of AVX-512, as the program's own does.
+    /// It is to be read by an instruction of AVX-512, as the program's own instruction is one.
     pub evex: bool,
-    /// Bytes of an element, 4 or 8.
+    /// Size of an element in bytes, 4 or 8.
     pub size: u8,
-    /// Which element.
+    /// Number of the element, from 0.
     pub number: u8,
 }
 
-/// A forward jump whose end is not yet placed.
+/// A forward jump whose target is not placed yet.
 #[must_use]
 #[derive(Debug)]
 pub struct Patch {
@@ -67,23 +67,23 @@ pub struct Patch {
     size: usize,
 }
 
-/// Code under construction, with fixups; offsets count from its own start.
+/// Code under construction, with fixups. Offsets count from its own start.
 #[derive(Debug)]
 pub struct Asm<T> {
-    /// The bytes.
+    /// Bytes of the code.
     pub code: Vec<u8>,
-    /// The fixups.
+    /// Fields that wait for their targets.
     pub fixups: Vec<Fixup<T>>,
-    /// Where the stack pointer moves against the program's, in order of offsets.
+    /// Places where the distance of rsp from the program's rsp changes, by ascending offset.
     pub shifts: Vec<Shift>,
-    /// Bytes from the program's rsp down to the present one. Code is emitted so
-    /// that this depends on the place only, not on the way there.
+    /// Bytes from the program's rsp down to the present rsp. Code is emitted so that this depends on
+    /// the place only, not on the path that control takes to it.
     depth: u32,
-    /// rbp holds the frame, so that rsp does not matter.
+    /// True while rbp holds the frame, so that the distance of rsp does not matter.
     framed: bool,
 }
 
-/// A point of [`Asm`] to go back to.
+/// A state of [`Asm`] to go back to.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     code: usize,
@@ -105,7 +105,7 @@ impl<T> Default for Asm<T> {
 }
 
 impl<T> Asm<T> {
-    /// What has been emitted so far.
+    /// Marks the present state.
     pub fn mark(&self) -> Mark {
         Mark {
             code: self.code.len(),
@@ -115,7 +115,7 @@ impl<T> Asm<T> {
         }
     }
 
-    /// Forgets what has been emitted since.
+    /// Forgets all that has been emitted since the mark.
     pub fn rewind(&mut self, mark: Mark) {
         self.code.truncate(mark.code);
         self.fixups.truncate(mark.fixups);
@@ -123,7 +123,7 @@ impl<T> Asm<T> {
         self.depth = mark.depth;
     }
 
-    /// The instruction just emitted moved rsp down by so many bytes.
+    /// Notes that the instruction just emitted moved rsp down by this number of bytes.
     fn moved_down(&mut self, bytes: i32) {
         self.depth = self.depth.wrapping_add_signed(bytes);
         if !self.framed {
@@ -131,12 +131,12 @@ impl<T> Asm<T> {
         }
     }
 
-    /// Bytes from the program's rsp down to the present one.
+    /// Bytes from the program's rsp down to the present rsp.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// Behind a jump: control comes here from where rsp was so far down.
+    /// Sets the distance from the program's rsp in bytes behind a jump, where control comes from elsewhere.
     pub fn at_depth(&mut self, depth: u32) {
         if self.depth != depth {
             self.depth = depth;
@@ -144,7 +144,7 @@ impl<T> Asm<T> {
         }
     }
 
-    /// Adds those of other code that lies at `start`.
+    /// Adds the shifts of other code, which has been appended at the offset `start`.
     pub fn add_shifts(&mut self, shifts: &[Shift], start: u32) {
         let placed = shifts.iter().map(|s| Shift {
             at: s.at + start,
@@ -178,7 +178,7 @@ impl<T> Asm<T> {
         self.shift(Frame::Below(0));
     }
 
-    /// Instructions as bytes, for what is used in one place only.
+    /// Appends instructions as bytes, for code that is used in one place only.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes(bytes);
     }
@@ -205,7 +205,7 @@ impl<T> Asm<T> {
         self.imm32(0);
     }
 
-    /// REX prefix for a ModRM of `reg` and `mem`; left out if it would be empty.
+    /// REX prefix for these registers; left out if it has no bit set, unless `force` is set.
     fn rex(&mut self, wide: bool, reg: u8, index: u8, base: u8, force: bool) {
         let bits = u8::from(wide) << 3 | (reg >> 3) << 2 | (index >> 3) << 1 | base >> 3;
         let rex = prefix::REX | bits;
@@ -312,7 +312,7 @@ impl<T> Asm<T> {
         }
     }
 
-    /// A constant, in the shortest form that leaves the flags alone.
+    /// `mov to, value`, in the shortest form.
     pub fn mov_imm(&mut self, to: Gpr, value: u64) {
         if let Ok(value) = u32::try_from(value) {
             self.rex(false, 0, 0, to.0, false);
@@ -397,7 +397,7 @@ impl<T> Asm<T> {
         self.op_target(opcode::MOV_R_RM, to.0, target);
     }
 
-    /// The prefix that adds the gs base to the memory operand of the next instruction.
+    /// Prefix that adds the gs base to the memory operand of the next instruction.
     pub fn gs(&mut self) {
         self.byte(prefix::GS);
     }
@@ -415,13 +415,13 @@ impl<T> Asm<T> {
         self.fixup(target, 0);
     }
 
-    /// `inc qword [target]`, as a `prefix` says. Changes the flags but CF.
+    /// `inc qword [target]`, behind a prefix if one is given. Changes the flags except CF.
     pub fn increment(&mut self, target: T, prefix: Option<u8>) {
         self.code.extend(prefix);
         self.op_target(opcode::GROUP_5, Unary::Inc as u8, target);
     }
 
-    /// `push target`, of which the address has 31 bits.
+    /// `push target`, whose address must fit 31 bits.
     pub fn push_address(&mut self, target: T) {
         self.byte(opcode::PUSH_IMM32);
         self.fixup(target, 0);
@@ -431,7 +431,7 @@ impl<T> Asm<T> {
         self.moved_down(8);
     }
 
-    /// `ret bytes`
+    /// `ret bytes`: also drops this number of bytes above the return address.
     pub fn ret_dropping(&mut self, bytes: u16) {
         self.byte(opcode::RET_IMM16);
         self.bytes(&bytes.to_le_bytes());
@@ -442,7 +442,7 @@ impl<T> Asm<T> {
         self.byte(opcode::RET);
     }
 
-    /// `and rsp, -16`. Changes the flags.
+    /// `and rsp, -16`: aligns the stack. Changes the flags.
     pub fn align_stack(&mut self) {
         const ALIGNMENT: i8 = 16;
         self.op_registers(true, opcode::ALU_RM_IMM8, Alu::And.extension(), Gpr::RSP);
@@ -456,7 +456,7 @@ impl<T> Asm<T> {
         self.byte(modrm::registers(0, reg.0));
     }
 
-    /// The flags into ax: SF, ZF, AF, PF and CF in ah, OF in al if it counts.
+    /// Puts the flags into ax: SF, ZF, AF, PF and CF into ah, and OF into al if `overflow` is set.
     pub fn flags_to_ax(&mut self, overflow: bool) {
         self.byte(opcode::LAHF);
         if overflow {
@@ -464,7 +464,7 @@ impl<T> Asm<T> {
         }
     }
 
-    /// The opposite of [`Asm::flags_to_ax`].
+    /// Takes the flags from ax, where [`Asm::flags_to_ax`] put them.
     pub fn flags_from_ax(&mut self, overflow: bool) {
         if overflow {
             // 1 + 127 overflows in a byte, 0 + 127 does not.
@@ -496,7 +496,7 @@ impl<T> Asm<T> {
         self.imm32(value);
     }
 
-    /// `cmp reg, value` of 32 bits.
+    /// `cmp reg32, value`. Changes the flags.
     pub fn compare_low(&mut self, reg: Gpr, value: i32) {
         if reg == Gpr::RAX {
             return self.compare_eax(value);
@@ -510,7 +510,7 @@ impl<T> Asm<T> {
         self.opcode(opcode::RDTSC);
     }
 
-    /// `mov to, fs:[0]`: the thread's self pointer, which is the base of fs.
+    /// `mov to, fs:[0]`: the thread pointer, which is the base of fs.
     pub fn load_self_pointer(&mut self, to: Gpr) {
         self.byte(prefix::FS);
         self.load(
@@ -574,7 +574,7 @@ impl<T> Asm<T> {
         }
     }
 
-    /// `jrcxz`, or `jecxz` if `narrow`, a short way forward.
+    /// `jrcxz` forward, or `jecxz` if `narrow`; it reaches 127 bytes.
     pub fn jump_if_rcx_zero(&mut self, narrow: bool) -> Patch {
         if narrow {
             self.byte(prefix::ADDRESS_SIZE);
@@ -586,7 +586,7 @@ impl<T> Asm<T> {
         }
     }
 
-    /// Lets a forward jump end here.
+    /// Lets a forward jump lead here.
     pub fn land(&mut self, patch: Patch) {
         let distance = self.code.len() - patch.at - patch.size;
         if patch.size == 1 {
@@ -597,7 +597,7 @@ impl<T> Asm<T> {
         }
     }
 
-    /// `mov to32, dword [mem]` and its like: so many bytes, extended by zeros.
+    /// Loads `size` bytes (1, 2, 4 or 8), extended by zeros.
     pub fn load_sized(&mut self, to: Gpr, mem: Mem, size: u8) {
         match size {
             1 => self.load8(to, mem),
@@ -612,7 +612,7 @@ impl<T> Asm<T> {
         self.op_mem(true, opcode::MOVSXD, to.0, mem);
     }
 
-    /// The low bytes of a register, extended by zeros.
+    /// Copies the low `size` bytes of a register, extended by zeros.
     pub fn extend(&mut self, to: Gpr, from: Gpr, size: u8) {
         match size {
             1 => self.zero_extend8(to, from),
@@ -650,7 +650,7 @@ impl<T> Asm<T> {
         self.op_registers(true, opcode::CMOVCC | u16::from(cond.0), to.0, from);
     }
 
-    /// `movq to, xmm` or `movd to32, xmm`; of AVX-512 for the upper sixteen.
+    /// `movq to, xmm` if `wide`, else `movd to32, xmm`; in the form of AVX-512 for registers from 16 on.
     pub fn low_of_xmm(&mut self, to: Gpr, xmm: u8, wide: bool) {
         if xmm < 16 {
             self.byte(prefix::OPERAND_SIZE);
@@ -668,8 +668,8 @@ impl<T> Asm<T> {
         }
     }
 
-    /// Stores the whole register of an element, by the program's own kind of
-    /// instruction: `movups`, `vmovdqu` or `vmovdqu64`.
+    /// Stores the whole vector register of an element, by the kind of instruction that the program
+    /// itself uses: `movups`, `vmovdqu` or `vmovdqu64`.
     pub fn store_vector(&mut self, mem: Mem, element: &Element) {
         let (reg, width) = (element.register, element.width);
         debug_assert!(mem.index.is_none() && mem.base == Some(Gpr::RSP));
@@ -682,7 +682,7 @@ impl<T> Asm<T> {
                 rm: Gpr::RSP.0,
             });
             self.byte(opcode::MOVDQU_M_XMM as u8);
-            // A byte displacement would count vectors here.
+            // EVEX multiplies a displacement of one byte by the vector's size.
             self.byte(modrm::DISP32 | (reg & 7) << 3 | modrm::SIB);
             self.byte(modrm::sib(1, modrm::NO_INDEX, Gpr::RSP.0));
             self.imm32(mem.disp);

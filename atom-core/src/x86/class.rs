@@ -1,10 +1,9 @@
 //! What an instruction does, in ATOM's words: its types and its class.
 //!
-//! Memory is taken from the decoder's own table of accesses, so that implicit
-//! ones count (`push`, `call`, string instructions) and mere address
-//! computations do not (`lea`, long `nop`s, prefetches). What kind of operation
-//! a mnemonic stands for is told by its name, which covers the vector families
-//! without a list of two thousand entries; [`Classifier`] reads each name once.
+//! Accesses to memory come from the decoder's own table. So implicit accesses count (`push`,
+//! `call`, string instructions), and mere address computations do not (`lea`, long `nop`s,
+//! prefetches). The operation of a mnemonic is told by its name, which covers the vector families
+//! without a list of two thousand entries. [`Classifier`] reads each name once.
 
 use atom_abi::host::{Class, InstType};
 use iced_x86::{
@@ -14,7 +13,7 @@ use iced_x86::{
 use super::opcode::prefix;
 use super::{ControlFlow, branch, flow_of};
 
-/// Operation of operation of a mnemonic, before operands are looked at.
+/// Operation of a mnemonic, whatever its operands are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
     Other,
@@ -30,13 +29,13 @@ enum Operation {
     Convert,
     /// Vector or floating-point division of single (or half) precision.
     DivideSingle,
-    /// The same of double or extended precision.
+    /// Vector or floating-point division of double or extended precision.
     DivideDouble,
 }
 
 /// Tells types and classes of instructions.
 pub struct Classifier {
-    /// By mnemonic: bits of [`InstType`] for arithmetic, and the kind.
+    /// For each mnemonic: bits of [`InstType`] for arithmetic, and the operation.
     names: Vec<(u32, Operation)>,
     factory: InstructionInfoFactory,
 }
@@ -48,7 +47,7 @@ impl Default for Classifier {
 }
 
 impl Classifier {
-    /// Reads the names.
+    /// Makes a classifier; reads the names of all mnemonics.
     pub fn new() -> Self {
         let names = Mnemonic::values()
             .map(|m| by_name(&format!("{m:?}")))
@@ -59,7 +58,7 @@ impl Classifier {
         }
     }
 
-    /// Bits of [`InstType`].
+    /// Types of an instruction, as bits of [`InstType`].
     pub fn types(&mut self, instruction: &Instruction) -> u32 {
         let (loads, stores) = self.accesses(instruction);
         let mut types = self.names[instruction.mnemonic() as usize].0;
@@ -89,7 +88,7 @@ impl Classifier {
         types
     }
 
-    /// Whether the instruction reads and whether it writes memory.
+    /// Whether the instruction reads memory, and whether it writes memory.
     pub fn accesses(&mut self, instruction: &Instruction) -> (bool, bool) {
         let info = self.factory.info(instruction);
         info.used_memory()
@@ -105,7 +104,7 @@ impl Classifier {
             })
     }
 
-    /// The class.
+    /// Class of an instruction.
     pub fn class(&mut self, instruction: &Instruction) -> Class {
         match flow_of(instruction) {
             ControlFlow::CondJump if is_conditional_branch(instruction) => return Class::Ibranch,
@@ -154,8 +153,8 @@ impl Classifier {
     }
 }
 
-/// True for the branches on which BrCondValue has a meaning: `jcc`, `jrcxz`,
-/// `loop` and its kin. (`xbegin` is no branch on a condition that is known.)
+/// True for the branches for which BrCondValue has a meaning: `jcc`, `jrcxz`, `loop`, `loope` and
+/// `loopne`. (`xbegin` does not branch on a known condition.)
 pub fn is_conditional_branch(instruction: &Instruction) -> bool {
     instruction.is_jcc_short_or_near()
         || instruction.is_jcx_short()
@@ -163,7 +162,7 @@ pub fn is_conditional_branch(instruction: &Instruction) -> bool {
         || instruction.is_loopcc()
 }
 
-/// String instructions share names with vector moves (`movsd`, `cmpsd`).
+/// Class of a string instruction. String instructions share names with vector moves (`movsd`, `cmpsd`).
 fn string_class(instruction: &Instruction) -> Class {
     use Mnemonic::*;
     match instruction.mnemonic() {
@@ -231,7 +230,7 @@ fn is_x87(instruction: &Instruction) -> bool {
     })
 }
 
-/// Saves, loads or resets the floating-point unit itself: no operation on numbers.
+/// True if it saves, loads or resets the floating-point unit itself and does not compute.
 fn is_state(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     matches!(
@@ -261,10 +260,10 @@ fn operand_size(instruction: &Instruction) -> usize {
     }
 }
 
-/// Types and kind of a mnemonic by its name, as the decoder spells it (`Vaddps`).
+/// Types and operation of a mnemonic by its name, as the decoder spells it (`Vaddps`).
 fn by_name(name: &str) -> (u32, Operation) {
     let lower = name.to_ascii_lowercase();
-    // AVX forms are called like their SSE forms, with a v before.
+    // An AVX form has the name of its SSE form with `v` in front.
     let base = match lower.strip_prefix('v') {
         Some(rest) if !matches!(lower.as_str(), "verr" | "verw") && !rest.starts_with('m') => rest,
         Some(rest)
@@ -339,7 +338,7 @@ fn by_name(name: &str) -> (u32, Operation) {
     (types, kind)
 }
 
-/// Moves between memory and registers, integer and vector alike.
+/// True for moves between memory and registers, integer or vector.
 fn is_move(base: &str) -> bool {
     let moves = [
         "mov",
@@ -374,8 +373,8 @@ fn is_move(base: &str) -> bool {
             && !no_moves.iter().any(|m| base.starts_with(m)))
 }
 
-/// True if the instruction's bytes alone tell its types, which is then given:
-/// the branches, which tools ask for most.
+/// Types of an instruction if its control flow and its bytes tell them without decoding; else
+/// `None`. That is so for direct branches and calls, which tools ask for most.
 pub(crate) fn types_of_flow(flow: ControlFlow, code_bytes: &[u8]) -> Option<u32> {
     const XBEGIN: u8 = branch::XBEGIN[0];
     // Only `xbegin` starts so among the conditional jumps of the cfg.

@@ -1,8 +1,7 @@
 //! Instructions: eight bytes each in the [`cfg`](crate::cfg), decoded in full on demand.
 //!
-//! A program of 10 MB of text has about 2.5 million instructions, so only what
-//! every later stage asks for is kept; operands are decoded again from the
-//! image's bytes where they are needed.
+//! A program with 10 MB of text has about 2.5 million instructions. So only facts that every later
+//! stage asks for are kept; operands are decoded again from the image's bytes where they are needed.
 
 use super::opcode::{self, ESCAPE, modrm, prefix};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
@@ -27,10 +26,10 @@ pub enum ControlFlow {
     Return,
     /// `syscall`: to the next instruction, by way of the kernel.
     Syscall,
-    /// Does not continue: `ud2`, `hlt`, `int3`.
+    /// Raises a signal and does not continue: `ud2`, `hlt`, `int3`.
     Halt,
-    /// The same where the program may go on with the next instruction, by way of a
-    /// signal handler. The bytes do not tell these apart; the cfg does.
+    /// Raises a signal, and the program may go on with the next instruction, by way of a signal
+    /// handler. The bytes of `Halt` and `Trap` are the same; the cfg tells them apart.
     Trap,
 }
 
@@ -45,9 +44,9 @@ impl ControlFlow {
 
     /// True if a basic block ends after it.
     ///
-    /// Calls end blocks, as in ATOM's BlockAfter, which speaks of a block that
-    /// "ends with a jsr": the call may not return, so what follows has a count
-    /// of its own. The same is true of a system call.
+    /// Calls end blocks, as in ATOM, whose BlockAfter speaks of a block that "ends with a jsr": the
+    /// call may not return, so the code behind it has a count of its own. System calls end blocks for
+    /// the same reason.
     pub const fn ends_block(self) -> bool {
         !matches!(self, Self::FallThrough)
     }
@@ -69,12 +68,12 @@ pub struct Inst {
     pub flow: ControlFlow,
     /// True if a memory operand is relative to the instruction pointer.
     pub rip_relative: bool,
-    /// True if it is executed under another meaning than its bytes alone say
-    /// (a call whose return address is data; see the rewriter).
+    /// True if its meaning is not the one that its bytes have: a call whose return address the
+    /// program uses as an address of data.
     pub special: bool,
 }
 
-/// Decodes the instruction at `address` from `bytes`, which start there.
+/// Decodes the instruction at the start of `bytes`, which lies at `address`.
 /// `None` if the bytes are no valid 64-bit instruction or are cut off.
 pub fn decode_at(bytes: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
@@ -90,7 +89,7 @@ pub fn decode_again(inst: &Inst, bytes: &[u8], address: u64) -> Instruction {
         .expect("an instruction of the cfg decodes as it did when the cfg was built")
 }
 
-/// What fills the room between procedures and in front of what is aligned: any `nop`, or `int3`.
+/// True for padding, which fills the space between procedures and before aligned code: any `nop`, or `int3`.
 pub fn is_padding(instruction: &Instruction) -> bool {
     matches!(
         instruction.mnemonic(),
@@ -101,9 +100,9 @@ pub fn is_padding(instruction: &Instruction) -> bool {
 /// Size in bytes of the longest instruction there can be.
 pub const MAX_LEN: usize = 15;
 
-/// Length of the [padding](is_padding) that `bytes` start with, if it is one.
+/// Length in bytes of the [padding](is_padding) instruction at the start of `bytes`, if there is one.
 pub fn padding_len(bytes: &[u8]) -> Option<usize> {
-    // What assemblers write: they know a `nop` for each length.
+    // Padding as assemblers write it: a `nop` for each length.
     let is_size = |b: &&u8| **b == prefix::OPERAND_SIZE;
     let prefixes = bytes.iter().take(6).take_while(is_size).count();
     let rest = &bytes[prefixes..];
@@ -125,8 +124,7 @@ pub fn padding_len(bytes: &[u8]) -> Option<usize> {
     is_padding(&instruction).then_some(instruction.len())
 }
 
-/// Decodes instructions that follow each other: one decoder for all costs less
-/// than one for each.
+/// Decodes instructions that follow each other. One decoder for all costs less than one for each.
 pub struct Run<'a> {
     decoder: Decoder<'a>,
 }
@@ -139,17 +137,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Decodes the next one; false if there is none that is valid.
+    /// Decodes the next instruction; false if there is no valid one.
     pub fn next_into(&mut self, instruction: &mut Instruction) -> bool {
         self.decoder.decode_out(instruction);
         !instruction.is_invalid()
     }
 }
 
-/// The flow of a decoded instruction.
+/// How control leaves a decoded instruction.
 pub fn flow_of(instruction: &Instruction) -> ControlFlow {
     match instruction.flow_control() {
-        // A program may not halt the processor: it faults there.
+        // User code may not halt the processor: `hlt` faults.
         FlowControl::Next if instruction.code() == Code::Hlt => ControlFlow::Halt,
         FlowControl::Next => ControlFlow::FallThrough,
         FlowControl::UnconditionalBranch => ControlFlow::Jump,
@@ -165,12 +163,12 @@ pub fn flow_of(instruction: &Instruction) -> ControlFlow {
         FlowControl::IndirectCall => ControlFlow::IndirectCall,
         FlowControl::IndirectBranch => ControlFlow::IndirectJump,
         FlowControl::Return => ControlFlow::Return,
-        // int n continues; int3 is padding or a deliberate stop.
+        // `int n` continues; `int3` is padding or a deliberate stop.
         FlowControl::Interrupt => match instruction.code() {
             Code::Int3 | Code::Int1 => ControlFlow::Halt,
             _ => ControlFlow::FallThrough,
         },
-        // xbegin goes on, or to its abort handler.
+        // `xbegin` continues, or jumps to its abort handler.
         FlowControl::XbeginXabortXend => match instruction.code() {
             Code::Xbegin_rel16 | Code::Xbegin_rel32 => ControlFlow::CondJump,
             _ => ControlFlow::FallThrough,
@@ -187,7 +185,7 @@ fn is_near_direct(instruction: &Instruction) -> bool {
         )
 }
 
-/// The target of a direct branch or call.
+/// Target of a direct branch or call; `None` for other instructions.
 pub fn direct_target(instruction: &Instruction) -> Option<u64> {
     is_near_direct(instruction).then(|| instruction.near_branch_target())
 }
@@ -197,8 +195,8 @@ pub fn is_rip_relative(instruction: &Instruction) -> bool {
     instruction.memory_base() == Register::RIP || instruction.memory_base() == Register::EIP
 }
 
-/// Where in the bytes of an instruction with an operand relative to `rip` its 32-bit
-/// displacement stands. `None` for unusual forms, which need decoding.
+/// Offset of the 32-bit displacement in the bytes of an instruction with an operand relative to
+/// `rip`. `None` for unusual forms, which need decoding.
 pub fn rip_field(bytes: &[u8]) -> Option<usize> {
     let is_prefix = |b: &&u8| {
         matches!(
@@ -260,7 +258,7 @@ mod tests {
         assert!(found > 10_000, "{found}");
     }
 
-    /// Every opcode of every map behind several prefixes, with an operand at rip.
+    /// Tries every opcode of every map behind several prefixes, with an operand relative to rip.
     #[test]
     fn field_of_rip_is_where_the_decoder_has_it() {
         const PREFIXES: [&[u8]; 10] = [

@@ -1,20 +1,19 @@
-//! What is known of instructions by their bytes.
+//! A cache of facts about instructions, by their bytes.
 //!
-//! Programs repeat themselves: most instructions have been seen before, a little
-//! earlier. To find what they do by their bytes costs a tenth of decoding them
-//! and asking the decoder's tables.
+//! Programs repeat themselves: most instructions have been seen before, a little earlier. A look-up
+//! by the bytes costs a tenth of decoding the instruction and asking the decoder's tables.
 
 use super::opcode::{CALL, ESCAPE, JCC, JCC_LAST, JCC_SHORT, JCC_SHORT_LAST, JMP, JMP_SHORT};
 use super::{Inst, rip_field};
 
-/// Entries, a power of two: as many as stay in a core's second cache.
+/// Number of entries, a power of two. They fit the second-level cache of a core.
 const SIZE: usize = 8192;
 
-/// Longer instructions are not remembered.
+/// Length in bytes of the longest instruction that is remembered.
 const MAX_LEN: usize = 8;
 
-/// Remembers something about instructions that only their bytes decide, but for where
-/// a branch or an operand relative to `rip` leads, of which nothing is remembered.
+/// Remembers a fact that an instruction's bytes decide alone. The displacements of branches and of
+/// operands relative to `rip` are left out, so the fact must not depend on them.
 pub struct Memo<T> {
     entries: Vec<Entry<T>>,
 }
@@ -22,21 +21,21 @@ pub struct Memo<T> {
 #[derive(Clone, Copy, Default)]
 struct Entry<T> {
     key: u64,
-    /// 0: nothing is here.
+    /// Length of the instruction in bytes; 0 in an empty entry.
     len: u8,
     value: T,
 }
 
 impl<T: Copy + Default> Memo<T> {
-    /// An empty one. It takes memory when it is used.
+    /// Makes an empty cache. It allocates memory at its first use.
     pub fn new() -> Self {
         Self {
             entries: Vec::new(),
         }
     }
 
-    /// What is known of the instruction at the start of `bytes`, or else what `find`
-    /// finds, which then is remembered.
+    /// The fact remembered for the instruction at the start of `bytes`; if there is none, the result
+    /// of `find`, which is remembered.
     #[inline]
     pub fn of(&mut self, inst: &Inst, bytes: &[u8], find: impl FnOnce() -> T) -> T {
         let Some(key) = key_of(inst, bytes) else {
@@ -64,7 +63,7 @@ impl<T: Copy + Default> Default for Memo<T> {
     }
 }
 
-/// The bytes as a number, without a branch's displacement or one relative to `rip`.
+/// The bytes as a number, without the displacement of a branch or of an operand relative to `rip`.
 #[inline]
 fn key_of(inst: &Inst, bytes: &[u8]) -> Option<u64> {
     let len = usize::from(inst.len);
@@ -115,7 +114,7 @@ mod tests {
         }
     }
 
-    /// How often something is found, for instructions one after the other.
+    /// Number of times that `find` is called, for instructions one after the other.
     fn found(code: &[&[u8]]) -> usize {
         let mut memo = Memo::new();
         let mut count = 0;

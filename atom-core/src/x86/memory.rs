@@ -1,10 +1,9 @@
 //! The memory operands of an instruction, written and implied.
 //!
-//! Their order is the instruction's own: operands as Intel syntax writes them,
-//! then what the instruction accesses without writing it (the stack of `push`,
-//! `pop`, `call` and `ret`, the frame of `leave`). `movs` has its destination
-//! first and `cmps` its source, as their operands stand. Mere address
-//! computations (`lea`, long `nop`s, prefetches) are no accesses and not listed.
+//! Their order: first the operands as Intel syntax writes them, then the implicit accesses (the
+//! stack of `push`, `pop`, `call` and `ret`, the frame of `leave`). `movs` has its destination
+//! first and `cmps` its source, in the order of their operands. Mere address computations (`lea`,
+//! long `nop`s, prefetches) are no accesses and are not listed.
 
 use iced_x86::{
     Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
@@ -14,7 +13,7 @@ use iced_x86::{
 /// Segments that have a base in 64-bit mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Segment {
-    /// Base 0.
+    /// The other segments, whose base is 0.
     Flat,
     /// `fs`
     Fs,
@@ -25,41 +24,41 @@ pub enum Segment {
 /// One memory operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryOperand {
-    /// Base register, or [`Register::None`]; its value before the instruction,
-    /// also where the instruction moves rsp first (`push`, `pop [rsp]`).
+    /// Base register, or [`Register::None`]. It stands for its value before the instruction, also
+    /// where the instruction moves rsp first (`push`, `pop [rsp]`).
     pub base: Register,
-    /// Index register, or [`Register::None`]; of a gather or scatter the vector
-    /// of indices, of `xlat` al.
+    /// Index register, or [`Register::None`]: the vector of indices of a gather or scatter, al of
+    /// `xlat`.
     pub index: Register,
-    /// What the index is multiplied by.
+    /// Factor of the index: 1, 2, 4 or 8.
     pub scale: u8,
-    /// Displacement, or the address itself if `is_relative`.
+    /// Displacement in bytes, or the address itself if `is_relative`.
     pub displacement: i64,
-    /// Relative to the instruction pointer: lies in the image, at `displacement`.
+    /// True if it is relative to the instruction pointer: it lies in the image, at `displacement`.
     pub is_relative: bool,
-    /// The sum is taken modulo 2^32, before the segment's base is added.
+    /// True if the sum is taken modulo 2^32, before the segment's base is added.
     pub is_narrow: bool,
-    /// The segment.
+    /// Segment.
     pub segment: Segment,
-    /// Bytes of one access; 0 where only the processor knows (`xsave`).
+    /// Size of one access in bytes; 0 where only the processor knows it (`xsave`).
     pub size: u32,
-    /// Number of elements: 1, or more for a gather or scatter, which makes
-    /// one access for each element that its mask selects.
+    /// Number of elements: 1, or more for a gather or scatter, which makes one access for each element
+    /// that its mask selects.
     pub elements: u8,
-    /// Bytes of an index of a gather or scatter, 4 or 8; else 0.
+    /// Size of an index of a gather or scatter in bytes, 4 or 8; else 0.
     pub index_size: u8,
-    /// Of `bt` and its like, the register whose bits above the operand's size
-    /// count further operands up or down from the address; else [`Register::None`].
+    /// The register of `bt`, `btc`, `btr` and `bts` whose bits above the operand's size count further
+    /// operands up or down from the address; else [`Register::None`].
     pub bit_offset: Register,
-    /// Reads.
+    /// True if the instruction reads it.
     pub reads: bool,
-    /// Writes.
+    /// True if the instruction writes it.
     pub writes: bool,
-    /// May not happen, or not in whole: masked, or repeated perhaps 0 times.
+    /// True if the access may not happen, or only in part: it is masked, or repeated perhaps 0 times.
     pub is_conditional: bool,
-    /// The access is repeated, as often as rcx says.
+    /// True if the access is repeated; rcx has the number of times.
     pub is_repeated: bool,
-    /// Not written as a memory operand: stack, string and other fixed operands.
+    /// True if it is not written as a memory operand: stack, string and other fixed operands.
     pub is_implicit: bool,
 }
 
@@ -79,7 +78,7 @@ impl Default for MemoryOperands {
 }
 
 impl MemoryOperands {
-    /// Those of an instruction, in its order.
+    /// The memory operands of an instruction, in the order of this module's head.
     pub fn of(&mut self, instruction: &Instruction) -> &[MemoryOperand] {
         self.list.clear();
         let written = (0..instruction.op_count())
@@ -154,7 +153,7 @@ pub fn repeats(instruction: &Instruction) -> bool {
         && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
-/// Moves under a mask that is no mask register of AVX-512.
+/// True for moves under a mask other than a mask register of AVX-512.
 fn is_masked(instruction: &Instruction) -> bool {
     use Mnemonic::*;
     matches!(
@@ -163,7 +162,7 @@ fn is_masked(instruction: &Instruction) -> bool {
     )
 }
 
-/// The register that selects a bit of a bit string in memory.
+/// The register that selects a bit of a bit string in memory, or [`Register::None`].
 fn bit_offset(instruction: &Instruction) -> Register {
     use Mnemonic::{Bt, Btc, Btr, Bts};
     match instruction.mnemonic() {
@@ -174,8 +173,8 @@ fn bit_offset(instruction: &Instruction) -> Register {
     }
 }
 
-/// Bytes of one access: an element's for a gather or scatter, one iteration's
-/// for a repeated instruction, whose whole size is not known.
+/// Size of one access in bytes: of an element for a gather or scatter, of one iteration for a
+/// repeated instruction, whose number of iterations is not known.
 fn size(instruction: &Instruction, all: u32, is_vector: bool) -> u32 {
     let memory = instruction.memory_size();
     match is_vector {
@@ -185,8 +184,8 @@ fn size(instruction: &Instruction, all: u32, is_vector: bool) -> u32 {
     }
 }
 
-/// Elements of a gather or scatter: as many as fit both the vector of indices
-/// and that of data.
+/// Number of elements of a gather or scatter: as many as fit both the vector of indices and the
+/// vector of data.
 fn elements(instruction: &Instruction) -> u8 {
     let data = (0..instruction.op_count())
         .filter(|i| instruction.op_kind(*i) == OpKind::Register)
@@ -207,7 +206,7 @@ fn elements(instruction: &Instruction) -> u8 {
     (index / index_size).min(by_data) as u8
 }
 
-/// String instructions: operands in the order in which they stand.
+/// Puts the two operands of a string instruction in the order in which it names them.
 fn in_order(instruction: &Instruction, list: &mut [MemoryOperand]) {
     use OpKind::{
         MemoryESEDI, MemoryESRDI, MemorySegEDI, MemorySegESI, MemorySegRDI, MemorySegRSI,
@@ -231,7 +230,7 @@ mod tests {
 
     use super::*;
 
-    /// `r`, `w` or `rw`, the size, the address, and marks: `n` narrow, `c`
+    /// The operands as words: `r`, `w` or `rw`, the size, the address, and marks: `n` narrow, `c`
     /// conditional, `*` repeated, `i` implicit, `b` bit string.
     fn words(bytes: &[u8]) -> String {
         let instruction = crate::x86::decode_at(bytes, 0x1000).expect("valid bytes");
@@ -318,8 +317,8 @@ mod tests {
         }
     }
 
-    /// Every written memory operand that is accessed is listed, for each
-    /// instruction there is.
+    /// Checks for each instruction there is that every written memory operand that it accesses is
+    /// listed.
     #[test]
     fn all_codes_have_plausible_operands() {
         let mut operands = MemoryOperands::default();

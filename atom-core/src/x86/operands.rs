@@ -1,8 +1,7 @@
 //! Operands of an instruction, the memory that it accesses, and its encoding.
 //!
-//! Addresses are given in terms of the registers' values *before* the
-//! instruction: `pop [rsp]` stores above the stack pointer's old value, and
-//! that is what its record says.
+//! Addresses are given in terms of the registers' values *before* the instruction. So the record of
+//! `pop [rsp]`, which stores above the stack pointer's old value, has a displacement.
 
 use atom_abi::host::Reg;
 use atom_abi::query::{
@@ -21,8 +20,8 @@ fn number(register: Register) -> u32 {
     reg_of(register).map_or(NO_REG, |(reg, _)| reg as u32)
 }
 
-/// The places in memory that an instruction accesses, in the order in which
-/// arguments of calls count them.
+/// The memory operands that an instruction accesses, in the order in which arguments of calls count
+/// them.
 pub fn memory_accesses(
     operands: &mut MemoryOperands,
     instruction: &Instruction,
@@ -87,7 +86,7 @@ fn record(instruction: &Instruction, operand: &MemoryOperand) -> MemoryRecord {
     }
 }
 
-/// The operands as written.
+/// The operands as Intel syntax writes them.
 pub fn operands(
     factory: &mut InstructionInfoFactory,
     instruction: &Instruction,
@@ -149,7 +148,8 @@ fn immediate_size(kind: OpKind) -> u32 {
     }
 }
 
-/// One fact of an instruction's encoding; `bytes` are the instruction's.
+/// One fact of an instruction's encoding; `what` is one of [`InstInfo`], `bytes` are the bytes of the
+/// instruction. `None` if the instruction has no such part.
 pub fn info(instruction: &Instruction, bytes: &[u8], what: u32) -> Option<i64> {
     let is = |item: InstInfo| what == item as u32;
     if is(InstInfo::Repeat) {

@@ -2,15 +2,17 @@
 //! bit vectors over the numbers of [`Reg`], parts of registers mapped to the
 //! whole, implicit operands included.
 //!
-//! Beyond what the decoder's tables say: whatever changes the program counter
-//! has it as a destination; `syscall` reads the kernel's argument registers and
-//! writes its result; state-saving instructions read and state-restoring ones
-//! write all of the state. Vector arithmetic reads its rounding mode from and
-//! collects its exceptions in mxcsr; the decoder does not know which does, so
-//! only instructions that name mxcsr count; so it is with the x87 unit's control
-//! word. x87 registers are numbered from the top of stack as it is after a push
-//! and before a pop. What a callee does is not the
-//! call's doing.
+//! Some facts are added to the decoder's tables:
+//!
+//! - An instruction that changes the program counter has it as a destination.
+//! - `syscall` reads the kernel's argument registers and writes its result.
+//! - Instructions that save state read all of it, and instructions that restore state write all of it.
+//!
+//! Vector arithmetic reads its rounding mode from mxcsr and collects its exceptions there. The decoder
+//! does not know which instructions do, so only instructions that name mxcsr count as using it. The
+//! same holds for the control word of the x87 unit. x87 registers are numbered from the top of stack
+//! as it is after a push and before a pop. The registers that a callee uses are not counted for the
+//! call.
 
 use atom_abi::host::Reg;
 use atom_abi::query::{RegAccessRecord, RegUsageRecord, access};
@@ -20,13 +22,13 @@ use iced_x86::{
 
 use super::{ControlFlow, flow_of, is_rip_relative};
 
-/// A register by its number in [`Reg`], with the first byte and the size of the
-/// part that is meant. None for control, debug and selector registers.
+/// A register by its number in [`Reg`], with the offset in bytes of the part that is meant.
+/// `None` for control, debug and selector registers.
 pub fn reg_of(register: Register) -> Option<(Reg, u32)> {
     let numbered = |first: Reg, n: usize| Reg::from_number(first as u32 + n as u32);
     let n = register.number();
     let reg = if register.is_gpr8() {
-        // spl, bpl, sil and dil stand behind ah, ch, dh and bh.
+        // The decoder numbers spl, bpl, sil and dil behind ah, ch, dh and bh.
         return match register {
             Register::AH | Register::CH | Register::DH | Register::BH => {
                 Some((numbered(Reg::Rax, n - 4)?, 1))
@@ -55,18 +57,18 @@ pub fn reg_of(register: Register) -> Option<(Reg, u32)> {
     Some((reg, 0))
 }
 
-/// Size in bytes of a register as a whole, which a write must have to replace all of it.
+/// Size in bytes of a whole register: a write of this size replaces all of it.
 fn whole_size(reg: Reg) -> u32 {
     match reg as u32 {
         32..64 => 64,
-        // mmx registers fill x87 ones: the rest becomes all ones.
+        // A write to an mmx register sets the rest of the x87 register to ones.
         64..72 => 8,
         72.. => 1024,
         _ => 8,
     }
 }
 
-/// Bits of [`access`].
+/// An access as bits of [`access`].
 pub fn access_bits(of: OpAccess) -> u32 {
     match of {
         OpAccess::Read => access::READ,
@@ -79,8 +81,8 @@ pub fn access_bits(of: OpAccess) -> u32 {
     }
 }
 
-/// The parts of registers that an instruction accesses, by the decoder's tables
-/// and what they leave out.
+/// The parts of registers that an instruction accesses: those of the decoder's tables, and those
+/// that the tables leave out.
 pub fn accesses(
     factory: &mut InstructionInfoFactory,
     instruction: &Instruction,
@@ -125,7 +127,7 @@ fn size_of_part(register: Register) -> u32 {
     }
 }
 
-/// The bit vectors.
+/// The registers that an instruction uses, as bit vectors.
 pub fn usage(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> RegUsageRecord {
     let mut usage = RegUsageRecord::default();
     let set = |bits: &mut [u64; 2], reg: u32| bits[reg as usize / 64] |= 1 << (reg % 64);
@@ -158,8 +160,8 @@ pub fn usage(factory: &mut InstructionInfoFactory, instruction: &Instruction) ->
     usage
 }
 
-/// True if the destination may stay as it was, in whole or in part, beyond what
-/// the decoder's tables say: a source of 0, a bad selector, a mask.
+/// True if the destination may stay as it was, in whole or in part, where the decoder's tables say
+/// that it is replaced: by a source of 0, a bad selector or a mask.
 fn may_keep(instruction: &Instruction, reg: Reg) -> bool {
     use Mnemonic::*;
     let gathers = instruction.vsib().is_some()
@@ -172,7 +174,7 @@ fn may_keep(instruction: &Instruction, reg: Reg) -> bool {
     ) || gathers
 }
 
-/// From the decoder's flag bits to their places in rflags.
+/// Flags as bits of rflags, by the decoder's bits for them.
 fn flag_bits(bits: u32) -> u32 {
     const PLACES: [(u32, u32); 9] = [
         (RflagsBits::CF, 0),
@@ -191,7 +193,7 @@ fn flag_bits(bits: u32) -> u32 {
         .fold(0, |all, (_, place)| all | 1 << place)
 }
 
-/// All state that `xsave` may save beside general registers.
+/// All state that `xsave` may save.
 fn all_state() -> Vec<Reg> {
     Reg::ALL
         .into_iter()
@@ -199,7 +201,7 @@ fn all_state() -> Vec<Reg> {
         .collect()
 }
 
-/// State of the x87 unit.
+/// State of the x87 unit, with its registers or without.
 fn x87_state(registers: bool) -> Vec<Reg> {
     let stack = (Reg::St0 as u32..=Reg::St7 as u32).filter_map(Reg::from_number);
     [Reg::X87Control, Reg::X87Status]
@@ -208,7 +210,7 @@ fn x87_state(registers: bool) -> Vec<Reg> {
         .collect()
 }
 
-/// What the decoder's tables leave out.
+/// Registers and accesses that the decoder's tables leave out.
 fn hidden(instruction: &Instruction) -> Vec<(Vec<Reg>, u32)> {
     use Mnemonic::*;
     let (read, write) = (access::READ, access::WRITE);

@@ -1,11 +1,10 @@
 //! Following a routine's code with what is known of its arguments.
 //!
-//! What can be computed now is; the rest becomes the body. The routine's own
-//! stack frame vanishes: what it stores there is remembered as values. A branch
-//! that cannot be decided splits the body in two, and what follows is followed
-//! twice. A side that cannot be followed (it calls, uses vector registers, is
-//! too long) becomes a call of the whole routine from its start, which is
-//! right as long as nothing has been stored before the branch.
+//! Instructions with known operands are computed; the others become the body. The routine's own stack
+//! frame vanishes, as the words stored there are remembered as values. A branch that cannot be decided
+//! splits the body in two, and the code behind it is followed twice. A side that cannot be followed (it
+//! calls, uses vector registers, is too long) becomes a call of the whole routine from its start. That
+//! is correct as long as nothing has been stored before the branch.
 
 use crate::x86::{Instruction, Mnemonic, OpKind, Register};
 
@@ -19,52 +18,52 @@ use crate::analysis::image::{AnalysisImage, Value};
 use crate::x86::abi::ARGUMENT_REGISTERS;
 use crate::x86::{Cond, Gpr, flags, opcode};
 
-/// Why a routine, or a side of a branch, could not be followed.
+/// Reason why a routine, or a side of a branch, cannot be followed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fail {
-    /// The number of this argument is needed.
+    /// The value of the argument with this number is needed.
     Wants(u8),
-    /// It cannot be done.
+    /// There is no way.
     No,
 }
 
 type Result<T> = std::result::Result<T, Fail>;
 
-/// Instructions that are followed at most.
+/// Largest number of instructions that are followed.
 const MOST_STEPS: u32 = 400;
-/// Values that a path has at most.
+/// Largest number of values of a path.
 const MOST_VALUES: u8 = 120;
 
-/// Where a memory operand lies.
+/// Location of a memory operand.
 #[derive(Clone, Copy)]
 enum Location {
-    /// In the routine's own frame.
+    /// In the routine's own frame, at this distance in bytes from rsp at the entry.
     Frame(i64),
-    /// Elsewhere.
+    /// Elsewhere in memory.
     Memory(Mem),
 }
 
-/// An operand.
+/// An operand that is read.
 #[derive(Clone, Copy)]
 enum Operand {
     Val(Val),
     Memory(Mem),
 }
 
-/// The state of following one routine.
+/// Follows one routine.
 pub struct Evaluator<'a> {
     image: &'a AnalysisImage,
     decode: &'a dyn Fn(u64) -> std::sync::Arc<Function>,
     steps: u32,
-    /// Operations so far, on all paths.
+    /// Number of operations so far, on all paths.
     count: usize,
     next: u8,
-    /// Values whose upper 32 bits are 0.
+    /// Set of values whose upper 32 bits are 0.
     narrow: u128,
     ops: Vec<Op>,
-    /// Branches that could not be decided, on the way here.
+    /// Number of branches on the present path that could not be decided.
     branches: u32,
-    /// Rare cases are followed, too.
+    /// True if rare cases are followed too.
     whole: bool,
 }
 
@@ -88,7 +87,7 @@ fn fits(value: u64, width: u8) -> Option<i32> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Follows the routine at `entry`; yields its body and the inputs that it may use.
+    /// Follows the routine at `entry`; returns its code and the inputs that it may use.
     pub fn run(
         image: &'a AnalysisImage,
         decode: &'a dyn Fn(u64) -> std::sync::Arc<Function>,
@@ -200,7 +199,7 @@ impl<'a> Evaluator<'a> {
                     self.step(&mut state, raw)?;
                     at = raw.next_ip();
                 }
-                // What a branch leads to in a function of its own is the rare case.
+                // A tail call behind a branch is the rare case.
                 Exit::Tail(_) if self.branches > 0 && !self.whole && !state.stored => {
                     return Err(Fail::No);
                 }
@@ -232,7 +231,7 @@ impl<'a> Evaluator<'a> {
         let (next, narrow) = (self.next, self.narrow);
         let mut sides = [None, None];
         let branches = self.branches;
-        // Compilers put what is rare out of line, behind a taken branch.
+        // Compilers put rare code out of line, behind a taken branch.
         for (side, at) in [(1, raw.next_ip()), (0, raw.near_branch_target())] {
             let count = self.count;
             (self.next, self.narrow) = (next, narrow);
@@ -255,7 +254,7 @@ impl<'a> Evaluator<'a> {
         Ok(End::Branch(condition, Box::new(sides)))
     }
 
-    /// What a register holds, of which `width` bytes count.
+    /// Contents of a register, in the width of the register's name.
     fn register(&self, state: &State, register: Register) -> Result<Val> {
         if !register.is_gpr() || is_high_byte(register) {
             return Err(Fail::No);
@@ -276,7 +275,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// A value in a register of the body.
+    /// The contents as a value of the body; a known number or symbol is loaded.
     fn load_value(&mut self, val: Val) -> Result<V> {
         let known = match val {
             Val::Value(v) => return Ok(v),
@@ -292,8 +291,8 @@ impl<'a> Evaluator<'a> {
         Ok(v)
     }
 
-    /// A value for each side of an operation that changes a register of which
-    /// it may keep a part.
+    /// Operands of an operation that changes a register and may keep a part of it: the values before and
+    /// after.
     fn modify(&mut self, val: Val, width: u8) -> Result<Slot> {
         let val = if val == Val::Nothing && width < 4 {
             Val::Number(0)
@@ -348,7 +347,7 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    /// The address of the memory operand.
+    /// Location of the memory operand.
     fn place(&mut self, state: &State, raw: &Instruction) -> Result<Location> {
         if raw.has_segment_prefix() || raw.is_vsib() {
             return Err(Fail::No);
@@ -377,7 +376,7 @@ impl<'a> Evaluator<'a> {
             match state.regs[number(register)] {
                 Val::Number(n) => disp = disp.wrapping_add((n as i64).wrapping_mul(scale.into())),
                 val @ (Val::Symbol(_) | Val::Stack(_)) if scale == 1 => {
-                    // What stood there becomes the index.
+                    // The value that stood there becomes the index.
                     match std::mem::replace(&mut start, val) {
                         Val::Nothing => {}
                         Val::Value(v) if index.is_none() => index = Some((v, 1)),
@@ -404,7 +403,7 @@ impl<'a> Evaluator<'a> {
         Ok(Location::Memory(Mem { start, index, disp }))
     }
 
-    /// Reads from the routine's frame.
+    /// Contents of a word of the routine's frame, of which `width` bytes count.
     fn frame(&self, state: &State, offset: i64, width: u8) -> Result<Val> {
         match state.stack.get(&offset) {
             Some(val) => self.part(*val, width),
@@ -412,7 +411,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// What memory is known to hold whenever the routine runs.
+    /// Contents of memory that are the same whenever the routine runs, if they are known.
     fn constant(&self, mem: &Mem, width: u8) -> Option<Val> {
         let Mem {
             start:
@@ -471,7 +470,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// An operand as the second one of an instruction: a register or memory.
+    /// The operand as the second operand of an instruction: a register or memory.
     fn source(&mut self, operand: Operand) -> Result<Rm> {
         Ok(match operand {
             Operand::Memory(mem) => Rm::Mem(mem),

@@ -1,12 +1,11 @@
 //! Specialising an analysis routine to the arguments of a call.
 //!
-//! A routine's machine code is followed with what is known of the arguments:
-//! constants, addresses that are known when the output is written, and inputs
-//! that are known only when the point is reached. What remains is a small
-//! [`Body`] that can stand at the point in place of the call. Bodies are kept
-//! by routine and by *shape* of the arguments: a constant's value is part of
-//! the shape only if the routine computes with it, so a million calls with a
-//! counter each share one body.
+//! This is partial evaluation: the routine's machine code is followed with what is known of the
+//! arguments. An argument is a constant, an address that is known when the output is written, or an
+//! input that is known only when the point is reached. The residual code is a small [`Body`] that can
+//! stand at the point in place of the call. Bodies are kept by routine and by *shape* of the
+//! arguments. A constant's value is part of the shape only if the routine computes with it, so a
+//! million calls with a counter each share one body.
 
 mod eval;
 pub mod ops;
@@ -25,59 +24,59 @@ use super::code::Function;
 use super::image::AnalysisImage;
 use crate::x86::opcode::{self, Alu, Unary};
 
-/// Operations of a body at most, on all its paths.
+/// Largest number of operations of a body, on all its paths.
 const MOST_OPS: usize = 64;
-/// Bodies that are kept for one routine; more are made again each time.
+/// Number of bodies that are kept for one routine; further ones are made again each time.
 const MOST_KEPT: usize = 2048;
 
 /// What is known of an argument at one call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Bound {
-    /// This number.
+    /// The number is known.
     Const(u64),
-    /// An address that is known when the output is written.
+    /// It is an address that is known when the output is written.
     Address,
-    /// Nothing.
+    /// Nothing is known.
     Input,
 }
 
-/// What a body is specialised to, for one argument.
+/// What a body assumes of one argument.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Shape {
-    /// This number.
+    /// The number is known.
     Number(u64),
-    /// A number whose value does not matter.
+    /// It is a number whose value does not matter.
     Known,
-    /// An address.
+    /// It is an address.
     Address,
-    /// Nothing.
+    /// Nothing is known.
     Input,
 }
 
 /// A routine specialised to the shape of its arguments.
 #[derive(Debug)]
 pub struct Body {
-    /// The code.
+    /// The residual code.
     pub root: Node,
-    /// Arguments that the code reads, with the values that hold them.
+    /// Numbers of the arguments that the code reads, with the values that hold them.
     pub inputs: Vec<(u8, V)>,
-    /// The routine may have to be called after all.
+    /// True if some path calls the routine after all.
     pub may_call: bool,
 }
 
 /// An addition to a 64-bit cell of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Count {
-    /// The cell.
+    /// Address of the cell.
     pub cell: Symbol,
-    /// What is added.
+    /// Number that is added.
     pub amount: Known,
-    /// With a `lock` prefix.
+    /// True if the addition has a `lock` prefix.
     pub locked: bool,
 }
 
 impl Body {
-    /// A body of this code, with the values that hold arguments at its start.
+    /// Makes a body of this code. `inputs` are the values that hold arguments at its start.
     pub fn new(mut root: Node, mut inputs: Vec<(u8, V)>) -> Self {
         let read = root.find_live();
         inputs.retain(|(_, v)| read & v.bit() != 0);
@@ -89,8 +88,8 @@ impl Body {
         }
     }
 
-    /// If all that the body does is to add constants to cells of memory, what
-    /// it adds to which. The order does not matter then.
+    /// The additions, if the body does nothing but add constants to cells of memory. Their order does
+    /// not matter then.
     pub fn counts(&self) -> Option<Vec<Count>> {
         if self.root.end != End::Return {
             return None;
@@ -145,8 +144,8 @@ impl Body {
 /// Bodies of one routine.
 #[derive(Default)]
 struct Routine {
-    /// By kinds of arguments: those whose numbers the code computes with. An
-    /// address of which that is so is an input.
+    /// For each combination of kinds of arguments: a mask of the arguments whose numbers the code
+    /// computes with. An address with which the code computes is an input.
     wanted: HashMap<Vec<u8>, u64>,
     bodies: HashMap<Vec<Shape>, Option<Arc<Body>>>,
 }
@@ -159,7 +158,7 @@ pub struct Specialiser<'a> {
 }
 
 impl<'a> Specialiser<'a> {
-    /// A specialiser of the routines of this image.
+    /// Makes a specialiser for the routines of this image.
     pub fn new(image: &'a AnalysisImage) -> Self {
         Self {
             image,
@@ -168,13 +167,13 @@ impl<'a> Specialiser<'a> {
         }
     }
 
-    /// The body of the routine for such arguments; `None` if it must be called. What a
-    /// branch leads to in a function of its own is rare, and left to a call.
+    /// The body of the routine for such arguments; `None` if the routine must be called. Where a branch
+    /// leads to a function of its own, which is the rare case, the body calls the routine.
     pub fn body(&self, routine: u64, bounds: &[Bound]) -> Option<Arc<Body>> {
         self.find(routine, bounds, false)
     }
 
-    /// The same with what is rare.
+    /// The body of the routine for such arguments with the rare cases in it.
     pub fn whole_body(&self, routine: u64, bounds: &[Bound]) -> Option<Arc<Body>> {
         self.find(routine, bounds, true)
     }
@@ -225,7 +224,7 @@ impl<'a> Specialiser<'a> {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let known = routines.entry((routine, whole)).or_default();
-        // What another thread found to be wanted is wanted.
+        // Arguments that another thread found to be wanted stay wanted.
         *known.wanted.entry(kinds).or_default() |= wanted;
         if known.bodies.len() < MOST_KEPT {
             known.bodies.insert(shapes(wanted), body.clone());

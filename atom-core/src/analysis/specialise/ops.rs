@@ -1,9 +1,8 @@
 //! The residual code of a routine: instructions over values.
 //!
-//! A value is written once and every path through a body ends on its own, so
-//! a body is a tree in which each value has one definition. Instructions keep
-//! the encoding's shape (an opcode, a register field, a register or memory
-//! field, an immediate), so that what emits them needs no table of operations.
+//! A value is written once (static single assignment), and every path through a body has its own end,
+//! so a body is a tree. Instructions keep the shape of their encoding (an opcode, a register field, a
+//! register or memory field, an immediate), so emitting them takes no table of operations.
 
 use crate::x86::Cond;
 pub use crate::x86::asm::machine::Imm;
@@ -13,16 +12,16 @@ pub use crate::x86::asm::machine::Imm;
 pub struct V(pub u8);
 
 impl V {
-    /// Its bit in a set of values.
+    /// Bit of the value in a set.
     pub const fn bit(self) -> u128 {
         1 << self.0
     }
 }
 
-/// What an address or a number that is known at link time counts from.
+/// Base of an address or a number that is known when the output is written.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Base {
-    /// The value of this argument.
+    /// Value of the argument with this number.
     Argument(u8),
     /// Address 0 of the tool's file.
     Image,
@@ -31,40 +30,40 @@ pub enum Base {
 /// A value that is known when the output is written, if not earlier.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Symbol {
-    /// What it counts from.
+    /// Base of the value.
     pub base: Base,
-    /// What is added.
+    /// Number added to the base.
     pub offset: i64,
 }
 
 /// A known value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
-    /// As a number.
+    /// A number.
     Number(u64),
-    /// As a symbol.
+    /// A symbol.
     Symbol(Symbol),
 }
 
 /// The use of a register by an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
-    /// Not a register: a part of the opcode.
+    /// No register: a part of the opcode.
     Extension(u8),
-    /// Read.
+    /// The register is read.
     Use(V),
-    /// Written in whole.
+    /// The register is written in whole.
     Define(V),
-    /// Read and written, in the same register.
+    /// The register is read and written.
     Modify {
-        /// Before.
+        /// Value before the instruction.
         old: V,
-        /// After.
+        /// Value after the instruction.
         new: V,
     },
 }
 
-/// What a memory operand's address starts from.
+/// First part of a memory operand's address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// 0
@@ -78,18 +77,18 @@ pub enum Start {
 /// A memory operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mem {
-    /// Where it starts from.
+    /// First part of the address.
     pub start: Start,
-    /// A value times 1, 2, 4 or 8.
+    /// A value and its factor 1, 2, 4 or 8, added.
     pub index: Option<(V, u8)>,
-    /// Added.
+    /// Displacement in bytes.
     pub disp: i32,
 }
 
 /// The operand of an instruction that may lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rm {
-    /// None: the instruction is the opcode alone.
+    /// No operand: the instruction is the opcode alone.
     None,
     /// A register.
     Reg(Slot),
@@ -100,45 +99,45 @@ pub enum Rm {
 /// An instruction of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// A known value into a register; leaves the flags alone.
+    /// Loads a known value into a register; leaves the flags alone.
     Constant(V, Known),
-    /// Any other.
+    /// Any other instruction.
     Machine(Machine),
 }
 
 /// An instruction with a ModRM byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Machine {
-    /// Opcode; beyond 0xff in the map that 0F opens.
+    /// Opcode, as in [`opcode`](crate::x86::opcode).
     pub opcode: u16,
     /// Operand size in bytes: 1, 2, 4 or 8.
     pub width: u8,
-    /// The register field is a byte register.
+    /// True if the register field is a byte register.
     pub byte_reg: bool,
-    /// The other one is, if a register.
+    /// True if the other operand, as a register, is a byte register.
     pub byte_rm: bool,
-    /// `lock` prefix.
+    /// True for a `lock` prefix.
     pub lock: bool,
-    /// F3 prefix (`tzcnt`, `lzcnt`, `popcnt`).
+    /// True for the prefix F3 (`tzcnt`, `lzcnt`, `popcnt`).
     pub rep: bool,
-    /// The register field.
+    /// Register field.
     pub reg: Slot,
-    /// The other operand.
+    /// Operand that may lie in memory.
     pub rm: Rm,
-    /// The immediate.
+    /// Immediate operand.
     pub imm: Imm,
     /// A value that must lie in cl.
     pub count: Option<V>,
-    /// Flags that it reads.
+    /// Flags that it reads, as a set.
     pub reads: u8,
-    /// Flags that it may change.
+    /// Flags that it may change, as a set.
     pub changes: u8,
-    /// It writes to memory.
+    /// True if it writes to memory.
     pub stores: bool,
 }
 
 impl Machine {
-    /// An instruction of this opcode and width, without anything else.
+    /// An instruction with this opcode and this width in bytes, and no operands.
     pub const fn plain(opcode: u16, width: u8) -> Self {
         Self {
             opcode,
@@ -158,19 +157,19 @@ impl Machine {
     }
 }
 
-/// A piece of straight code and what comes after it.
+/// Straight code and its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
-    /// In order.
+    /// Operations in order.
     pub ops: Vec<Op>,
-    /// What comes after.
+    /// End of the straight code.
     pub end: End,
-    /// The values that are read at or after each operation, and after the last.
+    /// Sets of live values: those that are read at or after each operation, and after the last.
     pub live: Vec<u128>,
 }
 
 impl Node {
-    /// Straight code; what is live is not known yet.
+    /// Makes a node; live values are not known yet.
     pub fn new(ops: Vec<Op>, end: End) -> Self {
         Self {
             ops,
@@ -179,12 +178,12 @@ impl Node {
         }
     }
 
-    /// Nothing at all.
+    /// True if it does nothing.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.end == End::Return
     }
 
-    /// The routine may have to be called.
+    /// True if some path calls the routine.
     pub fn may_call(&self) -> bool {
         match &self.end {
             End::Return => false,
@@ -193,7 +192,7 @@ impl Node {
         }
     }
 
-    /// Notes what is live where; the result is live at the start.
+    /// Finds the live values; returns those that are live at the start.
     pub fn find_live(&mut self) -> u128 {
         let mut live = match &mut self.end {
             End::Branch(_, sides) => sides[0].find_live() | sides[1].find_live(),
@@ -212,17 +211,17 @@ impl Node {
 /// The end of straight code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The routine is done.
+    /// The body is done.
     Return,
-    /// The routine is to be called with its arguments, as if nothing had been
-    /// done so far; nothing has been stored on the way here.
+    /// The routine is called with its arguments, from its start. Nothing has been stored on the path
+    /// to this end.
     Call,
     /// A conditional branch: the side where the condition holds, then the other.
     Branch(Cond, Box<[Node; 2]>),
 }
 
 impl Slot {
-    /// The value that is read.
+    /// Value that is read.
     pub fn read(self) -> Option<V> {
         match self {
             Self::Use(v) | Self::Modify { old: v, .. } => Some(v),
@@ -230,7 +229,7 @@ impl Slot {
         }
     }
 
-    /// The value that is written.
+    /// Value that is written.
     pub fn written(self) -> Option<V> {
         match self {
             Self::Define(v) | Self::Modify { new: v, .. } => Some(v),
@@ -240,7 +239,7 @@ impl Slot {
 }
 
 impl Mem {
-    /// The values that the address is made of.
+    /// Set of values that the address is computed from.
     pub fn values(&self) -> u128 {
         let start = match self.start {
             Start::Value(v) => v.bit(),
@@ -251,7 +250,7 @@ impl Mem {
 }
 
 impl Op {
-    /// The values that it reads.
+    /// Set of values that it reads.
     pub fn reads(&self) -> u128 {
         let Self::Machine(m) = self else { return 0 };
         let rm = match m.rm {
@@ -262,7 +261,7 @@ impl Op {
         rm | m.reg.read().map_or(0, V::bit) | m.count.map_or(0, V::bit)
     }
 
-    /// The values that it writes.
+    /// Set of values that it writes.
     pub fn writes(&self) -> u128 {
         match self {
             Self::Constant(v, _) => v.bit(),
@@ -276,7 +275,7 @@ impl Op {
         }
     }
 
-    /// The flags that it reads.
+    /// Set of flags that it reads.
     pub fn flags_read(&self) -> u8 {
         match self {
             Self::Constant(..) => 0,
@@ -284,7 +283,7 @@ impl Op {
         }
     }
 
-    /// The flags that it may change.
+    /// Set of flags that it may change.
     pub fn flags_changed(&self) -> u8 {
         match self {
             Self::Constant(..) => 0,
@@ -292,7 +291,7 @@ impl Op {
         }
     }
 
-    /// It writes to memory.
+    /// True if it writes to memory.
     pub fn stores(&self) -> bool {
         matches!(self, Self::Machine(m) if m.stores)
     }

@@ -1,9 +1,9 @@
-//! Removing what nothing needs from a body, and joining loads with their use.
+//! Simplifying a body: removing dead operations, and folding loads into the operations that use them.
 
 use super::ops::{End, Machine, Node, Op, Rm, Slot, V};
 use crate::x86::opcode::{self, Alu};
 
-/// What is read later on some path.
+/// Values and flags that are read later on some path.
 #[derive(Clone, Copy, Default)]
 struct Needed {
     values: u128,
@@ -57,7 +57,7 @@ fn loaded(op: &Op) -> Option<(V, &Machine)> {
     }
 }
 
-/// Whether the operation reads its second operand and reads it as this width.
+/// True if the operation reads the value as its second operand, and in this width.
 fn takes(m: &Machine, v: V, width: u8) -> bool {
     let alu = Alu::of_rm_r(m.opcode).is_some() || Alu::of_r_rm(m.opcode).is_some();
     let by_constant = matches!(m.opcode, opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8);
@@ -71,8 +71,9 @@ fn takes(m: &Machine, v: V, width: u8) -> bool {
         && (alu || compare || test || multiply)
 }
 
-/// An operation that changes a loaded value by one that nothing else needs can as well
-/// change that one by what is loaded, if their order does not matter.
+/// The operation with its operands exchanged, if that is possible: an operation that changes a loaded
+/// value by a second value can instead change the second value by the memory operand, if the operation
+/// commutes and nothing else needs the second value.
 fn turned(m: &Machine, v: V, mem: Rm, width: u8, needed: u128) -> Option<Machine> {
     let (Rm::Reg(Slot::Modify { old, new }), Slot::Use(other)) = (m.rm, m.reg) else {
         return None;
@@ -87,7 +88,7 @@ fn turned(m: &Machine, v: V, mem: Rm, width: u8, needed: u128) -> Option<Machine
     })
 }
 
-/// Makes a load that one operation reads a part of that operation.
+/// Folds each load that only one operation reads into that operation.
 fn join(node: &mut Node) {
     let mut i = 0;
     while i < node.ops.len() {

@@ -1,4 +1,5 @@
-//! What is known while a routine's code is followed, and arithmetic on it.
+//! Known contents of registers, flags and the stack while a routine's code is followed, and arithmetic
+//! on them.
 
 use std::collections::BTreeMap;
 
@@ -6,47 +7,47 @@ use super::ops::{Symbol, V};
 use crate::x86::opcode::{Alu, Shift};
 use crate::x86::{Cond, Gpr, flags};
 
-/// What a register or a word of the stack holds.
+/// Contents of a register or of a word of the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Val {
-    /// What it held at the routine's entry, if that is no argument.
+    /// The contents at the routine's entry, where these are no argument.
     Nothing,
     /// A number.
     Number(u64),
-    /// Known when the output is written.
+    /// A symbol, which is known when the output is written.
     Symbol(Symbol),
-    /// Computed by the body.
+    /// A value that the body computes.
     Value(V),
-    /// rsp at the entry, and this added.
+    /// rsp at the entry plus this number of bytes.
     Stack(i64),
 }
 
-/// What a flag holds.
+/// Contents of a flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flag {
-    /// Not known, and not to be used.
+    /// Not known and not to be used.
     Undefined,
-    /// Known.
+    /// Known value.
     Known(bool),
-    /// What the processor's flag holds after the body's last instruction.
+    /// The contents of the processor's flag after the body's last instruction.
     Real,
 }
 
 /// The state before an instruction.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// By hardware number.
+    /// Contents of general registers, by [`Gpr::index`].
     pub regs: [Val; Gpr::COUNT],
-    /// In the order of the bits in [`flags`].
+    /// Contents of flags, in the order of the bits in [`flags`].
     pub flags: [Flag; flags::COUNT],
-    /// Words by their distance from rsp at the entry.
+    /// Words of the stack, by their distance in bytes from rsp at the entry.
     pub stack: BTreeMap<i64, Val>,
-    /// Something has been stored that the program or the tool may see.
+    /// True if something has been stored that the program or the tool may see.
     pub stored: bool,
 }
 
 impl State {
-    /// Sets the flags of a set.
+    /// Sets the contents of all flags in a set.
     pub fn set_flags(&mut self, set: u8, to: Flag) {
         for (i, flag) in self.flags.iter_mut().enumerate() {
             if set >> i & 1 != 0 {
@@ -55,12 +56,12 @@ impl State {
         }
     }
 
-    /// What the carry flag holds.
+    /// Contents of the carry flag.
     pub fn carry(&self) -> Flag {
         self.flags[flags::CF.trailing_zeros() as usize]
     }
 
-    /// Whether a condition holds, if that is known; an error if it never will be.
+    /// Whether a condition holds: `None` if the body has to find out, an error if nobody can.
     pub fn condition(&self, condition: Cond) -> Result<Option<bool>, ()> {
         let read = condition.flags();
         let mine = || {
@@ -89,7 +90,7 @@ impl State {
     }
 }
 
-/// The bits that an operation of this width in bytes keeps.
+/// Mask of the bits of an operand of this width in bytes.
 pub const fn mask(width: u8) -> u64 {
     u64::MAX >> (64 - 8 * width as u32)
 }
@@ -98,13 +99,13 @@ fn sign(value: u64, width: u8) -> bool {
     value >> (8 * u32::from(width) - 1) & 1 != 0
 }
 
-/// Sign extension from a width to 64 bits.
+/// Extends a number of this width in bytes to 64 bits by its sign.
 pub const fn sign_extend(value: u64, width: u8) -> u64 {
     let shift = 64 - 8 * width as u32;
     ((value << shift) as i64 >> shift) as u64
 }
 
-/// The flags that depend on the result alone.
+/// Sets the flags that depend on the result alone.
 pub fn result_flags(state: &mut State, result: u64, width: u8) {
     let known = |state: &mut State, flag, value| state.set_flags(flag, Flag::Known(value));
     known(state, flags::ZF, result & mask(width) == 0);

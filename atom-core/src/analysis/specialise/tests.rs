@@ -1,4 +1,4 @@
-//! Small routines, as compilers make them, and what becomes of them.
+//! Small routines, as compilers make them, and their bodies.
 
 use crate::x86::assembler::code_asm::*;
 
@@ -8,7 +8,7 @@ use super::*;
 const ENTRY: u64 = 0x1000;
 const DATA: u64 = 0x3000;
 
-/// An image with one function at [`ENTRY`] and data at [`DATA`].
+/// Makes an image with one function at [`ENTRY`] and data at [`DATA`].
 pub fn image(write: impl FnOnce(&mut CodeAssembler)) -> AnalysisImage {
     let mut asm = CodeAssembler::new(64).unwrap();
     write(&mut asm);
@@ -47,13 +47,13 @@ fn counting_a_block_is_a_pure_counter() {
         assert_eq!(body.counts(), Some(vec![count(0, 0, 1, locked)]));
         let again = bodies.body(ENTRY, &[Bound::Address]).unwrap();
         assert!(Arc::ptr_eq(&body, &again));
-        // An address that is known only at run time is no counter's.
+        // An address that is known only at run time does not belong to a counter.
         let body = bodies.body(ENTRY, &[Bound::Input]).unwrap();
         assert_eq!(body.counts(), None);
     }
 }
 
-/// The branch tool's routine: one cell for each direction.
+/// Routine of the tool `branch`, with one cell for each direction.
 #[test]
 fn counting_a_branch_is_a_pure_counter_for_each_direction() {
     let image = image(|a| {

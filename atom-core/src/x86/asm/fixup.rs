@@ -1,35 +1,34 @@
-//! What code under construction leaves open: fields whose targets are not placed yet,
-//! and how far the stack pointer has moved.
+//! Notes about code under construction: fields whose targets are not placed yet, and movements of
+//! the stack pointer.
 
-/// A four-byte field: `target + addend - (address of the field + 4)`, or the sum itself.
+/// A four-byte field with the value `target + addend - (address of the field + 4)`, or
+/// `target + addend` if it is absolute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fixup<T> {
-    /// Offset of the field from the snippet's first byte.
+    /// Offset of the field in bytes from the first byte of the code.
     pub at: u32,
-    /// What it points to.
+    /// Symbolic target.
     pub target: T,
-    /// Added to the target (minus the bytes between the field's end and the
-    /// instruction's end).
+    /// Bytes added to the target, minus the bytes between the field's end and the instruction's end.
     pub addend: i32,
-    /// The address itself, extended by its sign; only in programs at fixed addresses.
+    /// The field holds the address itself, extended by its sign; only in programs at fixed addresses.
     pub absolute: bool,
 }
 
-/// How the frame of the code around an insertion, or of a shared snippet's
-/// caller, is found from inside.
+/// How inserted code finds the frame of the code around it, or shared code the frame of its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// rsp is so many bytes below what it was before.
+    /// rsp is this number of bytes below its value before.
     Below(u32),
-    /// rbp, which was pushed first of all, points at where it was pushed.
+    /// rbp points to the place where rbp itself was pushed, before anything else was.
     Base,
 }
 
 /// A change of [`Frame`], for the unwind tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift {
-    /// Offset behind the instruction that made it.
+    /// Offset in bytes behind the instruction that made the change.
     pub at: u32,
-    /// What holds from there on.
+    /// The frame from there on.
     pub frame: Frame,
 }

@@ -1,4 +1,4 @@
-//! Encoding the instructions of inlined bodies: any that has a ModRM byte.
+//! Encoding the instructions of inlined bodies: any instruction that has a ModRM byte.
 
 use super::{Asm, Cond, Fixup, Gpr, Mem, Patch};
 use crate::x86::opcode::{self, modrm, prefix};
@@ -6,45 +6,45 @@ use crate::x86::opcode::{self, modrm, prefix};
 /// An immediate operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Imm {
-    /// None.
+    /// No immediate.
     None,
     /// One byte.
     Byte(i8),
-    /// As wide as the operation, at most 4 bytes.
+    /// A constant as wide as the operation, at most 4 bytes.
     Wide(i32),
 }
 
-/// The second operand.
+/// The operand of the ModRM byte that may lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operand<T> {
     /// A register.
     Reg(Gpr),
     /// Memory.
     Mem(Mem),
-    /// Memory at a target and an offset.
+    /// Memory at a target plus an offset in bytes, relative to rip.
     Link(T, i32),
-    /// The same and a register times a scale, by the target's absolute address.
+    /// Memory at a target plus an offset plus a register times a factor, by the target's absolute address.
     Table(T, i32, (Gpr, u8)),
 }
 
 /// An instruction, with its registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoding<T> {
-    /// Opcode; beyond 0xff in the map that 0F opens.
+    /// Opcode, as in [`opcode`](crate::x86::opcode).
     pub opcode: u16,
     /// Operand size in bytes.
     pub width: u8,
-    /// The register field: a register, or a part of the opcode.
+    /// Register field: the number of a register, or a part of the opcode.
     pub reg: u8,
-    /// The register field is a byte register.
+    /// True if the register field is a byte register.
     pub byte_reg: bool,
-    /// The second operand is, if it is a register.
+    /// True if the second operand, as a register, is a byte register.
     pub byte_rm: bool,
-    /// `lock` prefix.
+    /// True for a `lock` prefix.
     pub lock: bool,
-    /// F3 prefix.
+    /// True for the prefix F3.
     pub rep: bool,
-    /// `gs` prefix.
+    /// True for a `gs` prefix.
     pub gs: bool,
     /// The second operand.
     pub rm: Operand<T>,
@@ -53,8 +53,7 @@ pub struct Encoding<T> {
 }
 
 impl<T: Copy> Asm<T> {
-    /// Any instruction with a ModRM byte. What it does to the flags is the
-    /// caller's business.
+    /// Emits any instruction with a ModRM byte. The caller has to know its effect on the flags.
     pub fn machine(&mut self, e: &Encoding<T>) {
         let prefixes = [
             (e.lock, prefix::LOCK),
@@ -131,7 +130,7 @@ impl<T: Copy> Asm<T> {
         }
     }
 
-    /// A jump to a target, conditional or not.
+    /// A jump to a target, conditional or not, with a displacement of 32 bits.
     pub fn jump_to(&mut self, cond: Option<Cond>, target: T, addend: i32) {
         match cond {
             Some(cond) => self.bytes(&[opcode::ESCAPE, opcode::JCC | cond.0]),
@@ -156,7 +155,7 @@ impl<T: Copy> Asm<T> {
         }
     }
 
-    /// Lets a forward jump end here; false if it is too short for that.
+    /// Lets a forward jump lead here; false if its short form does not reach.
     pub fn land_if_near(&mut self, patch: Patch) -> bool {
         let distance = self.code.len() - patch.at - patch.size;
         let near = patch.size == 4 || distance <= 127;

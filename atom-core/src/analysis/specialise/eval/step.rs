@@ -1,8 +1,8 @@
 //! Following single instructions that do not transfer control.
 //!
-//! Each is computed if its operands are known, forgotten if it only copies, and
-//! else becomes an operation of the body. What it does to the flags is noted
-//! either way: known, left in the processor by the body, or undefined.
+//! An instruction with known operands is computed, and one that only copies is remembered; any other
+//! becomes an operation of the body. Its effect on the flags is noted in each case: they are known, left
+//! in the processor by the body, or undefined.
 
 use crate::x86::opcode::{self, Alu, Shift, Unary};
 use crate::x86::{Cond, Instruction, Mnemonic, OpKind, Register, flags};
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Evaluator<'_> {
-    /// Follows one instruction that is no transfer of control.
+    /// Follows one instruction that does not transfer control.
     pub(super) fn step(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
         use Mnemonic::*;
         if raw.has_rep_prefix() && !matches!(raw.mnemonic(), Tzcnt | Lzcnt | Popcnt | Endbr64) {
@@ -70,7 +70,7 @@ impl Evaluator<'_> {
             }
             let width = to.size() as u8;
             return match self.operand(state, raw, 1, width)? {
-                // A copy of what was there at the entry, to be put back.
+                // This may be a copy of the contents at the entry, which the routine restores later.
                 Operand::Val(val) => self.set(state, to, val),
                 Operand::Memory(mem) if width >= 4 => {
                     let (slot, v) = self.define(width)?;
@@ -120,7 +120,7 @@ impl Evaluator<'_> {
     }
 
     fn store_frame(&mut self, state: &mut State, offset: i64, width: u8, val: Val) -> Result<()> {
-        // Whole words below the return address only.
+        // Only whole words below the return address are remembered.
         if width != 8 || offset % 8 != 0 || offset >= 0 {
             return Err(Fail::No);
         }
@@ -189,7 +189,7 @@ impl Evaluator<'_> {
             return self.set(state, to, Val::Number(n & state::mask(wide)));
         }
         let rm = self.source(from)?;
-        // Zero extension need not be said to be wider than 32 bits.
+        // Zero extension to 32 bits also clears the upper half.
         let wide = if signed { wide } else { 4 };
         let (slot, v) = self.define(wide)?;
         let opcode = match (signed, width) {
@@ -210,7 +210,7 @@ impl Evaluator<'_> {
     fn lea(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
         let to = raw.op0_register();
         let width = to.size() as u8;
-        // Also one that would not fit a displacement.
+        // The constant may be one that does not fit a displacement.
         let constant = || {
             if raw.is_ip_rel_memory_operand() {
                 return None;
@@ -250,7 +250,7 @@ impl Evaluator<'_> {
         self.set(state, to, val)
     }
 
-    /// The width of an operation by its first operand.
+    /// Width of an operation in bytes, by its first operand.
     fn width(raw: &Instruction) -> u8 {
         match raw.op0_kind() {
             OpKind::Register => raw.op0_register().size() as u8,
@@ -280,7 +280,7 @@ impl Evaluator<'_> {
             state::alu(state, Alu::Xor, 0, 0, width);
             return self.set(state, to, Val::Number(0));
         }
-        // The carry alone decides, whatever the register holds.
+        // The result depends on the carry alone, not on the register.
         let (a, b) = if same && op == Alu::Sbb && width >= 4 {
             (Val::Number(0), Operand::Val(Val::Number(0)))
         } else {
@@ -291,7 +291,7 @@ impl Evaluator<'_> {
         {
             return Ok(());
         }
-        // The known one of two operands comes second if that is the same.
+        // A known operand goes second if the operation commutes.
         let (a, b) = match (a, b) {
             (Val::Number(_) | Val::Symbol(_), Operand::Val(v @ Val::Value(_)))
                 if width >= 4 && op.commutes() =>
@@ -310,7 +310,7 @@ impl Evaluator<'_> {
                 code
             }
             Operand::Val(b) => {
-                // What must be loaded comes before the operation's own value.
+                // A constant that must be loaded takes its value before the operation does.
                 let b = match b {
                     Val::Number(n) if fits(n, width).is_some() => b,
                     b => Val::Value(self.load_value(b)?),
@@ -370,7 +370,7 @@ impl Evaluator<'_> {
                 Val::Symbol(moved(s, y))
             }
             (Alu::Sub, [Val::Symbol(s), Val::Number(y)]) => Val::Symbol(moved(s, y.wrapping_neg())),
-            // Worth a body for each number.
+            // A body for each number pays.
             (Alu::Sub, [Val::Number(_), Val::Symbol(s)]) => return Err(wants(s)),
             _ => return Ok(false),
         };
@@ -579,7 +579,7 @@ impl Evaluator<'_> {
             count => {
                 code.opcode = opcode::sized(opcode::SHIFT_RM_CL, width);
                 code.count = Some(self.load_value(count)?);
-                // A count of 0 leaves all flags, so none of them is known afterwards.
+                // A count of 0 leaves all flags alone, so none of them is known afterwards.
                 let slot = self.modify(state.regs[number(to)], width)?;
                 code.rm = Rm::Reg(slot);
                 self.emit(Op::Machine(code))?;
@@ -642,7 +642,7 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    /// `xadd` and `xchg` on memory; `xchg` of registers.
+    /// Follows `xadd` and `xchg` on memory, and `xchg` of registers.
     fn exchange(&mut self, state: &mut State, raw: &Instruction) -> Result<()> {
         let width = Self::width(raw);
         let is_xchg = raw.mnemonic() == Mnemonic::Xchg;
@@ -714,7 +714,7 @@ impl Evaluator<'_> {
             Ok(Some(holds)) => {
                 let val = match (holds, other) {
                     (true, Operand::Val(val)) => val,
-                    // The load cannot fail, so it need not be made.
+                    // The load cannot fault, so it may be left out.
                     (false, _) => self.register(state, to)?,
                     (true, Operand::Memory(mem)) => {
                         let (slot, v) = self.define(width)?;
@@ -739,7 +739,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// An argument that stands for a number must be known as such.
+/// The failure for a symbol whose number is needed.
 fn wants(symbol: Symbol) -> Fail {
     match symbol.base {
         Base::Argument(i) => Fail::Wants(i),
