@@ -47,7 +47,7 @@ fn index_of(image: &Image, body: &Body, pc: u64) -> Option<usize> {
         .ok()
 }
 
-/// The use of a table by an indirect jump; `None` if the jump does not use one.
+/// How a jump uses a table, if it uses one.
 pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse> {
     let at = index_of(image, body, jump)?;
     let instruction = decode_at(image.bytes_at(jump, usize::from(body.insts[at].len))?, jump)?;

@@ -1,4 +1,4 @@
-//! Putting the plan together: procedures in parallel, then one after the other.
+//! Putting the plan together: procedures are planned in parallel, then joined in order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,20 +31,19 @@ use crate::tool::{Argument, Call, Calls};
 use crate::tool::{CallPlace, Scope};
 use crate::x86::ControlFlow;
 
-/// Procedures that one piece of parallel work takes.
+/// Number of procedures in one piece of parallel work.
 const CHUNK: usize = 64;
 
-/// Room that the tool's own segments get at least where data is named by absolute addresses.
+/// Smallest room in bytes for the tool's own segments where data is named by absolute addresses.
 const TOOL_ROOM: u64 = 64 << 20;
 
-/// Pieces that are made before they are put together: keeps what is there twice small.
+/// Number of pieces that are made before they are joined. It limits what is in memory twice.
 const WAVE: usize = 32;
 
 impl Plan {
-    /// Plans all calls, and forgets them.
+    /// Plans all calls, and drops them.
     ///
-    /// `clobbers` tells what a routine, named by its address in the tool's
-    /// file, may change.
+    /// `clobbers` tells what a routine may change, by the routine's address in the tool's file.
     pub fn build(
         image: &Image,
         cfg: &Cfg,
@@ -70,7 +69,7 @@ impl Plan {
         let exits = options
             .finish
             .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
-        // It is copied.
+        // The data has been copied into the plan.
         calls.data = Vec::new();
         let flow = match options.bodies.filter(|_| !options.every_point) {
             Some(bodies) => EdgeCounts::build(image, cfg, live, &calls, bodies, &data),
@@ -113,28 +112,27 @@ impl Plan {
     }
 }
 
-/// What is known of a routine that is called.
+/// Facts about a routine that is called.
 struct Routine {
     clobbers: Clobbers,
-    /// Which arguments are the same in all calls.
+    /// Mask of the arguments that are the same in all calls.
     common: u64,
 }
 
-/// Calls that one piece of parallel work takes.
+/// Number of calls in one piece of parallel work.
 const CALLS: usize = 8192;
 
-/// What the calls of a routine have in common: the arguments of the first, and
-/// which ones are the same in all.
+/// Arguments of a routine's first call, and a mask of those that are the same in all its calls.
 type Common<'a> = (&'a [Argument], u64);
 
-/// Which of the arguments, by number, are the same in both.
+/// Mask of the arguments that are the same in both calls.
 fn same(first: &[Argument], args: &[Argument]) -> u64 {
     let pairs = first.iter().zip(args).take(64).enumerate();
     let differ = pairs.filter(|(_, (a, b))| a != b);
     !differ.fold(0, |bits, (i, _)| bits | 1 << i)
 }
 
-/// What is known of all routines that are called, by their addresses.
+/// Facts about all routines that are called, by their addresses.
 fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap<u64, Routine>> {
     let common = |some: &[Call]| -> Option<Vec<(u64, Common<'_>)>> {
         let mut found: Vec<(u64, Common<'_>)> = Vec::new();
@@ -142,7 +140,7 @@ fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap
         for call in some {
             let range = call.args.start as usize..call.args.end as usize;
             let args = calls.args.get(range)?;
-            // Mostly the same one is called again.
+            // Mostly the same routine is called again.
             let routine = call.routine.get();
             if found.get(last).is_none_or(|f| f.0 != routine) {
                 let known = found.iter().position(|f| f.0 == routine);
@@ -164,7 +162,7 @@ fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap
     let mut routines: HashMap<u64, Common<'_>> = HashMap::new();
     for (routine, (first, bits)) in parts.into_iter().flatten() {
         let known = routines.entry(routine).or_insert((first, !0));
-        // What only later calls have says nothing.
+        // Arguments that only later calls have are not common.
         let own = (1u64 << known.0.len().min(63)) - 1;
         known.1 &= (bits & same(known.0, first)) | !own;
     }
@@ -175,7 +173,7 @@ fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap
     Ok(routines.into_iter().map(routine).collect())
 }
 
-/// Drops the calls that are not made, by their numbers, and what is copied to `data`.
+/// Drops the calls that are not made, and the contents that have been copied to `data`.
 fn forget(calls: &mut Calls, data: &mut Data, is_dropped: impl Fn(usize) -> bool) {
     calls.placed = Vec::new();
     let mut kept = Calls::default();
@@ -217,10 +215,9 @@ struct Planner<'a> {
     absolute: bool,
 }
 
-/// The registers that calls take as arguments. Analysis is to see what the
-/// program would hold there, also in a register that the program does not read
-/// again: no point may leave anything else in it. What the call's own instruction
-/// reads, or has just written, is right anyway.
+/// The registers that calls take as arguments. Such an argument is the program's own value, also of a
+/// register that the program does not read again. So no point may leave another value in it. A register
+/// that the call's own instruction reads, or has just written, is right anyway.
 fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
     let of = |argument: &Argument| match *argument {
         Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
@@ -254,7 +251,7 @@ fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
     parts.reduce(|| RegSet::EMPTY, RegSet::with)
 }
 
-/// Storage that is used again from block to block.
+/// Storage that is reused from block to block.
 #[derive(Default)]
 struct Scratch {
     effects_of: EffectsOf,
@@ -263,13 +260,13 @@ struct Scratch {
 }
 
 impl Planner<'_> {
-    /// Plans everything; `plan` has nothing planned yet.
+    /// Plans all calls; `plan` is empty at first.
     fn plan(&self, mut plan: Plan) -> Result<Plan> {
         let procs: Vec<ProcId> = (0..self.cfg.procs.len()).map(ProcId::from_index).collect();
         let mut wrappers = Wrappers::default();
         let mut waves = procs.chunks(CHUNK * WAVE);
         let mut wave = waves.next().map(|procs| self.wave(procs));
-        // While the pieces of one wave are put together, those of the next are made.
+        // The pieces of one wave are joined while those of the next wave are made.
         while let Some(parts) = wave.transpose()? {
             let (put, made) = rayon::join(
                 || {
@@ -288,7 +285,7 @@ impl Planner<'_> {
             .map(|_| wrappers.index(threads.enter_wrapper()));
         plan.shared = Vec::with_capacity(wrappers.list.len() + 2);
         let mut next = 0;
-        // Pieces may want further wrappers.
+        // Shared code may need further wrappers.
         while let Some(wrapper) = wrappers.list.get(next).copied() {
             let asm = shared::emit(&wrapper, self.bodies, self.absolute, &mut wrappers);
             plan.add_shared(asm);
@@ -315,14 +312,14 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    /// More bytes than the new segments have, but for the tool's.
+    /// Upper bound of the size of the new segments in bytes, without the tool's own.
     fn may_take(&self, plan: &Plan) -> u64 {
         let text = self.image.segments.iter().filter(|s| s.is_executable());
         let text: u64 = text.map(|s| s.file_size).sum();
         (plan.code.len() + self.data.bytes.len()) as u64 + 4 * text + TOOL_ROOM
     }
 
-    /// The plans of some procedures, made by all threads.
+    /// Plans some procedures, in all threads.
     fn wave(&self, procs: &[ProcId]) -> Result<Vec<Part>> {
         let chunks = procs.par_chunks(CHUNK);
         chunks.map(|chunk| self.part(chunk)).collect()
@@ -420,7 +417,7 @@ impl Planner<'_> {
                 [] => None,
                 _ => Some(here.at.taken()?),
             };
-            // A branch that counts does not reach a place of its own: see the layout.
+            // A branch on rcx has no stub on the way to its target, as its displacement is too short.
             let on_the_way = matches!(taken, Some(Taken::Flags(_)));
             let guarded = match on_the_way {
                 true => &[][..],
@@ -445,7 +442,7 @@ impl Planner<'_> {
                 pc,
             };
             let behind = after(Position::After, self.cfg.inst_end(inst));
-            // What the instruction has just written is still there for the calls.
+            // The calls see the value that the instruction has just written.
             let lists = [(&around.after[..], When::After)];
             self.calls_at(part, &here, &lists, behind)?;
             self.counter(part, inst, Position::After, counters);
@@ -458,17 +455,17 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What can stand in the place of a call.
+    /// The body that can stand in the place of a call.
     fn body(&self, routine: u64, values: &[Value]) -> Option<Arc<Body>> {
         let bounds: Vec<_> = values.iter().map(inline::bound).collect();
         self.bodies?.body(routine, &bounds)
     }
 
-    /// A block without calls.
+    /// Plans a block without calls.
     fn quiet_block(&self, part: &mut Part, b: BlockId, counters: &mut &[edge_counts::Counter]) {
         let block = self.cfg.block(b);
         let last = block.last();
-        // What ends the process or starts a thread ends its block, or is a procedure's entry.
+        // An instruction that ends the process or starts a thread ends its block, or is a procedure's entry.
         let is_entry = b == self.cfg.proc(block.proc).first_block;
         if is_entry && block.first != last {
             self.quiet(part, b, block.first, counters);
@@ -482,7 +479,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The flow's counters at all instructions before this one.
+    /// Emits the counters of edges at all instructions before this one.
     fn counters(&self, part: &mut Part, end: InstId, counters: &mut &[edge_counts::Counter]) {
         while let Some((counter, rest)) = counters.split_first()
             && counter.spot.inst < end
@@ -492,7 +489,7 @@ impl Planner<'_> {
         }
     }
 
-    /// An instruction without calls.
+    /// Plans an instruction without calls.
     fn quiet(
         &self,
         part: &mut Part,
@@ -506,7 +503,7 @@ impl Planner<'_> {
         self.counter(part, inst, Position::Taken, counters);
     }
 
-    /// The flow's counter at a place, if the next one stands there.
+    /// Emits the next counter of an edge if it stands at this place.
     fn counter(
         &self,
         part: &mut Part,
@@ -530,7 +527,7 @@ impl Planner<'_> {
         part.close(code, fixups, counter.spot.inst, counter.spot.position);
     }
 
-    /// A call with its arguments as values; `element` of a gather or scatter.
+    /// A call with its arguments as values. `element` is the number of a gather's or scatter's element.
     fn resolve(
         &self,
         number: u32,
@@ -559,7 +556,7 @@ impl Planner<'_> {
         })
     }
 
-    /// True if an instruction of the block needs AVX-512: who comes here has it.
+    /// True if an instruction of the block needs AVX-512: a processor that runs the block has it.
     fn has_avx512(&self, block: BlockId) -> bool {
         let mut insts = self.cfg.block(block).insts();
         insts.any(|i| {
@@ -593,8 +590,8 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// The calls of one point. A call with a value of a gather's or scatter's
-    /// operand is made for each element, with a test of its own around it.
+    /// Inserts the calls of one point. A call with a value of a gather's or scatter's operand is made
+    /// for each element, with a test of its own around it.
     fn calls_at(
         &self,
         part: &mut Part,
@@ -625,7 +622,7 @@ impl Planner<'_> {
         self.insert(part, here, &site, place, None)
     }
 
-    /// How many calls a call stands for.
+    /// Number of calls that a call stands for: one for each element of a gather or scatter.
     fn elements(&self, number: u32, here: &Here) -> u8 {
         let call = self.points.call(number);
         let args = &self.calls.args[call.args.start as usize..call.args.end as usize];
@@ -659,7 +656,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Calls the runtime where the process may end and where a thread may start.
+    /// Inserts calls of the runtime where the process may end and where a thread may start.
     fn exit_hook(&self, part: &mut Part, b: BlockId, inst: InstId) {
         self.end_hook(part, b, inst);
         if self.threads.may_start(inst) {
@@ -692,8 +689,8 @@ impl Planner<'_> {
 
     /// The function that makes the calls of the program's start or end.
     ///
-    /// It is a function by the C ABI, so nothing is live but what the ABI
-    /// keeps, and the stack is 8 bytes off its alignment at its entry.
+    /// It is a function by the C ABI. So only callee-saved registers are live, and the stack is 8 bytes
+    /// off its alignment at the entry.
     fn program(&self, plan: &mut Plan, place: CallPlace) -> Result<Option<u32>> {
         let mine: Vec<&Call> = self
             .calls
@@ -737,7 +734,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether the process may end at such an instruction.
+/// True if the process may end at an instruction with this control flow.
 fn may_end(flow: ControlFlow) -> bool {
     matches!(
         flow,
@@ -754,7 +751,7 @@ struct InsertionPoint {
     pc: u64,
 }
 
-/// The instruction that a point belongs to.
+/// The instruction that a point belongs to, with the facts that its calls need.
 struct Here {
     at: At,
     inst: InstId,

@@ -7,7 +7,7 @@ use super::sparse::Sparse;
 use crate::error::{Error, Result};
 use crate::tool::{Argument, Calls};
 
-/// Where the main block and what belongs to it lie in the plan's data.
+/// Places of the main block and of its description, as offsets in the plan's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThreadPlace {
     /// The main block.
@@ -16,22 +16,22 @@ pub struct ThreadPlace {
     pub info: u32,
 }
 
-/// The plan's data and where in it each argument lies.
+/// The plan's data and the place of each argument in it.
 #[derive(Default)]
 pub struct Data {
-    /// The bytes.
+    /// Contents.
     pub bytes: Sparse,
-    /// Slots that want the run-time address of the data added.
+    /// Offsets of slots to which the run-time address of the data is added.
     pub relocs: Vec<u32>,
-    /// By argument of [`Calls::args`]: its offset, for those that lie here.
+    /// Offset of each argument of [`Calls::args`]; 0 for arguments that do not lie here.
     pub offsets: Vec<u32>,
-    /// Where the tool's per-thread data will lie, in the main block.
+    /// Offset of the tool's per-thread data, in the main block.
     pub thread_data: u32,
-    /// Where per-thread data lies, if there is any and once it is placed.
+    /// Place of per-thread data, if there is any, once it is placed.
     pub threads: Option<ThreadPlace>,
 }
 
-/// Alignment of contents: that of the widest element there can be.
+/// Alignment of contents in bytes: the size of the widest element there can be.
 const ALIGN: usize = 16;
 
 impl Data {
@@ -85,15 +85,15 @@ impl Data {
         Ok(data)
     }
 
-    /// Adds so many zero bytes, from the start of a cache line; their offset.
+    /// Adds `size` zero bytes at the start of a cache line; returns their offset.
     pub fn reserve(&mut self, size: usize) -> u32 {
         let start = self.bytes.len().next_multiple_of(64);
         self.bytes.grow(start + size);
         start as u32
     }
 
-    /// Lays out the main block and the `ThreadInfo`. Each block gets so many more
-    /// cells that are summed; yields where the first lies in the main one.
+    /// Lays out the main block and the `ThreadInfo`. Each block gets `cells` further cells, which are
+    /// summed at the end. Returns the offset of the first of them in the main block.
     pub fn place_threads(&mut self, calls: &Calls, cells: usize) -> Option<u32> {
         let threads = &calls.thread_data;
         if threads.len == 0 {
@@ -129,7 +129,7 @@ impl Data {
         let contents = reserve(&mut self.bytes, 0);
         self.bytes.extend(&threads.contents);
         let info = reserve(&mut self.bytes, size_of::<ThreadInfo>());
-        // The fields of `ThreadInfo` in their order; true: the address of an offset.
+        // The fields of `ThreadInfo` in their order; true for the address of an offset.
         let fields = [
             (u64::from(block), true),
             (u64::from(block), true),
@@ -154,7 +154,7 @@ impl Data {
         Some(block + more)
     }
 
-    /// Whether offsets can tell all of it apart.
+    /// Checks that all of the data can be addressed by 32-bit offsets.
     pub fn check_size(&self) -> Result<()> {
         match u32::try_from(self.bytes.len()) {
             Ok(_) => Ok(()),
@@ -167,7 +167,7 @@ impl Data {
         self.bytes.len() as u32
     }
 
-    /// Contents, with a null after them for C's sake.
+    /// Adds contents, with a zero byte behind them for C; returns their offset.
     fn contents<'a>(&mut self, known: &mut FxHashMap<&'a [u8], u32>, bytes: &'a [u8]) -> u32 {
         if let Some(&at) = known.get(bytes) {
             return at;
@@ -179,7 +179,7 @@ impl Data {
         at
     }
 
-    /// A record of address and length.
+    /// Adds a record of address and length; returns its offset.
     fn record(&mut self, known: &mut FxHashMap<(u32, u64), u32>, at: u32, len: u64) -> u32 {
         if let Some(&record) = known.get(&(at, len)) {
             return record;

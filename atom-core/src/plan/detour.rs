@@ -1,53 +1,54 @@
 //! Calls that are rarely made, in few bytes at the point.
 //!
-//! The point pushes what only it knows and calls a piece that all such points share. That
-//! does what the routine does, keeps all registers, and drops what was pushed on its way back
-//! (`ret n`): after the call nothing has changed. The piece is made as the calls of a point
-//! are, so a routine that can be in line is in line there.
+//! A detour is an out-of-line stub that many points share. The point pushes the arguments that only it
+//! knows and calls the stub. The stub does the work of the routine, keeps all registers, and drops the
+//! pushed words when it returns (`ret n`), so after the call nothing has changed. Its code is made like
+//! the calls of a point, so a routine that can stand in line stands in line there.
 //!
-//! The words lie above the return address, the last one pushed first.
+//! The words lie above the return address; the word pushed last has the lowest address.
 
 use crate::tool::value::{Address, Value};
 use crate::x86::asm::Gpr;
 
-/// Constants below this are part of the shared piece: few pieces come of it.
+/// Constants below this are part of the stub. There are few of them, so few stubs are needed.
 const SMALL: u64 = 256;
 
-/// Arguments at most.
+/// Largest number of arguments.
 const MOST: usize = 8;
 
-/// Where an argument comes from.
+/// Source of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fill {
     /// There is no such argument.
     Nothing,
-    /// The same at all points that share the piece.
+    /// A constant, the same at all points that share the stub.
     Const(u64),
-    /// An offset in the plan's data, likewise.
+    /// An address at an offset in the plan's data, the same at all points.
     Data(u32),
-    /// The running thread's copy of what lies in the main block, likewise.
+    /// The address of the running thread's copy of data in the main block, the same at all points.
     Thread {
         /// Offset of the main block in the plan's data.
         block: u32,
         /// Offset in the plan's data.
         at: u32,
     },
-    /// The word of this number that was pushed.
+    /// The pushed word with this number.
     Pushed(u8),
 }
 
-/// What a shared piece does.
+/// What a shared stub does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Detour {
-    /// The arguments.
+    /// Sources of the arguments.
     pub fills: [Fill; MOST],
-    /// Bytes that it drops when it returns.
+    /// Number of bytes that it drops when it returns.
     pub back: u16,
 }
 
 impl Detour {
-    /// How the arguments of a call get there, and which of them are to be pushed, the first
-    /// first; `None` if it cannot be done so. `common` tells which are always the same.
+    /// The stub for a call with these arguments, and the numbers of those that the point pushes, in the
+    /// order of pushing. `None` if a stub cannot get them. `common` is a mask of the arguments that are
+    /// the same in all calls of the routine.
     pub fn new(values: &[Value], common: u64) -> Option<(Self, Vec<usize>)> {
         let mut fills = [Fill::Nothing; MOST];
         if values.len() > fills.len() {
@@ -76,7 +77,7 @@ impl Detour {
         Some((Self { fills, back }, pushed))
     }
 
-    /// The arguments as the piece finds them.
+    /// The arguments as values, seen from the stub.
     pub fn values(&self) -> Vec<Value> {
         let words = self.fills.iter();
         let words = words.filter(|f| matches!(f, Fill::Pushed(_))).count() as i64;

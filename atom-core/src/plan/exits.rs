@@ -1,14 +1,18 @@
 //! Where a process may end without returning from main.
 //!
-//! The runtime's `finish` runs once for each process that ends. The ordinary
-//! way out reaches it through the program's finalisers; here are the others:
-//! the libc functions that end a process without running finalisers, hooked
-//! at their PLT entry or at the call through their slot, the program's own
-//! `syscall` instructions, and its calls of the function `syscall`, where the call's number is that of an exit, and in a static
-//! program `abort`, found by its name. `finish` does nothing the second time, so one hook too many does no harm.
+//! The runtime's `finish` runs once for each process that ends. A process that returns from main or
+//! calls `exit` reaches it through the program's finalisers. The other places get hooks:
 //!
-//! A successful `exec` ends the program too. It is hooked in the same ways, but
-//! with the runtime's `exec`, which knows that the call may fail.
+//! - the libc functions that end a process without running finalisers, at their PLT entry or at the
+//!   call through their slot;
+//! - the program's own `syscall` instructions, and its calls of the function `syscall`, where the number
+//!   may be that of an exit;
+//! - in a static program `abort`, found by its name.
+//!
+//! `finish` does nothing the second time, so one hook too many does no harm.
+//!
+//! A successful `exec` ends the program too. It is hooked in the same ways, but with the runtime's
+//! `exec`, which accounts for a call that fails.
 
 use std::collections::HashMap;
 
@@ -38,8 +42,8 @@ const ENDING: [&str; 9] = [
     "_ZSt9terminatev",
 ];
 
-/// Functions that make the process another program, and how their first argument
-/// names that one: by path, by a name to look for, or otherwise.
+/// Functions that replace the process's program, and how their first argument names the new one: by
+/// path, by a name to look for, or otherwise.
 const EXECUTING: [(&str, Exec); 9] = [
     ("execve", Exec::Path),
     ("execv", Exec::Path),
@@ -52,45 +56,45 @@ const EXECUTING: [(&str, Exec); 9] = [
     ("execveat", Exec::Other),
 ];
 
-/// The second argument of the runtime's `exec`.
+/// Second argument of the runtime's `exec`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exec {
     /// The first argument is a path.
     Path = 0,
     /// The first argument is a name that may be looked up in `PATH`.
     Name = 1,
-    /// It is neither.
+    /// The first argument is neither a path nor a name.
     Other = 2,
 }
 
 const R_X86_64_GLOB_DAT: u32 = 6;
 const R_X86_64_JUMP_SLOT: u32 = 7;
 
-/// Numbers of `exit`, which ends a thread, and `exit_group`.
+/// Numbers of the system calls `exit`, which ends a thread, and `exit_group`.
 const SYS_EXIT: i32 = 60;
 const SYS_EXIT_GROUP: i32 = 231;
 const SYS_EXECVE: i32 = 59;
 const SYS_EXECVEAT: i32 = 322;
 
-/// Where a system call has its number and its first argument.
+/// Registers of a system call's number and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arguments {
     number: Gpr,
     first: Gpr,
 }
 
-/// Before the instruction `syscall`.
+/// Registers at the instruction `syscall`.
 const MADE: Arguments = Arguments {
     number: Gpr::RAX,
     first: Gpr::RDI,
 };
-/// At a call of the C library's function `syscall`.
+/// Registers at a call of the C library's function `syscall`.
 const CALLED: Arguments = Arguments {
     number: Gpr::RDI,
     first: Gpr::RSI,
 };
 
-/// What to call where.
+/// The hooks of a program.
 pub struct Exits {
     finish: u64,
     exec: Option<u64>,
@@ -112,8 +116,8 @@ fn hook_of(name: &str) -> Option<Hook> {
 }
 
 impl Exits {
-    /// `thread_exit_ends`: the process has one thread, so its end is the process's.
-    /// `finish` and `exec` are the runtime's.
+    /// Finds the hooks. `thread_exit_ends` is set if the process has one thread, whose end is the end of
+    /// the process. `finish` and `exec` are addresses of the runtime's functions in the tool's file.
     pub fn new(image: &Image, finish: u64, exec: Option<u64>, thread_exit_ends: bool) -> Self {
         let slots = image
             .relocs
@@ -134,7 +138,7 @@ impl Exits {
     }
 
     /// The hook of a procedure that is a PLT entry of such a function, or that is `abort` in a program
-    /// that brings its own libc: there it ends by a signal, which no system call tells.
+    /// with its own libc: `abort` ends the process by a signal, without a system call that ends it.
     pub fn at_entry(&self, proc: &Proc) -> Option<Hook> {
         let name = proc.name.as_deref()?;
         if proc.kind != ProcKind::Plt {
@@ -143,7 +147,7 @@ impl Exits {
         hook_of(name.strip_suffix("@plt")?)
     }
 
-    /// The hook before this instruction, if it needs one.
+    /// The hook before an instruction, if it needs one.
     pub fn hook(&self, image: &Image, cfg: &Cfg, proc: &Proc, inst: InstId) -> Option<Hook> {
         let what = cfg.inst(inst);
         match what.flow {
@@ -184,14 +188,14 @@ impl Exits {
                     is_piece: false,
                     free_below: false,
                 };
-                // Without bodies there is no tail.
+                // Calls without bodies have no tail.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }
             Hook::Syscall(arguments) => self.emit_syscall(arguments, asm, wrappers),
         }
     }
 
-    /// System calls are slow enough that saving the flags whole costs nothing.
+    /// Emits a hook before a system call. System calls are slow, so saving all flags costs nothing.
     fn emit_syscall(&self, arguments: Arguments, asm: &mut Asm, wrappers: &mut Wrappers) {
         asm.move_stack(-RED_ZONE);
         asm.push_flags();

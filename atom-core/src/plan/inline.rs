@@ -1,31 +1,30 @@
-//! Calls that become part of the point: what remains of the routine stands
-//! there in place of a call.
+//! Arguments and cells as the specialiser sees them, and what calls add to cells.
 
 use crate::analysis::specialise::ops::{Base, Known, Symbol};
 use crate::analysis::specialise::{Bound, Count, Specialiser};
 use crate::tool::value::Value;
 
-/// A cell of memory that inserted code counts in.
+/// A counter in memory that inserted code adds to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cell {
-    /// At an offset in the plan's data.
+    /// The cell at an offset in the plan's data.
     Data(u32),
-    /// At an address of the tool's file.
+    /// The cell at an address of the tool's file.
     Analysis(u64),
 }
 
 /// An addition of a constant to a 64-bit cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Increment {
-    /// The cell.
+    /// Place of the cell.
     pub cell: Cell,
-    /// What is added.
+    /// Number that is added.
     pub amount: i64,
-    /// In one step for all threads.
+    /// True if the addition is atomic.
     pub locked: bool,
 }
 
-/// What is known of an argument before the program runs.
+/// What the specialiser may assume of an argument.
 pub fn bound(value: &Value) -> Bound {
     match value {
         Value::Const(n) => Bound::Const(*n),
@@ -61,27 +60,27 @@ fn number(known: Known, values: &[Value]) -> Option<i64> {
     }
 }
 
-/// Finds what calls add to cells. Most calls of a tool are of few kinds, so
-/// what their routines do is kept here, where no other thread looks at it.
+/// Finds the additions of calls to cells. Most calls of a tool are of few kinds, so the results of the
+/// latest kinds are cached here, for one thread.
 pub struct Increments<'a> {
     specialiser: &'a Specialiser<'a>,
     kinds: Vec<Kind>,
-    /// The kind that is replaced next.
+    /// Index of the kind that is replaced next.
     next: usize,
 }
 
-/// Calls for which the specialiser knows one answer.
+/// Calls for which the specialiser has the same answer.
 struct Kind {
     routine: u64,
     bounds: Vec<Bound>,
     counts: Option<Vec<Count>>,
 }
 
-/// Kinds of calls that are kept.
+/// Number of kinds of calls that are kept.
 const KINDS: usize = 8;
 
 impl<'a> Increments<'a> {
-    /// Nothing is known yet.
+    /// Makes an empty cache.
     pub fn new(specialiser: &'a Specialiser<'a>) -> Self {
         Self {
             specialiser,
@@ -90,8 +89,8 @@ impl<'a> Increments<'a> {
         }
     }
 
-    /// If all that the routine does with these arguments is to add constants to
-    /// cells that are known now, what it adds to which. The result is in `found`.
+    /// Finds the additions of a call, if the routine does nothing with these arguments but add constants
+    /// to cells that are known now; else false. The additions are in `found`.
     pub fn find(&mut self, routine: u64, values: &[Value], found: &mut Vec<Increment>) -> bool {
         found.clear();
         let bounds = || values.iter().map(bound);
@@ -118,8 +117,7 @@ impl<'a> Increments<'a> {
         true
     }
 
-    /// Asks the specialiser about the routine with these bounds; yields
-    /// the number of the kind.
+    /// Asks the specialiser about the routine with these bounds; returns the number of the kind.
     fn learn(&mut self, routine: u64, bounds: Vec<Bound>) -> usize {
         let body = self.specialiser.body(routine, &bounds);
         let kind = Kind {

@@ -1,8 +1,12 @@
-//! From the calls that a tool added to machine code with symbolic targets.
+//! Planning: from the calls that a tool added to machine code with symbolic targets.
 //!
-//! Only this stage knows what a tool wants. [`points`](self) says which calls
-//! are made where; a point's code is emitted from what is live there and what
-//! the routines may change; what several points share is emitted once.
+//! Only this stage knows what a tool wants. `points` tells which calls are made where. A point's code
+//! depends on the registers and flags that are live there and on those that the routines may change.
+//! Code that several points share is emitted once.
+//!
+//! Files use each other in one direction. At the bottom stand `code` (the plan), `data`, `wrapper` and
+//! `detour`; on these `threads` and `site` (the code of one point), then `shared`, `exits` and
+//! `edge_counts`; `build` puts all together.
 
 mod build;
 pub mod code;
@@ -29,29 +33,28 @@ pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target,
 pub use sparse::Sparse;
 pub use threads::{ThreadAccess, ThreadOptions};
 
-/// What an analysis routine, with all that it calls, may change.
+/// Registers and flags that an analysis routine, with all that it calls, may change.
 ///
-/// Analysis code keeps to the System V ABI and is compiled for baseline
-/// x86-64: callee-saved registers come back, and the upper halves of vector
-/// registers stay as they are.
+/// Analysis code keeps to the System V ABI and is compiled for baseline x86-64. So callee-saved registers
+/// keep their values, and the upper halves of vector registers stay as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Clobbers {
-    /// General registers, by hardware number.
+    /// Mask of general registers, by their numbers in encodings.
     pub gprs: u16,
-    /// Vector registers.
+    /// Mask of vector registers 0 to 15.
     pub xmms: u16,
-    /// Arithmetic flags.
+    /// True if it may change arithmetic flags.
     pub flags: bool,
-    /// It computes with floating point, and so depends on and changes MXCSR.
+    /// True if it computes in floating point, and so depends on and changes MXCSR.
     pub mxcsr: bool,
-    /// It calls nothing.
+    /// True if it calls nothing.
     pub is_leaf: bool,
-    /// It wants the stack aligned as the ABI says.
+    /// True if it needs the stack aligned as the ABI demands.
     pub needs_alignment: bool,
 }
 
 impl Clobbers {
-    /// All that the ABI lets a function change.
+    /// All registers and flags that the ABI lets a function change.
     pub const EVERYTHING: Self = Self {
         gprs: crate::live::RegSet::CALLER_SAVED.gpr_mask(),
         xmms: u16::MAX,
@@ -75,26 +78,25 @@ impl From<crate::analysis::Summary> for Clobbers {
     }
 }
 
-/// What planning does beside the tool's calls.
+/// Options of planning.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
-    /// Address of the runtime's `finish` in the tool's file; hooks are set
-    /// where a process may end. `None`: no hooks.
+    /// Address of the runtime's `finish` in the tool's file. It is called where the process may end.
+    /// `None`: there are no such hooks.
     pub finish: Option<u64>,
-    /// Address of the runtime's `exec`. `None`: a process that becomes another
-    /// program does so unnoticed.
+    /// Address of the runtime's `exec` in the tool's file. It is called before the process may become
+    /// another program. `None`: there are no such hooks.
     pub exec: Option<u64>,
-    /// The program can have more than one thread: the end of a thread is not
-    /// the end of the process.
+    /// True if the program can have more than one thread, so that the end of a thread need not be the end
+    /// of the process.
     pub may_have_threads: bool,
     /// How per-thread data is found.
     pub threads: ThreadOptions,
-    /// Makes what can be of calls part of their points. `None`: all are called.
+    /// Makes the bodies that stand in line. `None`: all routines are called.
     pub bodies: Option<&'a Specialiser<'a>>,
-    /// Bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if
-    /// the program may lie anywhere. Data there can be named by 32-bit displacements.
+    /// Number of bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if the
+    /// program may lie anywhere. Data there can be named by 32-bit displacements.
     pub low_room: u64,
-    /// Makes each call that only counts at its own point, though totals could
-    /// be had from fewer counters.
+    /// True if each call that only counts is made at its own point, and no edges are counted instead.
     pub every_point: bool,
 }

@@ -1,5 +1,5 @@
-//! Parts of a plan: each thread plans some procedures for itself, with numbers that count from
-//! 0, and the parts become one plan in the procedures' order.
+//! Parts of a plan. Each thread plans some procedures for itself, with numbers that count from 0. The
+//! parts are joined to one plan in the order of the procedures.
 
 use super::wrapper::Wrappers;
 use super::{Fixup, Insertion, Plan, Position, Shift, Snippet, Target};
@@ -8,7 +8,7 @@ use crate::ids::InstId;
 use crate::plan::code::Asm;
 
 impl Plan {
-    /// What is known before the calls are planned.
+    /// An empty plan with the facts that are known before the calls are planned.
     pub(super) fn emptied(&self) -> Self {
         Self {
             calls_added: self.calls_added,
@@ -18,7 +18,7 @@ impl Plan {
         }
     }
 
-    /// Adds a piece of code; yields where it lies.
+    /// Adds a piece of code; returns its place in the plan.
     pub(super) fn add_code(&mut self, asm: Asm) -> Snippet {
         let code = self.code.len() as u32;
         let fixups = self.fixups.len() as u32;
@@ -99,12 +99,12 @@ pub(super) struct Part {
     snippets: Vec<Snippet>,
     insertions: Vec<Insertion>,
     pub(super) wrappers: Wrappers,
-    /// Calls that became code in line.
+    /// Number of calls whose routine stands in line.
     pub(super) inlined: u64,
 }
 
 impl Part {
-    /// Makes room for so many snippets, most of which count in one instruction.
+    /// Reserves memory for this number of snippets, most of which have one instruction.
     pub(super) fn reserve(&mut self, snippets: usize) {
         self.asm.code.reserve(8 * snippets);
         self.asm.fixups.reserve(snippets);
@@ -112,7 +112,7 @@ impl Part {
         self.insertions.reserve(snippets);
     }
 
-    /// Makes what has been emitted since the marks a snippet at a point.
+    /// Makes a snippet of the code emitted since the marks, at a point.
     pub(super) fn close(&mut self, code: usize, fixups: usize, inst: InstId, position: Position) {
         debug_assert_eq!(self.asm.depth(), 0, "the stack is where it was");
         for fixup in &mut self.asm.fixups[fixups..] {
@@ -131,7 +131,7 @@ impl Part {
         });
     }
 
-    /// The same, with a tail.
+    /// Makes a snippet with a tail of the code emitted since the marks, at a point.
     pub(super) fn close_with_tail(
         &mut self,
         code: usize,

@@ -1,11 +1,9 @@
 //! Which calls belong to which point, and what "before" and "after" mean there.
 //!
-//! Order at one address: before the procedure, before the block, before the
-//! instruction; then after the instruction, after the block, after the
-//! procedure; at each in the order of addition. A jump, a branch and a return
-//! change nothing but the instruction pointer (and rsp), so what comes after
-//! them is done before them, as the last thing; for other instructions it
-//! stands on the way to the next one.
+//! Order at one address: before the procedure, before the block, before the instruction; then after the
+//! instruction, after the block, after the procedure; at each in the order of addition. A jump, a branch
+//! and a return change only the instruction pointer (and rsp). So calls after them are made before them,
+//! as the last calls there. Calls after other instructions stand on the edge to the next instruction.
 
 use std::ops::Range;
 
@@ -16,10 +14,10 @@ use crate::tool::{Call, Calls};
 use crate::tool::{CallPlace, Scope};
 use crate::x86::ControlFlow;
 
-/// Numbers of the calls of one scope and place, by what they are added to.
+/// Numbers of the calls of one scope and place, by the number of the item that they are added to.
 #[derive(Default)]
 struct Index {
-    /// By id: the start of its range; one more at the end. Empty without calls.
+    /// Start of each item's range, and the end of the last. Empty if there are no calls.
     starts: Vec<u32>,
     calls: Vec<u32>,
 }
@@ -75,7 +73,7 @@ impl Index {
     }
 }
 
-/// The calls by point.
+/// The calls of all points.
 pub struct Points<'a> {
     cfg: &'a Cfg,
     calls: &'a Calls,
@@ -90,22 +88,22 @@ pub struct Points<'a> {
 /// The calls around one instruction, as numbers of calls.
 #[derive(Default, Debug)]
 pub struct Around {
-    /// When control enters the procedure here from outside.
+    /// Calls made when control enters the procedure here from outside.
     pub entry: Vec<u32>,
-    /// Before it.
+    /// Calls before the instruction.
     pub before: Vec<u32>,
-    /// After it, but made before it since it transfers control.
+    /// Calls after the instruction that are made before it, as it transfers control.
     pub before_transfer: Vec<u32>,
-    /// The same, but only if the branch is taken.
+    /// Calls made before the instruction, only if the branch will be taken.
     pub if_taken: Vec<u32>,
-    /// On the way to the branch's target.
+    /// Calls on the taken edge.
     pub taken: Vec<u32>,
-    /// On the way to the next instruction.
+    /// Calls on the edge to the next instruction.
     pub after: Vec<u32>,
 }
 
 impl Around {
-    /// Empties it.
+    /// Removes all calls.
     fn clear(&mut self) {
         for list in [
             &mut self.entry,
@@ -142,13 +140,13 @@ impl<'a> Points<'a> {
         })
     }
 
-    /// The call of this number.
+    /// The call with this number.
     pub fn call(&self, number: u32) -> &'a Call {
         &self.calls.calls[number as usize]
     }
 
-    /// Calls at the exits of this procedure or part of a procedure. A part
-    /// whose whole is not known has none: it is never entered for itself.
+    /// Calls at the exits of a procedure or of a part of one. A part whose procedure is not known has
+    /// none, as it is never entered for itself.
     fn at_exits(&self, id: ProcId) -> &[u32] {
         if self.cfg.proc(id).kind == ProcKind::Fragment(None) {
             return &[];
@@ -156,7 +154,7 @@ impl<'a> Points<'a> {
         self.proc[1].at(self.cfg.whole(id).index())
     }
 
-    /// What is added to blocks and to ways between them.
+    /// Calls that are added to blocks and to edges between them.
     fn of_blocks(&self) -> impl Iterator<Item = &Index> {
         self.block
             .iter()

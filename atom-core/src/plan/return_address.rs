@@ -1,20 +1,19 @@
-//! The original of a return address.
+//! Original return addresses of calls in the new text.
 //!
-//! Calls in the new text push addresses of the new text. An analysis routine
-//! that asks where a return goes is to see what the original program would hold
-//! there, so a table made by the rewriter leads from the one to the other. An
-//! address that is not in it was pushed by code that did not move, and stands
-//! for itself.
+//! Calls in the new text push addresses of the new text. An analysis routine that asks for the target of
+//! a return is to see the address that the original program would have pushed. So the rewriter makes a
+//! table from return addresses of the new text to those of the original. An address that is not in the
+//! table was pushed by code that did not move, and stands for itself.
 
 use super::code::{Asm, Target};
 use crate::x86::asm::{Cond, Gpr, Mem};
 use crate::x86::search;
 
-/// Size of the table's head: the number of entries, as 32 bits, and padding.
+/// Size of the table's head in bytes: the number of entries, as 32 bits, and padding.
 pub const HEAD: u64 = 8;
-/// Size of an entry: the return address of the new text as a distance from the
-/// table (signed), and that of the original text as a distance from the image's
-/// base, 32 bits each. Entries are sorted by the first.
+/// Size of an entry in bytes. Its first half is the return address of the new text minus the table's
+/// address (signed), its second half the original return address minus the image's base, 32 bits each.
+/// Entries are sorted by the first half.
 pub const ENTRY: u64 = 8;
 
 /// Emits a function that takes a word on the stack, above its own return
@@ -27,7 +26,7 @@ pub fn emit(asm: &mut Asm, base: u64) {
     let word = Mem::at(Gpr::RSP, 8 * (saved.len() as i32 + 2));
     asm.load(Gpr::RAX, word);
     asm.lea_target(Gpr::RDI, Target::ReturnMap);
-    // rax: the distance from the table; out if it is not one of 32 bits.
+    // rax becomes the distance from the table. An address whose distance exceeds 32 bits has no entry.
     asm.raw(&search::FITS_32_BITS);
     let far = asm.jump_if(Cond::NE);
     asm.raw(&search::FIND);

@@ -1,4 +1,4 @@
-//! The code of pieces that points share: wrappers around routines, and pieces for rare calls.
+//! Out-of-line stubs that points share: wrappers around routines, and detours for rare calls.
 
 use super::Clobbers;
 use super::code::Asm;

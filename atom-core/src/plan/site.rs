@@ -1,23 +1,19 @@
 //! The code at one point: saves, arguments, calls, restores.
 //!
-//! A point may lie anywhere in the program, so nothing is assumed there: the
-//! 128 bytes below rsp may hold data (the red zone of the System V ABI), the
-//! stack may be misaligned, every register and flag that is live must come
-//! back. The order on the stack, downwards: red zone; with the direction flag
-//! in doubt, the flags word; saved registers; saved flags; values computed
-//! beforehand; stack arguments.
+//! A point may lie anywhere in the program, so the code assumes nothing: the 128 bytes below rsp may hold
+//! data (the red zone of the System V ABI), the stack may be misaligned, and every live register and flag
+//! must keep its value. The order on the stack, downwards: red zone; the flags word, if the direction flag
+//! may be set; saved registers; saved flags; values computed beforehand; stack arguments.
 //!
-//! Which registers must be saved depends on the order in which arguments can
-//! be filled, so the code is emitted optimistically: what turns out to be
-//! missing is noted, and the point is emitted again until nothing is.
+//! The registers that must be saved depend on the order in which arguments can be filled. So the code is
+//! emitted optimistically: missing saves are noted, and the point is emitted again until none is missing.
 //!
-//! A call is made in one of two ways. *Directly*: the point saves what the
-//! routine clobbers. *Through a wrapper*, shared by all points with the same
-//! routine and the same registers to save: when the routine wants an aligned
-//! stack or vector state saved, or when there is much to save. Or there is no
-//! call: what the routine does with these arguments stands in the point (see
-//! [`inline`]). Where all calls of a point are of that kind, the stack is left
-//! alone unless a register must be saved, and flags are kept in rax.
+//! A call is made in one of two ways. *Directly*: the point saves the registers that the routine clobbers.
+//! *Through a wrapper*, an out-of-line stub shared by all points with the same routine and the same
+//! registers to save: if the routine needs an aligned stack or saved vector state, or if there are many
+//! registers to save. A third way has no call: the routine's body for these arguments stands in the point
+//! (see [`inline`]). If all calls of a point have bodies, the stack is used only if a register must be
+//! saved, and flags are kept in rax.
 
 use std::sync::Arc;
 
@@ -39,7 +35,7 @@ mod values;
 
 pub use values::only_if_selected;
 
-/// More registers than this are saved by a wrapper.
+/// Number of registers up to which the point itself saves them; a wrapper saves more.
 const MOST_SAVED_IN_LINE: u32 = 4;
 
 /// One call to make.
@@ -47,64 +43,64 @@ const MOST_SAVED_IN_LINE: u32 = 4;
 pub struct SiteCall {
     /// The routine's address in the tool's file.
     pub routine: u64,
-    /// What it may change.
+    /// Registers and flags that the routine may change.
     pub clobbers: Clobbers,
     /// Its arguments.
     pub values: Vec<Value>,
-    /// What can stand in its place.
+    /// Body that can stand in place of the call.
     pub body: Option<Arc<Body>>,
-    /// Which of the arguments are the same in all calls of the routine.
+    /// Mask of the arguments that are the same in all calls of the routine.
     pub common: u64,
 }
 
-/// What holds at a point.
+/// Facts about a point.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// What is live there.
+    /// Registers and flags that are live.
     pub live: RegSet,
-    /// The direction flag may be set.
+    /// True if the direction flag may be set.
     pub may_set_df: bool,
-    /// Data has fixed addresses that fit a displacement.
+    /// True if the plan's data has fixed addresses that fit a displacement.
     pub absolute: bool,
-    /// It is a shared piece.
+    /// True if the code is a shared stub.
     pub is_piece: bool,
-    /// What lies below rsp is free.
+    /// True if the program keeps nothing below rsp.
     pub free_below: bool,
 }
 
 impl Point {
-    /// Bytes below rsp that are the program's.
+    /// Number of bytes below rsp in which the program may keep data.
     fn red_zone(&self) -> i32 {
         if self.free_below { 0 } else { RED_ZONE }
     }
 }
 
-/// What the emission found that it must save. Only grows.
+/// Needs of a point's code, found while emitting it. They only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Needs {
     gprs: u16,
-    /// Saved only on paths of bodies beside the straight one.
+    /// Registers saved only on paths of bodies other than the straight one, as a mask.
     aside: u16,
     flags: bool,
-    /// A routine is called on every path.
+    /// True if a routine is called on every path.
     calls: bool,
-    /// Calls by number whose bodies cannot stand here.
+    /// Mask of the calls whose bodies cannot stand here.
     refused: u64,
-    /// Jumps in bodies are too far for their short form.
+    /// True if jumps in bodies do not reach in their short form.
     long: bool,
 }
 
-/// What became of the calls of one point, beside the code there.
+/// The result of emitting a point, besides its code.
 #[derive(Default, Debug)]
 pub struct Emitted {
-    /// How many of them became part of it.
+    /// Number of calls whose bodies stand in line.
     pub inlined: usize,
-    /// Code that is rarely run, to be put elsewhere.
+    /// Cold path, to be put behind the procedure.
     pub tail: Asm,
 }
 
 impl Emitted {
-    /// Puts the tail right here, if the point's code starts at `base`.
+    /// Appends the tail to the code; the point's code starts at the offset `base`.
     pub fn join(self, asm: &mut Asm, base: usize) {
         let start = asm.code.len();
         asm.code.extend_from_slice(&self.tail.code);
@@ -129,7 +125,7 @@ impl Emitted {
     }
 }
 
-/// Emits the calls of one point, whose code starts at `base`.
+/// Emits the calls of one point, whose code starts at the offset `base`.
 pub fn emit(
     asm: &mut Asm,
     base: usize,
@@ -137,7 +133,7 @@ pub fn emit(
     mut point: Point,
     wrappers: &mut Wrappers,
 ) -> Emitted {
-    // What an argument is made of must outlive the calls before its own.
+    // Vector registers that arguments are computed from must keep their values until then.
     let xmms = calls.iter().flat_map(|c| &c.values).map(Value::xmm_sources);
     for number in xmms.flat_map(|mask| (0..16).filter(move |n| mask >> n & 1 != 0)) {
         point.live |= RegSet::xmm(number);
@@ -246,38 +242,38 @@ pub fn only_if_taken(asm: &mut Asm, taken: Taken) -> Vec<Patch> {
 
 struct Site<'a> {
     asm: &'a mut Asm,
-    /// What is rarely run.
+    /// The cold path.
     tail: Asm,
-    /// It is what code goes to now.
+    /// True while code goes to the cold path.
     in_tail: bool,
-    /// Where the point's code starts.
+    /// Offset at which the point's code starts.
     base: usize,
     wrappers: &'a mut Wrappers,
     point: Point,
-    /// Saved in this attempt.
+    /// Needs that this attempt meets.
     needs: Needs,
-    /// Needed, as far as known.
+    /// Needs found so far.
     found: Needs,
-    /// General registers that still hold the program's values. One that does
-    /// not and is live is in `found.gprs`.
+    /// Mask of the general registers that still hold the program's values. A live register that does not is
+    /// in `found.gprs`.
     intact: u16,
-    /// The arithmetic flags are still the program's.
+    /// True while the arithmetic flags are the program's.
     flags_intact: bool,
     /// Bytes from the program's rsp down to the present rsp.
     depth: i32,
-    /// Depth of each saved register.
+    /// Depth in bytes of each saved register.
     slots: [i32; 16],
-    /// Depth of the saved flags.
+    /// Depth in bytes of the saved flags.
     flags_slot: i32,
-    /// All flags are on the stack, and the direction flag is clear.
+    /// True if all flags are on the stack, and the direction flag is clear.
     flags_pushed: bool,
-    /// The arithmetic flags are in ax.
+    /// True while the arithmetic flags are in ax.
     flags_in_ax: bool,
     /// A dead register that keeps rax for the program while flags are in ax.
     keeper: Option<Gpr>,
-    /// On a path beside the straight one: registers that were intact where it began.
+    /// On a path other than the straight one: mask of the registers that were intact where it began.
     aside: Option<u16>,
-    /// OF is among the flags that are kept in ax.
+    /// True if OF is among the flags that are kept in ax.
     overflow: bool,
 }
 
@@ -316,7 +312,7 @@ impl Site<'_> {
         self.depth += 8;
     }
 
-    /// The word that was stored when the stack had this depth.
+    /// The word that was pushed when the stack had this depth.
     fn slot(&self, depth: i32) -> Mem {
         Mem::at(Gpr::RSP, self.depth - depth)
     }
@@ -392,7 +388,7 @@ impl Site<'_> {
         self.found.gprs |= gprs & !aside;
     }
 
-    /// Notes that a register gets another value now.
+    /// Notes that a register gets a new value.
     fn overwrite(&mut self, reg: Gpr) {
         self.intact &= !reg.bit();
         self.want(self.point.live.gpr_mask() & reg.bit());
@@ -402,7 +398,7 @@ impl Site<'_> {
         self.intact & reg.bit() != 0
     }
 
-    /// Where the program's value of a register lies now, if not in the register.
+    /// The word that holds the program's value of a register, if the register does not.
     fn moved_to(&mut self, reg: Gpr) -> Option<Mem> {
         if self.is_intact(reg) {
             return None;
@@ -418,7 +414,7 @@ impl Site<'_> {
         scratch
     }
 
-    /// Makes the arithmetic flags the program's again.
+    /// Restores the program's arithmetic flags.
     fn restore_flags(&mut self) {
         if self.flags_intact {
             return;
@@ -428,7 +424,7 @@ impl Site<'_> {
             self.asm.pop_flags();
             self.asm.clear_direction();
         } else if self.flags_in_ax {
-            // They stay in ax too: they may be needed again.
+            // The flags stay in ax too, as they may be needed again.
             self.asm.flags_from_ax(self.overflow);
             self.asm.flags_to_ax(self.overflow);
         } else {
@@ -455,7 +451,7 @@ impl Site<'_> {
         self.move_stack(-used);
     }
 
-    /// Computes what needs fixed registers; yields the depths of the results.
+    /// Computes the values that need fixed registers; returns the depths of the results.
     fn compute_first(&mut self, values: &[Value]) -> Vec<i32> {
         let mut early = vec![0; values.len()];
         for (i, value) in values
@@ -488,7 +484,7 @@ impl Site<'_> {
         early
     }
 
-    /// Whether a branch on rcx will be taken, into rax.
+    /// Computes into rax whether a branch on rcx will be taken.
     fn count_taken(&mut self, taken: Taken) {
         if let Taken::Loop { zero: Some(_), .. } = taken {
             self.restore_flags();
@@ -547,9 +543,9 @@ impl Site<'_> {
         self.depth += 8;
     }
 
-    /// Fills the argument registers. A register is filled when no argument
-    /// still waits for its old value, as far as there is such an order; where
-    /// there is none, the values come from saved copies. Constants come last.
+    /// Fills the argument registers. A register is filled when no argument that is still to be computed
+    /// needs its old value. Where there is no such order, the values come from saved copies. Constants
+    /// come last.
     fn fill_registers(&mut self, values: &[Value], early: &[i32], keep_flags: bool) {
         let is_constant = |value: &Value| matches!(value, Value::Const(_));
         let mut waiting: Vec<usize> = (0..values.len())
@@ -673,7 +669,7 @@ impl Site<'_> {
             return;
         }
         let flags = flags_lost && keep_flags && self.flags_intact && !flags_saved;
-        // The wrapper saves flags by way of rax.
+        // The wrapper saves flags through rax.
         let rax = if flags {
             Gpr::RAX.bit() & keep & !self.needs.gprs
         } else {

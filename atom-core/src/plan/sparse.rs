@@ -1,12 +1,11 @@
-//! Bytes of which long runs are zero.
+//! Byte sequences with long runs of zeros.
 //!
-//! A tool's counters are zero at first, and there are many: only what is not
-//! zero takes memory.
+//! A tool has many counters, which are zero at first. So runs of zeros take no memory.
 
-/// Zeros shorter than this are kept like other bytes.
+/// Length in bytes from which a run of zeros is left out.
 const GAP: usize = 4096;
 
-/// A sequence of bytes; what is not in a piece is zero.
+/// A sequence of bytes; bytes outside of all pieces are zero.
 #[derive(Clone, Default, Debug)]
 pub struct Sparse {
     len: usize,
@@ -15,7 +14,7 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// A copy of these bytes.
+    /// Copies these bytes.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut copy = Self::default();
         for chunk in bytes.chunks(GAP) {
@@ -33,7 +32,7 @@ impl Sparse {
         self.len
     }
 
-    /// True if there are none.
+    /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -95,7 +94,7 @@ impl Sparse {
         bytes
     }
 
-    /// What may not be zero: offsets and bytes, in order.
+    /// The pieces that may not be zero: offsets and bytes, in order.
     pub fn pieces(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.pieces.iter().map(|(at, bytes)| (*at, &bytes[..]))
     }

@@ -1,18 +1,17 @@
-//! Per-thread data: how a point finds the running thread's, and where a thread
-//! that is new must be noticed.
+//! Per-thread data: how a point finds the running thread's data, and where a new thread must be noticed.
 //!
 //! The main block lies in the plan's data. The gs base is the distance from it
 //! to the running thread's block (see `atom_abi::ThreadBlock`), 0 in the first
 //! thread. A new thread has its parent's base until it passes a *guard*, which
-//! compares the thread pointer with that of the block's owner. Guards stand
-//! where a thread can come from outside:
+//! compares the thread pointer with the thread pointer of the block's owner. Guards
+//! stand where a thread can come from outside:
 //! - behind system calls of the program's own code that may start a thread;
 //! - in a dynamic program at the pads of procedures: the thread was started by a
-//!   library, and enters through a function pointer. In a static one there is no
-//!   such outside.
+//!   library, and enters through a function pointer. A static program has no such
+//!   library.
 //!
-//! In the middle of a procedure a pad has a guard too, unless that is where the
-//! procedure's own indirect jumps go.
+//! A pad in the middle of a procedure has a guard too, unless the procedure's own indirect jumps lead
+//! there.
 
 use std::collections::HashSet;
 
@@ -35,7 +34,7 @@ use crate::x86::asm::Gpr;
 /// How inserted code finds the running thread's data.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum ThreadAccess {
-    /// There is one thread: like other data.
+    /// Like other data, as there is one thread.
     #[default]
     Only,
     /// Through the gs segment.
@@ -44,22 +43,22 @@ pub enum ThreadAccess {
     Lookup,
 }
 
-/// What planning knows of per-thread data; addresses are of the tool's file.
+/// Options for per-thread data. Addresses are those of the tool's file.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ThreadOptions {
-    /// How it is found.
+    /// How inserted code finds the data.
     pub access: ThreadAccess,
-    /// The runtime's `thread_enter`.
+    /// Address of the runtime's `thread_enter`.
     pub enter: u64,
-    /// The runtime's `thread_started`.
+    /// Address of the runtime's `thread_started`.
     pub started: u64,
-    /// The runtime's `thread_block`.
+    /// Address of the runtime's `thread_block`.
     pub block: u64,
 }
 
 impl ThreadOptions {
-    /// Chooses for a program and the calls added to it. `no_gs` says that gs must be
-    /// left alone, whatever the program's own code does.
+    /// Chooses the options for a program and the calls added to it. `no_gs` is set if gs must not be used
+    /// even if the program's own code leaves it alone.
     pub fn new(
         image: &Image,
         cfg: &Cfg,
@@ -88,12 +87,12 @@ impl ThreadOptions {
 pub struct Threads {
     options: ThreadOptions,
     place: Option<ThreadPlace>,
-    /// System calls behind which a thread may start.
+    /// The program's system calls behind which a new thread may run.
     starts: HashSet<InstId>,
 }
 
 impl Threads {
-    /// For the data as laid out.
+    /// Makes the part for the data as it is laid out.
     pub fn new(
         image: &Image,
         cfg: &Cfg,
@@ -112,13 +111,13 @@ impl Threads {
         }
     }
 
-    /// The main block, if threads have data by gs.
+    /// Place of the main block, if threads find their data through gs.
     pub fn by_gs(&self) -> Option<ThreadPlace> {
         self.place
             .filter(|_| self.options.access == ThreadAccess::Gs)
     }
 
-    /// The `ThreadInfo` for the runtime: none where there is only one thread.
+    /// Offset of the `ThreadInfo` for the runtime; `None` if there is only one thread.
     pub fn info(&self) -> Option<u32> {
         let place = self.place?;
         (self.options.access != ThreadAccess::Only).then_some(place.info)
@@ -139,7 +138,7 @@ impl Threads {
         }
     }
 
-    /// The same for the calls at the program's end: that of the sums.
+    /// The address for the calls at the program's end, which get the sums over all threads.
     pub fn total(&self, at: u32) -> Value {
         match (self.info(), self.place) {
             (Some(info), Some(place)) => Value::Pointed {
@@ -155,7 +154,7 @@ impl Threads {
         self.starts.contains(&inst)
     }
 
-    /// What stands behind such a system call.
+    /// Emits the code behind a system call that may start a thread.
     pub fn emit_start(&self, asm: &mut Asm, wrappers: &mut Wrappers) {
         asm.move_stack(-RED_ZONE);
         asm.push(Gpr::RCX);
@@ -174,7 +173,7 @@ impl Threads {
         asm.move_stack(RED_ZONE);
     }
 
-    /// The shared piece that guards call; all registers and flags come back.
+    /// The stub that guards call. It keeps all registers and flags.
     pub fn emit_enter(&self, wrapper: u32) -> Asm {
         let mut asm = Asm::default();
         asm.push_flags();
@@ -185,15 +184,15 @@ impl Threads {
         asm
     }
 
-    /// The wrapper of the runtime's function that guards reach.
+    /// The wrapper of the runtime's function that guards call.
     pub fn enter_wrapper(&self) -> Wrapper {
         Wrapper::whole(self.options.enter)
     }
 }
 
-/// The wrapper that puts the running thread's block into the word above its
-/// return address, which holds the main block: right before the runtime's start,
-/// when it knows of none. It changes nothing else.
+/// The wrapper that puts the address of the running thread's block into the word above its return
+/// address. That word holds the address of the main block, which is right before the runtime's start,
+/// when the runtime knows no threads. The wrapper changes nothing else.
 pub fn lookup_wrapper(routine: u64) -> Wrapper {
     Wrapper {
         flags: true,
@@ -203,7 +202,7 @@ pub fn lookup_wrapper(routine: u64) -> Wrapper {
     }
 }
 
-/// Which pads get which guard.
+/// The guards of all pads.
 pub fn guards(image: &Image, cfg: &Cfg, live: &Live, block: u32, enter: u32) -> Guards {
     let mut guards = Guards {
         block,
@@ -227,8 +226,8 @@ pub fn guards(image: &Image, cfg: &Cfg, live: &Live, block: u32, enter: u32) -> 
     guards
 }
 
-/// The entry if its guard may use r11, the flags and the stack; and the blocks
-/// that need none.
+/// Guards of a procedure: its first block, if the guard there may use r11, the flags and the stack; and
+/// the blocks that need no guard.
 fn guards_of_proc(cfg: &Cfg, live: &Live, id: ProcId) -> (Option<BlockId>, Vec<BlockId>) {
     let proc = cfg.proc(id);
     let first = proc.first_block;

@@ -1,8 +1,8 @@
-//! Shared code around the call of a routine: saves, alignment, restores.
+//! Wrappers: out-of-line stubs around the call of a routine, with saves, alignment and restores.
 //!
-//! A wrapper is called with the routine's arguments in place. By the System V
-//! ABI the stack is aligned to 16 bytes at a call; the program's may not be,
-//! so a wrapper aligns it and copies the stack arguments below.
+//! A wrapper is called with the routine's arguments in place. By the System V ABI the stack is aligned to
+//! 16 bytes at a call. The program's stack may not be, so a wrapper aligns it and copies the stack
+//! arguments below.
 
 use std::collections::HashMap;
 
@@ -17,36 +17,36 @@ use crate::x86::asm::{Gpr, Mem};
 pub struct Wrapper {
     /// The routine's address in the tool's file.
     pub routine: u64,
-    /// General registers to save.
+    /// Mask of the general registers to save.
     pub gprs: u16,
-    /// Vector registers to save.
+    /// Mask of the vector registers to save.
     pub xmms: u16,
-    /// Save the arithmetic flags; changes rax, which is in `gprs` if it is live.
+    /// True if it saves the arithmetic flags. That changes rax, which is in `gprs` if it is live.
     pub flags: bool,
-    /// Run the routine with the default SSE control word, and restore the program's.
+    /// True if it runs the routine with the default SSE control word and restores the program's.
     pub mxcsr: bool,
-    /// Align the stack.
+    /// True if it aligns the stack.
     pub align: bool,
     /// Number of arguments on the stack.
     pub stack_words: u8,
-    /// Leave the result, unless it is 0, in the word above the return address,
-    /// which the caller made room for; rax and rcx are in `gprs`.
+    /// True if it stores the result, unless that is 0, in the word above the return address, which the
+    /// caller has reserved. rax and rcx are in `gprs`.
     pub yields: bool,
-    /// It is a piece for rare calls instead, which keeps what is in `flags` if that is set;
-    /// the routine changes the registers that are named.
+    /// Set if the stub is one for rare calls instead. Then it keeps the flags if `flags` is set, and `gprs`
+    /// and `xmms` are the registers that the routine changes.
     pub detour: Option<Detour>,
 }
 
-/// The wrappers asked for, numbered from 0.
+/// The wrappers that are needed, numbered from 0.
 #[derive(Default, Debug)]
 pub struct Wrappers {
     numbers: HashMap<Wrapper, u32>,
-    /// In order of number.
+    /// The wrappers in the order of their numbers.
     pub list: Vec<Wrapper>,
 }
 
 impl Wrappers {
-    /// The number of this wrapper.
+    /// Number of this wrapper, which is added if it is new.
     pub fn index(&mut self, wrapper: Wrapper) -> u32 {
         *self.numbers.entry(wrapper).or_insert_with(|| {
             self.list.push(wrapper);
@@ -67,7 +67,7 @@ fn bits(mask: u16) -> impl DoubleEndedIterator<Item = u8> {
 }
 
 impl Wrapper {
-    /// A call from where nothing is known.
+    /// A wrapper for a call from a place of which nothing is known.
     pub fn whole(routine: u64) -> Self {
         Self {
             routine,
@@ -82,7 +82,7 @@ impl Wrapper {
         }
     }
 
-    /// Emits it.
+    /// Emits the wrapper's code.
     pub fn emit(&self, asm: &mut Asm) {
         asm.open_frame();
         bits(self.gprs).for_each(|n| asm.push(Gpr(n)));
@@ -110,7 +110,7 @@ impl Wrapper {
                 asm.move_stack(-8);
             }
         }
-        // Above rbp: the saved rbp, our return address, then the arguments.
+        // Above rbp lie the saved rbp, the wrapper's return address, then the arguments.
         for word in (0..i32::from(self.stack_words)).rev() {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }

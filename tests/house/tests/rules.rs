@@ -38,10 +38,6 @@ const STILL_LONG: &[&str] = &[
 /// Functions that still have too many parameters, by name.
 const STILL_WIDE: &[&str] = &[
     "relocate_names",
-    "Asm::evex",
-    "Planner::calls_at",
-    "Planner::insert",
-    "Part::add",
     "ten",
     "by_name",
     "begin",

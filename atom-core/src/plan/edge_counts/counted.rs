@@ -1,4 +1,4 @@
-//! Counting the flow of one group of procedures after the other.
+//! Choosing the counters of one group of procedures after the other.
 
 use super::group::{Group, Spot, World};
 use super::members;
@@ -7,31 +7,31 @@ use super::table;
 use super::tree::Solver;
 use crate::ids::ProcId;
 
-/// What came out for some groups.
+/// Results for some groups.
 #[derive(Default)]
 pub(super) struct Counted {
-    /// Where the counters stand, in the order of their cells.
+    /// Places of the counters, in the order of their cells.
     pub spots: Vec<Spot>,
     /// The records of the table.
     pub table: Vec<u8>,
-    /// The most values that the table computes for one group.
+    /// Largest number of values that the table computes for one group.
     pub values: usize,
 }
 
-/// What is used for one group after the other.
+/// Storage that is reused for one group after the other.
 #[derive(Default)]
 pub(super) struct Storage {
-    /// What the group wants.
+    /// Counts that the group's calls want.
     pub wants: Vec<Want>,
     group: Group,
     solver: Solver,
-    /// By number of what is wanted: the edge.
+    /// Edge of each wanted count.
     edges: Vec<u32>,
     values: Vec<u32>,
 }
 
 impl Counted {
-    /// Counts one group's flow for `storage.wants`, if that is possible and pays.
+    /// Chooses counters of one group for `storage.wants`. `None` if that is impossible or does not pay.
     pub fn add(
         &mut self,
         world: &World<'_>,
@@ -51,7 +51,7 @@ impl Counted {
         for want in &*wants {
             let i = members::index_of(world.cfg, procs, want.block)?;
             let edge = graph.edge(i, want.way)?;
-            // What the call would cost at least: a branch's cell has to be found.
+            // Least cost of making the call; for a branch's call, the cell has to be found too.
             explicit += match want.way {
                 Way::Block => graph.edges[i].cost,
                 _ => graph.estimate.frequency[i] * 2.0,

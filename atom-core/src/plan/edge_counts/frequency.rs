@@ -1,22 +1,22 @@
-//! How often blocks are likely to run, as far as their arrangement tells.
+//! Static estimates of block frequencies, from the arrangement of blocks.
 //!
-//! Backward branches are loops and mostly go on; what ends in `ud2` or lies in
-//! a part that the compiler put elsewhere is rare; of other branches nothing is
-//! assumed. A wrong guess costs time, never exactness.
+//! Backward branches are loops and are mostly taken. Blocks that end in `ud2` or lie in a part that the
+//! compiler put elsewhere are rare. The two edges of other branches count as equally likely. A wrong
+//! estimate costs time, never exactness.
 
 use super::members::index_of;
 use crate::cfg::{Cfg, Succ};
 use crate::ids::{BlockId, ProcId};
 use crate::x86::ControlFlow;
 
-/// A loop's branch goes back this often.
+/// Probability that a loop's branch goes back.
 const AGAIN: f32 = 0.88;
-/// Share of a way that looks rare.
+/// Probability of an edge that looks rare.
 const RARE: f32 = 0.02;
-/// How often frequencies are passed on from block to block.
+/// Number of rounds in which frequencies are propagated.
 const ROUNDS: usize = 14;
 
-/// Where a successor lies in the group.
+/// Index of a successor among the blocks of the group.
 fn place(cfg: &Cfg, procs: &[ProcId], succ: &Succ) -> Option<u32> {
     let to = match *succ {
         Succ::Fall(to) | Succ::Branch(to) => to,
@@ -26,21 +26,21 @@ fn place(cfg: &Cfg, procs: &[ProcId], succ: &Succ) -> Option<u32> {
     index_of(cfg, procs, to).map(|i| i as u32)
 }
 
-/// A way on inside a group: from one block to another, and its share.
+/// An edge inside a group: from, to, and its probability.
 type On = (u32, u32, f32);
 
 /// Estimates for one group after the other, in the same storage.
 #[derive(Default)]
 pub struct Estimate {
-    /// By block of the group: how often it runs for each time the procedure is entered.
+    /// Frequency of each block: executions per entry of the procedure.
     pub frequency: Vec<f32>,
-    /// By block: the share of the way that is taken, of a conditional branch.
+    /// For each block that ends in a conditional branch, the probability that it is taken.
     pub taken: Vec<f32>,
-    /// By block: the blocks of the group to which its first and its last successor lead.
+    /// For each block, its first and its last successor in the group.
     pub ways: Vec<[Option<u32>; 2]>,
     forward: Vec<On>,
     back: Vec<On>,
-    /// Ways forward between blocks that loops reach, and from which loops are reached.
+    /// Forward edges between blocks that loops reach and from which loops are reached.
     between: Vec<On>,
     first: Vec<f32>,
     next: Vec<f32>,
@@ -65,7 +65,7 @@ impl Estimate {
             if entry { 1.0 } else { 0.0 }
         }));
         frequency.clone_from(first);
-        // Before the first loop and behind the last one, what comes once stays.
+        // Before the first loop and behind the last one, one round is enough.
         let start = back.iter().map(|way| way.1).min().unwrap_or(u32::MAX);
         let last = back.iter().map(|way| way.0).max().unwrap_or(u32::MAX);
         pass_on(frequency, forward.iter().filter(|way| way.1 < start));
@@ -84,7 +84,7 @@ impl Estimate {
         pass_on(frequency, forward.iter().filter(|way| way.1 > last));
     }
 
-    /// Finds the ways on inside the group, and their shares.
+    /// Finds the edges inside the group, and their probabilities.
     fn read(&mut self, cfg: &Cfg, procs: &[ProcId], blocks: &[BlockId]) {
         let Self {
             taken,
@@ -97,7 +97,7 @@ impl Estimate {
         back.clear();
         taken.clear();
         ways.clear();
-        // Those of the other procedures are parts that the compiler put elsewhere.
+        // The other procedures are parts that the compiler put elsewhere.
         let own = cfg.proc(procs[0]).block_count;
         let flow = |b: BlockId| cfg.inst(cfg.block(b).last()).flow;
         let is_rare = |to: Option<u32>| {
@@ -155,20 +155,20 @@ impl Estimate {
     }
 }
 
-/// Whether it leads back in the same procedure.
+/// True if an edge leads back in the same procedure.
 fn is_back(cfg: &Cfg, blocks: &[BlockId], from: u32, to: u32) -> bool {
     let proc = |i: u32| cfg.block(blocks[i as usize]).proc;
     to <= from && proc(to) == proc(from)
 }
 
-/// Passes frequencies back, for the next round.
+/// Propagates frequencies along back edges, for the next round.
 fn pass_back(frequency: &[f32], next: &mut [f32], ways: &[On]) {
     for &(from, to, share) in ways {
         next[to as usize] += frequency[from as usize] * share;
     }
 }
 
-/// Passes frequencies on: in the blocks' order, so that all arrives in one round.
+/// Propagates frequencies along forward edges, in the order of the blocks, so that one round suffices.
 fn pass_on<'a>(frequency: &mut [f32], ways: impl Iterator<Item = &'a On>) {
     for &(from, to, share) in ways {
         frequency[to as usize] += frequency[from as usize] * share;

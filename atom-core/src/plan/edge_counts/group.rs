@@ -1,12 +1,11 @@
-//! The flow graph of a procedure together with its parts elsewhere.
+//! The control flow graph of a procedure together with its parts elsewhere.
 //!
-//! Each block is an edge between two vertices, its start and its end, so that
-//! blocks and ways between blocks are counted alike. Where control only goes on
-//! from one block to another, the end of the one is the start of the other. What enters or leaves the
-//! graph goes through vertex 0: calls and returns, jumps to places that are
-//! not known or that belong to another procedure, landing pads, and the return
-//! from a call that may not come back or may come back twice. Nothing is
-//! assumed of these but that the code after them runs only if control comes there.
+//! Each block is an edge between two vertices, its start and its end, so that blocks and branches between
+//! blocks are counted alike. Where a block has one successor in the graph, its end is the start of that
+//! successor. All control that enters or leaves the graph passes vertex 0: calls and returns, jumps to
+//! places that are not known or that belong to another procedure, landing pads, and the return from a call
+//! that may not come back or may come back twice. Nothing is assumed of these except that the code behind
+//! them runs only if control comes there.
 
 use rayon::prelude::*;
 
@@ -22,34 +21,34 @@ use crate::plan::Position;
 use crate::x86::ControlFlow;
 use crate::x86::branch::is_plain_jcc;
 
-/// Where an edge is counted.
+/// Place of an edge's counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spot {
     /// The instruction.
     pub inst: InstId,
-    /// Where at it.
+    /// Position at the instruction.
     pub position: Position,
-    /// What is to be kept there.
+    /// Flags and registers that the counter has to keep there.
     pub keeping: Keeping,
 }
 
-/// A procedure with its parts, as a graph; one after the other in the same storage.
+/// A procedure with its parts, as a graph. Its storage is reused for one after the other.
 #[derive(Default)]
 pub struct Group {
     /// Its blocks.
     pub blocks: Vec<BlockId>,
     /// Number of vertices.
     pub vertices: usize,
-    /// Edges that can be counted or may be asked for. The first ones are the blocks, in their
+    /// Edges that can be counted or whose count may be wanted. The first ones are the blocks, in their
     /// order.
     pub edges: Vec<Edge>,
-    /// By edge: where it is counted.
+    /// Place of each edge's counter.
     pub spots: Vec<Spot>,
-    /// How often its blocks are likely to run.
+    /// Estimated frequencies of its blocks.
     pub estimate: Estimate,
-    /// By block: how control leaves it.
+    /// For each block, how control leaves it.
     outs: Vec<Out>,
-    /// By block: the vertex where it starts.
+    /// For each block, the vertex at its start.
     starts: Vec<u32>,
     effects_of: EffectsOf,
     sets: Vec<RegSet>,
@@ -58,35 +57,35 @@ pub struct Group {
 /// How control leaves a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Out {
-    /// To this block, or to the world outside.
+    /// To this block, or out of the graph.
     To(Option<u32>),
     /// By a conditional branch.
     Branch {
-        /// The edge if it is taken; the next one if it is not.
+        /// Number of the taken edge; the next number is the fall-through edge.
         taken: u32,
-        /// There is a place on the way to its target.
+        /// True if a counter can stand on the taken edge.
         is_plain: bool,
     },
 }
 
-/// Procedures after which the program's pages are given back.
+/// Number of procedures after which the program's pages are given back.
 const WAVE: usize = 8192;
 
-/// What all groups have in common.
+/// Facts that all groups share.
 pub struct World<'a> {
     /// The program.
     pub image: &'a Image,
     /// Its code.
     pub cfg: &'a Cfg,
-    /// What is live.
+    /// Liveness.
     pub live: &'a Live<'a>,
-    /// Blocks to which calls, and jumps of other procedures, lead.
+    /// For each block, whether calls or jumps of other procedures lead to it.
     pub entered: Vec<bool>,
-    /// Procedures whose calls certainly come back, once.
+    /// For each procedure, whether a call of it certainly returns once.
     pub returns: Vec<bool>,
 }
 
-/// Marks the blocks to which control comes from elsewhere.
+/// Marks the blocks that control may enter from outside of their procedure.
 pub fn entered(image: &Image, cfg: &Cfg) -> Vec<bool> {
     let mut entered: Vec<bool> = cfg
         .blocks
@@ -121,7 +120,7 @@ pub fn entered(image: &Image, cfg: &Cfg) -> Vec<bool> {
     entered
 }
 
-/// The blocks to which a procedure's calls lead, and its jumps to other procedures.
+/// The blocks to which a procedure's calls and its jumps to other procedures lead.
 fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
     let mut blocks = Vec::new();
     for b in cfg.proc(id).blocks() {
@@ -149,8 +148,8 @@ fn ways_in(image: &Image, cfg: &Cfg, id: ProcId) -> Vec<BlockId> {
 const NONE: u32 = u32::MAX;
 
 impl Group {
-    /// Makes it the graph of these procedures, which belong together. `None` if
-    /// something in them is not known well enough.
+    /// Makes it the graph of these procedures, which belong together. `None` if they are not understood in
+    /// full.
     pub fn read(&mut self, world: &World<'_>, procs: &[ProcId]) -> Option<()> {
         let cfg = world.cfg;
         let understood =
@@ -186,7 +185,7 @@ impl Group {
         Some(())
     }
 
-    /// The edge that tells how often control passes this way.
+    /// The edge whose count is the one of this way through the block.
     pub fn edge(&self, i: usize, way: Way) -> Option<u32> {
         match (way, self.outs[i]) {
             (Way::Block, _) => Some(i as u32),
@@ -231,7 +230,7 @@ impl Group {
         self.add([from, to], inst, Position::Before, live, frequency);
     }
 
-    /// Adds the edges for the ways out of a block that ends in a conditional branch.
+    /// Adds the two edges out of a block that ends in a conditional branch.
     fn add_ways(&mut self, world: &World<'_>, i: usize, is_plain: bool) {
         let b = self.blocks[i];
         let last = world.cfg.block(b).last();
@@ -262,7 +261,7 @@ impl Group {
         }
     }
 
-    /// Adds an edge that control passes so often, and that is counted there.
+    /// Adds an edge with its counter's place; `often` is its estimated frequency.
     fn add(&mut self, ends: [u32; 2], inst: InstId, position: Position, live: RegSet, often: f32) {
         self.edges.push(Edge {
             ends,
@@ -276,7 +275,7 @@ impl Group {
         });
     }
 
-    /// How control leaves a block. If that is not known, what follows is entered from outside.
+    /// How control leaves a block. Where that is not known, the next block counts as entered from outside.
     fn out(&mut self, world: &World<'_>, i: usize) -> Option<Out> {
         let cfg = world.cfg;
         let b = self.blocks[i];
@@ -300,7 +299,7 @@ impl Group {
     }
 }
 
-/// Whether there is a place on the way to the branch's target. `None` if it cannot be counted.
+/// True if a counter can stand on the taken edge of a branch. `None` if the branch cannot be counted.
 fn is_plain(world: &World<'_>, branch: InstId) -> Option<bool> {
     let cfg = world.cfg;
     let len = cfg.inst(branch).len;
@@ -310,11 +309,11 @@ fn is_plain(world: &World<'_>, branch: InstId) -> Option<bool> {
     }
     let d = cfg.decode(world.image, branch);
     let is_plain = d.is_jcc_short_or_near();
-    // Undone memory cannot be counted in (xbegin).
+    // `xbegin` cannot be counted: an abort undoes the counter too.
     (is_plain || d.is_jcx_short() || d.is_loop() || d.is_loopcc()).then_some(is_plain)
 }
 
-/// Whether the direct call returns once for each time that it is made.
+/// True if the direct call returns exactly once each time that it is made.
 fn comes_back(world: &World<'_>, call: InstId) -> bool {
     let cfg = world.cfg;
     if cfg.inst(call).special {
@@ -327,7 +326,7 @@ fn comes_back(world: &World<'_>, call: InstId) -> bool {
         .is_some_and(|p| cfg.proc(p).start == target && world.returns[p.index()])
 }
 
-/// The best place to count a block: where the flags are dead. Yields what is live there.
+/// The best place for a block's counter: where the flags are dead. Also returns what is live there.
 fn inside(block: &Block, live: &[RegSet]) -> (InstId, RegSet) {
     let count = block.count as usize;
     let at = (0..count)
@@ -336,7 +335,7 @@ fn inside(block: &Block, live: &[RegSet]) -> (InstId, RegSet) {
     (InstId(block.first.0 + at as u32), live[at])
 }
 
-/// What counting at a place costs: roughly, instructions executed and a little for their size.
+/// Cost of a counter at a place: about the number of instructions executed, and a little for their size.
 fn cost(position: Position, live: RegSet, frequency: f32) -> f32 {
     const SIZE: f32 = 0.02;
     let increment = if !live.intersects(CHANGED) {
@@ -351,7 +350,7 @@ fn cost(position: Position, live: RegSet, frequency: f32) -> f32 {
     } else {
         0.0
     };
-    // Of equal ways, rather a block than an edge.
+    // At equal cost a block is better than a branch.
     let edge = if position == Position::Before {
         0.0
     } else {

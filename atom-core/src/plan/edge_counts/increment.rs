@@ -1,4 +1,4 @@
-//! The instructions of a counter: one increment, and what keeps the flags around it.
+//! The instructions of a counter: one increment, and around it the saving of flags.
 
 use crate::live::RegSet;
 use crate::plan::code::{Asm, Target};
@@ -8,30 +8,30 @@ use crate::x86::asm::{Gpr, Mem};
 /// Flags that `inc` changes.
 pub const CHANGED: RegSet = RegSet::FLAGS.without(RegSet::CF);
 
-/// What an increment has to keep at its place, and how.
+/// Flags that an increment has to keep at its place, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keeping {
-    /// Where the flags that it changes wait.
+    /// Where the flags that it changes are kept.
     flags: FlagsIn,
-    /// The overflow flag is one of them.
+    /// True if the overflow flag is one of them.
     overflow: bool,
 }
 
-/// Where flags wait.
+/// Where flags are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FlagsIn {
-    /// Nobody reads them.
+    /// Nowhere, as nothing reads them.
     Nowhere,
     /// In ax, which is free.
     Ax,
-    /// In ax, whose contents wait in this register.
+    /// In ax, whose contents are kept in this register.
     AxFor(u8),
-    /// In ax, whose contents wait on the stack.
+    /// In ax, whose contents are kept on the stack.
     AxForStack,
 }
 
 impl Keeping {
-    /// What there is to keep where this is live.
+    /// The way to keep flags where these registers and flags are live.
     pub fn of(live: RegSet) -> Self {
         // The unwind tables may find the frame by rbp even where the program does not
         // read it again.

@@ -3,7 +3,7 @@
 use crate::cfg::{Cfg, ProcKind};
 use crate::ids::{BlockId, ProcId};
 
-/// Procedures with their parts, each group's whole first, in order.
+/// Procedures grouped with their parts; the procedure itself comes first. The groups are in order.
 pub fn groups(cfg: &Cfg) -> Vec<Vec<ProcId>> {
     let mut members: Vec<(ProcId, bool, ProcId)> = (0..cfg.procs.len())
         .map(ProcId::from_index)
@@ -19,7 +19,7 @@ pub fn groups(cfg: &Cfg) -> Vec<Vec<ProcId>> {
         .collect()
 }
 
-/// The block's place among the blocks of these procedures.
+/// Index of a block among the blocks of these procedures.
 pub fn index_of(cfg: &Cfg, procs: &[ProcId], b: BlockId) -> Option<usize> {
     let owner = cfg.block(b).proc;
     let mut before = 0;

@@ -1,13 +1,12 @@
-//! Counting control flow instead of making calls that only count.
+//! Counting edges of the control flow instead of making calls that only count.
 //!
-//! A call whose routine does nothing but add a constant to a cell need not be
-//! made where it stands, if nobody looks at the cell before the program's end.
-//! The flow of control is counted with as few counters as possible
-//! ([`tree`]), and the end's calls find in the cells what the calls would have
-//! added: the runtime computes it from a table ([`table`]) just before.
+//! A call whose routine only adds a constant to a cell need not be made at its point, if nothing reads
+//! the cell before the program's end. Instead edges of the control flow graph are counted, with as few
+//! counters as possible ([`tree`]). Just before the calls at the program's end, the runtime computes from
+//! a table ([`table`]) the sums that the calls would have added to the cells.
 //!
-//! A cell is *private* if the data that the tool placed it in is an argument
-//! of such calls and of the calls at the program's end only.
+//! A cell is *private* if the data that the tool placed it in is an argument only of such calls and of the
+//! calls at the program's end.
 
 mod counted;
 mod frequency;
@@ -40,38 +39,38 @@ use counted::{Counted, Storage};
 use group::{Spot, World};
 use qualify::{Qualified, Want};
 
-/// A counter of the flow at its place.
+/// A counter of an edge at its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
     /// Its place.
     pub spot: Spot,
-    /// Offset in the plan's data.
+    /// Offset of its cell in the plan's data.
     pub cell: u32,
 }
 
-/// What is counted by flow.
+/// The counters of edges, and the calls that they replace.
 #[derive(Default)]
 pub struct EdgeCounts {
-    /// By number of a call: it is not made. Empty: all are.
+    /// For each call, whether it is replaced and not made. Empty if all calls are made.
     handled: Vec<AtomicBool>,
-    /// The counters by place.
+    /// Counters in the order of their places.
     counters: Vec<Counter>,
     /// Prefix of the counters' instructions.
     prefix: Option<u8>,
-    /// By some groups, until it is laid out.
+    /// Results for the groups, until the counters are laid out.
     counted: Vec<Counted>,
-    /// For the runtime.
+    /// Places of counters and table, for the runtime.
     pub totals: Option<Totals>,
 }
 
-/// Groups that one piece of parallel work takes.
+/// Number of groups in one piece of parallel work.
 const CHUNK: usize = 64;
 
-/// Pieces of work after which the program's pages are given back.
+/// Number of pieces of work after which the program's pages are given back.
 const WAVE: usize = 128;
 
 impl EdgeCounts {
-    /// Decides which calls are counted by flow, and lays out what that takes.
+    /// Decides which calls are replaced, and chooses the counters.
     pub fn build(
         image: &Image,
         cfg: &Cfg,
@@ -136,7 +135,7 @@ impl EdgeCounts {
         }
     }
 
-    /// Gives everything its place in the data, that of the threads included.
+    /// Lays out the counters and the table in the data, and the threads' block.
     pub fn lay_out(mut self, calls: &Calls, data: &mut Data, access: ThreadAccess) -> Self {
         let counted = std::mem::take(&mut self.counted);
         let count: usize = counted.iter().map(|c| c.spots.len()).sum();
@@ -152,7 +151,7 @@ impl EdgeCounts {
             }
             None => {
                 if access == ThreadAccess::Lookup {
-                    // One instruction for all threads costs less than asking for the thread's own.
+                    // An atomic addition for all threads costs less than looking up the thread's own cell.
                     self.prefix = Some(prefix::LOCK);
                 }
                 data.reserve(8 * count)
@@ -179,12 +178,12 @@ impl EdgeCounts {
         self
     }
 
-    /// Whether the call of this number is counted by flow, so not made.
+    /// True if the call with this number is replaced by counters and not made.
     pub fn handles(&self, call: usize) -> bool {
         self.handled.get(call).is_some_and(|h| h.load(Relaxed))
     }
 
-    /// Number of calls that are not made.
+    /// Number of calls that are replaced.
     pub fn handled(&self) -> usize {
         self.handled.iter().filter(|h| h.load(Relaxed)).count()
     }
@@ -206,13 +205,13 @@ impl EdgeCounts {
     }
 }
 
-/// The procedure that a cell is about, with its parts elsewhere.
+/// The procedure of a wanted count; for a part elsewhere, the procedure that it belongs to.
 fn whole_of(cfg: &Cfg, want: &Want) -> ProcId {
     cfg.whole(cfg.block(want.block).proc)
 }
 
-/// The numbers of what is wanted, by procedures with their parts: within one in the order of
-/// the calls.
+/// The numbers of the wanted counts, grouped by procedures with their parts; within a group in the order
+/// of the calls.
 fn by_group(cfg: &Cfg, qualified: &Qualified) -> Grouped<u32> {
     let wholes = |(first, wants): (u32, &[Want])| {
         let wholes: Vec<u32> = wants.iter().map(|w| whole_of(cfg, w).0).collect();
@@ -226,9 +225,10 @@ fn by_group(cfg: &Cfg, qualified: &Qualified) -> Grouped<u32> {
     Grouped::new(cfg.procs.len(), numbered)
 }
 
-/// The counters in the order of their places; the cells, from this one on, are in the groups' order.
+/// The counters in the order of their places. The cells, from `cell` on, are in the order of the groups.
 fn by_place(counted: &[Counted], mut cell: u32) -> Vec<Counter> {
-    // Groups follow each other but for parts elsewhere, so first to pieces of the program.
+    // Groups follow each other except for parts elsewhere, so counters are first sorted into pieces of
+    // the program.
     let piece = |spot: &Spot| spot.inst.index() / 32;
     let spots = || counted.iter().flat_map(|groups| &groups.spots);
     let last = spots().map(piece).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Which calls only count, in cells that nobody looks at before the end.
+//! Finding the calls that only count, in cells that nothing reads before the program's end.
 
 use rayon::prelude::*;
 
@@ -22,44 +22,44 @@ pub enum Way {
     Taken,
 }
 
-/// A cell that wants to know how often control passes.
+/// A wanted count: the number of times that control passes, for a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
     /// Number of the call.
     pub call: u32,
-    /// Where.
+    /// Block that the count belongs to.
     pub block: BlockId,
     /// Offset of the cell in the plan's data.
     pub cell: u32,
-    /// When.
+    /// Way through the block that is counted.
     pub way: Way,
-    /// The routine counts in one step for all threads.
+    /// True if the routine adds atomically.
     locked: bool,
-    /// What is added each time.
+    /// Number that is added each time.
     pub amount: i64,
 }
 
-/// What may be counted by flow.
+/// The wanted counts of all calls that qualify.
 pub struct Qualified {
-    /// The cells, in the order of calls: those of [`CHUNK`] calls in one piece.
+    /// Counts in the order of calls, in one piece for each [`CHUNK`] calls.
     pieces: Vec<Vec<Want>>,
-    /// Some routine counts in one step for all threads.
+    /// True if some routine adds atomically.
     pub locked: bool,
 }
 
 impl Qualified {
-    /// True if there is nothing.
+    /// True if no count is wanted.
     pub fn is_empty(&self) -> bool {
         self.pieces.iter().all(Vec::is_empty)
     }
 
-    /// What is wanted, in pieces, each with the number of its first.
+    /// The counts in pieces, each with the number of its first.
     pub fn pieces(&self) -> impl IndexedParallelIterator<Item = (u32, &[Want])> {
         let pieces = self.pieces.par_iter().enumerate();
         pieces.map(|(piece, wants)| ((piece * MOST) as u32, &wants[..]))
     }
 
-    /// What has this number.
+    /// The count with this number.
     pub fn want(&self, number: u32) -> &Want {
         let number = number as usize;
         &self.pieces[number / MOST][number % MOST]
@@ -68,34 +68,34 @@ impl Qualified {
 
 /// What a call does.
 enum Does {
-    /// It may look at anything that it is given.
+    /// It may read any data that it is given.
     Anything,
-    /// It adds to cells, but not at a point that flow tells.
+    /// It adds to cells, but not as often as an edge of the control flow is passed.
     Counts,
     /// It adds to one cell.
     Adds(Increment),
-    /// To one cell if the branch is taken, to another if not.
+    /// It adds to one cell if the branch is taken, to another if not.
     AddsByBranch {
         falling: Increment,
         taken: Increment,
     },
 }
 
-/// Calls that one piece of parallel work takes.
+/// Number of calls in one piece of parallel work.
 const CHUNK: usize = 8192;
 
-/// The most that so many calls want: one cell each, or two by the ways of a branch.
+/// Largest number of counts of one piece: one for each call, or two for a branch.
 const MOST: usize = 2 * CHUNK;
 
-/// What was found out about some calls, apart from the others.
+/// Results for one piece of calls.
 struct Part {
-    /// Wants for cells that may turn out not to be private.
+    /// Wanted counts, for cells that may turn out not to be private.
     wants: Vec<Want>,
-    /// Pieces of data that somebody may look at.
+    /// Numbers of pieces of data that may be read before the end.
     open: Vec<usize>,
 }
 
-/// The calls that qualify.
+/// Finds the calls that qualify.
 pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qualified {
     let regions = Regions::new(calls, data);
     let parts: Vec<Part> = calls
@@ -136,7 +136,7 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
     }
 }
 
-/// Drops what a call wants unless all of it is as it should be.
+/// Drops the wanted counts of a call unless all of them fulfil the condition.
 fn keep_calls(wants: &mut Vec<Want>, is_right: impl Fn(&Want) -> bool) {
     let mut kept = 0;
     let mut next = 0;
@@ -154,7 +154,7 @@ fn keep_calls(wants: &mut Vec<Want>, is_right: impl Fn(&Want) -> bool) {
 }
 
 impl Part {
-    /// Notes that the call may look at all data that it is given.
+    /// Notes that the call may read all data that it is given.
     fn opens(&mut self, calls: &Calls, data: &Data, regions: &Regions, call: &Call) {
         if call.scope == Scope::Program && call.place == CallPlace::After {
             return;
@@ -169,7 +169,7 @@ impl Part {
         }
     }
 
-    /// Adds what the call of this number wants, if counts of edges can tell it.
+    /// Adds the wanted counts of the call with this number, if counts of edges can serve it.
     fn add(&mut self, cfg: &Cfg, calls: &Calls, regions: &Regions, number: u32, does: Does) {
         let (first, second) = match does {
             Does::Anything | Does::Counts => return,
@@ -202,7 +202,7 @@ impl Part {
 
 /// The pieces of data that the tool placed; offsets in the plan's data.
 struct Regions {
-    /// Where each starts; those for threads come last.
+    /// Start of each piece; the pieces for threads come last.
     starts: Vec<u32>,
     threads: u32,
 }
@@ -217,12 +217,12 @@ impl Regions {
         }
     }
 
-    /// The number of the piece; 0 is what lies before the first, where nothing is.
+    /// Number of the piece that an offset lies in, from 1; 0 before the first piece.
     fn of(&self, at: u32) -> usize {
         self.starts.partition_point(|r| *r <= at)
     }
 
-    /// Whether there is a cell of which the calls at the end see one value.
+    /// True if the calls at the end see one value of the cell at this offset.
     fn has_cell(&self, calls: &Calls, at: u32) -> bool {
         let cell = at..at.saturating_add(8);
         if cell.end as usize <= calls.placed.len() {
@@ -254,7 +254,7 @@ fn block_of(cfg: &Cfg, call: &Call, by_branch: bool) -> Option<BlockId> {
         _ => return None,
     };
     let flow = cfg.inst(inst).flow;
-    // What stands on the way to the next instruction passes there only if control comes back.
+    // A call on the edge to the next instruction is made only if control comes back.
     let passes = match call.place {
         CallPlace::Before => true,
         CallPlace::After => matches!(
@@ -316,7 +316,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What was found, if it is one addition.
+    /// The addition found, if there is exactly one.
     fn only(&self) -> Option<Increment> {
         match self.found[..] {
             [one] => Some(one),
@@ -324,12 +324,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Finds what is added by a call of these arguments, with a branch's
-    /// condition as given; false if it does not only add.
+    /// Finds the additions of a call with these arguments and this condition of a branch; false if the
+    /// routine does anything else.
     fn adds(&mut self, routine: u64, arguments: &[Argument], offsets: &[u32], taken: u64) -> bool {
         let value = |(argument, offset): (&Argument, &u32)| match argument {
             Argument::Const(n) => Value::Const(*n),
-            // Of the threads' data, the main block stands for all.
+            // The main block stands for the data of all threads.
             Argument::Data(_)
             | Argument::ThreadData(_)
             | Argument::Str(..)
@@ -337,7 +337,7 @@ impl<'a> Reader<'a> {
             | Argument::Array(..)
             | Argument::CArray(..) => Value::Data(*offset),
             Argument::BrCondValue => Value::Const(taken),
-            // Anything that is not known.
+            // The value is not known.
             _ => Value::Cycles,
         };
         self.values.clear();

@@ -1,13 +1,11 @@
-//! Which procedures certainly come back to their caller, once for each call.
+//! Finding the procedures that certainly return to their caller exactly once for each call.
 //!
-//! Flow is conserved across a call only if the call returns, and does so once:
-//! not by `exit` (never), `longjmp` or an exception (elsewhere), `setjmp` or a
-//! switch of stacks (again). A procedure is trusted if nothing in it, nor in
-//! what it calls, can do any of these: it calls no code that is not known, makes
-//! no system call but harmless ones, jumps nowhere by pointer, keeps a stack that
-//! can be followed instruction by instruction, and leaves the word where the
-//! return address lies alone. A procedure that never ends, or ends by a fault,
-//! does no harm: then the process does not end in order.
+//! Flow is conserved across a call only if the call returns exactly once. `exit` never returns, `longjmp`
+//! or an exception goes elsewhere, `setjmp` or a switch of stacks may return again. A procedure is trusted
+//! if neither it nor the procedures that it calls can do any of these. It calls no unknown code, makes only
+//! harmless system calls, jumps nowhere by pointer, has a stack that can be followed instruction by
+//! instruction, and does not change the word of its return address. A procedure that never ends, or that
+//! ends by a fault, does no harm, as the process does not end in order then.
 //!
 //! Signal handlers that do not return are not considered; see `docs/limits.md`.
 
@@ -22,8 +20,8 @@ use crate::x86::{
     Code, ControlFlow, Instruction, Memo, Mnemonic, OpKind, Register, branch, opcode,
 };
 
-/// Library functions that come back, whatever they are given: by the C
-/// standard and POSIX they call nothing of the program's and throw nothing.
+/// Library functions that return for all arguments: by the C standard and POSIX they call no function of
+/// the program and throw no exception.
 const LIBRARY: &[&str] = &[
     "memcpy",
     "memmove",
@@ -115,17 +113,17 @@ const LIBRARY: &[&str] = &[
     "__errno_location",
 ];
 
-/// System calls that come back to the same place with memory of the same
-/// process: all but those that end, replace, duplicate or resume something.
+/// Numbers of the system calls that may not return to the same place in the same process: they end,
+/// replace, duplicate or resume something.
 const ODD_SYSTEM_CALLS: [u64; 9] = [15, 56, 57, 58, 59, 60, 231, 322, 435];
 
-/// Groups that one piece of parallel work takes.
+/// Number of groups in one piece of parallel work.
 const CHUNK: usize = 64;
 
-/// Groups after which the program's pages are given back.
+/// Number of groups after which the program's pages are given back.
 const WAVE: usize = 8192;
 
-/// Where the stack stands: bytes pushed since the procedure was entered.
+/// Depth of the stack in bytes: bytes pushed since the procedure was entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stack {
     depth: i64,
@@ -133,25 +131,25 @@ struct Stack {
     frame: Option<i64>,
 }
 
-/// What is known of some procedures, calls left open.
+/// Results for some procedures, without those of the procedures that they call.
 #[derive(Default)]
 struct Facts {
-    /// Those that are trusted.
+    /// Procedures that are trusted.
     trusted: Vec<u32>,
-    /// What they call: callee and caller.
+    /// Calls that they make: callee and caller.
     calls: Vec<(u32, u32)>,
 }
 
-/// By procedure: whether its calls certainly come back.
+/// For each procedure, whether a call of it certainly returns once.
 pub fn certain(image: &Image, cfg: &Cfg, groups: &[Vec<ProcId>]) -> Vec<bool> {
-    // Most are lost by what they call, which can be told without their instructions.
+    // Most procedures are lost because of their callees, which are known without decoding instructions.
     let may = spread(cfg, &facts(image, cfg, groups, |_| true, false));
     let facts = facts(image, cfg, groups, |p| may[p.index()], true);
     spread(cfg, &facts)
 }
 
-/// What is known of those that are asked for, by each of their instructions or only by where
-/// their blocks lead.
+/// Results for the procedures that are asked for, by each of their instructions or only by the successors
+/// of their blocks.
 fn facts<'a>(
     image: &'a Image,
     cfg: &'a Cfg,
@@ -188,7 +186,7 @@ fn facts<'a>(
     facts
 }
 
-/// By procedure: whether it is trusted, and all that it calls.
+/// For each procedure, whether it is trusted with all that it calls.
 fn spread(cfg: &Cfg, facts: &[Facts]) -> Vec<bool> {
     let mut certain = vec![false; cfg.procs.len()];
     for me in facts.iter().flat_map(|f| &f.trusted) {
@@ -214,16 +212,16 @@ fn is_library(proc: &Proc) -> bool {
     proc.kind == ProcKind::Plt && LIBRARY.contains(&name)
 }
 
-/// What is used for one procedure after the other.
+/// Storage that is reused for one procedure after the other.
 struct Reader<'a> {
     decoder: ImageDecoder<'a>,
-    /// Which instructions leave the stack as it is, see [`leaves_stack`].
+    /// Cache of the instructions that leave the stack as it is, see [`leaves_stack`].
     plain: Memo<bool>,
-    /// By block of the procedure: where the stack stands at its start, once control came there.
+    /// For each block of the procedure, the stack at its start, once control has reached it.
     at: Vec<Option<Stack>>,
-    /// Where control comes, with the stack like that.
+    /// Blocks that control reaches with this stack, to be followed.
     work: Vec<(BlockId, Stack)>,
-    /// What the procedure calls.
+    /// Procedures that it calls.
     callees: Vec<u32>,
 }
 
@@ -243,13 +241,13 @@ struct Follower<'a, 'r> {
     image: &'a Image,
     cfg: &'a Cfg,
     procs: &'a [ProcId],
-    /// Instruction by instruction; else as if none changed the stack.
+    /// True to follow each instruction; else no instruction counts as changing the stack.
     in_full: bool,
     reader: &'r mut Reader<'a>,
 }
 
 impl Follower<'_, '_> {
-    /// Follows all ways through the procedure. `None` if it cannot be trusted.
+    /// Follows all paths through the procedure. `None` if it cannot be trusted.
     fn run(mut self) -> Option<()> {
         let cfg = self.cfg;
         let proc = cfg.proc(self.procs[0]);
@@ -324,7 +322,7 @@ impl Follower<'_, '_> {
         Some(())
     }
 
-    /// Follows the instructions of a block; yields where the stack stands at its end.
+    /// Follows the instructions of a block; returns the stack at its end.
     fn insts(&mut self, b: BlockId, mut stack: Stack) -> Option<Stack> {
         let cfg = self.cfg;
         let block = cfg.block(b);
@@ -351,7 +349,7 @@ impl Follower<'_, '_> {
         Some(stack)
     }
 
-    /// What ends a block.
+    /// Follows the last instruction of a block.
     fn end(&mut self, first: InstId, inst: InstId, stack: &Stack) -> Option<()> {
         let cfg = self.cfg;
         let decode = || cfg.decode(self.image, inst);
@@ -390,7 +388,7 @@ impl Follower<'_, '_> {
         trusted.then_some(())
     }
 
-    /// Whether the number of the system call is known and harmless.
+    /// True if the number of the system call is known and harmless.
     fn is_harmless(&self, before: impl Iterator<Item = InstId>) -> bool {
         for inst in before {
             let instruction = self.cfg.decode(self.image, inst);
@@ -427,17 +425,17 @@ impl Follower<'_, '_> {
     }
 }
 
-/// Whether it is a conditional jump without prefixes.
+/// True for a conditional jump without prefixes.
 fn is_plain_jcc(image: &Image, cfg: &Cfg, inst: InstId) -> bool {
     let bytes = image.bytes_at(cfg.inst_pc(inst), usize::from(cfg.inst(inst).len));
     bytes.is_some_and(branch::is_plain_jcc)
 }
 
-/// Whether an instruction neither touches a return address nor changes where the stack
-/// stands, wherever that is.
+/// True if an instruction, at any depth of the stack, neither uses a return address nor changes the
+/// depth.
 fn leaves_stack(instruction: &Instruction) -> bool {
     let based = [Register::RSP, Register::RBP].contains(&instruction.memory_base());
-    // What depends on the stack at all tells these apart.
+    // An instruction that depends on the depth at all behaves differently at these depths.
     let stacks = [(0, None), (800, None), (800, Some(80))];
     !based
         && stacks.iter().all(|&(depth, frame)| {
@@ -446,7 +444,7 @@ fn leaves_stack(instruction: &Instruction) -> bool {
         })
 }
 
-/// Whether an operand is the word that holds the return address.
+/// True if an operand is the word that holds the return address.
 fn touches_return_address(instruction: &Instruction, stack: &Stack) -> bool {
     let depth = match instruction.memory_base() {
         Register::RSP => stack.depth,
@@ -482,7 +480,7 @@ fn step(instruction: &Instruction, stack: Stack) -> Option<Stack> {
         (instruction.memory_base() == wanted && instruction.memory_index() == Register::None)
             .then(|| instruction.memory_displacement64() as i64)
     };
-    // A pointer to the return address, or a stack put away to be resumed.
+    // This may be a pointer to the return address, or a stack that is kept to be resumed.
     if instruction.op_count() > 1 && is(1, Register::RSP) {
         let kept = instruction.op0_kind() == OpKind::Register && depth > 0;
         let compared = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
@@ -535,7 +533,7 @@ fn step(instruction: &Instruction, stack: Stack) -> Option<Stack> {
             depth: frame? - 8,
             frame: None,
         },
-        // Compares; nothing else that names rsp first leaves it as it is.
+        // Comparisons only: any other instruction with rsp as its first operand changes it.
         Mnemonic::Cmp | Mnemonic::Test => stack,
         Mnemonic::Rdsspq
         | Mnemonic::Rdsspd

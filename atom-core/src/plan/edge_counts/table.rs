@@ -18,14 +18,14 @@ use super::tree::Solution;
 pub struct CellOf {
     /// The edge.
     pub edge: u32,
-    /// Offset of the cell in the data, a multiple of 8.
+    /// Offset of the cell in the plan's data, a multiple of 8.
     pub cell: u32,
-    /// What is added each time.
+    /// Number that is added each time.
     pub amount: i64,
 }
 
-/// Appends the record of a group. `None` if a cell wants what was not solved. `value_of` has for each
-/// edge an entry of all ones.
+/// Appends the record of a group. `None` if a cell wants the count of an edge that was not solved.
+/// `value_of` has an entry for each edge, which is `u32::MAX` at first.
 pub fn write(
     out: &mut Vec<u8>,
     value_of: &mut [u32],
@@ -69,7 +69,7 @@ mod tests {
     use super::super::tree::{Derived, Solution};
     use super::*;
 
-    /// Reads a record by what the head of this file says.
+    /// Reads a record by the description at the head of this file.
     fn read(bytes: &[u8], counters: &[i64]) -> Vec<(i64, i64)> {
         let mut rest = bytes;
         let mut number = || leb128::take::<u64>(&mut rest).expect("a number");

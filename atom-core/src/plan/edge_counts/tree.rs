@@ -1,33 +1,31 @@
-//! Which edges of a flow graph are counted, and how all others follow.
+//! Choosing the edges of a flow graph that are counted, and the sums from which all others follow.
 //!
-//! What flows into a vertex flows out of it, so counts on the edges outside of
-//! a spanning tree determine those inside (Knuth; Ball and Larus). The tree is
-//! chosen as expensive as possible, so that what is counted is cheap. Edges
-//! that cannot be counted have to be in the tree if their counts are asked for;
-//! of the others the vertices that they join are taken for one. Vertex 0 stands
-//! for the world outside, through which every way in and out passes; its
-//! equation is not needed.
+//! The flow into a vertex equals the flow out of it, so the counts of the edges outside of a spanning tree
+//! determine the counts of those inside (Knuth; Ball and Larus). The tree is the most expensive one, so
+//! that the counted edges are cheap. Edges that cannot be counted have to be in the tree if their counts are
+//! wanted. The vertices of other edges that cannot be counted are merged. Vertex 0 stands for the world
+//! outside, through which all control enters and leaves; its equation is not needed.
 
 use std::ops::Range;
 
 /// An edge of a flow graph.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Edge {
-    /// Where it starts and where it ends.
+    /// Start vertex and end vertex.
     pub ends: [u32; 2],
-    /// What counting it costs, a positive number; infinite: it cannot be counted.
+    /// Cost of counting it, a positive number; infinite if it cannot be counted.
     pub cost: f32,
-    /// Its count is asked for.
+    /// True if its count is wanted.
     pub wanted: bool,
 }
 
 impl Edge {
-    /// Whether there is nothing to be known of it.
+    /// True if its count is neither wanted nor possible.
     fn is_idle(&self) -> bool {
         self.cost.is_infinite() && !self.wanted
     }
 
-    /// Whether it leads back to where it starts.
+    /// True if it ends at its start vertex.
     fn is_loop(&self) -> bool {
         self.ends[0] == self.ends[1]
     }
@@ -47,14 +45,14 @@ pub struct Derived {
 pub struct Solution {
     /// Edges with a counter.
     pub counted: Vec<u32>,
-    /// The others that matter, in an order in which they can be computed.
+    /// Further edges whose counts are needed, in an order in which they can be computed.
     pub derived: Vec<Derived>,
-    /// Edges to add up, and whether each is subtracted. All are counted or derived before.
+    /// Edges to add up, and whether each is subtracted. Each is counted, or derived earlier.
     pub terms: Vec<(u32, bool)>,
 }
 
 impl Solution {
-    /// What is added up for an edge.
+    /// The terms of a derived edge.
     pub fn terms_of(&self, derived: &Derived) -> &[(u32, bool)] {
         &self.terms[derived.terms.start as usize..derived.terms.end as usize]
     }
@@ -65,7 +63,7 @@ impl Solution {
 struct Sets(Vec<u32>);
 
 impl Sets {
-    /// Each vertex by itself.
+    /// Makes sets of one vertex each.
     fn reset(&mut self, count: usize) {
         self.0.clear();
         self.0.extend(0..count as u32);
@@ -80,7 +78,7 @@ impl Sets {
         v
     }
 
-    /// False if they were joined already.
+    /// Joins two sets; false if they were joined already.
     fn join(&mut self, [a, b]: [u32; 2]) -> bool {
         let (a, b) = (self.find(a), self.find(b));
         self.0[a as usize] = b;
@@ -91,29 +89,29 @@ impl Sets {
 /// No edge.
 const NONE: u32 = u32::MAX;
 
-/// Solves one graph after the other, in the same storage.
+/// Solves one graph after the other, reusing its storage.
 #[derive(Default)]
 pub struct Solver {
     sets: Sets,
-    /// By edge: whether it is in the tree.
+    /// For each edge, whether it is in the tree.
     in_tree: Vec<bool>,
-    /// By edge: its count is asked for, or another follows from it.
+    /// For each edge, whether its count is wanted, or needed to compute another.
     needed: Vec<bool>,
-    /// What can be in the tree, most expensive first: cost and edge in one number.
+    /// Edges that can be in the tree, most expensive first: cost and edge in one number.
     by_cost: Vec<u64>,
     at: Incidence,
-    /// The vertices from the roots outwards.
+    /// Vertices in the order from the roots outwards.
     order: Vec<u32>,
-    /// By vertex: the edge to the one before it in that order.
+    /// For each vertex, the edge to its parent.
     parent: Vec<u32>,
-    /// By vertex: the first vertex of its part of the tree, if that is cut at what is wanted.
+    /// For each vertex, the first vertex of its part, where the tree is cut at the wanted edges.
     part: Vec<u32>,
     solution: Solution,
 }
 
 impl Solver {
-    /// Chooses what is counted. `None` if a count is asked for that cannot be made and
-    /// does not follow from others. Vertices may be joined: then edges lead elsewhere.
+    /// Chooses the edges to count. `None` if an edge whose count is wanted cannot be counted and does not
+    /// follow from others. Merging vertices changes the ends of edges.
     pub fn solve(&mut self, vertices: usize, edges: &mut [Edge]) -> Option<&Solution> {
         let vertices = match edges.iter().any(|e| e.is_idle() && !e.is_loop()) {
             true => self.join(vertices, edges),
@@ -164,7 +162,7 @@ impl Solver {
             }
             let terms = first..solution.terms.len() as u32;
             if terms.is_empty() && !up_edge.wanted {
-                // Nothing that matters passes there.
+                // No needed edge depends on it.
                 needed[up as usize] = false;
                 continue;
             }
@@ -173,8 +171,8 @@ impl Solver {
         Some(&*solution)
     }
 
-    /// Joins the vertices between which edges cannot be counted and need not; yields how many
-    /// there are then.
+    /// Merges the vertices of edges that cannot be counted and are not wanted; returns the number of vertices
+    /// that remain.
     fn join(&mut self, vertices: usize, edges: &mut [Edge]) -> usize {
         let sets = &mut self.sets;
         sets.reset(vertices);
@@ -208,7 +206,7 @@ impl Solver {
         sets.reset(vertices);
         by_cost.clear();
         for (i, edge) in edges.iter().enumerate().filter(|(_, e)| !e.is_loop()) {
-            // The bits of positive numbers are in the numbers' order.
+            // The bit patterns of positive floating-point numbers have the order of the numbers.
             by_cost.push(u64::from(!edge.cost.to_bits()) << 32 | i as u64);
         }
         by_cost.sort_unstable();
@@ -264,7 +262,7 @@ impl Solver {
     }
 }
 
-/// The edges at each vertex, but for those from it to itself.
+/// The edges at each vertex, except those from the vertex to itself.
 #[derive(Default)]
 struct Incidence {
     starts: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Effective addresses, computed where they are wanted.
+//! Computing effective addresses at a point.
 
 use super::Site;
 use crate::plan::code::Target;
@@ -15,7 +15,7 @@ impl Site<'_> {
         self.add_segment(to, address.segment);
     }
 
-    /// An address with parts that are added one by one.
+    /// Computes an address with parts that are added one by one.
     fn rare_address(&mut self, to: Gpr, address: &Address) {
         let mut rest = *address;
         (rest.bits, rest.image, rest.narrow) = (None, None, false);
@@ -57,7 +57,7 @@ impl Site<'_> {
         self.push(to);
     }
 
-    /// Base, index and displacement.
+    /// Computes an address of base, index and displacement.
     fn sum(&mut self, to: Gpr, address: &Address) {
         let index_source = address.index.map(|i| i.0);
         let base_slot = match address.base {

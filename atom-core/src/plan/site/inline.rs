@@ -1,11 +1,9 @@
-//! A call's body in line: its values get registers, its inputs are read where
-//! they are.
+//! A call's body in line: register allocation for its values, and its instructions.
 //!
-//! Registers come in this order: what is dead at the point; what is saved
-//! there anyway; else one is saved. An input that the program has in a register
-//! is read there, and changed there only if nothing else wants it. Where the
-//! body gives up, the routine is called after all, with everything that the
-//! program still needs saved on that path only.
+//! Registers are taken in this order: registers that are dead at the point; registers that are saved there
+//! anyway; then another register is saved. An input that the program has in a register is read there, and
+//! changed there only if nothing else needs it. On a path that ends with a call, the routine is called, and
+//! the registers that the program still needs are saved on that path only.
 
 use super::{Site, SiteCall};
 use crate::analysis::specialise::Body;
@@ -25,26 +23,26 @@ mod rare;
 use addresses::flags_are_dead;
 use rare::rare_side;
 
-/// The body cannot stand here; the routine must be called.
+/// The failure of a body that cannot stand at a point: the routine must be called.
 struct Refused;
 
 type Result<T> = std::result::Result<T, Refused>;
 
-/// Where a value is.
+/// Location of a value.
 #[derive(Clone, Copy)]
 enum Where {
     Nowhere,
     Register(u8),
-    /// Not in a register yet.
+    /// A known value that is not in a register yet.
     Known(Known),
     /// An address, computed where it is used.
     Address(Address),
 }
 
-/// What a symbol is at this point.
+/// A symbol as it is at this point.
 enum Resolved {
     Number(u64),
-    /// An address; `gs` is to be added to it by each operand.
+    /// An address; if `gs` is set, each operand on it has a gs prefix.
     Link {
         target: Target,
         offset: i32,
@@ -56,7 +54,7 @@ enum Resolved {
 struct MemoryOperand {
     operand: Operand,
     gs: bool,
-    /// A register that it needs beside those of values.
+    /// Mask of a register that it needs besides those of values.
     held: u16,
 }
 
@@ -64,9 +62,9 @@ struct MemoryOperand {
 #[derive(Clone)]
 struct Path {
     values: Vec<Where>,
-    /// Registers that hold values or must not be touched.
+    /// Mask of the registers that hold values or must not be used.
     held: u16,
-    /// Of these, those that may be changed.
+    /// Mask of those among them that may be changed.
     owned: u16,
 }
 
@@ -92,7 +90,7 @@ impl Path {
         self.owned |= 1 << reg;
     }
 
-    /// Gives up what is not read any more.
+    /// Frees the registers of values that are not read any more.
     fn release(&mut self, live: u128, kept: u16) {
         let mut held = kept;
         for (i, at) in self.values.iter_mut().enumerate() {
@@ -108,29 +106,29 @@ impl Path {
     }
 }
 
-/// What does not change while one body is emitted.
+/// Facts about the call whose body is emitted.
 struct Context<'a> {
     call: &'a SiteCall,
-    /// Registers whose contents the program or a later argument needs.
+    /// Mask of the registers whose contents the program or a later argument needs.
     keep: u16,
-    /// Registers that are not for values.
+    /// Mask of the registers that are not for values.
     reserved: u16,
     sources_later: u16,
     flags_later: bool,
-    /// Flags that must survive.
+    /// Set of flags that must be kept.
     flags: u8,
     /// Jumps to the end of the body.
     ends: Vec<Patch>,
-    /// Such jumps from the tail, by the numbers of their fixups.
+    /// Jumps from the tail to the end of the body, by the numbers of their fixups.
     far_ends: Vec<usize>,
-    /// Ends are now reached from the tail.
+    /// True while code goes to the tail.
     far: bool,
-    /// Registers and flags that are the program's at each end so far.
+    /// Mask of the registers that hold the program's values at each end so far.
     intact: u16,
     flags_intact: bool,
 }
 
-/// The register if the value is simply its contents.
+/// The register whose contents the value is, if it is that.
 fn plain_register(value: &Value) -> Option<Gpr> {
     match *value {
         Value::Reg(reg) => Some(reg),
@@ -149,7 +147,7 @@ fn plain_register(value: &Value) -> Option<Gpr> {
     }
 }
 
-/// Whether an input can be made in one register without others.
+/// True if an input can be computed in one register without a scratch register.
 fn is_simple(value: &Value) -> bool {
     match value {
         Value::Reg(_) | Value::Stack(_) | Value::Taken(Taken::Flags(_)) => true,
@@ -163,13 +161,13 @@ fn is_simple(value: &Value) -> bool {
     }
 }
 
-/// A word at a known distance from rsp.
+/// True for a word at a known distance from rsp.
 fn is_on_stack(a: &Address) -> bool {
     let disp = a.disp;
     *a == Address::at(Gpr::RSP, disp) && i32::try_from(disp).is_ok()
 }
 
-/// The calls with what they read from one register read from another.
+/// The calls with reads of the register `old` replaced by reads of `new`.
 pub(super) fn read_from(calls: &[SiteCall], old: Gpr, new: Gpr) -> Vec<SiteCall> {
     let moved = |reg: Gpr| if reg == old { new } else { reg };
     let mut calls = calls.to_vec();
@@ -193,24 +191,24 @@ impl Site<'_> {
             return None;
         }
         let values = || calls.iter().flat_map(|c| &c.values);
-        // Other values may be made from rax in ways that are not rewritten.
+        // Reads of rax in other values are not replaced.
         let simple = values().all(|v| is_simple(v) || v.sources() & Gpr::RAX.bit() == 0);
         let used = values().fold(self.point.live.gpr_mask(), |set, v| set | v.sources());
         if used & Gpr::RAX.bit() == 0 || !simple {
             return None;
         }
-        // Counts of shifts go to rcx.
+        // rcx is needed for counts of shifts.
         let free = !used & !self.needs.gprs & !(Gpr::RSP.bit() | Gpr::RBP.bit() | Gpr::RCX.bit());
         (0..16).find(|n| free >> n & 1 != 0).map(Gpr)
     }
 
-    /// Registers that hold what the program needs, and no value of a body.
+    /// Mask of the registers that no value of a body may use.
     fn reserved(&self) -> u16 {
         let flags = if self.flags_in_ax { Gpr::RAX.bit() } else { 0 };
         Gpr::RSP.bit() | flags | self.keeper.map_or(0, Gpr::bit)
     }
 
-    /// Makes the call's body part of the point, if it has one that can be.
+    /// Puts the call's body in line, if it has one; false if the routine must be called.
     pub(super) fn inline(
         &mut self,
         number: usize,
@@ -314,8 +312,8 @@ impl Site<'_> {
                 path.held |= a.sources();
                 continue;
             }
-            // An address of which a part is reloaded wants a register that it
-            // is not made of; with two such parts it wants more than one.
+            // An address with one part to be reloaded needs a register other than its parts; with two such
+            // parts it needs more than one.
             let own = value.sources() & self.intact;
             let reloaded = match value {
                 Value::Address(a) => [a.base, a.index.map(|i| i.0)]
@@ -337,16 +335,14 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Registers that must not be changed in this attempt. rbp is always one:
-    /// also where the program does not read it again, such as before `pop rbp`,
-    /// the unwind tables may find the frame by it.
+    /// Mask of the registers that must not be changed in this attempt. rbp is always one: even where the
+    /// program does not read it again, such as before `pop rbp`, the unwind tables may find the frame by it.
     fn kept(&self, context: &Context) -> u16 {
         let aside = self.aside.map_or(0, |_| self.needs.aside);
         context.keep & self.intact & !self.needs.gprs & !aside | Gpr::RBP.bit()
     }
 
-    /// A register to write to, outside `held`. One of `liked` is taken if it is
-    /// as good as any.
+    /// Chooses a register to write to, outside of `held`, and preferably one of `liked`.
     fn pick(&mut self, context: &Context, held: u16, liked: u16) -> Result<u8> {
         use Gpr as G;
         const ORDER: [Gpr; 15] = [
@@ -379,7 +375,7 @@ impl Site<'_> {
             .values
             .iter()
             .fold(0, |set, v| set | v.sources());
-        // What a callee keeps stays where the unwind tables look for it.
+        // Callee-saved registers stay where the unwind tables look for them.
         let held = held | RegSet::CALLEE_SAVED.gpr_mask();
         let victim = free(held | own).or_else(|| free(held)).ok_or(Refused)?;
         self.want(1 << victim);
@@ -455,7 +451,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Notes what is the program's at an end of the body.
+    /// Notes at an end of the body which registers and flags hold the program's values.
     fn leave(&self, context: &mut Context) {
         context.intact &= self.intact;
         context.flags_intact &= self.flags_intact;
@@ -495,7 +491,7 @@ impl Site<'_> {
         Gpr(to)
     }
 
-    /// A known value into a register.
+    /// Loads a known value into a register.
     fn constant(&mut self, context: &Context, to: u8, known: Known) -> Result<()> {
         let resolved = self.resolve_known(context, known)?;
         let to = self.write(to);
@@ -503,7 +499,7 @@ impl Site<'_> {
             && let Base::Argument(i) = symbol.base
             && let value @ Value::Thread { .. } = context.call.values[usize::from(i)]
         {
-            // The address itself has to be asked for.
+            // The address itself depends on the running thread.
             self.compute(to, &value, 0, false);
             let offset = i32::try_from(symbol.offset).map_err(|_| Refused)?;
             if offset != 0 {
@@ -518,7 +514,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// The register that a value is read from; a known value gets one now.
+    /// The register that a value is read from; a value that has none gets one now.
     fn use_of(&mut self, context: &Context, v: V, path: &mut Path) -> Result<u8> {
         match path.at(v) {
             Where::Register(reg) => Ok(reg),
@@ -594,7 +590,7 @@ impl Site<'_> {
         }
     }
 
-    /// An operation on a known value takes it as immediate, if there is such a form.
+    /// The operation with its known operand as an immediate, if there is such a form.
     fn with_immediate(&self, context: &Context, m: &Machine, path: &Path) -> Result<Machine> {
         let mut m = *m;
         let (Slot::Use(v), Imm::None) = (m.reg, m.imm) else {
@@ -625,7 +621,7 @@ impl Site<'_> {
         Ok(m)
     }
 
-    /// Emits one operation; `live` is what is read afterwards.
+    /// Emits one operation; `live` is the set of values that are read afterwards.
     fn operation(
         &mut self,
         context: &Context,
@@ -646,8 +642,8 @@ impl Site<'_> {
             slots[1] = slot;
         }
         let mut registers = [0; 2];
-        // Reads first: what is written may then take the place of what is read
-        // for the last time.
+        // Reads come first, so that a written value may take the register of a value that is read for the
+        // last time.
         for (slot, register) in slots.iter().zip(&mut registers) {
             match *slot {
                 Slot::Use(v) => *register = self.use_of(context, v, path)?,
@@ -694,7 +690,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Notes that flags change which the program or a later argument needs.
+    /// Notes that the operation changes flags that the program or a later argument needs.
     fn change_flags(&mut self) {
         if !self.needs.flags && !self.flags_pushed {
             self.found.flags = true;
@@ -702,8 +698,7 @@ impl Site<'_> {
         self.flags_intact = false;
     }
 
-    /// The register in which a value is changed: its own if nothing else wants
-    /// what is there, else a copy.
+    /// The register in which a value is changed: its own if nothing else needs the contents, else a copy.
     fn modify(
         &mut self,
         context: &Context,
@@ -760,7 +755,7 @@ impl Site<'_> {
             }
             path.own(V(other as u8), to.0);
         }
-        // An address that is made of rcx must be made before that changes.
+        // An address that is computed from rcx must be computed before rcx changes.
         for i in 0..path.values.len() {
             if matches!(path.values[i], Where::Address(a) if a.sources() & Gpr::RCX.bit() != 0) {
                 self.use_of(context, V(i as u8), path)?;

@@ -1,5 +1,5 @@
-//! Values other than whole general registers: parts of them, vector registers,
-//! memory, and where a branch goes.
+//! Values other than whole general registers: parts of them, vector registers, memory, and targets of
+//! branches.
 
 use super::Site;
 use crate::plan::code::{Asm, Target};
@@ -49,8 +49,7 @@ impl Site<'_> {
         }
     }
 
-    /// Pushes the original address that the word at the program's rsp returns
-    /// to; yields its depth.
+    /// Pushes the original address that the word at the program's rsp returns to; returns its depth.
     pub(super) fn push_return(&mut self) -> i32 {
         self.asm.push_mem(self.slot(0));
         self.depth += 8;
@@ -58,7 +57,7 @@ impl Site<'_> {
         self.depth
     }
 
-    /// `size` bytes of a general register, from byte `first` on.
+    /// Computes `size` bytes of a general register, from byte `first` on.
     pub(super) fn part_of(&mut self, to: Gpr, reg: Gpr, first: u8, size: u8) {
         let at = i32::from(first);
         if reg == Gpr::RSP {
@@ -79,7 +78,7 @@ impl Site<'_> {
         }
     }
 
-    /// An element of a vector register, by way of the stack.
+    /// Computes an element of a vector register, through the stack.
     pub(super) fn element(&mut self, to: Gpr, element: Element, signed: bool) {
         let width = i32::from(element.width);
         self.move_stack(width);
@@ -96,7 +95,7 @@ impl Site<'_> {
         self.move_stack(-width);
     }
 
-    /// Where a conditional branch goes.
+    /// Computes the target of a conditional branch.
     fn next(&mut self, to: Gpr, taken: Taken, target: u64, next: u64, early: i32) {
         let cond = match taken {
             Taken::Flags(cond) => {
@@ -117,9 +116,8 @@ impl Site<'_> {
     }
 }
 
-/// Emits a test around the code that follows it, so that this runs only for
-/// an element that is accessed. Neither registers nor flags change; the
-/// patches are for the code's end.
+/// Emits a test around the code that follows, so that this code runs only for an element that is
+/// accessed. Neither registers nor flags change. The patches are to be landed at the code's end.
 pub fn only_if_selected(asm: &mut Asm, selected: Selected) -> Vec<Patch> {
     let width = match selected {
         Selected::Sign(element) => i32::from(element.width),

@@ -1,9 +1,8 @@
-//! Inputs that are addresses, computed where they are used.
+//! Inputs that are addresses and are computed where they are used.
 //!
-//! An address that is kept in a register from the start takes one more than the body
-//! works with, and at most points one more than is free. Its parts stay in the program's
-//! registers anyway, so it is computed again for each use: a copy becomes `lea`, and so
-//! does an addition whose flags nobody reads.
+//! An address that is kept in a register from the start takes a register that is not free at most points.
+//! Its parts stay in the program's registers anyway, so it is rematerialised for each use: a copy becomes
+//! `lea`, and so does an addition whose flags nothing reads.
 
 use super::super::Site;
 use super::{Context, Path, Refused, Result, Where};
@@ -17,17 +16,17 @@ use crate::x86::opcode::{self, Alu};
 const ADD_R_RM: u16 = Alu::Add.r_rm();
 const ADD_RM_R: u16 = Alu::Add.rm_r();
 
-/// Displacements beyond this are left alone: what is on the stack may be added.
+/// Limit of displacements in bytes, as the stack's depth may be added to them.
 const MOST_DISPLACEMENT: i64 = 1 << 30;
 
-/// Whether nothing reads flags that are set before these operations.
+/// True if nothing reads the flags that are set before these operations.
 pub(super) fn flags_are_dead(ops: &[Op], end: &End) -> bool {
     for op in ops {
         let Op::Machine(m) = op else { continue };
         if m.reads != 0 {
             return false;
         }
-        // Additions, comparisons and their like set all of them.
+        // Arithmetic, logic, comparisons and `test` set all flags.
         let by_constant = matches!(
             m.opcode,
             opcode::ALU_RM8_IMM8 | opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8
@@ -41,7 +40,7 @@ pub(super) fn flags_are_dead(ops: &[Op], end: &End) -> bool {
     !matches!(end, End::Branch(..))
 }
 
-/// `mov` from register to register, as what is written and what is read.
+/// A `mov` from register to register: the value written and the value read.
 fn as_move(m: &Machine) -> Option<(V, V)> {
     if m.width < 4 || m.rep || m.lock || m.imm != Imm::None {
         return None;
@@ -53,7 +52,7 @@ fn as_move(m: &Machine) -> Option<(V, V)> {
     }
 }
 
-/// `add` of two 64-bit registers, as what is changed (before and after) and what is added.
+/// An `add` of two 64-bit registers: the value changed, before and after, and the value added.
 fn as_add(m: &Machine) -> Option<(V, V, V)> {
     if m.width != 8 || m.lock {
         return None;
@@ -68,8 +67,8 @@ fn as_add(m: &Machine) -> Option<(V, V, V)> {
 }
 
 impl Site<'_> {
-    /// Whether an address may be computed later: its registers hold what they did, and
-    /// it is made of nothing else.
+    /// True if an address may be computed later: it consists of base, index and displacement, and the
+    /// registers still hold the program's values.
     pub(super) fn can_wait(&self, a: &Address) -> bool {
         let plain = Address {
             base: a.base,
@@ -97,7 +96,7 @@ impl Site<'_> {
         a.disp as i32 + on_stack
     }
 
-    /// Computes an address that waited, or its low half.
+    /// Computes an address, or its low half, at its use.
     pub(super) fn place_address(&mut self, to: u8, a: &Address, low_half: bool) {
         let mem = Mem {
             base: a.base,
@@ -121,7 +120,7 @@ impl Site<'_> {
         }
     }
 
-    /// Adds an address that waited to a register; flags stay.
+    /// Adds an address to a register without changing flags.
     fn add_address(&mut self, to: u8, a: &Address) {
         let to = self.write(to);
         let disp = self.displacement(a);
@@ -144,8 +143,8 @@ impl Site<'_> {
         }
     }
 
-    /// Emits an operation on an address that waited, or a sum, in a form that takes fewer
-    /// registers; false if it is none of these.
+    /// Emits a copy of an address, or an addition, in a form that takes fewer registers; false if the
+    /// operation is neither.
     pub(super) fn with_address(
         &mut self,
         context: &Context,
@@ -182,8 +181,8 @@ impl Site<'_> {
         self.sum_with_memory(context, m, live, flags_dead, path)
     }
 
-    /// `add` of memory to a value that has to stay: what is in memory is loaded and the value
-    /// added to it, in the register that the operand's own address was in.
+    /// Emits an `add` of memory to a value that must be kept: the memory operand is loaded, into the register
+    /// of its own address, and the value is added to it.
     fn sum_with_memory(
         &mut self,
         context: &Context,

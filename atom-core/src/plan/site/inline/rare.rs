@@ -1,5 +1,5 @@
-//! The sides of a body that are rarely run: put behind the procedure, with registers of
-//! their own, and as a last resort a call of the routine.
+//! Cold paths of a body. They stand behind the procedure and save registers of their own. The last resort
+//! is a call of the routine.
 
 use super::super::Site;
 use super::{Context, Path, Result, is_simple, plain_register};
@@ -12,11 +12,11 @@ use crate::tool::value::Value;
 use crate::x86::abi::ARGUMENT_REGISTERS;
 use crate::x86::asm::{Cond, Gpr};
 
-/// A side of a branch that other paths go around stands there if it is no longer than this.
+/// Number of operations up to which a side of a branch stands in line.
 const MOST_IN_LINE: usize = 12;
 
-/// The side of a branch that is to stand out of the way: one that only calls; where the other
-/// ends at once, one that may call in the end; where it does nothing at all, a long one, too.
+/// The cold side of a branch, if there is one: a side that only calls; a side that may call, if the other
+/// ends at once; a long side, if the other is empty.
 pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
     let calls = |side: &Node| side.ops.is_empty() && side.end == End::Call;
     let is_rare = |i: &usize| {
@@ -28,8 +28,8 @@ pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
 }
 
 impl Site<'_> {
-    /// A path that the straight one goes around. What only it needs is saved here, so
-    /// that the straight one need not. The rest of the point finds all as it was.
+    /// Emits a path that the straight one goes around. It saves the registers that only it needs and restores
+    /// them at its end.
     pub(super) fn aside(
         &mut self,
         context: &mut Context,
@@ -80,7 +80,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Goes to the end of the body, if that does not follow.
+    /// Jumps to the end of the body, if that does not follow.
     pub(super) fn jump_to_end(&mut self, context: &mut Context, last: bool) {
         if context.far {
             self.asm.jump_to(None, Target::Main, 0);
@@ -98,7 +98,7 @@ impl Site<'_> {
         }
     }
 
-    /// A side of a branch that is rarely taken: it stands in the tail.
+    /// Emits the cold side of a branch in the tail.
     pub(super) fn far(
         &mut self,
         context: &mut Context,
@@ -117,7 +117,7 @@ impl Site<'_> {
         done
     }
 
-    /// Calls the routine by way of a shared piece; false if that cannot be.
+    /// Calls the routine through a shared stub; false if that is impossible.
     fn detour(&mut self, context: &Context) -> Result<bool> {
         let call = context.call;
         let simple = |v: &Value| matches!(v, Value::Const(_)) || is_simple(v);
@@ -185,7 +185,7 @@ impl Site<'_> {
         Ok(true)
     }
 
-    /// Calls the routine after all, on a path of the body that ends with that.
+    /// Calls the routine at the end of a path of the body.
     pub(super) fn call_out(&mut self, context: &Context) -> Result<()> {
         if self.detour(context)? {
             return Ok(());
@@ -211,7 +211,7 @@ impl Site<'_> {
             self.flags_slot = self.depth;
             self.flags_pushed = true;
         }
-        // What filling the arguments may change, beside what the routine does.
+        // Filling the arguments may change these registers, besides those that the routine changes.
         let filled = ARGUMENT_REGISTERS
             .iter()
             .take(call.values.len())
@@ -221,7 +221,7 @@ impl Site<'_> {
         let kept = self.reserved();
         let program = (self.point.live.gpr_mask() | context.sources_later) & intact;
         let saved = clobbered & (program | kept);
-        // The arguments may be made from registers that others overwrite.
+        // Arguments may be computed from registers that other arguments overwrite.
         let sources = call.values.iter().fold(0, |set, v| set | v.sources());
         let saved = saved | clobbered & sources & intact;
         for number in (0..16).filter(|n| saved >> n & 1 != 0) {
