@@ -7,16 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sources::Sources;
 
-/// Modules side by side that use one another in a circle.
-pub struct Circle {
-    /// The folder that they are in.
-    pub folder: String,
-    /// The modules, and one use for each arrow between them.
-    pub lines: Vec<String>,
-}
-
-/// The circles between modules side by side, in a module (empty for the root) and in those below it.
-pub fn circles(sources: &Sources, module: &str) -> Vec<Circle> {
+/// The circles between modules side by side, in a module (empty for the root) and in those below it: lines
+/// with the modules of each circle, and one use for each arrow between them.
+pub fn circles(sources: &Sources, module: &str) -> Vec<String> {
     let folders: BTreeSet<&[String]> = sources
         .files
         .iter()
@@ -30,7 +23,7 @@ pub fn circles(sources: &Sources, module: &str) -> Vec<Circle> {
 }
 
 /// The circles between the modules of one folder.
-fn circles_in(sources: &Sources, folder: &[String]) -> Vec<Circle> {
+fn circles_in(sources: &Sources, folder: &[String]) -> Vec<String> {
     let child = |file: usize| {
         let below = sources.files[file].module.strip_prefix(folder)?;
         below.first().map(String::as_str)
@@ -72,17 +65,15 @@ fn circles_in(sources: &Sources, folder: &[String]) -> Vec<Circle> {
             .filter(|to| together(from, to))
             .collect();
         done.extend(&circle);
-        let mut lines = vec![format!(
+        found.push(format!(
             "{} modules in {name}: {}",
             circle.len(),
             circle.join(", ")
-        )];
+        ));
         for a in &circle {
             let uses = uses[a].iter().filter(|(b, _)| circle.contains(b));
-            lines.extend(uses.map(|(_, line)| line.clone()));
+            found.extend(uses.map(|(_, line)| line.clone()));
         }
-        let folder = name.clone();
-        found.push(Circle { folder, lines });
     }
     found
 }

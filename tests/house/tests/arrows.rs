@@ -18,12 +18,6 @@ const STAGES: &[&str] = &[
 /// What stands on all stages, lowest first.
 const ABOVE: &[&str] = &["check", "pipeline"];
 
-/// Arrows against the order that are still there: file and part.
-const STILL_THERE: &[(&str, &str)] = &[];
-
-/// Folders that still have circles.
-const STILL_CIRCLES: &[&str] = &["the root"];
-
 #[test]
 fn parts_use_only_what_stands_before_them() {
     let core = Sources::read(&in_workspace("atom-core/src"));
@@ -38,8 +32,8 @@ fn parts_use_only_what_stands_before_them() {
         let (Some(from), Some(to)) = (rank(arrow.from), rank(arrow.to)) else {
             continue;
         };
-        let file = core.files[arrow.from].name.as_str();
-        if from < to && !STILL_THERE.contains(&(file, order[to])) {
+        let file = &core.files[arrow.from].name;
+        if from < to {
             against.push(format!(
                 "atom-core/src/{file}:{}: `{}` uses `{}` ({}), which comes later",
                 arrow.line, order[from], order[to], arrow.path
@@ -60,9 +54,7 @@ fn parts_use_only_what_stands_before_them() {
 #[test]
 fn modules_of_plan_and_of_the_runtime_form_no_circles() {
     for (source, part) in [("atom-core/src", "plan"), ("analysis-rt/src", "")] {
-        let mut found = circles(&Sources::read(&in_workspace(source)), part);
-        found.retain(|c| !STILL_CIRCLES.contains(&c.folder.as_str()));
-        let lines: Vec<String> = found.into_iter().flat_map(|c| c.lines).collect();
+        let lines = circles(&Sources::read(&in_workspace(source)), part);
         assert!(
             lines.is_empty(),
             "{source}: modules in circles:\n{}",

@@ -25,56 +25,13 @@ const TABLES: &[(&str, &str)] = &[
     ("atom-core/src/plan/tests/routine.rs", "Writer::step"),
 ];
 
-/// Functions that are still too long, by name.
-const STILL_LONG: &[&str] = &[
-    "tree_flame_graph_and_histograms_are_drawn_and_can_be_used",
-    "try_case",
-    "Writer::step",
-    "look",
-    "end",
-    "instrument",
-];
-
-/// Functions that still have too many parameters, by name.
-const STILL_WIDE: &[&str] = &[
-    "relocate_names",
-    "ten",
-    "by_name",
-    "begin",
-    "table",
-    "compare",
-    "report",
-    "group",
-    "group_on_stack",
-    "report",
-    "report",
-    "report",
-    "enter",
-    "begin",
-    "Live::add_parts",
-    "touch",
-    "repeat",
-    "all",
-    "AllReferences::place",
-    "AllReferences::reference",
-    "report",
-];
-
-/// Files that still switch the lint off.
-const STILL_ALLOWING: &[&str] = &[
-    "tools/ranges/src/lib.rs",
-    "tools/ranges/src/model.rs",
-    "tools/ranges/src/points.rs",
-    "tools/ranges/src/report.rs",
-];
-
 #[test]
 fn functions_are_short() {
     let mut long = Vec::new();
     for measured in MEASURED.iter() {
         for f in &measured.functions {
             let key = (measured.file.as_str(), f.name.as_str());
-            if f.length > FUNCTION && !TABLES.contains(&key) && !STILL_LONG.contains(&key.1) {
+            if f.length > FUNCTION && !TABLES.contains(&key) {
                 long.push(format!(
                     "{}:{}: `{}` has {} lines",
                     key.0, f.line, key.1, f.length
@@ -95,7 +52,7 @@ fn functions_take_few_parameters() {
     for measured in MEASURED.iter() {
         for f in &measured.functions {
             let key = (measured.file.as_str(), f.name.as_str());
-            if f.parameters > PARAMETERS && !f.is_fixed && !STILL_WIDE.contains(&key.1) {
+            if f.parameters > PARAMETERS && !f.is_fixed {
                 wide.push(format!(
                     "{}:{}: `{}` has {}",
                     key.0, f.line, key.1, f.parameters
@@ -114,9 +71,6 @@ fn functions_take_few_parameters() {
 fn no_lint_against_many_arguments_is_switched_off() {
     let mut found = Vec::new();
     for measured in MEASURED.iter() {
-        if STILL_ALLOWING.contains(&measured.file.as_str()) {
-            continue;
-        }
         let lines = measured.allowances.iter();
         found.extend(lines.map(|line| format!("{}:{line}", measured.file)));
     }

@@ -99,15 +99,9 @@ fn convert_unit(
         return None;
     }
     if version >= 5 && str_base != [0, 0] {
-        relocate_names(
-            &mut encoder.out,
-            data,
-            cursor.at + 1,
-            version,
-            offset_size,
-            start,
-            str_base,
-        )?;
+        // minimum_instruction_length, maximum_operations_per_instruction, default_is_stmt, line_base, line_range
+        let names = Cursor::new(data, cursor.at + 5);
+        relocate_names(&mut encoder.out, names, offset_size, start, str_base)?;
     }
     encoder.reset();
     let mut sequence: Vec<LineRow> = Vec::new();
@@ -125,20 +119,15 @@ fn convert_unit(
     Some(out)
 }
 
-/// The names of a DWARF 5 header lie in string sections: adds where those begin.
-/// `at` is behind the length of the header and one byte.
+/// Adds the starts of the string sections in the output to the names of a DWARF 5 header. `cursor` is at
+/// the header's `opcode_base`; the header starts at `start` and has offsets of `offset_size` bytes.
 fn relocate_names(
     out: &mut [u8],
-    data: &[u8],
-    at: usize,
-    version: u16,
+    mut cursor: Cursor<'_>,
     offset_size: usize,
     start: usize,
     str_base: [u64; 2],
 ) -> Option<()> {
-    debug_assert!(version >= 5);
-    // maximum_operations_per_instruction, default_is_stmt, line_base, line_range
-    let mut cursor = Cursor::new(data, at + 4);
     let opcode_base = cursor.u8()?;
     cursor.take(usize::from(opcode_base).checked_sub(1)?)?;
     for _ in 0..2 {
