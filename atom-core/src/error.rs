@@ -6,14 +6,14 @@ use std::path::PathBuf;
 /// Shorthand for a result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a failure is to whoever has to act on it.
+/// Kind of a failure, for the caller that has to react to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ErrorKind {
-    /// Nothing of the following.
+    /// Any other failure.
     #[default]
     Other,
-    /// What is inserted makes the program larger than its code can reach. With
-    /// fewer points it would work.
+    /// The inserted code makes the program larger than its code can reach. Fewer instrumented
+    /// points would fit.
     TooLarge,
 }
 
@@ -23,9 +23,9 @@ pub enum ErrorKind {
 /// separate so that a command can print it on a line of its own.
 #[derive(Debug)]
 pub struct Error {
-    /// Which kind it is.
+    /// Kind of the failure.
     pub kind: ErrorKind,
-    /// What was tried, as a gerund phrase: "reading the program".
+    /// The attempt as a gerund phrase: "reading the program".
     pub doing: &'static str,
     /// The file concerned.
     pub file: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub struct Error {
     pub address: Option<u64>,
     /// The symbol concerned.
     pub symbol: Option<String>,
-    /// Why it failed.
+    /// Reason of the failure.
     pub reason: String,
     /// What the user can do about it.
     pub advice: Option<String>,
@@ -53,7 +53,8 @@ impl Error {
         }
     }
 
-    /// Something new does not fit within what the program's code can reach.
+    /// An error of kind [`ErrorKind::TooLarge`]. `what` is the subject and the auxiliary verb of
+    /// the reason, such as "it does".
     pub fn too_large(doing: &'static str, what: &str) -> Self {
         let reason = format!("{what} not fit within 2 GiB of the program");
         Self {

@@ -1,17 +1,18 @@
-//! Items by a small number, such as a procedure's: all in one vector. They are counted
-//! first, so that nothing is sorted and nothing grows.
+//! Items grouped by a small number, such as the number of a procedure, all in one vector. The items
+//! are counted first, so that nothing is sorted and no vector grows.
 
-/// Items, those of each number together and in the order in which they came.
+/// Items grouped by number. The items of a group keep the order in which they came.
 pub(crate) struct Grouped<T> {
-    /// Where those of each number start; one more at the end.
+    /// For each number the index of its first item; at the end the number of all items.
     starts: Vec<u32>,
     items: Vec<T>,
 }
 
 impl<T: Copy> Grouped<T> {
-    /// Of numbers below `count`. `pairs` is asked twice and must yield the same.
+    /// Groups items by their numbers, which lie below `count`. `pairs` is called twice and must
+    /// yield the same pairs.
     pub fn new<I: Iterator<Item = (u32, T)>>(count: usize, pairs: impl Fn() -> I) -> Self {
-        // While items are put in their places, a number's start stands one place further on.
+        // While the items are distributed, the start of a group stands one entry further on.
         let mut starts = vec![0u32; count + 2];
         for (number, _) in pairs() {
             starts[number as usize + 2] += 1;
@@ -30,12 +31,12 @@ impl<T: Copy> Grouped<T> {
         Self { starts, items }
     }
 
-    /// Those of a number.
+    /// The items of a number.
     pub fn of(&self, number: usize) -> &[T] {
         &self.items[self.starts[number] as usize..self.starts[number + 1] as usize]
     }
 
-    /// Those of each number.
+    /// The items of each number, in the order of numbers.
     pub fn groups(&self) -> impl Iterator<Item = &[T]> {
         (0..self.starts.len() - 1).map(|number| self.of(number))
     }

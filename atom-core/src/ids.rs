@@ -59,7 +59,7 @@ impl Address48 {
         ])
     }
 
-    /// The address.
+    /// The address, sign-extended to 64 bits.
     pub const fn get(self) -> u64 {
         let [low, middle, high] = self.0;
         (high as i16 as i64 as u64) << 32 | (middle as u64) << 16 | low as u64

@@ -1,22 +1,22 @@
-//! Putting together what threads made in pieces.
+//! Joining the vectors that threads made in pieces.
 //!
 //! A stage that works on procedures in parallel ends with a vector for each.
-//! To copy them into one costs mostly the first touch of new memory, which is
-//! worth more than one thread too.
+//! Copying all of them into one costs mostly the first touch of new memory, which is worth more
+//! than one thread too.
 
 use rayon::prelude::*;
 
-/// So many procedures, at most, are one thread's at once. By itself the library hands out up to a
-/// quarter of all, and who is done with the rest then waits.
+/// Largest number of procedures that one thread takes at once. By default the library hands out up
+/// to a quarter of all procedures, and the threads that are done with the rest then wait.
 pub(crate) const AT_ONCE: usize = 128;
 
-/// All parts one after the other. Each is freed as soon as it is copied.
+/// All parts one after the other. Each part is freed as soon as it is copied.
 pub(crate) fn concat<T: Copy + Send>(parts: Vec<Vec<T>>) -> Vec<T> {
     concat_with(parts, |_, item| item)
 }
 
-/// The same, with each item changed on the way; the function also gets the
-/// number of the item's part.
+/// All parts one after the other, with each item converted. The function gets the number of the
+/// item's part and the item.
 pub(crate) fn concat_with<T: Copy + Send>(
     parts: Vec<Vec<T>>,
     change: impl Fn(usize, T) -> T + Sync,
@@ -46,9 +46,9 @@ pub(crate) fn concat_with<T: Copy + Send>(
     all
 }
 
-/// A vector in pieces of the given lengths, each made by one thread: `work` gets its number
-/// and its items, all of them `value`, and what it yields comes in the pieces' order. `init`
-/// makes storage that a thread uses again.
+/// A vector in pieces of the given lengths, each filled by one thread. `work` gets the number of
+/// its piece and the items of it, all of which are `value`. The results of `work` come in the order
+/// of the pieces. `init` makes storage that a thread uses for one piece after the other.
 pub(crate) fn in_pieces<T, R, S>(
     value: T,
     lengths: impl Iterator<Item = usize> + Clone,
@@ -77,7 +77,7 @@ where
                 item.write(value);
             }
             let place = std::ptr::from_mut(place) as *mut [T];
-            // SAFETY: all items have just been written, and nobody else has this piece.
+            // SAFETY: all items have just been written, and no other thread has this piece.
             work(storage, number, unsafe { &mut *place })
         })
         .collect();

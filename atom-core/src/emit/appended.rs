@@ -1,4 +1,4 @@
-//! What somebody appended to the program's file.
+//! Data that was appended to the program's file after linking.
 //!
 //! Self-extracting archives, bundled scripts and the like read their own file. They find what
 //! they look for from the file's end, from the end of the section table or by an offset from the
@@ -11,7 +11,7 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 
 use crate::image::Image;
 
-/// What follows everything that the headers describe; nothing if that is only zeros.
+/// The bytes behind everything that the headers describe; empty if these are only zeros.
 pub(super) fn find(image: &Image) -> &[u8] {
     let file: &[u8] = &image.file;
     let rest = described(file).and_then(|end| file.get(usize::try_from(end).ok()?..));
@@ -19,7 +19,7 @@ pub(super) fn find(image: &Image) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// The end of all that the headers describe; none if they cannot be read.
+/// Offset of the end of everything that the headers describe; `None` if they cannot be read.
 fn described(file: &[u8]) -> Option<u64> {
     let header = FileHeader64::<Endianness>::parse(file).ok()?;
     let endian = header.endian().ok()?;

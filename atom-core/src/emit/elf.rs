@@ -73,7 +73,7 @@ struct Writer<'a> {
     rx_size: u64,
     /// File offset of the read-write segment.
     rw_offset: u64,
-    /// Addresses of slots in the latter that hold a link-time address.
+    /// Addresses of slots in the read-write segment that hold a link-time address.
     relocs: Vec<u64>,
 }
 
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
         self.out.change(self.rw_offset(address), bytes);
     }
 
-    /// Writes a link-time address that is to be a run-time address.
+    /// Writes a link-time address, which the start-up code turns into a run-time address.
     fn put_pointer(&mut self, slot: u64, address: u64) {
         self.put_rw(slot, &address.to_le_bytes());
         if self.image.kind.is_position_independent() && address != 0 {
@@ -168,7 +168,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Where a transfer to an original address goes.
+    /// New address for a transfer to the start of a procedure; the original address if it stays.
     fn moved(&self, address: u64) -> u64 {
         let proc = self
             .cfg
@@ -201,7 +201,7 @@ impl<'a> Writer<'a> {
             data: (last.address, last.address + last.file_size),
             rw: self.placement.rw,
             relocs: self.placement.relocs,
-            // StartInfo adds its own later; the table is padded to its capacity.
+            // StartInfo adds slots later; the table is padded to its capacity.
             reloc_count: self.placement.reloc_capacity as u32,
             flag: self.placement.flag,
             exit_return: self.placement.flag + 8,
@@ -217,7 +217,7 @@ impl<'a> Writer<'a> {
             original_entry: entry,
             entry: self.moved(entry),
             fini: image.dynamic_value(elf::DT_FINI).map_or(0, |f| {
-                // Whoever calls `exit` comes here.
+                // Any thread that calls `exit` comes here.
                 let guard = self.cfg.block_at(f).and_then(|b| self.layout.guard(b));
                 guard.unwrap_or_else(|| self.moved(f))
             }),
@@ -287,8 +287,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The slots that the start-up code relocates. Unused entries of the table
-    /// name a spare slot, to which adding the bias does nothing of interest.
+    /// Writes the table of slots that the start-up code relocates. Unused entries of the table name
+    /// a spare slot, to which adding the load bias does no harm.
     fn reloc_table(&mut self) -> Result<()> {
         let capacity = self.placement.reloc_capacity as usize;
         if capacity == 0 {
@@ -338,7 +338,7 @@ impl<'a> Writer<'a> {
         }
         let functions = self.preinit_functions(start, theirs);
         let mut rela = Vec::new();
-        // Those that the loader looks up come after all relative ones.
+        // Relocations for which the loader looks up a symbol come after all relative ones.
         let mut looked_up = Vec::new();
         for (i, function) in functions.iter().enumerate() {
             let slot = place.preinit + 8 * i as u64;
@@ -478,7 +478,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// What libc is to see in a static program.
+    /// The program headers that a static program's libc sees.
     fn libc_headers(&self) -> Option<View> {
         let place = self.placement.libc_headers;
         (place != 0).then(|| {
@@ -563,11 +563,11 @@ impl<'a> Writer<'a> {
         Ok(self.out)
     }
 
-    /// True if the kernel's place for the heap depends on the new segments and
-    /// nobody can have used the heap before the start-up code runs. musl's
-    /// loader allocates from it; its later requests go to the kernel by the
-    /// address where it left off, which would be refused after a move. What
-    /// musl's `malloc` returns does not lie there, so only `sbrk(0)` shows it.
+    /// True if the kernel's place for the heap depends on the new segments and no code can have
+    /// used the heap before the start-up code runs. musl's loader allocates from the heap. Its
+    /// later requests to the kernel name the address where it left off, and the kernel would refuse
+    /// them after a move. Memory from musl's `malloc` does not lie there, so only `sbrk(0)` shows
+    /// the difference.
     fn moves_heap(&self) -> bool {
         let loader_uses_heap = self.loader().is_some_and(|l| l != LoaderFamily::Glibc);
         !self.layout.region.is_below && !loader_uses_heap

@@ -31,9 +31,9 @@ use super::program_headers::spare_rank;
 /// page size of linkers.
 const MAX_PADDING: u64 = 2 << 20;
 
-/// The table.
+/// A table of program headers for libc.
 pub struct View {
-    /// Its entries.
+    /// Entries of the table.
     pub entries: Vec<ProgramHeader>,
     /// A loadable segment of the original that must reach further in the file's
     /// headers: its address and its new size.
@@ -101,7 +101,7 @@ fn merge_two(entries: &mut Vec<ProgramHeader>, file_size: u64) -> Option<(u64, u
     extended
 }
 
-/// What is wrong with telling two entries as one, the least first.
+/// Drawbacks of describing two segments by one entry, the least first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Cost {
     /// Nothing.
@@ -129,7 +129,7 @@ fn cost(first: &ProgramHeader, second: &ProgramHeader, file_size: u64) -> Option
         (false, false) => Some(Cost::None),
         (true, true) if !hole => Some(Cost::Writable),
         _ if !hole => Some(Cost::Mixed),
-        // Maps of the file must not reach beyond its end; it grows if need be.
+        // A map of the file must not reach beyond its end, so the file grows if need be.
         (false, true) if first.mem_size == first.file_size => {
             let last = first.offset.checked_add(reach - first.address)?;
             (last <= file_size + MAX_PADDING).then_some(Cost::Extend)

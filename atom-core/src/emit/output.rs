@@ -1,8 +1,8 @@
 //! The output file as it will be written: parts that lie beside each other and
 //! small changes of them.
 //!
-//! The largest parts are the original file, which is mapped, and the new text,
-//! which is made on the way; neither is ever in memory as a whole.
+//! The largest parts are the original file, which is mapped, and the new text, which is encoded
+//! while it is written. Neither is ever in memory as a whole.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -13,15 +13,15 @@ use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::rewrite::{NewText, overlay};
 
-/// How much is put together at a time.
+/// Size in bytes of the window that is put together at a time.
 const WINDOW: usize = 1 << 20;
 
-/// Zeros between parts of at least this length are skipped, not written.
+/// Least length in bytes of a run of zeros that is skipped instead of written.
 const HOLE: u64 = 1 << 16;
 
-/// Where an output is written to.
+/// A file, or another place, to which an output is written.
 pub trait Sink: Write {
-    /// Writes so many zeros, or leaves out what is zero anyway.
+    /// Writes `zeros` zero bytes, or leaves a hole of that size.
     fn skip(&mut self, zeros: u64) -> io::Result<()>;
 }
 
@@ -55,12 +55,12 @@ impl Part<'_> {
     }
 }
 
-/// A file to be written.
+/// The contents of a file to be written.
 #[derive(Default)]
 pub struct Output<'a> {
-    /// Offsets and contents; what lies between them is zero.
+    /// Offsets and contents of parts. The bytes between parts are zero.
     parts: Vec<(u64, Part<'a>)>,
-    /// What is written over parts: offset, and range of `bytes`.
+    /// Changes that are written over parts: offset, and range of `bytes`.
     changes: Vec<(u64, u32, u32)>,
     bytes: Vec<u8>,
     len: u64,
@@ -88,14 +88,15 @@ impl<'a> Output<'a> {
         self.parts.push((offset, Part::Text(text)));
     }
 
-    /// Puts contents at the end, aligned; yields their offset (also of nothing).
+    /// Puts contents at the end, aligned, and yields their offset. Empty contents have an offset
+    /// too.
     pub(super) fn append(&mut self, align: u64, contents: impl Into<Cow<'a, [u8]>>) -> u64 {
         let offset = self.len.next_multiple_of(align);
         self.put(offset, contents);
         offset
     }
 
-    /// Writes over what lies at an offset; of two changes the later one stays.
+    /// Writes over the bytes at an offset. Where two changes overlap, the later one stays.
     pub(super) fn change(&mut self, offset: u64, bytes: &[u8]) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);
@@ -108,25 +109,25 @@ impl<'a> Output<'a> {
         self.len = self.len.max(len);
     }
 
-    /// No more is added: brings everything into the order of offsets.
+    /// Ends the building: brings parts and changes into the order of offsets.
     pub(super) fn close(&mut self) {
         self.parts.sort_by_key(|p| p.0);
         self.changes.sort_unstable_by_key(|c| c.0);
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True if there is nothing in it.
+    /// True if the size is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Writes it from the first byte to the last: while one window is written, the
-    /// next one is made. What fails beside the writing itself is an
-    /// [`Error`](crate::Error) in the other one.
+    /// Writes the contents from the first byte to the last. While one window is written, the next
+    /// one is made. A failure other than of writing is an [`Error`](crate::Error) inside of the
+    /// `io::Error`.
     pub fn write_to(&self, file: &mut dyn Sink) -> io::Result<()> {
         let (full, made) = sync_channel::<io::Result<Window>>(1);
         let (empty, used) = channel::<Vec<u8>>();
@@ -139,7 +140,7 @@ impl<'a> Output<'a> {
                         return;
                     };
                     let failed = window.is_err();
-                    // Nobody takes it if writing has failed.
+                    // Sending fails if writing has failed.
                     if full.send(window).is_err() || failed {
                         return;
                     }
@@ -149,7 +150,7 @@ impl<'a> Output<'a> {
                 match window? {
                     Window::Bytes(window) => {
                         file.write_all(&window)?;
-                        // At the end nobody needs it.
+                        // At the end no window is needed any more.
                         let _ = empty.send(window);
                     }
                     Window::Zeros(count) => file.skip(count)?,
@@ -159,7 +160,7 @@ impl<'a> Output<'a> {
         })
     }
 
-    /// The whole file.
+    /// The whole contents.
     pub fn to_vec(&self) -> Result<Vec<u8>> {
         let mut all = Vec::with_capacity(self.len as usize);
         match self.write_to(&mut all) {
@@ -175,7 +176,7 @@ impl<'a> Output<'a> {
 /// Makes an output piece by piece.
 struct Windows<'o, 'a> {
     output: &'o Output<'a>,
-    /// What does not lie wholly before `start`.
+    /// Parts that do not lie wholly before `start`.
     parts: &'o [(u64, Part<'a>)],
     changes: &'o [(u64, u32, u32)],
     start: u64,
@@ -202,7 +203,7 @@ impl<'o, 'a> Windows<'o, 'a> {
             self.start += zeros;
             return Ok(Some(Window::Zeros(zeros)));
         }
-        // It may still hold another piece, of which nothing must stay.
+        // The storage may still hold another window, of which no byte must stay.
         window.resize((end - start) as usize, 0);
         let mut covered = 0;
         for (offset, contents) in self.parts.iter().take_while(|p| p.0 < end) {
@@ -213,7 +214,7 @@ impl<'o, 'a> Windows<'o, 'a> {
                 Part::Bytes(bytes) => overlay(&mut window, start, *offset, bytes),
                 Part::Original(image) => {
                     overlay(&mut window, start, *offset, &image.file);
-                    // What is copied is not read again.
+                    // The copied pages are not read again.
                     image.release_pages();
                 }
                 Part::Text(text) => {
@@ -225,12 +226,12 @@ impl<'o, 'a> Windows<'o, 'a> {
             }
         }
         window[covered..].fill(0);
-        // What ends in this window is done with.
+        // Parts and changes that end in this window are done.
         let is_over = |offset: u64, len: u64| offset + len <= end;
         let parts = self.parts.iter();
         let done = parts.take_while(|p| is_over(p.0, p.1.len())).count();
         self.parts = &self.parts[done..];
-        // In the order in which they were made, which is that of their bytes.
+        // Changes apply in the order in which they were made, which is the order of their bytes.
         let mut here: Vec<_> = self.changes.iter().take_while(|c| c.0 < end).collect();
         here.sort_unstable_by_key(|c| c.1);
         for (offset, from, to) in here {
@@ -244,14 +245,14 @@ impl<'o, 'a> Windows<'o, 'a> {
         Ok(Some(Window::Bytes(window)))
     }
 
-    /// How many zeros come first, if they are many, and else where the window ends: there
-    /// or where many come.
+    /// Number of zeros to skip at the window's start, 0 if they are few; and the offset at which
+    /// the window ends, which is where a long run of zeros begins or where the window is full.
     fn zeros(&self) -> (u64, u64) {
         let limit = self.output.len.min(self.start + WINDOW as u64);
         let parts = self.parts.iter().map(|p| (p.0, p.0 + p.1.len()));
         let changes = self.changes.iter();
         let changes = changes.map(|c| (c.0, c.0 + u64::from(c.2 - c.1)));
-        // Behind everything that begins before it.
+        // End of all parts and changes seen so far.
         let mut covered = self.start;
         let (mut parts, mut changes) = (parts.peekable(), changes.peekable());
         loop {

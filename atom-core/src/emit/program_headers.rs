@@ -7,7 +7,7 @@ use object::elf;
 use crate::error::{Error, Result};
 use crate::image::{Image, ProgramHeader};
 
-/// A table and where it lies in the file.
+/// A program header table of the output.
 #[derive(Debug)]
 pub struct Table {
     /// The entries.
@@ -76,7 +76,7 @@ pub fn build(
     Ok(Table { entries, moves })
 }
 
-/// Lets the loadable segment at an address have another size.
+/// Gives the loadable segment at an address another size.
 pub fn extend(entries: &mut [ProgramHeader], extended: Option<(u64, u64)>) {
     let Some((address, size)) = extended else {
         return;
@@ -92,7 +92,7 @@ pub fn shift(entries: &mut [ProgramHeader], shift: u64) {
     for p in entries.iter_mut().filter(|p| p.mem_size > 0) {
         p.address = p.address.wrapping_add(shift);
     }
-    // Those that wrapped around come first now.
+    // Addresses that wrapped around come first now.
     entries.sort_by_key(sort_key);
 }
 

@@ -1,9 +1,9 @@
-//! Section headers and symbols for what is new, so that gdb, perf and objdump
-//! see the new text and name its procedures.
+//! Section headers and symbols for the new segments, so that gdb, perf and objdump see the new text
+//! and name its procedures.
 //!
-//! Nothing at run time needs them. The original table is kept, the new entries
-//! follow it; the whole `.eh_frame` (for old and new text) takes the name, the
-//! original one is kept as `.eh_frame.original`.
+//! Nothing at run time needs them. The original table is kept, and the new entries follow it. The
+//! new `.eh_frame` describes old and new text and takes the name; the original section becomes
+//! `.eh_frame.original`.
 
 use object::elf;
 
@@ -16,7 +16,7 @@ use crate::unwind::write::MovedRange;
 
 /// What the tables describe.
 pub struct Facts<'a> {
-    /// The program and where everything of it went.
+    /// The program and all new addresses.
     pub placed: &'a Placed<'a>,
     /// Debug information of the output.
     pub debug: &'a [DebugSection],

@@ -27,12 +27,13 @@ use crate::error::{Error, Result};
 use crate::layout::START_SIZE;
 use crate::unwind::write::{Rows, START_ROWS};
 
-/// What the start-up code needs to know; link-time addresses.
+/// Facts for the start-up code. Addresses are link-time addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StartFacts {
-    /// Where the start-up code lies.
+    /// Address of the start-up code.
     pub address: u64,
-    /// False if the heap is where it should be, or must stay where it is.
+    /// True if the start-up code moves the heap; false if the heap is at its place or must not
+    /// move.
     pub moves_heap: bool,
     /// Page-aligned end of the original image.
     pub image_end: u64,
@@ -58,15 +59,15 @@ pub struct StartFacts {
     pub tool_info: u64,
     /// `ToolHeader::finish`, 0 if there is no tool.
     pub tool_finish: u64,
-    /// The program headers for libc; 0 to leave it those of the file.
+    /// Address of the program headers for libc; 0 if libc sees the headers of the file.
     pub libc_headers: u64,
-    /// Their number.
+    /// Number of program headers for libc.
     pub libc_header_count: u32,
     /// The original entry point.
     pub original_entry: u64,
-    /// Where the original entry point leads now.
+    /// New address of the original entry point.
     pub entry: u64,
-    /// Where the original `DT_FINI` leads now; 0 if there was none.
+    /// New address of the original `DT_FINI`; 0 if there was none.
     pub fini: u64,
 }
 
@@ -75,19 +76,19 @@ pub struct StartFacts {
 pub struct StartCode {
     /// The code, at `StartFacts::address`.
     pub code: Vec<u8>,
-    /// To be the program's entry point.
+    /// Address for the program's entry point.
     pub entry: u64,
-    /// To be the first preinit function.
+    /// Address for the first preinit function.
     pub preinit: u64,
-    /// To be `DT_FINI`.
+    /// Address for `DT_FINI`.
     pub fini: u64,
-    /// A function that does nothing.
+    /// Address of a function that does nothing.
     pub nothing: u64,
-    /// Its rows of the unwind tables.
+    /// Rows of the unwind tables for the code.
     pub rows: Vec<u8>,
 }
 
-/// What `init` pushes, as DWARF's numbers of registers: rbx, rbp, r12.
+/// Registers that `init` pushes, as DWARF numbers: rbx, rbp, r12.
 const SAVED_BY_INIT: [u8; 3] = [3, 6, 12];
 
 const SYS_BRK: u32 = 12;
@@ -96,7 +97,8 @@ const PR_SET_MM: u32 = 35;
 const PR_SET_MM_MAP: u32 = 14;
 /// Size of `struct prctl_mm_map`.
 const MAP_SIZE: i32 = 104;
-/// The heap starts at most this far behind the image: 1 GiB at random, and some.
+/// Largest distance in bytes of the heap's start from the image's end: 1 GiB of randomisation, and
+/// a reserve.
 const MAX_HEAP_OFFSET: i32 = 0x4800_0000;
 
 /// Assembles the start-up code.
@@ -213,7 +215,8 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     Ok(start)
 }
 
-/// `DT_FINI`: the original's, at the stack pointer that it would have without us, then the tool's.
+/// The function at `DT_FINI`. It calls the original's function, at the stack pointer that it has in
+/// the original, then the tool's.
 fn finish(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), IcedError> {
     if facts.fini != 0 && facts.tool_finish == 0 {
         a.jmp(facts.fini)?;
@@ -232,13 +235,14 @@ fn finish(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Result<(), 
     Ok(())
 }
 
-/// Follows the stack pointer through the code. `functions`: where one starts
-/// that is called; the entry point, which is not, comes before them.
+/// The rows of the unwind tables, by following the stack pointer through the code. `functions` are
+/// the starts of called functions. The entry point is not called and comes before them.
 fn rows(facts: &StartFacts, code: &[u8], functions: &[u64]) -> Rows {
     use crate::x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
     let mut rows = Rows::new(facts.address);
     rows.outermost(facts.address);
-    // Pushed since the function's start, as DWARF numbers; none for what is no register.
+    // Values pushed since the function's start: DWARF numbers of registers, `None` for other
+    // values.
     let mut depth = 0i64;
     let mut pushed = Vec::new();
     let mut framed = false;
@@ -371,7 +375,7 @@ fn restore_heap(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Resul
     a.mov(eax, SYS_BRK)?;
     a.xor(edi, edi)?;
     a.syscall()?;
-    // Only a heap that the kernel placed behind our segments is moved.
+    // Only a heap that the kernel placed behind the new segments is moved.
     address_of(a, Register::RCX, facts.new_end)?;
     a.sub(rax, rcx)?;
     a.jb(skip)?;
@@ -423,7 +427,7 @@ fn restore_heap(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Resul
         a.mov(qword_ptr(rsp + slot + 8), rdi)?;
         a.add(rsi, 8)?;
     }
-    // No auxiliary vector, no executable: those stay as they are.
+    // No auxiliary vector and no executable: the kernel keeps both.
     a.mov(qword_ptr(rsp + 88), 0)?;
     a.mov(dword_ptr(rsp + 96), 0)?;
     a.mov(dword_ptr(rsp + 100), -1)?;

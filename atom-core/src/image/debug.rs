@@ -1,12 +1,11 @@
 //! Which source line an instruction comes from.
 //!
-//! Reports are for people, and people know lines, not addresses. The line
-//! programs of `.debug_line` alone answer the question, so nothing else of the
-//! debug information is read for it: every unit there is run once, in file order,
-//! which bounds the work by the size of that one section whatever a damaged or
-//! hostile file says. Programs stripped of their debug information may have it
-//! in a file of its own: it is found by build id below `/usr/lib/debug`, or by
-//! the name and checksum in `.gnu_debuglink`.
+//! Reports name lines, since people know lines and not addresses. The line programs of
+//! `.debug_line` alone answer the question, so no other debug information is read for it. The line
+//! program of every unit is run once, in file order, so the size of that one section bounds the
+//! work, also for a damaged or hostile file. A program stripped of its debug information may have
+//! it in a separate file. That file is found by build id below `/usr/lib/debug`, or by the name and
+//! checksum in `.gnu_debuglink`.
 //!
 //! Up to DWARF 4 the compilation directory is not in the line program; names
 //! that are relative to it stay relative.
@@ -27,16 +26,16 @@ use super::Image;
 use super::inlined::Functions;
 use super::{LineInfo, SourceFrame};
 
-/// Below it distributions keep separate debug files.
+/// Folder in which distributions keep separate debug files.
 pub(super) const DEBUG_ROOT: &str = "/usr/lib/debug";
-/// Decompressed sections beyond this are ignored.
+/// Largest size in bytes of a decompressed section; larger sections are ignored.
 const MAX_SECTION: u64 = 2 << 30;
-/// A longer name is cut.
+/// Largest length of a name in bytes; a longer name is cut.
 const MAX_NAME: usize = 4096;
-/// When all names together exceed this, further ones are dropped.
+/// Largest size in bytes of all names together; further names are dropped.
 const MAX_NAMES: usize = 64 << 20;
 
-/// What debug information is read from.
+/// Bytes of debug information.
 pub(super) type Slice<'d> = EndianSlice<'d, LittleEndian>;
 
 /// Source lines of a program; empty where there is no debug information.
@@ -66,9 +65,8 @@ impl<'i> DebugLines<'i> {
         Some((table.names.get(row.name as usize)?, row.line))
     }
 
-    /// The functions that an address belongs to by inlining, innermost first:
-    /// the first with the line of the instruction, each other with the line of
-    /// the call that was inlined.
+    /// The functions that an address belongs to by inlining, innermost first. The first has the
+    /// line of the instruction; each other has the line of the call that was inlined.
     pub fn functions_at(&self, address: u64) -> Vec<SourceFrame> {
         let functions = self.functions.get_or_init(|| Functions::load(self.image));
         functions.as_ref().map_or(Vec::new(), |f| f.at(address))
@@ -93,12 +91,12 @@ impl LineInfo for DebugLines<'_> {
     }
 }
 
-/// From `offset` on (counted from the image's base) the code belongs to `line`.
+/// The line of the code from `offset` on, which counts in bytes from the image's base.
 #[derive(Clone, Copy)]
 struct Row {
     offset: u32,
     name: u32,
-    /// 0: to no line.
+    /// Line, or 0 if the code belongs to none.
     line: u32,
 }
 
@@ -156,7 +154,8 @@ impl<'d> Sections<'d> {
     }
 }
 
-/// Reads the program's debug information, wherever it is; `None` if there is none that can be read.
+/// Passes the program's debug information, from its own file or a separate one, to a function.
+/// `None` if none can be read.
 pub(super) fn with_dwarf<T>(
     image: &Image,
     read: impl for<'d> FnOnce(&gimli::Dwarf<Slice<'d>>) -> T,
@@ -174,7 +173,7 @@ pub(super) fn with_dwarf<T>(
 
 /// Contents of a debug section, decompressed.
 pub(crate) fn section<'d>(file: &object::File<'d>, name: &str) -> Option<Cow<'d, [u8]>> {
-    // GNU tools once marked compression by the name.
+    // Older GNU tools mark a compressed section by its name.
     let section = file
         .section_by_name(name)
         .or_else(|| file.section_by_name(&name.replace(".debug", ".zdebug")))?;

@@ -1,4 +1,4 @@
-//! Names of what the dynamic loader binds: by the slot that receives the address.
+//! Names of symbols that the dynamic loader binds, by the slot that receives the address.
 
 use std::collections::HashMap;
 

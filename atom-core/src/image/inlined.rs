@@ -1,9 +1,9 @@
 //! The functions that an address belongs to, by inlining.
 //!
-//! Optimised code of one procedure comes from many functions. The debug
-//! information has a tree of them with the place of each inlined call. Reading
-//! it is costly, so it is done by unit, when an address of that unit is first
-//! asked for; nothing is read for programs whose tools do not ask.
+//! The optimised code of one procedure comes from many functions. The debug information has a tree
+//! of these functions with the source position of each inlined call. Reading the tree is costly, so
+//! it is read unit by unit, when an address of the unit is first asked for. For a tool that does
+//! not ask, nothing is read.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -20,7 +20,7 @@ use super::Image;
 use super::SourceFrame;
 use super::debug::{DEBUG_ROOT, map, section, separate_file};
 
-/// Deepest nesting of entries; real ones stay below 100.
+/// Deepest nesting of entries that is read; entries of real programs stay below 100.
 const MAX_DEPTH: isize = 1000;
 
 type Reader = EndianReader<LittleEndian, Bytes>;
@@ -43,8 +43,8 @@ impl Deref for Bytes {
     }
 }
 
-// SAFETY: the bytes are those of a mapping or of a slice behind an `Arc`: they
-// do not move with the value, and a clone refers to the same ones.
+// SAFETY: the bytes lie in a mapping or in a slice behind an `Arc`. They do not move with the
+// value, and a clone refers to the same bytes.
 unsafe impl StableDeref for Bytes {}
 // SAFETY: as above.
 unsafe impl CloneStableDeref for Bytes {}
@@ -55,7 +55,7 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Finds the debug information; none if there is none that can be read.
+    /// Finds the debug information; `None` if none can be read.
     pub fn load(image: &Image) -> Option<Self> {
         let dwarf = match dwarf(&image.file) {
             Some(own) => own,
@@ -88,8 +88,8 @@ impl Functions {
     }
 }
 
-/// True if entries are nested as deep as compilers do it. Inlined calls are
-/// read by recursion, which a hostile file must not drive without end.
+/// True if entries are not nested deeper than [`MAX_DEPTH`]. Inlined calls are read by recursion,
+/// and a hostile file must not overflow the stack.
 fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
     let mut headers = dwarf.units();
     let units = std::iter::from_fn(|| headers.next().ok().flatten());
@@ -105,7 +105,7 @@ fn is_shallow(dwarf: &Dwarf<Reader>) -> bool {
             if entries.next_depth() > MAX_DEPTH {
                 return false;
             }
-            // What cannot be read ends the unit for every reader.
+            // An entry that cannot be read ends the unit for every reader.
             match entries.read_abbreviation() {
                 Ok(Some(entry)) if entries.skip_attributes(entry.attributes()).is_ok() => {}
                 Ok(None) => {}
@@ -131,8 +131,8 @@ fn dwarf(file: &Arc<Mmap>) -> Option<Dwarf<Reader>> {
     Some(dwarf)
 }
 
-/// `dwz` moves what several files share into one, named by an absolute path or
-/// one below the place of debug files.
+/// The file of common parts: `dwz` moves parts that several files share into one. Its name is an
+/// absolute path, or a path below the folder of debug files.
 fn common_file(name: &[u8]) -> Option<Arc<Mmap>> {
     let name = std::str::from_utf8(name).ok()?;
     let path = match name.find(".dwz/") {

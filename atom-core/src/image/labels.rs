@@ -19,7 +19,7 @@ use super::debug::{Slice, with_dwarf};
 pub struct Label {
     /// Its name.
     pub name: String,
-    /// Linkage name, or else name, of the function that it stands in; empty if unknown.
+    /// Linkage name, or else name, of the function around the label; empty if unknown.
     pub function: String,
     /// Source file, or empty.
     pub file: String,
@@ -35,7 +35,7 @@ type Entry<'a, 'd> = DebuggingInformationEntry<'a, 'a, Slice<'d>>;
 
 /// Deepest nesting of functions that is followed.
 const MAX_DEPTH: usize = 1000;
-/// So many references are followed from one entry to the next.
+/// Largest number of references that are followed from one entry to the next.
 const MAX_REFERENCES: usize = 8;
 
 /// All labels whose names start with `prefix`, sorted by file and line.
@@ -56,9 +56,9 @@ pub fn labels(image: &Image, prefix: &str) -> Vec<Label> {
 
 #[derive(Default)]
 struct Found {
-    /// By the place of the entry that has the name.
+    /// Labels by the offset of the entry that has the name.
     labels: HashMap<usize, Label>,
-    /// Addresses of copies, by the place of the entry that they refer to.
+    /// Addresses of copies, by the offset of the entry that the copy refers to.
     copies: Vec<(usize, u64)>,
 }
 
@@ -71,7 +71,7 @@ impl Found {
     ) -> gimli::Result<()> {
         let mut entries = unit.entries();
         let mut depth = 0isize;
-        // Functions around the entry: depth and place.
+        // Functions around the entry: depth and offset of the entry.
         let mut around: Vec<(isize, UnitOffset)> = Vec::new();
         while let Some((step, entry)) = entries.next_dfs()? {
             depth = depth.saturating_add(step);
@@ -160,7 +160,7 @@ impl Found {
     }
 }
 
-/// The name of a function, which may stand where its entry refers to.
+/// The name of a function, which may stand in the entry that its entry refers to.
 fn function_name(
     dwarf: &Dwarf<Slice<'_>>,
     unit: &Unit<Slice<'_>>,
@@ -184,7 +184,7 @@ fn function_name(
     None
 }
 
-/// The path of a file of the unit's line program, as line information has it.
+/// The path of a file of the unit's line program, in the form that line information uses.
 fn path(dwarf: &Dwarf<Slice<'_>>, unit: &Unit<Slice<'_>>, index: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(index)?;

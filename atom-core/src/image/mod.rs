@@ -37,12 +37,12 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// True if its contents may be executed.
+    /// True if the kernel maps the segment executable.
     pub fn is_executable(&self) -> bool {
         self.flags & 1 != 0
     }
 
-    /// True if its contents may be written.
+    /// True if the kernel maps the segment writable.
     pub fn is_writable(&self) -> bool {
         self.flags & 2 != 0
     }
@@ -95,7 +95,7 @@ pub struct Symbol {
     pub size: u64,
     /// `STT_FUNC` or `STT_GNU_IFUNC`.
     pub is_func: bool,
-    /// `STT_GNU_IFUNC`: the address is that of the resolver.
+    /// `STT_GNU_IFUNC`: the address is the resolver's.
     pub is_ifunc: bool,
     /// `STT_OBJECT`.
     pub is_object: bool,
@@ -128,11 +128,11 @@ pub(crate) const NEW_TEXT: &str = ".text.atom";
 
 /// A linked program.
 pub struct Image {
-    /// Path that it was read from.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The file.
+    /// Contents of the file.
     pub file: std::sync::Arc<memmap2::Mmap>,
-    /// What kind of object it is.
+    /// Kind of the object.
     pub kind: ObjectKind,
     /// Entry point; a shared object may have none.
     pub entry: Option<u64>,
@@ -152,11 +152,11 @@ pub struct Image {
     pub relocs: Vec<Reloc>,
     /// Entries of the dynamic section: (tag, value).
     pub dynamic: Vec<(i64, u64)>,
-    /// The program interpreter that it names.
+    /// The program interpreter that the object names (`PT_INTERP`).
     pub interpreter: Option<Interpreter>,
     /// The program header table.
     pub program_headers: Vec<ProgramHeader>,
-    /// Its offset in the file.
+    /// Offset of the program header table in the file.
     pub program_header_offset: u64,
 }
 
@@ -166,8 +166,8 @@ impl Image {
         self.rest_at(address)?.get(..len)
     }
 
-    /// Gives back the memory that the mapped file takes: what is read again comes
-    /// from the system's cache.
+    /// Gives back the memory that the mapped file takes. Pages that are read again come from the
+    /// system's page cache.
     pub fn release_pages(&self) {
         // SAFETY: the mapping is of a file and read-only, so dropping its pages
         // loses nothing: they are read again when they are touched.
@@ -209,7 +209,7 @@ impl Image {
 
     /// True if the address lies in an executable segment's file contents.
     pub fn is_code(&self, address: u64) -> bool {
-        // Of most numbers in data this tells enough.
+        // This test rejects most numbers in data.
         if !(self.base..self.end).contains(&address) {
             return false;
         }
@@ -227,7 +227,7 @@ impl Image {
             .find(|s| s.flags & 2 != 0 && address >= s.address && address - s.address < s.size)
     }
 
-    /// The section of that name.
+    /// The section with a name.
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|s| s.name == name)
     }
@@ -238,8 +238,8 @@ impl Image {
         self.dynamic.iter().find(|d| d.0 == tag).map(|d| d.1)
     }
 
-    /// True for a program that the Go tool chain linked: its runtime walks the
-    /// stack by its own tables of return addresses.
+    /// True for a program that the Go tool chain linked. Go's runtime walks the stack by its own
+    /// tables of return addresses.
     pub fn is_go(&self) -> bool {
         let names = [".gopclntab", ".go.buildinfo", ".note.go.buildid"];
         self.sections

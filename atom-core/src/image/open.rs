@@ -1,8 +1,8 @@
 //! Reading and validating the ELF file.
 //!
-//! Whatever a later stage indexes by is checked here: segment bounds, table
-//! bounds, the distance between the lowest and highest address. A file that
-//! fails is refused with the reason; nothing here panics on any input.
+//! All numbers by which later stages index are checked here: segment bounds, table bounds, the
+//! distance between the lowest and the highest address. A file that fails is refused with the
+//! reason. No input makes this module panic.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,7 +20,8 @@ use crate::error::{Error, Result};
 
 const DOING: &str = "reading the program";
 
-/// The image must leave room for the gap and the new text inside 2 GiB.
+/// Largest size of an image in bytes: the gap and the new text must fit into 2 GiB together with
+/// it.
 const MAX_SPAN: u64 = 512 << 20;
 
 type Header = elf::FileHeader64<Endianness>;
@@ -90,7 +91,7 @@ fn malformed(reason: impl Into<String>) -> Error {
     Error::new(DOING, reason).advice("the file seems truncated or damaged; copy or link it again")
 }
 
-/// Tells apart the files that people pass by mistake.
+/// Refuses files that users pass by mistake, each with its own reason.
 fn check_identity(data: &[u8]) -> Result<()> {
     if data.starts_with(b"#!") {
         let line = data[2..].split(|b| *b == b'\n').next().unwrap_or_default();
@@ -238,7 +239,7 @@ fn read_segments(
             file_size: p.p_filesz(endian),
             flags: p.p_flags(endian),
         };
-        // The kernel refuses more contents than memory, also of an empty segment.
+        // The kernel refuses a segment with more contents than memory, even if the memory is empty.
         if segment.mem_size == 0 && segment.file_size == 0 {
             continue;
         }
@@ -354,7 +355,7 @@ fn read_dynamic(image: &Image) -> Vec<(i64, u64)> {
     entries
 }
 
-/// `.dynsym` by way of the dynamic section, which stripped programs keep too.
+/// `.dynsym`, found by the dynamic section, which stripped programs keep too.
 fn read_dynsym(image: &Image) -> Vec<Symbol> {
     let (Some(symtab), Some(strtab)) = (
         image.dynamic_value(elf::DT_SYMTAB),

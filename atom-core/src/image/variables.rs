@@ -1,9 +1,9 @@
 //! Where variables of the source lie, from debug information.
 //!
-//! A tool that counts what happens to a data structure needs its address and size, and
-//! those of its parts: `table.head[3].next`. The symbol table has neither parts nor what is static in a function nor
-//! what lies on the stack. All entries are looked through, once for each question; what
-//! cannot be read is left out.
+//! A tool that counts accesses to a data structure needs the structure's address and size, and the
+//! addresses and sizes of its parts: `table.head[3].next`. The symbol table has neither parts, nor
+//! static variables of functions, nor variables on the stack. All entries are read once for each
+//! question; an entry that cannot be read is left out.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -21,45 +21,46 @@ use super::debug::{Slice, with_dwarf};
 pub enum Place {
     /// At this virtual address.
     Static(u64),
-    /// So far from the virtual frame pointer: the value of rsp before the call that
-    /// entered the function.
+    /// Distance in bytes from the virtual frame pointer, which is the value of rsp before the call
+    /// that entered the function.
     Frame(i64),
-    /// So far from rbp in the function's body.
+    /// Distance in bytes from rbp in the function's body.
     Rbp(i64),
-    /// So far from rsp in the function's body.
+    /// Distance in bytes from rsp in the function's body.
     Rsp(i64),
     /// In each thread's own storage.
     ThreadLocal,
     /// In no one place of memory: in registers, in several places, nowhere.
     Moving,
-    /// It is a part that does not consist of whole bytes.
+    /// A part that does not consist of whole bytes.
     Bits,
 }
 
-/// A variable, or the part of it that was asked for.
+/// A variable, or the part of a variable that was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Linkage name, or else name, of the function that it is local to; empty for others.
+    /// Linkage name, or else name, of the function in which the variable is local; empty for other
+    /// variables.
     pub function: String,
-    /// Address of that function, or 0.
+    /// Address of `function`, or 0.
     pub function_address: u64,
-    /// Where it lies.
+    /// Place of the variable.
     pub place: Place,
     /// Size in bytes; 0 if unknown.
     pub size: u64,
-    /// Name of the source file of its unit.
+    /// Name of the source file of the variable's unit.
     pub unit: String,
-    /// Line of its declaration, or 0.
+    /// Line of the declaration, or 0.
     pub line: u32,
 }
 
 type Entry<'a, 'd> = DebuggingInformationEntry<'a, 'a, Slice<'d>>;
 
-/// So many references are followed from one entry to the next.
+/// Largest number of references that are followed from one entry to the next.
 const MAX_REFERENCES: usize = 64;
-/// Deepest nesting of scopes.
+/// Deepest nesting of scopes that is followed.
 const MAX_DEPTH: usize = 1000;
-/// Parts of parts that a path may have.
+/// Largest number of steps in a path.
 const MAX_STEPS: usize = 64;
 
 /// One step from a whole to its part.
@@ -69,7 +70,7 @@ enum Step {
     Index(u64),
 }
 
-/// A path such as `a::b.c[3].d`: the variable's name, and the steps from there.
+/// A path such as `a::b.c[3].d`: the variable's name, and the steps from the variable to the part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Wanted {
     scopes: Vec<String>,
@@ -109,8 +110,9 @@ impl Wanted {
     }
 }
 
-/// The variables, or parts of variables, that a path such as `table.head[3]` names. There
-/// may be several: local ones of different functions, static ones of different files.
+/// The variables, or parts of variables, that a path such as `table.head[3]` names. Several
+/// variables may have the name: local variables of different functions, static variables of
+/// different files.
 pub fn variables(image: &Image, path: &str) -> Vec<Variable> {
     let Some(wanted) = Wanted::parse(path) else {
         return Vec::new();
@@ -146,16 +148,16 @@ struct Type<'d> {
 struct Reading<'a, 'd> {
     dwarf: &'a Dwarf<Slice<'d>>,
     headers: Vec<UnitHeader<Slice<'d>>>,
-    /// Units that others refer to.
+    /// Units to which other units refer.
     kept: RefCell<HashMap<usize, Rc<Unit<Slice<'d>>>>>,
 }
 
 /// A scope around an entry.
 struct Scope {
     depth: isize,
-    /// Of a namespace or class.
+    /// Name of the namespace or class, if the scope is one.
     name: Option<String>,
-    /// Of a function.
+    /// Entry of the function, if the scope is one.
     function: Option<UnitOffset>,
 }
 
@@ -177,7 +179,7 @@ impl<'a, 'd> Reading<'a, 'd> {
         Some(Rc::new(self.dwarf.unit(*self.headers.get(number)?).ok()?))
     }
 
-    /// The unit around a place in the section, and the place in it.
+    /// The unit around an offset in the section, and the offset within the unit.
     fn around(&self, place: gimli::DebugInfoOffset) -> Option<(Rc<Unit<Slice<'d>>>, UnitOffset)> {
         let start =
             |h: &UnitHeader<Slice<'d>>| h.offset().as_debug_info_offset().map_or(0, |o| o.0);
@@ -215,7 +217,7 @@ impl<'a, 'd> Reading<'a, 'd> {
         Some(text.to_string_lossy().into_owned())
     }
 
-    /// An attribute of an entry, or of those that it refers to as its origin.
+    /// An attribute of an entry, or of the entries that it refers to as its origin.
     fn inherited(
         &self,
         unit: &Rc<Unit<Slice<'d>>>,
@@ -296,8 +298,7 @@ impl<'a, 'd> Reading<'a, 'd> {
             return Ok(None);
         }
         let names = scopes.iter().rev().filter_map(|s| s.name.as_ref());
-        // A static member is defined outside of its class, so scopes that are not known
-        // are no reason against it.
+        // A static member is defined outside of its class, so unknown scopes do not exclude it.
         let known: Vec<&String> = names.collect();
         let pairs = known.iter().zip(wanted.scopes.iter().rev());
         if pairs.into_iter().any(|(a, b)| *a != b) {
@@ -362,8 +363,8 @@ impl<'a, 'd> Reading<'a, 'd> {
         }))
     }
 
-    /// The place that a location means. Only the forms that give one place for all of
-    /// the variable's life are known.
+    /// The place that a location expression describes. Only the forms that give one place for the
+    /// variable's whole life are known.
     fn place(
         &self,
         unit: &Rc<Unit<Slice<'d>>>,
@@ -386,7 +387,7 @@ impl<'a, 'd> Reading<'a, 'd> {
                 }
                 (Operation::FrameOffset { offset }, None) => self.in_frame(unit, function, offset),
                 (Operation::TLS, _) => Place::ThreadLocal,
-                // An offset in the thread's storage comes before it.
+                // An offset in the thread's storage stands in front of the operation.
                 (Operation::UnsignedConstant { .. } | Operation::SignedConstant { .. }, None) => {
                     Place::Moving
                 }
@@ -428,7 +429,7 @@ impl<'a, 'd> Reading<'a, 'd> {
         }
     }
 
-    /// A type without what only names or qualifies it.
+    /// A type without typedefs and qualifiers.
     fn plain(&self, of: &Type<'d>) -> Option<Type<'d>> {
         let mut of = of.clone();
         for _ in 0..MAX_REFERENCES {
@@ -474,7 +475,7 @@ impl<'a, 'd> Reading<'a, 'd> {
             let number = |a| entry.attr_value(a).ok()?.and_then(|v| v.udata_value());
             let count = number(gimli::DW_AT_count);
             let bound = number(gimli::DW_AT_upper_bound).map(|n: u64| n.wrapping_add(1));
-            // One of unknown size has none of both.
+            // A dimension of unknown size has neither attribute.
             all.push(count.or(bound).unwrap_or(0));
         }
         Some(all.split_off(of.indexed.min(all.len())))
@@ -537,7 +538,7 @@ impl<'a, 'd> Reading<'a, 'd> {
         }
     }
 
-    /// A member by name, also one of an unnamed part or of a base class.
+    /// A member by name. Members of unnamed parts and of base classes are found too.
     fn member(&self, of: &Type<'d>, name: &str, depth: usize) -> Option<(u64, Type<'d>, bool)> {
         if depth > MAX_STEPS {
             return None;

@@ -1,5 +1,5 @@
-//! What the unwind tables must know of inserted code: where it moves the stack
-//! pointer, and to which place of the original code belongs what lies apart.
+//! Facts about inserted code for the unwind tables: where it moves the stack pointer, and to which
+//! original address code belongs that stands apart from its block.
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ use super::{Layout, guards};
 pub struct Frames<'a> {
     /// The program.
     pub cfg: &'a Cfg,
-    /// What is inserted.
+    /// The inserted code.
     pub plan: &'a Plan,
-    /// Where everything lies.
+    /// The addresses of everything.
     pub layout: &'a Layout,
 }
 
@@ -66,7 +66,7 @@ impl Frames<'_> {
             let end = start + u64::from(snippet.code.end - snippet.code.start);
             own.push(Own { start, end, rows });
         }
-        // Neighbours share a description.
+        // Neighbouring guards share a description.
         let mut last: Option<Own> = None;
         for place in &self.layout.guards {
             if !self.is_entry(place.block) {
@@ -164,12 +164,12 @@ impl Frames<'_> {
         self.plan.shifts_between(code(first).start, code(last).end) != 0
     }
 
-    /// Calls of the next instruction, which push what they do not return to.
+    /// Calls of the next instruction, which push an address to which they do not return.
     fn pushed_returns(&self, proc: ProcId, insts: &Range<usize>, out: &mut Vec<Lowered>) {
         if self.layout.pushes_returns(proc) {
             for inst in insts.clone().map(InstId::from_index) {
                 if let Some(end) = self.layout.pushed_return(self.cfg, self.plan, proc, inst) {
-                    // Its first byte is a push, and its last instruction leaves one word.
+                    // The first byte is a push, and the last instruction leaves one word.
                     out.push(Lowered {
                         at: end.start + 1,
                         depth: 8,
@@ -184,7 +184,7 @@ impl Frames<'_> {
         }
     }
 
-    /// Stubs of entries in the middle, and what is on the way to branches' targets.
+    /// Stubs of entries in the middle, and code on the way to branches' targets.
     fn apart(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
         let layout = &self.layout.procs[proc.index()];
         let start = self.layout.starts[proc.index()];
@@ -208,7 +208,8 @@ impl Frames<'_> {
         }
     }
 
-    /// Tails of inserted code: the frame is that of the point, which may have moved the stack.
+    /// Tails of inserted code. The frame is the point's frame, in which inserted code may have
+    /// moved the stack pointer.
     fn tails(&self, proc: ProcId, range: &MovedRange, found: &mut Inserted) {
         let start = self.layout.starts[proc.index()];
         let mut new = start + u64::from(self.layout.procs[proc.index()].tails);

@@ -13,14 +13,14 @@ use crate::image::Image;
 use crate::x86::branch::JMP_LEN;
 use crate::x86::padding_len;
 
-/// Procedures that one piece of parallel work takes.
+/// Number of procedures that one piece of parallel work takes.
 const CHUNK: usize = 256;
 
 /// A bit for each byte of an executable range.
 #[derive(Debug)]
 struct Bits {
     len: usize,
-    /// Shared while the bits are set, which threads do together.
+    /// Atomic, since several threads set bits at the same time.
     words: Vec<AtomicU64>,
 }
 
@@ -44,21 +44,21 @@ impl Bits {
         })
     }
 
-    /// Whether the whole range lies inside and all of it is set.
+    /// True if the whole range lies inside and all of its bits are set.
     fn all(&self, at: usize, len: usize) -> bool {
         at + len <= self.len
             && Self::words(at, at + len)
                 .all(|(word, mask)| self.words[word].load(Relaxed) & mask == mask)
     }
 
-    /// Sets what lies inside, together with other threads.
+    /// Sets the bits of a range that lie inside; other threads may set bits at the same time.
     fn set(&self, at: usize, len: usize) {
         for (word, mask) in Self::words(at, (at + len).min(self.len)) {
             self.words[word].fetch_or(mask, Relaxed);
         }
     }
 
-    /// Sets or clears what lies inside.
+    /// Sets or clears the bits of a range that lie inside.
     fn put(&mut self, at: usize, len: usize, value: bool) {
         for (word, mask) in Self::words(at, (at + len).min(self.len)) {
             let word = self.words[word].get_mut();
@@ -121,7 +121,7 @@ impl Free {
     fn set_proc(&self, image: &Image, cfg: &Cfg, id: ProcId) {
         let next_proc = cfg.procs.get(id.index() + 1).map_or(u64::MAX, |p| p.start);
         let mut covered = cfg.proc(id).start;
-        // Neighbours are set together.
+        // Adjoining ranges are set together.
         let mut run = (covered, covered);
         let mut set = |start: u64, end: u64| {
             if run.0 <= start && start <= run.1 {
@@ -145,7 +145,7 @@ impl Free {
             let mut aligned = covered;
             while let Some(len) = padding_at(image, at).filter(|len| at + len <= next) {
                 at += len;
-                // What follows need not be code: data may begin like a `nop`.
+                // The bytes that follow need not be code: data may begin like a `nop`.
                 if at <= covered.next_multiple_of(DATA_ALIGNMENT) {
                     aligned = at;
                 }
@@ -156,14 +156,14 @@ impl Free {
         self.set(run.0, run.1);
     }
 
-    /// Sets what lies in the range of its first byte.
+    /// Sets the bytes that lie in the executable range of the first byte.
     fn set(&self, start: u64, end: u64) {
         if let Some((first, bits)) = self.regions.range(..=start).next_back() {
             bits.set((start - first) as usize, (end - start) as usize);
         }
     }
 
-    /// What is free, as ranges in order.
+    /// The free bytes, as ranges in ascending order.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (start, bits) in &self.regions {
@@ -178,7 +178,7 @@ impl Free {
         ranges
     }
 
-    /// Whether all of these bytes are free.
+    /// True if all of these bytes are free.
     pub(crate) fn is_free(&self, address: u64, len: usize) -> bool {
         let region = self.regions.range(..=address).next_back();
         region.is_some_and(|(start, bits)| bits.all((address - start) as usize, len))
@@ -190,12 +190,12 @@ impl Free {
         }
     }
 
-    /// Somebody uses these bytes.
+    /// Marks bytes as used.
     pub(crate) fn take(&mut self, address: u64, len: usize) {
         self.put(address, len, false);
     }
 
-    /// Five free bytes that a two-byte jump at `from` reaches, the nearest first.
+    /// Address of the nearest five free bytes that a two-byte jump at `from` reaches.
     pub(crate) fn island(&self, from: u64) -> Option<u64> {
         let origin = from + 2;
         (0..=127u64)
@@ -208,9 +208,9 @@ impl Free {
             .find(|a| self.is_free(*a, JMP_LEN))
     }
 
-    /// Takes an island for a two-byte jump at `from`. Where many landings stand
-    /// close together none is in reach: then the jump leads over others of two
-    /// bytes, up or down. The last of the addresses is that of the island.
+    /// Takes an island for a two-byte jump at `from`. Where many landings stand close together no
+    /// island is in reach. The jump then leads over other two-byte jumps, upwards or downwards. The
+    /// result are the addresses of these jumps and, as the last, the address of the island.
     pub(crate) fn take_route(&mut self, from: u64) -> Option<Vec<u64>> {
         for upwards in [true, false] {
             let mut hops = Vec::new();
@@ -235,7 +235,7 @@ impl Free {
         None
     }
 
-    /// Two free bytes that a two-byte jump at `from` reaches, the farthest first.
+    /// Address of the farthest two free bytes that a two-byte jump at `from` reaches.
     fn relay(&self, from: u64, upwards: bool) -> Option<u64> {
         let origin = from + 2;
         (3..=127u64)

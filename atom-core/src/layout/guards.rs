@@ -1,11 +1,11 @@
-//! Guards: what stands between a pad and the new text where a thread may enter
-//! that does not have its own data yet.
+//! Guards: code between a pad and the new text, at places where a thread may enter that does not
+//! have its own data yet.
 //!
 //! A guard compares the thread pointer, which the C libraries keep at fs:0, with
 //! the owner of the block that the gs base names (see `atom_abi::ThreadBlock`).
-//! They nearly always agree. A *light* guard stands at the entry of a procedure
-//! that does not want r11 and the flags, and below whose return address nothing
-//! lies; a *clean* one changes nothing and minds the red zone.
+//! The two nearly always agree. A *light* guard changes r11 and the flags: it stands at the entry
+//! of a procedure that does not read them, and whose red zone is unused there. A *clean* guard
+//! changes no register and keeps the red zone.
 
 use crate::cfg::Cfg;
 use crate::ids::BlockId;
@@ -16,7 +16,7 @@ use super::Layout;
 
 const ALIGN: u64 = 8;
 
-/// Where a guard is.
+/// Place of a guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GuardPlace {
     pub block: BlockId,
@@ -24,7 +24,8 @@ pub(crate) struct GuardPlace {
     pub address: u64,
 }
 
-/// Places the guards of the pads that lead to `blocks` from `cursor` on, which it moves.
+/// Places the guards of the pads that lead to `blocks`, from `cursor` on, and moves `cursor` behind
+/// them.
 pub(crate) fn place(
     plan: &Plan,
     blocks: impl Iterator<Item = BlockId>,
@@ -51,7 +52,8 @@ pub(crate) fn place(
     places
 }
 
-/// Where a guard moves the stack pointer: offsets, and how far down it is from there on.
+/// Changes of the stack pointer in a guard: the offset in the guard, and the distance in bytes by
+/// which rsp is lower from there on.
 pub(crate) const fn depths(guard: Guard) -> &'static [(u8, u32)] {
     match guard {
         Guard::Light => &[],
@@ -73,7 +75,7 @@ pub(crate) const fn size(guard: Guard) -> u64 {
 }
 
 impl Layout {
-    /// New address of a block for control that comes from outside of what is known.
+    /// New address of a block for control that comes from unknown code.
     pub(crate) fn landing(&self, cfg: &Cfg, block: BlockId) -> u64 {
         self.guard(block)
             .unwrap_or_else(|| self.behind_guard(cfg, block))
@@ -85,7 +87,7 @@ impl Layout {
         Some(self.guards[at].address)
     }
 
-    /// Where a pad leads to in the end.
+    /// Address of the moved block to which a pad leads, behind the guard if there is one.
     pub(crate) fn behind_guard(&self, cfg: &Cfg, block: BlockId) -> u64 {
         let proc = cfg.block(block).proc;
         if cfg.block_pc(block) == cfg.proc(proc).start {

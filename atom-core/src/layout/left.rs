@@ -11,7 +11,7 @@ use crate::ids::ProcId;
 use crate::image::Image;
 use crate::x86::{FlowControl, OpKind, decode_at};
 
-/// Bytes that stay, at most.
+/// Largest number of bytes that stay.
 pub(crate) const KEPT: u64 = 15;
 
 /// The procedures with an instruction that cannot run in place, and its address.
@@ -31,7 +31,7 @@ fn runs_in_place(
     start: u64,
     next: u64,
 ) -> bool {
-    // Old code is what it was at pads, which lead on, and where nothing moves.
+    // A transfer works as before if it leads to a pad, or to code that does not move.
     let leads_on = |target: u64| {
         let moves = |proc| cfg.proc(proc).is_movable();
         sites.is_landing(target) || !cfg.proc_at(target).is_some_and(moves)

@@ -1,10 +1,10 @@
 //! Which procedures move.
 //!
-//! A procedure that gets no inserted code stays where it is and works as it
-//! always did: it costs nothing, neither at run time nor in the output. The
-//! others move, and with them what they share code with. From a procedure that
-//! stays, a direct call or jump to the start of one that moves is patched if it
-//! has a 32-bit displacement; all else goes through pads.
+//! A procedure that gets no inserted code stays in place and works as before: it costs nothing,
+//! neither at run time nor in the output. The other procedures move, together with the procedures
+//! that share code with them. In a procedure that stays, a direct call or jump to the start of a
+//! moved procedure is patched if its displacement has 32 bits. Every other transfer goes through
+//! pads.
 
 use crate::cfg::Cfg;
 use crate::ids::ProcId;
@@ -13,26 +13,26 @@ use crate::image::Image;
 use super::sites::Sites;
 use super::{Extra, Options};
 
-/// Code that is within reach of a two-byte jump.
+/// Distance in bytes within which an island can serve a two-byte jump.
 const ISLAND_REACH: u64 = 160;
 
-/// The procedures that move: the one place where that is decided.
+/// The procedures that move. Nothing else decides which procedures move.
 #[derive(Clone, Debug, Default)]
 pub struct MovedSet {
     flags: Vec<bool>,
 }
 
 impl MovedSet {
-    /// All that can move.
+    /// All procedures that can move.
     pub fn all(cfg: &Cfg) -> Self {
         Self {
             flags: cfg.procs.iter().map(|p| p.is_movable()).collect(),
         }
     }
 
-    /// What has to move for the plan's sake, and the pads for it. `insertions` has for each
-    /// procedure the number of its first one, and one more; `all` are the pads that there are
-    /// if everything moves.
+    /// The procedures that have to move for the plan, and the places of their pads. `insertions`
+    /// has for each procedure the number of its first insertion, and at the end the number of all
+    /// insertions. `all` are the places of pads if everything moves.
     pub(crate) fn choose(
         image: &Image,
         cfg: &Cfg,
@@ -55,7 +55,7 @@ impl MovedSet {
             if moved.count() == cfg.procs.iter().filter(|p| p.is_movable()).count() {
                 return (moved, all);
             }
-            // Pads may need dead bytes of neighbours that would be in use if these stayed.
+            // Pads may need dead bytes of neighbours, which are in use if the neighbours stay.
             let sites = Sites::new(image, cfg, &moved);
             let gaps: Vec<u64> = sites
                 .left()
@@ -81,12 +81,12 @@ impl MovedSet {
         self.flags[proc.index()]
     }
 
-    /// How many move.
+    /// Number of procedures that move.
     pub fn count(&self) -> usize {
         self.flags.iter().filter(|f| **f).count()
     }
 
-    /// Adds what moves together with members.
+    /// Adds the procedures that have to move together with members.
     fn close(&mut self, cfg: &Cfg) {
         let pairs = cfg.together.iter().map(|(a, b)| (a.index(), b.index()));
         let mut links: Vec<_> = pairs.flat_map(|(a, b)| [(a, b), (b, a)]).collect();
@@ -120,7 +120,7 @@ impl MovedSet {
 }
 
 impl Extra {
-    /// Whether the procedure at an address moves without need.
+    /// True if the procedure at an address moves without need.
     fn takes(self, start: u64) -> bool {
         match self {
             Self::None => false,

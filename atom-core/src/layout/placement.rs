@@ -1,4 +1,4 @@
-//! Where everything lies behind the new text.
+//! Addresses of the parts of the new segments behind the new text.
 
 use atom_abi::StartInfo;
 use object::elf;
@@ -19,7 +19,7 @@ pub struct Placement {
     /// Exception tables for old and new text; `None` if the program has none
     /// or nothing moved.
     pub unwind: Option<UnwindBlobs>,
-    /// Copy of the relative relocations with ours in front; 0 if not needed.
+    /// Copy of the program's `DT_RELA` table with new relocations; 0 if not needed.
     pub rela: u64,
     /// Table of the writable slots that need the load bias.
     pub relocs: u64,
@@ -28,7 +28,7 @@ pub struct Placement {
     /// The program headers that a static program's libc sees; 0 if it sees
     /// those of the file.
     pub libc_headers: u64,
-    /// The tool's address 0.
+    /// Address of the analysis image: the address at which the tool's address 0 lies.
     pub analysis: u64,
     /// End of the read-execute segment.
     pub rx_end: u64,
@@ -36,36 +36,37 @@ pub struct Placement {
     pub rw: u64,
     /// The plan's data.
     pub data: u64,
-    /// A slot of it that the dynamic loader relocates, before the program's own; 0 if none.
+    /// A slot in the plan's data that the dynamic loader relocates before the program's own slots;
+    /// 0 if none.
     pub early: u64,
     /// The `StartInfo`; 0 without a tool.
     pub info: u64,
     /// The preinit array; 0 if there is none.
     pub preinit: u64,
-    /// Its number of entries.
+    /// Number of entries of the preinit array.
     pub preinit_count: u64,
     /// The start-up code's flag.
     pub flag: u64,
     /// A moved dynamic section; 0 if it stays.
     pub dynamic: u64,
-    /// Its size.
+    /// Size in bytes of the moved dynamic section.
     pub dynamic_size: u64,
     /// End of the read-write segment.
     pub end: u64,
-    /// Number of slots in the table at `relocs`, an upper bound.
+    /// Upper bound of the number of slots in the table at `relocs`.
     pub reloc_capacity: u64,
 }
 
-/// Addresses of what inserted code points to outside the new text.
+/// Addresses outside the new text to which inserted code refers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anchors {
-    /// Address of the analysis image: where the tool's address 0 lies.
+    /// Address of the analysis image, see [`Placement::analysis`].
     pub analysis: u64,
     /// Address of the plan's data.
     pub data: u64,
 }
 
-/// Hands out addresses one behind the other.
+/// Hands out addresses in ascending order.
 struct Cursor(u64);
 
 impl Cursor {
@@ -158,8 +159,8 @@ impl Placement {
             p.dynamic_size = 16 * (image.dynamic.len() as u64 + 6);
             p.dynamic = cursor.take(16, p.dynamic_size);
         }
-        // To the end of the page: musl's loader gives what is left over of a
-        // writable segment's pages to malloc, which would change its results.
+        // The segment goes to the end of the page: musl's loader gives the rest of a writable
+        // segment's last page to malloc, which would change its results.
         p.end = cursor.0.next_multiple_of(PAGE);
         if p.end.wrapping_sub(layout.start) > layout.region.size {
             return Err(Error::too_large("placing the new segments", "they do").file(&image.path));
@@ -167,7 +168,7 @@ impl Placement {
         Ok(p)
     }
 
-    /// What inserted code needs to know.
+    /// The addresses to which inserted code refers.
     pub fn anchors(&self) -> Anchors {
         Anchors {
             analysis: self.analysis,
@@ -175,17 +176,15 @@ impl Placement {
         }
     }
 
-    /// True if there is anything in the read-write segment.
+    /// True if the read-write segment is not empty.
     pub fn has_rw(&self) -> bool {
         self.end > self.rw
     }
 }
 
-/// The most bytes that lie unused in front of data at a wanted address.
+/// Largest number of unused bytes in front of data at a wanted address.
 const MAX_UNUSED: u64 = 64 << 20;
 
-/// Where to go on so that the writable data starts at `data`. A tool's code
-/// reaches its data by distances that are fixed, so it moves with them.
 /// Relocations of the program's own preinit array that the loader has to look
 /// up (a function of a library, as AddressSanitizer's is): its copy needs them too.
 pub(crate) fn preinit_relocs(image: &Image) -> impl Iterator<Item = &crate::image::Reloc> {
@@ -198,6 +197,8 @@ pub(crate) fn preinit_relocs(image: &Image) -> impl Iterator<Item = &crate::imag
         .filter(move |r| range.contains(&r.address) && r.kind != elf::R_X86_64_RELATIVE)
 }
 
+/// Address behind `cursor` at which the tool's code goes, so that the writable data starts at `data`.
+/// A tool's code reaches its data by fixed distances, so both move together.
 fn before_data(
     image: &Image,
     cursor: u64,

@@ -1,5 +1,6 @@
-//! How one procedure is laid out: the form of each of its instructions, and where its blocks
-//! stand, from its start. Branches begin as short ones and grow until all reach.
+//! The layout of one procedure: the form of each of its instructions, and the offset of each of its
+//! blocks from its start. Branches begin as short ones and grow until all of them reach their
+//! targets.
 
 use crate::cfg::{Cfg, Succ};
 use crate::ids::{BlockId, InstId, ProcId};
@@ -11,7 +12,8 @@ use crate::x86::{ControlFlow, Inst};
 use super::tables;
 use super::text::{snippets_size, take_at};
 
-/// How an instruction is written at its new place. It takes one byte, for there are millions.
+/// How an instruction is written at its new place. The type takes one byte, since there are
+/// millions of instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Form(u8);
 
@@ -27,13 +29,13 @@ impl Form {
     /// `call next`: pushes the original return address.
     pub(crate) const PUSH_RETURN: Self = Self(0x84);
 
-    /// The load of a jump table's entry, from the table's copy; of this size.
+    /// The load of an entry from the copy of a jump table; `size` is the size of the load in bytes.
     pub(crate) const fn table_load(size: u8) -> Self {
         debug_assert!(size < 0x80);
         Self(size)
     }
 
-    /// The size of such a load, if it is one.
+    /// The size in bytes of a load from the copy of a jump table; `None` for other forms.
     pub(crate) fn load_size(self) -> Option<u8> {
         (self.0 < 0x80).then_some(self.0)
     }
@@ -52,7 +54,7 @@ impl Form {
     }
 }
 
-/// Where one procedure goes.
+/// The layout of one procedure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcLayout {
     /// For each instruction, the offset of its label from the procedure's
@@ -60,16 +62,16 @@ pub(crate) struct ProcLayout {
     pub labels: Vec<u32>,
     /// For each instruction, its form.
     pub forms: Vec<Form>,
-    /// Jumps to where a block falls through, if that does not follow: the
-    /// instruction after which they stand, and their target.
+    /// Jumps from a block to the block that it falls through to, if that block does not follow: the
+    /// instruction after which the jump stands, and the original address of its target.
     pub bridges: Vec<(InstId, u64)>,
     /// Code for entries in the middle: the block and the offset.
     pub stubs: Vec<(BlockId, u32)>,
     /// Code on the way to a branch's target: the branch and the offset.
     pub taken: Vec<(InstId, u32)>,
-    /// Where the tails of inserted code start; they stand in the order of insertions.
+    /// Offset of the cold parts (tails) of inserted code, which stand in the order of insertions.
     pub tails: u32,
-    /// Total size.
+    /// Size of the procedure in bytes.
     pub size: u32,
 }
 
@@ -80,27 +82,27 @@ impl ProcLayout {
     }
 }
 
-/// A block with what is inserted there. Only the size of its last instruction may change.
+/// A block with its inserted code. Only the size of the block's last instruction may change.
 struct Piece {
-    /// Its distance from the procedure's start, if padding in front of it was dropped that
-    /// had aligned it.
+    /// Distance of the block from the procedure's start in the original, if dropped padding had
+    /// aligned the block.
     aligned: Option<u32>,
-    /// Size of what is inserted in front of its label.
+    /// Size in bytes of the code inserted in front of the block's label.
     entry: u32,
-    /// From its label to its last instruction.
+    /// Size in bytes from the label to the last instruction.
     inner: u32,
-    /// Size of what follows its last instruction.
+    /// Size in bytes of the code behind the last instruction.
     behind: u32,
-    /// Its label's offset from the procedure's start.
+    /// Offset of the label from the procedure's start.
     label: u32,
 }
 
-/// A branch that begins as a short one.
+/// A branch that begins as a short branch.
 struct Short {
-    /// Index of its block.
+    /// Index of the branch's block in the procedure.
     block: u32,
-    /// Index of the block that it leads to; `None`: only to code on the way to a target
-    /// outside.
+    /// Index of the target's block. `None` if the branch leads to code on the way to a target
+    /// outside of the procedure.
     target: Option<u32>,
 }
 
@@ -108,14 +110,14 @@ pub(crate) struct ProcBuilder<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
     plan: &'a Plan,
-    /// Of this procedure.
+    /// Insertions of this procedure.
     insertions: &'a [Insertion],
     copies: &'a [tables::TableCopy],
     id: ProcId,
     insts: std::ops::Range<usize>,
     pieces: Vec<Piece>,
     short: Vec<Short>,
-    /// Sizes of what stands at the stubs, and on the way to branches' targets.
+    /// Sizes in bytes of the code at the stubs, and of the code on the way to branches' targets.
     apart: [Vec<u32>; 2],
 }
 
@@ -151,7 +153,7 @@ impl<'a> ProcBuilder<'a> {
         self.choose_forms(&mut layout);
         self.find_bridges(&mut layout);
         self.measure(&mut layout);
-        // Forms only ever grow, so this ends.
+        // Forms only grow, so the loop ends.
         loop {
             self.assign(&mut layout);
             if !self.grow(&mut layout) {
@@ -178,7 +180,7 @@ impl<'a> ProcBuilder<'a> {
             .filter(|i| i.position == Position::Taken)
             .map(|i| i.inst.index())
             .peekable();
-        // Few procedures have any.
+        // Few procedures have copied tables.
         let copies = {
             let first = self
                 .copies
@@ -229,8 +231,8 @@ impl<'a> ProcBuilder<'a> {
         }
     }
 
-    /// The index of the block to which the direct branch at a block's end leads, if that is in
-    /// the procedure.
+    /// The index of the block to which the direct branch at a block's end leads, if that block is
+    /// in the procedure.
     fn target_inside(&self, b: BlockId) -> Option<u32> {
         let cfg = self.cfg;
         let first = cfg.proc(self.id).first_block.0;
@@ -243,8 +245,8 @@ impl<'a> ProcBuilder<'a> {
         (cfg.block(to).proc == self.id).then(|| to.0 - first)
     }
 
-    /// Of a direct branch: whether it counts or looks at rcx (`loop`, `jrcxz`), and
-    /// whether its displacement has one byte.
+    /// For a direct branch: whether it counts or tests rcx (`loop`, `jrcxz`), and whether its
+    /// displacement has one byte.
     fn kind_of_branch(&self, id: InstId) -> (bool, bool) {
         let inst = self.cfg.inst(id);
         let bytes = self
@@ -276,7 +278,7 @@ impl<'a> ProcBuilder<'a> {
             if Some(b) != last_block && cfg.block_pc(BlockId(b.0 + 1)) == next {
                 continue;
             }
-            // After a call that never returns there may be nothing to go on to.
+            // After a call that never returns there may be no block to go on to.
             let goes_on = cfg.succs(b).iter().any(|s| match s {
                 Succ::Fall(_) => true,
                 Succ::Tail(t) => {
@@ -302,7 +304,8 @@ impl<'a> ProcBuilder<'a> {
         for b in cfg.proc(self.id).blocks() {
             let block = cfg.block(b);
             let pc = cfg.block_pc(b);
-            // Padding that control does not pass through was dropped; keep what it was for.
+            // Padding that control does not pass through was dropped; the block keeps the padding's
+            // alignment.
             let was_padded = old_end.is_some_and(|e| e < pc) && pc.is_multiple_of(16);
             let mut piece = Piece {
                 aligned: was_padded.then_some((pc - start_pc) as u32),
@@ -375,7 +378,7 @@ impl<'a> ProcBuilder<'a> {
         layout.tails = offset;
     }
 
-    /// Lengthens short branches that do not reach; true if there were any.
+    /// Lengthens short branches that do not reach their targets; true if there were any.
     fn grow(&self, layout: &mut ProcLayout) -> bool {
         let cfg = self.cfg;
         let first_block = cfg.proc(self.id).first_block.0;

@@ -1,7 +1,7 @@
 //! Which addresses the new segments get.
 //!
-//! Nothing of the original may move because of them, and that depends on who
-//! chooses the addresses:
+//! They must not make anything of the original move. What that takes depends on what chooses the
+//! addresses at run time:
 //!
 //! - A program at fixed addresses, and a position-independent one with a
 //!   program interpreter, is placed by its lowest segment. The new segments
@@ -12,8 +12,8 @@
 //!   in which the program's own maps and the vDSO keep their places; the
 //!   heap is elsewhere (the kernel keeps it out of the way of such maps).
 //!
-//! A static program at unusually high fixed addresses has them below, too: code
-//! above it could not reach address 0, to which undefined weak symbols resolve.
+//! In a static program at unusually high fixed addresses the new segments lie below the image, too:
+//! code above the image could not reach address 0, to which undefined weak symbols resolve.
 //!
 //! Addresses below a position-independent image are negative, that is, they
 //! wrap around. All arithmetic that mixes them with the image's own addresses
@@ -29,42 +29,42 @@ use crate::image::{Image, ObjectKind};
 
 use super::GAP;
 
-/// Nearly all of the distance that a relative operand reaches.
+/// Usable reach in bytes of a relative operand, a little less than 2 GiB.
 const REACH: u64 = 0x7fff_0000;
 
-/// From here on an image is high: above it, behind the gap, little is left of
-/// what reaches address 0.
+/// Lowest address of a high image. Above a high image, behind the gap, little room is left from
+/// which code reaches address 0.
 const HIGH: u64 = 0x1000_0000;
 
-/// Nothing is placed below, where the kernel lets nobody map.
+/// Lowest address for new segments; below it the kernel may refuse mappings.
 const LOWEST: u64 = 0x10_0000;
 
-/// Large maps of files are aligned to huge pages by some file systems: the
-/// address is then congruent to the file offset modulo this.
+/// Size of a huge page in bytes. Some file systems align large maps of files to huge pages: the
+/// address is then congruent to the file offset modulo this size.
 const HUGE_PAGE: u64 = 2 << 20;
 
-/// Where maps start to grow down without randomisation (the stack's usual
-/// limit given). With randomisation no two runs are alike anyway.
+/// Address from which maps grow down without randomisation, at the stack's usual limit. With
+/// randomisation the addresses of two runs differ anyway.
 const MAPS_TOP: u64 = 0x7fff_f7ff_f000;
 
 /// The addresses and the file offset for the new segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Region {
-    /// First address, link-time.
+    /// First link-time address.
     pub start: u64,
-    /// Most bytes that fit.
+    /// Largest size in bytes.
     pub size: u64,
-    /// True if it lies below the image.
+    /// True if the region lies below the image.
     pub is_below: bool,
-    /// What is added to every address in the file's program headers.
+    /// Value that is added to every address in the file's program headers.
     pub shift: u64,
     /// Offset in the file of the first new segment.
     pub file_offset: u64,
-    /// Where the tool's writable data must start, if that is wanted.
+    /// Start of the tool's writable data, if the user wants it at an address.
     pub data: Option<u64>,
 }
 
-/// Distance that is kept if not everything fits behind [`GAP`].
+/// Distance in bytes from the image if the new segments do not fit behind [`GAP`].
 const NEAR_GAP: u64 = 0x4400_0000;
 
 /// Addresses that the user wants.
@@ -72,14 +72,14 @@ const NEAR_GAP: u64 = 0x4400_0000;
 pub struct Wishes {
     /// Start of the new text, a link-time address.
     pub text: Option<u64>,
-    /// Start of the tool's writable data, likewise.
+    /// Start of the tool's writable data, a link-time address.
     pub data: Option<u64>,
     /// All addresses below 4 GiB.
     pub low: bool,
 }
 
-/// The end of what may lie above the image: code there reaches all of the image and, in a static program at
-/// fixed addresses, address 0.
+/// End of the addresses above the image that new segments may have. Code there reaches all of the
+/// image and, in a static program at fixed addresses, address 0.
 fn limit(image: &Image) -> u64 {
     let lowest = match image.kind {
         ObjectKind::StaticExecutable => 0,
@@ -125,7 +125,7 @@ impl Region {
         }
     }
 
-    /// The region as the user wants it, if it can be so.
+    /// The region that the user wants. Fails if the wishes cannot be met.
     pub fn wanted(image: &Image, wishes: &Wishes) -> Result<Self> {
         let mut region = Self::of(image);
         let refuse = |reason: &str, advice: String| {
@@ -203,9 +203,9 @@ impl Region {
         Ok(region)
     }
 
-    /// A region that starts nearer to the program, so that more fits: behind all that the
-    /// heap's random start takes, but with little room for the heap to grow there.
-    /// `None` if this one is not the usual one.
+    /// A region that starts nearer to the program and has more room. It starts behind the range of
+    /// the heap's random start, but leaves little room for the heap to grow. `None` if `self` is
+    /// not the usual region.
     pub fn nearer(&self, image: &Image) -> Option<Self> {
         let usual = Self::of(image);
         let is_usual = !self.is_below && self.shift == 0 && self.start == usual.start;
@@ -229,7 +229,7 @@ impl Region {
         let mut home = MAPS_TOP - span;
         if span >= HUGE_PAGE {
             let first = image.segments[0].offset & !(PAGE - 1);
-            // If the file system aligns at all; if not, any distance does.
+            // This is for file systems that align maps; for others any distance serves.
             home -= home.wrapping_sub(first) & (HUGE_PAGE - 1);
         }
         home -= home % align;

@@ -1,4 +1,4 @@
-//! The size of the table of return addresses, which leads from the new text's to the original's.
+//! The size of the table that maps return addresses of the new text to original ones.
 
 use crate::cfg::Cfg;
 use crate::ids::ProcId;
@@ -7,12 +7,12 @@ use crate::x86::{ControlFlow, Inst};
 
 use super::MovedSet;
 
-/// True if it pushes a return address of the new text.
+/// True for an instruction that pushes a return address of the new text.
 pub(crate) fn is_call(inst: &Inst) -> bool {
     matches!(inst.flow, ControlFlow::Call | ControlFlow::IndirectCall) && !inst.special
 }
 
-/// Bytes of the table.
+/// Size of the table in bytes.
 pub(crate) fn size(cfg: &Cfg, moved: &MovedSet) -> u64 {
     let moved = (0..cfg.procs.len())
         .map(ProcId::from_index)

@@ -18,7 +18,7 @@ use crate::x86::opcode;
 use super::free::Free;
 use super::{MovedSet, left};
 
-/// Two-byte jumps one after the other, at most.
+/// Largest number of two-byte jumps from a pad to its island.
 pub(crate) const MAX_HOPS: usize = 16;
 
 /// One address that control can reach indirectly.
@@ -41,13 +41,13 @@ pub(crate) enum Jump {
     Opcode,
 }
 
-/// Which jumps go where in the old text; new addresses play no part in it.
+/// The jumps of the old text and their places. They do not depend on new addresses.
 #[derive(Debug)]
 pub struct Sites {
     pub(crate) landings: Vec<Landing>,
     pub(crate) jumps: Vec<(u64, Jump)>,
     left: Vec<(ProcId, u64)>,
-    /// In the end, what nothing needs any more.
+    /// Bytes that are free, which at the end nothing needs any more.
     pub(crate) free: Free,
 }
 
@@ -77,7 +77,8 @@ impl Sites {
         sites
     }
 
-    /// Where an original instruction has to stay for want of room.
+    /// Addresses at which an original instruction has to stay for want of room, with their
+    /// procedures.
     pub fn left(&self) -> &[(ProcId, u64)] {
         &self.left
     }
@@ -87,14 +88,14 @@ impl Sites {
         self.landings.iter().map(|landing| landing.block)
     }
 
-    /// Whether a pad belongs at this address, or what had to stay for want of one.
+    /// True if a pad belongs at this address, whether or not there was room for it.
     pub(crate) fn is_landing(&self, address: u64) -> bool {
         self.landings
             .binary_search_by_key(&address, |l| l.address)
             .is_ok()
     }
 
-    /// The next address of that kind.
+    /// The next address behind this one at which a pad belongs.
     pub(crate) fn next_after(&self, address: u64) -> u64 {
         let i = self.landings.partition_point(|l| l.address <= address);
         self.landings.get(i).map_or(u64::MAX, |l| l.address)
@@ -104,7 +105,8 @@ impl Sites {
         self.landings.get(i + 1).map_or(u64::MAX, |l| l.address)
     }
 
-    /// First the pads with room for themselves, so that islands take what is left.
+    /// Places the pads that have room for five bytes, so that islands take the remaining bytes.
+    /// Yields the indexes of the other landings.
     fn roomy(&mut self, image: &Image) -> Vec<usize> {
         let mut tight = Vec::new();
         for i in 0..self.landings.len() {
@@ -129,7 +131,8 @@ impl Sites {
         tight
     }
 
-    /// Two-byte jumps to islands; yields what has not even room for those.
+    /// Places two-byte jumps to islands. Yields the indexes of landings that have not even room for
+    /// two bytes.
     fn short(&mut self, tight: Vec<usize>) -> Vec<usize> {
         let (short, tiny): (Vec<_>, Vec<_>) = tight.into_iter().partition(|i| {
             let address = self.landings[*i].address;
@@ -161,7 +164,7 @@ impl Sites {
     /// One byte before another pad: the opcode of a two-byte jump whose
     /// distance is the first byte of that pad.
     fn punned(&mut self, tiny: Vec<usize>) {
-        // From the back, so that the jump that follows is there already.
+        // The order is descending, so that the jump that follows is placed already.
         for i in tiny.into_iter().rev() {
             let address = self.landings[i].address;
             let following = self.jumps.iter().rev().find(|j| j.0 == address + 1);

@@ -1,15 +1,14 @@
 //! Jump tables of the new text.
 //!
-//! The original table stays, with original addresses: whoever reads it sees
-//! what it always held. Beside it a copy is laid into the new text whose
-//! entries lead straight to moved code, and the instruction that loads an entry
-//! for the jump gets another displacement: nothing else changes, not even the
-//! register that holds the table's address. An entry of a relative table is
+//! The original table stays, with original addresses, so that other readers see its original
+//! contents. A copy is placed in the new text, whose entries lead straight to moved code. The
+//! instruction that loads an entry for the jump gets another displacement. Nothing else changes,
+//! not even the register that holds the table's address. An entry of a copied relative table is
 //! then the distance from the *original* table to the new target.
 //!
-//! That is done only where the load certainly reads this table. Behind the
-//! entries that discovery found, further original ones are copied as they are,
-//! so that an index beyond them goes where it always went.
+//! A table is copied only where the load certainly reads this table. Behind the entries that
+//! discovery found, further original entries are copied unchanged, so that an index beyond the
+//! known entries goes where it goes in the original.
 
 use crate::x86::assembler::Encoder;
 use crate::x86::{Instruction, Mnemonic, OpKind, Register};
@@ -21,7 +20,7 @@ use crate::plan::{Plan, Position};
 
 use super::MovedSet;
 
-/// Entries copied as they are behind those that were found.
+/// Number of entries copied unchanged behind the entries that were found.
 const SPARE: usize = 256;
 
 /// A table to be copied.

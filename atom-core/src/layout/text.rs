@@ -13,12 +13,12 @@ use super::procedure::{Form, ProcBuilder, ProcLayout};
 use super::sites::Sites;
 use super::{MovedSet, Options, Region, START_SIZE, guards, return_map, tables};
 
-/// Addresses of all moved code. The one map from old to new.
+/// Addresses of all moved code: the only map from old to new addresses.
 #[derive(Debug)]
 pub struct Layout {
     /// First address of the new segments.
     pub start: u64,
-    /// Where the new segments may lie.
+    /// The addresses that the new segments may have.
     pub region: Region,
     /// Offsets from `start` of the shared snippets.
     pub shared: Vec<u32>,
@@ -26,20 +26,21 @@ pub struct Layout {
     pub end: u64,
     /// The procedures that move.
     pub moved: MovedSet,
-    /// The places of their pads.
+    /// Places of the pads of the procedures that move.
     pub(crate) sites: Sites,
     /// Guards of pads, by block.
     pub(crate) guards: Vec<guards::GuardPlace>,
     pub(crate) procs: Vec<ProcLayout>,
     /// New start address of each procedure; 0 if it stays.
     pub(crate) starts: Vec<u64>,
-    /// Copies of jump tables, by their loads.
+    /// Copies of jump tables, by the instructions that load from them.
     pub(crate) copies: Vec<tables::TableCopy>,
-    /// Table of return addresses, if the plan uses one.
+    /// Address of the table of return addresses, if the plan uses one.
     pub(crate) return_map: Option<u64>,
     /// First instruction index of each procedure.
     pub(crate) first_insts: Vec<usize>,
-    /// For each procedure the number of its first insertion; one more at the end.
+    /// For each procedure the number of its first insertion; at the end the number of all
+    /// insertions.
     first_insertions: Vec<u32>,
 }
 
@@ -82,8 +83,9 @@ impl Layout {
                 starts.push(0);
                 continue;
             }
-            // The same place in a cache line where that is cheap, in a fetch
-            // block always: the compiler's alignment of loops is kept.
+            // A procedure keeps its offset in a cache line where that takes little padding, and its
+            // offset in a fetch block of 16 bytes always. So the compiler's alignment of loops is
+            // kept.
             let line = proc.start.wrapping_sub(cursor) & 63;
             cursor += if line < 16 { line } else { line & 15 };
             starts.push(cursor);
@@ -127,7 +129,7 @@ impl Layout {
         self.starts[i] + u64::from(self.procs[i].labels[inst.index() - self.first_insts[i]])
     }
 
-    /// New address of the instruction itself, behind what is inserted before it.
+    /// New address of the instruction itself, behind the code inserted before it.
     pub fn copy_of(&self, plan: &Plan, proc: ProcId, inst: InstId) -> u64 {
         let here = self.insertions_at(plan, proc, inst);
         let before = here.iter().filter(|i| i.position == Position::Before);
@@ -313,15 +315,15 @@ impl Layout {
         Some(self.starts[i] + u64::from(stubs[at].1))
     }
 
-    /// Where a branch goes that has code on the way to its target.
+    /// Address to which a branch goes that has code on the way to its target.
     pub(crate) fn taken(&self, proc: ProcId, branch: InstId) -> Option<u64> {
         let i = proc.index();
         let offset = self.procs[i].taken_offset(branch)?;
         Some(self.starts[i] + u64::from(offset))
     }
 
-    /// Where a transfer from procedure `from` to an original address goes:
-    /// `None` if the target stays where it is.
+    /// New address for a transfer from procedure `from` to an original address; `None` if the
+    /// target stays in place.
     pub(crate) fn target(
         &self,
         cfg: &Cfg,
@@ -350,7 +352,7 @@ impl Layout {
     }
 }
 
-/// For each procedure the number of its first insertion, and one more.
+/// For each procedure the number of its first insertion; at the end the number of all insertions.
 fn first_insertions(cfg: &Cfg, plan: &Plan) -> Vec<u32> {
     let mut next = 0;
     let firsts = (0..cfg.procs.len()).map(ProcId::from_index).map(|p| {

@@ -1,4 +1,4 @@
-//! Direct branches of procedures that stay, to procedures that move: their displacements change.
+//! New displacements of direct branches from procedures that stay to procedures that move.
 
 use crate::cfg::Cfg;
 use crate::error::Result;

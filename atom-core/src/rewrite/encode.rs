@@ -19,11 +19,11 @@ use crate::layout::{Anchors, Layout, Placed};
 
 use super::{DOING, guards, rel32, return_map, tables};
 
-/// The new text, from [`Layout::start`] to [`Layout::end`], whose procedures are
-/// encoded when they are asked for: it is large, and needed once, piece by piece.
+/// The new text, from [`Layout::start`] to [`Layout::end`]. Procedures are encoded when their bytes
+/// are asked for, since the text is large and needed once, piece by piece.
 pub struct NewText<'a> {
     encoder: Encoder<'a>,
-    /// What is not a procedure: address and bytes.
+    /// Address and bytes of everything that is no procedure.
     pieces: Vec<(u64, Vec<u8>)>,
     /// The procedures that move, by address.
     procs: Vec<ProcId>,
@@ -72,7 +72,7 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
         (copy.address, tables::contents(image, t, copy, &target))
     };
     pieces.par_extend(layout.copies.par_iter().map(contents));
-    // They lie in their original order.
+    // Procedures lie in their original order.
     let procs = (0..cfg.procs.len())
         .map(ProcId::from_index)
         .filter(|p| layout.moved.contains(*p))
@@ -85,15 +85,15 @@ pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
 }
 
 impl NewText<'_> {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.encoder.layout.end - self.encoder.layout.start
     }
 
-    /// Writes what lies at an offset and behind it.
+    /// Fills `out` with the bytes from an offset on.
     pub fn fill(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let layout = self.encoder.layout;
-        // All that follows counts from the start of the new text.
+        // All offsets below count from the start of the new text.
         let end = offset + out.len() as u64;
         let place = |p: &ProcId| {
             let start = layout.starts[p.index()] - layout.start;
@@ -101,7 +101,7 @@ impl NewText<'_> {
         };
         let first = self.procs.partition_point(|p| place(p).1 <= offset);
         let count = self.procs[first..].partition_point(|p| place(p).0 < end);
-        // Their places are disjoint slices.
+        // Each procedure is written to its own slice.
         let mut places = Vec::with_capacity(count);
         let (mut rest, mut at) = (&mut *out, offset);
         for p in &self.procs[first..first + count] {
@@ -121,13 +121,14 @@ impl NewText<'_> {
         for (address, bytes) in &self.pieces {
             overlay(out, offset, address - layout.start, bytes);
         }
-        // What was read of the original is not read again.
+        // The pages of the original that were read are not read again.
         self.encoder.image.release_pages();
         Ok(())
     }
 }
 
-/// Copies what of `bytes`, which belong at `offset`, lies in a window at `start`.
+/// Copies the part of `bytes` that lies in a window. `offset` and `start` are the places of the
+/// bytes and of the window in the file.
 pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) {
     let end = start + window.len() as u64;
     let from = offset.max(start);
@@ -138,26 +139,26 @@ pub(crate) fn overlay(window: &mut [u8], start: u64, offset: u64, bytes: &[u8]) 
     }
 }
 
-/// Where the two parts of a snippet stand.
+/// Addresses of the two parts of a snippet.
 #[derive(Clone, Copy)]
-struct Place {
+struct SnippetPlace {
     main: u64,
     tail: u64,
 }
 
-/// The insertions of a procedure, and where their snippets stand.
+/// The insertions of a procedure, and the addresses of their snippets.
 struct Places<'p> {
     all: &'p [Insertion],
-    /// How many have been taken.
+    /// Number of insertions that have been taken.
     taken: usize,
-    /// The first part's place is known once it is written.
-    at: Vec<Place>,
+    /// Addresses of the snippets. The address of the main part is set when it is written.
+    at: Vec<SnippetPlace>,
 }
 
 impl<'p> Places<'p> {
     fn new(plan: &Plan, all: &'p [Insertion], mut tail: u64) -> Self {
         let place = |insertion: &Insertion| {
-            let place = Place { main: 0, tail };
+            let place = SnippetPlace { main: 0, tail };
             tail += u64::from(plan.snippets[insertion.snippet as usize].tail);
             place
         };
@@ -168,12 +169,12 @@ impl<'p> Places<'p> {
         }
     }
 
-    /// The instruction of the next one.
+    /// The instruction of the next insertion.
     fn next(&self) -> Option<InstId> {
         self.all.get(self.taken).map(|i| i.inst)
     }
 
-    /// Takes those of an instruction that have this position.
+    /// Takes the insertions at a position of an instruction, as indexes.
     fn take(&mut self, inst: InstId, position: Position) -> Range<usize> {
         let mut rest = &self.all[self.taken..];
         let first = self.taken;
@@ -385,7 +386,7 @@ impl Encoder<'_> {
     }
 
     fn snippet(&self, snippet: &Snippet, address: u64, out: &mut Vec<u8>) -> Result<()> {
-        let place = Place {
+        let place = SnippetPlace {
             main: address,
             tail: 0,
         };
@@ -397,7 +398,7 @@ impl Encoder<'_> {
         &self,
         snippet: &Snippet,
         code: Range<u32>,
-        place: Place,
+        place: SnippetPlace,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let at = out.len();
@@ -540,7 +541,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Whether the bytes at the new place are those at the old one.
+/// True if the bytes at the new place equal the original bytes.
 fn is_plain(inst: &Inst, form: Form) -> bool {
     form == Form::COPY && !inst.rip_relative && !inst.flow.is_direct()
 }

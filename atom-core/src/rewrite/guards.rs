@@ -1,4 +1,4 @@
-//! The code of guards. What they are for stands in [`crate::layout`]'s module of the same name.
+//! The machine code of guards. The head of `layout/guards.rs` says what they are for.
 
 use atom_abi::{THREAD_MINUS_OWNER, THREAD_OWNER};
 
@@ -10,7 +10,7 @@ use crate::x86::guard::Field;
 
 use super::{DOING, rel32};
 
-/// A guard's bytes, of which `next` is the address in the new text that it leads to.
+/// The bytes of a guard. `next` is the address in the new text to which the guard leads.
 pub(super) fn encode(
     place: &GuardPlace,
     guards: &Guards,

@@ -1,6 +1,6 @@
-//! Pads: what remains in the original text.
+//! Pads: the jumps in the original text, and other changes of it.
 //!
-//! Where they stand is decided by [`Sites`](crate::layout::Sites).
+//! [`Sites`](crate::layout::Sites) decides where they stand.
 
 use crate::error::Result;
 use crate::layout::Placed;
@@ -13,7 +13,7 @@ use super::branches::branches;
 /// Changes of the original text.
 #[derive(Debug, Default)]
 pub struct OldText {
-    /// Bytes to write: address, bytes, how many of them.
+    /// Bytes to write: address, bytes, number of bytes.
     pub patches: Vec<(u64, [u8; JMP_LEN], u8)>,
     /// New displacements of branches in procedures that stay, by address.
     pub branches: Vec<(u64, [u8; 4])>,

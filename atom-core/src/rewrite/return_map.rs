@@ -1,4 +1,4 @@
-//! The table of return addresses: from the new text's to the original's.
+//! The table that maps return addresses of the new text to original ones.
 
 use crate::cfg::Cfg;
 use crate::ids::{InstId, ProcId};
@@ -8,8 +8,8 @@ use crate::layout::text::{insertions_of, snippets_size, take_at};
 use crate::plan::return_address::HEAD;
 use crate::plan::{Plan, Position};
 
-/// The table. Procedures lie in order, and so do the calls of each, so the
-/// entries are sorted as they come.
+/// The bytes of the table. Procedures lie in ascending order, and so do the calls of each, so the
+/// entries are sorted.
 pub(super) fn table(cfg: &Cfg, plan: &Plan, layout: &Layout) -> Vec<u8> {
     let map = layout.return_map.unwrap_or(layout.end);
     let mut bytes = vec![0; HEAD as usize];

@@ -4,7 +4,7 @@ use crate::cfg::JumpTable;
 use crate::image::Image;
 use crate::layout::tables::TableCopy;
 
-/// The copy's contents: `target` gives the new place of an original address.
+/// The contents of a copy. `target` maps an original address to its new address.
 pub(super) fn contents(
     image: &Image,
     t: &JumpTable,

@@ -1,4 +1,4 @@
-//! Call frame instructions: how long each is, and what it does to the CFA.
+//! Call frame instructions: the length of each, and its effect on the CFA.
 //!
 //! A CFI program is a byte string in which locations advance and rules change.
 //! To move a program to other addresses only the advances matter, but to find
@@ -9,16 +9,16 @@ use super::cursor::{Cursor, Read};
 /// How the canonical frame address is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CfaRule {
-    /// The value of a register plus an offset. Registers are DWARF's: 6 is rbp, 7 is rsp.
+    /// The value of a register plus an offset. Registers have DWARF numbers: 6 is rbp, 7 is rsp.
     Register {
         /// DWARF number of the register.
         register: u16,
-        /// What is added to it.
+        /// Offset in bytes that is added to the register.
         offset: i64,
     },
     /// The value of a DWARF expression.
     Expression,
-    /// The program says nothing, or nothing that was understood.
+    /// The program states no rule, or none that was understood.
     Unknown,
 }
 
@@ -33,7 +33,7 @@ pub const CFA_AT_ENTRY: CfaRule = CfaRule::Register {
 pub(crate) enum CfiKind<'a> {
     /// Padding.
     Nop,
-    /// The location grows by so many bytes.
+    /// The location grows by a number of bytes.
     Advance(u64),
     /// The location becomes this address.
     SetLocation(u64),

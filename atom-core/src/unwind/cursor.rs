@@ -17,11 +17,11 @@ pub(crate) const INDIRECT: u8 = 0x80;
 /// An encoded pointer as found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pointer {
-    /// Where it points; for `indirect` the address of the slot that holds the target.
+    /// Target of the pointer; if `indirect`, the address of the slot that holds the target.
     pub value: u64,
-    /// The target's address is stored at `value`.
+    /// True if the target's address is stored at `value`.
     pub indirect: bool,
-    /// The raw bits are zero, which readers of these tables take for "none".
+    /// True if the raw bits are zero, which readers of these tables take for "none".
     pub null: bool,
     /// Address of the encoded bytes themselves.
     pub at: u64,
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         self.vaddr.wrapping_add(self.pos as u64)
     }
 
-    /// Everything has been read.
+    /// True if all bytes have been read.
     pub fn at_end(&self) -> bool {
         self.pos >= self.bytes.len()
     }
@@ -146,7 +146,7 @@ fn reason(error: leb128::Error) -> &'static str {
     }
 }
 
-/// Bytes that a pointer of this encoding takes, where that is fixed.
+/// Size in bytes of a pointer in this encoding; `None` if it varies.
 pub(crate) fn encoded_size(encoding: u8) -> Option<usize> {
     match encoding & 0x0f {
         0x00 | 0x04 | 0x0c => Some(8),

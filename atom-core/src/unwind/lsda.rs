@@ -1,4 +1,4 @@
-//! Language-specific data areas: which call lands where when it unwinds.
+//! Language-specific data areas (LSDAs): the landing pads of calls.
 //!
 //! An LSDA says for ranges of a procedure's code (*call sites*) where control
 //! goes when an exception passes through (the *landing pad*) and what it is
@@ -25,7 +25,8 @@ use std::collections::HashSet;
 
 use super::cursor::{Cursor, OMIT, Read, encoded_size};
 
-/// No real table comes near; a hostile one is refused before it takes memory.
+/// Largest size of a table. No real table comes near, and a hostile one is refused before it takes
+/// memory.
 const TABLE_LIMIT: usize = 1 << 20;
 
 /// One row of the call-site table, with absolute addresses.
@@ -83,7 +84,7 @@ impl TypeTable<'_> {
 pub struct Lsda<'a> {
     /// Its address.
     pub vaddr: u64,
-    /// What landing pads are relative to.
+    /// Address from which landing pads count.
     pub landing_pad_base: u64,
     /// The call sites, in the order of the table.
     pub call_sites: Vec<CallSite>,
@@ -104,7 +105,7 @@ pub(super) struct CallSites<'a> {
     type_base: Option<usize>,
     /// Offset of the end of the call sites in the bytes, those of other areas included.
     end: usize,
-    /// Offset of the end of those of this area.
+    /// Offset of the end of this area's call sites.
     own_end: usize,
 }
 
@@ -120,7 +121,7 @@ impl<'a> CallSites<'a> {
             if base.indirect {
                 return Err("the base of landing pads is given indirectly");
             }
-            // Readers leave a zero as it is, whatever it is relative to.
+            // Readers keep a zero as it is, whatever its encoding is.
             landing_pad_base = if base.null { 0 } else { base.value };
         }
         let type_encoding = c.u8()?;
@@ -191,8 +192,8 @@ impl<'a> CallSites<'a> {
 }
 
 impl<'a> Lsda<'a> {
-    /// Parses the LSDA at `vaddr` of the FDE that starts at `region`; the next LSDA starts so
-    /// many bytes behind it.
+    /// Parses the LSDA at `vaddr` of the FDE that starts at `region`. `next` is the distance in
+    /// bytes from this LSDA to the next one.
     pub(super) fn parse(bytes: &'a [u8], vaddr: u64, region: u64, next: usize) -> Read<Self> {
         let mut sites = CallSites::new(bytes, vaddr, region, next)?;
         let mut call_sites = Vec::with_capacity(sites.remaining() / 4);
@@ -223,7 +224,7 @@ impl<'a> Lsda<'a> {
     }
 }
 
-/// What the call sites' actions reach.
+/// The action records and types that the call sites' actions reach.
 struct Reach<'a> {
     table: &'a [u8],
     seen: HashSet<usize>,

@@ -1,9 +1,8 @@
-//! Exception tables of the program: `.eh_frame` and what hangs on it.
+//! Exception tables of the program: `.eh_frame` and the tables to which it refers.
 //!
-//! They serve twice. For discovery they are the best list of procedures and
-//! landing pads that a stripped program has; for rewriting they must be
-//! translated, since return addresses will lie in new text and the unwinder
-//! has to find its way there.
+//! They serve two ends. For discovery they are the best list of procedures and landing pads that a
+//! stripped program has. For rewriting they must be translated, since return addresses will lie in
+//! new text and the unwinder has to find its way there.
 //!
 //! The rule of `.eh_frame` in short: records with a 32-bit length; a second
 //! word of zero makes one a CIE (what many procedures share), else an FDE whose
@@ -91,11 +90,11 @@ impl<'a> Memory<'a> {
 /// Where `.eh_frame` lies, and the memory that it points into.
 #[derive(Clone, Debug)]
 pub struct UnwindInput<'a> {
-    /// The bytes, perhaps with something else behind them.
+    /// The bytes of `.eh_frame`; other bytes may follow.
     pub eh_frame: &'a [u8],
-    /// Their address.
+    /// Address of the first byte.
     pub vaddr: u64,
-    /// The end is not known: a record of length zero ends the table.
+    /// True if the end is not known. A record of length zero then ends the table.
     pub ends_at_zero: bool,
     /// The loaded segments.
     pub memory: Memory<'a>,
@@ -147,9 +146,9 @@ impl<'a> UnwindInput<'a> {
 /// The routine that decides what an exception does to a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Personality {
-    /// Its address, or where its address is stored.
+    /// Address of the routine, or of the slot that holds its address.
     pub vaddr: u64,
-    /// Its address is stored at `vaddr`.
+    /// True if the routine's address is stored at `vaddr`.
     pub indirect: bool,
 }
 
@@ -160,9 +159,9 @@ pub struct Cie {
     pub offset: u32,
     /// 1 or 3.
     pub version: u8,
-    /// What advances are multiplied with.
+    /// Factor of advances.
     pub code_align: u64,
-    /// What saved-register offsets are multiplied with.
+    /// Factor of the offsets of saved registers.
     pub data_align: i64,
     /// DWARF number of the return address column.
     pub return_register: u64,
@@ -218,7 +217,7 @@ pub struct Skipped {
     pub reason: &'static str,
 }
 
-/// All that `.eh_frame` says.
+/// The contents of `.eh_frame`.
 #[derive(Clone, Debug)]
 pub struct UnwindTable<'a> {
     /// The CIEs in file order.
@@ -234,8 +233,8 @@ pub struct UnwindTable<'a> {
     areas: Vec<u64>,
 }
 
-/// The system call `rt_sigreturn`, as libraries write it: the number into
-/// rax or eax, `syscall`.
+/// The system call `rt_sigreturn` in the forms that libraries use: a move of the number into rax or
+/// eax, then `syscall`.
 const SIGRETURN: [&[u8]; 2] = [
     &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05],
     &[0xb8, 15, 0, 0, 0, 0x0f, 0x05],
@@ -243,7 +242,7 @@ const SIGRETURN: [&[u8]; 2] = [
 
 /// Parses `.eh_frame`.
 ///
-/// Fails only if the table is too large to be one; what is damaged is left out.
+/// Fails only if the table is too large to be real. Damaged records are left out.
 pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
     let bytes = input.eh_frame;
     if !input.ends_at_zero && u32::try_from(bytes.len()).is_err() {
@@ -293,9 +292,8 @@ impl<'a> UnwindTable<'a> {
         (address < self.fdes[i].end()).then_some(i)
     }
 
-    /// Where the code of an FDE starts. That of the code to which signal
-    /// handlers return starts a byte early, since unwinders look at the byte
-    /// before a return address.
+    /// Start of the code of an FDE. The FDE of code to which signal handlers return starts one byte
+    /// early, since unwinders look up the byte before a return address.
     pub fn code_start(&self, fde: &Fde) -> u64 {
         let early = self.cie(fde).signal_frame
             && fde.size > 1
@@ -327,15 +325,15 @@ impl<'a> UnwindTable<'a> {
         }
     }
 
-    /// How far the next area is from the one at this address.
+    /// Distance in bytes from the area at this address to the next one.
     fn next_area(&self, vaddr: u64) -> usize {
         let next = self.areas.partition_point(|a| *a <= vaddr);
         let distance = self.areas.get(next).map(|a| a - vaddr);
         distance.map_or(usize::MAX, |d| usize::try_from(d).unwrap_or(usize::MAX))
     }
 
-    /// Landing pads, each with the index of its FDE; those of several call
-    /// sites come several times. LSDAs that make no sense end early.
+    /// Landing pads, each with the index of its FDE. A landing pad of several call sites comes
+    /// several times. LSDAs that make no sense end early.
     pub fn landing_pads(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.call_sites()
             .filter_map(|(i, site)| Some((i, site.landing_pad?)))

@@ -86,7 +86,7 @@ impl<'a> UnwindTable<'a> {
         end: usize,
         cie_offset: usize,
     ) -> Read<Option<Fde>> {
-        // CIEs were found in the order of their offsets; mostly the last is meant.
+        // CIEs were found in the order of their offsets. Most FDEs refer to the last CIE.
         let index = match self.cies.last() {
             Some(last) if last.offset as usize == cie_offset => self.cies.len() - 1,
             _ => self

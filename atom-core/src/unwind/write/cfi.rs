@@ -1,9 +1,9 @@
 //! Call frame instructions for code that moved.
 //!
-//! Only what says *where* changes; what says *how* is copied byte for byte.
-//! A piece that starts in the middle of an FDE replays all that came before
-//! without advancing, which leaves the unwinder in the same state. Where inserted code moves
-//! the stack pointer, rows of our own come in between.
+//! Instructions that move the location change; instructions that state a rule are copied byte for
+//! byte. A piece that starts in the middle of an FDE repeats all earlier instructions without
+//! advancing, which leaves the unwinder in the same state. Where inserted code moves the stack
+//! pointer, additional rows stand in between.
 
 use super::expression::{offset_from_rsp, uses_rip};
 use super::moves::{Lowered, Piece, Stray};
@@ -12,20 +12,20 @@ use crate::unwind::{CfiKind, CfiReader, Cie, Fde, Read, UnwindTable};
 
 const RIP_DEPENDENT: &str = "its frame depends on the program counter";
 
-/// Whether instructions contain no address and are understood throughout.
+/// True if the instructions contain no address, as far as they are understood.
 pub(super) fn copies_verbatim(mut reader: CfiReader<'_>) -> bool {
     loop {
         match reader.next() {
             Ok(Some(CfiKind::SetLocation(_))) => return false,
             Ok(Some(_)) => {}
-            // What is not understood can only be copied.
+            // Instructions that are not understood can only be copied.
             Ok(None) | Err(_) => return true,
         }
     }
 }
 
-/// Whether an FDE's instructions are such as nearly all are: understood throughout, and none
-/// names an address or has an expression, so that [`rewrite`] can do nothing wrong in place.
+/// True if an FDE's instructions are all understood, and none names an address or has an
+/// expression. Nearly all FDEs are like that, and [`rewrite`] cannot fail on them in place.
 pub(super) fn is_plain(table: &UnwindTable<'_>, fde: &Fde) -> bool {
     let mut reader = table.fde_instructions(fde);
     let (mut saved, mut advanced) = (0u32, 0u64);
@@ -50,7 +50,7 @@ pub(super) fn is_plain(table: &UnwindTable<'_>, fde: &Fde) -> bool {
     }
 }
 
-/// Whether a CIE's initial instructions hold at any address.
+/// Fails if a CIE's initial instructions do not hold at any address.
 pub(super) fn check_initial(table: &UnwindTable<'_>, cie: &Cie) -> Read<()> {
     let mut reader = table.cie_instructions(cie);
     while let Some(kind) = reader.next()? {
@@ -140,12 +140,12 @@ struct Writer<'a> {
     saved: Vec<Option<&'a [u8]>>,
     /// The CFA's offset from rsp that was written in place of `by_rip`.
     written: Option<i64>,
-    /// What has been written, without regard to `depth`.
+    /// State after the written instructions, without regard to `depth`.
     state: State<'a>,
     saved_states: Vec<State<'a>>,
     /// Changes of the stack pointer that are still to come.
     lowered: &'a [Lowered],
-    /// How much lower it is at `new`.
+    /// Distance in bytes by which rsp is lower at `new`.
     depth: u32,
     strays: &'a [Stray],
     /// Indices of strays whose original address is still to come, by that address.
@@ -154,7 +154,7 @@ struct Writer<'a> {
     states: Vec<State<'a>>,
     /// For each stray the index of its state.
     state_of: Vec<Option<usize>>,
-    /// Somebody will ask for a state.
+    /// True if a state at an original address will be needed.
     follows: bool,
 }
 
@@ -204,8 +204,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The row that started at `self.old` ends at `end`: writes what it needs
-    /// where the CFA depends on the program counter.
+    /// Writes the rows for the range from `self.old` to `end`, if the CFA depends on the program
+    /// counter there.
     fn finish_row(&mut self, end: u64) -> Read<()> {
         while let Some((&stray, rest)) = self.anchors.split_first()
             && self.strays[stray].old < end
@@ -248,7 +248,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Code that lies behind all other code, and the rest.
+    /// Writes the rows of code that lies behind all other code.
     fn strays(&mut self) -> Read<()> {
         for (stray, state) in self.strays.iter().zip(std::mem::take(&mut self.state_of)) {
             self.advance_to(stray.new)?;
@@ -299,7 +299,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Appends what moves the location on by so many bytes, less than 4 GiB.
+/// Appends an advance of the location by `delta` bytes, which is less than 4 GiB.
 pub(super) fn advance(out: &mut Vec<u8>, delta: u64) {
     match delta {
         0 => {}

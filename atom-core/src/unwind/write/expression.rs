@@ -11,8 +11,7 @@ use crate::unwind::{Cursor, Read};
 const RSP: u8 = 7;
 const RIP: u8 = 16;
 
-/// Whether the value may depend on the program counter. An operation that is
-/// not known may.
+/// True if the value may depend on the program counter. The value of an unknown operation may.
 pub(super) fn uses_rip(expression: &[u8]) -> bool {
     let mut c = Cursor::new(expression, 0, 0);
     while !c.at_end() {
@@ -61,8 +60,8 @@ pub(super) fn offset_from_rsp(expression: &[u8], rip: u64) -> Option<i64> {
     }
 }
 
-/// The expression for where rsp is `depth` bytes lower, and whether it uses rsp
-/// at all. `None` if it cannot be adapted.
+/// The expression for a place where rsp is `depth` bytes lower, and whether it uses rsp at all.
+/// `None` if it cannot be adapted.
 pub(super) fn lowered(expression: &[u8], depth: u32) -> Option<(Vec<u8>, bool)> {
     let mut c = Cursor::new(expression, 0, 0);
     let mut out = Vec::with_capacity(expression.len() + 4);
@@ -109,7 +108,7 @@ enum Op {
     Constant(i64),
     AddConstant(i64),
     Binary(u8),
-    /// Understood as far as its length goes.
+    /// An operation of which only the length is known.
     Other,
     Unknown,
 }

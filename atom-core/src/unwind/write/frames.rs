@@ -22,7 +22,7 @@ const UDATA4: u8 = 0x03;
 /// `DW_EH_PE_datarel | DW_EH_PE_sdata4`.
 const DATAREL_SDATA4: u8 = 0x3b;
 
-/// All that tells CIEs apart.
+/// The properties by which CIEs differ.
 #[derive(PartialEq, Eq, Hash)]
 struct CieKey<'a> {
     version: u8,
@@ -38,11 +38,11 @@ struct CieKey<'a> {
 /// Address of the first instruction, and address of the FDE.
 pub(super) type Index = Vec<(u64, u64)>;
 
-/// What has been written.
+/// The written tables.
 pub(super) struct Finished {
     pub bytes: Vec<u8>,
     pub index: Index,
-    /// Which of the index are the tool's.
+    /// Entries of the index that describe the tool's code.
     pub foreign: Range<usize>,
 }
 
@@ -62,8 +62,8 @@ pub(super) struct FrameWriter<'a> {
     bytes: Vec<u8>,
     /// Offsets of CIEs already written.
     cies: HashMap<CieKey<'a>, usize>,
-    /// The same by index of the original CIE, as written for original code and
-    /// for moved code: spares the search.
+    /// Offsets of CIEs by the index of the original CIE, for original code and for moved code. They
+    /// save the search in `cies`.
     known: [Vec<Option<usize>>; 2],
     index: Index,
     /// The index of the tool's code.
@@ -96,7 +96,8 @@ impl<'a> FrameWriter<'a> {
             let cfi = &self.table.eh_frame[from.start as usize..from.end as usize];
             return self.fde(cie, &range, self.lsda_of(fde, fde.lsda), cfi);
         }
-        // It names addresses. What is not understood behind them is dropped.
+        // The instructions name addresses. Instructions behind one that is not understood are
+        // dropped.
         let mut cfi = std::mem::take(&mut self.scratch);
         cfi.clear();
         let _ = rewrite(self.table, fde, &in_place(fde), &mut cfi);

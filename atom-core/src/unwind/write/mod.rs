@@ -8,8 +8,8 @@
 //! moved, and the places where control enters old text on its way to new text)
 //! and one more for each moved piece.
 //!
-//! The original tables stay in the program's image; what is written refers to
-//! their LSDAs and to slots in them that the dynamic loader fills in.
+//! The original tables stay in the program's image. The new tables refer to the original LSDAs, and
+//! to slots in the original tables that the dynamic loader fills in.
 
 mod cfi;
 mod expression;
@@ -35,20 +35,20 @@ use translate::{Translated, translate};
 
 const DOING: &str = "writing exception tables";
 
-/// Every table starts at such a multiple.
+/// Alignment of each table in bytes.
 const ALIGNMENT: u64 = 16;
 
-/// A table and where it lies.
+/// A table and its address.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Blob {
-    /// Address of its first byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// The table.
+    /// Bytes of the table.
     pub bytes: Vec<u8>,
 }
 
 impl Blob {
-    /// The address behind it.
+    /// The address behind the table.
     pub fn end(&self) -> u64 {
         self.address + self.bytes.len() as u64
     }
@@ -61,7 +61,7 @@ pub struct Undescribed {
     pub fde_start: u64,
     /// The moved range, cut to what the FDE covers.
     pub range: MovedRange,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
@@ -76,16 +76,16 @@ pub struct UnwindBlobs {
     pub eh_frame_hdr: Blob,
     /// Instructions of [`Additions::start`] in `eh_frame`, to be filled in.
     pub start_rows: Range<usize>,
-    /// Which entries of the index are the tool's; see [`UnwindBlobs::place_tool`].
+    /// Entries of the index that describe the tool's code; see [`UnwindBlobs::place_tool`].
     tool: Range<usize>,
     /// Moved code through which an exception cannot pass. Empty if every FDE
     /// of moved code passes [`check`].
     pub undescribed: Vec<Undescribed>,
 }
 
-/// Whether code that an FDE covers can be described at another address.
+/// Fails if code that an FDE covers cannot be described at another address.
 ///
-/// Where it cannot, the code should stay where it is.
+/// Such code should stay where it is.
 pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
     let whole = in_place(fde);
     table.lsda(fde)?;
@@ -97,7 +97,7 @@ pub fn check(table: &UnwindTable<'_>, fde: &Fde) -> Result<()> {
         .map_err(|reason| Error::new(DOING, reason).address(fde.start))
 }
 
-/// What the tables describe beside the program's own code.
+/// Code beside the program's own that the tables describe.
 #[derive(Clone, Copy, Default)]
 pub struct Additions<'a> {
     /// Code without an original.
@@ -105,7 +105,7 @@ pub struct Additions<'a> {
     /// Pieces that stand in front of moved code: the original address at which the frame is
     /// as at their start, and their rows.
     pub entries: &'a [(u64, MovedEntry)],
-    /// Where the start-up code will be, start and end.
+    /// Start and end of the start-up code.
     pub start: Option<(u64, u64)>,
     /// The tables of the tool's file.
     pub tool: Option<&'a UnwindTable<'a>>,
@@ -114,11 +114,11 @@ pub struct Additions<'a> {
 /// A piece of inserted code whose frame is that of an original address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MovedEntry {
-    /// Its first address.
+    /// First address.
     pub start: u64,
-    /// The address behind it.
+    /// The address behind the piece.
     pub end: u64,
-    /// Where it moves the stack pointer.
+    /// Changes of the stack pointer in the piece.
     pub lowered: Vec<Lowered>,
 }
 
@@ -135,11 +135,11 @@ impl AddressMap for MovedEntry {
     }
 }
 
-/// Bytes that rows of the start-up code may take.
+/// Largest size in bytes of the rows of the start-up code.
 pub const START_ROWS: usize = 256;
 
 impl UnwindBlobs {
-    /// The tool's code is known to lie at this address.
+    /// Sets the address of the tool's code.
     pub fn place_tool(&mut self, address: u64) -> Result<()> {
         let far = || Error::new(DOING, "the tool's code is too far away").address(address);
         let moved = i32::try_from(address.wrapping_sub(self.eh_frame.address) as i64);
@@ -179,7 +179,7 @@ pub fn build(
     build_with(table, moved, map, &Additions::default(), start_address)
 }
 
-/// The same with descriptions of other code.
+/// Builds the tables as [`build`] does, with descriptions of other code.
 pub fn build_with<'a>(
     table: &'a UnwindTable<'a>,
     moved: &[MovedRange],
@@ -237,7 +237,7 @@ struct EntryPiece<'a> {
     cfi: Vec<u8>,
 }
 
-/// Describes what stands in front of moved code. What is not understood is left out.
+/// Describes a piece that stands in front of moved code; `None` if its FDE is not understood.
 fn described_entry<'a>(
     table: &'a UnwindTable<'a>,
     old: u64,
@@ -276,7 +276,7 @@ struct PlannedPiece<'m> {
     cfi: &'m [u8],
 }
 
-/// Writes `.gcc_except_table` for what was translated.
+/// Writes `.gcc_except_table` for the translated pieces.
 fn plan<'m>(
     table: &UnwindTable<'_>,
     moves: &Moves<'_>,
@@ -327,8 +327,8 @@ fn plan<'m>(
     Ok(planned)
 }
 
-/// A lower bound of what an LSDA takes in the file: areas of different FDEs do
-/// not overlap, so a sum beyond the file's size shows a hostile table.
+/// A lower bound of an LSDA's size in the file. Areas of different FDEs do not overlap, so a sum
+/// beyond the file's size shows a hostile table.
 fn cost(lsda: &Lsda<'_>) -> usize {
     let types = lsda.types.as_ref();
     let types = types.map_or(0, |t| t.entries.len() + t.specifications.len());
@@ -345,7 +345,7 @@ fn pcrel(out: &mut Vec<u8>, base: u64, target: u64) -> Result<()> {
 fn distance(from: u64, to: u64) -> Result<i32> {
     i32::try_from(to.wrapping_sub(from) as i64).map_err(|_| {
         let reason = format!("{to:#x} is more than 2 GiB from the table at {from:#x}");
-        // Nearer to the program it may fit.
+        // In a region nearer to the program it may fit.
         let kind = ErrorKind::TooLarge;
         let error = Error::new(DOING, reason).address(to);
         Error { kind, ..error }.advice("instrument fewer procedures")

@@ -1,53 +1,52 @@
-//! What moved where: the ranges of code of one FDE that have a copy.
+//! The moved ranges of code, and the parts of an FDE's range that lie in them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::unwind::Fde;
 use crate::{Error, Result};
 
-/// How many addresses may be tried one by one. Real tables need few, those of
-/// procedure linkage tables; hostile ones could ask for the whole text again
-/// and again.
+/// Largest number of addresses that are tried one by one. Real tables need few, for procedure
+/// linkage tables. Hostile tables could ask for the whole text again and again.
 const FUEL: u64 = 1 << 25;
 
-/// From original addresses to those of the rewritten code.
+/// A map from original addresses to addresses of the rewritten code.
 pub trait AddressMap: Sync {
-    /// Where the instruction at `old`, and whatever was inserted before it,
-    /// starts now. Answers at least for every instruction boundary that moved.
+    /// New address of the instruction at `old`, including the code inserted before it. Known at
+    /// least for every moved instruction boundary.
     fn new_address(&self, old: u64) -> Option<u64>;
 
-    /// Where what the tables say of `old` holds now: behind the instruction
-    /// before it, where something may have been inserted.
+    /// New address from which the row for `old` holds: behind the instruction before `old`, in
+    /// front of code that may have been inserted there.
     fn row_address(&self, old: u64) -> Option<u64> {
         self.new_address(old)
     }
 
-    /// What was inserted into a moved range.
+    /// The code inserted into a moved range.
     fn inserted(&self, _range: &MovedRange) -> Inserted {
         Inserted::default()
     }
 }
 
-/// Inserted code moves the stack pointer: from this new address on, it is
-/// `depth` bytes lower than the original code has it.
+/// A change of the stack pointer by inserted code: from this new address on, rsp is `depth` bytes
+/// lower than in the original code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lowered {
     /// The new address.
     pub at: u64,
-    /// In bytes.
+    /// Distance in bytes.
     pub depth: u32,
 }
 
 /// Code that lies behind the procedure that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stray {
-    /// Its new address.
+    /// New address of the code.
     pub new: u64,
-    /// The original address at which the frame is as it is here.
+    /// The original address that has the same frame.
     pub old: u64,
 }
 
-/// What unwinding must know of code inserted into a moved range.
+/// Facts for unwinding about code inserted into a moved range.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Inserted {
     /// Changes of the stack pointer, ascending.
@@ -85,8 +84,7 @@ pub(super) struct Piece<'m> {
 }
 
 impl Piece<'_> {
-    /// Where `old` lies now. An address that the map does not know stands for
-    /// the next one that it knows.
+    /// New address of `old`. An address that the map does not know stands for the next known one.
     pub fn new_address(&self, old: u64) -> u64 {
         let r = &self.range;
         if old <= r.old_start {
@@ -98,7 +96,7 @@ impl Piece<'_> {
             .unwrap_or(r.new_end)
     }
 
-    /// The same for rows of the tables.
+    /// New address from which the row for `old` holds, or the row for the next known address.
     pub fn row_address(&self, old: u64) -> u64 {
         let r = &self.range;
         if old <= r.old_start {
@@ -110,7 +108,7 @@ impl Piece<'_> {
             .unwrap_or(r.new_end)
     }
 
-    /// Where the row for the instruction at `old` starts now, if the map knows it.
+    /// New address from which the row for the instruction at `old` holds, if the map knows it.
     pub fn exact_row(&self, old: u64) -> Option<u64> {
         let Some(moves) = self.moves else {
             return Some(old);
@@ -120,13 +118,13 @@ impl Piece<'_> {
         new.filter(|new| (r.new_start..=r.new_end).contains(new))
     }
 
-    /// What was inserted.
+    /// The inserted code of the piece.
     pub fn inserted(&self) -> Inserted {
         self.moves
             .map_or_else(Inserted::default, |m| m.map.inserted(&self.range))
     }
 
-    /// Where the instruction at `old` lies now, if the map knows it.
+    /// New address of the instruction at `old`, if the map knows it.
     pub fn exact(&self, old: u64) -> Option<u64> {
         let Some(moves) = self.moves else {
             return Some(old);
@@ -136,12 +134,12 @@ impl Piece<'_> {
         new.filter(|new| (r.new_start..=r.new_end).contains(new))
     }
 
-    /// Whether the code stays in place.
+    /// True if the code stays in place.
     pub fn stays(&self) -> bool {
         self.moves.is_none()
     }
 
-    /// Pays for trying another address; false if that was too often.
+    /// Counts another tried address; false if there were too many.
     pub fn spend(&self) -> bool {
         self.moves.is_none_or(|moves| {
             let less = |left: u64| left.checked_sub(1);
@@ -152,7 +150,7 @@ impl Piece<'_> {
         })
     }
 
-    /// Whether every search could be carried to its end.
+    /// True if every search was carried to its end.
     pub fn searched(&self) -> bool {
         self.moves
             .is_none_or(|moves| moves.fuel.load(Ordering::Relaxed) > 0)
@@ -162,7 +160,7 @@ impl Piece<'_> {
 /// All moved ranges, searchable even where they overlap.
 pub(super) struct Moves<'m> {
     ranges: &'m [MovedRange],
-    /// For each range the highest end of it and all before it.
+    /// For each range the highest end of this range and all ranges before it.
     reach: Vec<u64>,
     map: &'m dyn AddressMap,
     fuel: AtomicU64,
@@ -228,13 +226,13 @@ impl<'m> Moves<'m> {
             .unwrap_or(old)
     }
 
-    /// Bytes of new text.
+    /// Size of the new text in bytes.
     pub fn new_size(&self) -> usize {
         let sizes = self.ranges.iter().map(|r| r.new_end - r.new_start);
         sizes.fold(0u64, u64::saturating_add) as usize
     }
 
-    /// How many pieces honest tables can have.
+    /// Largest number of pieces that real tables can have.
     pub fn most_pieces(&self, fdes: usize) -> usize {
         8 * (fdes + self.ranges.len())
     }

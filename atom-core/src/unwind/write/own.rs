@@ -6,23 +6,23 @@
 
 use crate::x86::asm::Frame;
 
-/// What all these descriptions start with: the CFA is rsp + 8, the return
-/// address lies 8 below it.
+/// First instructions of all these descriptions: the CFA is rsp + 8, and the return address lies 8
+/// bytes below it.
 pub(super) const INITIAL: [u8; 5] = [0x0c, 7, 8, 0x80 | 16, 1];
 
-/// DWARF's numbers.
+/// DWARF numbers of registers.
 const RBP: u8 = 6;
 const RSP: u8 = 7;
 const RIP: u8 = 16;
 
-/// A piece of such code.
+/// A piece of code without an original.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Own {
-    /// Its first address.
+    /// First address.
     pub start: u64,
-    /// The address behind it.
+    /// The address behind the piece.
     pub end: u64,
-    /// Its rows.
+    /// Rows of the piece.
     pub rows: Rows,
 }
 
@@ -31,12 +31,12 @@ pub struct Own {
 pub struct Rows {
     at: u64,
     bytes: Vec<u8>,
-    /// The CFA is found from rbp.
+    /// True if the CFA is found from rbp.
     by_rbp: bool,
 }
 
 impl Rows {
-    /// For code that starts at `start`.
+    /// Rows for code that starts at `start`.
     pub fn new(start: u64) -> Self {
         Self {
             at: start,
@@ -45,7 +45,7 @@ impl Rows {
         }
     }
 
-    /// Room for so many bytes of instructions that come later.
+    /// Room for `size` bytes of instructions, which are filled in later.
     pub(super) fn reserved(start: u64, size: usize) -> Self {
         Self {
             bytes: vec![0; size],
@@ -58,13 +58,13 @@ impl Rows {
         &self.bytes
     }
 
-    /// The next row starts here; addresses ascend.
+    /// Starts the next row at an address, which is not below the last one.
     fn advance(&mut self, to: u64) {
         super::cfi::advance(&mut self.bytes, to.saturating_sub(self.at));
         self.at = to;
     }
 
-    /// A frame as inserted code has it.
+    /// Adds a row with a frame of inserted code.
     pub fn frame(&mut self, at: u64, frame: Frame) {
         match frame {
             Frame::Below(depth) => self.below(at, i64::from(depth)),

@@ -28,12 +28,12 @@ pub(super) enum Cfa<'a> {
     Expression(&'a [u8]),
 }
 
-/// What a register's rule is, as the instruction that makes it.
+/// The rule of a register, as the instruction that sets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rule<'a> {
     register: u64,
     bytes: &'a [u8],
-    /// The expression, if it is one.
+    /// The expression, if the rule is one.
     expression: Option<&'a [u8]>,
 }
 
@@ -41,12 +41,12 @@ struct Rule<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct State<'a> {
     pub cfa: Cfa<'a>,
-    /// By register.
+    /// Rules of registers, by register.
     rules: Vec<Rule<'a>>,
 }
 
 impl<'a> State<'a> {
-    /// After a CIE's initial instructions.
+    /// The state after a CIE's initial instructions.
     pub fn initial(mut reader: CfiReader<'a>) -> Read<Self> {
         let mut state = Self {
             cfa: Cfa::Unknown,
@@ -73,7 +73,7 @@ impl<'a> State<'a> {
         };
     }
 
-    /// Follows one instruction, which is `bytes`.
+    /// Applies one instruction, whose bytes are `bytes`.
     pub fn apply(&mut self, kind: CfiKind<'a>, bytes: &'a [u8]) {
         let (register, expression, restored) = match kind {
             CfiKind::Rule(register) => (register, None, false),
@@ -94,7 +94,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// True if something is found by way of the stack pointer.
+    /// True if the CFA or a register is found by way of the stack pointer.
     pub fn depends_on_rsp(&self) -> bool {
         let uses_rsp = |e: &[u8]| lowered(e, 0).is_none_or(|l| l.1);
         let cfa = match self.cfa {
@@ -105,8 +105,8 @@ impl<'a> State<'a> {
         cfa || self.rules.iter().filter_map(|r| r.expression).any(uses_rsp)
     }
 
-    /// Appends what describes the same frame where rsp is `depth` bytes lower.
-    /// What went before is this state at another depth.
+    /// Appends instructions that describe the same frame for a place where rsp is `depth` bytes
+    /// lower. The instructions before describe this state at another depth.
     pub fn describe(&self, depth: u32, out: &mut Vec<u8>) -> Read<()> {
         const ODD: &str = "its frame is found by an expression that cannot be adapted";
         match self.cfa {
@@ -137,7 +137,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// Appends what leads from this state to another one.
+    /// Appends instructions that lead from this state to another one.
     pub fn change_to(&self, other: &Self, out: &mut Vec<u8>) -> Read<()> {
         if self.cfa != other.cfa {
             match other.cfa {

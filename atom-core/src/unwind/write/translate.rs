@@ -1,4 +1,4 @@
-//! Call frame instructions of all that moved, by several threads.
+//! Translation of the call frame instructions of all moved code, by several threads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::{DOING, cfi};
 use crate::unwind::{Fde, UnwindTable};
 use crate::{Error, Result};
 
-/// FDEs that one task translates.
+/// Number of FDEs that one task translates.
 const TOGETHER: usize = 256;
 
 /// FDEs in a row, translated.
@@ -32,7 +32,7 @@ pub(super) struct TranslatedPiece<'m> {
     pub cfi: std::result::Result<Range<usize>, String>,
 }
 
-/// What may be written: a hostile table could ask for more and more.
+/// Limits of the output: a hostile table could ask for more and more.
 struct Limits {
     pieces: AtomicUsize,
     cfi: AtomicUsize,
@@ -48,7 +48,7 @@ impl Limits {
         }
     }
 
-    /// Pays for a piece; false if that was too much.
+    /// Counts a piece; false if a limit is exceeded.
     fn spend(&self, cfi: usize) -> bool {
         let pay = |purse: &AtomicUsize, price| {
             let less = |left: usize| left.checked_sub(price);
@@ -60,7 +60,7 @@ impl Limits {
     }
 }
 
-/// Translates what moved, in the order of the FDEs.
+/// Translates the moved pieces, in the order of the FDEs.
 pub(super) fn translate<'m>(
     table: &UnwindTable<'_>,
     moves: &'m Moves<'m>,
