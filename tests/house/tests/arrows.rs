@@ -74,3 +74,64 @@ fn the_order_is_told_alike_everywhere() {
         );
     }
 }
+
+/// Writes the files of a small crate and reads them.
+fn small_crate(name: &str, files: &[(&str, &str)]) -> Sources {
+    let folder = std::env::temp_dir().join(format!("house-{}-{name}", std::process::id()));
+    for (file, text) in files {
+        let path = folder.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let sources = Sources::read(&folder);
+    std::fs::remove_dir_all(&folder).unwrap();
+    sources
+}
+
+#[test]
+fn paths_lead_to_the_file_that_has_the_item() {
+    let files = [
+        ("lib.rs", "mod high; mod low; pub use low::Thing;"),
+        ("low/mod.rs", "mod inner; pub use inner::Thing;"),
+        (
+            "low/inner.rs",
+            "pub struct Thing;\nfn f() { super::super::high::g(); }",
+        ),
+        (
+            "high.rs",
+            "use crate::Thing as T;\nfn f() -> impl Fn() + use<'_> { T::new(crate::low::Thing) }\n\
+             #[cfg(test)] mod tests { use crate::low; }",
+        ),
+    ];
+    let sources = small_crate("paths", &files);
+    let name = |file: usize| sources.files[file].name.as_str();
+    let mut arrows: Vec<_> = sources
+        .arrows
+        .iter()
+        .filter(|a| sources.part(a.from).is_some())
+        .map(|a| (name(a.from), a.line, name(a.to)))
+        .collect();
+    arrows.sort_unstable();
+    arrows.dedup();
+    let expected = [
+        ("high.rs", 1, "low/inner.rs"),
+        ("high.rs", 2, "low/inner.rs"),
+        ("low/inner.rs", 2, "high.rs"),
+        ("low/mod.rs", 1, "low/inner.rs"),
+    ];
+    assert_eq!(arrows, expected);
+}
+
+#[test]
+fn circles_are_found() {
+    let files = [
+        ("lib.rs", "mod a; mod b; mod c;"),
+        ("a.rs", "use crate::b::B; pub struct A;"),
+        ("b/mod.rs", "mod part; pub struct B;"),
+        ("b/part.rs", "use super::B; use crate::c;"),
+        ("c.rs", "fn f(_: super::a::A) {}"),
+    ];
+    let lines = circles(&small_crate("circles", &files), "");
+    assert_eq!(lines[0], "3 modules in the root: a, b, c");
+    assert_eq!(lines.len(), 4, "{lines:?}");
+}
