@@ -16,6 +16,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     subcommand_negates_reqs = true,
     disable_help_subcommand = true,
     override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
+        atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]\n       \
+        atom cache [--clear]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
         atom analyze FILE [OPTIONS]\n       \
         atom clocks [--json]\n       \
@@ -39,6 +41,10 @@ pub struct Args {
 /// The jobs other than instrumenting.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Instrument a program and run it
+    Run(crate::run::Arguments),
+    /// List or clear the programs that `atom run` keeps
+    Cache(crate::cache::Cache),
     /// Show how a program is understood: its procedures, blocks and instructions
     Show(Show),
     /// Report on logs of procedure entries and exits
@@ -51,8 +57,54 @@ pub enum Command {
     Arp(crate::arp::Arp),
 }
 
+/// What is instrumented, and how: the options that `atom APP` and `atom run` share.
+#[derive(ClapArgs, Clone, Default)]
+pub struct Choices {
+    /// Instrument only this; may be repeated. A procedure (`main`, `std::*`),
+    /// a source file (`file:*.c`) or addresses (`0x1000-0x2000`)
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
+    /// Do not instrument this; may be repeated, and prevails over --only
+    #[arg(long, value_name = "PATTERN")]
+    pub skip: Vec<String>,
+    /// Call every analysis routine, instead of making small ones part of the program
+    #[arg(long)]
+    pub no_inline: bool,
+    /// Make each call that only counts at its own point, so that counts are exact even if a signal
+    /// handler jumps out of the code that it interrupts
+    #[arg(long)]
+    pub precise_signals: bool,
+    /// Keep all registers at each call, those that the program does not need as well, for signal
+    /// handlers that look at them or that skip an instruction
+    #[arg(long)]
+    pub keep_registers: bool,
+    /// Leave the gs segment to libraries that use it: threads' own counters are then found more slowly
+    #[arg(long)]
+    pub no_gs: bool,
+}
+
+impl Choices {
+    /// The options as words that tell any two choices apart.
+    pub fn words(&self) -> Vec<String> {
+        let patterns = |option: &str, patterns: &[String]| {
+            let pairs = patterns.iter().flat_map(|p| [option.to_owned(), p.clone()]);
+            pairs.collect::<Vec<_>>()
+        };
+        let flags = [
+            ("--no-inline", self.no_inline),
+            ("--precise-signals", self.precise_signals),
+            ("--keep-registers", self.keep_registers),
+            ("--no-gs", self.no_gs),
+        ];
+        let mut words = patterns("--only", &self.only);
+        words.extend(patterns("--skip", &self.skip));
+        words.extend(flags.iter().filter(|f| f.1).map(|f| f.0.to_owned()));
+        words
+    }
+}
+
 /// Arguments of `atom APP ...`.
-#[derive(ClapArgs)]
+#[derive(ClapArgs, Default)]
 pub struct Run {
     /// The program: a linked ELF x86-64 file
     #[arg(required = true)]
@@ -72,13 +124,9 @@ pub struct Run {
     /// Write what was done to a JSON file
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Instrument only this; may be repeated. A procedure (`main`, `std::*`),
-    /// a source file (`file:*.c`) or addresses (`0x1000-0x2000`)
-    #[arg(long, value_name = "PATTERN")]
-    pub only: Vec<String>,
-    /// Do not instrument this; may be repeated, and prevails over --only
-    #[arg(long, value_name = "PATTERN")]
-    pub skip: Vec<String>,
+    /// What is instrumented, and how.
+    #[command(flatten)]
+    pub choices: Choices,
     /// Put debug information into the output: the program's for its new text, and
     /// that of the analysis routines
     #[arg(short = 'g', long = "debug-info")]
@@ -107,26 +155,15 @@ pub struct Run {
     /// Compare the output with the original, block by block, before it is written
     #[arg(long)]
     pub check: bool,
-    /// Call every analysis routine, instead of making small ones part of the program
-    #[arg(long)]
-    pub no_inline: bool,
-    /// Make each call that only counts at its own point, so that counts are exact even if a signal
-    /// handler jumps out of the code that it interrupts
-    #[arg(long)]
-    pub precise_signals: bool,
-    /// Keep all registers at each call, those that the program does not need as well, for signal
-    /// handlers that look at them or that skip an instruction
-    #[arg(long)]
-    pub keep_registers: bool,
-    /// Leave the gs segment to libraries that use it: threads' own counters are then found more slowly
-    #[arg(long)]
-    pub no_gs: bool,
     /// Move every procedure that can be moved, also those that get no calls
     #[arg(long)]
     pub move_all: bool,
     /// Move half of the procedures that get no calls, chosen by this number: for tests
     #[arg(long, value_name = "SEED", hide = true)]
     pub move_half: Option<u64>,
+    /// Do not print the summary
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
     /// Options of the tool, after `--`
     #[arg(last = true, value_name = "TOOL-OPTIONS")]
     pub tool_options: Vec<String>,

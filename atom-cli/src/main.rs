@@ -6,6 +6,7 @@
 mod analyze;
 mod args;
 mod arp;
+mod cache;
 mod cleanup;
 mod clocks;
 mod debugger;
@@ -16,6 +17,7 @@ mod message;
 mod output;
 mod report;
 mod request;
+mod run;
 mod show;
 mod spelling;
 mod steps;
@@ -31,19 +33,29 @@ const TOO_LARGE: u8 = 3;
 
 fn main() -> ExitCode {
     cleanup::on_panic();
-    let words = spelling::modern(std::env::args_os());
-    let args = args::Args::parse_from(&words);
+    let mut words: Vec<_> = std::env::args_os().collect();
+    let command = run::split_command(&mut words);
+    let words = spelling::modern(words);
+    let mut args = args::Args::parse_from(&words);
+    if let Some(args::Command::Run(run)) = &mut args.command {
+        run.command = command;
+    }
+    let done = |()| ExitCode::SUCCESS;
     let result = match &args.command {
-        Some(args::Command::Show(show)) => show::run(show),
-        Some(args::Command::Analyze(analyze)) => analyze::run(analyze),
-        Some(args::Command::Clocks(clocks)) => clocks::run(clocks),
-        Some(args::Command::Events(events)) => events::run(events),
-        Some(args::Command::Arp(arp)) => arp::run(arp),
-        None if args.run.gdb => debugger::run(&args.run, &words),
-        None => cleanup::on_signals().and_then(|()| driver::run(&args.run)),
+        Some(args::Command::Run(run)) => run::run(run),
+        Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
+        Some(args::Command::Show(show)) => show::run(show).map(done),
+        Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
+        Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
+        Some(args::Command::Events(events)) => events::run(events).map(done),
+        Some(args::Command::Arp(arp)) => arp::run(arp).map(done),
+        None if args.run.gdb => debugger::run(&args.run, &words).map(done),
+        None => cleanup::on_signals()
+            .and_then(|()| driver::run(&args.run))
+            .map(done),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             message::error(&error);
             match error.kind {

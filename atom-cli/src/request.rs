@@ -45,6 +45,8 @@ pub struct Request<'a> {
     pub extra: Extra,
     /// Print each step.
     pub verbose: bool,
+    /// Do not print the summary.
+    pub quiet: bool,
 }
 
 impl<'a> Request<'a> {
@@ -60,8 +62,8 @@ impl<'a> Request<'a> {
             report: args.report.as_deref(),
             keep_tool: args.keep_tool.as_deref(),
             selection: Selection {
-                only: patterns(&args.only)?,
-                skip: patterns(&args.skip)?,
+                only: patterns(&args.choices.only)?,
+                skip: patterns(&args.choices.skip)?,
             },
             wishes: Wishes {
                 text: args.text_address,
@@ -70,17 +72,18 @@ impl<'a> Request<'a> {
             },
             debug_info: args.debug_info,
             strict: args.strict,
-            precise_signals: args.precise_signals,
-            keep_registers: args.keep_registers,
-            no_gs: args.no_gs,
+            precise_signals: args.choices.precise_signals,
+            keep_registers: args.choices.keep_registers,
+            no_gs: args.choices.no_gs,
             check: args.check,
-            inline: !args.no_inline,
+            inline: !args.choices.no_inline,
             extra: match args.move_half {
                 _ if args.move_all => Extra::All,
                 Some(seed) => Extra::Half(seed),
                 None => Extra::None,
             },
             verbose: args.verbose,
+            quiet: args.quiet,
         };
         if request.tool.is_none() {
             let given = [

@@ -105,8 +105,10 @@ pub fn run(args: &Run) -> Result<()> {
         compare(&placed, live, tool.as_ref(), &output, &mut steps)?;
     }
     deliver::deliver(&request, &placed, &output, unselected, &mut steps)?;
-    let line = describe::summary(&request, &object.cfg, &plan, unselected, &steps);
-    eprintln!("{line}");
+    if !request.quiet {
+        let line = describe::summary(&request, &object.cfg, &plan, unselected, &steps);
+        eprintln!("{line}");
+    }
     // The process ends now, and its memory goes as a whole.
     std::mem::forget(output);
     std::mem::forget(placed);

@@ -1,0 +1,183 @@
+//! `atom run`: instruments a program, keeps the result, and runs it.
+//!
+//! The steps, each in a file of its own: which file is run (`program`), what the result depends on
+//! (`identity`), where it is kept (`store`), what the program loads (`closure`), and the run itself
+//! (`child`).
+
+mod child;
+mod closure;
+mod identity;
+mod program;
+pub mod store;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use atom_core::{Error, Result};
+use clap::Args as ClapArgs;
+
+use crate::args::Choices;
+use crate::find;
+use crate::message::note;
+use identity::Identity;
+use program::Program;
+use store::{Entry, Store};
+
+/// The file in an entry that names the objects which the program loads and the tool does not see.
+const UNSEEN: &str = "unseen";
+
+/// Arguments of `atom run`.
+#[derive(ClapArgs)]
+pub struct Arguments {
+    /// Say nothing beside what the program says
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Instrument again, even if the result of an earlier run is there
+    #[arg(long)]
+    pub fresh: bool,
+    /// What is instrumented, and how
+    #[command(flatten)]
+    pub choices: Choices,
+    /// The tool: a shipped one's name, or the path of a shared object built with atom-tool
+    pub tool: String,
+    /// Options of the tool
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub tool_options: Vec<String>,
+    /// The program and its arguments, behind the first `--`
+    #[arg(skip)]
+    pub command: Vec<OsString>,
+}
+
+/// Takes the program and its arguments off the words of a command line of `atom run`: what stands
+/// behind the first `--`. The tool's options stand before it and may look like anything.
+pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
+    let is_run = words.get(1).is_some_and(|w| w == "run");
+    match words.iter().position(|w| w == "--") {
+        Some(at) if is_run => {
+            let command = words.split_off(at + 1);
+            words.pop();
+            command
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Runs `atom run ...`; the exit code is the program's.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.command.is_empty() {
+        return Err(
+            Error::new("reading the command line", "no program is named").advice(
+                "write it behind the tool and `--`, as in `atom run icount -- bzip2 -k FILE`",
+            ),
+        );
+    }
+    let program = Program::find(&arguments.command)?;
+    let store = Store::open()?;
+    let Some(entry) = instrumented(arguments, &program, &store)? else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let status = child::run(&entry.folder.join(file_name(&program.file)), &program)?;
+    if !arguments.quiet
+        && let Ok(libraries) = std::fs::read_to_string(entry.folder.join(UNSEEN))
+        && !libraries.is_empty()
+    {
+        note(&format!(
+            "{} saw the code of {} itself; not instrumented: {libraries}",
+            arguments.tool,
+            program.file.display()
+        ));
+    }
+    Ok(ExitCode::from(child::exit_code(status)))
+}
+
+/// The entry with the instrumented program: from an earlier run, or made now. `None` if it could
+/// not be made and the reason has been told.
+fn instrumented(arguments: &Arguments, program: &Program, store: &Store) -> Result<Option<Entry>> {
+    let tool = tool_file(&arguments.tool)?;
+    let file = std::fs::canonicalize(&program.file)
+        .map_err(|e| Error::new("finding the program to run", e.to_string()).file(&program.file))?;
+    let mut identity = Identity::new(store.digests());
+    identity.add_command()?;
+    identity.add_file(&file)?;
+    identity.add_file(&tool)?;
+    identity.add_words("tool options", &arguments.tool_options);
+    identity.add_words("choices", &arguments.choices.words());
+    let name = identity.name();
+    if arguments.fresh {
+        store.remove(&name)?;
+    } else if let Some(entry) = store.get(&name) {
+        return Ok(Some(entry));
+    }
+    let label = format!("{} with {}", file.display(), arguments.tool);
+    let mut is_told = false;
+    let made = store.get_or_make(&name, &label, |folder| {
+        let output = folder.join(file_name(&program.file));
+        instrument(arguments, &file, &tool, &output).inspect_err(|_| is_told = true)?;
+        let unseen = folder.join(UNSEEN);
+        std::fs::write(&unseen, libraries(&file))
+            .map_err(|e| Error::new("noting the program's libraries", e.to_string()).file(unseen))
+    });
+    match made {
+        Err(_) if is_told => Ok(None),
+        Err(error) => Err(error),
+        Ok(entry) => {
+            store.trim(Store::limit()?)?;
+            Ok(Some(entry))
+        }
+    }
+}
+
+/// File names of the objects that the program loads at its start, with commas. None if its loader
+/// cannot tell: then it cannot load them either, and says so when the program is run.
+fn libraries(program: &Path) -> String {
+    let Ok(Some(interpreter)) = closure::interpreter(program) else {
+        return String::new();
+    };
+    let loaded = closure::libraries(&interpreter, program).unwrap_or_default();
+    let mut names: Vec<String> = Vec::new();
+    for path in loaded.iter().filter_map(|object| object.path.as_ref()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !names.iter().any(|known| *known == name) {
+            names.push(name.into_owned());
+        }
+    }
+    names.join(", ")
+}
+
+/// Instruments in a process of its own, whose memory is gone when the program runs. An error has
+/// been printed by that process.
+fn instrument(arguments: &Arguments, file: &Path, tool: &Path, output: &Path) -> Result<()> {
+    const DOING: &str = "instrumenting the program";
+    let fail = |reason: String| Error::new(DOING, reason).file(file);
+    let command = std::env::current_exe().map_err(|e| fail(e.to_string()))?;
+    let status = Command::new(command)
+        .args([file, tool, Path::new("-q"), Path::new("-o"), output])
+        .args(arguments.choices.words())
+        .arg("--")
+        .args(&arguments.tool_options)
+        .status()
+        .map_err(|e| fail(e.to_string()))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(fail("it failed".into())),
+    }
+}
+
+/// The tool's file, by the shipped tool's name or a path.
+fn tool_file(tool: &str) -> Result<PathBuf> {
+    if !tool.contains('/') {
+        return find::shipped_tool(tool);
+    }
+    let path = Path::new(tool);
+    std::fs::canonicalize(path)
+        .map_err(|e| Error::new("loading the tool", e.to_string()).file(path))
+}
+
+/// The name under which the program is run: what `ps` and the program's own messages show.
+fn file_name(program: &Path) -> OsString {
+    program
+        .file_name()
+        .unwrap_or("program".as_ref())
+        .to_os_string()
+}
