@@ -24,7 +24,7 @@ pub fn open(contents: &[u8]) -> Result<Image> {
 /// Everything that `atom -g --check` does without a tool.
 ///
 /// # Panics
-/// If the output is not what the checker can follow: a defect as much as a panic is.
+/// If the checker finds a difference: that is a defect, as a panic is.
 pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     let (object, sites) = pipeline::understand(image)?;
     let plan = Plan::default();
@@ -47,7 +47,7 @@ pub fn rewrite(image: &Image) -> Result<Vec<u8>> {
     Ok(output)
 }
 
-/// A sound program of which sections get other contents.
+/// A sound program, some of whose sections get other contents.
 pub struct Base {
     contents: Vec<u8>,
     /// Name, offset in the file, size.
@@ -68,8 +68,8 @@ impl Base {
         Self { contents, sections }
     }
 
-    /// The program with fuzzed sections. The data says how much of it goes to
-    /// each: two bytes of size, then as much.
+    /// The program with fuzzed sections. The data has for each section two bytes of size, then
+    /// that number of bytes.
     pub fn with(&self, names: &[&str], mut data: &[u8]) -> Vec<u8> {
         let mut contents = self.contents.clone();
         for name in names {

@@ -33,5 +33,5 @@ pub mod x86;
 pub use error::{Error, Result};
 pub use ids::{BlockId, InstId, ProcId};
 
-/// Size of a page in bytes, as the linker and the kernel align segments.
+/// Size of a page in bytes, to which linkers and the kernel align segments.
 pub(crate) const PAGE: u64 = 0x1000;

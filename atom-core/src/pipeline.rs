@@ -1,4 +1,4 @@
-//! The stages in order, for those who need no progress between them.
+//! The stages in order, for callers that need no progress between them.
 //!
 //! Each stage is one function that takes the values of the stages before it:
 //!
@@ -25,7 +25,7 @@ use crate::image::Image;
 use crate::layout::{self, Placed, Sites};
 use crate::rewrite;
 
-/// What is known of an object, and the places of its pads if everything moves.
+/// The object in a file, and the places of its pads if everything moves.
 pub fn understand(image: &Image) -> Result<(Object<'_>, Sites)> {
     layout::understand(image, image.unwind_table()?)
 }

@@ -1,4 +1,4 @@
-//! The tool's part of instrumenting: its calls, its code, and the plan that comes of them.
+//! The tool's part of instrumenting: its calls, its code, and the plan that is made from them.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -160,7 +160,7 @@ impl Instrumentation {
     }
 }
 
-/// Whether gs is to be left alone for the sake of libraries.
+/// True if gs must be left to the program's libraries.
 fn no_gs(image: &Image, calls: &Calls, may_have_threads: bool, request: &Request) -> bool {
     if request.no_gs || calls.thread_data.len == 0 || !may_have_threads {
         return request.no_gs;
@@ -183,8 +183,8 @@ fn low_room(image: &Image, request: &Request) -> Result<u64> {
     Ok(if is_fixed { low.min(region.size) } else { 0 })
 }
 
-/// Calls keep the application's general, xmm and flag registers; what else an
-/// analysis routine would change could not be put back.
+/// Refuses analysis routines that change AVX or x87 registers: calls keep the application's general,
+/// xmm and flag registers only.
 fn refuse_wide_registers(
     analysis: &AnalysisImage,
     summaries: &Summaries,
@@ -206,14 +206,14 @@ fn refuse_wide_registers(
     Ok(())
 }
 
-/// The analysis routines that are called, each once.
+/// Addresses of the analysis routines that are called, each once.
 fn routines(calls: &Calls) -> Vec<u64> {
     let mut routines = BTreeSet::new();
-    // Mostly the same one is called again.
+    // Runs of calls mostly name the same routine.
     for same in calls.calls.chunk_by(|a, b| a.routine == b.routine) {
         routines.insert(same[0].routine.get());
     }
-    // Those that are passed as arguments may be called, too.
+    // Routines that are passed as arguments may be called, too.
     routines.extend(calls.args.iter().filter_map(|argument| match argument {
         Argument::Routine(address) => Some(*address),
         _ => None,

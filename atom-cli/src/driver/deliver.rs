@@ -93,7 +93,7 @@ fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
     PendingFile::write(target, |file| file.write_all(&bytes), 0o755)
 }
 
-/// The program's own mode bits; but a changed program gets no privileges.
+/// Mode bits for the output: the program's, without privileges.
 fn output_mode(app: &Path) -> Result<u32> {
     let metadata = std::fs::metadata(app)
         .map_err(|e| Error::new("reading the program", e.to_string()).file(app))?;
@@ -107,12 +107,12 @@ fn output_mode(app: &Path) -> Result<u32> {
     Ok(mode & 0o1777)
 }
 
-/// Whether the file gives capabilities to who runs it.
+/// True if the file gives capabilities to the process that runs it.
 fn has_capabilities(app: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(app.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: two strings; nothing is written, as no room is offered.
+    // SAFETY: both pointers are strings. Nothing is written, as the buffer has size 0.
     let size = unsafe {
         libc::getxattr(
             path.as_ptr(),

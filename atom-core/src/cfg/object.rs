@@ -1,4 +1,4 @@
-//! What is known of an input object before anything is decided about its rewriting.
+//! The input object: all facts about it that do not depend on a tool.
 
 use crate::image::Image;
 use crate::unwind::UnwindTable;

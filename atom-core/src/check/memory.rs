@@ -1,4 +1,4 @@
-//! The finished file as memory: what lies at which address.
+//! The finished file as memory: its bytes by address.
 
 use object::LittleEndian;
 use object::elf::{FileHeader64, PT_LOAD};
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 
 /// The loaded parts of a file.
 pub struct Memory<'a> {
-    /// Address and contents, by address.
+    /// Addresses and contents of segments, in ascending order.
     parts: Vec<(u64, &'a [u8])>,
 }
 

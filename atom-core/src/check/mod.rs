@@ -1,15 +1,13 @@
 //! An independent look at the finished program.
 //!
-//! Reads the output's bytes and compares every moved block with its original:
-//! each instruction must be there with the same operands, the same memory and
-//! the same targets, and whatever stands between them must leave registers,
-//! flags, stack and memory as the program knows them. Nothing of the code that
-//! planned and wrote them is used; its claims about where things are get
-//! checked, not trusted: a wrong one leads to instructions that do not match.
+//! Reads the output's bytes and compares every moved block with its original: each instruction must
+//! be there with the same operands, the same memory and the same targets, and inserted code must
+//! leave registers, flags, stack and memory as the program expects them. The code that planned and
+//! wrote the output is not used. Its addresses are checked, not trusted: a wrong address leads to
+//! instructions that do not match.
 //!
-//! Trusted are the control flow graph, liveness (a dead register may be
-//! changed) and the summaries of what analysis routines may change; each has
-//! tests of its own.
+//! The checker trusts the control flow graph, liveness (a dead register may be changed) and the
+//! summaries of what analysis routines may change. Each of these has tests of its own.
 
 mod memory;
 mod same;
@@ -32,13 +30,13 @@ use memory::Memory;
 use step::{Borders, Complaint};
 use walk::{Demand, Walker};
 
-/// What to check, and what is taken for granted.
+/// The output to check, and the facts that the checker trusts.
 pub struct Subject<'a> {
-    /// The original, which calls were planned, and where things are said to be.
+    /// The original, the plan, and the addresses that the output claims to have.
     pub placed: &'a Placed<'a>,
     /// Liveness of the original.
     pub live: &'a Live<'a>,
-    /// What a routine may change, by its address in the tool's file.
+    /// Registers and flags that a routine may change, by its address in the tool's file.
     pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
     /// The output file's contents.
     pub output: &'a [u8],
@@ -63,7 +61,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// What was looked at.
+/// Numbers of checked items.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Checked {
     /// Moved instructions compared.
@@ -122,7 +120,7 @@ struct Checker<'a> {
     subject: &'a Subject<'a>,
     walker: &'a Walker<'a>,
     id: ProcId,
-    /// The procedure keeps nothing below rsp.
+    /// True if the procedure keeps nothing below rsp.
     free_below: bool,
     info: InstructionInfoFactory,
     checked: Checked,
@@ -210,7 +208,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Walks to where control enters what was at `old`.
+    /// Walks from `from` to `goal`, the new place of the code at the original address `old`.
     fn enter(&mut self, old: u64, from: u64, goal: u64, live: RegSet) -> Result<(), Complaint> {
         if from == old && self.is_left(old) {
             return Ok(());
@@ -218,8 +216,8 @@ impl Checker<'_> {
         self.walk_with(self.free_below_at(old), from, goal, live)
     }
 
-    /// Nobody keeps anything below rsp where a procedure starts, as little as in one that
-    /// keeps nothing there at all.
+    /// True if nothing is kept below rsp at an original address: at the start of a procedure, and
+    /// in a procedure that never keeps anything there.
     fn free_below_at(&self, old: u64) -> bool {
         let cfg = self.subject.cfg();
         let starts = cfg.proc_at(old).is_some_and(|p| {
@@ -228,7 +226,7 @@ impl Checker<'_> {
         starts || self.free_below
     }
 
-    /// The block's instructions one by one, and what stands between them.
+    /// Checks the instructions of a block one by one, and the code between them.
     fn block(&mut self, b: BlockId, live: &[RegSet]) -> Result<()> {
         let cfg = self.subject.cfg();
         let block = cfg.block(b);
@@ -251,7 +249,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// After the last instruction control comes to what followed it.
+    /// Checks that control goes from the last instruction to the code that followed it in the
+    /// original.
     fn fall_through(&mut self, b: BlockId, at: u64) -> Result<()> {
         let cfg = self.subject.cfg();
         let next = cfg.inst_end(cfg.block(b).last());
@@ -271,7 +270,7 @@ impl Checker<'_> {
             .map_err(|c| self.fail(next, format!("the code inserted before it {c}")))
     }
 
-    /// Where an original address is now, and what is live there.
+    /// The new place of an original address, and the live registers there.
     fn place_of(&self, old: u64) -> (u64, RegSet) {
         let (cfg, layout) = (self.subject.cfg(), self.subject.layout());
         let Some(inst) = cfg.inst_at(old) else {
@@ -284,12 +283,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares an instruction with its copy; yields where the copy ends.
+    /// Compares an instruction with its copy, and yields the address behind the copy.
     fn instruction(&mut self, inst: InstId, copy: u64) -> Result<u64, Complaint> {
         let subject = self.subject;
         let original = subject.cfg().decode(subject.image(), inst);
         let facts = *subject.cfg().inst(inst);
-        // In place it pushes that address by itself.
+        // An instruction in place pushes the original return address by itself.
         if facts.flow == ControlFlow::Call && facts.special && copy != original.ip() {
             return self.pushed_return(&original, copy);
         }
@@ -311,7 +310,7 @@ impl Checker<'_> {
                 .map_err(|c| format!("the copy's branch to {target:#x} {c}"))?;
             Ok(moved.next_ip())
         } else if same::is_opposite_branch(&original, &moved) {
-            // Not taken where the original is taken: the two ways are exchanged.
+            // The copy is taken exactly where the original is not: the two ways are exchanged.
             self.walk(moved.next_ip(), goal, live)
                 .map_err(|c| format!("the copy's way to {goal:#x} {c}"))?;
             Ok(target)
@@ -320,7 +319,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `call next` became a push of the original return address.
+    /// Checks a `call next`, which became a push of the original return address.
     fn pushed_return(
         &self,
         original: &crate::x86::Instruction,
@@ -345,8 +344,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A load of a jump table reads a copy `delta` bytes from the table: its
-    /// entries must lead to where the original's lead.
+    /// Checks a load that reads a copy `delta` bytes behind the jump table. The entries of the copy
+    /// must lead to the new places of the original targets.
     fn table_copy(&mut self, load: InstId, delta: u64) -> Result<(), Complaint> {
         let subject = self.subject;
         let table = subject
@@ -405,8 +404,9 @@ impl Checker<'_> {
                 .is_some_and(|(now, then)| now.starts_with(then))
     }
 
-    /// A block that is one `nop` without room for a jump: it is left, and from the instruction
-    /// behind it control comes to where that is now. `None` if the block is no such.
+    /// Checks a block that is one `nop` without room for a jump. The `nop` stays, and from the
+    /// instruction behind it control must reach that instruction's new place. `None` for other
+    /// blocks.
     fn after_left_nop(&mut self, b: BlockId) -> Option<Result<(), Complaint>> {
         let subject = self.subject;
         let block = subject.cfg().block(b);
@@ -421,7 +421,7 @@ impl Checker<'_> {
         Some(self.enter(next, next, goal, live))
     }
 
-    /// From the original address control comes to the moved block.
+    /// Checks that control goes from the original address of a block to the moved block.
     fn pad(&mut self, b: BlockId, live: RegSet) -> Result<()> {
         let subject = self.subject;
         let inst = subject.cfg().block(b).first;

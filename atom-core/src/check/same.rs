@@ -1,4 +1,4 @@
-//! When a moved instruction is the original one.
+//! Comparison of a moved instruction with the original one.
 
 use crate::x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
@@ -62,7 +62,8 @@ fn is_counted(i: &Instruction) -> bool {
     i.is_jcx_short() || i.is_loop() || i.is_loopcc()
 }
 
-/// True if both are the same branch or call, but for the target and its size.
+/// True if both are the same branch or call, apart from the target and the size of the
+/// displacement.
 pub fn is_same_branch(a: &Instruction, b: &Instruction) -> bool {
     if is_counted(a) || is_counted(b) {
         return a.code() == b.code();

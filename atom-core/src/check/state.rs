@@ -1,9 +1,8 @@
-//! What is known of the machine while inserted code runs.
+//! The known state of the machine while inserted code runs.
 //!
-//! Everything is told in terms of the program's state at the point where the
-//! inserted code begins: this register holds what that one held there, that
-//! word of the stack holds the flags. What cannot be told so is unknown, which
-//! is always right.
+//! Each value is described by the program's state at the point where the inserted code begins: a
+//! register holds the value that another register had there, or a word of the stack holds the
+//! flags. A value without such a description is unknown, which is always right.
 
 use std::collections::BTreeMap;
 
@@ -18,28 +17,28 @@ pub const STATUS: RegSet = RegSet(RegSet::FLAGS.0 & !RegSet::OF.0);
 /// The contents of a register or of a word in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// Not known, or nothing of the program's.
+    /// Unknown, or no value of the program.
     Unknown,
-    /// What this general register held at the point, and this added.
+    /// The value of a general register at the point, plus a constant.
     Sum(u8, i64),
-    /// The stack pointer after it was aligned, and this added.
+    /// The aligned stack pointer, plus a constant.
     Aligned(i64),
-    /// In ah what `lahf` stored, in al the overflow flag: the flags that are
-    /// the program's.
+    /// ax with the result of `lahf` in ah and the overflow flag in al. The set has the flags that
+    /// are the program's.
     Ax(RegSet),
-    /// What `pushfq` stored: the flags that are the program's, and whether the
-    /// direction flag is.
+    /// The result of `pushfq`: the set of flags that are the program's, and whether the direction
+    /// flag is.
     Word(RegSet, bool),
     /// The return address of a call in inserted code.
     Return(u64),
 }
 
-/// What a place on the stack is counted from.
+/// Origin of an offset on the stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Base {
     /// rsp at the point.
     Point,
-    /// rsp once it was aligned.
+    /// rsp after it was aligned.
     Aligned,
 }
 
@@ -48,7 +47,7 @@ pub enum Base {
 pub enum Slot {
     /// Eight bytes.
     Word(Value),
-    /// The 16 bytes of a vector register, as at the point.
+    /// The 16 bytes that a vector register held at the point.
     Vector(u8),
 }
 
@@ -66,11 +65,11 @@ impl Slot {
 pub struct State {
     /// General registers, by hardware number.
     pub gprs: [Value; 16],
-    /// Vector registers that hold what they held at the point.
+    /// Mask of vector registers that have the values they had at the point.
     pub xmms: u16,
-    /// Flags that are as they were.
+    /// Flags that have the values they had at the point.
     pub flags: RegSet,
-    /// The direction flag is as it was.
+    /// True if the direction flag has the value it had at the point.
     pub direction: bool,
     stack: BTreeMap<(Base, i64), Slot>,
 }
@@ -87,12 +86,12 @@ impl State {
         }
     }
 
-    /// Where rsp points, if that is known.
+    /// The place to which rsp points, if it is known.
     pub fn stack_pointer(&self) -> Option<(Base, i64)> {
         place(self.gprs[RSP])
     }
 
-    /// Forgets what overlaps a range of the stack.
+    /// Forgets items that overlap a range of the stack.
     pub fn forget(&mut self, base: Base, from: i64, size: i64) {
         let overlapping: Vec<_> = self
             .stack
@@ -105,7 +104,7 @@ impl State {
         }
     }
 
-    /// Forgets what lies below rsp: a callee or a signal handler writes there.
+    /// Forgets items below rsp: a callee or a signal handler writes there.
     pub fn forget_below(&mut self) {
         let Some((base, limit)) = self.stack_pointer() else {
             return;
@@ -129,7 +128,7 @@ impl State {
         self.stack.get(&(base, at)).copied()
     }
 
-    /// What is true in both states. Yields whether `self` changed.
+    /// Keeps the facts that hold in both states. True if `self` changed.
     pub fn join(&mut self, other: &Self) -> bool {
         let before = self.clone();
         for (mine, theirs) in self.gprs.iter_mut().zip(other.gprs) {

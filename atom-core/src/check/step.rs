@@ -1,4 +1,4 @@
-//! The effect of one inserted instruction on what is known.
+//! The effect of one inserted instruction on the known state.
 
 use crate::x86::{
     Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, OpKind,
@@ -11,14 +11,14 @@ use crate::live::{RegSet, reg_bit};
 /// Bytes below rsp that belong to the program (the red zone of the System V ABI).
 const RED_ZONE: i64 = 128;
 
-/// What inserted code may touch.
+/// The memory that inserted code may access.
 #[derive(Clone, Copy)]
 pub struct Borders {
     /// First address of the new segments.
     pub start: u64,
-    /// One past their last.
+    /// One past the last address of the new segments.
     pub end: u64,
-    /// The program keeps nothing below rsp here.
+    /// True if the program keeps nothing below rsp at the point.
     pub no_red_zone: bool,
 }
 
@@ -29,7 +29,7 @@ fn number(register: Register) -> usize {
     register.full_register().number()
 }
 
-/// Runs an instruction that goes on to the next one.
+/// Applies an instruction that goes on to the next one.
 pub fn step(
     state: &mut State,
     instruction: &Instruction,
@@ -183,7 +183,7 @@ fn keeps_flags(state: &mut State, instruction: &Instruction) -> bool {
     true
 }
 
-/// Any other instruction: what it writes is unknown afterwards.
+/// Applies any other instruction: everything that it writes is unknown afterwards.
 fn other(
     state: &mut State,
     instruction: &Instruction,
@@ -256,7 +256,7 @@ fn address(state: &State, instruction: &Instruction) -> Option<(Base, i64)> {
     Some((base, at + instruction.memory_displacement64() as i64))
 }
 
-/// The value of a `lea`, if it can be told.
+/// The value of a `lea`, if it can be described.
 fn sum(state: &State, instruction: &Instruction) -> Option<Value> {
     let base = instruction.memory_base();
     if !base.is_gpr64() || instruction.memory_index() != Register::None {
@@ -277,7 +277,7 @@ fn stack_word(state: &State, instruction: &Instruction) -> Value {
     }
 }
 
-/// Whether a place on the stack is inserted code's to write.
+/// Fails if inserted code must not write to a place on the stack.
 fn may_store(state: &State, base: Base, at: i64, borders: &Borders) -> Result<(), Complaint> {
     let limit = if borders.no_red_zone { 0 } else { -RED_ZONE };
     match base {
@@ -308,13 +308,14 @@ fn store(
     Ok(())
 }
 
-/// A write that is not to the stack must be to the analysis's own memory.
+/// Fails for a write outside of the stack, unless it goes to the memory of the new segments.
 fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Result<(), Complaint> {
     let own = |address: u64| {
         address.wrapping_sub(borders.start) < borders.end.wrapping_sub(borders.start)
     };
     match instruction.memory_segment() {
-        // The running thread's copy of what lies there: as without the segment.
+        // The operand names the running thread's copy of the data, so it is judged as without the
+        // segment.
         Register::GS => {}
         Register::FS => return Err("writes to the program's thread-local memory".into()),
         _ => {}

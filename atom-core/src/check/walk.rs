@@ -1,4 +1,4 @@
-//! Following inserted code on all its paths to where the program goes on.
+//! Following inserted code on all its paths, up to the place where the program goes on.
 
 use std::collections::BTreeMap;
 
@@ -9,37 +9,37 @@ use crate::live::RegSet;
 use crate::plan::Clobbers;
 use crate::x86::{Code, FlowControl, Instruction, InstructionInfoFactory, decode_at};
 
-/// More instructions than any point needs.
+/// Largest number of steps of a walk; more than any point needs.
 const MOST_STEPS: usize = 20_000;
 
-/// What holds all over the program.
+/// Facts for all walks in a program.
 #[derive(Clone, Copy)]
 pub struct Walker<'a> {
     /// The output.
     pub memory: &'a Memory<'a>,
-    /// Inserted code's own memory.
+    /// The memory of inserted code.
     pub borders: Borders,
     /// The moved and inserted code: calls into it are followed.
     pub text: (u64, u64),
-    /// What an analysis routine may change, by its address in the output.
+    /// Registers and flags that an analysis routine may change, by its address in the output.
     pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
     /// First address and end of the analysis routines.
     pub analysis: (u64, u64),
 }
 
-/// What must hold where the inserted code ends.
+/// Conditions at the end of inserted code.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
-    /// What the program may still read.
+    /// Registers and flags that the program may still read.
     pub live: RegSet,
-    /// The direction flag may be set, so it matters.
+    /// True if the direction flag may be set, so that it matters.
     pub direction: bool,
 }
 
-/// Shared code calls other shared code at most this deep.
+/// Largest depth of calls of shared code by shared code.
 const MOST_CALLS: usize = 2;
 
-/// A place in the walk: the address, and where the calls that it is in return to.
+/// A place in the walk: the address, and the return addresses of the calls around it.
 type Place = (u64, Vec<u64>);
 
 impl Walker<'_> {

@@ -1,7 +1,7 @@
 //! The output file: the original with pads, and new segments far from it.
 //!
-//! [`Placement`] fixes where everything behind the new text lies; then the
-//! text is encoded; then [`write()`] puts the file together:
+//! [`Placement`](crate::layout::Placement) has the addresses of everything behind the new text.
+//! [`write()`] puts the file together:
 //!
 //! - one read-execute segment: start-up code, new text, exception tables,
 //!   tables of the start-up code, the tool's read-only part;
@@ -10,7 +10,7 @@
 //!
 //! Nothing of the original file moves. Its program header table keeps its
 //! place if entries can be spared, its dynamic section if it has spare tags.
-//! Where the new segments lie is the business of [`crate::layout::Region`].
+//! [`crate::layout::Region`] decides where the new segments lie.
 
 mod appended;
 pub mod debug;

@@ -44,10 +44,10 @@ pub const START_SIZE: u64 = 1024;
 /// operand reaches. Below an image, it is the distance between the starts.
 pub const GAP: u64 = 0x6000_0000;
 
-/// The object as procedures, blocks and instructions, and places for the pads of everything
-/// that can move. The graph says which procedures will have a gap: some instruction of
-/// theirs has to stay where it is, and runs there without its calls. Where that would not run
-/// right, the whole procedure stays.
+/// Finds procedures, blocks and instructions, and the places of pads for everything that can move.
+/// The graph says which procedures will have a gap: an instruction of such a procedure has to stay
+/// in place, and runs there without its calls. Where that would go wrong, the whole procedure
+/// stays.
 pub fn understand<'a>(image: &'a Image, unwind: UnwindTable<'a>) -> Result<(Object<'a>, Sites)> {
     let frames = FrameFacts::new(&unwind);
     let mut kept = Kept::new();
@@ -64,7 +64,7 @@ pub fn understand<'a>(image: &'a Image, unwind: UnwindTable<'a>) -> Result<(Obje
             }
             return Ok((Object { image, unwind, cfg }, sites));
         }
-        // Each of them moved in this round, so there is an end to it.
+        // Each of these procedures moved in this round, so the loop ends.
         kept.extend(unsound.into_iter().map(|(proc, address)| {
             let reason = format!("there is no room for a jump at {address:#x}, and what stays there would not run right");
             (cfg.proc(proc).start, reason)
@@ -81,18 +81,18 @@ pub enum Extra {
     /// About half of them, chosen by a seed: tests that code works wherever
     /// its neighbours are.
     Half(u64),
-    /// All that can.
+    /// All procedures that can move.
     All,
 }
 
-/// How the rewriter is to work.
+/// Settings of the rewriter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Fill dead original text with `int3`, so that a missed pad fails loudly.
     pub strict: bool,
-    /// What moves beside the procedures that get inserted code.
+    /// Procedures that move beside those with inserted code.
     pub extra: Extra,
-    /// Where the new segments go, if not where they usually do.
+    /// The region for the new segments, if it is not the usual one.
     pub region: Option<Region>,
 }
 

@@ -13,22 +13,22 @@ use super::{Layout, MovedSet, Options, Placement, Sites};
 pub struct Placed<'a> {
     /// The original.
     pub object: &'a Object<'a>,
-    /// What is inserted.
+    /// The inserted code.
     pub plan: &'a Plan,
     /// The tool's code and data, if there is a tool.
     pub analysis: Option<&'a AnalysisImage>,
     /// The new text.
     pub layout: Layout,
-    /// What lies behind the new text.
+    /// The addresses behind the new text.
     pub placement: Placement,
     /// Fill dead original text with `int3`.
     pub strict: bool,
 }
 
 impl<'a> Placed<'a> {
-    /// Places everything. `sites` are the places of pads if everything moves. What does not fit
-    /// into the usual region is placed in a region nearer to the original, if there is one;
-    /// [`Region::is_near`](super::Region::is_near) tells.
+    /// Places everything. `sites` are the places of pads if everything moves. If the parts do not
+    /// fit into the wanted region, they are placed in a region nearer to the original, if there is
+    /// one; `layout.region` is the region in use.
     pub fn new(
         object: &'a Object<'a>,
         plan: &'a Plan,

@@ -65,7 +65,7 @@ impl<'d> Cursor<'d> {
     }
 }
 
-/// Writes a number over `len` bytes; one that does not fit becomes the largest that does.
+/// Writes a number over `len` bytes. A number that does not fit becomes the largest one that does.
 pub(super) fn patch(out: &mut [u8], at: usize, len: usize, value: u64) {
     let largest = u64::MAX >> (64 - 8 * len.clamp(1, 8));
     let bytes = value.min(largest).to_le_bytes();

@@ -2,11 +2,11 @@
 
 use super::bytes::Cursor;
 
-/// What an expression holds that may have to change; positions are those in its section.
+/// A part of an expression that may have to change. Positions are offsets in the section.
 pub(super) enum Part {
-    /// Eight bytes of address.
+    /// An address of eight bytes, by its position.
     Address(usize),
-    /// A reference to an entry of `.debug_info`, of so many bytes.
+    /// A reference to an entry of `.debug_info`: position, and size in bytes.
     Reference(usize, usize),
 }
 

@@ -1,4 +1,4 @@
-//! Line programs: read by rows, mapped, written with the header they had.
+//! Line programs: read row by row, mapped, and written with the original header.
 
 use gimli::constants::{DW_FORM_line_strp, DW_FORM_strp};
 use gimli::{DebugLine, DebugLineOffset, LineRow, LittleEndian};
@@ -14,7 +14,7 @@ pub(super) struct Lines {
     pub bytes: Vec<u8>,
     /// Original and new offset of each unit, ascending.
     offsets: Vec<(usize, usize)>,
-    /// Added to offsets: where these bytes lie in the output's section.
+    /// Offset of these bytes in the output's section, which is added to offsets.
     pub base: usize,
 }
 
@@ -156,9 +156,9 @@ fn relocate_names(
     Some(())
 }
 
-/// Writes one sequence, in as many as it takes.
+/// Writes one sequence, as several sequences if its code lies apart.
 fn write_sequence(rows: &[LineRow], map: &dyn CodeMap, encoder: &mut Encoder) {
-    // The end of what is open.
+    // End address of the open sequence.
     let mut open: Option<u64> = None;
     let mut pieces = Vec::new();
     for pair in rows.windows(2) {
@@ -169,7 +169,7 @@ fn write_sequence(rows: &[LineRow], map: &dyn CodeMap, encoder: &mut Encoder) {
         } else if let Some(end) = open
             && row.address() == next.address()
         {
-            // A row that the next replaces: it may still say where the prologue ends.
+            // A row that the next row replaces may still mark the end of the prologue.
             let at = map.start(row.address());
             if at == end {
                 encoder.row(row, at);
@@ -191,7 +191,7 @@ fn write_sequence(rows: &[LineRow], map: &dyn CodeMap, encoder: &mut Encoder) {
     }
 }
 
-/// The registers of the line machine as far as they are written.
+/// The registers of the line machine that are written.
 #[derive(Default)]
 struct State {
     address: Option<u64>,
@@ -291,7 +291,7 @@ impl Encoder {
             step = 0;
         }
         if step < self.line_base || step >= self.line_base + self.line_range {
-            // The header's special opcodes cannot even stay on a line.
+            // The header's special opcodes cannot keep the line.
             if delta > 0 {
                 self.out.push(2);
                 leb128::push(&mut self.out, delta);

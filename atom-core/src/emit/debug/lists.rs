@@ -7,21 +7,21 @@ use super::input::Input;
 use super::map::{CodeMap, Piece};
 use super::unit::{Context, Fixup, Target};
 
-/// An entry of a list: a range, and for a location list where its expression lies.
+/// An entry of a list: a range, and in a location list the place of its expression.
 struct Entry {
     from: u64,
     to: u64,
     expression: Option<std::ops::Range<usize>>,
 }
 
-/// What is read of a list. A default location has no range.
+/// The entries of a list. A default location has no range.
 #[derive(Default)]
 struct List {
     entries: Vec<Entry>,
     default: Option<std::ops::Range<usize>>,
 }
 
-/// Which of the two kinds.
+/// The kind of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListKind {
     Ranges,
@@ -33,11 +33,11 @@ pub(super) struct Lists {
     kind: ListKind,
     /// The contribution, with its header from DWARF 5 on.
     pub bytes: Vec<u8>,
-    /// Original and new place of each list, the new one within `bytes`.
+    /// Original offset of each list in its section, and new offset in `bytes`.
     known: Vec<(u64, u64)>,
     /// Places in `bytes` to be corrected once sections are put together.
     pub fixups: Vec<Fixup>,
-    /// Where offsets by index count from, within `bytes`.
+    /// Offset in `bytes` from which offsets by index count.
     pub index_base: u64,
 }
 
@@ -114,7 +114,7 @@ impl Lists {
         }
     }
 
-    /// Where the list that was at `offset` of its section is now, within `bytes`.
+    /// New offset in `bytes` of the list at `offset` of the original section.
     pub fn list(
         &mut self,
         input: &Input<'_>,
@@ -138,7 +138,7 @@ impl Lists {
         Some(new)
     }
 
-    /// Its ranges in the original.
+    /// The ranges of a list in the original.
     pub fn ranges(
         &self,
         input: &Input<'_>,
@@ -192,7 +192,8 @@ impl Lists {
         let mut base = unit.low_pc;
         let is_locations = self.kind == ListKind::Locations;
         loop {
-            // The two kinds number alike up to 4; a location list has two more then.
+            // Both kinds use the same codes up to 4. A location list has two more codes behind
+            // them.
             let code = match (cursor.u8()?, is_locations) {
                 (code @ 0..=4, _) => code,
                 (5, true) => 8,

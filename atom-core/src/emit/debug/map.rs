@@ -1,4 +1,4 @@
-//! From addresses in debug information to addresses of the output.
+//! Maps from addresses in debug information to addresses of the output.
 
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
@@ -8,32 +8,33 @@ use crate::plan::Plan;
 /// Unclaimed bytes between procedures up to this many are taken for padding.
 const PADDING: u64 = 64;
 
-/// What became of addresses.
+/// A map of addresses.
 pub(super) trait CodeMap: Sync {
-    /// Where code that began at an address begins now.
+    /// New start of code that began at an address.
     fn start(&self, old: u64) -> u64;
-    /// Where a call that returned to an address returns to now.
+    /// New return address of a call that returned to an address.
     fn return_to(&self, old: u64) -> u64;
-    /// Where a range lies now: in pieces, in the order of the original, adjoining ones joined.
+    /// The new places of a range, as pieces in the order of the original. Adjoining pieces are
+    /// joined.
     fn pieces(&self, from: u64, to: u64, out: &mut Vec<Piece>);
-    /// An address that is not one of code, or that is to stay what it was.
+    /// The new value of an address that is no address of code, or that keeps its value.
     fn data(&self, old: u64) -> u64;
 }
 
-/// A part of a range and where it went.
+/// A part of a range, and its new place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
-    /// Its original start.
+    /// Original start.
     pub old: u64,
-    /// Its new start.
+    /// New start.
     pub from: u64,
-    /// Its new end.
+    /// New end.
     pub to: u64,
-    /// It was moved.
+    /// True if the part was moved.
     pub is_moved: bool,
 }
 
-/// The one range that stands best for several: from the first moved piece to the last.
+/// The range that represents several pieces: from the first moved piece to the last.
 pub(super) fn hull(pieces: &[Piece]) -> Option<(u64, u64)> {
     let moved = pieces.iter().filter(|p| p.is_moved);
     let range = moved.fold(None, |range: Option<(u64, u64)>, p| match range {
@@ -43,7 +44,7 @@ pub(super) fn hull(pieces: &[Piece]) -> Option<(u64, u64)> {
     range.or_else(|| Some((pieces.first()?.from, pieces.last()?.to)))
 }
 
-/// The program: moved procedures have new addresses, all else its old ones.
+/// The map of the program: moved procedures have new addresses, everything else keeps its address.
 pub(super) struct Moved<'a> {
     pub cfg: &'a Cfg,
     pub plan: &'a Plan,
@@ -140,10 +141,10 @@ impl CodeMap for Moved<'_> {
     }
 }
 
-/// The tool: all of it lies at a distance.
+/// The map of the tool: all addresses are shifted by one distance.
 pub(super) struct Slid<'a> {
     pub analysis: &'a AnalysisImage,
-    /// Where its address 0 is in the file's addresses.
+    /// Address in the output's file at which the tool's address 0 lies.
     pub base: u64,
 }
 

@@ -1,16 +1,13 @@
 //! Debug information of the output: the program's for its new text, and the
 //! tool's for the analysis routines.
 //!
-//! Every entry of `.debug_info` keeps its size and its place in its unit, so
-//! that nothing which refers to it changes: only the numbers in it do, the
-//! addresses of moved code and the offsets into other sections. What such
-//! offsets lead to and that has addresses in it is written anew: line programs,
-//! range lists and location lists. Indexes by address (`.gdb_index` and its
-//! like) are left out; `.debug_aranges` is made again, as a unit may have
-//! become several ranges.
+//! Every entry of `.debug_info` keeps its size and its offset in its unit, so that references to it
+//! do not change. Only numbers in the entry change: addresses of moved code, and offsets into other
+//! sections. Line programs, range lists and location lists contain addresses and are written again.
+//! Indexes by address (`.gdb_index` and similar sections) are left out. `.debug_aranges` is made
+//! again, since a unit may have become several ranges.
 //!
-//! What cannot be read is left out unit by unit: debuggers then know less, and
-//! nothing wrong.
+//! A unit that cannot be read is left out: debuggers then know less, but nothing wrong.
 
 mod bytes;
 mod expr;

@@ -39,8 +39,8 @@ struct Out {
     types: Vec<u8>,
 }
 
-/// Makes the debug sections: of the program, where it or a separate file has
-/// any, and of the tool.
+/// Makes the debug sections of the program, if it or a separate file has debug information, and of
+/// the tool.
 pub fn build(placed: &Placed<'_>) -> Vec<DebugSection> {
     let (image, cfg) = (placed.object.image, &placed.object.cfg);
     let (plan, layout) = (placed.plan, &placed.layout);
@@ -51,7 +51,7 @@ pub fn build(placed: &Placed<'_>) -> Vec<DebugSection> {
         if !input.altlink.is_empty() {
             input.altlink = file.altlink().unwrap_or_default().into();
         }
-        // Without the file that it refers to, nothing of it could be read.
+        // Without the file to which it refers, no unit could be read.
         if !input.altlink.is_empty() || !refers_elsewhere(&input) {
             out.add(&input, &Moved { cfg, plan, layout });
             out.altlink = input.altlink.into_owned();
@@ -67,7 +67,7 @@ pub fn build(placed: &Placed<'_>) -> Vec<DebugSection> {
     out.finish()
 }
 
-/// Whether entries refer to another file: asked only where that is missing.
+/// True if entries refer to another file. Asked only where that file is missing.
 fn refers_elsewhere(input: &Input<'_>) -> bool {
     // ref_sup4, strp_sup, ref_sup8, GNU_ref_alt and GNU_strp_alt; the last two are
     // what tools write, as two bytes each in the abbreviations.
@@ -164,7 +164,7 @@ impl Out {
         self.info.extend(&unit.bytes);
     }
 
-    /// A unit that could not be converted: its size stays, its entries go.
+    /// Adds a unit that could not be converted: it keeps its size and loses its entries.
     fn empty(&mut self, original: &[u8], is_types: bool, bases: &Bases) {
         let mut bytes = original.to_vec();
         let mut blank = || -> Option<()> {
@@ -197,7 +197,8 @@ impl Out {
         }
     }
 
-    /// `.debug_addr`: addresses of code by where it starts, others as data.
+    /// Converts `.debug_addr`. Addresses of code are mapped as starts of code, other addresses as
+    /// data.
     fn indexed_addresses(&mut self, input: &Input<'_>, map: &dyn CodeMap) {
         let base = self.addr.len();
         self.addr.extend(&*input.addr);
@@ -214,7 +215,7 @@ impl Out {
         }
     }
 
-    /// `.debug_str_offsets`: counts from where the strings begin now.
+    /// Converts `.debug_str_offsets`, whose offsets count from the new start of the strings.
     fn indexed_strings(&mut self, input: &Input<'_>, str_base: u64) {
         let base = self.str_offsets.len();
         self.str_offsets.extend(&*input.str_offsets);
@@ -237,7 +238,7 @@ impl Out {
         }
     }
 
-    /// A macro unit names its unit's line program.
+    /// Adjusts a macro unit, which names its unit's line program.
     fn macro_lines(&mut self, at: u64, source: &Source<'_>) {
         let Ok(start) = usize::try_from(at) else {
             return;
@@ -256,7 +257,7 @@ impl Out {
         }
     }
 
-    /// `.debug_aranges`: what a unit covers.
+    /// Adds the ranges that a unit covers to `.debug_aranges`.
     fn cover(&mut self, info_offset: u64, pieces: &[Piece]) {
         let Ok(info_offset) = u32::try_from(info_offset) else {
             return;

@@ -1,4 +1,4 @@
-//! What depends on several attributes of an entry: its code, and its lists.
+//! Values that depend on several attributes of an entry: its code addresses and its lists.
 
 use gimli::constants::*;
 
@@ -7,7 +7,7 @@ use super::super::map::hull;
 use super::{Entry, Field, Fixup, Target, Walker};
 
 impl Walker<'_, '_> {
-    /// The address that a place holds in the original.
+    /// The original address in a field.
     fn address(&self, place: Field) -> Option<u64> {
         match place.form {
             DW_FORM_addrx => self.context.indexed_address(self.source.input, place.value),
@@ -15,7 +15,8 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// What later entries build on: base addresses and tables of lists.
+    /// Takes base addresses and tables of lists from the first entry, on which later entries
+    /// depend.
     pub(super) fn first(&mut self, entry: &Entry, bases: [Option<u64>; 2]) -> Option<()> {
         let (input, map) = (self.source.input, self.source.map);
         self.context.low_pc = entry.low.and_then(|l| self.address(l)).unwrap_or(0);
@@ -91,7 +92,7 @@ impl Walker<'_, '_> {
         let Some(old_low) = self.address(low) else {
             return;
         };
-        // This one has its return address there.
+        // A call site entry has its return address in `low_pc`.
         let mut new_low = match tag {
             DW_TAG_GNU_call_site => map.return_to(old_low),
             _ => map.start(old_low),
@@ -108,7 +109,7 @@ impl Walker<'_, '_> {
                     self.put(high, last, new_low);
                 }
             } else if let Some(high) = entry.high {
-                // Code that the linker dropped: an empty range, wherever it seems to be.
+                // Code that the linker dropped gets an empty range.
                 self.put(high, new_low, new_low);
             }
         }
@@ -160,7 +161,7 @@ impl Walker<'_, '_> {
     }
 
     fn list_offset(&mut self, place: Field, new: Option<u64>, target: Target) {
-        // One that cannot be read becomes an offset at which there is nothing.
+        // A list that cannot be read becomes an offset without a list.
         patch(
             &mut self.unit.bytes,
             place.at,

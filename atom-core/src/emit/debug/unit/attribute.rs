@@ -1,5 +1,5 @@
-//! Attributes one by one: offsets into sections and expressions are put right at once; what has to do
-//! with the entry's other attributes is noted.
+//! Conversion of single attributes. Offsets into sections and expressions are adjusted at once.
+//! Attributes that depend on other attributes of the entry are noted in the [`Entry`].
 
 use gimli::constants::*;
 
@@ -61,7 +61,7 @@ impl Walker<'_, '_> {
                 self.expression(&mut cursor, end);
             }
             DW_FORM_addr => self.plain_address(name, at, entry)?,
-            // Its table is converted as a whole.
+            // The table of addresses is converted as a whole.
             DW_FORM_addrx
             | DW_FORM_addrx1
             | DW_FORM_addrx2
@@ -176,7 +176,7 @@ impl Walker<'_, '_> {
             value,
         };
         let new = match name {
-            // Without lines, an offset at which there is nothing
+            // Without lines, an offset without a line program.
             DW_AT_stmt_list => self.source.lines.offset(value).unwrap_or(u64::MAX),
             DW_AT_ranges | DW_AT_start_scope => {
                 entry.ranges = Some(here);
@@ -225,7 +225,8 @@ impl Walker<'_, '_> {
     fn expression(&mut self, cursor: &mut Cursor<'_>, end: usize) {
         let (data, start, map) = (self.data, self.start, self.source.map);
         let unit = &mut self.unit;
-        // One that cannot be read stays as it is: a variable's place, not code's.
+        // An expression that cannot be read stays as it is. It describes the place of a variable,
+        // not of code.
         let _ = expr::scan(
             cursor,
             end,

@@ -1,4 +1,4 @@
-//! Abbreviations, and how long the value of each form is.
+//! Abbreviations, and the length of the value of each form.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use gimli::constants::*;
 
 use super::super::bytes::Cursor;
 
-/// How entries of one kind are written down.
+/// The tag and the attributes of one kind of entry.
 pub(super) struct Abbreviation {
     pub tag: DwTag,
     pub attributes: Vec<(DwAt, DwForm)>,
@@ -52,7 +52,7 @@ pub(in super::super) fn skip_form(
         DW_FORM_block | DW_FORM_exprloc => usize::try_from(cursor.uleb()?).ok()?,
         DW_FORM_indirect => {
             let form = self::form(cursor)?;
-            // Nested ones could go on without end.
+            // Nested indirect forms could go on without end.
             return (form != DW_FORM_indirect)
                 .then_some(())
                 .and_then(|()| skip_form(cursor, form, offset_size, version));

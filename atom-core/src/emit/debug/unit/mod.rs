@@ -15,14 +15,14 @@ use super::lines::Lines;
 use super::lists::{ListKind, Lists};
 use super::map::{CodeMap, Piece};
 
-/// A section of the output that a number counts from.
+/// A section of the output from whose part a number counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Target {
     /// The file's part of `.debug_info`.
     Info,
-    /// This unit's lists.
+    /// This unit's range lists.
     Ranges,
-    /// This unit's lists.
+    /// This unit's location lists.
     Locations,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Fixup {
     pub target: Target,
 }
 
-/// Where the parts of sections that are copied lie in the output.
+/// Offsets in the output of the parts of sections that are copied.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bases {
     pub abbrev: u64,
@@ -47,13 +47,13 @@ pub(super) struct Bases {
     pub str_offsets: u64,
 }
 
-/// What is known of a unit once its first entry is read.
+/// Facts about a unit, known once its first entry is read.
 pub(super) struct Context {
     pub version: u16,
     pub offset_size: usize,
-    /// Where addresses by index count from.
+    /// Offset in `.debug_addr` from which addresses by index count.
     pub addr_base: u64,
-    /// The base address of its lists.
+    /// Base address of the unit's lists.
     pub low_pc: u64,
 }
 
@@ -67,15 +67,15 @@ impl Context {
 
 /// A unit's contribution to the output.
 pub(super) struct Unit {
-    /// Its entries.
+    /// Header and entries of the unit.
     pub bytes: Vec<u8>,
     pub fixups: Vec<Fixup>,
     pub ranges: Lists,
     pub locations: Lists,
     pub version: u16,
-    /// What it covers now.
+    /// New ranges of code that the unit covers.
     pub covers: Vec<Piece>,
-    /// It uses macros at this offset of `.debug_macro`.
+    /// Offset in `.debug_macro` of the unit's macros.
     pub macros: Option<u64>,
 }
 
