@@ -16,6 +16,8 @@
 
 use std::collections::HashMap;
 
+use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+
 use super::Clobbers;
 use super::code::{Asm, Target};
 use super::site::{self, Point, SiteCall};
@@ -67,14 +69,12 @@ pub enum Exec {
     Other = 2,
 }
 
-const R_X86_64_GLOB_DAT: u32 = 6;
-const R_X86_64_JUMP_SLOT: u32 = 7;
-
 /// Numbers of the system calls `exit`, which ends a thread, and `exit_group`.
-const SYS_EXIT: i32 = 60;
-const SYS_EXIT_GROUP: i32 = 231;
-const SYS_EXECVE: i32 = 59;
-const SYS_EXECVEAT: i32 = 322;
+const SYS_EXIT: i32 = libc::SYS_exit as i32;
+const SYS_EXIT_GROUP: i32 = libc::SYS_exit_group as i32;
+/// Numbers of the system calls that replace the process's program.
+const SYS_EXECVE: i32 = libc::SYS_execve as i32;
+const SYS_EXECVEAT: i32 = libc::SYS_execveat as i32;
 
 /// Registers of a system call's number and arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

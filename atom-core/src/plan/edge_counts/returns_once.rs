@@ -115,7 +115,17 @@ const LIBRARY: &[&str] = &[
 
 /// Numbers of the system calls that may not return to the same place in the same process: they end,
 /// replace, duplicate or resume something.
-const ODD_SYSTEM_CALLS: [u64; 9] = [15, 56, 57, 58, 59, 60, 231, 322, 435];
+const ODD_SYSTEM_CALLS: [libc::c_long; 9] = [
+    libc::SYS_rt_sigreturn,
+    libc::SYS_clone,
+    libc::SYS_fork,
+    libc::SYS_vfork,
+    libc::SYS_execve,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_execveat,
+    libc::SYS_clone3,
+];
 
 /// Number of groups in one piece of parallel work.
 const CHUNK: usize = 64;
@@ -409,7 +419,7 @@ impl Follower<'_, '_> {
             let wide = matches!(instruction.op0_register(), Register::EAX | Register::RAX);
             let number = match instruction.mnemonic() {
                 Mnemonic::Mov if instruction.op1_kind() == OpKind::Immediate32 => {
-                    Some(u64::from(instruction.immediate32()))
+                    Some(libc::c_long::from(instruction.immediate32()))
                 }
                 Mnemonic::Xor
                     if instruction.op1_kind() == OpKind::Register
