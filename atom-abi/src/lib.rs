@@ -19,9 +19,11 @@
 pub mod host;
 pub mod names;
 pub mod query;
+mod process;
 mod threads;
 mod version;
 
+pub use process::*;
 pub use threads::*;
 pub use version::*;
 
@@ -143,6 +145,8 @@ pub struct StartInfo {
     pub threads: *const ThreadInfo,
     /// What must be added to the tool's cells before that.
     pub totals: Totals,
+    /// Facts of the process if all of its objects are instrumented; null for a program alone.
+    pub process: *const ProcessInfo,
 }
 
 /// How totals follow from the counters of control flow.

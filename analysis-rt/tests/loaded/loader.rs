@@ -121,6 +121,7 @@ impl Loaded {
                 scratch: std::ptr::null_mut(),
                 data: std::ptr::null_mut(),
             },
+            process: std::ptr::null(),
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

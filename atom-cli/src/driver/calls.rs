@@ -12,7 +12,7 @@ use atom_core::image::debug::DebugLines;
 use atom_core::layout::Region;
 use atom_core::live::{Live, RegSet};
 use atom_core::memory;
-use atom_core::plan::{self, Clobbers, Plan, ThreadOptions};
+use atom_core::plan::{self, Clobbers, Home, Plan, ThreadOptions};
 use atom_core::tool::{Application, Argument, Calls, libraries, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -137,6 +137,7 @@ impl Instrumentation {
                     may_have_threads,
                     bodies: request.inline.then_some(&bodies),
                     threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, no_gs, facts),
+                    home: Home::Own,
                     every_point: request.precise_signals,
                     low_room: low_room(image, request)?,
                 };

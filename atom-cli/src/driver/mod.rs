@@ -79,6 +79,7 @@ pub fn run(args: &Run) -> Result<()> {
         strict: request.strict,
         extra: request.extra,
         region: Some(region),
+        area: None,
     };
     let place = || {
         let placed = Placed::new(&object, &plan, analysis, sites, &options)?;

@@ -17,6 +17,7 @@ pub mod graph;
 mod grow;
 mod jump_code;
 mod jump_table;
+mod numbers;
 mod object;
 mod obstacles;
 mod parts;
@@ -27,6 +28,7 @@ mod traps;
 mod traverse;
 
 pub use self::object::Object;
+pub use numbers::{Numbers, OBJECT_SHIFT};
 
 use std::collections::BTreeMap;
 use std::ops::Range;

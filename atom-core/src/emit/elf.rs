@@ -1,14 +1,16 @@
 //! Putting the output file together.
 
+use std::os::unix::ffi::OsStrExt;
+
 use object::elf;
 
 use crate::PAGE;
 use crate::analysis::AnalysisImage;
 use crate::cfg::Cfg;
 use crate::error::{Error, Result};
-use crate::image::{Image, LoaderFamily, ProgramHeader};
+use crate::image::{Image, LoaderFamily, ObjectKind, ProgramHeader};
 use crate::layout::placement::preinit_relocs;
-use crate::layout::{Layout, Placed, Placement};
+use crate::layout::{Layout, Placed, Placement, start_size};
 use crate::plan::Plan;
 use crate::rewrite::{Code, NewText, OldText};
 use crate::x86::opcode::INT3;
@@ -17,6 +19,8 @@ use super::debug::DebugSection;
 use super::libc_view::{self, View};
 use super::output::Output;
 use super::start::{self, StartCode, StartFacts};
+use super::start_info::StartWords;
+use super::start_process::{self, ProcessStart};
 use super::{appended, program_headers, sections};
 
 const DOING: &str = "writing the output";
@@ -180,6 +184,9 @@ impl<'a> Writer<'a> {
     fn start_code(&mut self) -> Result<StartCode> {
         let image = self.image;
         let entry = image.entry.unwrap_or(0);
+        if !image.kind.is_program() {
+            return self.process_start(entry);
+        }
         let range = |executable: bool| {
             let mut range = (u64::MAX, 0);
             for s in image
@@ -233,52 +240,48 @@ impl<'a> Writer<'a> {
         Ok(start)
     }
 
+    /// The start-up code of a process, if this is its program interpreter. Nothing of ours runs when
+    /// a library is loaded.
+    fn process_start(&mut self, entry: u64) -> Result<StartCode> {
+        let (Some(area), ObjectKind::Interpreter) = (self.placed.area, self.image.kind) else {
+            return Ok(StartCode::default());
+        };
+        let facts = ProcessStart {
+            address: self.layout.start,
+            room: start_size(self.image.kind),
+            area,
+            start: area.runtime,
+            entry: self.moved(entry),
+            has: (
+                self.plan.program_before.is_some(),
+                self.plan.program_after.is_some(),
+            ),
+        };
+        let start = start_process::assemble(&facts)?;
+        self.put_rx(self.layout.start, &start.code);
+        Ok(start)
+    }
+
     /// Fills in `atom_abi::StartInfo`, field by field in its order.
     fn start_info(&mut self, start: &StartCode) {
         let Some(analysis) = self.analysis else {
             return;
         };
-        let base = self.placement.analysis;
-        let mut slot = self.placement.info;
-        let mut next = || {
-            slot += 8;
-            slot - 8
-        };
-        let tls = analysis.tls;
         let shared = |snippet: Option<u32>| match snippet {
             Some(i) => self.layout.start + u64::from(self.layout.shared[i as usize]),
             None => start.nothing,
         };
-        let (before, after) = (
-            shared(self.plan.program_before),
-            shared(self.plan.program_after),
-        );
-        let fields = [
-            (next(), base + tls.map_or(0, |t| t.address), true),
-            (next(), tls.map_or(0, |t| t.file_size), false),
-            (next(), tls.map_or(0, |t| t.mem_size), false),
-            (next(), tls.map_or(1, |t| t.align), false),
-            (next(), base + analysis.init_array, true),
-            (next(), analysis.init_functions.len() as u64, false),
-            (next(), before, true),
-            (next(), after, true),
-            match self.plan.thread_info {
-                Some(offset) => (next(), self.placement.data + u64::from(offset), true),
-                None => (next(), 0, false),
-            },
-        ];
-        let totals = self.plan.totals.iter().flat_map(|t| {
-            let data = self.placement.data;
-            [
-                (data + u64::from(t.table), true),
-                (u64::from(t.table_size), false),
-                (data + u64::from(t.counters), true),
-                (data + u64::from(t.scratch), true),
-                (data, true),
-            ]
-        });
-        let totals: Vec<_> = totals.map(|(value, is)| (next(), value, is)).collect();
-        for (slot, value, is_pointer) in fields.into_iter().chain(totals) {
+        let words = StartWords {
+            analysis,
+            base: self.placement.analysis,
+            data: self.placement.data,
+            before: shared(self.plan.program_before),
+            after: shared(self.plan.program_after),
+            threads: self.plan.thread_info,
+            totals: self.plan.totals,
+        };
+        let slots = (self.placement.info..).step_by(8);
+        for (slot, (value, is_pointer)) in slots.zip(words.words()) {
             if is_pointer {
                 self.put_pointer(slot, value);
             } else {
@@ -513,6 +516,16 @@ impl<'a> Writer<'a> {
                     (table_offset, place.headers, size, size);
             }
         }
+        if let (Some(area), true) = (self.placed.area, place.interpreter != 0)
+            && let Some(p) = table.entries.iter_mut().find(|p| p.kind == elf::PT_INTERP)
+        {
+            // The kernel reads the path at the offset in the file. In memory, at the address, the
+            // loader finds the name by which it is known.
+            let path = [area.loader.as_os_str().as_bytes(), b"\0"].concat();
+            p.offset = rx_offset + (place.interpreter - self.layout.start);
+            (p.file_size, p.mem_size) = (path.len() as u64, path.len() as u64);
+            self.put_rx(place.interpreter, &path);
+        }
         if place.dynamic != 0
             && let Some(p) = table.entries.iter_mut().find(|p| p.kind == elf::PT_DYNAMIC)
         {
@@ -577,7 +590,8 @@ impl<'a> Writer<'a> {
     /// program, the entry point is the hook.
     fn hooks_entry(&self) -> bool {
         match self.loader() {
-            None => true,
+            None if self.image.kind == ObjectKind::Interpreter => self.placed.area.is_some(),
+            None => self.image.kind.is_static(),
             Some(LoaderFamily::Glibc) => false,
             Some(LoaderFamily::Musl | LoaderFamily::Other) => self.analysis.is_some(),
         }

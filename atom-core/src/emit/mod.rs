@@ -13,6 +13,7 @@
 //! [`crate::layout::Region`] decides where the new segments lie.
 
 mod appended;
+pub mod area;
 pub mod debug;
 mod elf;
 mod libc_view;
@@ -20,6 +21,8 @@ mod output;
 mod program_headers;
 mod sections;
 pub mod start;
+mod start_info;
+mod start_process;
 
 pub use elf::write;
 pub use output::{Output, Sink};

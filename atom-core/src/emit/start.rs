@@ -24,7 +24,8 @@ use crate::x86::assembler::{IcedError, MemoryOperand};
 use crate::x86::{Code, Instruction, Register};
 
 use crate::error::{Error, Result};
-use crate::layout::START_SIZE;
+use crate::image::ObjectKind;
+use crate::layout::start_size;
 use crate::unwind::write::{Rows, START_ROWS};
 
 /// Facts for the start-up code. Addresses are link-time addresses.
@@ -103,10 +104,12 @@ const MAX_HEAP_OFFSET: i32 = 0x4800_0000;
 
 /// Assembles the start-up code.
 pub fn assemble(facts: &StartFacts) -> Result<StartCode> {
+    // Only programs have this start-up code.
+    let room = start_size(ObjectKind::StaticExecutable);
     assemble_inner(facts)
         .map_err(|e| Error::new("writing the start-up code", e.to_string()))
         .and_then(|code| {
-            if code.code.len() as u64 > START_SIZE || code.rows.len() > START_ROWS {
+            if code.code.len() as u64 > room || code.rows.len() > START_ROWS {
                 return Err(Error::new(
                     "writing the start-up code",
                     "it is larger than its place",

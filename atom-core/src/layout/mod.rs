@@ -11,9 +11,10 @@
 use crate::cfg::seeds::FrameFacts;
 use crate::cfg::{Cfg, Kept, Object};
 use crate::error::Result;
-use crate::image::Image;
+use crate::image::{Image, ObjectKind};
 use crate::unwind::UnwindTable;
 
+mod area;
 mod frames;
 mod free;
 pub(crate) mod guards;
@@ -28,6 +29,7 @@ pub(crate) mod sites;
 pub(crate) mod tables;
 pub(crate) mod text;
 
+pub use area::Area;
 pub use frames::Frames;
 pub use moved::MovedSet;
 pub use placed::Placed;
@@ -36,8 +38,14 @@ pub use region::{Region, Wishes};
 pub use sites::Sites;
 pub use text::Layout;
 
-/// Size in bytes of the room for the start-up code at the head of the new text.
-pub const START_SIZE: u64 = 1024;
+/// Size in bytes of the room for the start-up code at the head of the new text. A program interpreter
+/// that starts a whole process has a path in it.
+pub fn start_size(kind: ObjectKind) -> u64 {
+    match kind {
+        ObjectKind::Interpreter => 0x2000,
+        _ => 1024,
+    }
+}
 
 /// Distance between the image and the new segments: room for the randomised
 /// heap start (up to 1 GiB above the image) inside the 2 GiB that a relative
@@ -87,16 +95,18 @@ pub enum Extra {
 
 /// Settings of the rewriter.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct Options<'a> {
     /// Fill dead original text with `int3`, so that a missed pad fails loudly.
     pub strict: bool,
     /// Procedures that move beside those with inserted code.
     pub extra: Extra,
     /// The region for the new segments, if it is not the usual one.
     pub region: Option<Region>,
+    /// The area of the process, if the tool lies there.
+    pub area: Option<&'a Area>,
 }
 
-impl Options {
+impl Options<'_> {
     /// The region for the new segments of an object.
     fn region_of(&self, image: &Image) -> Region {
         self.region.unwrap_or_else(|| Region::of(image))

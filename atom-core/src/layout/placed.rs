@@ -6,7 +6,7 @@ use crate::error::{ErrorKind, Result};
 use crate::memory;
 use crate::plan::Plan;
 
-use super::{Layout, MovedSet, Options, Placement, Sites};
+use super::{Area, Layout, MovedSet, Options, Placement, Sites};
 
 /// An object, what is inserted into it, and where all of that lies: everything that the
 /// later stages need to write the output. No address changes any more.
@@ -17,6 +17,8 @@ pub struct Placed<'a> {
     pub plan: &'a Plan,
     /// The tool's code and data, if there is a tool.
     pub analysis: Option<&'a AnalysisImage>,
+    /// The area of the process, if the tool lies there and not in this object.
+    pub area: Option<&'a Area>,
     /// The new text.
     pub layout: Layout,
     /// The addresses behind the new text.
@@ -34,19 +36,20 @@ impl<'a> Placed<'a> {
         plan: &'a Plan,
         analysis: Option<&'a AnalysisImage>,
         sites: Sites,
-        options: &Options,
+        options: &Options<'a>,
     ) -> Result<Self> {
         let (image, cfg) = (object.image, &object.cfg);
         let region = options.region_of(image);
-        let place = |sites, options: &Options| -> Result<Self> {
+        let place = |sites, options: &Options<'a>| -> Result<Self> {
             let layout = Layout::new(object, plan, sites, options)?;
             image.release_pages();
             memory::give_back();
-            let placement = Placement::new(object, plan, analysis, &layout)?;
+            let placement = Placement::new(object, plan, analysis, options.area, &layout)?;
             Ok(Self {
                 object,
                 plan,
                 analysis,
+                area: options.area,
                 layout,
                 placement,
                 strict: options.strict,

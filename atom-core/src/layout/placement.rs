@@ -11,7 +11,7 @@ use crate::image::Image;
 use crate::plan::Plan;
 use crate::unwind::write::{self, Additions, UnwindBlobs};
 
-use super::{Frames, Layout, START_SIZE};
+use super::{Area, Frames, Layout, start_size};
 
 /// Addresses of the parts of the new segments, all link-time.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Placement {
     pub relocs: u64,
     /// Room for a moved program header table.
     pub headers: u64,
+    /// Room for the path of the process's own program interpreter; 0 if it is not another one.
+    pub interpreter: u64,
     /// The program headers that a static program's libc sees; 0 if it sees
     /// those of the file.
     pub libc_headers: u64,
@@ -59,11 +61,13 @@ pub struct Placement {
 
 /// Addresses outside the new text to which inserted code refers.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Anchors {
+pub struct Anchors<'a> {
     /// Address of the analysis image, see [`Placement::analysis`].
     pub analysis: u64,
     /// Address of the plan's data.
     pub data: u64,
+    /// The area of the process, if the tool lies there.
+    pub area: Option<&'a Area>,
 }
 
 /// Hands out addresses in ascending order.
@@ -83,6 +87,7 @@ impl Placement {
         object: &Object<'_>,
         plan: &Plan,
         analysis: Option<&AnalysisImage>,
+        area: Option<&Area>,
         layout: &Layout,
     ) -> Result<Self> {
         let (image, cfg, table) = (object.image, &object.cfg, &object.unwind);
@@ -96,7 +101,7 @@ impl Placement {
             let additions = Additions {
                 own: &own,
                 entries: &entries,
-                start: Some((layout.start, layout.start + START_SIZE)),
+                start: Some((layout.start, layout.start + start_size(image.kind))),
                 tool: tool_table.as_ref(),
             };
             let blobs = write::build_with(table, &moved, &frames, &additions, layout.end)?;
@@ -104,6 +109,11 @@ impl Placement {
             p.unwind = Some(blobs);
         }
         p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
+        if let Some(area) = area
+            && image.kind.is_dynamic_program()
+        {
+            p.interpreter = cursor.take(8, area.loader.as_os_str().len() as u64 + 1);
+        }
         if image.kind.is_static() {
             p.libc_headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 2));
         }
@@ -142,6 +152,9 @@ impl Placement {
             p.rw = cursor.0;
         }
         p.data = cursor.take(64, plan.data.len() as u64);
+        if let Some(area) = area {
+            (p.analysis, p.data) = (area.start, area.data);
+        }
         if hook_preinit && image.kind.is_position_independent() {
             p.early = plan.early_reloc.map_or(0, |slot| p.data + u64::from(slot));
         }
@@ -169,10 +182,11 @@ impl Placement {
     }
 
     /// The addresses to which inserted code refers.
-    pub fn anchors(&self) -> Anchors {
+    pub fn anchors<'a>(&self, area: Option<&'a Area>) -> Anchors<'a> {
         Anchors {
             analysis: self.analysis,
             data: self.data,
+            area,
         }
     }
 

@@ -103,6 +103,18 @@ impl Region {
             return Self::below(image, align, length.next_multiple_of(align));
         }
         let file_offset = length.next_multiple_of(PAGE);
+        if !image.kind.is_program() {
+            // No heap follows an object that a loader, or the kernel for a program, maps.
+            let start = image.end.next_multiple_of(PAGE);
+            return Self {
+                start,
+                size: limit(image).saturating_sub(start),
+                is_below: false,
+                shift: 0,
+                file_offset,
+                data: None,
+            };
+        }
         if image.kind == ObjectKind::StaticExecutable && image.base >= HIGH {
             let distance = (image.base - LOWEST).min(GAP);
             return Self {
@@ -210,7 +222,7 @@ impl Region {
         let usual = Self::of(image);
         let is_usual = !self.is_below && self.shift == 0 && self.start == usual.start;
         let start = (image.end + NEAR_GAP).next_multiple_of(PAGE);
-        is_usual.then_some(Self {
+        (is_usual && image.kind.is_program()).then_some(Self {
             start,
             size: (self.size + (self.start - start)).min(limit(image).saturating_sub(start)),
             ..*self

@@ -11,7 +11,7 @@ use crate::unwind::write::MovedRange;
 
 use super::procedure::{Form, ProcBuilder, ProcLayout};
 use super::sites::Sites;
-use super::{MovedSet, Options, Region, START_SIZE, guards, return_map, tables};
+use super::{MovedSet, Options, Region, guards, return_map, start_size, tables};
 
 /// Addresses of all moved code: the only map from old to new addresses.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Layout {
                 false => ProcLayout::default(),
             })
             .collect();
-        let mut cursor = start + START_SIZE;
+        let mut cursor = start + start_size(image.kind);
         let mut shared = Vec::with_capacity(plan.shared.len());
         for snippet in &plan.shared {
             cursor = cursor.next_multiple_of(16);

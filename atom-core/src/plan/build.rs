@@ -6,6 +6,7 @@ use std::sync::Arc;
 use atom_abi::THREAD_THIS;
 use rayon::prelude::*;
 
+use super::code::{Home, assembler};
 use super::data::Data;
 use super::edge_counts::{self, EdgeCounts};
 use super::exits::Exits;
@@ -17,14 +18,14 @@ use super::shared;
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
-use super::{Clobbers, Options, Plan, Position, Target};
+use super::prepare::Routine;
+use super::{Guards, Plan, Position, Target};
 use crate::analysis::specialise::{Body, Specialiser};
-use crate::cfg::Cfg;
+use crate::cfg::{Cfg, OBJECT_SHIFT};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
 use crate::live::{EffectsOf, Live, RegSet, is_free_below};
-use crate::plan::code::Asm;
 use crate::tool::operand::{At, When};
 use crate::tool::value::{Selected, Taken, Value};
 use crate::tool::{Argument, Call, Calls};
@@ -40,215 +41,31 @@ const TOOL_ROOM: u64 = 64 << 20;
 /// Number of pieces that are made before they are joined. It limits what is in memory twice.
 const WAVE: usize = 32;
 
-impl Plan {
-    /// Plans all calls, and drops them.
-    ///
-    /// `clobbers` tells what a routine may change, by the routine's address in the tool's file.
-    pub fn build(
-        image: &Image,
-        cfg: &Cfg,
-        live: &Live,
-        mut calls: Calls,
-        clobbers: &dyn Fn(u64) -> Clobbers,
-        options: &Options<'_>,
-    ) -> Result<Self> {
-        let mut data = Ok(Data::default());
-        let (seen, routines) = rayon::in_place_scope(|scope| {
-            scope.spawn(|_| data = Data::build(&calls));
-            (seen(image, cfg, &calls), routines(&calls, clobbers))
-        });
-        let (routines, mut data) = (routines?, data?);
-        let kept;
-        let live = match seen {
-            RegSet::EMPTY => live,
-            seen => {
-                kept = live.keeping(seen);
-                &kept
-            }
-        };
-        let exits = options
-            .finish
-            .map(|f| Exits::new(image, f, options.exec, !options.may_have_threads));
-        // The data has been copied into the plan.
-        calls.data = Vec::new();
-        let flow = match options.bodies.filter(|_| !options.every_point) {
-            Some(bodies) => EdgeCounts::build(image, cfg, live, &calls, bodies, &data),
-            None => EdgeCounts::default(),
-        };
-        let flow = flow.lay_out(&calls, &mut data, options.threads.access);
-        data.check_size()?;
-        image.release_pages();
-        let empty = Self {
-            calls_added: calls.calls.len() as u64,
-            calls_by_flow: flow.handled() as u64,
-            totals: flow.totals,
-            ..Self::default()
-        };
-        forget(&mut calls, &mut data, |call| flow.handles(call));
-        let mut planner = Planner {
-            image,
-            cfg,
-            live,
-            calls: &calls,
-            points: Points::build(cfg, &calls)?,
-            threads: Threads::new(image, cfg, data.threads, options.threads),
-            data,
-            flow,
-            routines,
-            bodies: options.bodies,
-            exits,
-            absolute: options.low_room != 0,
-        };
-        let mut plan = planner.plan(empty)?;
-        if planner.absolute && planner.may_take(&plan) >= options.low_room {
-            let again = plan.emptied();
-            drop(plan);
-            planner.absolute = false;
-            plan = planner.plan(again)?;
-        }
-        plan.data = planner.data.bytes;
-        plan.data_relocs = planner.data.relocs;
-        Ok(plan)
-    }
-}
-
-/// Facts about a routine that is called.
-struct Routine {
-    clobbers: Clobbers,
-    /// Mask of the arguments that are the same in all calls.
-    common: u64,
-}
-
-/// Number of calls in one piece of parallel work.
-const CALLS: usize = 8192;
-
-/// Arguments of a routine's first call, and a mask of those that are the same in all its calls.
-type Common<'a> = (&'a [Argument], u64);
-
-/// Mask of the arguments that are the same in both calls.
-fn same(first: &[Argument], args: &[Argument]) -> u64 {
-    let pairs = first.iter().zip(args).take(64).enumerate();
-    let differ = pairs.filter(|(_, (a, b))| a != b);
-    !differ.fold(0, |bits, (i, _)| bits | 1 << i)
-}
-
-/// Facts about all routines that are called, by their addresses.
-fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap<u64, Routine>> {
-    let common = |some: &[Call]| -> Option<Vec<(u64, Common<'_>)>> {
-        let mut found: Vec<(u64, Common<'_>)> = Vec::new();
-        let mut last = 0;
-        for call in some {
-            let range = call.args.start as usize..call.args.end as usize;
-            let args = calls.args.get(range)?;
-            // Mostly the same routine is called again.
-            let routine = call.routine.get();
-            if found.get(last).is_none_or(|f| f.0 != routine) {
-                let known = found.iter().position(|f| f.0 == routine);
-                last = known.unwrap_or(found.len());
-                if known.is_none() {
-                    found.push((routine, (args, !0)));
-                }
-            }
-            let (first, bits) = &mut found[last].1;
-            *bits &= same(first, args);
-        }
-        Some(found)
-    };
-    let parts: Option<Vec<_>> = calls.calls.par_chunks(CALLS).map(common).collect();
-    let Some(parts) = parts else {
-        let reason = "a call's arguments are out of range";
-        return Err(Error::new("planning calls", reason));
-    };
-    let mut routines: HashMap<u64, Common<'_>> = HashMap::new();
-    for (routine, (first, bits)) in parts.into_iter().flatten() {
-        let known = routines.entry(routine).or_insert((first, !0));
-        // Arguments that only later calls have are not common.
-        let own = (1u64 << known.0.len().min(63)) - 1;
-        known.1 &= (bits & same(known.0, first)) | !own;
-    }
-    let routine = |(at, (_, common)): (u64, Common<'_>)| {
-        let clobbers = clobbers(at);
-        (at, Routine { clobbers, common })
-    };
-    Ok(routines.into_iter().map(routine).collect())
-}
-
-/// Drops the calls that are not made, and the contents that have been copied to `data`.
-fn forget(calls: &mut Calls, data: &mut Data, is_dropped: impl Fn(usize) -> bool) {
-    calls.placed = Vec::new();
-    let mut kept = Calls::default();
-    let mut offsets = Vec::new();
-    for (_, call) in calls
-        .calls
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| !is_dropped(*i))
-    {
-        let range = call.args.start as usize..call.args.end as usize;
-        let start = kept.args.len() as u32;
-        kept.args.extend_from_slice(&calls.args[range.clone()]);
-        offsets.extend_from_slice(&data.offsets[range]);
-        kept.calls.push(Call {
-            args: start..kept.args.len() as u32,
-            ..call.clone()
-        });
-    }
-    if kept.calls.len() < calls.calls.len() {
-        calls.calls = kept.calls;
-        calls.args = kept.args;
-        data.offsets = offsets;
-    }
-}
-
-struct Planner<'a> {
-    image: &'a Image,
-    cfg: &'a Cfg,
-    live: &'a Live<'a>,
-    calls: &'a Calls,
-    points: Points<'a>,
-    threads: Threads,
-    data: Data,
-    flow: EdgeCounts,
-    routines: HashMap<u64, Routine>,
-    bodies: Option<&'a Specialiser<'a>>,
-    exits: Option<Exits>,
-    absolute: bool,
-}
-
-/// The registers that calls take as arguments. Such an argument is the program's own value, also of a
-/// register that the program does not read again. So no point may leave another value in it. A register
-/// that the call's own instruction reads, or has just written, is right anyway.
-fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
-    let of = |argument: &Argument| match *argument {
-        Argument::Regv(n @ 0..=15) => RegSet::gpr(n.into()),
-        Argument::Regv(17) => RegSet::FLAGS,
-        Argument::Regv(n @ 32..=47) | Argument::RegvHigh(n @ 32..=47) => {
-            RegSet::xmm(usize::from(n) - 32)
-        }
-        Argument::ReturnValue => RegSet::gpr(0),
-        _ => RegSet::EMPTY,
-    };
-    let seen_by = |effects: &mut EffectsOf, call: &Call, seen: RegSet| {
-        let args = calls
-            .args
-            .get(call.args.start as usize..call.args.end as usize);
-        let args = args.unwrap_or_default().iter();
-        let mut mine = args.map(of).fold(RegSet::EMPTY, RegSet::with);
-        if call.scope == Scope::Inst && !mine.without(seen).is_empty() {
-            let effects = effects.of(&cfg.decode(image, InstId(call.id)));
-            mine = mine.without(effects.uses);
-            if call.place == CallPlace::After {
-                mine = mine.without(effects.kills);
-            }
-        }
-        seen | mine
-    };
-    let chunks = calls.calls.par_chunks(CALLS);
-    let parts = chunks.map_init(EffectsOf::new, |effects, some| {
-        some.iter()
-            .fold(RegSet::EMPTY, |seen, call| seen_by(effects, call, seen))
-    });
-    parts.reduce(|| RegSet::EMPTY, RegSet::with)
+/// What is needed to plan the calls of one object.
+pub struct Planner<'a> {
+    pub image: &'a Image,
+    pub cfg: &'a Cfg,
+    pub live: &'a Live<'a>,
+    pub calls: &'a Calls,
+    pub points: Points<'a>,
+    pub threads: Threads,
+    /// The places of the calls' arguments.
+    pub data: Data,
+    /// Size in bytes of the data that all objects share.
+    pub shared_size: usize,
+    pub flow: EdgeCounts,
+    pub routines: &'a HashMap<u64, Routine>,
+    pub bodies: Option<&'a Specialiser<'a>>,
+    pub exits: Option<Exits>,
+    pub home: Home,
+    /// Index of the object.
+    pub object: usize,
+    /// Offset in the data of the objects' load biases, where there are several objects.
+    pub biases: u32,
+    /// True if inserted code may name data by 32-bit addresses.
+    pub absolute: bool,
+    /// True if the calls at the program's start and end are made by code of this object.
+    pub makes_program_calls: bool,
 }
 
 /// Storage that is reused from block to block.
@@ -261,7 +78,7 @@ struct Scratch {
 
 impl Planner<'_> {
     /// Plans all calls; `plan` is empty at first.
-    fn plan(&self, mut plan: Plan) -> Result<Plan> {
+    pub fn plan(&self, mut plan: Plan) -> Result<Plan> {
         let procs: Vec<ProcId> = (0..self.cfg.procs.len()).map(ProcId::from_index).collect();
         let mut wrappers = Wrappers::default();
         let mut waves = procs.chunks(CHUNK * WAVE);
@@ -287,7 +104,7 @@ impl Planner<'_> {
         let mut next = 0;
         // Shared code may need further wrappers.
         while let Some(wrapper) = wrappers.list.get(next).copied() {
-            let asm = shared::emit(&wrapper, self.bodies, self.absolute, &mut wrappers);
+            let asm = shared::emit(&wrapper, self.bodies, self.home, self.absolute, &mut wrappers);
             plan.add_shared(asm);
             next += 1;
         }
@@ -296,7 +113,7 @@ impl Planner<'_> {
             .par_iter()
             .any(|f| f.target == Target::OriginalReturn)
         {
-            let mut asm = Asm::default();
+            let mut asm = assembler(self.home);
             return_address::emit(&mut asm, self.cfg.base);
             plan.original_return = Some(plan.add_shared(asm));
         }
@@ -304,19 +121,26 @@ impl Planner<'_> {
         if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
             let enter = plan.add_shared(threads.emit_enter(wrapper));
             plan.early_reloc = Some(place.block + THREAD_THIS as u32);
-            let guards = threads::guards(self.image, self.cfg, self.live, place.block, enter);
+            let guards = match self.home {
+                Home::Own => {
+                    threads::guards(self.image, self.cfg, self.live, place.block, enter)
+                }
+                Home::Area => Guards::none(place.block, enter),
+            };
             plan.guards = Some(guards);
         }
-        plan.program_before = self.program(&mut plan, CallPlace::Before)?;
-        plan.program_after = self.program(&mut plan, CallPlace::After)?;
+        if self.makes_program_calls {
+            plan.program_before = self.program(&mut plan, CallPlace::Before)?;
+            plan.program_after = self.program(&mut plan, CallPlace::After)?;
+        }
         Ok(plan)
     }
 
     /// Upper bound of the size of the new segments in bytes, without the tool's own.
-    fn may_take(&self, plan: &Plan) -> u64 {
+    pub fn may_take(&self, plan: &Plan) -> u64 {
         let text = self.image.segments.iter().filter(|s| s.is_executable());
         let text: u64 = text.map(|s| s.file_size).sum();
-        (plan.code.len() + self.data.bytes.len()) as u64 + 4 * text + TOOL_ROOM
+        (plan.code.len() + self.shared_size) as u64 + 4 * text + TOOL_ROOM
     }
 
     /// Plans some procedures, in all threads.
@@ -327,6 +151,7 @@ impl Planner<'_> {
 
     fn part(&self, procs: &[ProcId]) -> Result<Part> {
         let mut part = Part::default();
+        part.asm.by_address = assembler(self.home).by_address;
         let counters = |id: ProcId| {
             let insts = self.cfg.proc_insts(id);
             let [start, end] = [insts.start, insts.end].map(InstId::from_index);
@@ -581,6 +406,9 @@ impl Planner<'_> {
             .map(|i| {
                 let argument = &self.calls.args[i];
                 let offset = self.data.offsets[i];
+                if let Some(value) = self.elsewhere(argument) {
+                    return Ok(value);
+                }
                 Ok(match (at_point(argument)?, argument) {
                     (Some(value), _) => value,
                     (None, Argument::ThreadData(_)) => self.threads.value(offset),
@@ -588,6 +416,20 @@ impl Planner<'_> {
                 })
             })
             .collect()
+    }
+
+    /// The value of an argument that is an address of another object: the object's load bias, which
+    /// the runtime notes, and the address in the object's file.
+    fn elsewhere(&self, argument: &Argument) -> Option<Value> {
+        let Argument::Original(address) = *argument else {
+            return None;
+        };
+        let object = (address >> OBJECT_SHIFT) as usize;
+        let is_own = self.home == Home::Own || object == self.object;
+        (!is_own).then(|| Value::Pointed {
+            slot: self.biases + 8 * object as u32,
+            offset: address as u32,
+        })
     }
 
     /// Inserts the calls of one point. A call with a value of a gather's or scatter's operand is made
@@ -701,7 +543,7 @@ impl Planner<'_> {
         if mine.is_empty() {
             return Ok(None);
         }
-        let mut asm = Asm::default();
+        let mut asm = assembler(self.home);
         for call in mine {
             let mut values = self.values(call, |argument| match argument {
                 Argument::Const(value) => Ok(Some(Value::Const(*value))),

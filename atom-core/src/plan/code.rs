@@ -15,6 +15,9 @@ pub enum Target {
     Analysis(Address48),
     /// An offset in [`Plan::data`].
     Data(u32),
+    /// The slot of the process's area that holds the address of a function of the tool, which is
+    /// given by its address in the tool's file.
+    Slot(Address48),
     /// A shared snippet: index into [`Plan::shared`].
     Shared(u32),
     /// The shared snippet [`Plan::original_return`].
@@ -44,6 +47,36 @@ pub type Fixup = asm::Fixup<Target>;
 
 /// The assembler of inserted code.
 pub(super) type Asm = asm::Asm<Target>;
+
+/// Where the tool's code and data lie, as seen from inserted code.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Home {
+    /// In the object's own new segments.
+    #[default]
+    Own,
+    /// In an area below 2 GiB that all objects of the process share.
+    Area,
+}
+
+/// An assembler of code that reaches the tool at its home.
+pub(super) fn assembler(home: Home) -> Asm {
+    let by_address = match home {
+        Home::Own => |_: &Target| false,
+        Home::Area => |t: &Target| {
+            matches!(t, Target::Analysis(_) | Target::Data(_) | Target::Slot(_))
+        },
+    };
+    Asm::new(by_address)
+}
+
+/// Emits the call of a function of the tool, given by its address in the tool's file.
+pub(super) fn call_routine(asm: &mut Asm, routine: u64) {
+    let target = Target::analysis(routine);
+    match (asm.by_address)(&target) {
+        true => asm.call_through(Target::Slot(Address48::new(routine))),
+        false => asm.call(target),
+    }
+}
 
 /// The second operand of an instruction in inserted code.
 pub(super) type Operand = asm::machine::Operand<Target>;
@@ -122,6 +155,16 @@ pub enum Guard {
 }
 
 impl Guards {
+    /// No guards: all code that starts threads is instrumented.
+    pub fn none(block: u32, enter: u32) -> Self {
+        Self {
+            block,
+            enter,
+            none_at_all: true,
+            ..Self::default()
+        }
+    }
+
     /// The guard of a pad that leads to this block.
     pub fn of(&self, block: BlockId) -> Option<Guard> {
         if self.none_at_all || self.bare.binary_search(&block).is_ok() {

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::sparse::Sparse;
 use crate::error::{Error, Result};
-use crate::tool::{Argument, Calls};
+use crate::tool::{Argument, Calls, ThreadData};
 
 /// Places of the main block and of its description, as offsets in the plan's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +85,15 @@ impl Data {
         Ok(data)
     }
 
+    /// The view of a part of the calls: the places of their arguments, without contents.
+    pub fn of_part(offsets: Vec<u32>, thread_data: u32) -> Self {
+        Self {
+            offsets,
+            thread_data,
+            ..Self::default()
+        }
+    }
+
     /// Adds `size` zero bytes at the start of a cache line; returns their offset.
     pub fn reserve(&mut self, size: usize) -> u32 {
         let start = self.bytes.len().next_multiple_of(64);
@@ -94,8 +103,7 @@ impl Data {
 
     /// Lays out the main block and the `ThreadInfo`. Each block gets `cells` further cells, which are
     /// summed at the end. Returns the offset of the first of them in the main block.
-    pub fn place_threads(&mut self, calls: &Calls, cells: usize) -> Option<u32> {
-        let threads = &calls.thread_data;
+    pub fn place_threads(&mut self, threads: &ThreadData, cells: usize) -> Option<u32> {
         if threads.len == 0 {
             return None;
         }

@@ -18,10 +18,10 @@ use std::collections::HashMap;
 
 use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 
-use super::Clobbers;
-use super::code::{Asm, Target};
+use super::code::{Asm, Home, Target};
 use super::site::{self, Point, SiteCall};
 use super::wrapper::{Wrapper, Wrappers};
+use super::{Clobbers, Options};
 use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
 use crate::image::Image;
@@ -100,7 +100,10 @@ pub struct Exits {
     exec: Option<u64>,
     slots: HashMap<u64, Hook>,
     thread_exit_ends: bool,
-    is_static: bool,
+    /// True if all objects of the process are instrumented.
+    is_whole: bool,
+    /// True if the process makes its system calls in instrumented code.
+    sees_system_calls: bool,
 }
 
 fn hook_of(name: &str) -> Option<Hook> {
@@ -118,10 +121,12 @@ fn hook_of(name: &str) -> Option<Hook> {
 impl Exits {
     /// Finds the hooks. `thread_exit_ends` is set if the process has one thread, whose end is the end of
     /// the process. `finish` and `exec` are addresses of the runtime's functions in the tool's file.
-    pub fn new(image: &Image, finish: u64, exec: Option<u64>, thread_exit_ends: bool) -> Self {
+    pub fn new(image: &Image, finish: u64, options: &Options<'_>, thread_exit_ends: bool) -> Self {
+        let is_whole = options.home == Home::Area;
         let slots = image
             .relocs
             .iter()
+            .filter(|_| !is_whole)
             .filter(|r| matches!(r.kind, R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT))
             .filter_map(|r| {
                 let symbol = image.dynamic_symbols.get(r.symbol as usize)?;
@@ -130,10 +135,11 @@ impl Exits {
             .collect();
         Self {
             finish,
-            exec,
+            exec: options.exec,
             slots,
             thread_exit_ends,
-            is_static: image.kind.is_static(),
+            is_whole,
+            sees_system_calls: is_whole || image.kind.is_static(),
         }
     }
 
@@ -142,7 +148,10 @@ impl Exits {
     pub fn at_entry(&self, proc: &Proc) -> Option<Hook> {
         let name = proc.name.as_deref()?;
         if proc.kind != ProcKind::Plt {
-            return (self.is_static && name == "abort").then_some(Hook::Always);
+            return (self.sees_system_calls && name == "abort").then_some(Hook::Always);
+        }
+        if self.is_whole {
+            return None;
         }
         hook_of(name.strip_suffix("@plt")?)
     }

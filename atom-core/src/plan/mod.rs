@@ -16,6 +16,7 @@ mod edge_counts;
 mod exits;
 mod inline;
 mod part;
+mod prepare;
 pub(crate) mod points;
 pub(crate) mod return_address;
 mod shared;
@@ -24,14 +25,16 @@ mod sparse;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod whole;
 mod wrapper;
 
 use crate::analysis::specialise::Specialiser;
 
 pub use crate::x86::asm::{Frame, Shift};
-pub use code::{Fixup, Guard, Guards, Insertion, Plan, Position, Snippet, Target, Totals};
+pub use code::{Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Totals};
 pub use sparse::Sparse;
 pub use threads::{ThreadAccess, ThreadOptions};
+pub use whole::{Unit, Whole};
 
 /// Registers and flags that an analysis routine, with all that it calls, may change.
 ///
@@ -97,6 +100,8 @@ pub struct Options<'a> {
     /// Number of bytes from the start of the new segments that have fixed addresses below 2 GiB; 0 if the
     /// program may lie anywhere. Data there can be named by 32-bit displacements.
     pub low_room: u64,
+    /// Where the tool's code and data lie.
+    pub home: Home,
     /// True if each call that only counts is made at its own point, and no edges are counted instead.
     pub every_point: bool,
 }

@@ -1,7 +1,7 @@
 //! Out-of-line stubs that points share: wrappers around routines, and detours for rare calls.
 
 use super::Clobbers;
-use super::code::Asm;
+use super::code::{Asm, Home, assembler};
 use super::detour::Detour;
 use super::inline;
 use super::site::{self, Point, SiteCall};
@@ -13,13 +13,18 @@ use crate::live::RegSet;
 pub fn emit(
     wrapper: &Wrapper,
     bodies: Option<&Specialiser<'_>>,
+    home: Home,
     absolute: bool,
     wrappers: &mut Wrappers,
 ) -> Asm {
     match &wrapper.detour {
-        Some(detour) => emit_detour(detour, wrapper, bodies, absolute, wrappers),
+        Some(detour) => {
+            let mut asm = assembler(home);
+            emit_detour(&mut asm, detour, wrapper, bodies, absolute, wrappers);
+            asm
+        }
         None => {
-            let mut asm = Asm::default();
+            let mut asm = assembler(home);
             wrapper.emit(&mut asm);
             asm
         }
@@ -28,12 +33,13 @@ pub fn emit(
 
 /// Emits the shared code of a rare call.
 fn emit_detour(
+    asm: &mut Asm,
     detour: &Detour,
     wrapper: &Wrapper,
     bodies: Option<&Specialiser<'_>>,
     absolute: bool,
     wrappers: &mut Wrappers,
-) -> Asm {
+) {
     let values = detour.values();
     let bounds: Vec<_> = values.iter().map(inline::bound).collect();
     let call = SiteCall {
@@ -60,9 +66,7 @@ fn emit_detour(
         is_piece: true,
         free_below: true,
     };
-    let mut asm = Asm::default();
-    let emitted = site::emit(&mut asm, 0, &[call], point, wrappers);
+    let emitted = site::emit(asm, 0, &[call], point, wrappers);
     asm.ret_dropping(detour.back);
-    emitted.join(&mut asm, 0);
-    asm
+    emitted.join(asm, 0);
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use atom_abi::THREAD_THIS;
 
 use super::Clobbers;
-use super::code::{Asm, Fixup, Target};
+use super::code::{Asm, Fixup, Target, call_routine};
 use super::threads;
 use super::wrapper::{Wrapper, Wrappers};
 use crate::analysis::specialise::Body;
@@ -144,9 +144,10 @@ pub fn emit(
         ..Needs::default()
     };
     loop {
+        let tail = Asm::new(asm.by_address);
         let mut site = Site {
             asm,
-            tail: Asm::default(),
+            tail,
             in_tail: false,
             base,
             wrappers,
@@ -205,7 +206,7 @@ pub fn emit_plain(asm: &mut Asm, routine: u64, values: &[Value]) {
     for (value, to) in values.iter().zip(ARGUMENT_REGISTERS) {
         place(asm, to, value);
     }
-    asm.call(Target::analysis(routine));
+    call_routine(asm, routine);
     asm.move_stack(padding + 8 * words);
 }
 
@@ -663,7 +664,7 @@ impl Site<'_> {
             if clobbers.flags && keep_flags && !self.flags_pushed {
                 self.found.flags = true;
             }
-            self.asm.call(Target::analysis(call.routine));
+            call_routine(self.asm, call.routine);
             self.intact &= !gprs;
             self.flags_intact &= !clobbers.flags;
             return;

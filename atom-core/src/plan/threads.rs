@@ -175,6 +175,7 @@ impl Threads {
 
     /// The stub that guards call. It keeps all registers and flags.
     pub fn emit_enter(&self, wrapper: u32) -> Asm {
+        // It calls a shared snippet only.
         let mut asm = Asm::default();
         asm.push_flags();
         asm.clear_direction();
@@ -204,15 +205,14 @@ pub fn lookup_wrapper(routine: u64) -> Wrapper {
 
 /// The guards of all pads.
 pub fn guards(image: &Image, cfg: &Cfg, live: &Live, block: u32, enter: u32) -> Guards {
+    if image.kind.is_static() {
+        return Guards::none(block, enter);
+    }
     let mut guards = Guards {
         block,
         enter,
         ..Guards::default()
     };
-    if image.kind.is_static() {
-        guards.none_at_all = true;
-        return guards;
-    }
     let parts: Vec<(Option<BlockId>, Vec<BlockId>)> = (0..cfg.procs.len())
         .into_par_iter()
         .map(ProcId::from_index)

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::code::{Asm, Target};
+use super::code::{Asm, call_routine};
 use super::detour::Detour;
 use crate::live::RegSet;
 use crate::x86::abi::DEFAULT_MXCSR;
@@ -114,7 +114,7 @@ impl Wrapper {
         for word in (0..i32::from(self.stack_words)).rev() {
             asm.push_mem(Mem::at(Gpr::RBP, 16 + 8 * word));
         }
-        asm.call(Target::analysis(self.routine));
+        call_routine(asm, self.routine);
         if self.yields {
             asm.mov(Gpr::RCX, Gpr::RAX);
             let none = asm.jump_if_rcx_zero(false);

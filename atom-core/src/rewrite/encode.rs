@@ -32,7 +32,7 @@ pub struct NewText<'a> {
 /// Prepares the new text; the start-up code's place at its head is left as `int3`.
 pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
     let (image, cfg) = (placed.object.image, &placed.object.cfg);
-    let (plan, layout, anchors) = (placed.plan, &placed.layout, placed.placement.anchors());
+    let (plan, layout, anchors) = (placed.plan, &placed.layout, placed.placement.anchors(placed.area));
     let encoder = Encoder {
         image,
         cfg,
@@ -188,7 +188,7 @@ struct Encoder<'a> {
     cfg: &'a Cfg,
     plan: &'a Plan,
     layout: &'a Layout,
-    anchors: Anchors,
+    anchors: Anchors<'a>,
 }
 
 /// Insertions of a procedure that stand behind its blocks, as ranges of indexes into its [`Places`].
@@ -385,6 +385,13 @@ impl Encoder<'_> {
         .address(field)
     }
 
+    fn no_slot(&self, address: u64) -> Error {
+        let reason = "a routine has no place in the area (a defect of atom, please report it)";
+        Error::new(DOING, reason)
+            .file(&self.image.path)
+            .address(address)
+    }
+
     fn snippet(&self, snippet: &Snippet, address: u64, out: &mut Vec<u8>) -> Result<()> {
         let place = SnippetPlace {
             main: address,
@@ -413,6 +420,10 @@ impl Encoder<'_> {
                 Target::Original(a) => a.get(),
                 Target::Analysis(a) => self.anchors.analysis + a.get(),
                 Target::Data(offset) => self.anchors.data + u64::from(offset),
+                Target::Slot(routine) => {
+                    let slot = self.anchors.area.and_then(|a| a.slot(routine.get()));
+                    slot.ok_or_else(|| self.no_slot(address))?
+                }
                 Target::Shared(i) => self.shared(i),
                 Target::OriginalReturn => {
                     let i = self.plan.original_return;

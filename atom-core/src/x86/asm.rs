@@ -81,6 +81,9 @@ pub struct Asm<T> {
     depth: u32,
     /// True while rbp holds the frame, so that the distance of rsp does not matter.
     framed: bool,
+    /// True for a target that lies below 2 GiB and out of reach: its address is written as it is,
+    /// not as a distance from the instruction.
+    pub by_address: fn(&T) -> bool,
 }
 
 /// A state of [`Asm`] to go back to.
@@ -100,11 +103,21 @@ impl<T> Default for Asm<T> {
             shifts: Vec::new(),
             depth: 0,
             framed: false,
+            by_address: |_| false,
         }
     }
 }
 
 impl<T> Asm<T> {
+    /// No code yet. `by_address` tells which targets lie below 2 GiB and out of reach; the addresses of
+    /// these are written as they are, not as distances from the instruction.
+    pub fn new(by_address: fn(&T) -> bool) -> Self {
+        Self {
+            by_address,
+            ..Self::default()
+        }
+    }
+
     /// Marks the present state.
     pub fn mark(&self) -> Mark {
         Mark {
@@ -196,13 +209,30 @@ impl<T> Asm<T> {
     }
 
     fn fixup(&mut self, target: T, addend: i32) {
+        self.put_fixup(target, addend, false);
+    }
+
+    fn put_fixup(&mut self, target: T, addend: i32, absolute: bool) {
         self.fixups.push(Fixup {
             at: self.code.len() as u32,
             target,
             addend,
-            absolute: false,
+            absolute,
         });
         self.imm32(0);
+    }
+
+    /// The ModRM byte and what follows for memory at a target plus an offset in bytes. `behind` is
+    /// the number of bytes from there to the instruction's end.
+    fn modrm_target(&mut self, reg: u8, target: T, offset: i32, behind: i32) {
+        if (self.by_address)(&target) {
+            self.byte((reg & 7) << 3 | modrm::SIB);
+            self.byte(modrm::sib(1, modrm::NO_INDEX, modrm::NO_BASE));
+            self.put_fixup(target, offset, true);
+        } else {
+            self.byte(modrm::rip_relative(reg));
+            self.put_fixup(target, offset - behind, false);
+        }
     }
 
     /// REX prefix for these registers; left out if it has no bit set, unless `force` is set.
@@ -383,12 +413,16 @@ impl<T> Asm<T> {
     fn op_target(&mut self, opcode: u16, reg: u8, target: T) {
         self.rex(true, reg, 0, 0, false);
         self.opcode(opcode);
-        self.byte(modrm::rip_relative(reg));
-        self.fixup(target, 0);
+        self.modrm_target(reg, target, 0, 0);
     }
 
-    /// `lea to, [rip + target]`
+    /// `lea to, [rip + target]`, or `mov to32, target`
     pub fn lea_target(&mut self, to: Gpr, target: T) {
+        if (self.by_address)(&target) {
+            self.rex(false, 0, 0, to.0, false);
+            self.byte(opcode::MOV_R_IMM | to.low());
+            return self.put_fixup(target, 0, true);
+        }
         self.op_target(opcode::LEA, to.0, target);
     }
 
@@ -415,6 +449,12 @@ impl<T> Asm<T> {
         self.fixup(target, 0);
     }
 
+    /// `call [slot]`: the slot holds the address of what is called.
+    pub fn call_through(&mut self, slot: T) {
+        self.opcode(opcode::GROUP_5);
+        self.modrm_target(opcode::EXTENSION_CALL, slot, 0, 0);
+    }
+
     /// `inc qword [target]`, behind a prefix if one is given. Changes the flags except CF.
     pub fn increment(&mut self, target: T, prefix: Option<u8>) {
         self.code.extend(prefix);
@@ -424,10 +464,7 @@ impl<T> Asm<T> {
     /// `push target`, whose address must fit 31 bits.
     pub fn push_address(&mut self, target: T) {
         self.byte(opcode::PUSH_IMM32);
-        self.fixup(target, 0);
-        if let Some(fixup) = self.fixups.last_mut() {
-            fixup.absolute = true;
-        }
+        self.put_fixup(target, 0, true);
         self.moved_down(8);
     }
 

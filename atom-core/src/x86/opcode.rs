@@ -188,6 +188,8 @@ pub const EXTENSION_TEST: u8 = 0;
 pub const EXTENSION_MOV: u8 = 0;
 /// Part of the opcode in the register field of [`GROUP_5`]: `push rm`.
 pub const EXTENSION_PUSH: u8 = 6;
+/// `call r/m`, in [`GROUP_5`].
+pub const EXTENSION_CALL: u8 = 2;
 
 /// The form of an opcode for operands of this many bytes.
 pub const fn sized(opcode: u16, width: u8) -> u16 {

@@ -13,7 +13,7 @@ mod frequency;
 mod group;
 mod increment;
 mod members;
-mod qualify;
+pub mod qualify;
 mod returns_once;
 mod table;
 mod tree;
@@ -25,14 +25,13 @@ use rayon::prelude::*;
 use super::code::{Asm, Position, Target, Totals};
 use super::data::Data;
 use super::threads::ThreadAccess;
-use crate::analysis::specialise::Specialiser;
 use crate::cfg::Cfg;
 use crate::grouped::Grouped;
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::live::Live;
 use crate::memory;
-use crate::tool::Calls;
+use crate::tool::{Calls, ThreadData};
 use crate::x86::opcode::prefix;
 
 use counted::{Counted, Storage};
@@ -59,8 +58,6 @@ pub struct EdgeCounts {
     prefix: Option<u8>,
     /// Results for the groups, until the counters are laid out.
     counted: Vec<Counted>,
-    /// Places of counters and table, for the runtime.
-    pub totals: Option<Totals>,
 }
 
 /// Number of groups in one piece of parallel work.
@@ -76,10 +73,8 @@ impl EdgeCounts {
         cfg: &Cfg,
         live: &Live,
         calls: &Calls,
-        bodies: &Specialiser,
-        data: &Data,
+        qualified: Qualified,
     ) -> Self {
-        let qualified = qualify::wants(cfg, calls, bodies, data);
         if qualified.is_empty() {
             return Self::default();
         }
@@ -135,47 +130,63 @@ impl EdgeCounts {
         }
     }
 
-    /// Lays out the counters and the table in the data, and the threads' block.
-    pub fn lay_out(mut self, calls: &Calls, data: &mut Data, access: ThreadAccess) -> Self {
-        let counted = std::mem::take(&mut self.counted);
-        let count: usize = counted.iter().map(|c| c.spots.len()).sum();
+    /// Lays out the counters and the table of all objects in the data, and the threads' block.
+    pub fn lay_out(
+        all: &mut [Self],
+        threads: &ThreadData,
+        data: &mut Data,
+        access: ThreadAccess,
+    ) -> Option<Totals> {
+        let counted: Vec<Vec<Counted>> = (all.iter_mut())
+            .map(|one| std::mem::take(&mut one.counted))
+            .collect();
+        let number = |one: &[Counted]| -> usize { one.iter().map(|c| c.spots.len()).sum() };
+        let count: usize = counted.iter().map(|one| number(one)).sum();
         let own = access == ThreadAccess::Gs;
-        let for_threads = data.place_threads(calls, if own { count } else { 0 });
+        let for_threads = data.place_threads(threads, if own { count } else { 0 });
         if count == 0 {
-            return self;
+            return None;
         }
-        let counters = match for_threads.filter(|_| own) {
-            Some(counters) => {
-                self.prefix = Some(prefix::GS);
-                counters
-            }
-            None => {
-                if access == ThreadAccess::Lookup {
-                    // An atomic addition for all threads costs less than looking up the thread's own cell.
-                    self.prefix = Some(prefix::LOCK);
-                }
-                data.reserve(8 * count)
-            }
+        let (counters, prefix) = match for_threads.filter(|_| own) {
+            Some(counters) => (counters, Some(prefix::GS)),
+            // An atomic addition for all threads costs less than looking up the thread's own cell.
+            None if access == ThreadAccess::Lookup => (data.reserve(8 * count), Some(prefix::LOCK)),
+            None => (data.reserve(8 * count), None),
         };
-        let most = counted.iter().map(|c| c.values).max().unwrap_or(0);
+        let mut first = counters;
+        let firsts: Vec<u32> = (counted.iter())
+            .map(|one| {
+                let own = first;
+                first += 8 * number(one) as u32;
+                own
+            })
+            .collect();
+        let groups = || counted.iter().flatten();
+        let most = groups().map(|c| c.values).max().unwrap_or(0);
         let scratch = data.reserve(8 * most);
-        let size: usize = counted.iter().map(|c| c.table.len()).sum();
+        let size: usize = groups().map(|c| c.table.len()).sum();
         let table = data.reserve(size);
         let write = || {
             let mut at = table as usize;
-            for groups in &counted {
+            for groups in groups() {
                 data.bytes.write(at, &groups.table);
                 at += groups.table.len();
             }
         };
-        (self.counters, ()) = rayon::join(|| by_place(&counted, counters), write);
-        self.totals = Some(Totals {
+        let place = || {
+            let objects = all.par_iter_mut().zip(&counted).zip(&firsts);
+            objects.for_each(|((one, counted), first)| {
+                one.prefix = prefix.or(one.prefix);
+                one.counters = by_place(counted, *first);
+            });
+        };
+        rayon::join(place, write);
+        Some(Totals {
             table,
             table_size: size as u32,
             counters,
             scratch,
-        });
-        self
+        })
     }
 
     /// True if the call with this number is replaced by counters and not made.

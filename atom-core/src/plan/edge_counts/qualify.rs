@@ -1,5 +1,7 @@
 //! Finding the calls that only count, in cells that nothing reads before the program's end.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::analysis::specialise::Specialiser;
@@ -95,9 +97,19 @@ struct Part {
     open: Vec<usize>,
 }
 
-/// Finds the calls that qualify.
-pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qualified {
-    let regions = Regions::new(calls, data);
+/// The wanted counts of one object's calls, for cells that may turn out not to be private.
+pub struct Candidates {
+    parts: Vec<Part>,
+}
+
+/// Finds the calls of one object that may qualify.
+pub fn candidates(
+    cfg: &Cfg,
+    calls: &Calls,
+    bodies: &Specialiser,
+    data: &Data,
+    regions: &Regions,
+) -> Candidates {
     let parts: Vec<Part> = calls
         .calls
         .par_chunks(CHUNK)
@@ -111,29 +123,38 @@ pub fn wants(cfg: &Cfg, calls: &Calls, bodies: &Specialiser, data: &Data) -> Qua
             for (i, call) in some.iter().enumerate() {
                 let number = (chunk * CHUNK + i) as u32;
                 match reader.does(call) {
-                    Does::Anything => part.opens(calls, data, &regions, call),
-                    does => part.add(cfg, calls, &regions, number, does),
+                    Does::Anything => part.opens(calls, data, regions, call),
+                    does => part.add(cfg, calls, regions, number, does),
                 }
             }
             part
         })
         .collect();
+    Candidates { parts }
+}
+
+/// The calls that qualify, for each object. A cell is private only if no call of any object may read
+/// the piece of data in which the cell lies.
+pub fn wants(all: Vec<Candidates>, regions: &Regions) -> Vec<Qualified> {
     let mut is_open = vec![false; regions.starts.len() + 1];
-    for region in parts.iter().flat_map(|p| &p.open) {
+    for region in all.iter().flat_map(|c| &c.parts).flat_map(|p| &p.open) {
         is_open[*region] = true;
     }
     let private = |want: &Want| !is_open[regions.of(want.cell)];
-    let pieces: Vec<Vec<Want>> = parts
-        .into_par_iter()
-        .map(|mut part| {
-            keep_calls(&mut part.wants, private);
-            part.wants
-        })
-        .collect();
-    Qualified {
-        locked: pieces.par_iter().flatten().any(|want| want.locked),
-        pieces,
-    }
+    let qualified = |candidates: Candidates| {
+        let parts = candidates.parts.into_par_iter();
+        let pieces: Vec<Vec<Want>> = parts
+            .map(|mut part| {
+                keep_calls(&mut part.wants, private);
+                part.wants
+            })
+            .collect();
+        Qualified {
+            locked: pieces.par_iter().flatten().any(|want| want.locked),
+            pieces,
+        }
+    };
+    all.into_iter().map(qualified).collect()
 }
 
 /// Drops the wanted counts of a call unless all of them fulfil the condition.
@@ -184,7 +205,7 @@ impl Part {
         let before = self.wants.len();
         for (way, increment) in [Some(first), second].into_iter().flatten() {
             match increment.cell {
-                Cell::Data(cell) if cell % 8 == 0 && regions.has_cell(calls, cell) => {
+                Cell::Data(cell) if cell % 8 == 0 && regions.has_cell(cell) => {
                     self.wants.push(Want {
                         call: number,
                         block,
@@ -201,19 +222,26 @@ impl Part {
 }
 
 /// The pieces of data that the tool placed; offsets in the plan's data.
-struct Regions {
+pub struct Regions {
     /// Start of each piece; the pieces for threads come last.
     starts: Vec<u32>,
-    threads: u32,
+    /// End of the pieces that all threads share.
+    placed: usize,
+    /// Cells that are summed over threads at the end.
+    sums: Vec<Range<u32>>,
 }
 
 impl Regions {
-    fn new(calls: &Calls, data: &Data) -> Self {
+    /// The pieces that these calls are given.
+    pub fn new(calls: &Calls, data: &Data) -> Self {
         let threads = data.thread_data;
         let for_threads = calls.thread_data.regions.iter().map(|r| threads + r);
         Self {
             starts: calls.regions.iter().copied().chain(for_threads).collect(),
-            threads,
+            placed: calls.placed.len(),
+            sums: (calls.thread_data.sums.iter())
+                .map(|r| threads + r.start..threads + r.end)
+                .collect(),
         }
     }
 
@@ -223,14 +251,10 @@ impl Regions {
     }
 
     /// True if the calls at the end see one value of the cell at this offset.
-    fn has_cell(&self, calls: &Calls, at: u32) -> bool {
+    fn has_cell(&self, at: u32) -> bool {
         let cell = at..at.saturating_add(8);
-        if cell.end as usize <= calls.placed.len() {
-            return true;
-        }
-        let sums = &calls.thread_data.sums;
-        sums.iter()
-            .any(|r| self.threads + r.start <= cell.start && cell.end <= self.threads + r.end)
+        let is_summed = |r: &Range<u32>| r.start <= cell.start && cell.end <= r.end;
+        cell.end as usize <= self.placed || self.sums.iter().any(is_summed)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Encoding the instructions of inlined bodies: any instruction that has a ModRM byte.
 
-use super::{Asm, Cond, Fixup, Gpr, Mem, Patch};
+use super::{Asm, Cond, Gpr, Mem, Patch};
 use crate::x86::opcode::{self, modrm, prefix};
 
 /// An immediate operand.
@@ -88,26 +88,13 @@ impl<T: Copy> Asm<T> {
             Operand::Reg(rm) => self.byte(modrm::registers(e.reg, rm.0)),
             Operand::Mem(mem) => self.modrm_mem(e.reg, mem),
             Operand::Link(target, offset) => {
-                self.byte(modrm::rip_relative(e.reg));
-                self.fixups.push(Fixup {
-                    at: self.code.len() as u32,
-                    target,
-                    addend: offset - imm_size as i32,
-                    absolute: false,
-                });
-                self.imm32(0);
+                self.modrm_target(e.reg, target, offset, imm_size as i32);
             }
             Operand::Table(target, offset, (index, scale)) => {
                 // No base: a 32-bit displacement, extended by its sign.
                 self.byte((e.reg & 7) << 3 | modrm::SIB);
                 self.byte(modrm::sib(scale, index.0, modrm::NO_BASE));
-                self.fixups.push(Fixup {
-                    at: self.code.len() as u32,
-                    target,
-                    addend: offset,
-                    absolute: true,
-                });
-                self.imm32(0);
+                self.put_fixup(target, offset, true);
             }
         }
         match e.imm {

@@ -1,0 +1,57 @@
+//! What the runtime is told of a process whose objects are all instrumented.
+//!
+//! Such a process has one copy of the tool, in an area that its program interpreter maps when the kernel
+//! starts it. The runtime starts there, before any code of the application.
+
+use core::sync::atomic::AtomicU64;
+
+use crate::StrRef;
+
+/// One object of the process: the program, its interpreter or a library.
+#[repr(C)]
+pub struct ObjectInfo {
+    /// Path of the original file; a null follows.
+    pub path: StrRef,
+    /// Path of the instrumented file; a null follows.
+    pub instrumented: StrRef,
+    /// Device of the original file, as `stat` gives it.
+    pub device: u64,
+    /// Inode of the original file.
+    pub inode: u64,
+    /// Size of the original file in bytes.
+    pub size: u64,
+    /// Seconds of the time at which the original file's inode changed last.
+    pub changed: u64,
+    /// Nanoseconds of that time.
+    pub changed_nanoseconds: u64,
+    /// First address of the object's image, in the file.
+    pub base: u64,
+    /// Address behind the object's image with the new segments, in the file.
+    pub end: u64,
+}
+
+/// Facts of the process.
+#[repr(C)]
+pub struct ProcessInfo {
+    /// The objects: the program first.
+    pub objects: *const ObjectInfo,
+    /// Number of objects.
+    pub object_count: usize,
+    /// For each object its load bias (run-time address minus address in the file), or 0 while it is not
+    /// known.
+    pub biases: *const AtomicU64,
+    /// Index of the program interpreter.
+    pub interpreter: usize,
+    /// The program's entry point as the kernel finds it, an address in the file.
+    pub entry: u64,
+    /// Path by which the program was named, or empty if it is not known; a null follows.
+    pub named: StrRef,
+    /// Path of a symbolic link to the original program; a null follows.
+    pub link: StrRef,
+    /// File name of the record that the runtime leaves for `atom run`, without the process number;
+    /// empty if none is wanted. A null follows.
+    pub record: StrRef,
+}
+
+// SAFETY: written by `atom`; what changes is atomic.
+unsafe impl Sync for ProcessInfo {}

@@ -1,0 +1,133 @@
+//! The file of the area that the objects of a process share; see [`crate::layout::Area`].
+//!
+//! Its addresses are fixed, so everything in it is relocated here, but for the two functions that make
+//! the calls at the program's start and end: these lie in the program interpreter, whose start-up code
+//! adds its own load bias to their addresses.
+
+use std::mem::offset_of;
+
+use atom_abi::{ProcessInfo, StartInfo};
+
+use crate::PAGE;
+use crate::analysis::AnalysisImage;
+use crate::layout::{Area, Placed};
+use crate::plan::Plan;
+
+use super::output::Output;
+use super::start_info::StartWords;
+
+/// Bytes with slots that hold addresses inside them, relative to their start.
+#[derive(Default, Debug)]
+pub struct Facts {
+    /// The bytes. The first are a `ProcessInfo`.
+    pub bytes: Vec<u8>,
+    /// Offsets of 8-byte slots to which the bytes' address is added.
+    pub relocs: Vec<u32>,
+}
+
+impl Facts {
+    /// Room for the `ProcessInfo`.
+    pub fn new() -> Self {
+        Self {
+            bytes: vec![0; size_of::<ProcessInfo>()],
+            relocs: Vec::new(),
+        }
+    }
+
+    /// Adds bytes at the next multiple of 8; returns their offset.
+    pub fn add(&mut self, bytes: &[u8]) -> usize {
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        at
+    }
+
+    /// Writes a number.
+    pub fn put(&mut self, at: usize, value: u64) {
+        self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Writes the address of what lies at an offset.
+    pub fn put_address(&mut self, at: usize, offset: usize) {
+        self.put(at, offset as u64);
+        self.relocs.push(at as u32);
+    }
+
+    /// Writes a `StrRef` to text, which is added with a null behind it.
+    pub fn put_text(&mut self, at: usize, text: &[u8]) {
+        let place = self.add(&[text, b"\0"].concat());
+        self.put_address(at, place);
+        self.put(at + 8, text.len() as u64);
+    }
+}
+
+/// The contents of the area's file. `starter` is the program interpreter.
+pub fn write<'a>(
+    area: &Area,
+    analysis: &'a AnalysisImage,
+    shared: &'a Plan,
+    biases: u32,
+    starter: &Placed<'_>,
+    facts: &'a Facts,
+) -> Output<'a> {
+    let mut out = Output::default();
+    out.put(0, &analysis.text[..]);
+    let rw_offset = file_offset(area);
+    let at = |address: u64| rw_offset + (address - area.rw);
+    let mut slots: Vec<(u64, u64)> = Vec::new();
+    out.put(at(area.rw), &analysis.data[..]);
+    for slot in &analysis.relocations {
+        let slot = u64::from(*slot);
+        let from = (slot - analysis.data_start) as usize;
+        let addend = analysis.data[from..from + 8].try_into();
+        let addend = u64::from_le_bytes(addend.expect("eight bytes"));
+        slots.push((area.start + slot, area.start + addend));
+    }
+    for (offset, bytes) in shared.data.pieces() {
+        out.put(at(area.data) + offset as u64, bytes);
+    }
+    for slot in &shared.data_relocs {
+        let offset = u64::from_le_bytes(shared.data.read(*slot as usize));
+        slots.push((area.data + u64::from(*slot), area.data + offset));
+    }
+    let routines = area.routines.iter().zip((area.slots..).step_by(8));
+    slots.extend(routines.map(|(routine, slot)| (slot, area.start + routine)));
+    // Addresses in the interpreter's file.
+    let function = |snippet: Option<u32>| match snippet {
+        Some(i) => starter.layout.start + u64::from(starter.layout.shared[i as usize]),
+        None => 0,
+    };
+    let words = StartWords {
+        analysis,
+        base: area.start,
+        data: area.data,
+        before: function(starter.plan.program_before),
+        after: function(starter.plan.program_after),
+        threads: shared.thread_info,
+        totals: shared.totals,
+    };
+    let places = (area.info..).step_by(8);
+    slots.extend(places.zip(words.words()).map(|(at, word)| (at, word.0)));
+    let process = area.info + offset_of!(StartInfo, process) as u64;
+    slots.push((process, area.facts));
+    out.put(at(area.facts), &facts.bytes[..]);
+    for slot in &facts.relocs {
+        let from = *slot as usize;
+        let value = facts.bytes[from..from + 8].try_into();
+        let value = u64::from_le_bytes(value.expect("eight bytes"));
+        slots.push((area.facts + u64::from(*slot), area.facts + value));
+    }
+    let biases_slot = area.facts + offset_of!(ProcessInfo, biases) as u64;
+    slots.push((biases_slot, area.data + u64::from(biases)));
+    for (slot, value) in slots {
+        out.change(at(slot), &value.to_le_bytes());
+    }
+    out.grow(at(area.end));
+    out.close();
+    out
+}
+
+/// Offset in the area's file of what is written.
+pub(super) fn file_offset(area: &Area) -> u64 {
+    (area.rw - area.start).next_multiple_of(PAGE)
+}

@@ -1,0 +1,54 @@
+//! The words of `atom_abi::StartInfo`, in its order.
+
+use crate::analysis::AnalysisImage;
+use crate::plan::Totals;
+
+/// What the structure tells.
+pub(super) struct StartWords<'a> {
+    /// The tool's code and data.
+    pub analysis: &'a AnalysisImage,
+    /// Address at which the tool's address 0 lies.
+    pub base: u64,
+    /// Address of the plan's data.
+    pub data: u64,
+    /// Address of the function that makes the calls at the program's start.
+    pub before: u64,
+    /// Address of the function that makes the calls at the program's end.
+    pub after: u64,
+    /// Offset in the data of the `ThreadInfo`.
+    pub threads: Option<u32>,
+    /// Places of the counters of edges and of their table.
+    pub totals: Option<Totals>,
+}
+
+impl StartWords<'_> {
+    /// The words up to the totals' end: value, and true for an address.
+    pub(super) fn words(&self) -> Vec<(u64, bool)> {
+        let (base, analysis) = (self.base, self.analysis);
+        let tls = analysis.tls;
+        let mut words = vec![
+            (base + tls.map_or(0, |t| t.address), true),
+            (tls.map_or(0, |t| t.file_size), false),
+            (tls.map_or(0, |t| t.mem_size), false),
+            (tls.map_or(1, |t| t.align), false),
+            (base + analysis.init_array, true),
+            (analysis.init_functions.len() as u64, false),
+            (self.before, true),
+            (self.after, true),
+            match self.threads {
+                Some(offset) => (self.data + u64::from(offset), true),
+                None => (0, false),
+            },
+        ];
+        if let Some(totals) = &self.totals {
+            words.extend([
+                (self.data + u64::from(totals.table), true),
+                (u64::from(totals.table_size), false),
+                (self.data + u64::from(totals.counters), true),
+                (self.data + u64::from(totals.scratch), true),
+                (self.data, true),
+            ]);
+        }
+        words
+    }
+}

@@ -1,0 +1,112 @@
+//! The area that all objects of an instrumented process share.
+//!
+//! It holds the tool's code and data and the data of the calls, once, at fixed addresses below 2 GiB: so
+//! inserted code of any object, wherever the object is mapped, names what lies there by 32-bit addresses,
+//! and needs no relocation. Nothing else has addresses there: the kernel maps position-independent
+//! objects far above, and a program at fixed addresses usually begins at 4 MiB with its heap behind it.
+//! The area ends where the first 2 GiB end, as far from such a heap as possible.
+//!
+//! In its file the area has two parts, each mapped as a whole: what is only read and executed (the tool's
+//! code and constants), and what is written.
+
+use std::path::{Path, PathBuf};
+
+use atom_abi::StartInfo;
+
+use crate::PAGE;
+use crate::analysis::AnalysisImage;
+use crate::error::{Error, Result};
+
+/// The end of the area's addresses: a signed 32-bit displacement reaches all below it, and the shadow
+/// memory of AddressSanitizer begins above it.
+const END: u64 = 0x7fff_0000;
+
+/// Lowest start of an area. Below it a program at fixed addresses has its image and its heap.
+const LOWEST: u64 = 0x4000_0000;
+
+/// Addresses of the parts of the area.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Area {
+    /// The area's file.
+    pub file: PathBuf,
+    /// The rewritten program interpreter's file.
+    pub loader: PathBuf,
+    /// The runtime's `start`.
+    pub runtime: u64,
+    /// Start of what is only read and executed: the address at which the tool's address 0 lies.
+    pub start: u64,
+    /// Start of what is written.
+    pub rw: u64,
+    /// The data of the calls.
+    pub data: u64,
+    /// The table of addresses of routines that inserted code calls.
+    pub slots: u64,
+    /// The routines of the table, as addresses in the tool's file; ascending.
+    pub routines: Vec<u64>,
+    /// The `StartInfo`.
+    pub info: u64,
+    /// What the runtime is told of the process, behind the `StartInfo`.
+    pub facts: u64,
+    /// End of the area.
+    pub end: u64,
+}
+
+impl Area {
+    /// Places everything. `data_size` is the size of the calls' data in bytes, `facts_size` the size of
+    /// the facts of the process; `routines` are the functions of the tool that are called;
+    /// `files` are the paths of the area's file and of the rewritten program interpreter.
+    pub fn new(
+        analysis: &AnalysisImage,
+        data_size: u64,
+        facts_size: u64,
+        mut routines: Vec<u64>,
+        files: (&Path, &Path),
+    ) -> Result<Self> {
+        routines.sort_unstable();
+        routines.dedup();
+        let table_size = 8 * routines.len() as u64;
+        let place = |start: u64| {
+            let mut at = start + analysis.end();
+            let mut take = |align: u64, size: u64| {
+                let own = at.next_multiple_of(align);
+                at = own + size;
+                own
+            };
+            let data = take(64, data_size);
+            let slots = take(8, table_size);
+            let info = take(64, size_of::<StartInfo>() as u64);
+            let facts = take(64, facts_size);
+            Self {
+                file: PathBuf::new(),
+                loader: PathBuf::new(),
+                runtime: start + analysis.facts.start,
+                start,
+                rw: start + analysis.data_start,
+                data,
+                slots,
+                routines: Vec::new(),
+                info,
+                facts,
+                end: at.next_multiple_of(PAGE),
+            }
+        };
+        let size = place(0).end;
+        if size > END - LOWEST {
+            let reason = format!("the tool's data takes {} MB", size >> 20);
+            return Err(Error::new("placing the tool's data", reason)
+                .advice("a whole process has room for 1 GB; instrument the program alone, or less of it"));
+        }
+        Ok(Self {
+            routines,
+            file: files.0.to_path_buf(),
+            loader: files.1.to_path_buf(),
+            ..place((END - size) & !(PAGE - 1))
+        })
+    }
+
+    /// The place that holds the address of a routine.
+    pub fn slot(&self, routine: u64) -> Option<u64> {
+        let index = self.routines.binary_search(&routine).ok()?;
+        Some(self.slots + 8 * index as u64)
+    }
+}

@@ -1,0 +1,231 @@
+//! Planning the calls of all objects of a process.
+//!
+//! The calls are split by the objects that they are added to, and each object gets a plan of its own. The
+//! data of the calls is laid out once, as the objects share it: a cell that is counted in two libraries
+//! is one cell. A program alone is the case of one object, which has the data in its own plan.
+
+use rayon::prelude::*;
+
+use super::build::Planner;
+use super::code::Home;
+use super::data::Data;
+use super::edge_counts::qualify::{self, Regions};
+use super::edge_counts::EdgeCounts;
+use super::exits::Exits;
+use super::points::Points;
+use super::prepare::{forget, routines, seen};
+use super::threads::Threads;
+use super::{Clobbers, Options, Plan};
+use crate::cfg::{Cfg, Numbers};
+use crate::error::Result;
+use crate::image::Image;
+use crate::live::{Live, RegSet};
+use crate::tool::{Call, Calls, Scope};
+
+/// An object whose calls are planned.
+#[derive(Clone, Copy)]
+pub struct Unit<'a> {
+    /// Its file.
+    pub image: &'a Image,
+    /// Its control flow.
+    pub cfg: &'a Cfg,
+    /// What is live in it.
+    pub live: &'a Live<'a>,
+}
+
+/// The plans of the objects of a process, and the data that the objects share.
+pub struct Whole {
+    /// A plan for each object, without data.
+    pub plans: Vec<Plan>,
+    /// The data; see the fields of the same names of [`Plan`].
+    pub shared: Plan,
+    /// Offset in the data of the objects' load biases, 8 bytes for each object, which the runtime fills
+    /// in.
+    pub biases: u32,
+}
+
+impl Plan {
+    /// Plans all calls of a program alone, and drops them.
+    ///
+    /// `clobbers` tells what a routine may change, by the routine's address in the tool's file.
+    pub fn build(
+        image: &Image,
+        cfg: &Cfg,
+        live: &Live,
+        calls: Calls,
+        clobbers: &dyn Fn(u64) -> Clobbers,
+        options: &Options<'_>,
+    ) -> Result<Self> {
+        let unit = Unit { image, cfg, live };
+        let whole = Whole::build(&[unit], 0, calls, clobbers, options)?;
+        let own = whole.plans.into_iter().next().unwrap_or_default();
+        let shared = whole.shared;
+        Ok(Self {
+            data: shared.data,
+            data_relocs: shared.data_relocs,
+            ..own
+        })
+    }
+}
+
+impl Whole {
+    /// Plans all calls of a process, and drops them. The calls at the program's start and end are made
+    /// by code of the object with the index `starter`.
+    pub fn build(
+        units: &[Unit<'_>],
+        starter: usize,
+        mut calls: Calls,
+        clobbers: &dyn Fn(u64) -> Clobbers,
+        options: &Options<'_>,
+    ) -> Result<Self> {
+        let mut data = Ok(Data::default());
+        let routines = rayon::in_place_scope(|scope| {
+            scope.spawn(|_| data = Data::build(&calls));
+            routines(&calls, clobbers)
+        });
+        let (routines, mut data) = (routines?, data?);
+        // The data has been copied into the plan.
+        calls.data = Vec::new();
+        let regions = Regions::new(&calls, &data);
+        calls.placed = Vec::new();
+        let thread_data = std::mem::take(&mut calls.thread_data);
+        let calls_added = calls.calls.len() as u64;
+        let split = split(units, starter, calls, std::mem::take(&mut data.offsets));
+        let mut parts: Vec<(Calls, Data)> = (split.into_iter())
+            .map(|(calls, offsets)| {
+                let thread_data = data.thread_data;
+                (calls, Data::of_part(offsets, thread_data))
+            })
+            .collect();
+        let looks = units.iter().zip(&parts);
+        let seen = looks.fold(RegSet::EMPTY, |all, (unit, (calls, _))| {
+            all | seen(unit.image, unit.cfg, calls)
+        });
+        let kept: Vec<Live<'_>> = match seen {
+            RegSet::EMPTY => Vec::new(),
+            seen => units.iter().map(|u| u.live.keeping(seen)).collect(),
+        };
+        let live = |i: usize| kept.get(i).unwrap_or(units[i].live);
+        let mut flows: Vec<EdgeCounts> = match options.bodies.filter(|_| !options.every_point) {
+            None => units.iter().map(|_| EdgeCounts::default()).collect(),
+            Some(bodies) => {
+                let candidates = units.iter().zip(&parts).map(|(unit, (calls, data))| {
+                    qualify::candidates(unit.cfg, calls, bodies, data, &regions)
+                });
+                let qualified = qualify::wants(candidates.collect(), &regions);
+                let each = units.iter().zip(&parts).zip(qualified).enumerate();
+                each.map(|(i, ((unit, (calls, _)), qualified))| {
+                    EdgeCounts::build(unit.image, unit.cfg, live(i), calls, qualified)
+                })
+                .collect()
+            }
+        };
+        let totals = EdgeCounts::lay_out(&mut flows, &thread_data, &mut data, options.threads.access);
+        let biases = match options.home {
+            Home::Own => 0,
+            Home::Area => data.reserve(8 * units.len()),
+        };
+        data.check_size()?;
+        let mut whole = Self {
+            plans: Vec::with_capacity(units.len()),
+            shared: Plan {
+                calls_added,
+                calls_by_flow: flows.iter().map(|f| f.handled() as u64).sum(),
+                totals,
+                ..Plan::default()
+            },
+            biases,
+        };
+        for (i, (unit, flow)) in units.iter().zip(flows).enumerate() {
+            unit.image.release_pages();
+            let (mut calls, mut part) = std::mem::take(&mut parts[i]);
+            part.threads = data.threads;
+            forget(&mut calls, &mut part, |call| flow.handles(call));
+            let empty = whole.shared.emptied();
+            let mut planner = Planner {
+                image: unit.image,
+                cfg: unit.cfg,
+                live: live(i),
+                points: Points::build(unit.cfg, &calls)?,
+                calls: &calls,
+                threads: Threads::new(unit.image, unit.cfg, data.threads, options.threads),
+                data: part,
+                shared_size: data.bytes.len(),
+                flow,
+                routines: &routines,
+                bodies: options.bodies,
+                exits: options.finish.map(|finish| {
+                    Exits::new(unit.image, finish, options, !options.may_have_threads)
+                }),
+                home: options.home,
+                object: i,
+                biases,
+                absolute: options.low_room != 0 || options.home == Home::Area,
+                makes_program_calls: i == starter,
+            };
+            let mut plan = planner.plan(empty)?;
+            let limited = options.home == Home::Own && planner.absolute;
+            if limited && planner.may_take(&plan) >= options.low_room {
+                let again = plan.emptied();
+                drop(plan);
+                planner.absolute = false;
+                plan = planner.plan(again)?;
+            }
+            whole.plans.push(plan);
+        }
+        whole.shared.data = data.bytes;
+        whole.shared.data_relocs = data.relocs;
+        whole.shared.thread_info = whole.plans[starter].thread_info;
+        Ok(whole)
+    }
+}
+
+/// The calls of each object, with its own numbers and addresses, and the offsets of the calls'
+/// arguments in the data. Calls on the program go to the object with the index `starter`.
+fn split(
+    units: &[Unit<'_>],
+    starter: usize,
+    calls: Calls,
+    offsets: Vec<u32>,
+) -> Vec<(Calls, Vec<u32>)> {
+    if units.len() == 1 {
+        return vec![(calls, offsets)];
+    }
+    let numbers = Numbers::of(units.iter().map(|u| u.cfg));
+    let object_of = |call: &Call| {
+        let first: fn(&Numbers) -> u32 = match call.scope {
+            Scope::Program => return starter,
+            Scope::Proc => |n| n.proc,
+            Scope::Inst => |n| n.inst,
+            Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => |n| n.block,
+        };
+        numbers.partition_point(|n| first(n) <= call.id) - 1
+    };
+    let own_id = |call: &Call, numbers: &Numbers| match call.scope {
+        Scope::Program => 0,
+        Scope::Proc => call.id - numbers.proc,
+        Scope::Inst => call.id - numbers.inst,
+        Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => call.id - numbers.block,
+    };
+    let objects: Vec<u32> = (calls.calls.par_iter())
+        .map(|call| object_of(call) as u32)
+        .collect();
+    let part = |object: usize| {
+        let mut own = Calls::default();
+        let mut own_offsets = Vec::new();
+        let mine = calls.calls.iter().zip(&objects);
+        for (call, _) in mine.filter(|(_, o)| **o == object as u32) {
+            let range = call.args.start as usize..call.args.end as usize;
+            let start = own.args.len() as u32;
+            own.args.extend_from_slice(&calls.args[range.clone()]);
+            own_offsets.extend_from_slice(&offsets[range]);
+            own.calls.push(Call {
+                id: own_id(call, &numbers[object]),
+                args: start..own.args.len() as u32,
+                ..call.clone()
+            });
+        }
+        (own, own_offsets)
+    };
+    (0..units.len()).into_par_iter().map(part).collect()
+}
