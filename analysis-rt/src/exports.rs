@@ -12,7 +12,7 @@ use crate::c::{
 };
 use crate::heap::alloc;
 use crate::lifecycle::{end, exec};
-use crate::process::info;
+use crate::process::{info, objects};
 use crate::sys::fatal;
 
 macro_rules! exports {
@@ -295,4 +295,5 @@ exports! {
 
     // What inserted code calls, not the tool.
     "__atom_exec" => exec::exec,
+    "__atom_system_call" => objects::system_call,
 }

@@ -18,8 +18,8 @@
 
 pub mod host;
 pub mod names;
-pub mod query;
 mod process;
+pub mod query;
 mod threads;
 mod version;
 

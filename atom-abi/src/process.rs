@@ -30,6 +30,15 @@ pub struct ObjectInfo {
     pub end: u64,
 }
 
+/// A system call that the process is about to make: its number and its arguments.
+#[repr(C)]
+pub struct SystemCall {
+    /// The number.
+    pub number: usize,
+    /// The arguments, as far as there are any.
+    pub arguments: [usize; 6],
+}
+
 /// Facts of the process.
 #[repr(C)]
 pub struct ProcessInfo {

@@ -78,6 +78,10 @@ pub struct Choices {
     /// handlers that look at them or that skip an instruction
     #[arg(long)]
     pub keep_registers: bool,
+    /// Instrument this library too, which the program may load while it runs; may be repeated. For
+    /// whole processes
+    #[arg(long, value_name = "FILE")]
+    pub with: Vec<PathBuf>,
     /// Leave the gs segment to libraries that use it: threads' own counters are then found more slowly
     #[arg(long)]
     pub no_gs: bool,
@@ -98,6 +102,8 @@ impl Choices {
         ];
         let mut words = patterns("--only", &self.only);
         words.extend(patterns("--skip", &self.skip));
+        let with = self.with.iter().map(|f| f.display().to_string());
+        words.extend(with.flat_map(|file| ["--with".to_owned(), file]));
         words.extend(flags.iter().filter(|f| f.1).map(|f| f.0.to_owned()));
         words
     }
@@ -127,6 +133,13 @@ pub struct Run {
     /// What is instrumented, and how.
     #[command(flatten)]
     pub choices: Choices,
+    /// Instrument the program with all that it loads: the other files of the result lie in the folder
+    /// OUT.libs
+    #[arg(long)]
+    pub libs: bool,
+    /// The path by which the program is run
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub named: Option<PathBuf>,
     /// Put debug information into the output: the program's for its new text, and
     /// that of the analysis routines
     #[arg(short = 'g', long = "debug-info")]

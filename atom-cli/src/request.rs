@@ -43,6 +43,12 @@ pub struct Request<'a> {
     pub inline: bool,
     /// Procedures that move although they get no calls.
     pub extra: Extra,
+    /// Instrument the program's libraries and its interpreter too.
+    pub libraries: bool,
+    /// Libraries to instrument that the program may load later.
+    pub with: &'a [PathBuf],
+    /// The path by which the program is run, if that is not the path of its file.
+    pub named: Option<&'a Path>,
     /// Print each step.
     pub verbose: bool,
     /// Do not print the summary.
@@ -82,6 +88,9 @@ impl<'a> Request<'a> {
                 Some(seed) => Extra::Half(seed),
                 None => Extra::None,
             },
+            libraries: args.libs,
+            with: &args.choices.with,
+            named: args.named.as_deref(),
             verbose: args.verbose,
             quiet: args.quiet,
         };

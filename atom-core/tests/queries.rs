@@ -144,7 +144,7 @@ fn ask(program: &Path, args: &[&str]) {
         lines: &lines,
         selected: None,
     };
-    tool.instrument(application, &args, &failed)
+    tool.instrument(&[application], &args, &failed)
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
 }
 

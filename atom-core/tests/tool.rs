@@ -100,7 +100,7 @@ fn instrument(program: &Loaded, args: &[&str]) -> Result<Calls> {
         lines: &(),
         selected: None,
     };
-    tool.instrument(application, &args, &|error: &Error| -> Infallible {
+    tool.instrument(&[application], &args, &|error: &Error| -> Infallible {
         eprintln!("{error}");
         std::process::exit(42)
     })

@@ -9,7 +9,7 @@ use core::ffi::c_char;
 use atom_abi::StartInfo;
 
 use crate::c::environment::set_environment;
-use crate::process::{identity, info};
+use crate::process::{identity, info, objects};
 use crate::sys::segments;
 use crate::threads::data;
 
@@ -43,6 +43,9 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
         data::begin();
 
         let info = &*info;
+        if let Some(process) = info.process.as_ref() {
+            objects::begin(process);
+        }
         for i in 0..info.init_count {
             let function = *info.init_array.add(i);
             // The array may hold 0 and -1 as markers, as the ABI for it says.

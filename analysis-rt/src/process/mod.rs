@@ -3,3 +3,4 @@
 
 pub(crate) mod identity;
 pub(crate) mod info;
+pub(crate) mod objects;

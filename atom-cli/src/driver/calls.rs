@@ -87,7 +87,7 @@ fn call_tool(
                 selected: selected.as_ref(),
             };
             let tool = &loaded.tool;
-            tool.instrument(application, options, &end_after_panic)
+            tool.instrument(&[application], options, &end_after_panic)
         },
         |calls| count(calls.calls.len(), "call"),
     )?;
@@ -134,6 +134,7 @@ impl Instrumentation {
                 let options = plan::Options {
                     finish: Some(facts.finish),
                     exec: facts.export("__atom_exec"),
+                    system_call: None,
                     may_have_threads,
                     bodies: request.inline.then_some(&bodies),
                     threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, no_gs, facts),
@@ -186,7 +187,7 @@ fn low_room(image: &Image, request: &Request) -> Result<u64> {
 
 /// Refuses analysis routines that change AVX or x87 registers: calls keep the application's general,
 /// xmm and flag registers only.
-fn refuse_wide_registers(
+pub(super) fn refuse_wide_registers(
     analysis: &AnalysisImage,
     summaries: &Summaries,
     routines: &[u64],
@@ -208,7 +209,7 @@ fn refuse_wide_registers(
 }
 
 /// Addresses of the analysis routines that are called, each once.
-fn routines(calls: &Calls) -> Vec<u64> {
+pub(super) fn routines(calls: &Calls) -> Vec<u64> {
     let mut routines = BTreeSet::new();
     // Runs of calls mostly name the same routine.
     for same in calls.calls.chunk_by(|a, b| a.routine == b.routine) {
@@ -223,7 +224,7 @@ fn routines(calls: &Calls) -> Vec<u64> {
 }
 
 /// A panic of the tool cannot be unwound through its own standard library.
-fn end_after_panic(error: &Error) -> Infallible {
+pub(super) fn end_after_panic(error: &Error) -> Infallible {
     message::error(error);
     cleanup::remove_all();
     std::process::exit(1)

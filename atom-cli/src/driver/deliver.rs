@@ -94,7 +94,7 @@ fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
 }
 
 /// Mode bits for the output: the program's, without privileges.
-fn output_mode(app: &Path) -> Result<u32> {
+pub(super) fn output_mode(app: &Path) -> Result<u32> {
     let metadata = std::fs::metadata(app)
         .map_err(|e| Error::new("reading the program", e.to_string()).file(app))?;
     let mode = metadata.mode() & 0o7777;

@@ -6,6 +6,7 @@
 mod calls;
 mod deliver;
 mod describe;
+mod process;
 
 use atom_core::emit;
 use atom_core::emit::debug;
@@ -42,6 +43,9 @@ pub fn run(args: &Run) -> Result<()> {
     // The program as it is in its file, and where the new segments are to lie.
     let image = steps.run(Step::Image, || open(&request), describe::image)?;
     refuse_unsupported(&image, &request)?;
+    if request.libraries && image.kind.is_dynamic_program() {
+        return process::run(&request, image, &mut steps);
+    }
     let region = region(&image, &request)?;
     // What the exception tables tell about code.
     let unwind = steps.run(

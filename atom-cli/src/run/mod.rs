@@ -5,7 +5,7 @@
 //! (`child`).
 
 mod child;
-mod closure;
+pub mod closure;
 mod identity;
 mod program;
 pub mod store;

@@ -61,7 +61,9 @@ pub(super) fn assemble(facts: &ProcessStart<'_>) -> Result<StartCode> {
     (code, _) = assemble_inner(facts, texts.0, (texts.1, message.len() as u32))
         .map_err(|e| fail(e.to_string()))?;
     if code.len() as u64 != size {
-        return Err(fail("its size depends on addresses (a defect of atom)".into()));
+        return Err(fail(
+            "its size depends on addresses (a defect of atom)".into(),
+        ));
     }
     code.extend_from_slice(path);
     code.push(0);
@@ -166,7 +168,15 @@ fn assemble_inner(
     a.set_label(&mut failed)?;
     a.mov(eax, libc::SYS_write as u32)?;
     a.mov(edi, 2)?;
-    in_text(&mut a, Register::RSI, if message.0 == 0 { facts.address } else { message.0 })?;
+    in_text(
+        &mut a,
+        Register::RSI,
+        if message.0 == 0 {
+            facts.address
+        } else {
+            message.0
+        },
+    )?;
     a.mov(edx, message.1)?;
     a.syscall()?;
     a.mov(eax, libc::SYS_exit_group as u32)?;

@@ -37,7 +37,7 @@ impl Image {
     }
 
     /// Reads an object of any kind.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         Self::read_inner(path).map_err(|e| e.file(path))
     }
 
@@ -71,7 +71,7 @@ fn refusal(image: &Image) -> Option<Error> {
         (_, None) => "it is a shared object without an entry point, not a program",
         (_, Some(_)) => return None,
     };
-    let advice = "instrumenting shared objects is not supported yet; instrument the program";
+    let advice = "instrument a program that loads it, with --libs";
     Some(Error::new(DOING, reason).advice(advice))
 }
 

@@ -93,8 +93,9 @@ impl Area {
         let size = place(0).end;
         if size > END - LOWEST {
             let reason = format!("the tool's data takes {} MB", size >> 20);
-            return Err(Error::new("placing the tool's data", reason)
-                .advice("a whole process has room for 1 GB; instrument the program alone, or less of it"));
+            return Err(Error::new("placing the tool's data", reason).advice(
+                "a whole process has room for 1 GB; instrument the program alone, or less of it",
+            ));
         }
         Ok(Self {
             routines,

@@ -152,9 +152,6 @@ impl Placement {
             p.rw = cursor.0;
         }
         p.data = cursor.take(64, plan.data.len() as u64);
-        if let Some(area) = area {
-            (p.analysis, p.data) = (area.start, area.data);
-        }
         if hook_preinit && image.kind.is_position_independent() {
             p.early = plan.early_reloc.map_or(0, |slot| p.data + u64::from(slot));
         }
@@ -184,8 +181,8 @@ impl Placement {
     /// The addresses to which inserted code refers.
     pub fn anchors<'a>(&self, area: Option<&'a Area>) -> Anchors<'a> {
         Anchors {
-            analysis: self.analysis,
-            data: self.data,
+            analysis: area.map_or(self.analysis, |a| a.start),
+            data: area.map_or(self.data, |a| a.data),
             area,
         }
     }

@@ -13,12 +13,12 @@ use super::exits::Exits;
 use super::inline;
 use super::part::Part;
 use super::points::{Around, Points};
+use super::prepare::Routine;
 use super::return_address;
 use super::shared;
 use super::site::{self, Point, SiteCall};
 use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
-use super::prepare::Routine;
 use super::{Guards, Plan, Position, Target};
 use crate::analysis::specialise::{Body, Specialiser};
 use crate::cfg::{Cfg, OBJECT_SHIFT};
@@ -104,7 +104,13 @@ impl Planner<'_> {
         let mut next = 0;
         // Shared code may need further wrappers.
         while let Some(wrapper) = wrappers.list.get(next).copied() {
-            let asm = shared::emit(&wrapper, self.bodies, self.home, self.absolute, &mut wrappers);
+            let asm = shared::emit(
+                &wrapper,
+                self.bodies,
+                self.home,
+                self.absolute,
+                &mut wrappers,
+            );
             plan.add_shared(asm);
             next += 1;
         }
@@ -122,9 +128,7 @@ impl Planner<'_> {
             let enter = plan.add_shared(threads.emit_enter(wrapper));
             plan.early_reloc = Some(place.block + THREAD_THIS as u32);
             let guards = match self.home {
-                Home::Own => {
-                    threads::guards(self.image, self.cfg, self.live, place.block, enter)
-                }
+                Home::Own => threads::guards(self.image, self.cfg, self.live, place.block, enter),
                 Home::Area => Guards::none(place.block, enter),
             };
             plan.guards = Some(guards);

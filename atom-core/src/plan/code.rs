@@ -62,9 +62,9 @@ pub enum Home {
 pub(super) fn assembler(home: Home) -> Asm {
     let by_address = match home {
         Home::Own => |_: &Target| false,
-        Home::Area => |t: &Target| {
-            matches!(t, Target::Analysis(_) | Target::Data(_) | Target::Slot(_))
-        },
+        Home::Area => {
+            |t: &Target| matches!(t, Target::Analysis(_) | Target::Data(_) | Target::Slot(_))
+        }
     };
     Asm::new(by_address)
 }

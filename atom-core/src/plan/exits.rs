@@ -24,10 +24,12 @@ use super::wrapper::{Wrapper, Wrappers};
 use super::{Clobbers, Options};
 use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
-use crate::image::Image;
+use crate::image::{Image, ObjectKind};
 use crate::live::RegSet;
+use crate::tool::Constants;
 use crate::tool::value::Value;
 use crate::x86::ControlFlow;
+use crate::x86::Register;
 use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::{Cond, Gpr};
 
@@ -72,6 +74,10 @@ pub enum Exec {
 /// Numbers of the system calls `exit`, which ends a thread, and `exit_group`.
 const SYS_EXIT: i32 = libc::SYS_exit as i32;
 const SYS_EXIT_GROUP: i32 = libc::SYS_exit_group as i32;
+/// Numbers of system calls that name a file: those that open files are made by the program interpreter
+/// for objects, those that read links by all objects, perhaps for `/proc/self/exe`.
+const OPENING: [i32; 2] = [libc::SYS_open as i32, libc::SYS_openat as i32];
+const READING_LINKS: [i32; 2] = [libc::SYS_readlink as i32, libc::SYS_readlinkat as i32];
 /// Numbers of the system calls that replace the process's program.
 const SYS_EXECVE: i32 = libc::SYS_execve as i32;
 const SYS_EXECVEAT: i32 = libc::SYS_execveat as i32;
@@ -102,6 +108,9 @@ pub struct Exits {
     thread_exit_ends: bool,
     /// True if all objects of the process are instrumented.
     is_whole: bool,
+    /// Address of the runtime's routine that looks at the arguments of system calls, and the numbers of
+    /// these calls; none for a program alone.
+    looks: Option<(u64, Vec<i32>)>,
     /// True if the process makes its system calls in instrumented code.
     sees_system_calls: bool,
 }
@@ -139,6 +148,13 @@ impl Exits {
             slots,
             thread_exit_ends,
             is_whole,
+            looks: options.system_call.filter(|_| is_whole).map(|routine| {
+                let mut numbers = READING_LINKS.to_vec();
+                if image.kind == ObjectKind::Interpreter {
+                    numbers.extend(OPENING);
+                }
+                (routine, numbers)
+            }),
             sees_system_calls: is_whole || image.kind.is_static(),
         }
     }
@@ -160,7 +176,12 @@ impl Exits {
     pub fn hook(&self, image: &Image, cfg: &Cfg, proc: &Proc, inst: InstId) -> Option<Hook> {
         let what = cfg.inst(inst);
         match what.flow {
-            ControlFlow::Syscall => Some(Hook::Syscall(MADE)),
+            ControlFlow::Syscall => {
+                let numbers: Vec<u64> = self.numbers().map(|n| n as u64).collect();
+                let is_one =
+                    || Constants::new(image, cfg, proc).may_be(inst, Register::RAX, &numbers);
+                (!self.is_whole || is_one()).then_some(Hook::Syscall(MADE))
+            }
             ControlFlow::IndirectCall | ControlFlow::IndirectJump
                 if what.rip_relative && proc.kind != ProcKind::Plt && !self.slots.is_empty() =>
             {
@@ -216,6 +237,12 @@ impl Exits {
             ends.push((SYS_EXECVE, Some(Exec::Path)));
             ends.push((SYS_EXECVEAT, Some(Exec::Other)));
         }
+        for number in self.looks.iter().flat_map(|l| &l.1) {
+            asm.compare_low(arguments.number, *number);
+            let skip = asm.jump_if(Cond::NE);
+            self.emit_look(arguments, asm, wrappers);
+            asm.land(skip);
+        }
         for (number, exec) in ends {
             asm.compare_low(arguments.number, number);
             let skip = asm.jump_if(Cond::NE);
@@ -236,6 +263,41 @@ impl Exits {
         }
         asm.pop_flags();
         asm.move_stack(RED_ZONE);
+    }
+}
+
+impl Exits {
+    /// The numbers of all system calls that have a hook.
+    fn numbers(&self) -> impl Iterator<Item = i32> {
+        let ends = [SYS_EXIT_GROUP, SYS_EXIT, SYS_EXECVE, SYS_EXECVEAT];
+        let looks = self.looks.iter().flat_map(|l| l.1.iter().copied());
+        ends.into_iter().chain(looks)
+    }
+
+    /// Emits the call of the routine that looks at the arguments of a system call and may change them.
+    fn emit_look(&self, arguments: Arguments, asm: &mut Asm, wrappers: &mut Wrappers) {
+        let Some((routine, _)) = self.looks else {
+            return;
+        };
+        if arguments != MADE {
+            // A function of libc makes the call, and its own instruction has a hook.
+            return;
+        }
+        // In memory they stand in the order of `atom_abi::SystemCall`.
+        let registers = [
+            Gpr::RAX,
+            Gpr::RDI,
+            Gpr::RSI,
+            Gpr::RDX,
+            Gpr::R10,
+            Gpr::R8,
+            Gpr::R9,
+        ];
+        asm.clear_direction();
+        registers.iter().rev().for_each(|r| asm.push(*r));
+        asm.mov(Gpr::RDI, Gpr::RSP);
+        asm.call(Target::Shared(wrappers.index(Wrapper::whole(routine))));
+        registers.iter().for_each(|r| asm.pop(*r));
     }
 }
 

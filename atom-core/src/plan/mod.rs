@@ -16,8 +16,8 @@ mod edge_counts;
 mod exits;
 mod inline;
 mod part;
-mod prepare;
 pub(crate) mod points;
+mod prepare;
 pub(crate) mod return_address;
 mod shared;
 mod site;
@@ -90,6 +90,9 @@ pub struct Options<'a> {
     /// Address of the runtime's `exec` in the tool's file. It is called before the process may become
     /// another program. `None`: there are no such hooks.
     pub exec: Option<u64>,
+    /// Address of the runtime's `system_call` in the tool's file. It is called before some system calls,
+    /// whose arguments it may change, if all objects of the process are instrumented.
+    pub system_call: Option<u64>,
     /// True if the program can have more than one thread, so that the end of a thread need not be the end
     /// of the process.
     pub may_have_threads: bool,

@@ -37,7 +37,10 @@ fn same(first: &[Argument], args: &[Argument]) -> u64 {
 }
 
 /// Facts about all routines that are called, by their addresses.
-pub fn routines(calls: &Calls, clobbers: &dyn Fn(u64) -> Clobbers) -> Result<HashMap<u64, Routine>> {
+pub fn routines(
+    calls: &Calls,
+    clobbers: &dyn Fn(u64) -> Clobbers,
+) -> Result<HashMap<u64, Routine>> {
     let common = |some: &[Call]| -> Option<Vec<(u64, Common<'_>)>> {
         let mut found: Vec<(u64, Common<'_>)> = Vec::new();
         let mut last = 0;

@@ -74,6 +74,11 @@ impl ThreadOptions {
         } else {
             ThreadAccess::Gs
         };
+        Self::with(access, facts)
+    }
+
+    /// Options for this way to the data.
+    pub fn with(access: ThreadAccess, facts: &crate::tool::ToolFacts) -> Self {
         Self {
             access,
             enter: facts.thread_enter,

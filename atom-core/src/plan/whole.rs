@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use super::build::Planner;
 use super::code::Home;
 use super::data::Data;
-use super::edge_counts::qualify::{self, Regions};
 use super::edge_counts::EdgeCounts;
+use super::edge_counts::qualify::{self, Regions};
 use super::exits::Exits;
 use super::points::Points;
 use super::prepare::{forget, routines, seen};
@@ -120,7 +120,8 @@ impl Whole {
                 .collect()
             }
         };
-        let totals = EdgeCounts::lay_out(&mut flows, &thread_data, &mut data, options.threads.access);
+        let totals =
+            EdgeCounts::lay_out(&mut flows, &thread_data, &mut data, options.threads.access);
         let biases = match options.home {
             Home::Own => 0,
             Home::Area => data.reserve(8 * units.len()),

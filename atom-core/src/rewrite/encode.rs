@@ -32,7 +32,11 @@ pub struct NewText<'a> {
 /// Prepares the new text; the start-up code's place at its head is left as `int3`.
 pub(super) fn encode<'a>(placed: &'a Placed<'a>) -> Result<NewText<'a>> {
     let (image, cfg) = (placed.object.image, &placed.object.cfg);
-    let (plan, layout, anchors) = (placed.plan, &placed.layout, placed.placement.anchors(placed.area));
+    let (plan, layout, anchors) = (
+        placed.plan,
+        &placed.layout,
+        placed.placement.anchors(placed.area),
+    );
     let encoder = Encoder {
         image,
         cfg,

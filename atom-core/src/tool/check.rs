@@ -5,8 +5,8 @@ use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
 use super::calls::{self, Argument, Call, Calls};
 use super::operand::{At, When};
 use super::session::Session;
+use crate::cfg::OBJECT_SHIFT;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
-use crate::image::Image;
 use crate::x86::ControlFlow;
 use crate::{Error, Result};
 
@@ -52,10 +52,13 @@ pub(super) fn checked(session: &Session<'_>, request: &Request<'_>) -> Result<()
     }
     calls.calls.push(Call {
         scope: request.scope.into(),
-        id: if request.scope == Scope::Program {
-            0
-        } else {
-            request.id
+        id: match request.scope {
+            Scope::Program => 0,
+            Scope::Proc => session.numbers.proc + request.id,
+            Scope::Inst => session.numbers.inst + request.id,
+            Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
+                session.numbers.block + request.id
+            }
         },
         place: request.place.into(),
         routine: Address48::new(routine),
@@ -180,7 +183,7 @@ fn argument(
             computed(session, request, Argument::ReturnValue)
         }
         ArgKind::Exported => exported(session, request, arg),
-        ArgKind::ImageAddress => image_address(session.image, arg.value),
+        ArgKind::ImageAddress => image_address(session, arg.value),
     }
 }
 
@@ -292,7 +295,12 @@ fn exported(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<A
 }
 
 /// An address of the program; 0 asks for the load bias.
-fn image_address(image: &Image, address: u64) -> Result<Argument, String> {
+fn image_address(session: &Session<'_>, address: u64) -> Result<Argument, String> {
+    let image = session.image;
+    if address >> OBJECT_SHIFT != 0 && session.is_one_of_several {
+        // An address of another object: what lies there is checked when the process runs.
+        return Ok(Argument::Original(address));
+    }
     if address != 0 && !(image.base..=image.end).contains(&address) {
         return Err(format!(
             "{address:#x} is no address of the program, which lies at {:#x} to {:#x}",

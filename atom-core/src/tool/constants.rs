@@ -15,7 +15,7 @@ use crate::x86::{
 };
 
 /// Finds constants in registers of one procedure.
-pub(super) struct Constants<'a> {
+pub(crate) struct Constants<'a> {
     image: &'a Image,
     cfg: &'a Cfg,
     preds: HashMap<BlockId, Vec<BlockId>>,
@@ -35,7 +35,7 @@ enum Effect {
 }
 
 impl<'a> Constants<'a> {
-    pub(super) fn new(image: &'a Image, cfg: &'a Cfg, proc: &Proc) -> Self {
+    pub(crate) fn new(image: &'a Image, cfg: &'a Cfg, proc: &Proc) -> Self {
         let mut preds: HashMap<BlockId, Vec<BlockId>> = HashMap::new();
         for block in proc.blocks() {
             for succ in cfg.succs(block) {
@@ -53,7 +53,7 @@ impl<'a> Constants<'a> {
     }
 
     /// False if `register` is known to hold none of `values` before `inst`.
-    pub(super) fn may_be(&mut self, inst: InstId, register: Register, values: &[u64]) -> bool {
+    pub(crate) fn may_be(&mut self, inst: InstId, register: Register, values: &[u64]) -> bool {
         let mut seen = HashSet::new();
         // Searches to be done: block, the instruction before which the search upwards starts, register.
         let mut work = vec![(self.cfg.block_of(inst), inst, register)];

@@ -9,18 +9,19 @@ use atom_abi::{INTERFACE_VERSION, StrRef};
 
 use super::check::{self, Request};
 use super::places;
+use super::process::{Process, of_address, of_block, of_inst, of_proc, process, program};
 use super::query;
 use super::session::Session;
 use crate::cfg::{Block, Proc, Status};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::x86::{Inst, direct_target};
 
-/// The table for a session; valid as long as the session lives.
-pub(super) fn table(session: &Session<'_>) -> Host {
+/// The table for a process; valid as long as the process lives.
+pub(super) fn table(process: &Process<'_>) -> Host {
     Host {
         version: INTERFACE_VERSION,
         size: size_of::<Host>() as u32,
-        context: std::ptr::from_ref(session).cast_mut().cast(),
+        context: std::ptr::from_ref(process).cast_mut().cast(),
         error,
         panicked,
         program_name,
@@ -81,15 +82,6 @@ pub(super) fn table(session: &Session<'_>) -> Host {
     }
 }
 
-/// The session behind a context.
-///
-/// Every function below is called only through [`table`], with its context.
-pub(super) fn session<'c>(context: *mut Context) -> &'c Session<'c> {
-    // SAFETY: `table` stored a reference to the session as the context, and the table does not outlive
-    // the session; all changes are behind cells.
-    unsafe { &*context.cast::<Session<'c>>() }
-}
-
 /// A string that the tool passed.
 pub(super) fn text<'c>(text: StrRef) -> &'c str {
     // SAFETY: by the interface, the string is UTF-8 and lives during the call.
@@ -120,13 +112,23 @@ impl Session<'_> {
     }
 }
 
+/// The session and the own number of what a call is added to.
+fn of_scope<'c>(context: *mut Context, scope: Scope, id: u32) -> (&'c Session<'c>, u32) {
+    match scope {
+        Scope::Program => (program(context), id),
+        Scope::Proc => of_proc(context, id),
+        Scope::Inst => of_inst(context, id),
+        Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => of_block(context, id),
+    }
+}
+
 extern "C" fn error(context: *mut Context, message: StrRef) {
-    let session = session(context);
+    let session = program(context);
     session.note(session.error(text(message)));
 }
 
 extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef) -> ! {
-    let session = session(context);
+    let session = program(context);
     let (message, location) = (text(message), text(location));
     let reason = match location {
         "" => format!("it panicked: {message}"),
@@ -136,7 +138,7 @@ extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef)
 }
 
 extern "C" fn program_name(context: *mut Context) -> StrRef {
-    let session = session(context);
+    let session = program(context);
     let name = session.image.path.file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     // ATOM's programs have the extension `.rr`; other extensions belong to the name (`python3.11`).
@@ -145,14 +147,18 @@ extern "C" fn program_name(context: *mut Context) -> StrRef {
 }
 
 extern "C" fn program_path(context: *mut Context) -> StrRef {
-    let session = session(context);
+    let session = program(context);
     StrRef::new(session.keep(session.image.path.display().to_string()))
 }
 
 extern "C" fn program_info(context: *mut Context, what: u32) -> u64 {
     use ProgramInfo::*;
-    let session = session(context);
-    let (image, cfg) = (session.image, session.cfg);
+    let session = program(context);
+    let image = session.image;
+    let sum = |number: fn(&Session<'_>) -> usize| -> u64 {
+        let sessions = process(context).sessions.iter();
+        sessions.map(|s| number(s) as u64).sum()
+    };
     let text = || image.segments.iter().filter(|s| s.is_executable());
     let data = || {
         image
@@ -188,13 +194,13 @@ extern "C" fn program_info(context: *mut Context, what: u32) -> u64 {
     } else if known(UninitDataSize) {
         data_end.saturating_sub(file_end)
     } else if known(MayHaveThreads) {
-        session.may_have_threads().into()
+        process(context).may_have_threads().into()
     } else if known(ProcCount) {
-        cfg.procs.len() as u64
+        sum(|s| s.cfg.procs.len())
     } else if known(BlockCount) {
-        cfg.blocks.len() as u64
+        sum(|s| s.cfg.blocks.len())
     } else if known(InstCount) {
-        cfg.insts.len() as u64
+        sum(|s| s.cfg.insts.len())
     } else {
         session.note(session.error(format!(
             "it asked for number {what} about the program, which does not exist"
@@ -204,20 +210,21 @@ extern "C" fn program_info(context: *mut Context, what: u32) -> u64 {
 }
 
 extern "C" fn named_proc(context: *mut Context, name: StrRef) -> u32 {
-    session(context)
-        .named_proc(text(name))
-        .map_or(NONE, |id| id.0)
+    let mut sessions = process(context).sessions.iter();
+    let found = sessions.find_map(|s| Some(s.numbers.proc + s.named_proc(text(name))?.0));
+    found.unwrap_or(NONE)
 }
 
 extern "C" fn proc_at(context: *mut Context, address: u64) -> u32 {
-    session(context)
+    let (session, address) = of_address(context, address);
+    session
         .cfg
         .proc_at(address)
-        .map_or(NONE, |id| id.0)
+        .map_or(NONE, |id| session.numbers.proc + id.0)
 }
 
 extern "C" fn proc_name(context: *mut Context, proc: u32, demangle: bool) -> StrRef {
-    let session = session(context);
+    let (session, proc) = of_proc(context, proc);
     StrRef::new(match session.known_proc(proc) {
         None => "",
         Some(_) if demangle => session.proc_name(ProcId(proc)),
@@ -226,7 +233,7 @@ extern "C" fn proc_name(context: *mut Context, proc: u32, demangle: bool) -> Str
 }
 
 extern "C" fn proc_file(context: *mut Context, proc: u32) -> StrRef {
-    let session = session(context);
+    let (session, proc) = of_proc(context, proc);
     let line = session
         .known_proc(proc)
         .and_then(|p| session.lines.line_at(p.start));
@@ -234,81 +241,85 @@ extern "C" fn proc_file(context: *mut Context, proc: u32) -> StrRef {
 }
 
 extern "C" fn proc_pc(context: *mut Context, proc: u32) -> u64 {
-    session(context).known_proc(proc).map_or(0, |p| p.start)
+    let (session, proc) = of_proc(context, proc);
+    let found = session.known_proc(proc);
+    found.map_or(0, |p| session.numbers.address(p.start))
 }
 
 extern "C" fn proc_size(context: *mut Context, proc: u32) -> u64 {
-    session(context)
-        .known_proc(proc)
-        .map_or(0, |p| p.end - p.start)
+    let (session, proc) = of_proc(context, proc);
+    session.known_proc(proc).map_or(0, |p| p.end - p.start)
 }
 
 extern "C" fn proc_status(context: *mut Context, proc: u32) -> u32 {
-    session(context)
-        .known_proc(proc)
-        .map_or(2, |p| match p.status {
-            Status::Full => 0,
-            Status::Partial(_) => 1,
-            Status::Opaque(_) => 2,
-        })
+    let (session, proc) = of_proc(context, proc);
+    session.known_proc(proc).map_or(2, |p| match p.status {
+        Status::Full => 0,
+        Status::Partial(_) => 1,
+        Status::Opaque(_) => 2,
+    })
 }
 
 extern "C" fn proc_first_block(context: *mut Context, proc: u32) -> u32 {
-    let proc = session(context).known_proc(proc).filter(|p| p.is_movable());
-    proc.map_or(NONE, |p| p.first_block.0)
+    let (session, proc) = of_proc(context, proc);
+    let proc = session.known_proc(proc).filter(|p| p.is_movable());
+    proc.map_or(NONE, |p| session.numbers.block + p.first_block.0)
 }
 
 extern "C" fn proc_block_count(context: *mut Context, proc: u32) -> u32 {
-    session(context)
-        .known_proc(proc)
-        .map_or(0, |p| p.block_count)
+    let (session, proc) = of_proc(context, proc);
+    session.known_proc(proc).map_or(0, |p| p.block_count)
 }
 
 extern "C" fn block_proc(context: *mut Context, block: u32) -> u32 {
-    session(context)
+    let (session, block) = of_block(context, block);
+    session
         .known_block(block)
-        .map_or(NONE, |b| b.proc.0)
+        .map_or(NONE, |b| session.numbers.proc + b.proc.0)
 }
 
 extern "C" fn block_pc(context: *mut Context, block: u32) -> u64 {
-    let session = session(context);
-    session
-        .known_block(block)
-        .map_or(0, |_| session.cfg.block_pc(BlockId(block)))
+    let (session, block) = of_block(context, block);
+    session.known_block(block).map_or(0, |_| {
+        session
+            .numbers
+            .address(session.cfg.block_pc(BlockId(block)))
+    })
 }
 
 extern "C" fn block_first_inst(context: *mut Context, block: u32) -> u32 {
-    session(context)
+    let (session, block) = of_block(context, block);
+    session
         .known_block(block)
-        .map_or(NONE, |b| b.first.0)
+        .map_or(NONE, |b| session.numbers.inst + b.first.0)
 }
 
 extern "C" fn block_inst_count(context: *mut Context, block: u32) -> u32 {
-    session(context).known_block(block).map_or(0, |b| b.count)
+    let (session, block) = of_block(context, block);
+    session.known_block(block).map_or(0, |b| b.count)
 }
 
 extern "C" fn inst_block(context: *mut Context, inst: u32) -> u32 {
-    let session = session(context);
-    session
-        .known_inst(inst)
-        .map_or(NONE, |_| session.cfg.block_of(InstId(inst)).0)
+    let (session, inst) = of_inst(context, inst);
+    session.known_inst(inst).map_or(NONE, |_| {
+        session.numbers.block + session.cfg.block_of(InstId(inst)).0
+    })
 }
 
 extern "C" fn inst_pc(context: *mut Context, inst: u32) -> u64 {
-    let session = session(context);
-    session
-        .known_inst(inst)
-        .map_or(0, |_| session.cfg.inst_pc(InstId(inst)))
+    let (session, inst) = of_inst(context, inst);
+    session.known_inst(inst).map_or(0, |_| {
+        session.numbers.address(session.cfg.inst_pc(InstId(inst)))
+    })
 }
 
 extern "C" fn inst_len(context: *mut Context, inst: u32) -> u32 {
-    session(context)
-        .known_inst(inst)
-        .map_or(0, |i| i.len.into())
+    let (session, inst) = of_inst(context, inst);
+    session.known_inst(inst).map_or(0, |i| i.len.into())
 }
 
 extern "C" fn inst_bytes(context: *mut Context, inst: u32) -> StrRef {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     let bytes = session
         .known_inst(inst)
         .map_or(&[][..], |_| session.inst_bytes(InstId(inst)));
@@ -319,14 +330,14 @@ extern "C" fn inst_bytes(context: *mut Context, inst: u32) -> StrRef {
 }
 
 extern "C" fn inst_types(context: *mut Context, inst: u32) -> u32 {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     session
         .known_inst(inst)
         .map_or(0, |_| session.inst_types(InstId(inst)))
 }
 
 extern "C" fn inst_class(context: *mut Context, inst: u32) -> u32 {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     session.known_inst(inst).map_or(0, |_| {
         session
             .classifier
@@ -336,22 +347,25 @@ extern "C" fn inst_class(context: *mut Context, inst: u32) -> u32 {
 }
 
 extern "C" fn inst_target(context: *mut Context, inst: u32) -> u64 {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     match session.known_inst(inst) {
-        Some(i) if i.flow.is_direct() => direct_target(&session.decode(InstId(inst))).unwrap_or(0),
+        Some(i) if i.flow.is_direct() => {
+            direct_target(&session.decode(InstId(inst))).map_or(0, |t| session.numbers.address(t))
+        }
         _ => 0,
     }
 }
 
 extern "C" fn inst_at(context: *mut Context, address: u64) -> u32 {
-    session(context)
+    let (session, address) = of_address(context, address);
+    session
         .cfg
         .inst_at(address)
-        .map_or(NONE, |id| id.0)
+        .map_or(NONE, |id| session.numbers.inst + id.0)
 }
 
 extern "C" fn inst_line(context: *mut Context, inst: u32, file: *mut StrRef) -> u32 {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     let line = session
         .known_inst(inst)
         .and_then(|_| session.lines.line_at(session.cfg.inst_pc(InstId(inst))));
@@ -364,7 +378,7 @@ extern "C" fn inst_line(context: *mut Context, inst: u32, file: *mut StrRef) -> 
 }
 
 extern "C" fn inst_text(context: *mut Context, inst: u32) -> StrRef {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     StrRef::new(
         session
             .known_inst(inst)
@@ -387,7 +401,8 @@ extern "C" fn add_call(
     } else {
         unsafe { std::slice::from_raw_parts(args, arg_count) }
     };
-    let added = session(context).add_call(&Request {
+    let (session, id) = of_scope(context, scope, id);
+    let added = session.add_call(&Request {
         scope,
         id,
         place,
@@ -398,14 +413,14 @@ extern "C" fn add_call(
 }
 
 extern "C" fn named_routine(context: *mut Context, name: StrRef) -> *const () {
-    session(context)
+    program(context)
         .tool
         .named(text(name))
         .unwrap_or(std::ptr::null())
 }
 
 extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u64 {
-    let session = session(context);
+    let session = program(context);
     check::place(session, bytes, len).unwrap_or_else(|error| {
         session.note(error);
         u64::MAX
@@ -421,6 +436,7 @@ extern "C" fn offers(
 ) -> bool {
     // SAFETY: by the interface, `arg` leads to an argument.
     let args = unsafe { std::slice::from_raw_parts(arg, 1) };
+    let (session, id) = of_scope(context, scope, id);
     let request = Request {
         scope,
         id,
@@ -428,11 +444,11 @@ extern "C" fn offers(
         routine: std::ptr::null(),
         args,
     };
-    check::offers(session(context), &request)
+    check::offers(session, &request)
 }
 
 extern "C" fn proc_is_selected(context: *mut Context, proc: u32) -> bool {
-    let session = session(context);
+    let (session, proc) = of_proc(context, proc);
     let known = session.cfg.procs.get(proc as usize);
     known.is_some_and(|known| {
         let selected = session.selected;
@@ -447,7 +463,7 @@ extern "C" fn add_thread_data(
     len: usize,
     sum_from: usize,
 ) -> u64 {
-    let session = session(context);
+    let session = program(context);
     let initial = if initial.is_null() || initial_len == 0 {
         &[]
     } else {

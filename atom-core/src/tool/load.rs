@@ -20,8 +20,9 @@ use object::{LittleEndian, Object, ObjectSymbol, SymbolFlags};
 
 use super::calls::Calls;
 use super::facts::ToolFacts;
+use super::process::Process;
 use super::select::Selected;
-use super::session::Session;
+use super::session::Results;
 use super::{LineInfo, host};
 use crate::cfg::Cfg;
 use crate::image::Image;
@@ -212,20 +213,23 @@ impl Tool {
         }
     }
 
-    /// Runs the instrument routine on a program with the tool's arguments. `panicked` is called if
+    /// Runs the instrument routine on the objects of a process, the program first, with the tool's
+    /// arguments. `panicked` is called if
     /// the routine panics, and must end the process: the tool has its own standard library,
     /// through which no unwinding goes.
     pub fn instrument(
         &self,
-        application: Application<'_>,
+        objects: &[Application<'_>],
         args: &[String],
         panicked: &dyn Fn(&Error) -> Infallible,
     ) -> Result<Calls> {
-        let session = Session::new(self, application, panicked);
-        let table = host::table(&session);
+        let results = Results::default();
+        let process = Process::new(self, objects, &results, panicked);
+        let table = host::table(&process);
         let args: Vec<StrRef> = args.iter().map(|a| StrRef::new(a)).collect();
         let code = (self.header().instrument)(&table, args.len(), args.as_ptr());
-        session.finish(code)
+        drop(process);
+        results.finish(self, code)
     }
 
     /// Address in the file of code at an address of this process.

@@ -15,6 +15,7 @@ mod load;
 mod names;
 pub(crate) mod operand;
 mod places;
+mod process;
 mod query;
 pub mod select;
 mod session;
@@ -23,7 +24,10 @@ pub(crate) mod value;
 
 pub use crate::image::{LineInfo, SourceFrame};
 pub use calls::{ANY_OPERAND, Argument, Call, CallPlace, Calls, Scope, ThreadData};
+pub(crate) use constants::Constants;
 pub use facts::ToolFacts;
 pub use load::{Application, Tool};
 pub use names::demangle;
-pub use threads::{may_have_threads, may_start_threads, uses_gs};
+pub use threads::{
+    may_have_threads, may_start_threads, process_may_have_threads, process_uses_gs, uses_gs,
+};

@@ -8,8 +8,9 @@ use atom_abi::StrRef;
 use atom_abi::host::{Context, Reg};
 use atom_abi::query::{Sink, SymbolRecord, VariablePlace, VariableRecord};
 
-use super::host::{session, text};
+use super::host::text;
 use super::names::demangle;
+use super::process::{of_inst, process};
 use super::session::Session;
 use crate::ids::InstId;
 use crate::image::variables::{Place, Variable, variables as variables_of};
@@ -20,23 +21,24 @@ pub(super) extern "C" fn data_symbols(
     arg: *mut c_void,
     sink: Sink<SymbolRecord>,
 ) {
-    let session = session(context);
-    let image = session.image;
-    let mut seen = HashSet::new();
-    let all = image.symbols.iter().chain(&image.dynamic_symbols);
-    for symbol in all.filter(|s| s.is_object && !s.is_undefined && s.address != 0) {
-        if !seen.insert((&symbol.name, symbol.address)) {
-            continue;
+    for session in &process(context).sessions {
+        let image = session.image;
+        let mut seen = HashSet::new();
+        let all = image.symbols.iter().chain(&image.dynamic_symbols);
+        for symbol in all.filter(|s| s.is_object && !s.is_undefined && s.address != 0) {
+            if !seen.insert((&symbol.name, symbol.address)) {
+                continue;
+            }
+            // A symbol version does not belong to the name in the source.
+            let name = symbol.name.split('@').next().unwrap_or_default();
+            let record = SymbolRecord {
+                name: session.intern(name),
+                plain_name: session.intern(&demangle(name)),
+                address: session.numbers.address(symbol.address),
+                size: symbol.size,
+            };
+            sink(arg, &record);
         }
-        // A symbol version does not belong to the name in the source.
-        let name = symbol.name.split('@').next().unwrap_or_default();
-        let record = SymbolRecord {
-            name: session.intern(name),
-            plain_name: session.intern(&demangle(name)),
-            address: symbol.address,
-            size: symbol.size,
-        };
-        sink(arg, &record);
     }
 }
 
@@ -46,24 +48,28 @@ pub(super) extern "C" fn variables(
     arg: *mut c_void,
     sink: Sink<VariableRecord>,
 ) {
-    let session = session(context);
-    for variable in variables_of(session.image, text(path)) {
-        let (place, at) = session.place_of(&variable);
-        let record = VariableRecord {
-            function: session.intern(&variable.function),
-            function_address: variable.function_address,
-            place: place as u32,
-            line: variable.line,
-            at,
-            size: variable.size,
-            unit: session.intern(&variable.unit),
-        };
-        sink(arg, &record);
+    for session in &process(context).sessions {
+        for variable in variables_of(session.image, text(path)) {
+            let (place, at) = session.place_of(&variable);
+            let record = VariableRecord {
+                function: session.intern(&variable.function),
+                function_address: session.numbers.address(variable.function_address),
+                place: place as u32,
+                line: variable.line,
+                at: match place {
+                    VariablePlace::Static => session.numbers.address(at),
+                    _ => at,
+                },
+                size: variable.size,
+                unit: session.intern(&variable.unit),
+            };
+            sink(arg, &record);
+        }
     }
 }
 
 pub(super) extern "C" fn entered_import(context: *mut Context, inst: u32) -> StrRef {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     let name = session
         .known_inst(inst)
         .and_then(|_| session.entered_import(InstId(inst)));

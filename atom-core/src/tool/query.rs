@@ -13,13 +13,14 @@ use std::rc::Rc;
 use atom_abi::StrRef;
 use atom_abi::host::{Context, NONE};
 use atom_abi::query::{
-    EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord,
-    OperandRecord, RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
+    self, EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord,
+    OperandKind, OperandRecord, RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
 };
 use rustc_hash::FxHashMap;
 
-use super::host::{session, text};
+use super::host::text;
 use super::names::demangle;
+use super::process::{of_address, of_block, of_inst, of_proc, process, program};
 use super::select::{self, Pattern};
 use super::session::Session;
 use crate::cfg::frame;
@@ -227,8 +228,10 @@ pub(super) extern "C" fn named_procs(
     arg: *mut c_void,
     sink: Sink<u32>,
 ) {
-    for proc in session(context).procs_named(text(name)) {
-        sink(arg, &proc.0);
+    for session in &process(context).sessions {
+        for proc in session.procs_named(text(name)) {
+            sink(arg, &(session.numbers.proc + proc.0));
+        }
     }
 }
 
@@ -240,14 +243,26 @@ pub(super) extern "C" fn matching_procs(
     wrong_arg: *mut c_void,
     wrong: Sink<StrRef>,
 ) {
-    match session(context).procs_matching(text(pattern)) {
-        Ok(procs) => procs.iter().for_each(|proc| sink(arg, &proc.0)),
-        Err(error) => wrong(wrong_arg, &StrRef::new(&error)),
+    let sessions = &process(context).sessions;
+    let (mut found, mut first_error) = (false, None);
+    for session in sessions {
+        match session.procs_matching(text(pattern)) {
+            Ok(procs) => {
+                found = true;
+                let numbers = procs.iter().map(|proc| session.numbers.proc + proc.0);
+                numbers.for_each(|number| sink(arg, &number));
+            }
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    if let (false, Some(error)) = (found, first_error) {
+        wrong(wrong_arg, &StrRef::new(&error));
     }
 }
 
 pub(super) extern "C" fn bytes_at(context: *mut Context, address: u64, len: usize) -> StrRef {
-    let rest = session(context).image.rest_at(address).unwrap_or(&[]);
+    let (session, address) = of_address(context, address);
+    let rest = session.image.rest_at(address).unwrap_or(&[]);
     let bytes = &rest[..rest.len().min(len)];
     StrRef {
         ptr: bytes.as_ptr(),
@@ -256,7 +271,7 @@ pub(super) extern "C" fn bytes_at(context: *mut Context, address: u64, len: usiz
 }
 
 pub(super) extern "C" fn called_name(context: *mut Context, inst: u32) -> StrRef {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     let name = session
         .known_inst(inst)
         .and_then(|_| session.called_name(InstId(inst)));
@@ -269,7 +284,7 @@ pub(super) extern "C" fn inst_info(
     what: u32,
     value: *mut i64,
 ) -> bool {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     if session.known_inst(inst).is_none() {
         return false;
     }
@@ -283,7 +298,7 @@ pub(super) extern "C" fn inst_info(
 }
 
 pub(super) extern "C" fn inst_mnemonic(context: *mut Context, inst: u32) -> StrRef {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     match session.known_inst(inst) {
         Some(_) => session.intern(&session.mnemonic(InstId(inst))),
         None => StrRef::new(""),
@@ -296,11 +311,17 @@ pub(super) extern "C" fn inst_operands(
     arg: *mut c_void,
     sink: Sink<OperandRecord>,
 ) {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     if session.known_inst(inst).is_some() {
         let mut factory = session.cache.factory.borrow_mut();
-        let list = operands::operands(&mut factory, &session.decode(InstId(inst)));
+        let mut list = operands::operands(&mut factory, &session.decode(InstId(inst)));
         drop(factory);
+        for target in list
+            .iter_mut()
+            .filter(|o| o.kind == OperandKind::Target as u32)
+        {
+            target.value = session.numbers.address(target.value);
+        }
         list.iter().for_each(|item| sink(arg, item));
     }
 }
@@ -311,11 +332,17 @@ pub(super) extern "C" fn inst_memory(
     arg: *mut c_void,
     sink: Sink<MemoryRecord>,
 ) {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     if session.known_inst(inst).is_some() {
         let mut memory = session.cache.memory.borrow_mut();
-        let list = operands::memory_accesses(&mut memory, &session.decode(InstId(inst)));
+        let mut list = operands::memory_accesses(&mut memory, &session.decode(InstId(inst)));
         drop(memory);
+        for fixed in list
+            .iter_mut()
+            .filter(|m| m.flags & query::memory::FIXED != 0)
+        {
+            fixed.address = session.numbers.address(fixed.address);
+        }
         list.iter().for_each(|item| sink(arg, item));
     }
 }
@@ -325,7 +352,7 @@ pub(super) extern "C" fn inst_reg_usage(
     inst: u32,
     usage: *mut RegUsageRecord,
 ) {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     let mut record = RegUsageRecord::default();
     if session.known_inst(inst).is_some() {
         let mut factory = session.cache.factory.borrow_mut();
@@ -341,7 +368,7 @@ pub(super) extern "C" fn inst_reg_accesses(
     arg: *mut c_void,
     sink: Sink<RegAccessRecord>,
 ) {
-    let session = session(context);
+    let (session, inst) = of_inst(context, inst);
     if session.known_inst(inst).is_some() {
         let mut factory = session.cache.factory.borrow_mut();
         let list = registers::accesses(&mut factory, &session.decode(InstId(inst)));
@@ -370,14 +397,18 @@ pub(super) extern "C" fn block_successors(
     arg: *mut c_void,
     sink: Sink<EdgeRecord>,
 ) {
-    let Some(graph) = session(context).graph_of(block) else {
+    let (session, block) = of_block(context, block);
+    let Some(graph) = session.graph_of(block) else {
         return;
     };
     for edge in graph.successors(BlockId(block)) {
         let record = EdgeRecord {
             kind: edge_number(edge.kind),
-            block: edge.block.map_or(NONE, |b| b.0),
-            address: edge.address,
+            block: edge.block.map_or(NONE, |b| session.numbers.block + b.0),
+            address: match edge.address {
+                0 => 0,
+                address => session.numbers.address(address),
+            },
         };
         sink(arg, &record);
     }
@@ -389,22 +420,22 @@ pub(super) extern "C" fn block_predecessors(
     arg: *mut c_void,
     sink: Sink<EdgeRecord>,
 ) {
-    let session = session(context);
+    let (session, block) = of_block(context, block);
     let Some(graph) = session.graph_of(block) else {
         return;
     };
     for &(from, kind) in graph.predecessors(BlockId(block)) {
         let record = EdgeRecord {
             kind: edge_number(kind),
-            block: from.0,
-            address: session.cfg.block_pc(from),
+            block: session.numbers.block + from.0,
+            address: session.numbers.address(session.cfg.block_pc(from)),
         };
         sink(arg, &record);
     }
 }
 
 pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what: u32) -> u32 {
-    let session = session(context);
+    let (session, block) = of_block(context, block);
     let Some(found) = session.known_block(block) else {
         return NONE;
     };
@@ -419,10 +450,11 @@ pub(super) extern "C" fn block_relation(context: *mut Context, block: u32, what:
         return is_selected.into();
     }
     let graph = session.graph(found.proc);
+    let number = |b: BlockId| session.numbers.block + b.0;
     if is(Relation::Dominator) {
-        graph.immediate_dominator(id).map_or(NONE, |b| b.0)
+        graph.immediate_dominator(id).map_or(NONE, number)
     } else if is(Relation::PostDominator) {
-        graph.immediate_post_dominator(id).map_or(NONE, |b| b.0)
+        graph.immediate_post_dominator(id).map_or(NONE, number)
     } else if is(Relation::InnermostLoop) {
         graph.innermost_loop(id).unwrap_or(NONE)
     } else if is(Relation::Reachable) {
@@ -441,13 +473,17 @@ pub(super) extern "C" fn block_dominates(
     b: u32,
     post: bool,
 ) -> bool {
-    let session = session(context);
-    let (Some(graph), Some(_)) = (session.graph_of(a), session.known_block(b)) else {
+    let (session, first) = of_block(context, a);
+    let (other, second) = of_block(context, b);
+    if session.numbers != other.numbers {
+        return false;
+    }
+    let (Some(graph), Some(_)) = (session.graph_of(first), session.known_block(second)) else {
         return false;
     };
     match post {
-        false => graph.dominates(BlockId(a), BlockId(b)),
-        true => graph.post_dominates(BlockId(a), BlockId(b)),
+        false => graph.dominates(BlockId(first), BlockId(second)),
+        true => graph.post_dominates(BlockId(first), BlockId(second)),
     }
 }
 
@@ -457,17 +493,19 @@ pub(super) extern "C" fn proc_loops(
     arg: *mut c_void,
     sink: Sink<LoopRecord>,
 ) -> bool {
-    let session = session(context);
+    let (session, proc) = of_proc(context, proc);
     if session.known_proc(proc).is_none() {
         return false;
     }
     let graph = session.graph(ProcId(proc));
     let loops = graph.loops();
+    let number = |b: &BlockId| session.numbers.block + b.0;
     for item in loops.list() {
-        let numbers = |blocks: &[BlockId]| -> Vec<u32> { blocks.iter().map(|b| b.0).collect() };
+        let numbers =
+            |blocks: &[BlockId]| -> Vec<u32> { blocks.iter().map(|b| number(b)).collect() };
         let (latches, blocks) = (numbers(&item.latches), numbers(loops.blocks(item)));
         let record = LoopRecord {
-            header: item.header.0,
+            header: number(&item.header),
             parent: item.parent.unwrap_or(NONE),
             depth: item.depth,
             latch_count: latches.len() as u32,
@@ -486,10 +524,11 @@ pub(super) extern "C" fn proc_entries(
     arg: *mut c_void,
     sink: Sink<u32>,
 ) {
-    let session = session(context);
+    let (session, proc) = of_proc(context, proc);
     if session.known_proc(proc).is_some() {
         let graph = session.graph(ProcId(proc));
-        graph.entries().for_each(|block| sink(arg, &block.0));
+        let numbers = graph.entries().map(|block| session.numbers.block + block.0);
+        numbers.for_each(|number| sink(arg, &number));
     }
 }
 
@@ -498,7 +537,7 @@ pub(super) extern "C" fn proc_frame(
     proc: u32,
     frame: *mut FrameRecord,
 ) -> bool {
-    let session = session(context);
+    let (session, proc) = of_proc(context, proc);
     if session.known_proc(proc).is_none() {
         return false;
     }
@@ -516,7 +555,7 @@ pub(super) extern "C" fn source_frames(
     arg: *mut c_void,
     sink: Sink<SourceFrameRecord>,
 ) {
-    let session = session(context);
+    let (session, address) = of_address(context, address);
     for frame in session.lines.frames_at(address) {
         let record = SourceFrameRecord {
             function: session.intern(&frame.function),
@@ -535,22 +574,23 @@ pub(super) extern "C" fn labels(
     arg: *mut c_void,
     sink: Sink<LabelRecord>,
 ) {
-    let session = session(context);
-    for label in labels::labels(session.image, text(prefix)) {
-        let record = LabelRecord {
-            name: session.intern(&label.name),
-            function: session.intern(&label.function),
-            file: session.intern(&label.file),
-            line: label.line,
-            column: label.column,
-            address: label.address,
-        };
-        sink(arg, &record);
+    for session in &process(context).sessions {
+        for label in labels::labels(session.image, text(prefix)) {
+            let record = LabelRecord {
+                name: session.intern(&label.name),
+                function: session.intern(&label.function),
+                file: session.intern(&label.file),
+                line: label.line,
+                column: label.column,
+                address: session.numbers.address(label.address),
+            };
+            sink(arg, &record);
+        }
     }
 }
 
 pub(super) extern "C" fn section(context: *mut Context, name: StrRef) -> StrRef {
-    let session = session(context);
+    let session = program(context);
     let bytes = session.section(text(name));
     StrRef {
         ptr: bytes.as_ptr(),

@@ -14,8 +14,8 @@ use super::load::{Application, Tool};
 use super::names::demangle;
 use super::query::Cache;
 use super::select::Selected;
-use super::{LineInfo, check, threads};
-use crate::cfg::{Cfg, ProcKind, Status};
+use super::{LineInfo, check};
+use crate::cfg::{Cfg, Numbers, ProcKind, Status};
 use crate::ids::{InstId, ProcId};
 use crate::image::Image;
 use crate::x86::class::{Classifier, types_of_flow};
@@ -23,9 +23,22 @@ use crate::{Error, Result};
 
 const DOING: &str = "running the tool's instrument routine of";
 
-/// State of one run of an instrument routine.
+/// What the sessions of all objects share.
+#[derive(Default)]
+pub(super) struct Results {
+    /// The calls, with the numbers and addresses of the process.
+    calls: RefCell<Calls>,
+    /// The first error and the number of errors.
+    errors: RefCell<(Option<Error>, usize)>,
+}
+
+/// State of one run of an instrument routine, as far as it belongs to one object.
 pub(super) struct Session<'a> {
     pub(super) tool: &'a Tool,
+    /// The numbers that the process has for the object's procedures, blocks and instructions.
+    pub(super) numbers: Numbers,
+    /// True if the process has several objects.
+    pub(super) is_one_of_several: bool,
     pub(super) image: &'a Image,
     pub(super) cfg: &'a Cfg,
     pub(super) lines: &'a dyn LineInfo,
@@ -33,53 +46,20 @@ pub(super) struct Session<'a> {
     pub(super) selected: Option<&'a Selected>,
     pub(super) classifier: RefCell<Classifier>,
     formatter: RefCell<NasmFormatter>,
-    pub(super) calls: RefCell<Calls>,
-    /// The first error and the number of errors.
-    errors: RefCell<(Option<Error>, usize)>,
+    pub(super) calls: &'a RefCell<Calls>,
+    errors: &'a RefCell<(Option<Error>, usize)>,
     /// Strings that were passed to the tool; in boxes, so that they do not move.
     texts: RefCell<Vec<Box<str>>>,
     proc_names: Vec<OnceCell<Box<str>>>,
     by_name: OnceCell<HashMap<String, ProcId>>,
-    may_have_threads: OnceCell<bool>,
     pub(super) cache: Cache<'a>,
     /// Parts of procedures that lie elsewhere, by the whole.
     fragments: OnceCell<HashMap<ProcId, Vec<ProcId>>>,
 }
 
-impl<'a> Session<'a> {
-    pub(super) fn new(
-        tool: &'a Tool,
-        application: Application<'a>,
-        panicked: &'a dyn Fn(&Error) -> Infallible,
-    ) -> Self {
-        let Application {
-            image,
-            cfg,
-            lines,
-            selected,
-        } = application;
-        Self {
-            tool,
-            image,
-            cfg,
-            lines,
-            panicked,
-            selected,
-            classifier: RefCell::default(),
-            formatter: RefCell::new(NasmFormatter::new()),
-            calls: RefCell::default(),
-            errors: RefCell::default(),
-            texts: RefCell::default(),
-            proc_names: cfg.procs.iter().map(|_| OnceCell::new()).collect(),
-            by_name: OnceCell::new(),
-            may_have_threads: OnceCell::new(),
-            cache: Cache::default(),
-            fragments: OnceCell::new(),
-        }
-    }
-
+impl Results {
     /// The calls, unless there was an error. `code` is the value that the routine returned.
-    pub(super) fn finish(self, code: i32) -> Result<Calls> {
+    pub(super) fn finish(self, tool: &Tool, code: i32) -> Result<Calls> {
         let (first, count) = self.errors.into_inner();
         match first {
             Some(mut error) => {
@@ -96,8 +76,44 @@ impl<'a> Session<'a> {
                 DOING,
                 format!("it failed with code {code} and no message"),
             )
-            .file(self.tool.path())),
+            .file(tool.path())),
             None => Ok(self.calls.into_inner()),
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        tool: &'a Tool,
+        application: Application<'a>,
+        (numbers, is_one_of_several): (Numbers, bool),
+        results: &'a Results,
+        panicked: &'a dyn Fn(&Error) -> Infallible,
+    ) -> Self {
+        let Application {
+            image,
+            cfg,
+            lines,
+            selected,
+        } = application;
+        Self {
+            tool,
+            numbers,
+            is_one_of_several,
+            image,
+            cfg,
+            lines,
+            panicked,
+            selected,
+            classifier: RefCell::default(),
+            formatter: RefCell::new(NasmFormatter::new()),
+            calls: &results.calls,
+            errors: &results.errors,
+            texts: RefCell::default(),
+            proc_names: cfg.procs.iter().map(|_| OnceCell::new()).collect(),
+            by_name: OnceCell::new(),
+            cache: Cache::default(),
+            fragments: OnceCell::new(),
         }
     }
 
@@ -160,12 +176,6 @@ impl<'a> Session<'a> {
             map
         });
         by_name.get(name).copied()
-    }
-
-    pub(super) fn may_have_threads(&self) -> bool {
-        *self
-            .may_have_threads
-            .get_or_init(|| threads::may_have_threads(self.image, self.cfg))
     }
 
     pub(super) fn decode(&self, id: InstId) -> Instruction {

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::constants::Constants;
 use crate::cfg::{Cfg, Proc};
 use crate::ids::InstId;
-use crate::image::Image;
+use crate::image::{Image, ObjectKind};
 use crate::x86::{ControlFlow, Mnemonic, OpKind, Register, decode_at};
 
 /// Functions that start threads, run callbacks on threads of their own, or load
@@ -101,6 +101,18 @@ const PROCESS_MAKERS: &[&str] = &[
     "clone3",
 ];
 
+/// Libraries that belong to the C library, by name up to `.so`. Their own threads (timers, asynchronous
+/// input and output) are started by functions of [`STARTERS`], which callers import.
+const C_LIBRARIES: &[&str] = &[
+    "libc",
+    "libpthread",
+    "librt",
+    "libdl",
+    "libm",
+    "libanl",
+    "libresolv",
+];
+
 const SYS_CLONE: u64 = 56;
 const SYS_CLONE3: u64 = 435;
 
@@ -114,19 +126,52 @@ pub fn may_have_threads(image: &Image, cfg: &Cfg) -> bool {
     linked || code_starts(image, cfg)
 }
 
+/// True unless it is certain that a process of these objects has one thread only: what its libraries
+/// start is seen in the objects that ask for it, so the C library itself and the loader do not count.
+pub fn process_may_have_threads<'a>(objects: impl Iterator<Item = (&'a Image, &'a Cfg)>) -> bool {
+    let objects: Vec<_> = objects.collect();
+    match objects[..] {
+        [(image, cfg)] => may_have_threads(image, cfg),
+        _ => {
+            let all = objects.iter().filter(|(image, _)| !is_c_library(image));
+            all.into_iter()
+                .any(|(image, cfg)| imports_starter(image) || code_starts(image, cfg))
+        }
+    }
+}
+
+/// True if an object of a process sets the base of gs. The C library has a function for it, which counts
+/// where it is called.
+pub fn process_uses_gs<'a>(objects: impl Iterator<Item = (&'a Image, &'a Cfg)>) -> bool {
+    let mut others = objects.filter(|(image, _)| !is_c_library(image));
+    others.any(|(image, cfg)| uses_gs(image, cfg))
+}
+
+/// True for the objects that have the functions which start threads, and for the loader.
+fn is_c_library(image: &Image) -> bool {
+    let name = image.path.file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    let stem = name.split(".so").next().unwrap_or_default();
+    image.kind == ObjectKind::Interpreter || C_LIBRARIES.contains(&stem)
+}
+
 fn bare(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-fn dynamic_starts(image: &Image) -> bool {
-    let imports = image.dynamic_symbols.iter().filter(|s| s.is_undefined);
-    if imports.into_iter().any(|s| {
+fn imports_starter(image: &Image) -> bool {
+    let mut imports = image.dynamic_symbols.iter().filter(|s| s.is_undefined);
+    imports.any(|s| {
         let name = bare(&s.name);
         // GNU and LLVM run parallel regions on threads.
         STARTERS.contains(&name) || name.starts_with("GOMP_") || name.starts_with("__kmpc_")
             // Other signatures of std::thread's start, in other versions.
             || name.contains("_M_start_thread")
-    }) {
+    })
+}
+
+fn dynamic_starts(image: &Image) -> bool {
+    if imports_starter(image) {
         return true;
     }
     let strings = image.dynamic_value(elf::DT_STRTAB).unwrap_or(0);

@@ -1,0 +1,122 @@
+//! The objects of a process that is instrumented as a whole.
+//!
+//! The program interpreter opens libraries by their usual paths, so all that it decides and remembers of
+//! paths is as in the original process. Here, just before the system call, the path of an object's original
+//! file is replaced by the path of the instrumented file; the object is known by device, inode, size and
+//! time of change. A link that leads to the running program is read as the original's.
+
+use core::ffi::c_char;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
+
+use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
+
+use crate::process::info;
+use crate::sys::call::syscall;
+
+/// Paths by which a process names its own program.
+const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
+
+/// At the start: notes where the program and its interpreter lie, and gives the program the name that the
+/// original's would have.
+///
+/// # Safety
+/// The auxiliary vector is known and may be written to.
+pub(crate) unsafe fn begin(process: &ProcessInfo) {
+    let entry = info::getauxval(libc::AT_ENTRY as usize);
+    let base = info::getauxval(libc::AT_BASE as usize);
+    // SAFETY: `atom` wrote the table; it has an entry for each object.
+    unsafe {
+        let bias = entry.wrapping_sub(process.entry as usize) as u64;
+        (*process.biases).store(bias, Ordering::Relaxed);
+        let interpreter = process.interpreter;
+        (*process.biases.add(interpreter)).store(base as u64, Ordering::Relaxed);
+        if process.named.len != 0 {
+            info::replace_auxval(libc::AT_EXECFN as usize, process.named.ptr as usize);
+        }
+    }
+}
+
+/// Looks at a system call before it is made, and may change its arguments.
+///
+/// # Safety
+/// Called by inserted code, with the arguments of a system call that is made next.
+pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
+    let process = info::get().map(|info| info.process);
+    // SAFETY: null, or in the area, which stays mapped.
+    let Some(process) = process.and_then(|p| unsafe { p.as_ref() }) else {
+        return;
+    };
+    // SAFETY: the caller's promise.
+    let call = unsafe { &mut *call };
+    let [first, second, third, ..] = call.arguments;
+    let at_working_folder = libc::AT_FDCWD as usize;
+    let (is_link, folder, path) = match call.number as i64 {
+        libc::SYS_open => (false, at_working_folder, 0),
+        libc::SYS_openat => (false, first, 1),
+        libc::SYS_readlink => (true, at_working_folder, 0),
+        libc::SYS_readlinkat => (true, first, 1),
+        _ => return,
+    };
+    let name = [first, second][path];
+    let flags = [second, third][path];
+    let replacement = match is_link {
+        // SAFETY: as for the functions.
+        true => unsafe { is_own_program(name) }.then_some(process.link.ptr),
+        // Objects are only read.
+        false if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY => None,
+        // SAFETY: as for the functions.
+        false => unsafe { object(process, folder, name) }.map(|o| o.instrumented.ptr),
+    };
+    if let Some(replacement) = replacement {
+        call.arguments[path] = replacement as usize;
+    }
+}
+
+/// True if a path is a name of the running program's own link.
+///
+/// # Safety
+/// The application passes the path to the kernel next; a bad pointer is its own mistake, at which the
+/// kernel looks first.
+unsafe fn is_own_program(path: usize) -> bool {
+    // The kernel says whether the string can be read.
+    // SAFETY: the kernel answers EFAULT to a bad path.
+    let readable = unsafe { syscall!(libc::SYS_access, path, libc::F_OK) };
+    if readable == -(libc::EFAULT as isize) {
+        return false;
+    }
+    let is = |name: &[u8]| {
+        let bytes = (path as *const u8, name.len());
+        // SAFETY: the string ends with a zero, at which the comparison stops.
+        name.iter()
+            .enumerate()
+            .all(|(i, b)| unsafe { *bytes.0.add(i) } == *b)
+            && unsafe { *bytes.0.add(bytes.1) } == 0
+    };
+    OWN_PROGRAM.iter().any(|name| is(name))
+}
+
+/// The object whose original file a path leads to.
+///
+/// # Safety
+/// As for [`is_own_program`].
+unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&ObjectInfo> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the kernel reads the path and writes the structure, or answers with an error.
+    let stat = unsafe {
+        let path = path as *const c_char;
+        if syscall!(libc::SYS_newfstatat, folder, path, stat.as_mut_ptr(), 0) != 0 {
+            return None;
+        }
+        stat.assume_init()
+    };
+    // SAFETY: `atom` wrote the table.
+    let objects = unsafe { core::slice::from_raw_parts(process.objects, process.object_count) };
+    let is = |o: &&ObjectInfo| {
+        (o.device, o.inode, o.size) == (stat.st_dev, stat.st_ino, stat.st_size as u64)
+            && (o.changed, o.changed_nanoseconds)
+                == (stat.st_ctime as u64, stat.st_ctime_nsec as u64)
+            && o.instrumented.len != 0
+    };
+    objects.iter().find(is)
+}

@@ -1,0 +1,432 @@
+//! Instrumenting a program with all that it loads: the program, its interpreter and its libraries.
+//!
+//! The result is a *bundle*: the instrumented program, and beside it a folder with the interpreter, the
+//! libraries and the file of the area that they share. The program names the interpreter of the bundle;
+//! the interpreter maps the area, and opens the bundle's libraries in place of the originals.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+
+use atom_abi::{ObjectInfo, ProcessInfo};
+use atom_core::analysis::specialise::Specialiser;
+use atom_core::analysis::{AnalysisImage, Summaries};
+use atom_core::cfg::Object;
+use atom_core::emit::{self, area::Facts};
+use atom_core::image::debug::DebugLines;
+use atom_core::image::{Image, LoaderFamily, ObjectKind};
+use atom_core::layout::{self, Area, Options, Placed, Region, Sites};
+use atom_core::live::{Live, RegSet};
+use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Unit, Whole};
+use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
+use atom_core::{Error, Result, memory, rewrite};
+
+use crate::message::{count, number};
+use crate::output::PendingFile;
+use crate::request::Request;
+use crate::run::closure;
+use crate::steps::{Step, Steps};
+use crate::tool_code::Loaded;
+
+use super::calls::{end_after_panic, refuse_wide_registers, routines};
+use super::{deliver, describe};
+
+const DOING: &str = "instrumenting the program with its libraries";
+
+/// The file of the area in a bundle's folder.
+const AREA: &str = "area";
+/// The symbolic link to the original program in a bundle's folder.
+const LINK: &str = "program";
+
+/// A file of the process.
+struct File {
+    /// Path of the original, as the loader finds it.
+    path: PathBuf,
+    image: Image,
+    /// Path of the instrumented file.
+    output: PathBuf,
+}
+
+/// Instruments the program of the request and what it loads. `image` is the program.
+pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
+    let Some(tool) = &request.tool else {
+        return Err(Error::new(DOING, "no tool is named")
+            .advice("name a tool: --tool NAME, or its file after the program"));
+    };
+    let folder = bundle_folder(&request.output)?;
+    let files = steps.run(
+        Step::Unwind,
+        || files(request, image, &folder),
+        |files| count(files.len(), "object"),
+    )?;
+    let starter = files
+        .iter()
+        .position(|f| f.image.kind == ObjectKind::Interpreter);
+    let starter = starter.ok_or_else(|| {
+        Error::new(DOING, "its program interpreter is not known")
+            .file(request.app)
+            .advice("instrument the program alone")
+    })?;
+    let loaded = steps.run(
+        Step::Load,
+        || Loaded::new(tool),
+        |loaded| loaded.tool.path().display().to_string(),
+    )?;
+    let (objects, sites) = steps.run(
+        Step::Cfg,
+        || understand(&files),
+        |(objects, _)| {
+            let blocks = objects.iter().map(|o| o.cfg.blocks.len()).sum();
+            count(blocks, "block")
+        },
+    )?;
+    let (calls, lives) = calls(&loaded, request, &objects, steps)?;
+    let used = routines(&calls);
+    let (analysis, summaries) = steps.run(
+        Step::Analysis,
+        || loaded.code(&used),
+        |(analysis, _)| describe::bytes(analysis.text.len() as u64),
+    )?;
+    let whole = steps.run(
+        Step::Plan,
+        || {
+            plan(
+                request,
+                &objects,
+                &lives,
+                starter,
+                calls,
+                (&analysis, &summaries),
+            )
+        },
+        |whole| {
+            let insertions = whole.plans.iter().map(|p| p.insertions.len()).sum();
+            count(insertions, "insertion")
+        },
+    )?;
+    let facts = facts(&files, starter, &folder, request)?;
+    let mut slots = used;
+    slots.extend(analysis.header_functions());
+    slots.extend(HOOKS.iter().filter_map(|name| analysis.facts.export(name)));
+    let area = Area::new(
+        &analysis,
+        whole.shared.data.len() as u64,
+        facts.bytes.len() as u64,
+        slots,
+        (&folder.join(AREA), &files[starter].output),
+    )?;
+    let mut placed = steps.run(
+        Step::Layout,
+        || place(request, &objects, sites, &whole, &area),
+        |placed: &Vec<Placed<'_>>| {
+            let size: u64 = placed.iter().map(|p| p.layout.end - p.layout.start).sum();
+            describe::bytes(size)
+        },
+    )?;
+    let contents = emit::area::write(
+        &area,
+        &analysis,
+        &whole.shared,
+        whole.biases,
+        &placed[starter],
+        &facts,
+    );
+    let size = steps.run(
+        Step::Write,
+        || write(request, &files, &mut placed, &contents, &folder),
+        |size| describe::bytes(*size),
+    )?;
+    if !request.quiet {
+        eprintln!(
+            "{} with {} -> {} and {}: {}, {} bytes",
+            request.app.display(),
+            tool.file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .trim_start_matches("lib"),
+            request.output.display(),
+            folder.display(),
+            count(files.len(), "object"),
+            number(size),
+        );
+    }
+    // The process ends now, and its memory goes as a whole.
+    std::mem::forget(placed);
+    Ok(())
+}
+
+/// Exports of the runtime that inserted code calls.
+const HOOKS: [&str; 2] = ["__atom_exec", "__atom_system_call"];
+
+/// The folder beside the output in which the other files of the bundle lie, as an absolute path.
+fn bundle_folder(output: &Path) -> Result<PathBuf> {
+    let mut name = output.file_name().unwrap_or_default().to_os_string();
+    name.push(".libs");
+    let parent = match output.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let parent =
+        std::fs::canonicalize(parent).map_err(|e| Error::new(DOING, e.to_string()).file(parent))?;
+    Ok(parent.join(name))
+}
+
+/// Opens the program, what its loader loads for it, and what the user adds.
+fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> {
+    let fail = |reason: &str| Error::new(DOING, reason).file(request.app);
+    let Some(interpreter) = program.interpreter.clone() else {
+        return Err(fail("it has no program interpreter"));
+    };
+    if interpreter.family == LoaderFamily::Other {
+        return Err(
+            fail("its program interpreter is neither glibc's nor musl's")
+                .advice("instrument the program alone"),
+        );
+    }
+    let loader = PathBuf::from(&interpreter.path);
+    let mut paths: Vec<PathBuf> = closure::libraries(&loader, request.app)?
+        .into_iter()
+        .filter_map(|loaded| loaded.path)
+        .collect();
+    paths.push(loader);
+    paths.extend(request.with.iter().cloned());
+    let mut names = BTreeSet::from([OsString::from(AREA), OsString::from(LINK)]);
+    let mut seen = BTreeSet::new();
+    let mut files = vec![File {
+        path: request.app.to_path_buf(),
+        image: program,
+        output: request.output.clone(),
+    }];
+    for path in paths {
+        let real = std::fs::canonicalize(&path)
+            .map_err(|e| Error::new(DOING, e.to_string()).file(&path))?;
+        if !seen.insert(real.clone()) {
+            continue;
+        }
+        let image = Image::read(&real)?;
+        if image.kind.is_program() || image.is_go() {
+            continue;
+        }
+        let own = path.file_name().unwrap_or("object".as_ref()).to_os_string();
+        let mut name = own.clone();
+        let mut copies = 1;
+        while !names.insert(name.clone()) {
+            copies += 1;
+            name = own.clone();
+            name.push(format!(".{copies}"));
+        }
+        files.push(File {
+            output: folder.join(name),
+            path,
+            image,
+        });
+    }
+    Ok(files)
+}
+
+/// Finds the procedures of all objects.
+fn understand(files: &[File]) -> Result<(Vec<Object<'_>>, Vec<Sites>)> {
+    let mut all = (Vec::new(), Vec::new());
+    for file in files {
+        let unwind = file.image.unwind_table()?;
+        let (object, sites) = layout::understand(&file.image, unwind)?;
+        file.image.release_pages();
+        all.0.push(object);
+        all.1.push(sites);
+    }
+    memory::give_back();
+    Ok(all)
+}
+
+/// Runs the tool's instrument routine, and computes liveness meanwhile.
+fn calls<'a>(
+    loaded: &Loaded,
+    request: &Request,
+    objects: &'a [Object<'a>],
+    steps: &mut Steps,
+) -> Result<(Calls, Vec<Live<'a>>)> {
+    std::thread::scope(|scope| {
+        let live = scope.spawn(|| objects.iter().map(|o| live(o, request)).collect());
+        let lines: Vec<DebugLines<'_>> = objects.iter().map(|o| DebugLines::new(o.image)).collect();
+        let applications: Vec<Application<'_>> = (objects.iter().zip(&lines))
+            .map(|(object, lines)| Application {
+                image: object.image,
+                cfg: &object.cfg,
+                lines,
+                selected: None,
+            })
+            .collect();
+        let calls = steps.run(
+            Step::Tool,
+            || {
+                let tool = &loaded.tool;
+                tool.instrument(&applications, request.tool_options, &end_after_panic)
+            },
+            |calls| count(calls.calls.len(), "call"),
+        )?;
+        let lives = steps.run(
+            Step::Live,
+            || Ok(live.join().unwrap_or_else(|e| resume_unwind(e))),
+            |lives: &Vec<Live<'_>>| count(lives.len(), "object"),
+        )?;
+        memory::give_back();
+        Ok((calls, lives))
+    })
+}
+
+/// What is live in an object. The loader's own entry points (lazy binding, thread-local variables) keep
+/// registers that the ABI lets functions change, so all are taken for live in it.
+fn live<'a>(object: &'a Object<'a>, request: &Request) -> Live<'a> {
+    let live = Live::compute(object.image, &object.cfg);
+    object.image.release_pages();
+    match request.keep_registers || object.image.kind == ObjectKind::Interpreter {
+        true => live.keeping(RegSet::ALL),
+        false => live,
+    }
+}
+
+fn plan(
+    request: &Request,
+    objects: &[Object<'_>],
+    lives: &[Live<'_>],
+    starter: usize,
+    calls: Calls,
+    (analysis, summaries): (&AnalysisImage, &Summaries),
+) -> Result<Whole> {
+    refuse_wide_registers(analysis, summaries, &routines(&calls))?;
+    let each = || objects.iter().map(|o| (o.image, &o.cfg));
+    let may_have_threads = process_may_have_threads(each());
+    let access = match () {
+        () if calls.thread_data.len == 0 || !may_have_threads => ThreadAccess::Only,
+        () if request.no_gs || process_uses_gs(each()) => ThreadAccess::Lookup,
+        () => ThreadAccess::Gs,
+    };
+    let facts = &analysis.facts;
+    let bodies = Specialiser::new(analysis);
+    let options = plan::Options {
+        finish: Some(facts.finish),
+        exec: facts.export("__atom_exec"),
+        system_call: facts.export("__atom_system_call"),
+        may_have_threads,
+        bodies: request.inline.then_some(&bodies),
+        threads: ThreadOptions::with(access, facts),
+        every_point: request.precise_signals,
+        home: Home::Area,
+        low_room: 0,
+    };
+    let clobbers = |routine| summaries.of(routine).into();
+    let units: Vec<Unit<'_>> = (objects.iter().zip(lives))
+        .map(|(object, live)| Unit {
+            image: object.image,
+            cfg: &object.cfg,
+            live,
+        })
+        .collect();
+    let whole = Whole::build(&units, starter, calls, &clobbers, &options);
+    memory::give_back();
+    whole
+}
+
+/// Places the objects' new segments.
+fn place<'a>(
+    request: &Request,
+    objects: &'a [Object<'a>],
+    sites: Vec<Sites>,
+    whole: &'a Whole,
+    area: &'a Area,
+) -> Result<Vec<Placed<'a>>> {
+    let each = objects.iter().zip(sites).zip(&whole.plans);
+    each.map(|((object, sites), plan)| {
+        let options = Options {
+            strict: request.strict,
+            extra: request.extra,
+            region: Some(Region::of(object.image)),
+            area: Some(area),
+        };
+        Placed::new(object, plan, None, sites, &options)
+    })
+    .collect()
+}
+
+/// What the runtime is told of the process.
+fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Result<Facts> {
+    let mut facts = Facts::new();
+    let table = facts.add(&vec![0; size_of::<ObjectInfo>() * files.len()]);
+    facts.put_address(offset_of!(ProcessInfo, objects), table);
+    facts.put(offset_of!(ProcessInfo, object_count), files.len() as u64);
+    facts.put(offset_of!(ProcessInfo, interpreter), starter as u64);
+    facts.put(
+        offset_of!(ProcessInfo, entry),
+        files[0].image.entry.unwrap_or(0),
+    );
+    let named = request.named.unwrap_or(request.app);
+    facts.put_text(offset_of!(ProcessInfo, named), named.as_os_str().as_bytes());
+    let link = folder.join(LINK);
+    facts.put_text(offset_of!(ProcessInfo, link), link.as_os_str().as_bytes());
+    facts.put_text(offset_of!(ProcessInfo, record), b"");
+    for (i, file) in files.iter().enumerate() {
+        let at = table + i * size_of::<ObjectInfo>();
+        let stat = std::fs::metadata(&file.path)
+            .map_err(|e| Error::new(DOING, e.to_string()).file(&file.path))?;
+        facts.put_text(
+            at + offset_of!(ObjectInfo, path),
+            file.path.as_os_str().as_bytes(),
+        );
+        // The kernel opens the program and the interpreter; nobody else may get the new ones.
+        if file.image.kind == ObjectKind::SharedObject {
+            let path = file.output.as_os_str().as_bytes();
+            facts.put_text(at + offset_of!(ObjectInfo, instrumented), path);
+        }
+        for (field, value) in [
+            (offset_of!(ObjectInfo, device), stat.dev()),
+            (offset_of!(ObjectInfo, inode), stat.ino()),
+            (offset_of!(ObjectInfo, size), stat.size()),
+            (offset_of!(ObjectInfo, changed), stat.ctime() as u64),
+            (
+                offset_of!(ObjectInfo, changed_nanoseconds),
+                stat.ctime_nsec() as u64,
+            ),
+            (offset_of!(ObjectInfo, base), file.image.base),
+            (offset_of!(ObjectInfo, end), file.image.end),
+        ] {
+            facts.put(at + field, value);
+        }
+    }
+    Ok(facts)
+}
+
+/// Writes all files of the bundle; returns their size together. The program comes last, so that a bundle
+/// whose program is there is whole.
+fn write(
+    request: &Request,
+    files: &[File],
+    placed: &mut [Placed<'_>],
+    area: &emit::Output<'_>,
+    folder: &Path,
+) -> Result<u64> {
+    let fail = |e: std::io::Error| Error::new("writing the bundle", e.to_string()).file(folder);
+    std::fs::create_dir_all(folder).map_err(fail)?;
+    let link = folder.join(LINK);
+    let program = std::fs::canonicalize(request.app).map_err(fail)?;
+    match std::fs::remove_file(&link) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fail(e)),
+        _ => {}
+    }
+    std::os::unix::fs::symlink(program, &link).map_err(fail)?;
+    let mut size = area.len();
+    let file = PendingFile::write(&folder.join(AREA), |file| area.write_to(file), 0o644)?;
+    file.commit()?;
+    for (file, placed) in files.iter().zip(placed.iter()).rev() {
+        let code = rewrite::code(placed)?;
+        let output = emit::write(placed, code, &[])?;
+        let mode = deliver::output_mode(&file.path)?;
+        let pending = PendingFile::write(&file.output, |file| output.write_to(file), mode)?;
+        pending.commit()?;
+        size += output.len();
+    }
+    Ok(size)
+}
