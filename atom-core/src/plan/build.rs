@@ -126,7 +126,11 @@ impl Planner<'_> {
         plan.thread_info = threads.info();
         if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
             let enter = plan.add_shared(threads.emit_enter(wrapper));
-            plan.early_reloc = Some(place.block + THREAD_THIS as u32);
+            // An area needs no relocation.
+            plan.early_reloc = match self.home {
+                Home::Own => Some(place.block + THREAD_THIS as u32),
+                Home::Area => None,
+            };
             let guards = match self.home {
                 Home::Own => threads::guards(self.image, self.cfg, self.live, place.block, enter),
                 Home::Area => Guards::none(place.block, enter),
