@@ -137,6 +137,9 @@ pub struct Run {
     /// OUT.libs
     #[arg(long)]
     pub libs: bool,
+    /// The path that the instrumented program will have when it is run
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub placed_at: Option<PathBuf>,
     /// The path by which the program is run
     #[arg(long, value_name = "PATH", hide = true)]
     pub named: Option<PathBuf>,

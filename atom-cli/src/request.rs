@@ -47,6 +47,8 @@ pub struct Request<'a> {
     pub libraries: bool,
     /// Libraries to instrument that the program may load later.
     pub with: &'a [PathBuf],
+    /// Path that the instrumented program will have when it is run, if that is not `output`.
+    pub placed_at: Option<&'a Path>,
     /// The path by which the program is run, if that is not the path of its file.
     pub named: Option<&'a Path>,
     /// Print each step.
@@ -90,6 +92,7 @@ impl<'a> Request<'a> {
             },
             libraries: args.libs,
             with: &args.choices.with,
+            placed_at: args.placed_at.as_deref(),
             named: args.named.as_deref(),
             verbose: args.verbose,
             quiet: args.quiet,

@@ -57,7 +57,12 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         return Err(Error::new(DOING, "no tool is named")
             .advice("name a tool: --tool NAME, or its file after the program"));
     };
-    let folder = bundle_folder(&request.output)?;
+    // Where the files are written, and where they will be when the program runs.
+    let written = bundle_folder(&request.output)?;
+    let folder = match request.placed_at {
+        Some(path) => beside(path),
+        None => written.clone(),
+    };
     let files = steps.run(
         Step::Unwind,
         || files(request, image, &folder),
@@ -137,7 +142,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     );
     let size = steps.run(
         Step::Write,
-        || write(request, &files, &mut placed, &contents, &folder),
+        || write(request, &files, &mut placed, &contents, &written),
         |size| describe::bytes(*size),
     )?;
     if !request.quiet {
@@ -164,15 +169,20 @@ const HOOKS: [&str; 2] = ["__atom_exec", "__atom_system_call"];
 
 /// The folder beside the output in which the other files of the bundle lie, as an absolute path.
 fn bundle_folder(output: &Path) -> Result<PathBuf> {
-    let mut name = output.file_name().unwrap_or_default().to_os_string();
-    name.push(".libs");
     let parent = match output.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let parent =
         std::fs::canonicalize(parent).map_err(|e| Error::new(DOING, e.to_string()).file(parent))?;
-    Ok(parent.join(name))
+    Ok(beside(&parent.join(output.file_name().unwrap_or_default())))
+}
+
+/// The path of the folder that belongs to the program of a bundle.
+fn beside(program: &Path) -> PathBuf {
+    let mut path = program.as_os_str().to_os_string();
+    path.push(".libs");
+    path.into()
 }
 
 /// Opens the program, what its loader loads for it, and what the user adds.
@@ -424,7 +434,11 @@ fn write(
         let code = rewrite::code(placed)?;
         let output = emit::write(placed, code, &[])?;
         let mode = deliver::output_mode(&file.path)?;
-        let pending = PendingFile::write(&file.output, |file| output.write_to(file), mode)?;
+        let target = match file.image.kind.is_program() {
+            true => request.output.clone(),
+            false => folder.join(file.output.file_name().unwrap_or_default()),
+        };
+        let pending = PendingFile::write(&target, |file| output.write_to(file), mode)?;
         pending.commit()?;
         size += output.len();
     }

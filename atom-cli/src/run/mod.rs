@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Say nothing beside what the program says
     #[arg(short, long)]
     pub quiet: bool,
+    /// Instrument the program alone, without its libraries and its loader
+    #[arg(long)]
+    pub own: bool,
     /// Instrument again, even if the result of an earlier run is there
     #[arg(long)]
     pub fresh: bool,
@@ -101,6 +104,14 @@ fn instrumented(arguments: &Arguments, program: &Program, store: &Store) -> Resu
     identity.add_command()?;
     identity.add_file(&file)?;
     identity.add_file(&tool)?;
+    let libraries = libraries(&file)?;
+    let whole = !arguments.own && !libraries.is_empty();
+    if whole {
+        for library in libraries.iter().chain(&arguments.choices.with) {
+            identity.add_file(library)?;
+        }
+        identity.add_words("named", &[program.file.display().to_string()]);
+    }
     identity.add_words("tool options", &arguments.tool_options);
     identity.add_words("choices", &arguments.choices.words());
     let name = identity.name();
@@ -113,9 +124,19 @@ fn instrumented(arguments: &Arguments, program: &Program, store: &Store) -> Resu
     let mut is_told = false;
     let made = store.get_or_make(&name, &label, |folder| {
         let output = folder.join(file_name(&program.file));
-        instrument(arguments, &file, &tool, &output).inspect_err(|_| is_told = true)?;
+        let mut job = Job::new(arguments, &file, &tool, &output);
+        if whole {
+            let placed_at = store.folder_of(&name).join(file_name(&program.file));
+            job.whole(&placed_at, &program.file);
+        }
+        job.run().inspect_err(|_| is_told = true)?;
         let unseen = folder.join(UNSEEN);
-        std::fs::write(&unseen, libraries(&file))
+        let names = if whole {
+            String::new()
+        } else {
+            names(&libraries)
+        };
+        std::fs::write(&unseen, names)
             .map_err(|e| Error::new("noting the program's libraries", e.to_string()).file(unseen))
     });
     match made {
@@ -128,15 +149,23 @@ fn instrumented(arguments: &Arguments, program: &Program, store: &Store) -> Resu
     }
 }
 
-/// File names of the objects that the program loads at its start, with commas. None if its loader
-/// cannot tell: then it cannot load them either, and says so when the program is run.
-fn libraries(program: &Path) -> String {
-    let Ok(Some(interpreter)) = closure::interpreter(program) else {
-        return String::new();
+/// The objects that the program loads at its start, the loader included. None for a static program, or
+/// if its loader cannot tell: then it cannot load them either, and says so when the program is run.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    let Some(interpreter) = closure::interpreter(program)? else {
+        return Ok(Vec::new());
     };
     let loaded = closure::libraries(&interpreter, program).unwrap_or_default();
+    Ok(loaded
+        .into_iter()
+        .filter_map(|object| object.path)
+        .collect())
+}
+
+/// File names of objects, each once, with commas.
+fn names(libraries: &[PathBuf]) -> String {
     let mut names: Vec<String> = Vec::new();
-    for path in loaded.iter().filter_map(|object| object.path.as_ref()) {
+    for path in libraries {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if !names.iter().any(|known| *known == name) {
             names.push(name.into_owned());
@@ -145,22 +174,49 @@ fn libraries(program: &Path) -> String {
     names.join(", ")
 }
 
-/// Instruments in a process of its own, whose memory is gone when the program runs. An error has
-/// been printed by that process.
-fn instrument(arguments: &Arguments, file: &Path, tool: &Path, output: &Path) -> Result<()> {
-    const DOING: &str = "instrumenting the program";
-    let fail = |reason: String| Error::new(DOING, reason).file(file);
-    let command = std::env::current_exe().map_err(|e| fail(e.to_string()))?;
-    let status = Command::new(command)
-        .args([file, tool, Path::new("-q"), Path::new("-o"), output])
-        .args(arguments.choices.words())
-        .arg("--")
-        .args(&arguments.tool_options)
-        .status()
-        .map_err(|e| fail(e.to_string()))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(fail("it failed".into())),
+/// Instrumenting in a process of its own, whose memory is gone when the program runs.
+struct Job<'a> {
+    file: &'a Path,
+    words: Vec<OsString>,
+    tool_options: &'a [String],
+}
+
+impl<'a> Job<'a> {
+    fn new(arguments: &'a Arguments, file: &'a Path, tool: &Path, output: &Path) -> Self {
+        let words = [file, tool, Path::new("-q"), Path::new("-o"), output];
+        let words = words.iter().map(|w| w.as_os_str().to_os_string());
+        let choices = arguments.choices.words().into_iter().map(OsString::from);
+        Self {
+            file,
+            words: words.chain(choices).collect(),
+            tool_options: &arguments.tool_options,
+        }
+    }
+
+    /// With all that the program loads. The result will be run at `placed_at`, and know itself as `named`.
+    fn whole(&mut self, placed_at: &Path, named: &Path) {
+        self.words.push("--libs".into());
+        for (option, path) in [("--placed-at", placed_at), ("--named", named)] {
+            self.words.push(option.into());
+            self.words.push(path.as_os_str().to_os_string());
+        }
+    }
+
+    /// Runs it. An error has been printed by that process.
+    fn run(&self) -> Result<()> {
+        const DOING: &str = "instrumenting the program";
+        let fail = |reason: String| Error::new(DOING, reason).file(self.file);
+        let command = std::env::current_exe().map_err(|e| fail(e.to_string()))?;
+        let status = Command::new(command)
+            .args(&self.words)
+            .arg("--")
+            .args(self.tool_options)
+            .status()
+            .map_err(|e| fail(e.to_string()))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(fail("it failed".into())),
+        }
     }
 }
 

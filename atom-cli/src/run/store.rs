@@ -163,6 +163,11 @@ impl Store {
         }
     }
 
+    /// The folder that the entry of this name has or will have.
+    pub fn folder_of(&self, name: &str) -> PathBuf {
+        self.folder.join(ENTRIES).join(name)
+    }
+
     /// The folder of the cache.
     pub fn folder(&self) -> &Path {
         &self.folder
