@@ -31,6 +31,8 @@ pub enum Job {
     Branch(PathBuf),
     /// Any shipped tool with its options.
     Tool(String, Vec<String>),
+    /// A job with a tool, done for the program with all that it loads.
+    Whole(Box<Job>),
 }
 
 /// Cost of one instrumentation.
@@ -94,6 +96,11 @@ fn build() -> Result<PathBuf> {
 fn words(job: &Job, strict: bool) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |more: &[&str]| words.extend(more.iter().map(|w| w.to_string()));
+    if let Job::Whole(job) = job {
+        add(&["--libs"]);
+        words.extend(self::words(job, strict));
+        return words;
+    }
     if strict {
         add(&["--strict", "--check"]);
     }
@@ -121,6 +128,7 @@ fn words(job: &Job, strict: bool) -> Vec<String> {
             add(&["--tool", name, "--"]);
             words.extend(options.iter().cloned());
         }
+        Job::Whole(_) => {}
     }
     words
 }
@@ -132,6 +140,7 @@ fn tool(job: &Job) -> Option<&str> {
         Job::Icount(_) | Job::Partly(..) => Some("icount"),
         Job::Branch(_) => Some("branch"),
         Job::Tool(name, _) => Some(name),
+        Job::Whole(job) => tool(job),
     }
 }
 

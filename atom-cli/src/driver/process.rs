@@ -123,6 +123,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         facts.bytes.len() as u64,
         slots,
         (&folder.join(AREA), &files[starter].output),
+        layout::room(&files[0].image),
     )?;
     let mut placed = steps.run(
         Step::Layout,
@@ -308,6 +309,12 @@ fn plan(
     (analysis, summaries): (&AnalysisImage, &Summaries),
 ) -> Result<Whole> {
     refuse_wide_registers(analysis, summaries, &routines(&calls))?;
+    if let Some(missing) = HOOKS.iter().find(|h| analysis.facts.export(h).is_none()) {
+        let reason = format!("it was built before tools could see whole processes: no {missing}");
+        return Err(Error::new("loading the tool", reason)
+            .file(&analysis.file)
+            .advice("build the tool again with the atom-tool crate that belongs to this atom"));
+    }
     let each = || objects.iter().map(|o| (o.image, &o.cfg));
     let may_have_threads = process_may_have_threads(each());
     let access = match () {

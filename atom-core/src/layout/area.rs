@@ -3,26 +3,42 @@
 //! It holds the tool's code and data and the data of the calls, once, at fixed addresses below 2 GiB: so
 //! inserted code of any object, wherever the object is mapped, names what lies there by 32-bit addresses,
 //! and needs no relocation. Nothing else has addresses there: the kernel maps position-independent
-//! objects far above, and a program at fixed addresses usually begins at 4 MiB with its heap behind it.
-//! The area ends where the first 2 GiB end, as far from such a heap as possible.
+//! objects far above, so for these the area ends where the first 2 GiB end. A program at fixed addresses
+//! usually begins at 4 MiB, with its heap and then its new text behind it: the area ends where the new text
+//! begins, as far from the heap as possible.
 //!
 //! In its file the area has two parts, each mapped as a whole: what is only read and executed (the tool's
 //! code and constants), and what is written.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use atom_abi::StartInfo;
 
 use crate::PAGE;
 use crate::analysis::AnalysisImage;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::image::Image;
+
+use super::Region;
 
 /// The end of the area's addresses: a signed 32-bit displacement reaches all below it, and the shadow
 /// memory of AddressSanitizer begins above it.
 const END: u64 = 0x7fff_0000;
 
-/// Lowest start of an area. Below it a program at fixed addresses has its image and its heap.
-const LOWEST: u64 = 0x4000_0000;
+/// Lowest start of an area for position-independent objects, out of the way of small addresses.
+const LOWEST: u64 = 0x1000_0000;
+
+/// Bytes behind a program at fixed addresses in which the kernel chooses the heap's start.
+const HEAP_STARTS: u64 = 0x4000_0000;
+
+/// The addresses that an area may have in a process of this program.
+pub fn room(program: &Image) -> Range<u64> {
+    match program.kind.is_position_independent() {
+        true => LOWEST..END,
+        false => program.end + HEAP_STARTS..Region::of(program).start.min(END),
+    }
+}
 
 /// Addresses of the parts of the area.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,13 +70,15 @@ pub struct Area {
 impl Area {
     /// Places everything. `data_size` is the size of the calls' data in bytes, `facts_size` the size of
     /// the facts of the process; `routines` are the functions of the tool that are called;
-    /// `files` are the paths of the area's file and of the rewritten program interpreter.
+    /// `files` are the paths of the area's file and of the rewritten program interpreter;
+    /// `room` are the addresses that the area may have.
     pub fn new(
         analysis: &AnalysisImage,
         data_size: u64,
         facts_size: u64,
         mut routines: Vec<u64>,
         files: (&Path, &Path),
+        room: Range<u64>,
     ) -> Result<Self> {
         routines.sort_unstable();
         routines.dedup();
@@ -91,17 +109,23 @@ impl Area {
             }
         };
         let size = place(0).end;
-        if size > END - LOWEST {
-            let reason = format!("the tool's data takes {} MB", size >> 20);
-            return Err(Error::new("placing the tool's data", reason).advice(
-                "a whole process has room for 1 GB; instrument the program alone, or less of it",
+        let most = room.end.saturating_sub(room.start) & !(PAGE - 1);
+        if size > most {
+            let reason = format!("the tool's code and data take {} MB", size >> 20);
+            let error = Error::new("placing the tool's data", reason).advice(format!(
+                "this process has room for {} MB; instrument the program alone, or less of it",
+                most >> 20
             ));
+            return Err(Error {
+                kind: ErrorKind::TooLarge,
+                ..error
+            });
         }
         Ok(Self {
             routines,
             file: files.0.to_path_buf(),
             loader: files.1.to_path_buf(),
-            ..place((END - size) & !(PAGE - 1))
+            ..place((room.end - size) & !(PAGE - 1))
         })
     }
 

@@ -29,7 +29,7 @@ pub(crate) mod sites;
 pub(crate) mod tables;
 pub(crate) mod text;
 
-pub use area::Area;
+pub use area::{Area, room};
 pub use frames::Frames;
 pub use moved::MovedSet;
 pub use placed::Placed;

@@ -55,7 +55,9 @@ impl<'a> Placed<'a> {
                 strict: options.strict,
             })
         };
-        match (place(sites, options), region.nearer(image)) {
+        // Below the usual region lies the area, if there is one.
+        let nearer = region.nearer(image).filter(|_| options.area.is_none());
+        match (place(sites, options), nearer) {
             (Err(e), Some(nearer)) if e.kind == ErrorKind::TooLarge => {
                 let options = Options {
                     region: Some(nearer),

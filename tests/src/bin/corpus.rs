@@ -40,6 +40,9 @@ struct Args {
     /// Which half of the procedures the rewrite "half" moves.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Rewrite programs with all that they load, for the rewrites that have a tool.
+    #[arg(long)]
+    whole: bool,
     /// Do not fill dead text with traps.
     #[arg(long)]
     lenient: bool,
@@ -243,17 +246,17 @@ fn each_job(
             [] => args.with.is_empty() && !ON_DEMAND.contains(&kind),
             wanted => wanted.iter().any(|j| j == kind),
         };
-        if !is_wanted {
+        let has_tool = !["empty", "moved", "half"].contains(&kind);
+        if !is_wanted || args.whole && !has_tool {
             row.cells.push("-".into());
             continue;
         }
         let rewritten = out.join(kind.split(' ').next().unwrap_or(kind));
-        let verdict = match atom::instrument(
-            file,
-            &rewritten,
-            &job(kind, &out.join("figures-%p"), args.seed),
-            !args.lenient,
-        ) {
+        let mut job = job(kind, &out.join("figures-%p"), args.seed);
+        if args.whole {
+            job = Job::Whole(Box::new(job));
+        }
+        let verdict = match atom::instrument(file, &rewritten, &job, !args.lenient) {
             Ok(made) => {
                 if kind == "empty" || row.seconds.is_none() {
                     row.procedures = procedures(&made.report);
