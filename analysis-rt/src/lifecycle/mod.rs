@@ -1,5 +1,6 @@
 //! Start and end of the runtime in a process.
 
+pub(crate) mod deaths;
 pub(crate) mod end;
 pub(crate) mod exec;
 pub(crate) mod start;

@@ -9,6 +9,7 @@ use core::ffi::c_char;
 use atom_abi::StartInfo;
 
 use crate::c::environment::set_environment;
+use crate::lifecycle::deaths;
 use crate::process::{identity, info, objects};
 use crate::sys::segments;
 use crate::threads::data;
@@ -45,6 +46,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
         let info = &*info;
         if let Some(process) = info.process.as_ref() {
             objects::begin(process);
+            deaths::begin();
         }
         for i in 0..info.init_count {
             let function = *info.init_array.add(i);

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
+use crate::lifecycle::deaths;
 use crate::process::info;
 use crate::sys::call::syscall;
 
@@ -49,7 +50,15 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
     };
     // SAFETY: the caller's promise.
     let call = unsafe { &mut *call };
-    let [first, second, third, ..] = call.arguments;
+    let [first, second, third, fourth, ..] = call.arguments;
+    if call.number as i64 == libc::SYS_rt_sigaction {
+        // SAFETY: the caller's promise.
+        if unsafe { deaths::sigaction(first, second, third, fourth) } {
+            // The call that is left asks nothing, and answers 0.
+            (call.arguments[1], call.arguments[2]) = (0, 0);
+        }
+        return;
+    }
     let at_working_folder = libc::AT_FDCWD as usize;
     let (is_link, folder, path) = match call.number as i64 {
         libc::SYS_open => (false, at_working_folder, 0),

@@ -78,6 +78,8 @@ const SYS_EXIT_GROUP: i32 = libc::SYS_exit_group as i32;
 /// for objects, those that read links by all objects, perhaps for `/proc/self/exe`.
 const OPENING: [i32; 2] = [libc::SYS_open as i32, libc::SYS_openat as i32];
 const READING_LINKS: [i32; 2] = [libc::SYS_readlink as i32, libc::SYS_readlinkat as i32];
+/// Number of the system call that sets what a signal does.
+const SYS_RT_SIGACTION: i32 = libc::SYS_rt_sigaction as i32;
 /// Numbers of the system calls that replace the process's program.
 const SYS_EXECVE: i32 = libc::SYS_execve as i32;
 const SYS_EXECVEAT: i32 = libc::SYS_execveat as i32;
@@ -111,8 +113,7 @@ pub struct Exits {
     /// Address of the runtime's routine that looks at the arguments of system calls, and the numbers of
     /// these calls; none for a program alone.
     looks: Option<(u64, Vec<i32>)>,
-    /// True if the process makes its system calls in instrumented code.
-    sees_system_calls: bool,
+    is_static: bool,
 }
 
 fn hook_of(name: &str) -> Option<Hook> {
@@ -150,12 +151,13 @@ impl Exits {
             is_whole,
             looks: options.system_call.filter(|_| is_whole).map(|routine| {
                 let mut numbers = READING_LINKS.to_vec();
+                numbers.push(SYS_RT_SIGACTION);
                 if image.kind == ObjectKind::Interpreter {
                     numbers.extend(OPENING);
                 }
                 (routine, numbers)
             }),
-            sees_system_calls: is_whole || image.kind.is_static(),
+            is_static: image.kind.is_static(),
         }
     }
 
@@ -164,7 +166,7 @@ impl Exits {
     pub fn at_entry(&self, proc: &Proc) -> Option<Hook> {
         let name = proc.name.as_deref()?;
         if proc.kind != ProcKind::Plt {
-            return (self.sees_system_calls && name == "abort").then_some(Hook::Always);
+            return (self.is_static && name == "abort").then_some(Hook::Always);
         }
         if self.is_whole {
             return None;

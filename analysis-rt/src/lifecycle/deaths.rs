@@ -1,0 +1,223 @@
+//! The end of a process by a signal.
+//!
+//! Where all objects of a process are instrumented, the runtime handles the signals whose default action
+//! ends the process, as long as the application leaves them at that: the handler makes the calls at the
+//! process's end and lets the signal end the process after all. The application sees none of this: its
+//! system calls on dispositions pass [`sigaction`], which shows the runtime's handler as the default action,
+//! and sets it where the application wants the default action. No state is kept but the kernel's, since a
+//! child in its parent's memory (`vfork`, `posix_spawn`) has dispositions of its own.
+//!
+//! A signal that finds no room on the stack (an overflow of the stack) ends the process at once.
+//!
+//! ABI: the kernel's `struct sigaction` has four words: handler, flags, restorer, mask. The kernel returns
+//! from a handler to the restorer.
+
+use core::arch::global_asm;
+use core::ffi::{c_int, c_void};
+
+use crate::lifecycle::end;
+use crate::sys::call::{getpid, gettid, syscall};
+use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit};
+
+/// Signals whose default action ends the process and which may be handled.
+const DEADLY: u64 = bit(libc::SIGHUP)
+    | bit(libc::SIGINT)
+    | bit(libc::SIGQUIT)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGABRT)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGUSR1)
+    | bit(libc::SIGSEGV)
+    | bit(libc::SIGUSR2)
+    | bit(libc::SIGPIPE)
+    | bit(libc::SIGALRM)
+    | bit(libc::SIGTERM)
+    | bit(libc::SIGSTKFLT)
+    | bit(libc::SIGXCPU)
+    | bit(libc::SIGXFSZ)
+    | bit(libc::SIGVTALRM)
+    | bit(libc::SIGPROF)
+    | bit(libc::SIGIO)
+    | bit(libc::SIGPWR)
+    | bit(libc::SIGSYS);
+
+/// The flag by which the kernel takes the restorer from the structure.
+const SA_RESTORER: usize = 0x0400_0000;
+
+/// Number of signals.
+const SIGNALS: usize = 64;
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Action {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+global_asm!(
+    ".pushsection .text.__atom_restorer,\"ax\",@progbits",
+    "__atom_restorer:",
+    "mov eax, {number}",
+    "syscall",
+    ".popsection",
+    number = const libc::SYS_rt_sigreturn,
+);
+
+unsafe extern "C" {
+    fn __atom_restorer();
+}
+
+fn handler() -> usize {
+    let handler: extern "C" fn(c_int, *const libc::siginfo_t, *mut c_void) = on_death;
+    handler as usize
+}
+
+/// The action that stands for the default one: all signals wait while it runs.
+fn ours() -> Action {
+    Action {
+        handler: handler(),
+        flags: SA_RESTORER | libc::SA_SIGINFO as usize,
+        restorer: __atom_restorer as *const () as usize,
+        mask: u64::MAX,
+    }
+}
+
+/// Makes the system call; null for what is not wanted.
+///
+/// # Safety
+/// The pointers are null, or lead to structures that the kernel may read and write.
+unsafe fn change(signal: usize, action: *const Action, old: *mut Action) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        syscall!(
+            libc::SYS_rt_sigaction,
+            signal,
+            action,
+            old,
+            KERNEL_SIGSET_SIZE
+        )
+    }
+}
+
+/// At the start: handles the deadly signals that have the default action.
+pub(crate) fn begin() {
+    for signal in 1..=SIGNALS {
+        if DEADLY & bit(signal as i32) == 0 {
+            continue;
+        }
+        let mut now = Action::default();
+        let ours = ours();
+        // SAFETY: both structures live across the calls.
+        unsafe {
+            if change(signal, core::ptr::null(), &mut now) == 0 && now.handler == libc::SIG_DFL {
+                change(signal, &ours, core::ptr::null_mut());
+            }
+        }
+    }
+}
+
+extern "C" fn on_death(signal: c_int, information: *const libc::siginfo_t, _: *mut c_void) {
+    // SAFETY: the runtime has started before it handles signals.
+    unsafe { end::finish() };
+    let default = Action::default();
+    // SAFETY: the structure lives across the call; the kernel gave the information.
+    unsafe {
+        change(signal as usize, &default, core::ptr::null_mut());
+        // The kernel's own signals (a fault) come again when the instruction is executed again.
+        const SENT_BY_KERNEL: c_int = 0x80;
+        let code = (*information).si_code;
+        if code <= 0 || code == SENT_BY_KERNEL {
+            syscall!(libc::SYS_tgkill, getpid(), gettid(), signal);
+        } else {
+            raise_unless_fault(signal);
+        }
+    }
+}
+
+/// Sends the signal again if it is not one that the instruction raises again.
+///
+/// # Safety
+/// None of memory; the process ends by the signal.
+unsafe fn raise_unless_fault(signal: c_int) {
+    const FAULTS: [c_int; 5] = [
+        libc::SIGILL,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGSEGV,
+        libc::SIGTRAP,
+    ];
+    if !FAULTS.contains(&signal) || signal == libc::SIGTRAP {
+        // SAFETY: a signal to this thread.
+        unsafe { syscall!(libc::SYS_tgkill, getpid(), gettid(), signal) };
+    }
+}
+
+/// Copies the application's structure; `None` if it cannot be read.
+fn read(action: usize) -> Option<Action> {
+    let mut copy = Action::default();
+    let size = size_of::<Action>();
+    let (to, from) = ([&raw mut copy as usize, size], [action, size]);
+    // SAFETY: the kernel writes to the copy, and answers EFAULT if it cannot read.
+    let read = unsafe {
+        syscall!(
+            libc::SYS_process_vm_readv,
+            getpid(),
+            to.as_ptr(),
+            1,
+            from.as_ptr(),
+            1,
+            0
+        )
+    };
+    if read == size as isize {
+        return Some(copy);
+    }
+    if read == -(libc::EFAULT as isize) {
+        return None;
+    }
+    // SAFETY: the call is not allowed here; the application's pointer is as good as its own call.
+    Some(unsafe { (action as *const Action).read_unaligned() })
+}
+
+/// Makes the application's system call on a disposition in its place. Returns true if that is done, and
+/// nothing but an answer of 0 is left to be given.
+///
+/// # Safety
+/// The arguments are those of an `rt_sigaction` that the application makes next.
+pub(crate) unsafe fn sigaction(signal: usize, action: usize, old: usize, size: usize) -> bool {
+    let is_deadly = (1..=SIGNALS).contains(&signal) && DEADLY & bit(signal as i32) != 0;
+    if !is_deadly || size != KERNEL_SIGSET_SIZE {
+        return false;
+    }
+    let mut copy = Action::default();
+    let wanted = match action {
+        0 => core::ptr::null(),
+        _ => match read(action) {
+            None => return false,
+            Some(wanted) if wanted.handler == libc::SIG_DFL => {
+                copy = ours();
+                &raw const copy
+            }
+            Some(wanted) => {
+                copy.clone_from(&wanted);
+                &raw const copy
+            }
+        },
+    };
+    let old = old as *mut Action;
+    // SAFETY: the copy lives across the call; the kernel checks the application's pointer.
+    unsafe {
+        if change(signal, wanted, old) != 0 {
+            return false;
+        }
+        if !old.is_null() && (*old).handler == handler() {
+            old.write_unaligned(Action::default());
+        }
+    }
+    true
+}
