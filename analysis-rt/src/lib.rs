@@ -52,6 +52,7 @@ pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use lifecycle::end::{finish, set_flush_hook};
 pub use lifecycle::start::start;
 pub use process::identity::{pid, start_pid};
+pub use process::objects::object_name;
 pub use sys::memory::map_wiped;
 pub use sys::signals::Uninterrupted;
 pub use sys::spin::SpinLock;

@@ -76,6 +76,7 @@
 
 extern crate self as atom_tool;
 
+mod address;
 mod call;
 pub mod clocks;
 mod counters;
@@ -105,6 +106,7 @@ mod targets;
 mod thread_data;
 mod thread_rows;
 
+pub use address::Address;
 pub use analysis_rt::{SpinLock, Uninterrupted};
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;
@@ -150,8 +152,9 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::Place::{After, Before};
     pub use crate::{
-        AccessSize, AccessSizeOf, BranchTarget, Direction, EffAddrOf, HighHalf, ImageAddress,
-        LoadedValue, LoadedValueOf, RepCount, ReturnValue, StoredValue, StoredValueOf, Way,
+        AccessSize, AccessSizeOf, Address, BranchTarget, Direction, EffAddrOf, HighHalf,
+        ImageAddress, LoadedValue, LoadedValueOf, RepCount, ReturnValue, StoredValue,
+        StoredValueOf, Way,
     };
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,

@@ -43,11 +43,7 @@ pub(crate) unsafe fn begin(process: &ProcessInfo) {
 /// # Safety
 /// Called by inserted code, with the arguments of a system call that is made next.
 pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
-    let process = info::get().map(|info| info.process);
-    // SAFETY: null, or in the area, which stays mapped.
-    let Some(process) = process.and_then(|p| unsafe { p.as_ref() }) else {
-        return;
-    };
+    let Some(process) = process() else { return };
     // SAFETY: the caller's promise.
     let call = unsafe { &mut *call };
     let [first, second, third, fourth, ..] = call.arguments;
@@ -128,4 +124,26 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
             && o.instrumented.len != 0
     };
     objects.iter().find(is)
+}
+
+/// The facts of a process whose objects are all instrumented; `None` for a program alone, and before the
+/// start.
+fn process() -> Option<&'static ProcessInfo> {
+    // SAFETY: null, or in the area, which stays mapped.
+    unsafe { info::get()?.process.as_ref() }
+}
+
+/// The file name of an object of the process; `None` for a program alone, and before the start.
+pub fn object_name(object: usize) -> Option<&'static str> {
+    let process = process()?;
+    if object >= process.object_count {
+        return None;
+    }
+    // SAFETY: `atom` wrote the table, with text in UTF-8 as far as the path is.
+    let path = unsafe {
+        let path = (*process.objects.add(object)).path;
+        core::slice::from_raw_parts(path.ptr, path.len)
+    };
+    let name = path.rsplit(|b| *b == b'/').next()?;
+    core::str::from_utf8(name).ok()
 }

@@ -8,6 +8,7 @@
 use std::io::{self, Write};
 
 use super::{Cell, Readers, Report, Table};
+use crate::address::Address;
 
 /// Writes the report.
 pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
@@ -57,7 +58,7 @@ fn cell(to: &mut dyn Write, cell: &Cell) -> io::Result<()> {
         Cell::Number(n) => write!(to, "{n}"),
         Cell::Ratio(r) if r.is_finite() => write!(to, "{r:.4}"),
         Cell::Ratio(_) | Cell::Empty => write!(to, "null"),
-        Cell::Address(a) => write!(to, "\"{a:#x}\""),
+        Cell::Address(a) => string(to, &Address(*a).to_string()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::{Cell, Readers, Report, Table};
+use crate::address::Address;
 
 /// Writes the report. If `top` is not 0, tables end after `top` rows.
 pub(super) fn write(to: &mut dyn Write, report: &Report, top: usize) -> io::Result<()> {
@@ -83,7 +84,7 @@ fn show(cell: &Cell) -> String {
         Cell::Text(text) => text.clone().into_owned(),
         Cell::Number(n) => digits(*n),
         Cell::Ratio(r) => format!("{r:.2}"),
-        Cell::Address(a) => format!("{a:#x}"),
+        Cell::Address(a) => Address(*a).to_string(),
         Cell::Empty => String::new(),
     }
 }

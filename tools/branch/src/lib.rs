@@ -71,7 +71,11 @@ fn write_atom(to: &mut dyn Write, counters: Counters<2>, sites: Sites) -> io::Re
     for (counts, site) in counters.rows().zip(sites.iter()) {
         let (taken, not_taken) = (counts[TAKEN], counts[NOT_TAKEN]);
         let (pc, proc) = (site.pc, site.proc);
-        write!(to, "{pc:#x} \t {taken} \t {not_taken} \t {proc} \t ")?;
+        write!(
+            to,
+            "{} \t {taken} \t {not_taken} \t {proc} \t ",
+            Address(pc)
+        )?;
         if site.line != 0 {
             write!(to, "{}:{}", site.file, site.line)?;
         }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use atom_tool::{Cell, Files, Report};
+use atom_tool::{Address, Cell, Files, Report};
 use events::Source;
 use events::perf::Reading;
 
@@ -316,7 +316,7 @@ fn write_csv(found: &Found) -> std::io::Result<()> {
             continue;
         };
         rows::quote(&mut text, site.proc);
-        text.extend(format!(",{:#x},{},{}", site.pc, sums.calls, sums.left).as_bytes());
+        text.extend(format!(",{},{},{}", Address(site.pc), sums.calls, sums.left).as_bytes());
         for measure in 0..=run.settings.slots.len() {
             let [mean, least, most] = spread(sums, measure);
             let values = [

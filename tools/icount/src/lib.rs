@@ -88,7 +88,7 @@ fn report(
     if tsv {
         let written = files.write_with(|to| {
             if per == Per::Program as u64 {
-                return writeln!(to, "{start:#x}\t{total}\t{}", &*program);
+                return writeln!(to, "{}\t{total}\t{}", Address(start), &*program);
             }
             write_rows(to, &rows)
         });
@@ -131,7 +131,7 @@ fn report(
 
 fn write_rows(to: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     for row in rows {
-        writeln!(to, "{:#x}\t{}\t{}", row.pc, row.count, row.site.proc)?;
+        writeln!(to, "{}\t{}\t{}", Address(row.pc), row.count, row.site.proc)?;
     }
     Ok(())
 }

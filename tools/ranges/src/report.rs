@@ -395,10 +395,10 @@ fn write_csv(name: &str, names: &[&'static str], sites: Sites, sums: &Sums) -> i
                 misses,
             },
         ) = (site.line, sum);
-        let words = words.join(",");
+        let (words, pc) = (words.join(","), Address(pc));
         writeln!(
             file,
-            "{words},{line},{pc:#x},{loads},{stores},{bytes},{misses}"
+            "{words},{line},{pc},{loads},{stores},{bytes},{misses}"
         )?;
     }
     file.flush()
