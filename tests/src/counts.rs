@@ -19,6 +19,14 @@ fn lines(path: &Path) -> Result<Vec<Vec<String>>> {
 
 fn number(path: &Path, field: Option<&String>) -> Result<u64> {
     let field = field.map(String::as_str).unwrap_or_default();
+    // An address of another object than the program: `libc.so.6+0x1234`. The keys of two objects differ.
+    if let Some((object, address)) = field.split_once('+') {
+        let name = object
+            .bytes()
+            .fold(0u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into()));
+        let address = number(path, Some(&address.to_string()))?;
+        return Ok((name | 1) << 32 | address);
+    }
     let parsed = match field.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => field.parse(),

@@ -21,3 +21,4 @@ pub mod source;
 pub mod start;
 pub mod stepper;
 pub mod values;
+pub mod whole;

@@ -21,7 +21,7 @@ use structure::Structure;
 
 /// Runs the command.
 pub fn run(args: &Show) -> Result<()> {
-    let image = Image::open(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
+    let image = Image::read(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
     let (object, _) = pipeline::understand(&image)?;
     let lines = DebugLines::new(&image);
     let program = Program {
