@@ -142,12 +142,10 @@ impl Stepper {
                 continue;
             }
             let in_file = address_at(Path::new(path), offset)?;
+            let own = Path::new(path).file_name().unwrap_or_default();
             let name = match Path::new(path) == self.program {
                 true => String::new(),
-                false => format!(
-                    "{}+",
-                    Path::new(path).file_name().unwrap_or_default().display()
-                ),
+                false => format!("{}+", plain(&own.to_string_lossy())),
             };
             let object = self
                 .names
@@ -179,6 +177,14 @@ impl Stepper {
     }
 }
 
+/// An object's name without version, which is another one for each of its links: `libz.so`.
+fn plain(name: &str) -> String {
+    match name.split_once(".so") {
+        Some((stem, _)) => format!("{stem}.so"),
+        None => name.to_string(),
+    }
+}
+
 /// The address in an object's file of what lies at an offset of the file.
 fn address_at(path: &Path, offset: u64) -> Result<u64> {
     let fail = |reason: String| Error::new("reading an object", reason).file(path);
@@ -202,7 +208,11 @@ pub fn read(path: &Path) -> Result<Counts> {
     let line = |line: &str| {
         let mut fields = line.split('\t');
         let (address, count) = (fields.next()?, fields.next()?.parse().ok()?);
-        (count != 0).then(|| (address.to_string(), count))
+        let key = match address.split_once('+') {
+            Some((object, address)) => format!("{}+{address}", plain(object)),
+            None => address.to_string(),
+        };
+        (count != 0).then_some((key, count))
     };
     Ok(text.lines().filter_map(line).collect())
 }

@@ -259,9 +259,10 @@ impl Discovery<'_> {
     }
 
     /// Numbers of bodies of IFUNC resolvers of a dynamically linked program, and of their callees.
-    /// The dynamic loader runs them before any inserted code can run.
+    /// The dynamic loader runs them before any inserted code can run. Libraries and the loader are
+    /// instrumented in whole processes only, where inserted code can run from the beginning.
     fn before_start(&self) -> Vec<usize> {
-        if self.image.kind.is_static() {
+        if !self.image.kind.is_dynamic_program() {
             return Vec::new();
         }
         let resolvers = self
