@@ -50,13 +50,18 @@ pub struct Loaded {
 /// The objects that `program`'s interpreter loads for it, in load order; the interpreter is one
 /// of them, the program is not.
 pub fn libraries(interpreter: &Path, program: &Path) -> Result<Vec<Loaded>> {
+    // A name without a slash would be looked for as a library.
+    let path = match program.as_os_str().as_bytes().contains(&b'/') {
+        true => program.to_path_buf(),
+        false => Path::new(".").join(program),
+    };
     let mut command = Command::new(interpreter);
     for name in NOISE {
         command.env_remove(name);
     }
     let output = command
         .arg("--list")
-        .arg(program)
+        .arg(path)
         .stdin(Stdio::null())
         .output()
         .map_err(|e| {
