@@ -29,8 +29,8 @@ use crate::program::Program;
 
 /// Amount by which a step advances the clock. Numbers of references are smaller.
 pub const STEP: u64 = 1 << 12;
-/// The first number of a leaf. A constant below it would become part of the shape for which a routine is
-/// specialised, and few calls have the same number.
+/// The first number of a leaf. A smaller constant would become part of the out-of-line stub of a rare call,
+/// and few calls with the same number would share that stub.
 const FIRST: u64 = 256;
 /// The first number of a procedure that calls others.
 const CALLERS: u64 = 512;
