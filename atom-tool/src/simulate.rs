@@ -168,7 +168,10 @@ impl Simulation {
         for block in blocks() {
             let mut fetched = None;
             for (inst, count) in block.insts().zip(&mut counts) {
-                let (first, last) = (inst.pc() / line, (inst.pc() + inst.len() as u64 - 1) / line);
+                let (first, last) = (
+                    inst.pc() / line,
+                    (inst.pc() + inst.size() as u64 - 1) / line,
+                );
                 for number in (first..=last).filter(|n| fetched < Some(*n)) {
                     let address = inst.pc().max(number * line);
                     block.add_call(Before, fetch, (state, shape, address, 1, count));

@@ -8,7 +8,7 @@ use atom_tool::{Result, Status};
 use super::labels;
 use super::region::{Border, Region};
 use super::view::{View, base, is_stub};
-use super::{Found, How, Section, SectionKind, Unplaced};
+use super::{Found, How, MeasuredKind, Section, Unplaced};
 
 /// What is to be found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl Pattern {
     }
 
     /// Finds it. What nothing fits is an error: the user asked for it.
-    pub fn find<'a>(&self, view: &View<'a>, kind: SectionKind, found: &mut Found<'a>) -> Result {
+    pub fn find<'a>(&self, view: &View<'a>, kind: MeasuredKind, found: &mut Found<'a>) -> Result {
         match self {
             Self::Procedures(name) => procedures(view, kind, name, found),
             Self::Line(file, line) => {
@@ -68,7 +68,12 @@ impl Pattern {
     }
 }
 
-fn procedures<'a>(view: &View<'a>, kind: SectionKind, name: &str, found: &mut Found<'a>) -> Result {
+fn procedures<'a>(
+    view: &View<'a>,
+    kind: MeasuredKind,
+    name: &str,
+    found: &mut Found<'a>,
+) -> Result {
     let mut any = false;
     let mut seen = HashSet::new();
     for proc in view.program.procs() {
@@ -121,7 +126,7 @@ fn procedures<'a>(view: &View<'a>, kind: SectionKind, name: &str, found: &mut Fo
 
 fn line_of<'a>(
     view: &View<'a>,
-    kind: SectionKind,
+    kind: MeasuredKind,
     (file, line): (&str, u32),
     found: &mut Found<'a>,
 ) -> Result<(), String> {
@@ -173,7 +178,7 @@ fn line_of<'a>(
 
 fn addresses<'a>(
     view: &View<'a>,
-    kind: SectionKind,
+    kind: MeasuredKind,
     (from, to): (u64, u64),
     found: &mut Found<'a>,
 ) -> Result {

@@ -178,7 +178,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
             let insts = block.insts();
             blocks.push(site, insts.len());
             if per == Per::Instruction {
-                lengths.extend(insts.map(|inst| inst.len() as u8));
+                lengths.extend(insts.map(|inst| inst.size() as u8));
             }
         }
     }
