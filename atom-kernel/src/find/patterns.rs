@@ -10,7 +10,7 @@ use super::region::{Border, Region};
 use super::view::{View, base, is_stub};
 use super::{Found, How, MeasuredKind, Section, Unplaced};
 
-/// What is to be found.
+/// Sections that an option names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// Procedures by name, each a section.
@@ -46,7 +46,8 @@ impl Pattern {
         }
     }
 
-    /// Finds it. What nothing fits is an error: the user asked for it.
+    /// Adds the sections that the pattern names to `found`. It is an error if there are none, because the user
+    /// asked for them.
     pub fn find<'a>(&self, view: &View<'a>, kind: MeasuredKind, found: &mut Found<'a>) -> Result {
         match self {
             Self::Procedures(name) => procedures(view, kind, name, found),
