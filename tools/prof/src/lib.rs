@@ -71,37 +71,19 @@ fn report(
 ) {
     let entries: Vec<u64> = entries.rows().map(|[n]| n).collect();
     let total: u64 = entries.iter().sum();
-    let mut graph: BTreeMap<Arc, u64> = BTreeMap::new();
-    for ([n], arc) in calls.rows().zip(arcs.iter()).filter(|([n], _)| *n != 0) {
-        *graph.entry(*arc).or_default() += n;
-    }
+    let direct = arcs.iter().copied().zip(calls.rows().map(|[n]| n));
     let numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
-    for transfer in targets.transfers(counts) {
+    let indirect = targets.transfers(counts).into_iter().filter_map(|t| {
         // Other transfers go to a library.
-        if let Some(callee) = numbers.get(&transfer.target) {
-            let arc = Arc {
-                caller: callers_by_pointer[transfer.site],
-                callee: *callee,
-                kind: Kind::Indirect,
-            };
-            *graph.entry(arc).or_default() += transfer.count;
-        }
-    }
-    // Entries without a known call came from outside.
-    let mut explained = vec![0; entries.len()];
-    for (arc, n) in &graph {
-        explained[arc.callee as usize] += n;
-    }
-    for (callee, (n, explained)) in entries.iter().zip(&explained).enumerate() {
-        if n > explained {
-            let arc = Arc {
-                caller: UNKNOWN,
-                callee: callee as u32,
-                kind: Kind::Call,
-            };
-            graph.insert(arc, n - explained);
-        }
-    }
+        let callee = *numbers.get(&t.target)?;
+        let arc = Arc {
+            caller: callers_by_pointer[t.site],
+            callee,
+            kind: Kind::Indirect,
+        };
+        Some((arc, t.count))
+    });
+    let (graph, explained) = call_graph(&entries, direct.chain(indirect));
     let mut callers: Vec<Vec<(Arc, u64)>> = vec![Vec::new(); entries.len()];
     let mut callees = callers.clone();
     let mut sorted: Vec<(Arc, u64)> = graph.iter().map(|(&arc, &n)| (arc, n)).collect();
@@ -166,6 +148,31 @@ fn report(
         table.row([(*n).into(), kind, from, pc(arc.caller), to, pc(arc.callee)]);
     }
     report.write(files);
+}
+
+/// The number of calls of each arc, given the entries of each procedure and the known calls. Arcs from
+/// [`UNKNOWN`] have the other entries. Returns also the number of known calls of each procedure.
+fn call_graph(
+    entries: &[u64],
+    known: impl Iterator<Item = (Arc, u64)>,
+) -> (BTreeMap<Arc, u64>, Vec<u64>) {
+    let mut graph: BTreeMap<Arc, u64> = BTreeMap::new();
+    let mut explained = vec![0; entries.len()];
+    for (arc, n) in known.filter(|(_, n)| *n != 0) {
+        *graph.entry(arc).or_default() += n;
+        explained[arc.callee as usize] += n;
+    }
+    for (callee, (n, explained)) in entries.iter().zip(&explained).enumerate() {
+        if n > explained {
+            let arc = Arc {
+                caller: UNKNOWN,
+                callee: callee as u32,
+                kind: Kind::Call,
+            };
+            graph.insert(arc, n - explained);
+        }
+    }
+    (graph, explained)
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
