@@ -15,11 +15,11 @@ fn tests_of_the_table_exist() {
             continue;
         };
         let folder = if matches!(file, "misuse" | "programs" | "races") {
-            "arp-c"
+            "arp-c/tests/library"
         } else {
-            "arp"
+            "arp/tests"
         };
-        let source = text(&format!("{folder}/tests/{file}.rs"));
+        let source = text(&format!("{folder}/{file}.rs"));
         assert!(source.contains(&format!("fn {function}()")), "{quoted}");
         named += 1;
     }

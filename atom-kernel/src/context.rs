@@ -15,7 +15,7 @@ use atom_tool::{Block, EdgeKind, Inst, InstType, Proc, Way};
 
 use crate::find::region::{Border, Point, Region, is_call};
 use crate::find::view::{Family, View, base, is_stub};
-use crate::find::{Found, How, SectionKind};
+use crate::find::{Found, How, MeasuredKind};
 use crate::list;
 use crate::options::Context;
 
@@ -90,7 +90,7 @@ impl Site<'_> {
     }
 
     /// Its kind, if values of it are recorded.
-    pub fn kind(&self, found: &Found<'_>) -> Option<SectionKind> {
+    pub fn kind(&self, found: &Found<'_>) -> Option<MeasuredKind> {
         match self.role {
             Role::Marked(i) => Some(found.sections[i].kind),
             _ => None,

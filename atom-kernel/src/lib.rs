@@ -4,8 +4,6 @@
 //! that lead to them ([`context`]) and adds the calls of analysis routines ([`weave`]). The
 //! analysis half is in [`run`], on top of the crate `arp`.
 #![deny(missing_docs)]
-// Blocks and instructions are hashed and compared by their numbers, which do not change.
-#![allow(clippy::mutable_key_type)]
 
 pub mod context;
 pub mod find;

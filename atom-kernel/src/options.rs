@@ -3,7 +3,7 @@
 use arp::{DataType, Mode};
 use atom_tool::{Args, Result};
 
-use crate::find::{Pattern, SectionKind};
+use crate::find::{MeasuredKind, Pattern};
 use crate::run::calibrate::Calibrate;
 use crate::run::clock::Tsc;
 use crate::run::meters::Measure;
@@ -23,7 +23,7 @@ pub struct Options {
     /// Print what was found.
     pub list: bool,
     /// Sections named on the command line.
-    pub patterns: Vec<(SectionKind, Pattern)>,
+    pub patterns: Vec<(MeasuredKind, Pattern)>,
     /// Look for labels and markers.
     pub marks: bool,
     /// How much of the context is recorded.
@@ -55,8 +55,8 @@ impl Options {
         let list = options.flag("--list");
         let mut patterns = Vec::new();
         for (name, kind) in [
-            ("--kernel", SectionKind::Kernel),
-            ("--profile", SectionKind::Profiled),
+            ("--kernel", MeasuredKind::Kernel),
+            ("--profile", MeasuredKind::Profiled),
         ] {
             for text in options.values(name)? {
                 patterns.push((kind, Pattern::parse(text)?));

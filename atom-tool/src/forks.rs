@@ -1,16 +1,16 @@
 //! Noticing that a process is a forked child.
 //!
-//! A child has a copy of all of a tool's data, and nothing tells the tool of the fork.
+//! A child has a copy of all data of a tool, and nothing notifies the tool of the fork.
 //! Data that must not be in the child, such as output that the parent has not written yet, lies in memory that
 //! the kernel fills with zeros in the child, or is found by a pointer in such memory. (A child of `vfork`
-//! shares its parent's memory, where nothing changes.)
+//! shares its parent's memory, and nothing is filled with zeros.)
 
 use std::ffi::{c_int, c_long};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of bytes at the start of [`memory`] that are zeros in a child.
+/// Number of bytes at the start of [`memory`] that the kernel fills with zeros in a child.
 pub const WIPED: usize = 4096;
 
 unsafe extern "C" {
@@ -18,25 +18,26 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// Memory of zeros, [`WIPED`] bytes and `size` further ones, of which the first [`WIPED`] are zeros again in a
-/// forked child. It is never given back. `None` if there is no memory, or the kernel (before Linux 4.14) cannot do that.
+/// Returns [`WIPED`] bytes of memory, followed by `size` further bytes, all zeros. The first [`WIPED`] bytes are zeros
+/// again in a forked child. The memory is never freed. `None` if there is no memory, or if the kernel is older than
+/// Linux 4.14 and cannot wipe memory.
 pub fn memory(size: usize) -> Option<NonNull<u64>> {
     NonNull::new(analysis_rt::map_wiped(WIPED, WIPED + size).cast())
 }
 
-/// True if this process has a thread with that number in the system.
+/// True if this process has a thread with the thread id `thread`.
 pub fn is_alive(thread: u32) -> bool {
     const SYS_TGKILL: c_long = 234;
-    // SAFETY: signal 0 is not sent; the kernel only checks that the thread exists.
+    // SAFETY: the signal number 0 sends no signal; the kernel only checks that the thread exists.
     thread != 0 && unsafe { syscall(SYS_TGKILL, getpid(), thread, 0) == 0 }
 }
 
-/// Analysis side: a value that each process has of its own, kept in a `static`.
+/// Analysis side: a value that exists once in each process, kept in a `static`.
 ///
-/// A forked child makes a new one, instead of writing what its parent has not written yet, or waiting for a
-/// lock that another thread of the parent held.
+/// A forked child makes a new value. So it neither writes output that its parent has not written yet, nor waits for a
+/// lock that another thread of the parent held at the fork.
 pub struct PerProcess<T> {
-    /// Address of a word in memory that is zero in a child: the value's address.
+    /// Address of a word that has the address of the value. The kernel sets the word to 0 in a child.
     own: AtomicPtr<AtomicPtr<Mutex<T>>>,
 }
 
@@ -47,23 +48,24 @@ impl<T: Send> Default for PerProcess<T> {
 }
 
 impl<T: Send> PerProcess<T> {
-    /// No process has a value before [`PerProcess::begin`].
+    /// No value; there is none in any process before [`PerProcess::begin`].
     pub const fn new() -> Self {
         Self {
             own: AtomicPtr::new(null_mut()),
         }
     }
 
-    /// Makes values possible, at the program's start. Without memory for that there will be none.
+    /// Allocates memory for the address of the value. Call it at the program's start. If the allocation fails,
+    /// [`PerProcess::lock`] always returns `None`.
     pub fn begin(&self) {
         if let Some(memory) = memory(0) {
             self.own.store(memory.as_ptr().cast(), Ordering::Release);
         }
     }
 
-    /// Locks this process's value, which `make` makes if there is none. Signals must wait while it is locked.
+    /// Locks this process's value, which `make` creates if there is none. Signals must be blocked while it is locked.
     pub fn lock(&'static self, make: impl FnOnce() -> T) -> Option<MutexGuard<'static, T>> {
-        // SAFETY: null, or a word that stays, zero or written below.
+        // SAFETY: null, or a word that is never freed, and that is zero or written below.
         let own = unsafe { self.own.load(Ordering::Acquire).as_ref()? };
         let mut at = own.load(Ordering::Acquire);
         if at.is_null() {
@@ -74,7 +76,7 @@ impl<T: Send> PerProcess<T> {
                 Err(other) => other,
             };
         }
-        // SAFETY: only addresses of values that stay are stored there.
+        // SAFETY: only addresses of values that are never freed are stored there.
         let value = unsafe { &*at };
         Some(value.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -315,9 +315,8 @@ impl<'a> Inst<'a> {
         (self.host().inst_pc)(self.host().context, self.id)
     }
 
-    /// Its length in bytes.
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
         (self.host().inst_len)(self.host().context, self.id) as usize
     }
 

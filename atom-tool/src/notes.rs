@@ -148,7 +148,7 @@ impl Notes {
 
     /// Has a buffer write here, with `state` as the tool's state of it.
     ///
-    /// The memory stays for ever, but whoever gets `state` from the buffer must know that it is still valid.
+    /// The memory is never freed. A caller that gets `state` from the buffer must know that it is still valid.
     pub fn attach<S>(&self, buffer: &NoteBuffer, state: *mut S) {
         self.rewind(buffer);
         buffer.state.set(state as u64);

@@ -4,8 +4,8 @@
 //! together: an address with its size, a set of options. [`plain_data!`](crate::plain_data)
 //! defines a structure that crosses as a whole, so that both halves name its fields.
 //!
-//! ABI: the bytes of the value are copied into the tool's data in the instrumented program, as
-//! those of an array are, and the routine gets a pointer to them. Both halves come from one
+//! ABI: the bytes of the value are copied into the tool's data in the instrumented program, like
+//! the bytes of an array, and the routine gets a pointer to them. Both halves come from one
 //! shared object, so they agree on the layout. As bytes are copied, there must be no padding,
 //! whose contents would be arbitrary, and no pointer, which would lead into `atom`.
 

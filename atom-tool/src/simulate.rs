@@ -1,8 +1,8 @@
-//! What tools share that simulate memory: caches, translation buffers.
+//! The common part of tools that simulate memory: caches, translation buffers.
 //!
-//! How often a block is executed tells how often its instructions refer to memory, so a
-//! counter for each block is enough for that. The tool's routine is called at each
-//! reference, and counts only what is worth it, as a rule the misses.
+//! The executions of a block tell the number of references that its instructions make, so one
+//! counter for each block is enough for the references. The tool's routine is called at each
+//! reference, and counts only rare events, usually the misses.
 
 pub mod cache;
 pub mod groups;
@@ -25,44 +25,77 @@ use crate::report::{Files, Report, ReportFiles};
 use crate::sites::{SiteList, Sites};
 use crate::thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
 
-/// Cells of a [`Simulation`]'s counters.
+/// Cells of the counters of a [`Simulation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Seen {
-    /// What missed.
+    /// Number of misses.
     Misses = 0,
-    /// References that the counts of blocks do not tell of.
+    /// Number of references that the executions of blocks do not include.
     Extra = 1,
 }
 
-/// The routines of a tool. `shape` is a constant of the tool's own. A reference that is
-/// more than one, because it reaches into several lines, is for the routine to count,
-/// under [`Seen::Extra`].
+crate::plain_data! {
+    /// What a site's references refer to.
+    #[derive(PartialEq, Eq, Debug)]
+    pub enum Referred {
+        /// Data: loads and stores.
+        Data,
+        /// Code that is fetched.
+        Code,
+    }
+
+    /// The references of one site, as the instrument routine knows them.
+    pub struct SiteReferences {
+        /// Number of the site's block.
+        pub block: u32,
+        /// Number of references that each execution of the block makes at the site.
+        pub each: u32,
+        /// What they refer to.
+        pub referred: Referred,
+    }
+}
+
+/// Parameters of a routine that writes a report: its files, the name of the program, the
+/// description of the simulated memory, then the parts of a [`Simulation`] in their order.
+pub type ReportParams = (
+    Files,
+    Str,
+    Str,
+    Counters<2>,
+    Counters,
+    Array<SiteReferences>,
+    Sites,
+);
+
+/// A routine for instructions that make many references: state, shape, both addresses (the
+/// second is 0 if there is none), times, direction, size, counter.
+pub type RepeatRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, u64, u64, u64, Counter<2>)>;
+
+/// The routines of a tool. `shape` is a constant that only the tool interprets. A reference to
+/// several lines is several references; the routine adds those beyond the first to [`Seen::Extra`].
 pub struct Simulator<T: 'static> {
     /// For instructions that make each of their references once.
     pub look_up: LookUp<T>,
-    /// For a repeated string instruction, or an element of a vector: state, shape, both addresses
-    /// (the second 0 if there is none), times, direction, size, counter. None of
-    /// its references is counted otherwise.
-    #[allow(clippy::type_complexity)]
-    pub repeat: Routine<(PerThread<T>, u64, u64, u64, u64, u64, u64, Counter<2>)>,
+    /// For a repeated string instruction, or an element of a vector. Only this routine counts
+    /// their references.
+    pub repeat: RepeatRoutine<T>,
     /// Before a string comparison, which may end early: state, both addresses, times.
     pub compare: Routine<(PerThread<T>, u64, u64, u64)>,
-    /// After it: state, shape, what is left in rcx, direction, size, counter.
+    /// After a string comparison: state, shape, rcx, direction, size, counter.
     pub compared: Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>,
 }
 
-/// Instrument side: the calls for all references of a program, and what they count. Its
+/// Instrument side: the calls for all references of a program, and their counters. Its
 /// parts are arguments for [`Report::simulated`].
 pub struct Simulation {
     /// Misses and extra references of each site.
     pub counts: CounterTable<2>,
     /// Executions of each block.
     pub executed: CounterTable,
-    /// For each site the number of its block, the references that are made each
-    /// time that it is executed, and whether it is code that is fetched.
-    pub blocks: Vec<[u32; 3]>,
-    /// The instructions.
+    /// The references of each site.
+    pub references: Vec<SiteReferences>,
+    /// The instructions that refer to memory, then those that are fetched.
     pub sites: SiteList,
 }
 
@@ -72,8 +105,8 @@ fn simulated_block(counter: Counter) {
 }
 
 impl Simulation {
-    /// Has all loads and stores simulated, and with `code` the fetching of all instructions
-    /// from lines of so many bytes. Addresses of code are those in the program's file.
+    /// Adds calls that simulate all loads and stores. With `code`, its state and the size of a line in
+    /// bytes, the fetching of all instructions is simulated, too, at their addresses in the program's file.
     pub fn new<T: ThreadState>(
         program: &Program<'_>,
         simulator: &Simulator<T>,
@@ -90,7 +123,7 @@ impl Simulation {
         let mut all = Self {
             counts: program.counters(sites),
             executed: program.counters(program.block_count()),
-            blocks: Vec::new(),
+            references: Vec::new(),
             sites: SiteList::new(),
         };
         for block in blocks() {
@@ -124,7 +157,7 @@ impl Simulation {
                     }
                     _ => simulator.add(*inst, references, data, shape, count),
                 };
-                all.push(*inst, each, false);
+                all.push(*inst, each, Referred::Data);
             }
         }
         let mut counts = all.counts.rows().skip(insts.len());
@@ -135,41 +168,49 @@ impl Simulation {
         for block in blocks() {
             let mut fetched = None;
             for (inst, count) in block.insts().zip(&mut counts) {
-                let (first, last) = (inst.pc() / line, (inst.pc() + inst.len() as u64 - 1) / line);
+                let (first, last) = (
+                    inst.pc() / line,
+                    (inst.pc() + inst.size() as u64 - 1) / line,
+                );
                 for number in (first..=last).filter(|n| fetched < Some(*n)) {
                     let address = inst.pc().max(number * line);
                     block.add_call(Before, fetch, (state, shape, address, 1, count));
                 }
                 fetched = Some(last);
-                all.push(inst, (last - first + 1) as u32, true);
+                all.push(inst, (last - first + 1) as u32, Referred::Code);
             }
         }
         all
     }
 
-    /// Has the tool's own routine called after the program, which writes its report.
+    /// Adds a call of the tool's routine that writes its report after the program's end.
+    /// `memory` describes the simulated memory.
     pub fn report_at_end(
         &self,
         program: &Program<'_>,
-        routine: impl AsRoutine<(Files, Str, Counters<2>, Counters, Array<[u32; 3]>, Sites)>,
+        routine: impl AsRoutine<ReportParams>,
         files: &ReportFiles,
-        text: String,
+        memory: String,
     ) {
-        let (counts, executed) = (self.counts, self.executed);
-        let args = (files, text, counts, executed, &self.blocks, &self.sites);
+        let (name, counts, executed) = (program.name(), self.counts, self.executed);
+        let (references, sites) = (&self.references, &self.sites);
+        let args = (files, name, memory, counts, executed, references, sites);
         program.add_call(After, routine, args);
     }
 
-    fn push(&mut self, inst: Inst<'_>, each: u32, code: bool) {
-        let number = inst.block().index() as u32;
-        self.blocks.push([number, each, code.into()]);
+    fn push(&mut self, inst: Inst<'_>, each: u32, referred: Referred) {
+        self.references.push(SiteReferences {
+            block: inst.block().index() as u32,
+            each,
+            referred,
+        });
         self.sites.push(inst);
     }
 }
 
 impl<T: ThreadState> Simulator<T> {
-    /// Adds the calls for an instruction; how many references each execution makes that
-    /// `refer` sees one by one.
+    /// Adds the calls for an instruction. Returns the number of references that each of its
+    /// executions makes and that the routine does not count.
     pub fn add(
         &self,
         inst: Inst<'_>,
@@ -187,22 +228,21 @@ impl<T: ThreadState> Simulator<T> {
         }
         let (a, size) = (EffAddrOf(operands[0]), AccessSizeOf(operands[0]));
         let b = operands.get(1).map(|operand| EffAddrOf(*operand));
-        let down = Direction;
         match (references.times, b) {
             (Times::Compared, b) => {
                 match b {
                     Some(b) => inst.add_call(Before, self.compare, (state, a, b, RepCount)),
                     None => inst.add_call(Before, self.compare, (state, a, 0, RepCount)),
                 }
-                let args = (state, shape, Reg::Rcx, down, size, count);
+                let args = (state, shape, Reg::Rcx, Direction, size, count);
                 inst.add_call(After, self.compared, args);
             }
             (Times::Repeated, Some(b)) => {
-                let args = (state, shape, a, b, RepCount, down, size, count);
+                let args = (state, shape, a, b, RepCount, Direction, size, count);
                 inst.add_call(Before, self.repeat, args);
             }
             (Times::Repeated, None) => {
-                let args = (state, shape, a, 0, RepCount, down, size, count);
+                let args = (state, shape, a, 0, RepCount, Direction, size, count);
                 inst.add_call(Before, self.repeat, args);
             }
             _ => inst.add_call(Before, self.repeat, (state, shape, a, 0, 1, 0, size, count)),
@@ -212,73 +252,73 @@ impl<T: ThreadState> Simulator<T> {
 }
 
 impl Report {
-    /// Adds the tables of a [`Simulation`], whose parts are given: what happened by procedure
-    /// and by source line, and for programs by instruction. Returns references and misses
-    /// of data, and those of code.
+    /// Adds the tables of a [`Simulation`], whose parts are given: references and misses by procedure
+    /// and by source line, and by instruction in the report for programs. Returns the numbers of
+    /// references and misses, first of data, then of code.
     pub fn simulated(
         &mut self,
         counts: Counters<2>,
         executed: Counters,
-        blocks: Array<[u32; 3]>,
+        references: Array<SiteReferences>,
         sites: Sites,
     ) -> [[u64; 2]; 2] {
-        let of = |i: usize, code: bool| {
-            let [block, each, fetched] = blocks.get(i).copied().unwrap_or_default();
-            if (fetched != 0) != code {
+        let of = |i: usize, referred: Referred| {
+            let Some(site) = references.get(i).filter(|s| s.referred == referred) else {
                 return [0, 0];
-            }
+            };
             let [misses, extra] = counts.at(i).get();
-            let [times] = executed.at(block as usize).get();
-            [(times * u64::from(each)).wrapping_add(extra), misses]
+            let [times] = executed.at(site.block as usize).get();
+            [(times * u64::from(site.each)).wrapping_add(extra), misses]
         };
-        [("", false), ("fetch ", true)].map(|(prefix, code)| {
-            let sums = (0..sites.len()).map(|i| of(i, code));
+        [("", Referred::Data), ("fetch ", Referred::Code)].map(|(prefix, referred)| {
+            let sums = (0..sites.len()).map(|i| of(i, referred));
             let sum = sums.fold([0, 0], |sum, n| [sum[0] + n[0], sum[1] + n[1]]);
-            if !code || sum != [0, 0] {
+            if referred == Referred::Data || sum != [0, 0] {
                 let columns = ["references", "misses", "miss %"];
-                self.places(prefix, columns, sites, |i| of(i, code));
+                self.places(prefix, columns, sites, |i| of(i, referred));
             }
             sum
         })
     }
 }
 
-/// The same value, of which the compiler does not know that it is: what is computed from it is
-/// computed again at each use. A routine that becomes part of the program takes a register less
-/// at the point if what is rare keeps nothing that the usual path has computed.
+/// Returns `value` in a way that hides from the compiler that it is the same value, so whatever depends
+/// on the result is computed again. An inlined routine needs one register less at the point if
+/// its cold path uses nothing that the hot path has computed.
 #[inline(always)]
 pub fn anew(value: u64) -> u64 {
     let mut same = value;
-    // SAFETY: it is no instruction at all.
+    // SAFETY: the template is a comment, so no instruction is emitted.
     unsafe {
         std::arch::asm!("/* {0} */", inout(reg) same, options(nomem, nostack, preserves_flags));
     }
     same
 }
 
-/// What [`Simulator::compare`] and [`Simulator::compared`] keep: both addresses, and how
-/// often the comparison may be repeated.
+/// Values that [`Simulator::compare`] stores for [`Simulator::compared`]: both addresses, and the
+/// largest number of repetitions.
 pub type Comparison = [ThreadCell<u64>; 3];
 
-/// Keeps what is known before a comparison.
+/// Stores the values that are known before a comparison.
 pub fn begin(comparison: &Comparison, known: [u64; 3]) {
     for (cell, value) in comparison.iter().zip(known) {
         cell.set(value);
     }
 }
 
-/// The addresses at which a comparison began, and how often it was repeated, by what is
-/// left in rcx.
+/// Returns the addresses at which a comparison began, and the number of its repetitions, given
+/// rcx after it.
 pub fn end(comparison: &Comparison, rcx: u64) -> ([u64; 2], u64) {
     let [first, second, times] = [0, 1, 2].map(|i: usize| comparison[i].get());
     ([first, second], times.saturating_sub(rcx))
 }
 
-/// Defines a simulator's routines for instructions that make many references, and
-/// `simulator`, which makes a [`Simulator`] of them and of a routine for one reference. Given are
-/// the type of the state, which has a [`Comparison`] named `comparison`, and two functions:
-/// `touch(state, shape, address, size, times, counter)` makes a reference so many times in turn
-/// and counts all of it; `line(shape)` tells how many bytes are one line, or page.
+/// Defines a simulator's routines for instructions that make many references, and a function
+/// `simulator`, which makes a [`Simulator`] of these routines and of the routines for single references.
+///
+/// The arguments are the type of the state, which has a [`Comparison`] named `comparison`, and two functions:
+/// `touch(state, shape, address, size, times, counter)` makes a reference `times` times in succession
+/// and counts all references and misses; `line(shape)` returns the size of a line, or of a page, in bytes.
 #[macro_export]
 macro_rules! simulator {
     ($state:ty, $touch:path, $line:path) => {
@@ -304,7 +344,7 @@ macro_rules! simulator {
             });
         }
 
-        /// The routines for a program, with those for single references.
+        /// The routines for a program; `look_up` has those for single references.
         fn simulator(
             look_up: $crate::simulate::LookUp<$state>,
         ) -> $crate::simulate::Simulator<$state> {

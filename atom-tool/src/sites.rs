@@ -49,7 +49,7 @@ impl SiteList {
 
     /// Appends an instruction; returns its number in the list.
     pub fn push(&mut self, inst: Inst<'_>) -> usize {
-        self.add(inst.pc(), inst.proc(), inst.line(), inst.len() as u32)
+        self.add(inst.pc(), inst.proc(), inst.line(), inst.size() as u32)
     }
 
     /// Appends a block, with the source line of its first instruction; returns its number in the list.

@@ -24,7 +24,7 @@ pub fn contents(path: &Path) -> Result<u64> {
     Ok(hasher.finish())
 }
 
-/// As [`contents`], for large files that do not change while the tests run: read once.
+/// Hash of the contents of a large file that does not change while the tests run. It is read once.
 pub fn contents_once(path: &Path) -> Result<u64> {
     static KNOWN: Mutex<Option<HashMap<PathBuf, u64>>> = Mutex::new(None);
     let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
@@ -51,8 +51,8 @@ fn version(compiler: &OsStr) -> String {
     known.entry(compiler.into()).or_insert_with(ask).clone()
 }
 
-/// Runs a compiler for `out`, or copies what the same command made of the same source before.
-/// The command lacks only `-o`; it reads no file of the project but `source`.
+/// Runs a compiler to make `out`, or copies the earlier result of the same command for the same source.
+/// The command is complete except for `-o`; `source` is the only file of the project that it reads.
 ///
 /// # Errors
 /// The compiler's messages.
@@ -83,13 +83,13 @@ pub fn compiled(mut command: Command, source: &Path, out: &Path) -> Result<()> {
     place(&kept, out).map_err(|e| fail(e.to_string()))
 }
 
-/// Copies a program. A copy with the same contents stays as it is, because results that are kept
-/// for it are valid if they are newer.
+/// Copies a program. A copy with the same contents is left unchanged, because stored results about it
+/// are valid if they are newer than it.
 fn place(kept: &Path, out: &Path) -> std::io::Result<()> {
     if std::fs::read(out).is_ok_and(|old| std::fs::read(kept).is_ok_and(|new| old == new)) {
         return Ok(());
     }
-    // Renamed into place: the old one may run.
+    // The copy is renamed into place, because the old file may be running.
     let partial = out.with_extension("partial");
     std::fs::copy(kept, &partial)?;
     std::fs::rename(&partial, out)

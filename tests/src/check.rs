@@ -15,8 +15,8 @@ use crate::outcome::{Outcome, Setting, plain_environment, run};
 use crate::source::{Run, Source, Variant};
 use crate::stepper::{self, Options, Process};
 
-/// Folders of the original and its rewrites. All have the same length: the
-/// length of the path moves the stack, and start-up code loops over it.
+/// Folders of the original and its rewrites. All names have the same length, because the
+/// length of the path moves the stack, and start-up code loops over the path.
 const ORIGINAL: &str = "orig0";
 const JOBS: [&str; 6] = ["empty", "moved", "half1", "half2", "icnt0", "brnch"];
 const VALUES: &str = "trace";
@@ -64,7 +64,7 @@ impl<'a> Case<'a> {
         self.folder.join(ORIGINAL).join("prog")
     }
 
-    /// Where a rewrite goes; `job` has five letters, as all folders have.
+    /// Path of a rewrite; `job` has five letters, like the names of all folders.
     pub fn rewritten(&self, job: &str) -> PathBuf {
         debug_assert_eq!(job.len(), ORIGINAL.len());
         self.folder.join(job).join("prog")
@@ -90,7 +90,8 @@ impl<'a> Case<'a> {
         )
     }
 
-    /// The rewrites without a tool and both tools behave as the original, which behaves as promised.
+    /// Checks that the rewrites without a tool and with both tools behave like the original, and the original as its
+    /// source states.
     fn behaviour(&self, failures: &mut Vec<String>) -> Result<()> {
         let fixed = self.source.pristine;
         let mut originals = Vec::new();
@@ -158,7 +159,7 @@ impl<'a> Case<'a> {
             .flatten()
         {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
-                // What cannot be removed is overwritten next time.
+                // A file that cannot be removed is overwritten next time.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -295,7 +296,7 @@ impl<'a> Case<'a> {
     ) -> Result<()> {
         let procs = report["procedures"]["list"].as_array();
         let range = |p: &serde_json::Value| {
-            // With fewer pads there is room for more: what is partial in one may not be in the other.
+            // With fewer pads more of them find space: a procedure that is partial in one rewrite may be full in the other.
             (p["status"].as_str()? == "full").then_some(())?;
             let hex = p["address"].as_str()?.strip_prefix("0x")?;
             let start = u64::from_str_radix(hex, 16).ok()?;
@@ -389,13 +390,13 @@ impl<'a> Case<'a> {
 pub enum Check {
     /// Output, error output, exit code, signal.
     Behaviour,
-    /// The stepper's figures against the source's own, and both tools' against the stepper's;
-    /// of a few builds that differ in kind, or of all ([`depth`]).
+    /// The stepper's figures against the figures that the source states, and the figures of both tools against the
+    /// stepper's, for a few builds that differ in kind, or for all ([`depth`]).
     Counts,
-    /// The stepper's figures against the source's own, for its first variant.
+    /// The stepper's figures against the figures that the source states, for its first variant.
     StatedCounts,
     /// The values that a tool is passed against the processor's, for the first variants that are
-    /// linked dynamically: their own code makes few steps.
+    /// linked dynamically, because their own code makes few steps.
     Values,
 }
 
@@ -422,7 +423,7 @@ pub fn check(name: &str, what: Check) {
             Check::Values => (all, 2),
         };
         // Start-up code of static programs reads their headers, which have changed.
-        // The tool leaves `_fini` out by name: atom's own frame lies above its.
+        // The tool leaves `_fini` out by its name, because the frame of atom's code lies above the frame of `_fini`.
         let unfit = |v: &Variant| v.0.contains("static") || v.0.contains("strip");
         let wanted = |v: &&Variant| what != Check::Values || !unfit(v);
         for variant in variants.into_iter().filter(wanted).take(most) {

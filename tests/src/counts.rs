@@ -148,14 +148,14 @@ impl Symbols {
 #[derive(Clone, Debug, Default)]
 pub struct Missed(pub Vec<Gap>);
 
-/// A procedure that is not wholly instrumented.
+/// A procedure that is not instrumented, or only in part.
 #[derive(Clone, Debug)]
 pub struct Gap {
     /// Its name in the report.
     pub name: String,
     /// Its first address.
     pub start: u64,
-    /// Address behind its last byte.
+    /// Address after its last byte.
     pub end: u64,
     /// Reason that the report gives.
     pub reason: String,
@@ -193,7 +193,7 @@ impl Missed {
 }
 
 /// Procedures of a static libc that loop over the program's own headers. A
-/// rewritten program has more of them, so these run longer, as they must.
+/// rewritten program has more headers, so these procedures make more rounds.
 const READS_PROGRAM_HEADERS: [&str; 2] = ["_dl_find_object_from_map", "_dlfo_sort_mappings.part.0"];
 
 /// Whether a count can be too small.
@@ -239,7 +239,7 @@ fn differences<T: Count>(
     let mut text = format!("{} of {} addresses differ", wrong.len(), all.len());
     let mut seen = Vec::new();
     for address in &wrong {
-        // The first of each procedure says most.
+        // The first difference of each procedure is the most useful one.
         let name = symbols.name(*address);
         if name.is_some() && seen.contains(&name) || seen.len() > 7 {
             continue;

@@ -1,12 +1,12 @@
-//! Depth of the tests: what each change needs, or everything.
+//! Depth of the tests: the checks that each change needs, or all checks.
 
 use crate::source::Variant;
 
-/// The environment variable that asks for everything: `ATOM_TESTS=all`.
+/// The environment variable that asks for all checks: `ATOM_TESTS=all`.
 pub const VARIABLE: &str = "ATOM_TESTS";
 
-/// Whether everything is wanted: all builds of each test program, all programs of the system.
-/// `.ci/run` takes less than that, the command `nightly` takes all.
+/// Whether all builds of each test program and all programs of the system are to be checked.
+/// `.ci/run` checks some of them, the command `nightly` all.
 pub fn is_full() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|value| value == "all")
 }

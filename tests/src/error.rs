@@ -1,4 +1,4 @@
-//! The error type of the test crate: what was tried, with which file, and why not.
+//! The error type of the test crate: the action that failed, the file and the reason.
 //!
 //! The crates under test have their own; sharing it would tie the judge to them.
 
@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A failure of the test machinery itself (not of a program under test).
 #[derive(Debug, Clone)]
 pub struct Error {
-    /// What was tried, as a gerund phrase.
+    /// The action that failed, as a gerund phrase.
     pub doing: &'static str,
     /// The file concerned.
     pub file: Option<PathBuf>,

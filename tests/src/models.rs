@@ -1,9 +1,9 @@
 //! Caches and translation buffers simulated from a single-step trace, as judges of the
 //! tools that simulate them.
 //!
-//! The models are plain: each set is a list with the last used entry first. Each thread has a
-//! model of its own, as if it ran on a core of its own. Instructions count if they are in the
-//! program itself and the tool could see them.
+//! The models are simple: each set is a list with the last used entry first. Each thread has its own
+//! model, as if it ran on its own core. An instruction counts if it is in the program itself, in a procedure
+//! that the tool could instrument.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -73,10 +73,10 @@ pub struct Question {
     pub fetches: bool,
 }
 
-/// A question with what is needed to answer it by the stepper.
+/// A question, and the data to answer it by the stepper.
 struct Asked<'a> {
     question: &'a Question,
-    /// Procedures that the tool could not see.
+    /// Procedures that the tool could not instrument.
     missed: Missed,
     /// One model for each thread.
     models: HashMap<i32, Model>,
@@ -139,9 +139,9 @@ pub fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
     all.ok_or_else(|| fail("a row is not as it should be".into()))
 }
 
-/// Compares what a tool says of a test program with the model, instruction by instruction.
-/// `variants` says which builds, by their names; with threads only references are compared,
-/// since a thread may go on with the cache of one that has ended.
+/// Compares the figures of a tool for a test program with the model, instruction by instruction.
+/// `variants` chooses builds by their names. In programs with threads only references are compared,
+/// because a thread may continue with the cache of a thread that has ended.
 ///
 /// # Panics
 /// With all differences in words, as tests do.
@@ -206,7 +206,7 @@ fn case_failures(case: &Case<'_>, source: &Source, questions: &[Question]) -> Re
     Ok(failures.collect())
 }
 
-/// Figures of the tool for a build, and the procedures that it could not see.
+/// Figures of the tool for a build, and the procedures that it could not instrument.
 fn tool(
     case: &Case<'_>,
     source: &Source,
@@ -227,7 +227,7 @@ fn tool(
         false => "instructions",
     };
     let figures = read(&json, table)?;
-    // What cannot be removed is overwritten next time.
+    // A file that cannot be removed is overwritten next time.
     let _ = std::fs::remove_file(&json);
     Ok((figures, Missed::from_report(&made.report)))
 }

@@ -1,4 +1,4 @@
-//! Running a program and keeping everything that it did.
+//! Running a program and recording its output and its end.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -73,7 +73,7 @@ pub fn run(command: &mut Command, setting: &Setting) -> Result<Outcome> {
     // SAFETY: the closure makes system calls only, which are safe after fork.
     unsafe {
         command.pre_exec(move || {
-            // A group of its own, so that a timeout ends its children too.
+            // The child has its own process group, so that a timeout ends its children, too.
             libc::setpgid(0, 0);
             let no_core = libc::rlimit {
                 rlim_cur: 0,
@@ -97,7 +97,7 @@ pub fn run(command: &mut Command, setting: &Setting) -> Result<Outcome> {
     let stderr = collect(child.stderr.take().expect("piped"));
     let (status, user, timed_out) = wait(&mut child, setting.timeout).map_err(fail)?;
     if timed_out {
-        // Whatever still holds the pipes belongs to the group.
+        // Processes that still hold the pipes belong to the group.
         // SAFETY: the group was made for this child.
         unsafe { libc::kill(-(pid as i32), libc::SIGKILL) };
     }
@@ -117,7 +117,7 @@ pub fn run(command: &mut Command, setting: &Setting) -> Result<Outcome> {
 fn collect(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is still worth comparing.
+        // Output that was read before an error is still compared.
         let _ = pipe.read_to_end(&mut bytes);
         bytes
     })
@@ -189,7 +189,7 @@ pub fn difference(expected: &[u8], got: &[u8]) -> Option<String> {
 }
 
 impl Outcome {
-    /// What differs from another run, in words; none if nothing does.
+    /// The first difference from another run in words; `None` if there is none.
     pub fn differs_from(&self, original: &Outcome) -> Option<String> {
         if self.timed_out != original.timed_out {
             return Some("it did not end in time".into());

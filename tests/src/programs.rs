@@ -1,5 +1,5 @@
-//! The programs of the system that tests may use: a fixed list, so that what is checked does
-//! not depend on what else is installed.
+//! The programs of the system that tests may use: a fixed list, so that the checks do not depend
+//! on other installed programs.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn package(program: &str) -> Option<&'static str> {
 }
 
 /// The file of a program of `packages.txt` as its package installs it, with links resolved.
-/// What stands before it in PATH does not matter.
+/// PATH is not searched.
 ///
 /// # Errors
 /// The program is not in the list, or not installed; then the error names its package.

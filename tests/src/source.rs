@@ -1,4 +1,4 @@
-//! Test programs: what their header comments promise, and how to build them.
+//! Test programs: the expectations in their header comments, and their builds.
 //!
 //! A source under `sources/` starts with `//` comments. Lines of the form
 //! `key: value` are read here:
@@ -12,7 +12,7 @@
 //!   `count-O0:` says so for unoptimised builds only;
 //! - `counts: no`: instruction counts differ from run to run, or procedures are
 //!   left by faults: not compared;
-//! - `counts-not: VARIANTS`: the same for these builds only (locks, dlopen);
+//! - `counts-not: VARIANTS`: counts of these builds are not compared (locks, dlopen);
 //! - `missed: NAMES`: procedures that may be left in place, not understood, as
 //!   long as that is reported;
 //! - `pristine: yes`: prints addresses; runs without address randomisation;
@@ -198,7 +198,7 @@ impl Source {
             _ => return Err(format!("no compiler for \"{family}\"")),
         };
         let needed = |program: &str| match program {
-            // Cargo's toolchain has it.
+            // The compiler belongs to cargo's toolchain.
             "rustc" => Ok(()),
             _ => programs::find(program).map_err(|e| e.to_string()).map(drop),
         };

@@ -1,8 +1,8 @@
 //! Starting a program that was written a moment ago.
 //!
-//! Tests run on several threads. While one of them starts a process, that
-//! process has for a moment every file of the others open, and a program that
-//! is open for writing cannot be run (ETXTBSY): wait, and try again.
+//! Tests run on several threads. A process that one of them starts has for a moment all files of the
+//! other threads open, and a program that is open for writing cannot be run (ETXTBSY). So starting waits and
+//! tries again.
 
 use std::io;
 use std::process::{Child, Command};

@@ -31,8 +31,8 @@ pub fn points(path: &Path) -> Result<HashSet<u64>> {
     Ok(text.lines().filter_map(|l| l.parse().ok()).collect())
 }
 
-/// True if the tool may do without the record: not every value can be had
-/// at every place.
+/// True if the tool may lack the record, because not every value is available
+/// at every point.
 fn is_optional(record: &Record) -> bool {
     matches!(
         record.kind & 0xff,

@@ -1,6 +1,6 @@
-//! Rewritten programs behave as their originals: with nothing moved, with
-//! everything moved, with half of it moved, and with both tools, with everything
-//! dead filled by traps, for each test program.
+//! Rewritten test programs behave like their originals: with no procedure moved, with
+//! all moved, with half of them moved, and with both tools. Unused old text is
+//! filled with traps.
 
 use atom_tests::check::{Check, check};
 

@@ -25,7 +25,7 @@ int main(void) {
 }
 "#;
 
-/// How often each procedure is entered.
+/// Number of entries of each procedure.
 const ENTRIES: [(&str, u64); 6] = [
     ("main", 1),
     ("middle", 1000),
@@ -56,7 +56,7 @@ fn compile(folder: &Path, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// What the tool writes as JSON.
+/// The JSON that the tool writes.
 fn figures(folder: &Path, program: &Path, tool: &str, options: &[&str]) -> serde_json::Value {
     let (out, file) = (folder.join(tool), folder.join(format!("{tool}.json")));
     let mut all = vec!["--json".to_owned(), file.display().to_string()];
@@ -119,7 +119,7 @@ fn prof_finds_entries_callers_and_callees() {
             let found = arcs.get(&(caller, callee));
             assert_eq!(found, Some(&count), "{caller} to {callee} of {program:?}");
         }
-        // A jump or a call, as the compiler made it.
+        // The compiler may have made it a jump or a call.
         assert_eq!(arcs.get(&("tail", "leaf")), Some(&40), "{program:?}");
     });
 }

@@ -1,5 +1,5 @@
-//! The end of a process and of a procedure: whatever way it takes, what was done until then is
-//! counted, once; and what comes after a procedure belongs to its own returns.
+//! The end of a process and of a procedure: in whatever way it ends, everything executed until then is
+//! counted once, and calls after a procedure are made at its own returns only.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,7 +8,7 @@ use atom_tests::atom::{self, Job};
 use atom_tests::outcome::{Setting, plain_environment, run};
 use atom_tests::source::Source;
 
-/// A source, with its comments of one sort.
+/// A source, with its comments in one style.
 fn source(name: &str, key: &str) -> (Source, Vec<Vec<String>>) {
     let source = Source::named(name).unwrap();
     let text = std::fs::read_to_string(&source.path).unwrap();
@@ -22,7 +22,7 @@ fn source(name: &str, key: &str) -> (Source, Vec<Vec<String>>) {
     (source, lines)
 }
 
-/// Each build, with the tool `points` in it, and where that writes.
+/// Each build, instrumented with the tool `points`, and the file that the tool writes.
 fn builds(source: &Source) -> Vec<(String, PathBuf, PathBuf)> {
     let folder = atom::target_folder().unwrap().join("test-programs/ends");
     let folder = folder.join(source.name());
@@ -44,7 +44,7 @@ fn builds(source: &Source) -> Vec<(String, PathBuf, PathBuf)> {
     all
 }
 
-/// The numbers of a procedure: how often it was entered, and how often left.
+/// The figures of a procedure: number of entries and number of exits.
 fn row(text: &str, name: &str) -> [u64; 2] {
     let line = text.lines().find(|l| l.split(' ').next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no {name}: {text}"));
@@ -74,7 +74,7 @@ fn every_way_to_end_is_one_end() {
                 assert_eq!(before.to_string(), pair[1], "{variant} {way:?} {}", pair[0]);
             }
         }
-        // A child has an end of its own.
+        // A child makes the calls at its own end.
         let mut command = Command::new(&out);
         plain_environment(&mut command);
         let outcome = run(command.arg("child"), &Setting::default()).unwrap();

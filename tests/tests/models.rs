@@ -1,4 +1,4 @@
-//! The simulating tools agree with plain models that a single-step trace feeds: references and
+//! The simulating tools agree with simple models that process a single-step trace: references and
 //! misses, instruction by instruction.
 
 use atom_tests::depth;
@@ -34,7 +34,7 @@ fn questions() -> Vec<Question> {
             false,
         ),
         question("dtb", &["--entries=1"], Model::new(1, 1, 4096), false),
-        // Entries are looked through by groups of 32.
+        // The tool searches entries by groups of 8; these are five groups.
         question(
             "dtb",
             &["--entries=40", "--page=1k"],
@@ -44,7 +44,7 @@ fn questions() -> Vec<Question> {
     ]
 }
 
-/// Two builds of each source, or all; static ones read their own program headers, which differ.
+/// Two builds of each source, or all dynamic ones. Static builds read their own program headers, which differ.
 fn some(variant: &str) -> bool {
     if depth::is_full() {
         return !variant.contains("static") && !variant.contains("strip");

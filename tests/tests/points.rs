@@ -1,5 +1,5 @@
-//! What the points mean: calls before and after procedures and after call
-//! instructions, as often as the source says, in the order of their addition.
+//! Meaning of the points: calls before and after procedures and after call
+//! instructions are made as often as the source says, in the order of their addition.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use atom_tests::atom::{self, Job};
 use atom_tests::outcome::{Setting, plain_environment, run};
 use atom_tests::source::Source;
 
-/// `(name, before, after, calls that came back)` by the source's own words.
+/// `(name, before, after, calls that came back)` as the source states them.
 fn stated(path: &Path) -> Vec<(String, [u64; 3])> {
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().filter_map(|l| l.strip_prefix("// point: "));
@@ -20,10 +20,10 @@ fn stated(path: &Path) -> Vec<(String, [u64; 3])> {
     stated.collect()
 }
 
-/// What the counters of a name say.
+/// The counters of a name.
 type Counts<'a> = &'a dyn Fn(&str) -> Vec<u64>;
 
-/// Builds and runs a source with the tool `points`; `more` looks at each result.
+/// Builds and runs a source with the tool `points`; `more` checks each result further.
 fn check(name: &str, more: &dyn Fn(&str, Counts<'_>)) {
     let source = Source::named(name).unwrap();
     let stated = stated(&source.path);
@@ -67,7 +67,7 @@ fn check(name: &str, more: &dyn Fn(&str, Counts<'_>)) {
 #[test]
 fn points_are_passed_as_often_as_the_source_says() {
     check("points.c", &|variant, row| {
-        // exit is called in its depth: nothing comes after it.
+        // A procedure that it calls calls exit, so no call after it is made.
         assert_eq!(row("main")[..2], [1, 0], "{variant}");
     });
 }

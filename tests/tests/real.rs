@@ -16,8 +16,8 @@ use atom_tests::outcome::{Setting, plain_environment, run};
 use atom_tests::programs;
 use atom_tests::stepper::{self, Options, Profile};
 
-/// Runs `program` stepped and with both tools; the address spaces of all three
-/// must agree. `share`: least percentage of the executed instructions that lie
+/// Runs `program` with the stepper and with both tools. The address spaces of all three runs
+/// must agree. `share` is the smallest allowed percentage of executed instructions
 /// in procedures that were understood.
 fn exact(program: &str, args: &[&str], files: &[(&str, &str)], share: f64) {
     let file = programs::needed(program);
@@ -25,7 +25,7 @@ fn exact(program: &str, args: &[&str], files: &[(&str, &str)], share: f64) {
         .unwrap()
         .join("test-programs")
         .join(format!("real-{program}"));
-    // Paths of equal length, for the stack's sake.
+    // The paths have the same length, because they move the stack.
     let place = |part: &str| folder.join(part).join(program);
     for part in ["orig0", "icnt0", "brnch"] {
         std::fs::create_dir_all(folder.join(part)).unwrap();

@@ -1,6 +1,6 @@
-//! `--keep-registers`: a handler finds the registers of the original in the state that it is given,
-//! also those that the program does not need any more, and they stay as they are where it
-//! skips the instruction that would have set them.
+//! `--keep-registers`: the state that a signal handler gets has the registers of the original, even those that the
+//! program does not need any more. They keep their values if the handler skips the instruction that would have
+//! set them.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use std::process::Command;
 use atom_tests::atom;
 use atom_tests::outcome::{Setting, plain_environment, run};
 
-/// Faults with known values in registers that are all overwritten right behind the fault.
+/// A program that faults with known values in registers, all of which are overwritten directly after the fault.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <signal.h>
@@ -50,7 +50,7 @@ int main(void)
 }
 "#;
 
-/// What the program prints with a tool, and its options.
+/// Output of the program with a tool and its options.
 fn printed(place: &Path, tool: &str, options: &[&str]) -> String {
     let out = place.join(format!("{tool}.out"));
     let made = Command::new(atom::command().unwrap())

@@ -1,4 +1,4 @@
-//! Values that analysis routines are passed equal the processor's,
+//! Values that analysis routines are passed equal the values in the processor,
 //! reference by reference: addresses, sizes, contents, targets, registers.
 
 use atom_tests::check::{Check, check};

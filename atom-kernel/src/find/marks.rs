@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use atom_tool::Program;
 
 use super::region::{Border, Point};
-use super::{Found, How, Section, SectionKind, Unplaced};
+use super::{Found, How, MeasuredKind, Section, Unplaced};
 
 /// Name of the section with the notes.
 const SECTION: &str = ".note.ato";
@@ -37,19 +37,19 @@ const PROFILE_FROM: u32 = 7;
 
 /// Finds the sections that are marked by notes.
 pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
-    let mut sections: BTreeMap<(SectionKind, String, String), Section<'a>> = BTreeMap::new();
+    let mut sections: BTreeMap<(MeasuredKind, String, String), Section<'a>> = BTreeMap::new();
     for note in notes(program.section(SECTION)) {
         // The note of code that the linker dropped.
         if note.address == 0 {
             continue;
         }
         let kind = match note.kind {
-            KERNEL | KERNEL_END | KERNEL_FROM => SectionKind::Kernel,
-            PROFILE | PROFILE_END | PROFILE_FROM => SectionKind::Profiled,
+            KERNEL | KERNEL_END | KERNEL_FROM => MeasuredKind::Kernel,
+            PROFILE | PROFILE_END | PROFILE_FROM => MeasuredKind::Profiled,
             SCOPE_END => {
                 match program.inst_at(note.address) {
                     Some(inst) => found.scope_ends.push(Point::Before(inst)),
-                    None => found.unplaced.push(unplaced(SectionKind::Profiled, &note)),
+                    None => found.unplaced.push(unplaced(MeasuredKind::Profiled, &note)),
                 }
                 continue;
             }
@@ -103,7 +103,7 @@ pub fn find<'a>(program: &Program<'a>, found: &mut Found<'a>) {
     }
 }
 
-fn unplaced(kind: SectionKind, note: &Note) -> Unplaced {
+fn unplaced(kind: MeasuredKind, note: &Note) -> Unplaced {
     Unplaced {
         kind,
         name: note.name.clone(),

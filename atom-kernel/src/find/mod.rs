@@ -19,16 +19,16 @@ const KERNEL_LABEL: &str = "ato_kernel";
 /// Start of the names of labels that mark profiled sections.
 const PROFILE_LABEL: &str = "ato_profile";
 
-/// The kinds of section that have callbacks.
+/// Kinds of measured sections, which have callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub enum SectionKind {
+pub enum MeasuredKind {
     /// A kernel: no other kernel is entered in it.
     Kernel,
     /// A profiled section, which may contain others.
     Profiled,
 }
 
-impl SectionKind {
+impl MeasuredKind {
     /// Its name in messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl How {
 #[derive(Clone)]
 pub struct Section<'a> {
     /// Kernel or profiled.
-    pub kind: SectionKind,
+    pub kind: MeasuredKind,
     /// How it was found.
     pub how: How,
     /// Name of the label, marker or procedure, or the words of the option.
@@ -107,7 +107,7 @@ impl Section<'_> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unplaced {
     /// Kernel or profiled.
-    pub kind: SectionKind,
+    pub kind: MeasuredKind,
     /// Its name.
     pub name: String,
     /// Source file.
@@ -136,14 +136,14 @@ pub struct Found<'a> {
 /// Finds all sections that are marked in the program or asked for by patterns.
 pub fn find<'a>(
     view: &View<'a>,
-    patterns: &[(SectionKind, Pattern)],
+    patterns: &[(MeasuredKind, Pattern)],
     labels: bool,
 ) -> Result<Found<'a>> {
     let mut found = Found::default();
     if labels {
         for (kind, prefix) in [
-            (SectionKind::Kernel, KERNEL_LABEL),
-            (SectionKind::Profiled, PROFILE_LABEL),
+            (MeasuredKind::Kernel, KERNEL_LABEL),
+            (MeasuredKind::Profiled, PROFILE_LABEL),
         ] {
             by_labels(view, kind, prefix, &mut found);
         }
@@ -160,7 +160,7 @@ pub fn find<'a>(
     Ok(found)
 }
 
-fn by_labels<'a>(view: &View<'a>, kind: SectionKind, prefix: &str, found: &mut Found<'a>) {
+fn by_labels<'a>(view: &View<'a>, kind: MeasuredKind, prefix: &str, found: &mut Found<'a>) {
     for label in view.program.labels(prefix) {
         match labels::place(view, &label) {
             Ok(placed) => found.sections.push(Section {

@@ -8,9 +8,9 @@ use atom_tool::{Result, Status};
 use super::labels;
 use super::region::{Border, Region};
 use super::view::{View, base, is_stub};
-use super::{Found, How, Section, SectionKind, Unplaced};
+use super::{Found, How, MeasuredKind, Section, Unplaced};
 
-/// What is to be found.
+/// Sections that an option names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pattern {
     /// Procedures by name, each a section.
@@ -46,8 +46,9 @@ impl Pattern {
         }
     }
 
-    /// Finds it. What nothing fits is an error: the user asked for it.
-    pub fn find<'a>(&self, view: &View<'a>, kind: SectionKind, found: &mut Found<'a>) -> Result {
+    /// Adds the sections that the pattern names to `found`. It is an error if there are none, because the user
+    /// asked for them.
+    pub fn find<'a>(&self, view: &View<'a>, kind: MeasuredKind, found: &mut Found<'a>) -> Result {
         match self {
             Self::Procedures(name) => procedures(view, kind, name, found),
             Self::Line(file, line) => {
@@ -68,7 +69,12 @@ impl Pattern {
     }
 }
 
-fn procedures<'a>(view: &View<'a>, kind: SectionKind, name: &str, found: &mut Found<'a>) -> Result {
+fn procedures<'a>(
+    view: &View<'a>,
+    kind: MeasuredKind,
+    name: &str,
+    found: &mut Found<'a>,
+) -> Result {
     let mut any = false;
     let mut seen = HashSet::new();
     for proc in view.program.procs() {
@@ -121,7 +127,7 @@ fn procedures<'a>(view: &View<'a>, kind: SectionKind, name: &str, found: &mut Fo
 
 fn line_of<'a>(
     view: &View<'a>,
-    kind: SectionKind,
+    kind: MeasuredKind,
     (file, line): (&str, u32),
     found: &mut Found<'a>,
 ) -> Result<(), String> {
@@ -173,7 +179,7 @@ fn line_of<'a>(
 
 fn addresses<'a>(
     view: &View<'a>,
-    kind: SectionKind,
+    kind: MeasuredKind,
     (from, to): (u64, u64),
     found: &mut Found<'a>,
 ) -> Result {

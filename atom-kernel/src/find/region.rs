@@ -16,7 +16,7 @@ use super::view::Family;
 /// A part of a procedure.
 #[derive(Clone)]
 pub struct Region<'a> {
-    /// The procedure.
+    /// The procedure with its fragments.
     pub family: Rc<Family<'a>>,
     /// Numbers of its instructions.
     pub insts: HashSet<usize>,
@@ -25,11 +25,11 @@ pub struct Region<'a> {
 /// A point at which control crosses a border.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Point<'a> {
-    /// Before an instruction, on every way to it.
+    /// Before an instruction, on every path to it.
     Before(Inst<'a>),
     /// After a call, when it has returned.
     After(Inst<'a>),
-    /// On a way into or out of a block.
+    /// On an edge into or out of a block.
     Way(Block<'a>, Way),
     /// At an indirect jump, if it goes to one of these addresses.
     Table(Inst<'a>, Vec<u64>),

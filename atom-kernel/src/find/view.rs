@@ -1,5 +1,5 @@
-//! A view of the program for finding sections: procedures with the parts that the compiler put
-//! elsewhere, and answers that are needed more than once.
+//! A view of the program for finding sections: procedures with their fragments, and results that are
+//! needed more than once.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use atom_tool::{Block, Edge, Inst, InstType, Loops, Proc, Program, Reg};
 
-/// A procedure with its parts.
+/// A procedure with its fragments.
 pub struct Family<'a> {
     /// The procedure itself.
     pub proc: Proc<'a>,
@@ -33,7 +33,7 @@ pub struct SourcePlace {
     pub own: bool,
 }
 
-/// The instructions of a family that come from one function.
+/// The instructions of a procedure and its fragments that come from one function of the source.
 #[derive(Default)]
 pub struct Own {
     /// Position of each instruction, by its number.
@@ -119,7 +119,7 @@ impl<'a> Family<'a> {
     }
 }
 
-/// The procedure that is entered, among the procedures that these blocks belong to.
+/// The procedure that has fragments, among the procedures that these blocks belong to: control enters it.
 fn whole<'a>(proc: Proc<'a>, blocks: &[Block<'a>], entries: &HashSet<Block<'a>>) -> Proc<'a> {
     let is_entered = |p: &Proc<'a>| p.first_block().is_some_and(|b| entries.contains(&b));
     let mut procs: Vec<Proc> = blocks.iter().map(|b| b.proc()).collect();
@@ -160,7 +160,7 @@ pub fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The families of a program, each made when it is first asked for.
+/// The procedures of a program with their fragments, each computed at its first use.
 pub struct View<'a> {
     /// The program.
     pub program: Program<'a>,
@@ -179,7 +179,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The family that a procedure belongs to.
+    /// A procedure with its fragments, or the procedure that a fragment belongs to, with all its fragments.
     pub fn family(&self, proc: Proc<'a>) -> Rc<Family<'a>> {
         if let Some(known) = self.families.borrow().get(&proc.index()) {
             return known.clone();
@@ -222,7 +222,7 @@ impl<'a> View<'a> {
         self.lines().contains_key(base(file))
     }
 
-    /// The families with code from these lines of a file.
+    /// The procedures, with their fragments, that have code from these lines of a file.
     pub fn with_lines(&self, file: &str, first: u32, last: u32) -> Vec<Rc<Family<'a>>> {
         let list = self.lines().get(base(file)).map_or(&[][..], |l| l);
         let from = list.partition_point(|e| e.0 < first);

@@ -1,10 +1,14 @@
 //! A file to which analysis routines write while the program runs.
 //!
-//! A `Mutex<BufWriter<File>>` is not enough for that. A forked child inherits what its parent has not
-//! written yet and would write it once more; a lock that another thread held at the fork
-//! is held there for ever; a signal handler that interrupts a routine would wait for the lock of that
-//! very routine; and a program that closes all descriptors closes the log's, whose number may then
-//! be that of another file. So lock and fill level lie in memory that is empty in a child, signals wait
+//! A `Mutex<BufWriter<File>>` is not enough for that.
+//!
+//! - A forked child inherits the text that its parent has not written yet, and would write it once more.
+//! - A lock that another thread held at the fork is held for ever in the child.
+//! - A signal handler that interrupts a routine would wait for the lock of the interrupted routine.
+//! - A program that closes all descriptors closes the log's descriptor, too. Another file may then get
+//!   the same number.
+//!
+//! So lock and fill level lie in memory that is wiped in a child, signals are blocked
 //! while the lock is held, and the file is open only while something is written to it.
 
 use std::fmt::{self, Arguments, Write as _};
@@ -18,19 +22,19 @@ use analysis_rt::{SpinLock, Uninterrupted};
 
 use crate::forks;
 
-/// Bytes that are kept before they are written.
-const ROOM: usize = 1 << 16;
+/// Size of the buffer in bytes.
+const BUFFER: usize = 1 << 16;
 
-/// What a forked child starts anew with: the first bytes of [`forks::memory`].
+/// State that is zeros in a forked child: the first bytes of [`forks::memory`].
 #[repr(C)]
 struct Fresh {
     /// Held while a thread writes.
     lock: SpinLock,
     /// True once the process has created its file.
     is_created: AtomicBool,
-    /// True after an error, which was told.
+    /// True after an error, which has been reported.
     is_broken: AtomicBool,
-    /// Bytes in the buffer.
+    /// Number of bytes in the buffer.
     used: AtomicUsize,
 }
 
@@ -62,13 +66,13 @@ struct Fresh {
 /// # fn main() {}
 /// ```
 ///
-/// What one `write!` or `writeln!` writes stays together. The rest is written when the process ends. A forked
-/// child has a file of its own, named as by [`path`](super::path), as soon as it writes something.
-/// What cannot be written is told on standard error once, and the log ends there.
+/// The text of one `write!` or `writeln!` is never mixed with the text of another thread. Buffered text is written when
+/// the process ends. A forked child has its own file, named as by [`path`](super::path), as soon as it writes something.
+/// The first error is reported on standard error, and nothing is written to the log afterwards.
 pub struct Log {
     name: OnceLock<String>,
     memory: AtomicPtr<u64>,
-    /// The next log that was opened.
+    /// The log that was opened before this one.
     next: AtomicPtr<Log>,
 }
 
@@ -82,7 +86,7 @@ impl Default for Log {
 }
 
 impl Log {
-    /// A log that is not open: what is written to it is lost.
+    /// A log that is not open. Text written to it is lost.
     pub const fn new() -> Self {
         Self {
             name: OnceLock::new(),
@@ -91,7 +95,7 @@ impl Log {
         }
     }
 
-    /// Creates the file of [`path`](super::path). Call it at ProgramBefore; a second time it does nothing.
+    /// Creates the file whose name [`path`](super::path) makes of `template`. Call it at ProgramBefore. Further calls do nothing.
     pub fn open(&'static self, template: &str) {
         let mut is_new = false;
         let name = self.name.get_or_init(|| {
@@ -101,7 +105,7 @@ impl Log {
         if !is_new {
             return;
         }
-        let Some(memory) = forks::memory(ROOM) else {
+        let Some(memory) = forks::memory(BUFFER) else {
             let needs = "it needs memory that a forked child does not get: Linux 4.14";
             return tell(&io::Error::other(format!("{name}: {needs}")));
         };
@@ -120,56 +124,58 @@ impl Log {
         }
     }
 
-    /// What `write!` and `writeln!` call.
+    /// Writes formatted text; `write!` and `writeln!` call it.
     pub fn write_fmt(&self, text: Arguments<'_>) {
         let Some(mut held) = self.hold() else { return };
-        // Its own errors are told; another one is a formatter's, which has no reason.
+        // Errors of writing are reported elsewhere. An error here comes from a formatter and has no reason to report.
         let _ = held.write_fmt(text);
     }
 
-    /// Writes these bytes.
+    /// Writes bytes.
     pub fn write(&self, bytes: &[u8]) {
         if let Some(mut held) = self.hold() {
             held.push(bytes);
         }
     }
 
-    /// Writes to the file what is still kept in memory.
+    /// Writes the buffered bytes to the file.
     pub fn flush(&self) {
         if let Some(mut held) = self.hold() {
             held.flush(false);
         }
     }
 
+    /// Blocks signals and locks the log. `None` if it is not open.
     fn hold(&self) -> Option<Held<'_>> {
         let memory = NonNull::new(self.memory.load(Ordering::Acquire))?;
         let name = self.name.get()?;
         let signals = Uninterrupted::begin();
-        // SAFETY: the memory is page-aligned, larger than the structure, never given back, and
-        // zeros, which are valid for each of its parts, at first and in a child.
+        // SAFETY: the memory is page-aligned, larger than the structure and never freed. At first and in a
+        // child it is zeros, which are valid for each field.
         let fresh = unsafe { memory.cast::<Fresh>().as_ref() };
         fresh.lock.lock();
-        // SAFETY: so many bytes follow those that are wiped.
-        let room = unsafe { memory.cast::<u8>().add(forks::WIPED) };
+        // SAFETY: `open` has allocated `BUFFER` bytes after the wiped ones.
+        let buffer = unsafe { memory.cast::<u8>().add(forks::WIPED) };
         Some(Held {
             name,
             fresh,
-            room,
+            buffer,
             _signals: signals,
         })
     }
 }
 
-/// Writes what all logs keep; the process ends.
+/// Writes the buffered bytes of all logs at the end of the process.
 pub(crate) fn flush_all() {
     let mut log = OPENED.load(Ordering::Acquire);
-    // SAFETY: only logs that live for ever are noted.
+    // SAFETY: only `open` stores an address, and it takes a log that lives for ever.
     while let Some(this) = unsafe { log.as_ref() } {
         this.flush();
         log = this.next.load(Ordering::Relaxed);
     }
 }
 
+/// Reports an error on standard error.
 fn tell(error: &io::Error) {
     eprintln!("cannot write {error}; the log ends here");
 }
@@ -178,40 +184,42 @@ fn tell(error: &io::Error) {
 struct Held<'a> {
     name: &'a str,
     fresh: &'a Fresh,
-    /// [`ROOM`] bytes for who holds the lock.
-    room: NonNull<u8>,
-    /// Dropped after the lock was released, since `drop` comes before its fields' own.
+    /// [`BUFFER`] bytes, which only the holder of the lock uses.
+    buffer: NonNull<u8>,
+    /// Dropped after the lock is released, since `drop` of a structure runs before its fields are dropped.
     _signals: Uninterrupted,
 }
 
 impl Held<'_> {
+    /// Adds bytes to the buffer, which is written first if they do not fit.
     fn push(&mut self, bytes: &[u8]) {
-        if self.fresh.used.load(Ordering::Relaxed) + bytes.len() > ROOM {
+        if self.fresh.used.load(Ordering::Relaxed) + bytes.len() > BUFFER {
             self.flush(false);
         }
-        if bytes.len() > ROOM {
+        if bytes.len() > BUFFER {
             return self.write_out(bytes);
         }
         let used = self.fresh.used.load(Ordering::Relaxed);
-        // SAFETY: it fits, as was just seen to, and nobody else is here.
+        // SAFETY: the bytes fit, which was checked above, and no other thread holds the lock.
         unsafe {
-            let to = self.room.add(used).as_ptr();
+            let to = self.buffer.add(used).as_ptr();
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
         self.fresh.used.store(used + bytes.len(), Ordering::Relaxed);
     }
 
-    /// Empties the buffer. An empty one creates no file unless `creates` says so.
+    /// Writes and empties the buffer. If it is empty, creates the file only if `creates` is true.
     fn flush(&mut self, creates: bool) {
         let used = self.fresh.used.swap(0, Ordering::Relaxed);
         if used == 0 && !creates {
             return;
         }
-        // SAFETY: the first `used` bytes were written, and nobody else is here.
-        let kept = unsafe { std::slice::from_raw_parts(self.room.as_ptr(), used) };
+        // SAFETY: the first `used` bytes are initialised, and no other thread holds the lock.
+        let kept = unsafe { std::slice::from_raw_parts(self.buffer.as_ptr(), used) };
         self.write_out(kept);
     }
 
+    /// Appends bytes to the file, which it creates if the process has none.
     fn write_out(&self, bytes: &[u8]) {
         if self.fresh.is_broken.load(Ordering::Relaxed) {
             return;

@@ -1,28 +1,27 @@
 //! The files that a report is written to, by options that all shipped tools share.
 //!
-//! As an argument it is a list of strings: the file for people, the file for programs and the
-//! number of rows.
+//! The argument is one array of bytes: the number of rows (u64), then two strings as in a
+//! [`StringList`], the name of the file for people and the name of the file for programs.
 
 use std::io::{self, Write};
 
-use atom_abi::host;
+use atom_abi::host::{self, ArgKind};
 
 use super::{Report, json, text};
 use crate::Result;
-use crate::call::Arg;
+use crate::call::{Arg, array};
 use crate::options::Options;
 use crate::output;
-use crate::params::{Param, code};
-use crate::strings::{StringList, Strings};
+use crate::params::{Array, Param, code};
+use crate::strings::{self, StringList};
 
 /// Number of rows of each table in the report for people, unless the user says otherwise.
-const TOP: &str = "100";
+const ROWS: u64 = 100;
 
 /// Instrument side: the files of a report. Pass it to a parameter [`Files`].
 #[derive(Clone, Debug)]
 pub struct ReportFiles {
-    /// The file for people, the file for programs, the number of rows.
-    parts: StringList,
+    bytes: Vec<u8>,
 }
 
 impl ReportFiles {
@@ -34,61 +33,74 @@ impl ReportFiles {
         let json = options.value("--json")?.unwrap_or("");
         let output = options.value("--output")?;
         let output = output.unwrap_or(if json.is_empty() { default } else { "" });
-        let top = options.value("--top")?.unwrap_or(TOP);
-        if top.parse::<usize>().is_err() {
-            return Err(format!("the option --top takes a number, not `{top}`").into());
-        }
+        let rows = options.value("--top")?.map_or(Ok(ROWS), |top| {
+            top.parse()
+                .map_err(|_| format!("the option --top takes a number, not `{top}`"))
+        })?;
         if [output, json].contains(&"-")
             && let Some(program) = options.program()
         {
             output::keep_stdout(&program);
         }
-        let mut parts = StringList::new();
-        for part in [output, json, top] {
-            parts.push(part);
-        }
-        Ok(Self { parts })
+        let mut names = StringList::new();
+        names.push(output);
+        names.push(json);
+        let bytes = [&u64::to_le_bytes(rows), names.bytes()].concat();
+        Ok(Self { bytes })
     }
 }
 
 impl Arg<Files> for &ReportFiles {
     fn to_host(&self) -> host::Arg {
-        Arg::<Strings>::to_host(&&self.parts)
+        array(ArgKind::Array, &self.bytes)
     }
 }
 
 /// Analysis side: the files of a report.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct Files(Strings);
+pub struct Files(Array<u8>);
 
-// SAFETY: transparent over a list of strings, which is one pointer.
+/// The contents of a [`Files`]. An empty name stands for no file.
+struct Names {
+    /// The file for people.
+    people: &'static str,
+    /// The file for programs.
+    programs: &'static str,
+    /// Number of rows of each table for people; 0 for all.
+    rows: usize,
+}
+
+// SAFETY: transparent over an array, which is one pointer.
 unsafe impl Param for Files {
     const CODE: u8 = code::OTHER;
 }
 
 impl Files {
-    /// The file for people, the file for programs, rows to show; empty names stand for none.
-    fn parts(self) -> (&'static str, &'static str, usize) {
-        let mut parts = self.0.iter();
-        let mut next = || parts.next().unwrap_or("");
-        let (output, json, top) = (next(), next(), next());
-        (output, json, top.parse().unwrap_or(0))
+    fn names(self) -> Names {
+        let bytes = self.0.as_slice();
+        let (rows, names) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (people, next) = strings::read(names, 0).unwrap_or_default();
+        let (programs, _) = strings::read(names, next).unwrap_or_default();
+        Names {
+            people,
+            programs,
+            rows: u64::from_le_bytes(*rows) as usize,
+        }
     }
 
-    /// Has `write` write the file for people, in a format of the tool's own.
+    /// Calls `write` to write the file for people, in a format of the tool's own.
     pub fn write_with(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (output, _, _) = self.parts();
-        to_file(output, write)
+        to_file(self.names().people, write)
     }
 
     pub(super) fn write(self, report: &Report) -> io::Result<()> {
-        let (output, json, top) = self.parts();
-        to_file(json, |to| json::write(to, report))?;
-        to_file(output, |to| text::write(to, report, top))
+        let names = self.names();
+        to_file(names.programs, |to| json::write(to, report))?;
+        to_file(names.people, |to| text::write(to, report, names.rows))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::thread_data::ThreadCell;
 
 /// Largest number of lines in a cache.
 pub const MAX_LINES: usize = 1 << 14;
-/// Largest size of a line in bytes. A line of a cache with larger ones could lie at address 0.
+/// Largest size of a line in bytes. A larger line could contain both address 0 and valid memory.
 pub const MAX_LINE: u64 = 4096;
 
 /// The lines of a cache, set by set, as tags.
@@ -55,17 +55,17 @@ impl Shape {
         (self.sets() * self.ways()) as usize
     }
 
-    /// Index of the first line of an address's set.
+    /// Index of the first line of the set that an address belongs to.
     pub const fn set(self, address: u64) -> usize {
         ((address >> (self.0 & 0xff) & (self.sets() - 1)) * self.ways()) as usize
     }
 
-    /// Address of the first byte of an address's line.
+    /// Address of the first byte of the line that contains an address.
     pub const fn start(self, address: u64) -> u64 {
         address & !(self.line() - 1)
     }
 
-    /// The lines of an address's set.
+    /// The lines of the set that an address belongs to.
     pub fn set_of(self, lines: &Lines, address: u64) -> &[ThreadCell<u64>] {
         let first = self.set(address);
         let set = lines.get(first..first + self.ways() as usize);
@@ -73,10 +73,10 @@ impl Shape {
     }
 
     /// The shape that the options `--size`, `--line` and `--ways` ask for, and its description for
-    /// reports. Each has the value of [`Shape::DEFAULT`] if it is not given.
+    /// reports. An option that is not given has the value of [`Shape::DEFAULT`].
     ///
     /// # Errors
-    /// Says what is wrong with an option, or why there is no such cache.
+    /// The message says which option is wrong, or why there is no such cache.
     pub fn from_options(options: &Options<'_>) -> Result<(Self, String)> {
         let default = Self::DEFAULT;
         let size = options.size("--size", default.lines() as u64 * default.line())?;
@@ -101,8 +101,8 @@ impl Shape {
     }
 }
 
-/// Makes a line the most recently used of its set: the one at index `place`, or a new one for which the least
-/// recently used leaves the cache.
+/// Makes a line the most recently used of its set: the line at index `place`, or a new line, which
+/// evicts the least recently used one.
 #[inline(always)]
 pub fn bring_to_front(set: &[ThreadCell<u64>], place: Option<usize>, tag: u64) {
     let mut moving = tag;

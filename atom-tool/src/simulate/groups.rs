@@ -1,13 +1,13 @@
-//! References that one look-up answers.
+//! Groups of references that one look-up answers.
 //!
-//! References that follow each other, with no other in between, and whose addresses have the
-//! same registers in them, lie close together: what a procedure pushes, the fields of a
-//! structure. If all that lies between the lowest and the highest of them is in the line (or
-//! page) that was used last, none of them changes anything, so that one comparison is enough.
-//! Where it is not, the references are made one by one, in order.
+//! Consecutive references whose addresses are computed from the same registers often lie close
+//! together: pushes at a procedure's start, fields of a structure. If all bytes from the lowest to
+//! the highest of them are in the line (or page) that was used last, none of them changes the state
+//! of the simulation, so one comparison is enough. Otherwise the references are made one by one, in order.
 //!
-//! The look-up is made at the instruction whose reference is the lowest. Another may have run
-//! before it or run later; as nothing else refers to memory meanwhile, that is the same.
+//! The look-up is made at the instruction with the lowest reference. Instructions with other references of
+//! the group may run before or after it. The result is the same, because no other instruction in
+//! between refers to memory.
 
 use atom_abi::host::Reg;
 
@@ -17,37 +17,51 @@ use crate::operands::{MemoryAccess, Operand};
 use crate::params::Array;
 use crate::references::{References, Times};
 
-/// One reference of a group, packed: offset from the lowest, size, and by how many rows its
-/// counter follows the first reference's.
-pub type Part = u32;
+crate::plain_data! {
+    /// One reference of a group.
+    #[derive(PartialEq, Eq, Debug)]
+    pub struct Member {
+        /// Offset in bytes from the lowest reference of the group.
+        pub offset: u16,
+        /// In bytes.
+        pub size: u8,
+        /// Number of rows by which its counter follows the counter of the first reference.
+        pub row: u8,
+    }
+}
 
-/// References of a group; so many rows and bytes fit a [`Part`].
-const MOST_PARTS: usize = 32;
-/// The largest extent.
+/// Largest number of references in a group.
+const MOST_MEMBERS: usize = 32;
+/// Largest extent of a group in bytes; an offset in it fits a [`Member`].
 const MOST_BYTES: u64 = 1 << 12;
+/// Largest size of a reference of a group in bytes.
+const MOST_SIZE: u32 = 64;
+/// Number of consecutive counters that a group may use; an offset among them fits a [`Member`].
+const MOST_ROWS: usize = 1 << 8;
 
-/// Registers that an address is made of, and the scale of the second.
+/// Registers from which an address is computed, base and index, and the scale of the index.
 type Key = (Option<Reg>, Option<Reg>, u32);
 
-/// A reference whose address is known but for registers.
+/// A reference whose address is a constant plus the values of registers.
 #[derive(Clone, Copy)]
-struct Place {
+struct Relative {
     key: Key,
-    /// What is added to the registers as they were at the block's start, for rsp.
+    /// The constant. For rsp it counts from the value at the block's start.
     at: i64,
+    /// In bytes.
     size: u32,
 }
 
-/// References that belong together, or one.
+/// References that are looked up together, or a single one.
 pub struct Group {
-    /// Where the lowest is: instruction by number in the list, and operand.
+    /// The lowest reference: number of its instruction in the list, and operand.
     pub lowest: (usize, u8),
-    /// The instruction of the first.
+    /// Number of the first reference's instruction in the list.
     pub first: usize,
-    /// Bytes from the lowest to the end of the highest.
+    /// Number of bytes from the start of the lowest reference to the end of the highest.
     pub extent: u64,
-    /// All, in order; empty if there is only one.
-    pub parts: Vec<Part>,
+    /// All references in order; empty if there is only one.
+    pub members: Vec<Member>,
 }
 
 impl Group {
@@ -56,75 +70,78 @@ impl Group {
             lowest: (inst, operand),
             first: inst,
             extent: 0,
-            parts: Vec::new(),
+            members: Vec::new(),
         }
     }
 }
 
-/// A group that is being made.
+/// A group to which references are still added.
 #[derive(Default)]
 struct Open {
-    members: Vec<(usize, u8, Place)>,
+    /// Number of the instruction, operand and address of each reference.
+    references: Vec<(usize, u8, Relative)>,
 }
 
 impl Open {
+    /// Start of the lowest and end of the highest reference.
     fn bounds(&self) -> (i64, i64) {
-        let places = || self.members.iter().map(|m| m.2);
-        let low = places().map(|p| p.at).min().unwrap_or(0);
-        let high = places().map(|p| p.at + i64::from(p.size)).max();
+        let all = || self.references.iter().map(|r| r.2);
+        let low = all().map(|r| r.at).min().unwrap_or(0);
+        let high = all().map(|r| r.at + i64::from(r.size)).max();
         (low, high.unwrap_or(0))
     }
 
-    fn takes(&self, inst: usize, place: Place, unit: u64) -> bool {
-        let Some((first, _, other)) = self.members.first() else {
+    /// Whether a reference of an instruction fits the group.
+    fn takes(&self, inst: usize, reference: Relative, unit: u64) -> bool {
+        let Some((first, _, other)) = self.references.first() else {
             return true;
         };
         let (low, high) = self.bounds();
-        let low = low.min(place.at);
-        let high = high.max(place.at + i64::from(place.size));
-        // What is used as a small unit is aligned to it, as a rule, so that it has no
-        // lines' border in it; large ones seldom have.
+        let low = low.min(reference.at);
+        let high = high.max(reference.at + i64::from(reference.size));
+        // Structures of at most 64 bytes are usually aligned to their size. So a small unit that starts at a
+        // multiple of its size seldom crosses the border of a line. A large unit seldom does anywhere.
         let is_close = match unit {
             0..=64 => low.div_euclid(unit as i64) == (high - 1).div_euclid(unit as i64),
             _ => high - low <= unit as i64,
         };
-        other.key == place.key
+        other.key == reference.key
             && is_close
-            && self.members.len() < MOST_PARTS
-            && inst - first < 1 << 8
+            && self.references.len() < MOST_MEMBERS
+            && inst - first < MOST_ROWS
     }
 
     fn close(&mut self, groups: &mut Vec<Group>) {
-        let members = std::mem::take(&mut self.members);
-        let Some(&(first, ..)) = members.first() else {
+        let Some(&(first, ..)) = self.references.first() else {
             return;
         };
-        let (low, high) = Self::bounds(&Self {
-            members: members.clone(),
-        });
-        let part = |m: &(usize, u8, Place)| {
-            (m.2.at - low) as u32 | m.2.size << 12 | ((m.0 - first) as u32) << 24
+        let (low, high) = self.bounds();
+        let references = std::mem::take(&mut self.references);
+        let member = |(inst, _, reference): &(usize, u8, Relative)| Member {
+            offset: (reference.at - low) as u16,
+            size: reference.size as u8,
+            row: (inst - first) as u8,
         };
-        let lowest = members.iter().find(|m| m.2.at == low);
+        let lowest = references.iter().find(|r| r.2.at == low);
         groups.push(Group {
-            lowest: lowest.map_or((first, 0), |m| (m.0, m.1)),
+            lowest: lowest.map_or((first, 0), |r| (r.0, r.1)),
             first,
             extent: (high - low) as u64,
-            parts: match members.len() {
+            members: match references.len() {
                 1 => Vec::new(),
-                _ => members.iter().map(part).collect(),
+                _ => references.iter().map(member).collect(),
             },
         });
     }
 }
 
-/// Groups of the references of one block, which are given by instruction, in order; `unit`
-/// bytes may be one group. References of instructions that repeat theirs are in none.
+/// Groups of the references of one block, which are given by instruction, in order. A group has at most
+/// `unit` bytes. Repeated references of one instruction are in no group.
 pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) -> Vec<Group> {
     let unit = unit.min(MOST_BYTES);
     let mut found = Vec::new();
     let mut open = Open::default();
-    // By the ABI rsp is a multiple of 16 at calls.
+    // By the ABI rsp is a multiple of 16 before a call, so at a procedure's start it is 8 below one.
     let is_start = block.pc() == block.proc().pc();
     let mut rsp: i64 = if is_start { -8 } else { 0 };
     let mut list = insts.iter().enumerate().peekable();
@@ -139,12 +156,12 @@ pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) ->
             }
             for &operand in references.operands.iter().filter(|_| is_once) {
                 let access = accesses.get(usize::from(operand));
-                let place = access.and_then(|a| place(a, rsp));
-                if place.is_none_or(|place| !open.takes(number, place, unit)) {
+                let relative = access.and_then(|a| relative(a, rsp));
+                if relative.is_none_or(|reference| !open.takes(number, reference, unit)) {
                     open.close(&mut found);
                 }
-                match place {
-                    Some(place) => open.members.push((number, operand, place)),
+                match relative {
+                    Some(reference) => open.references.push((number, operand, reference)),
                     None => found.push(Group::alone(number, operand)),
                 }
             }
@@ -159,8 +176,8 @@ pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) ->
             Some(Reg::Rsp) => moved.is_none(),
             reg => reg.is_some_and(|r| updated.contains(r)),
         };
-        if let Some((.., place)) = open.members.first()
-            && (changed(place.key.0) || changed(place.key.1))
+        if let Some((.., reference)) = open.references.first()
+            && (changed(reference.key.0) || changed(reference.key.1))
         {
             open.close(&mut found);
         }
@@ -169,14 +186,15 @@ pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) ->
     found
 }
 
-/// A reference as a place, if it is a plain one.
-fn place(access: &MemoryAccess, rsp: i64) -> Option<Place> {
+/// An access as a reference of a group; `None` for elements of vectors, bit strings and unusual addressing.
+/// `rsp` is the current value of rsp, counted from the value at the block's start.
+fn relative(access: &MemoryAccess, rsp: i64) -> Option<Relative> {
     let is_plain = access.segment.is_none()
         && access.count == 1
         && access.bit_offset.is_none()
         && !access.has_8_bit_index()
         && !access.has_32_bit_address()
-        && (1..=64).contains(&access.size);
+        && (1..=MOST_SIZE).contains(&access.size);
     let (key, mut at) = match access.address {
         Some(address) => ((None, None, 1), address as i64),
         None => (
@@ -187,14 +205,14 @@ fn place(access: &MemoryAccess, rsp: i64) -> Option<Place> {
     if access.base == Some(Reg::Rsp) {
         at += rsp;
     }
-    is_plain.then_some(Place {
+    is_plain.then_some(Relative {
         key,
         at,
         size: access.size,
     })
 }
 
-/// By how much an instruction moves rsp, if that is certain.
+/// Number of bytes that an instruction adds to rsp, if it is certain.
 fn stack_change(inst: &Inst<'_>) -> Option<i64> {
     let operands = inst.operands();
     let is_rsp = |o: &Operand| {
@@ -216,25 +234,25 @@ fn stack_change(inst: &Inst<'_>) -> Option<i64> {
     }
 }
 
-/// Whether what an instruction pushes or pops has 8 bytes.
+/// Whether an instruction pushes or pops 8 bytes.
 fn is_word(inst: &Inst<'_>) -> bool {
     let accesses = inst.memory();
     let mut stack = accesses.iter().filter(|a| a.is_implicit());
     stack.next().is_some_and(|a| a.size == 8) && stack.next().is_none()
 }
 
-/// Analysis side: makes the references of a group in order. `access` gets an address, the
-/// size and the counter.
+/// Analysis side: makes the references of a group in order. `address` is the lowest reference's, `count`
+/// the counter of the first. `access` gets address, size and counter of each.
 pub fn each(
     address: u64,
-    parts: Array<Part>,
+    members: Array<Member>,
     count: Counter<2>,
     mut access: impl FnMut(u64, u64, Counter<2>),
 ) {
-    for part in parts.iter() {
-        let (offset, size) = (part & 0xfff, part >> 12 & 0xfff);
-        let count = count.row_after((part >> 24) as usize);
-        access(address.wrapping_add(offset.into()), size.into(), count);
+    for member in members.iter() {
+        let count = count.row_after(member.row.into());
+        let address = address.wrapping_add(member.offset.into());
+        access(address, member.size.into(), count);
     }
 }
 
@@ -244,15 +262,15 @@ mod tests {
 
     const STACK: Key = (Some(Reg::Rsp), None, 1);
 
-    /// Groups of references with these keys and places, each of another instruction.
-    fn of(places: &[(Key, i64, u32)], unit: u64) -> Vec<Group> {
+    /// Groups of references with these keys, constants and sizes, each of another instruction.
+    fn of(references: &[(Key, i64, u32)], unit: u64) -> Vec<Group> {
         let (mut open, mut found) = (Open::default(), Vec::new());
-        for (number, &(key, at, size)) in places.iter().enumerate() {
-            let place = Place { key, at, size };
-            if !open.takes(number, place, unit) {
+        for (number, &(key, at, size)) in references.iter().enumerate() {
+            let reference = Relative { key, at, size };
+            if !open.takes(number, reference, unit) {
                 open.close(&mut found);
             }
-            open.members.push((number, 0, place));
+            open.references.push((number, 0, reference));
         }
         open.close(&mut found);
         found
@@ -266,9 +284,12 @@ mod tests {
         };
         assert_eq!((group.first, group.lowest), (0, (2, 0)));
         assert_eq!(group.extent, 24);
-        // Offset, size and row of each, in order.
-        let part = |offset: u32, row: u32| offset | 8 << 12 | row << 24;
-        assert_eq!(group.parts, [part(16, 0), part(8, 1), part(0, 2)]);
+        let member = |offset, row| Member {
+            offset,
+            size: 8,
+            row,
+        };
+        assert_eq!(group.members, [member(16, 0), member(8, 1), member(0, 2)]);
     }
 
     #[test]
@@ -286,6 +307,6 @@ mod tests {
             3
         );
         let far = of(&[(heap, 0, 8), (heap, 600, 8)], 512);
-        assert!(far.len() == 2 && far.iter().all(|g| g.parts.is_empty()));
+        assert!(far.len() == 2 && far.iter().all(|g| g.members.is_empty()));
     }
 }

@@ -1,7 +1,7 @@
-//! The calls that look up an instruction's references: one by one, several at once, or with the
-//! number that tells their order.
+//! The calls that look up an instruction's references: one by one, several at once, or with
+//! numbers from which their order in time is computed.
 
-use super::groups::{Group, Part, groups};
+use super::groups::{Group, Member, groups};
 use super::times::{self, Known, Numbers};
 use crate::Place::{After, Before};
 use crate::call::{AccessSizeOf, EffAddrOf, Routine};
@@ -15,38 +15,38 @@ use crate::{InstType, Reg};
 /// For one reference: state, shape, address, size, counter.
 pub type ReferRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>;
 
-/// For references of which the first is counted and all lie within so many bytes: state,
-/// shape, lowest address, bytes, counter, the references.
-pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Part>)>;
+/// For a group of references: state, shape, lowest address, number of bytes from there to the end of
+/// the highest reference, counter of the first reference, the references.
+pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Member>)>;
 
-/// [`ReferRoutine`] with the reference's number, see [`times`], behind the shape.
+/// A [`ReferRoutine`] with the reference's number (see [`times`]) after the shape.
 pub type TimedRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>;
 
-/// [`GroupRoutine`] with the number behind the shape.
+/// A [`GroupRoutine`] with the group's number after the shape.
 pub type TimedGroupRoutine<T> =
-    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>, Array<Part>)>;
+    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>, Array<Member>)>;
 
-/// How references are looked up that an instruction makes once each time.
+/// The look-up of references that an instruction makes once at each execution.
 pub enum LookUp<T: 'static> {
-    /// Each by itself.
+    /// One by one.
     Each(ReferRoutine<T>),
-    /// Together, where one look-up may answer and they have at most so many bytes.
+    /// In groups where one look-up may answer. The number is the largest size of a group in bytes.
     Grouped(ReferRoutine<T>, GroupRoutine<T>, u64),
-    /// Likewise, by routines that want to know which of two references came last.
+    /// In groups, by routines that note the time of each reference.
     Timed(Timed<T>),
 }
 
-/// Routines that are told the number of a reference. The sum of this and of a clock of their
-/// own is its time.
+/// Routines that get the number of a reference. The time of the reference is the number plus the value of a
+/// clock that the routines keep.
 pub struct Timed<T: 'static> {
     /// Adds [`times::STEP`] to the clock.
     pub step: Routine<(PerThread<T>,)>,
-    /// For one reference: through registers in general, and through the stack pointer or the frame
-    /// pointer. Where it leads is another matter.
+    /// For one reference: the first for operands with other base registers than rsp and the frame pointer,
+    /// the second for operands with one of these, whether or not they address the stack.
     pub refer: [TimedRoutine<T>; 2],
-    /// For several.
+    /// For a group, in the same way.
     pub group: [TimedGroupRoutine<T>; 2],
-    /// Bytes of a group at most.
+    /// Largest size of a group in bytes.
     pub unit: u64,
 }
 
@@ -54,17 +54,17 @@ pub struct Timed<T: 'static> {
 pub(super) type BlockReferences<'a, 'b> = (Block<'a>, &'b [(Inst<'a>, References)]);
 
 impl<T: ThreadState> LookUp<T> {
-    /// The routine for one reference of which no number is known.
+    /// The routine for one reference without a number.
     pub(super) fn refer(&self) -> ReferRoutine<T> {
         match self {
             Self::Each(refer) | Self::Grouped(refer, ..) => *refer,
-            Self::Timed(_) => panic!("what has no number cannot be looked up by its time"),
+            Self::Timed(_) => panic!("a timed routine needs the number of the reference"),
         }
     }
 
     /// Adds the calls for all references of a procedure that are made once and may be looked up
-    /// together. Given are what the routines get, with the place of the first instruction's
-    /// counter.
+    /// together. The tuple has the arguments of the routines; its last number is the index of the first
+    /// instruction's counter.
     pub(super) fn add_proc<'a>(
         &self,
         proc: Proc<'a>,
@@ -83,8 +83,8 @@ impl<T: ThreadState> LookUp<T> {
         let groups: Vec<_> = groups.collect();
         let numbers = match self {
             Self::Timed(_) => {
-                let many: Vec<usize> = groups.iter().map(Vec::len).collect();
-                times::number(proc, blocks, &many, known)
+                let counts: Vec<usize> = groups.iter().map(Vec::len).collect();
+                times::number(proc, blocks, &counts, known)
             }
             _ => Vec::new(),
         };
@@ -109,7 +109,7 @@ impl<T: ThreadState> LookUp<T> {
         }
     }
 
-    /// Adds the call for references that are looked up together, or for one.
+    /// Adds the call for a group of references.
     fn add_group(
         &self,
         insts: &[(Inst<'_>, References)],
@@ -119,9 +119,9 @@ impl<T: ThreadState> LookUp<T> {
         let (number, operand) = group.lowest;
         let inst = insts[number].0;
         match self {
-            Self::Grouped(_, routine, _) if !group.parts.is_empty() => {
+            Self::Grouped(_, routine, _) if !group.members.is_empty() => {
                 let address = EffAddrOf(operand);
-                let args = (state, shape, address, group.extent, count, &group.parts);
+                let args = (state, shape, address, group.extent, count, &group.members);
                 inst.add_call(Before, *routine, args);
             }
             _ => self.add_one(inst, operand, (state, shape, count)),
@@ -146,8 +146,8 @@ impl<T: ThreadState> LookUp<T> {
 }
 
 impl<T: ThreadState> Timed<T> {
-    /// Adds the call for references that are looked up together, or for one, with their number,
-    /// and whether a step comes first. The procedure's frame register is given.
+    /// Adds the call for a group of references with its number, and a step before it if `steps`.
+    /// `frame` is the procedure's frame register.
     fn add_group(
         &self,
         insts: &[(Inst<'_>, References)],
@@ -163,9 +163,9 @@ impl<T: ThreadState> Timed<T> {
         }
         let kind = usize::from(is_stack(inst, operand, frame));
         let address = EffAddrOf(operand);
-        if !group.parts.is_empty() {
-            let (bytes, parts) = (group.extent, &group.parts);
-            let args = (state, shape, number, address, bytes, count, parts);
+        if !group.members.is_empty() {
+            let (bytes, members) = (group.extent, &group.members);
+            let args = (state, shape, number, address, bytes, count, members);
             inst.add_call(Before, self.group[kind], args);
         } else if inst.has_access_size(operand) {
             let size = AccessSizeOf(operand);
@@ -177,7 +177,8 @@ impl<T: ThreadState> Timed<T> {
         }
     }
 
-    /// Adds a block's steps, once its look-ups were added: those at its end come after them.
+    /// Adds a block's steps. It is called after the look-ups have been added, since steps at the block's end
+    /// must come after them.
     fn add_steps(&self, block: Block<'_>, state: ThreadData<T>, numbers: &Numbers) {
         if numbers.steps {
             block.add_call(Before, self.step, (state,));

@@ -1,21 +1,21 @@
-//! Times of references, without a clock that each of them sets forward.
+//! Times of references, without a clock that advances at each reference.
 //!
-//! Who must know which of two references came last notes a time at each. A clock in memory that
-//! goes on at each is a chain of additions, each of which waits for the one before. Here the
-//! clock goes on much less often, and each reference has a number of its own, below
-//! [`STEP`]: clock and number together grow from reference to reference.
+//! A simulation that needs to know which of two references came last stores a time at each
+//! reference. A clock in memory that advances at each reference is a chain of additions, each of which
+//! waits for the one before. Here the clock advances much less often, and each reference has a number
+//! below [`STEP`]. The sum of clock and number grows from reference to reference.
 //!
-//! Numbers grow along all ways through a procedure but those that lead back to where control
-//! was before. So the clock makes a step
+//! Numbers grow along all edges of a procedure's control flow graph except back edges. So the clock
+//! makes a step
 //!
-//! - where a way leads back, and where control may come from elsewhere: entries, landing pads;
-//! - before control leaves: returns, jumps to other procedures, calls of code that is not
-//!   known to do the same. So it has gone on wherever control comes back to, by a return, by a
-//!   longjmp, or as a signal handler has ended;
-//! - behind system calls, of which one returns twice (vfork).
+//! - at back edges, and where control may come from elsewhere: entries, landing pads;
+//! - before control leaves the procedure: at returns, at jumps to other procedures, and at calls of code
+//!   that is not known to make such steps. So the clock has advanced wherever control comes back to, by a
+//!   return, by a longjmp, or at the end of a signal handler;
+//! - after system calls, since one of them returns twice (vfork).
 //!
-//! A leaf has lower numbers than whoever calls something, so that it need not make a step when
-//! it returns, unless it may have interrupted another.
+//! A leaf procedure has lower numbers than a procedure that makes calls, so it needs no step when it
+//! returns, unless it may have interrupted another procedure.
 
 use std::collections::HashMap;
 
@@ -27,15 +27,17 @@ use crate::flow::Edge;
 use crate::handle::{Block, Inst, Proc, Status};
 use crate::program::Program;
 
-/// What the clock goes on by. Numbers are smaller.
+/// Amount by which a step advances the clock. Numbers of references are smaller.
 pub const STEP: u64 = 1 << 12;
-/// The first number. Small constants would be taken for such as few calls share.
+/// The first number of a leaf. A smaller constant would become part of the out-of-line stub of a rare call,
+/// and few calls with the same number would share that stub.
 const FIRST: u64 = 256;
 /// The first number of a procedure that calls others.
 const CALLERS: u64 = 512;
+/// Number of numbers for such a procedure.
 const SPAN: u64 = STEP - CALLERS;
 
-/// Procedures that make all the steps that they should, by number.
+/// For each procedure, by number, whether it makes all steps that it should.
 #[derive(Default)]
 pub(super) struct Known(Vec<bool>);
 
@@ -62,14 +64,14 @@ fn is_known(proc: Proc<'_>) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
     first: u64,
-    /// Whether a step is made at its start.
+    /// Whether a step is made at the block's start.
     pub steps: bool,
-    /// Whether one is made at its last instruction.
+    /// Whether a step is made at the block's last instruction.
     pub steps_at_end: bool,
 }
 
 impl Numbers {
-    /// The number of a reference, and whether a step is made before it, as numbers were used up.
+    /// The number of a reference, and whether a step is made before it because all numbers were used.
     pub(super) fn of(&self, reference: usize) -> (u64, bool) {
         let number = self.first + reference as u64;
         match number.checked_sub(STEP) {
@@ -79,55 +81,56 @@ impl Numbers {
     }
 }
 
-/// Numbers of all blocks of a procedure, given how many references need one in each.
+/// Numbers of all blocks of a procedure. `counts` has the number of references, or groups, of each block.
 pub(super) fn number<'a>(
     proc: Proc<'a>,
     blocks: &[BlockReferences<'a, '_>],
-    many: &[usize],
+    counts: &[usize],
     known: &Known,
 ) -> Vec<Numbers> {
-    if many.iter().all(|many| *many == 0) {
+    if counts.iter().all(|count| *count == 0) {
         return vec![Numbers::default(); blocks.len()];
     }
     let indices = blocks.iter().map(|(block, _)| block.index());
-    let places: HashMap<usize, usize> = indices.zip(0..).collect();
-    let place = |block: Block<'_>| places.get(&block.index()).copied();
-    let ways: Vec<Vec<Edge<'_>>> = blocks.iter().map(|(block, _)| block.successors()).collect();
-    let inside = |from: usize| ways[from].iter().filter_map(|way| place(way.block?));
+    let nodes: HashMap<usize, usize> = indices.zip(0..).collect();
+    let node = |block: Block<'_>| nodes.get(&block.index()).copied();
+    let edges: Vec<Vec<Edge<'_>>> = blocks.iter().map(|(block, _)| block.successors()).collect();
+    let inside = |from: usize| edges[from].iter().filter_map(|edge| node(edge.block?));
     let entries = proc.entries();
-    let roots = entries.iter().filter_map(|block| place(*block));
+    let roots = entries.iter().filter_map(|block| node(*block));
     let order = order(roots, blocks.len(), inside);
 
     let last = |at: usize| blocks[at].0.last_inst();
     let calls = |at: usize| last(at).is_type(InstType::Call);
-    let leaves = |way: &Edge<'_>| way.block.and_then(place).is_none();
-    let returns = |way: &Edge<'_>| !leaves(way) || way.kind == EdgeKind::Return;
-    let is_leaf = many.iter().sum::<usize>() as u64 <= CALLERS - FIRST
-        && ways.iter().flatten().all(returns)
+    let leaves = |edge: &Edge<'_>| edge.block.and_then(node).is_none();
+    let returns = |edge: &Edge<'_>| !leaves(edge) || edge.kind == EdgeKind::Return;
+    let is_leaf = counts.iter().sum::<usize>() as u64 <= CALLERS - FIRST
+        && edges.iter().flatten().all(returns)
         && !(0..blocks.len()).any(calls)
         && !entries.iter().any(|entry| entry.is_address_taken());
-    let dealt = deal(&order, many, if is_leaf { FIRST } else { CALLERS });
+    let dealt = deal(&order, counts, if is_leaf { FIRST } else { CALLERS });
 
     let mut position = vec![0; blocks.len()];
     order.iter().zip(0..).for_each(|(at, n)| position[*at] = n);
-    // A block that no edge leads to is one that is come to in another way.
+    // Control reaches a block without incoming edges in an unknown way, so such a block makes a step.
     let mut steps = vec![true; blocks.len()];
-    let edges = || (0..blocks.len()).flat_map(|from| inside(from).map(move |to| (from, to)));
-    edges().for_each(|(_, to)| steps[to] = !known.contains(proc));
-    for (from, to) in edges() {
+    let inner_edges = || (0..blocks.len()).flat_map(|from| inside(from).map(move |to| (from, to)));
+    inner_edges().for_each(|(_, to)| steps[to] = !known.contains(proc));
+    for (from, to) in inner_edges() {
         steps[to] |= position[to] <= position[from] || dealt[to].round != dealt[from].last_round;
     }
-    let unwound = ways
+    let unwound = edges
         .iter()
         .flatten()
-        .filter(|way| way.kind == EdgeKind::Unwind);
-    let pads = unwound.filter_map(|way| way.block);
-    for start in pads.chain(entries.iter().copied()).filter_map(place) {
+        .filter(|edge| edge.kind == EdgeKind::Unwind);
+    let landing_pads = unwound.filter_map(|edge| edge.block);
+    let starts = landing_pads.chain(entries.iter().copied());
+    for start in starts.filter_map(node) {
         steps[start] = true;
     }
     let at_end = |at: usize| match calls(at) {
         true => known.may_lead_elsewhere(last(at)),
-        false => !is_leaf && ways[at].iter().any(leaves),
+        false => !is_leaf && edges[at].iter().any(leaves),
     };
     let numbers = |at: usize| Numbers {
         first: dealt[at].first,
@@ -137,25 +140,27 @@ pub(super) fn number<'a>(
     (0..blocks.len()).map(numbers).collect()
 }
 
-/// The numbers that a block was dealt. Where they are used up another round begins.
+/// The numbers that a block was dealt. When all numbers are used, another round begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Dealt {
     first: u64,
+    /// The round of the first number.
     round: u64,
+    /// The round of the last number.
     last_round: u64,
 }
 
-/// Deals numbers from `first` on to blocks in an order, to each so many. A block gets those of one
-/// round as long as it does not need more.
-fn deal(order: &[usize], many: &[usize], first: u64) -> Vec<Dealt> {
-    let mut dealt = vec![Dealt::default(); many.len()];
+/// Deals numbers from `first` on to blocks in the order `order`, to each block the number of numbers in `counts`. The
+/// numbers of a block are of one round unless it needs more than a round has.
+fn deal(order: &[usize], counts: &[usize], first: u64) -> Vec<Dealt> {
+    let mut dealt = vec![Dealt::default(); counts.len()];
     let (mut next, mut round) = (first, 0);
     for &at in order {
-        let many = many[at] as u64;
-        if next + many > STEP {
+        let count = counts[at] as u64;
+        if next + count > STEP {
             (next, round) = (CALLERS, round + 1);
         }
-        let over = (next + many).saturating_sub(STEP);
+        let over = (next + count).saturating_sub(STEP);
         dealt[at] = Dealt {
             first: next,
             round,
@@ -163,14 +168,14 @@ fn deal(order: &[usize], many: &[usize], first: u64) -> Vec<Dealt> {
         };
         round = dealt[at].last_round;
         next = match over {
-            0 => next + many,
+            0 => next + count,
             _ => CALLERS + (over - 1) % SPAN + 1,
         };
     }
     dealt
 }
 
-/// Nodes of a graph so that no edge but those that close a cycle leads back.
+/// Nodes of a graph in an order in which only edges that close a cycle lead back: reverse postorder.
 fn order<I: Iterator<Item = usize>>(
     roots: impl Iterator<Item = usize>,
     nodes: usize,
@@ -184,8 +189,8 @@ fn order<I: Iterator<Item = usize>>(
             continue;
         }
         path.push((root, next(root)));
-        while let Some((node, ways)) = path.last_mut() {
-            match ways.next() {
+        while let Some((node, edges)) = path.last_mut() {
+            match edges.next() {
                 Some(to) if !seen[to] => {
                     seen[to] = true;
                     path.push((to, next(to)));

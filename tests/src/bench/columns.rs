@@ -1,4 +1,4 @@
-//! What is measured beside the original: rewrites, and other ways to the same figures.
+//! The programs that are measured beside the original: rewrites, and other tools that produce the same figures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,7 +48,7 @@ impl FromStr for Column {
     }
 }
 
-/// What runs for a column.
+/// The command that runs for a column.
 pub(super) struct Prepared {
     file: PathBuf,
     valgrind: Option<String>,
@@ -88,12 +88,12 @@ impl Column {
         matches!(self, Self::Empty | Self::Moved | Self::Tool(..))
     }
 
-    /// Whether it is so slow that few turns must do.
+    /// Whether it is so slow that it takes part in few turns only.
     pub(super) fn is_slow(&self) -> bool {
         matches!(self, Self::Valgrind(_))
     }
 
-    /// Makes what will run; nothing where a program is not installed here.
+    /// Makes the program that will run; `None` if a program that it needs is not installed.
     pub(super) fn prepare(
         &self,
         bench: &Bench,
@@ -126,7 +126,7 @@ impl Column {
             }
             Self::ProfileArcs => {
                 let out = bench.folder.join(format!("{name}.profile-arcs"));
-                // Where the counts go is compiled in; atomic ones would cost more.
+                // The path of the counts is compiled in. Atomic counts would cost more.
                 let flags = format!("-fprofile-arcs -fprofile-dir={figures}.gcc");
                 program.build(&bench.here, &bench.sources, &flags, &out)?;
                 return Ok((Cell::default(), plain(out)));

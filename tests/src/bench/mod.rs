@@ -1,7 +1,7 @@
 //! Cost of a rewrite: its user time divided by the original's, measured in turns.
 //!
-//! Machines are shared and noisy, so no time is compared with one of another
-//! day: original and rewrites run in turns, and each ratio is formed within its turn.
+//! Machines are shared and noisy, so times of different days are never compared. Original and
+//! rewrites run in turns, and each ratio is formed within its turn.
 
 mod columns;
 mod programs;
@@ -20,7 +20,7 @@ pub use columns::Column;
 pub use programs::{PROGRAMS, Program, Sources};
 pub use table::{record, tables};
 
-/// Where programs, rewrites and inputs are kept.
+/// Folders of programs, rewrites and inputs.
 pub struct Bench {
     here: PathBuf,
     folder: PathBuf,
@@ -35,7 +35,7 @@ pub struct Cell {
     pub ratios: Vec<f64>,
     /// Wall time of instrumenting.
     pub seconds: Option<f64>,
-    /// Bytes of new text over bytes of old.
+    /// Size of the new text divided by the size of the old text.
     pub growth: Option<f64>,
 }
 

@@ -50,7 +50,7 @@ fn mean(rows: &[Row], column: usize) -> String {
     }
 }
 
-/// Two tables: run time, and what instrumenting took and how text grew.
+/// Two tables: run time; time of instrumenting with the growth of the text.
 pub fn tables(rows: &[Row], columns: &[Column]) -> String {
     let mut text = heading("| program | MB | user s |", columns.iter());
     for row in rows {
@@ -100,8 +100,8 @@ fn heading<'a>(start: &str, columns: impl Iterator<Item = &'a Column>) -> String
     format!("{text}\n|{rules}\n")
 }
 
-/// Puts the tables into the page on performance, with date, commit and command. What stood
-/// there becomes the last of the older records in the lab notes.
+/// Puts the tables into the page on performance, with date, commit and command. The previous tables
+/// become the last of the older records in the lab notes.
 pub fn record(tables: &str, command: &str) -> Result<()> {
     let date = output_of("date", &["-u", "+%F"]);
     let commit = output_of("git", &["rev-parse", "--short", "HEAD"]);
@@ -134,7 +134,7 @@ fn output_of(program: &str, args: &[&str]) -> String {
     })
 }
 
-/// The page with another record between its markers, and the record that stood there.
+/// The page with another record between its markers, and the previous record.
 fn replace_newest(page: &str, newest: &str) -> std::result::Result<(String, String), String> {
     const START: &str = "<!-- figures: run time -->\n";
     const END: &str = "<!-- end of figures: run time -->";
@@ -183,7 +183,7 @@ mod tests {
         assert!(text.contains("| b | 0.50, 2.00 |\n"), "{text}");
         assert!(text.contains("| program | MB | user s | empty | gcc -fprofile-arcs |\n| --- | --- | --- | --- | --- |\n"));
     }
-    /// The pages as they are take a record, and nothing that stood there is lost.
+    /// The present pages take a record, and lose nothing of their contents.
     #[test]
     fn a_record_replaces_the_newest() {
         let page = include_str!("../../../docs/performance.md");

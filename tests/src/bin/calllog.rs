@@ -1,5 +1,5 @@
-//! What an event of the tool `calllog` costs: a program of nothing but calls, run as it is and
-//! instrumented, in turn.
+//! Cost of an event of the tool `calllog`: a program that only makes calls runs uninstrumented and
+//! instrumented in turns.
 //!
 //! Usage: calllog [CALLS [RUNS]]
 
@@ -131,7 +131,7 @@ fn times_of(file: &Path, folder: &Path) -> Result<[f64; 2]> {
 }
 
 fn children() -> [f64; 2] {
-    // SAFETY: the structure is of integers, and the call writes it.
+    // SAFETY: the structure consists of integers, and the call writes it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);

@@ -1,4 +1,4 @@
-//! Runs real programs as they are and rewritten, and prints a table.
+//! Runs real programs, the originals and their rewrites, and prints a table of differences.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
     }
 }
 
-/// The tool must have left figures: at least one file, with at least one count.
+/// Fails unless the tool has written at least one file with at least one count.
 fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -150,7 +150,7 @@ fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
     (sum == 0).then(|| "the tool left no figures".to_string())
 }
 
-/// Bytes of any figures; what looks like JSON must be JSON.
+/// Size of a file of figures in bytes. A file that looks like JSON must be valid JSON.
 fn read_any(file: &Path) -> Result<u64> {
     let fail = |reason: &str| Error::new("reading the figures", reason).file(file);
     let text = std::fs::read(file).map_err(|e| fail(&e.to_string()))?;
@@ -177,8 +177,8 @@ fn read_prof(file: &Path) -> Result<u64> {
     }
 }
 
-/// Sum of the events that procedures have themselves. Together with what is outside of procedures
-/// it must be the sum of all.
+/// Sum of the exclusive events of procedures. Together with the events outside of procedures
+/// it must be the sum of all events.
 fn read_counters(file: &Path) -> Result<u64> {
     let fail = |reason: String| Error::new("reading the figures", reason).file(file);
     let text = std::fs::read(file).map_err(|e| fail(e.to_string()))?;
@@ -192,7 +192,7 @@ fn read_counters(file: &Path) -> Result<u64> {
             .ok_or_else(|| fail(format!("it has no {event}")))?;
         let table = json[event].as_array().into_iter().flatten();
         let own: u64 = table.filter_map(|row| row["self"].as_u64()).sum();
-        // In a forked child the sum of all includes the parent's part.
+        // In a forked child the sum of all events includes those that the parent counted before the fork.
         if let (Some(all), Some(outside)) = (row["in_all"].as_u64(), row["outside"].as_u64())
             && own + outside != all
         {
@@ -203,7 +203,7 @@ fn read_counters(file: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// Entries in a log of calls, which must be whole.
+/// Number of entries in a log of calls, which must be complete.
 fn read_log(file: &Path) -> Result<u64> {
     let fail = |reason: String| Error::new("reading the log", reason).file(file);
     let mut log = Log::open(file).map_err(|e| fail(e.to_string()))?;
@@ -385,15 +385,15 @@ fn print(row: &Row) {
     for failure in &row.failures {
         println!("    {failure}");
     }
-    // Lines should appear as they come; a closed pipe shows at the next one.
+    // Each line should appear at once. A closed pipe is noticed at the next line.
     let _ = std::io::stdout().flush();
 }
 
 /// An entry of the table and its program's file.
 type Subject = (Entry, PathBuf);
 
-/// The entries that the arguments choose, with their files; and the names of those that are
-/// not installed.
+/// The entries that the arguments choose, with their files; and the names of the entries whose programs
+/// are not installed.
 fn chosen(args: &Args) -> Result<(Vec<Subject>, Vec<String>)> {
     let table = read_table()?;
     let is_unknown = |name: &&String| !table.iter().any(|e| e.name == **name);

@@ -1,4 +1,4 @@
-//! Prints what instrumenting large programs costs: time, speed and memory.
+//! Prints the cost of instrumenting large programs: time, speed and memory.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -76,9 +76,9 @@ fn instrument(program: &Path, tool: &str, out: &Path) -> Result<Cost> {
         .spawn()
         .map_err(|e| Error::new(DOING, e).file(program))?;
     let mut status = 0;
-    // SAFETY: numbers only; all zeros is a value of it.
+    // SAFETY: the structure has only numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both are ours; the child is waited for here and nowhere else.
+    // SAFETY: both pointers are to local variables, and only this call waits for the child.
     let waited = unsafe { libc::wait4(child.id() as i32, &mut status, 0, &mut usage) };
     let wall = start.elapsed().as_secs_f64();
     let status = std::process::ExitStatus::from_raw(status);

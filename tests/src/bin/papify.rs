@@ -1,10 +1,10 @@
-//! The table of the Papify paper: what measuring each actor of a program of small and of one of heavy
-//! actors costs, with 0 to 8 events.
+//! The table of the Papify paper: cost of measuring each actor, for a program of small actors and for a program of
+//! heavy actors, with 0 to 8 events.
 //!
-//! PT is the time that a start and a stop take, measured on an actor that does nothing; TET the
-//! time of a frame; PTT is PT times the actors of a frame; the overhead is PTT in per cent of
-//! TET, as in the paper. Beside it stands what the frame really takes longer than without any
-//! instrumentation, with all that counting costs between the starts and stops.
+//! PT is the time that a start and a stop take, measured on an actor that does nothing. TET is the
+//! time of a frame. PTT is PT times the number of actors of a frame. The overhead is PTT in per cent of
+//! TET, as in the paper. Beside it stands the time that the frame really takes in addition to its time without
+//! instrumentation, which includes the cost of counting between starts and stops.
 //!
 //! Usage: papify [RUNS [EVENT,...]]
 

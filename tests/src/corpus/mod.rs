@@ -1,10 +1,10 @@
-//! The corpus: real programs, run as they are and rewritten, and compared.
+//! The corpus: real programs, whose originals and rewrites run and are compared.
 //!
 //! The table is `programs.txt` beside this crate. Each program runs in a fresh
 //! working directory, always the same path, with the file under test first in
-//! PATH under its own name, so that nothing but the file differs. What differs
+//! PATH under its own name, so that nothing but the file differs. Output that differs
 //! between two runs of the original itself (times, process ids) is not
-//! compared; the table says so.
+//! compared, and the table says so.
 
 mod inputs;
 mod runs;

@@ -1,4 +1,4 @@
-//! Running an entry's commands and comparing what they left.
+//! Running an entry's commands and comparing their outputs and files.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ struct Trace {
     files: BTreeMap<String, (u64, u64)>,
 }
 
-/// Behaviour of the original, with marks on what cannot be compared.
+/// Behaviour of the original, and the outputs that cannot be compared.
 pub struct Verdict {
     first: Trace,
     second: Trace,
@@ -62,7 +62,7 @@ impl Bench {
         Ok(path)
     }
 
-    /// Where rewritten files and tools' outputs may be put; emptied for each entry.
+    /// Folder for rewritten files and outputs of tools, emptied for each entry.
     pub fn out(&self) -> PathBuf {
         self.root.join("out")
     }
@@ -109,7 +109,7 @@ impl Bench {
         Ok(Trace { outcome, files })
     }
 
-    /// Runs the original until it is known what can be compared.
+    /// Runs the original several times, to find out which outputs can be compared.
     pub fn original(&self, entry: &Entry, file: &Path) -> Result<Verdict> {
         let limit = Duration::from_secs(120);
         let mut verdict = None;
@@ -219,7 +219,7 @@ impl Verdict {
     }
 }
 
-/// The first difference, lines left out in which the two originals differ.
+/// The first difference, without the lines in which the two runs of the original differ.
 fn masked(a: &[u8], b: &[u8], got: &[u8]) -> Option<String> {
     if a == b {
         return difference(a, got);

@@ -13,7 +13,7 @@ pub struct Entry {
     pub name: String,
     /// The Debian package that has it.
     pub package: String,
-    /// File, or name to look up; the name of the entry where the table says nothing.
+    /// File, or name to look up in PATH; the name of the entry if the table has neither.
     pub program: String,
     /// Whether it belongs to the quick part.
     pub quick: bool,

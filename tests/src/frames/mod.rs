@@ -1,14 +1,14 @@
 //! Judge of the unwind tables: at each instruction that a program executes, do
 //! they lead to the caller?
 //!
-//! The program is run one instruction at a time. A shadow stack notes for each
-//! call where its return address was pushed and what the registers held that a callee
-//! must keep. At each later instruction the row of `.eh_frame` for it is
-//! evaluated (by gimli) and must name that return address and those values.
+//! The program runs one instruction at a time. A shadow stack stores for each
+//! call the place of its return address and the values of the callee-saved registers. At each later instruction
+//! the row of `.eh_frame` for the instruction is evaluated (by gimli) and must lead to that return address and
+//! those values.
 //! So an unwinder that starts at any instruction finds its way out, frame by frame.
 //!
-//! Tables and code are read from the file that is run; neither the original program nor the
-//! rewriter is asked.
+//! Tables and code are read from the file that runs. Neither the original program nor the
+//! rewriter is used.
 
 mod shadow;
 mod tables;
@@ -50,9 +50,9 @@ pub struct Findings {
 
 /// Runs `command`, which must execute the file `program`, and judges its tables.
 ///
-/// `whole`: libraries are stepped through as well. Otherwise they run at full speed
-/// until they return, and what runs before the entry point or is called back goes unjudged. After `max_steps` the
-/// program goes on by itself.
+/// With `whole`, libraries are stepped through as well. Otherwise they run at full speed
+/// until they return, and code that runs before the entry point, or that a library calls back, is not judged. After
+/// `max_steps` the program continues without stepping.
 pub fn judge(
     program: &Path,
     command: &mut Command,
@@ -147,7 +147,7 @@ impl Run {
                 None => return Ok(()),
                 Some(0) => {}
                 Some(signal) => {
-                    // A handler may start; its frame is the kernel's.
+                    // A signal handler may start; the kernel makes its frame.
                     before = None;
                     if self.step(signal)?.is_none() {
                         return Ok(());
@@ -162,7 +162,7 @@ impl Run {
         Ok(())
     }
 
-    /// Where to go on at full speed from library code.
+    /// Address up to which library code runs at full speed.
     fn way_back(&self, regs: &user_regs_struct) -> Option<u64> {
         let to = self.shadow.return_address(regs)?;
         let is_ours = self.tables.kind(to.wrapping_sub(self.bias)).is_some();
@@ -188,7 +188,7 @@ impl Run {
         }))
     }
 
-    /// Full speed until control comes to `to`.
+    /// Runs at full speed until control reaches `to`.
     fn run_until(&mut self, to: u64) -> io::Result<Option<i32>> {
         let word = ptrace::peek(self.pid, to)?;
         ptrace::poke(self.pid, to, word & !0xff | 0xcc)?;
@@ -214,7 +214,7 @@ impl Run {
         }
         let mut bytes = [0u8; 16];
         for (i, half) in bytes.chunks_exact_mut(8).enumerate() {
-            // The second word may lie behind the last page of code.
+            // The second word may lie after the last page of code.
             let word = ptrace::peek(self.pid, rip + 8 * i as u64);
             half.copy_from_slice(&if i == 0 { word? } else { word.unwrap_or(0) }.to_le_bytes());
         }

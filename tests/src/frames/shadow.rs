@@ -1,4 +1,4 @@
-//! The shadow stack: what each caller had when it called.
+//! The shadow stack: the state of each caller at its call.
 
 use std::io;
 
@@ -8,18 +8,18 @@ use super::Code;
 use super::tables::{KEPT, Unwound, register};
 use crate::stepper::ptrace;
 
-/// One frame, as its caller knew it.
+/// A frame, as its caller made it.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Where the return address lies.
+    /// Address of the return address.
     slot: u64,
     returns_to: u64,
-    /// What the registers held that a callee keeps; nothing if the kernel made the frame.
+    /// Values of the callee-saved registers; `None` if the kernel made the frame.
     kept: Option<[u64; 6]>,
 }
 
 impl Frame {
-    /// Whether what the tables gave is this frame.
+    /// Whether the tables describe this frame.
     pub fn compare(&self, found: &Unwound) -> Result<(), String> {
         let Some(kept) = self.kept else { return Ok(()) };
         if found.return_slot != self.slot {
@@ -48,7 +48,7 @@ impl Frame {
 #[derive(Default, Debug)]
 pub struct Shadow {
     frames: Vec<Frame>,
-    /// A frame whose return address is kept elsewhere at present, and its number.
+    /// A frame whose return address is not on the stack at present, and its number.
     parked: Option<(Frame, usize)>,
 }
 
@@ -58,7 +58,7 @@ impl Shadow {
         self.frames.last()
     }
 
-    /// An instruction was executed.
+    /// Updates the stack after an instruction was executed.
     pub fn moved(
         &mut self,
         pid: pid_t,
@@ -96,7 +96,7 @@ impl Shadow {
             .is_some_and(|p| p.1 == self.frames.len())
     }
 
-    /// Control came to a signal's handler, or not.
+    /// Updates the stack where control may have come to a signal handler.
     pub fn interrupted(&mut self, regs: &user_regs_struct) {
         self.settle(regs.rsp);
         if self.frames.last().is_none_or(|f| f.slot > regs.rsp + 128) {
@@ -108,15 +108,15 @@ impl Shadow {
         }
     }
 
-    /// Forgets what has returned.
+    /// Removes the frames that have returned.
     pub fn settle(&mut self, rsp: u64) {
         while self.frames.last().is_some_and(|f| f.slot < rsp) {
             self.frames.pop();
         }
     }
 
-    /// Where the innermost call returns to, if control has just left the program
-    /// by it. Not so for the outermost one, from which libc calls main.
+    /// Return address of the innermost call, if control has just left the program
+    /// by this call. `None` for the outermost call, from which libc calls main.
     pub fn return_address(&self, regs: &user_regs_struct) -> Option<u64> {
         let frame = self.frames.last().filter(|_| self.frames.len() > 1)?;
         // The procedure linkage table may have pushed something.

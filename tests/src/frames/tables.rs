@@ -11,7 +11,7 @@ use object::{Object, ObjectSection, SectionKind};
 
 use crate::error::{Error, Result};
 
-/// DWARF's numbers of the registers that a callee keeps: rbx, rbp, r12 to r15.
+/// DWARF numbers of the callee-saved registers: rbx, rbp, r12 to r15.
 pub const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
 
 /// The part of a file in which an instruction lies.
@@ -25,12 +25,12 @@ pub enum TextKind {
     Tool,
 }
 
-/// What the tables say of the caller.
+/// The caller according to the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwound {
     /// The canonical frame address.
     pub cfa: u64,
-    /// Where the return address lies.
+    /// Address of the return address.
     pub return_slot: u64,
     /// The caller's registers, as [`KEPT`] names them.
     pub kept: [Option<u64>; 6],

@@ -1,4 +1,4 @@
-//! The program of the exercise: its calls by the tool, by its own logging and by gprof.
+//! The program of the exercise: its calls as the tool, its own logging and gprof count them.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +38,7 @@ int B(void) {
 }
 "#;
 
-/// The same, plain.
+/// The program without logging.
 const PLAIN: &str = "#define START\n#define ENTER(p)\n#define LEAVE(p)\n#define WRITE\n";
 
 const CALLS: [(&str, u64); 3] = [("main", 1), ("A", 303), ("B", 600)];
@@ -79,7 +79,7 @@ fn the_exercises_program() {
     }
 }
 
-/// What `profile.h` makes of the exercise's program, in C and in C++.
+/// The log that `profile.h` writes in the exercise's program, in C and in C++.
 #[test]
 fn a_program_augmented_by_hand() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
@@ -101,7 +101,7 @@ fn a_program_augmented_by_hand() {
     ] {
         let folder = folder(&format!("profile-{name}"));
         let source = match name {
-            // Without declarations in `for`.
+            // This standard has no declarations in `for`.
             "c89" => EXERCISE
                 .replace("for (int i", "int i; for (i")
                 .replace("for (volatile int i", "volatile int i; for (i"),
@@ -121,7 +121,7 @@ fn a_program_augmented_by_hand() {
         let two = figures(&text, 1);
         assert_eq!(two.len(), 2);
         assert_eq!(two["B1"].0, 600);
-        // An excluded procedure's time is its caller's: none is lost.
+        // The time of an excluded procedure belongs to its caller, so no time is lost.
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let total = |report: usize| json["reports"][report]["time_ms"].as_f64().unwrap();
         assert!((total(0) - total(1)).abs() < 1e-9, "{name}");
@@ -131,7 +131,7 @@ fn a_program_augmented_by_hand() {
     }
 }
 
-/// A program compiled with `-pg`: calls agree, and the circle of A and B is told.
+/// A program compiled with `-pg`: calls agree, and the cycle of A and B is reported.
 #[test]
 fn gprof_is_compared_with() {
     let folder = folder("gprof");

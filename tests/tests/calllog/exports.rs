@@ -1,4 +1,4 @@
-//! What `atom analyze` writes for other programs keeps to their formats.
+//! Files that `atom analyze` writes for other programs follow the formats of these programs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -122,6 +122,6 @@ fn exports_keep_to_their_formats() {
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["calls"].as_array().unwrap().len() as u64, calls);
     assert_eq!(data["threads"].as_array().unwrap().len(), 13);
-    // Nothing is fetched from elsewhere.
+    // The page loads nothing from other places.
     assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("http"));
 }

@@ -53,7 +53,7 @@ int main() {
 }
 "#;
 
-/// Procedure, calls, and how often it was left without an exit.
+/// Procedure, number of calls, number of calls that were left without an exit.
 const LEFT: [(&str, u64, u64); 12] = [
     ("main", 1, 1),
     ("setter(int)", 10, 0),
@@ -69,7 +69,7 @@ const LEFT: [(&str, u64, u64); 12] = [
     ("_start", 1, 1),
 ];
 
-/// Two coroutines on stacks of their own, resumed eleven times each in turn.
+/// Two coroutines, each with its own stack, are resumed eleven times each in turn.
 const COROUTINES: &str = r#"
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -119,7 +119,7 @@ fn coroutines_are_suspended() {
     }
 }
 
-/// Of a process that is killed there is what was streamed, and the report says so.
+/// A killed process leaves the streamed part of its log, and the report says so.
 #[test]
 fn a_killed_process_leaves_what_was_streamed() {
     const PROGRAM: &str = "#include <signal.h>\nstatic volatile int sink;\n\
@@ -154,7 +154,7 @@ fn everything_that_is_left_is_closed() {
     for (name, flags) in [("O2", &["-O2"][..]), ("static", &["-O2", "-static"])] {
         let folder = folder(&format!("leaving-{name}"));
         let program = compile(&folder, LEAVING, flags);
-        // Streamed or not makes no difference.
+        // The option `--stream` makes no difference.
         for (options, memory) in [(&[][..], ""), (&["--stream"], "streamed")] {
             let place = log(&folder, &program, "calllog", options, &[]);
             let text = analyze(&["--json"], &place.join("calllog.out"));
@@ -164,7 +164,7 @@ fn everything_that_is_left_is_closed() {
             }
             let json: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert_eq!(json["reports"][0]["threads"], 13);
-            // The child's log begins in the middle of `forks`, which is no call there.
+            // The child's log begins in the middle of `forks`, which does not count as a call there.
             let child = std::fs::read_dir(&place)
                 .unwrap()
                 .map(|e| e.unwrap().path());

@@ -1,5 +1,5 @@
-//! The tool `calllog` and `atom analyze`: logs that pair, calls counted right, time
-//! that belongs to one procedure.
+//! The tool `calllog` and `atom analyze`: entries and exits pair, calls are counted right, and all time
+//! belongs to exactly one procedure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
 
 /// Instruments with a tool under `folder/NAME/`, and runs it there.
 fn log(folder: &Path, program: &Path, tool: &str, options: &[&str], args: &[&str]) -> PathBuf {
-    // Names of one length, for the stack's sake.
+    // The names have the same length, because they move the stack.
     let place = folder.join(if tool == "prof" { "profile" } else { tool });
     std::fs::create_dir_all(&place).unwrap();
     let out = place.join("program");
@@ -83,7 +83,7 @@ fn analyze(args: &[&str], file: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Procedures of the n-th report with calls and ways of being left.
+/// Procedures of the n-th report with the numbers of calls and of calls left without an exit.
 fn figures(text: &str, report: usize) -> BTreeMap<String, (u64, u64)> {
     let json: serde_json::Value = serde_json::from_str(text).unwrap();
     let mut all = BTreeMap::new();
@@ -103,7 +103,7 @@ fn figures(text: &str, report: usize) -> BTreeMap<String, (u64, u64)> {
     all
 }
 
-/// A mistake is told with its line or record, and nothing is reported.
+/// An error message names the line or record, and there is no report.
 #[test]
 fn mistakes_in_the_input_are_told() {
     let folder = folder("mistakes");

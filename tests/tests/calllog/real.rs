@@ -31,7 +31,7 @@ fn entries_of_prof(program: &Path, file: &Path) -> BTreeMap<String, u64> {
     all
 }
 
-/// Calls of a program as it comes from the distribution are those that `prof` counts.
+/// The calls of a program of the distribution equal the entries that `prof` counts.
 fn as_prof(name: &str, args: &[&str], files: &[(&str, &str)]) -> PathBuf {
     let program = programs::needed(name);
     let folder = folder(name);

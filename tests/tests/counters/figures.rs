@@ -74,7 +74,7 @@ fn figures_are_those_of_other_tools() {
     }
 }
 
-/// What a single-step trace counts.
+/// Counts of a single-step trace.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Truth {
     loads: u64,

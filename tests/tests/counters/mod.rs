@@ -1,5 +1,5 @@
-//! The tool `counters`: executions that pair, sums that equal the figures of other tools and of a
-//! single-step trace, messages about what cannot be counted.
+//! The tool `counters`: beginnings and ends pair, sums equal the figures of other tools and of a
+//! single-step trace, and messages name events that cannot be counted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ struct Ran {
 
 /// Instruments with a tool under `folder/`, and runs it there.
 fn ran(folder: &Path, program: &Path, tool: &str, options: &[&str], args: &[&str]) -> Ran {
-    // Names of one length, for the stack's sake.
+    // The names have the same length, because they move the stack.
     let place = folder.join(format!("{tool:_<8}"));
     let _ = std::fs::remove_dir_all(&place);
     std::fs::create_dir_all(&place).unwrap();

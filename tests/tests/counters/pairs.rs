@@ -1,4 +1,4 @@
-//! Each execution of a procedure has its begin and its end, whatever comes between.
+//! Each execution of a procedure has a beginning and an end, whatever happens in between.
 
 use atom_tests::atom::{self, Job};
 
@@ -77,11 +77,11 @@ fn executions_pair_and_sums_are_complete() {
     let outside = events[0]["outside"].as_u64().unwrap();
     let all = in_all(&report, "exact:instructions");
     assert_eq!(own.values().sum::<u64>() + outside, all);
-    // What threads do after their last note is in no procedure.
+    // Work of threads after their last note belongs to no procedure.
     assert!(outside < 100, "{outside}");
-    // A multiplication and an addition a round.
+    // Each round has one multiplication and one addition.
     assert_eq!(sums(&report, "exact:flops", "self")["flops()"], 200);
-    // Of a recursion the outermost execution has all.
+    // The outermost execution of a recursion has all counts.
     let inclusive = sums(&report, "exact:calls", "inclusive");
     let fibs = sums(&report, "exact:instructions", "inclusive")["fib(int)"];
     assert!(
@@ -112,7 +112,7 @@ fn executions_pair_and_sums_are_complete() {
     let summary = std::fs::read_to_string(ran.place.join("rows/summary.csv")).unwrap();
     assert!(summary.lines().any(|l| l.starts_with("fib(int),0x")));
 
-    // The child's report begins in the middle of `forks`, which is no call there.
+    // The child's report begins in the middle of `forks`, which does not count as a call there.
     let names = std::fs::read_dir(&ran.place).unwrap();
     let names: Vec<String> = names
         .map(|e| e.unwrap().file_name().into_string().unwrap())
@@ -129,7 +129,7 @@ fn executions_pair_and_sums_are_complete() {
     assert!(!calls.contains_key("fib(int)"));
 }
 
-/// A program that is interrupted again and again, wherever it is.
+/// A program that signals interrupt often, at any instruction.
 const INTERRUPTED: &str = r#"
 #include <csignal>
 #include <sys/time.h>
@@ -167,7 +167,7 @@ fn interrupted_sums_are_complete() {
             in_all(&report, event)
         );
     }
-    // A note that is lost while a buffer is worked on is told.
+    // The report has the number of notes that were lost while a buffer was processed.
     let lost = report["notes_lost"].as_u64().unwrap_or(0);
     let calls = sums(&report, "procedures", "calls");
     assert!(
@@ -181,7 +181,7 @@ fn interrupted_sums_are_complete() {
 fn an_event_that_is_missing_is_told_once() {
     let folder = folder("missing");
     let program = compile(&folder, LEAVING);
-    // No processor has this one.
+    // No processor has this event.
     let events = "PAPI_LD_INS,page-faults,exact:loads";
     let options = [
         "--json=out.json",

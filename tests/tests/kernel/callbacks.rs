@@ -1,4 +1,4 @@
-//! Callbacks of the user: what they record comes back, and what they cost is subtracted.
+//! Callbacks of the user: the recorded values come back, and the cost of the callbacks is subtracted.
 
 use std::path::Path;
 use std::process::Command;
@@ -71,7 +71,7 @@ fn the_cost_of_own_callbacks_is_subtracted() {
             .starts_with("nothing")
     );
     assert_eq!(note(&without, "callback left in an empty section"), None);
-    // A clock with a state: trying it must not move it, and its cost is subtracted only with `on`.
+    // A clock with a state: calibration must not advance it, and its cost is subtracted only with `on`.
     let simulated = ["simulatedBegin", "simulatedEnd", "double"];
     // An image of 25 lines: each line reads it twice, and the end once more.
     let image = 25.0 * 14.0 + 7.0;
@@ -90,7 +90,7 @@ fn the_cost_of_own_callbacks_is_subtracted() {
             );
         }
     }
-    // What is said while it is tried is not heard; a value below 0 is no cost.
+    // Output of the callbacks during calibration is discarded, and a negative value is not taken for a cost.
     let (loud, text) = record(&program, "on", ["loudBegin", "loudEnd", "int"], &[]);
     assert_eq!(text.matches("begin\n").count(), 156);
     assert!(
@@ -98,7 +98,7 @@ fn the_cost_of_own_callbacks_is_subtracted() {
             .iter()
             .all(|v| *v == -5.0)
     );
-    // Beside other measures: these are free of the callbacks' cost.
+    // With other measures: their values do not contain the cost of the callbacks.
     let (both, _) = record(&program, "auto", ticks, &["--measure", "cycles"]);
     assert_eq!(both.sets().len(), 2);
     assert!(note(&both, "cycles subtracted").is_some());
@@ -109,7 +109,7 @@ fn the_cost_of_own_callbacks_is_subtracted() {
 fn callbacks_in_rust() {
     let folder = folder("own-rust");
     let command = atom::command().unwrap();
-    // Beside the command, where what both need is built already.
+    // The build uses the target folder of the command, where the dependencies of both are built already.
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let made = Command::new(env!("CARGO"))
         .args(["build", "--release", "--quiet", "-p", "atom-kernel"])
@@ -134,7 +134,7 @@ fn callbacks_in_rust() {
     assert_eq!(go(&out).stdout, go(&program).stdout);
     let recorded = Profile::load(&file).unwrap();
     assert_eq!(recorded.len(), 156);
-    // All images lie on the stack, in a few pages, which the first round touches.
+    // All images lie on the stack, in a few pages, so only the first round causes page faults.
     let lines = values(&recorded, "ato_kernel_line", 0);
     assert_eq!(lines.len(), 75);
     assert!(lines.iter().sum::<f64>() < 50.0, "{lines:?}");
@@ -262,7 +262,7 @@ fn each_thread_has_the_context_that_its_callback_made() {
         let value = recorded.value(i, 0).unwrap().as_f64() as u64;
         counted.entry(tid).or_default().push(value);
     }
-    // Each thread that has ended is seen to have, if perhaps not the last two, which may end just then.
+    // The end of each thread is noticed, perhaps except for the last two, which may end at that moment.
     let joined = String::from_utf8(outcome.stderr)
         .unwrap()
         .matches("joined\n")
@@ -274,7 +274,7 @@ fn each_thread_has_the_context_that_its_callback_made() {
     );
     for (tid, mut values) in counted {
         values.sort_unstable();
-        // The first thread has the context that all have, which is none here.
+        // The first thread has the context that all threads share, which is empty here.
         let first = if tid == 1 {
             0
         } else {

@@ -1,4 +1,4 @@
-//! The way from a program to what `atom arp` shows of it.
+//! From a program to the tables and pages of `atom arp`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use atom_tests::atom;
 
 use super::{compile, data, folder, profile, source, values};
 
-/// `atom arp` with these words.
+/// Runs `atom arp` with these arguments.
 fn arp(folder: &Path, words: &[&str]) -> String {
     let mut command = Command::new(atom::command().unwrap());
     let output = command
@@ -22,7 +22,7 @@ fn arp(folder: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Sections of the program, and how often each is executed.
+/// Sections of the program, and the number of executions of each.
 const EXECUTIONS: [(&str, u64); 4] = [
     ("ato_kernel_line", 75),
     ("ato_kernel_column", 75),
@@ -116,7 +116,7 @@ fn check_both(folder: &Path, recorded: &Profile) {
     assert_eq!(sum, 2 * total(recorded, "ato_kernel_line"));
 }
 
-/// As text, and back, nothing is lost, names and lines included.
+/// The conversion to text and back loses nothing, names and lines included.
 fn check_conversion(folder: &Path, recorded: &Profile) {
     arp(folder, &["convert", "first.arp", "first.txt.gz"]);
     arp(folder, &["convert", "first.txt.gz", "again.bin"]);

@@ -1,4 +1,4 @@
-//! The tool `kernel`: sections that are found, what is recorded of them and played back, and
+//! The tool `kernel`: finding sections, recording and playing back their values, and
 //! callbacks of the user. This file builds and profiles the programs in `programs`.
 
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ fn folder(test: &str) -> PathBuf {
     folder
 }
 
-/// Compiles; the marker header is found.
+/// Compiles a source with the folder of the marker header.
 fn compile(compiler: &str, options: &[&str], sources: &[PathBuf], out: &Path) {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
     let mut command = Command::new(compiler);
@@ -56,7 +56,7 @@ fn go(program: &Path) -> Outcome {
     run(&mut command, &Setting::default()).unwrap()
 }
 
-/// What `--list` prints.
+/// The output of `--list`.
 fn list(program: &Path, options: &[&str]) -> String {
     let out = program.with_extension("list");
     let mut command = Command::new(atom::command().unwrap());
@@ -106,7 +106,7 @@ fn instrument(program: &Path, tool: &str, options: &[&str]) -> PathBuf {
     out
 }
 
-/// Reads what `--summary` wrote.
+/// Reads the file that `--summary` wrote.
 fn summary(file: &Path) -> Summary {
     let text = std::fs::read_to_string(file).unwrap();
     let mut found = Summary {
@@ -130,7 +130,7 @@ fn summary(file: &Path) -> Summary {
     found
 }
 
-/// Instruments and runs, and checks that the program does what it did.
+/// Instruments a program, runs it, and checks that it behaves like the original.
 fn profile(program: &Path, options: &[&str]) -> Summary {
     let file = program.with_extension("summary");
     let _ = std::fs::remove_file(&file);
@@ -145,7 +145,7 @@ fn profile(program: &Path, options: &[&str]) -> Summary {
     summary(&file)
 }
 
-/// The data file of a program's run, which is not there yet.
+/// Path of the data file of a program's run; an old file is removed.
 fn data(program: &Path) -> String {
     let file = program.with_extension("arp");
     let _ = std::fs::remove_file(&file);

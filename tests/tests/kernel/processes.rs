@@ -50,7 +50,7 @@ fn children_of_threads_and_recursion() {
             (0..p.len()).filter(is_it).map(|i| p.count(i)).sum()
         };
         assert_eq!(executions(&parent, "item"), found.counts["item"], "{mode}");
-        // Two of nine are the outermost; the file says of the others that they are not there.
+        // Two of nine executions are the outermost. The file says that the others are not recorded.
         assert_eq!(executions(&parent, "level"), 2);
         let level = parent
             .sections()
@@ -68,7 +68,7 @@ fn children_of_threads_and_recursion() {
             shown.contains("level") && shown.contains("entered 7 times while it was open"),
             "{shown}"
         );
-        // Each child has its own file, with what it did itself, in the sections that were open.
+        // Each child has its own file with its own executions, in the sections that were open.
         let mut children = Vec::new();
         for entry in std::fs::read_dir(&folder).unwrap().flatten() {
             if !entry.file_name().to_string_lossy().contains(".arp.") {
@@ -140,7 +140,7 @@ fn recording_goes_on_after_exec_in_vain() {
             );
         };
         check([607, 4, 1]);
-        // The file is complete when the process becomes another, with what was open.
+        // The file is complete when the process calls `exec`, with the sections that were open.
         let mut command = Command::new(program.with_extension("out"));
         let output = command.arg("exec").output().unwrap();
         assert_eq!(output.stdout, b"another\n");
@@ -174,7 +174,7 @@ fn jumps_out_exits_and_forks() {
             [12, 8, 8, 1, 1]
         );
 
-        // A child has a file of its own.
+        // A child has its own file.
         for old in std::fs::read_dir(&folder).unwrap().flatten() {
             if old.file_name().to_string_lossy().contains(".arp") {
                 std::fs::remove_file(old.path()).unwrap();
@@ -237,15 +237,15 @@ fn exceptions_leave_sections() {
             program.display()
         );
         let recorded = Profile::load(&file).unwrap();
-        // A scope's end is seen when it is left by an exception, a procedure's is not.
+        // The end of a scope is noticed if an exception leaves it, the end of a procedure is not.
         assert_eq!(
             values(&recorded, "scoped", 0).len(),
             5,
             "{}",
             program.display()
         );
-        // Of the rounds that an exception ends, only those are recorded in which the
-        // compiler lets it pass through `catcher`, which does not catch it.
+        // Rounds that an exception ends are recorded only if the compiler lets the exception
+        // pass through `catcher`, which does not catch it.
         let caught = values(&recorded, "ato_profile_catching", 0).len();
         assert!(caught == 1 || caught == 3, "{caught}");
     }

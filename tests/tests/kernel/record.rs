@@ -1,4 +1,4 @@
-//! What is recorded is right, and it comes back.
+//! Recorded values are right, and they come back.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -74,7 +74,7 @@ fn instructions_are_those_that_the_processor_executes() {
         let sum = |name: &str| values(&recorded, name, 0).iter().sum::<u64>();
         let next = sum("next");
         assert_eq!(next, executed("next"), "{}", program.display());
-        // Of the profiled ones, what they call is a part.
+        // A profiled section includes the sections that it calls.
         for name in ["switches", "nested"] {
             let inside: u64 = (0..recorded.len())
                 .filter(|i| name_of(&recorded, *i) == "next")
@@ -94,7 +94,7 @@ fn instructions_are_those_that_the_processor_executes() {
                 program.display()
             );
         }
-        // Measuring is subtracted: most executions of a dozen instructions take few cycles.
+        // The cost of measuring is subtracted: most executions of a dozen instructions take few cycles.
         let mut cycles = values(&recorded, "next", 1);
         cycles.sort_unstable();
         assert!(cycles[cycles.len() / 2] < 3000, "{:?}", &cycles[..10]);
@@ -204,7 +204,7 @@ fn a_loop_split_over_two_threads_plays_back_complete() {
         assert_eq!(played.played["round"].0, 6);
         assert!(played.facts["threads"] <= threads, "{:?}", played.facts);
     }
-    // What two threads record has the tuples of one.
+    // The records of two threads have the same tuples as the records of one.
     let split = data(&two);
     let common = [
         "--context",
@@ -229,7 +229,7 @@ fn a_loop_split_over_two_threads_plays_back_complete() {
         all
     };
     assert_eq!(sorted(&split), sorted(&sequential));
-    // All of the context, too, is there in each thread.
+    // Each thread has the whole context, too.
     let full = data(&two);
     let summary = profile(&two, &["--arp-data-filename", &full]);
     assert_eq!(summary.counts["item"], 240);

@@ -1,11 +1,11 @@
-//! The tool `kernel`: that what is marked is found, and is executed as often as
-//! the source says; or that the tool says that it is not.
+//! The tool `kernel`: marked sections are found, and are executed as often as
+//! the source says; otherwise the tool says that a section was not found.
 
 use std::path::Path;
 
 use super::{Summary, compile, folder, list, profile, source};
 
-/// Every ordinary begin has its end.
+/// Every ordinary beginning has an end.
 fn assert_balanced(summary: &Summary, program: &Path) {
     for fact in [
         "closed because their procedures were gone",
@@ -110,7 +110,7 @@ fn labels_before_all_kinds_of_statement() {
                     ),
                 }
             }
-            // Some are unrolled by clang from -O2 on.
+            // clang unrolls some loops from -O2 on.
             let all = compiler == "gcc" || matches!(level, "-O0" | "-O1");
             assert!(
                 found >= if all { kernels.len() } else { 8 },
@@ -145,7 +145,7 @@ fn markers_are_exact_everywhere() {
             let summary = profile(&program, &[]);
             assert_balanced(&summary, &program);
             for (name, count) in [("body", 255), ("tail", 8), ("unrolled", 30), ("none", 0)] {
-                // What is never executed may not be there.
+                // A section that is never executed may be missing.
                 let found = summary.counts.get(name).copied().unwrap_or(0);
                 assert_eq!(found, count, "{} {name}", program.display());
             }

@@ -1,5 +1,5 @@
-//! What libraries do that inserted code must live with: setting the base of gs, by which threads' own
-//! counters are found otherwise.
+//! Libraries may do things that inserted code must cope with: they set the base of gs, by which the counters of
+//! a thread are found otherwise.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use atom_tests::outcome::plain_environment;
 
 /// Whether user code may execute `wrgsbase` here.
 fn has_fsgsbase() -> bool {
-    // SAFETY: it only reads.
+    // SAFETY: the call only reads.
     unsafe { libc::getauxval(libc::AT_HWCAP2) & 2 != 0 }
 }
 

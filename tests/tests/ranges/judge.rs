@@ -1,4 +1,4 @@
-//! The judge of the tool `ranges`: a plain list of ranges, asked at each reference of a
+//! The judge of the tool `ranges`: a list of ranges, which is searched at each reference of a
 //! single-step trace.
 
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use atom_tests::error::{Error, Result};
 use atom_tests::outcome::{Setting, plain_environment, run};
 use atom_tests::stepper::{self, Options, Step};
 
-/// Where position-independent programs are loaded without address randomisation.
+/// Load address of position-independent programs without address randomisation.
 const PIE: u64 = 0x5555_5555_4000;
 
-/// What happened to a range at an instruction.
+/// References of an instruction to a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Loads of a byte of it.
+    /// Number of loads of at least one byte of the range.
     pub loads: u64,
-    /// Stores.
+    /// Number of stores to at least one byte of the range.
     pub stores: u64,
-    /// Bytes of it that were loaded and stored.
+    /// Number of its bytes that were loaded and stored.
     pub bytes: u64,
 }
 
@@ -33,7 +33,7 @@ pub type Table = BTreeMap<(String, u64), Figures>;
 pub struct Range {
     /// First address.
     pub start: u64,
-    /// Behind the last.
+    /// Address after the last byte.
     pub end: u64,
     /// The program's load address is not added.
     pub absolute: bool,
@@ -45,7 +45,7 @@ impl Range {
     }
 }
 
-/// Cuts memory into ranges of odd sizes and places, of which some overlap.
+/// Cuts memory into ranges of various sizes and places, some of which overlap.
 pub fn cut(start: u64, end: u64, count: u64, absolute: bool) -> Vec<Range> {
     let step = ((end - start) / count).max(3) | 1;
     let mut ranges = Vec::new();
@@ -85,7 +85,7 @@ pub fn data_of(program: &Path) -> Result<((u64, u64), bool)> {
         .ok_or_else(|| fail("it has no data".into()))
 }
 
-/// What the plain list comes to.
+/// The figures of the list.
 pub fn truth(
     program: &Path,
     command: &mut Command,
@@ -123,7 +123,7 @@ pub fn truth(
     Ok(table)
 }
 
-/// What the tool says.
+/// The figures of the tool.
 pub fn read(path: &Path) -> Result<Table> {
     let fail = |reason: String| Error::new("reading the tool's output", reason).file(path);
     let text = std::fs::read(path).map_err(|e| fail(e.to_string()))?;
@@ -141,13 +141,13 @@ pub fn read(path: &Path) -> Result<Table> {
     };
     let table: Option<Table> = rows.iter().map(row).collect();
     let mut table = table.ok_or_else(|| fail("a row is not as it should be".into()))?;
-    // Misses alone are no reference.
+    // A row with misses only is not a reference.
     table.retain(|_, f| *f != Figures::default());
     Ok(table)
 }
 
-/// Runs a program as it is and with the tool, at the same addresses, and compares. Gives the
-/// number of ranges that were touched.
+/// Runs a program without and with the tool, at the same addresses, and compares. Returns the
+/// number of touched ranges.
 ///
 /// # Panics
 /// With the differences in words, as tests do.
@@ -159,7 +159,7 @@ pub fn compare(
     options: &[&str],
 ) -> Result<usize> {
     let fail = |e: std::io::Error| Error::new("making a folder", e).file(folder);
-    // Paths of equal length, for the stack's sake.
+    // The paths have the same length, because they move the stack.
     let (original, out) = (folder.join("orig0/prog"), folder.join("rngs0/prog"));
     for path in [&original, &out] {
         std::fs::create_dir_all(path.parent().unwrap_or(folder)).map_err(fail)?;

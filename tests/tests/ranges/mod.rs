@@ -1,4 +1,4 @@
-//! The tool `ranges`: what it counts, against what is known beforehand and against a
+//! The tool `ranges`: its counts against counts known beforehand and against a
 //! single-step trace.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a program with data ranges; the tool's JSON.
+/// Runs a program with data ranges; returns the tool's JSON.
 fn measure(program: &Path, out: &Path, words: &[&str], more: &[&str]) -> serde_json::Value {
     let json = out.with_extension("json");
     let mut options: Vec<String> = Vec::new();
@@ -57,7 +57,7 @@ fn figures(json: &serde_json::Value) -> BTreeMap<String, [u64; 3]> {
         .collect()
 }
 
-/// The document's experiment, and what comes and goes, in builds of all kinds.
+/// The document's experiment, and moving ranges, in builds of all kinds.
 fn experiment(wanted: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ranges/programs/experiment.c");
     let source = Source::read(&source).unwrap();
@@ -98,7 +98,8 @@ fn experiment(wanted: &[&str]) {
             // Eight calls each store two and load two of their own.
             assert_eq!(got["deeper:local"], [16, 16, 256], "{label}");
         } else {
-            // Several elements in one instruction, and sums that are known beforehand: bytes stay.
+            // One instruction may access several elements, and the compiler may compute sums itself, but the number of bytes
+            // is the same.
             for array in ["first", "second", "third", "heap:proc=main,n=2"] {
                 let [loads, stores, bytes] = got[array];
                 assert!(
@@ -139,7 +140,7 @@ fn the_experiment_optimised() {
     experiment(&["gcc-O2", "clang-O2", "gcc-O2-static"]);
 }
 
-/// A test program stepped: its data, in many ranges.
+/// The data of a test program in many ranges, against a single-step trace.
 fn stepped(name: &str, variants: &[&str], options: &[&str]) {
     let source = Source::named(name).unwrap();
     let mut built = 0;
@@ -190,7 +191,7 @@ fn real(program: &str, args: &[&str], files: &[(&str, &[u8])]) {
     }
     let ((start, end), _) = data_of(&file).unwrap();
     let mut ranges = cut(start, end, 100, false);
-    // The stack, which is where it was: addresses of the process.
+    // The stack has the same addresses in both runs, so the ranges are addresses of the process.
     ranges.extend(cut(0x7fff_ffff_0000, 0x7fff_ffff_f000, 60, true));
     let touched = compare(&place, &file, args, &ranges, &[]).unwrap();
     assert!(touched > 3, "{program}: {touched} ranges were touched");
@@ -207,7 +208,7 @@ fn sed_stepped() {
     real("sed", &["s/a/b/g", "in"], &[("in", b"abc\nbanana\n")]);
 }
 
-/// Blocks and variables that come and go in eight threads at once, and in a forked child.
+/// Blocks and variables that appear and disappear in eight threads at once, and in a forked child.
 #[test]
 fn threads_and_a_child() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ranges/programs/threads.c");
@@ -225,7 +226,7 @@ fn threads_and_a_child() {
         assert_eq!(got["heap:proc=work,size=64"], blocks, "{}", variant.0);
         let locals = [8, 128_000, 1_024_064];
         assert_eq!(got["work:local"], locals, "{}", variant.0);
-        // The child goes on with its parent's figures, in a file of its own.
+        // The child continues with its parent's figures and writes its own file.
         let folder = std::fs::read_dir(out.parent().unwrap()).unwrap();
         let name = |f: &std::fs::DirEntry| f.file_name().to_string_lossy().into_owned();
         let of_child = folder
@@ -287,8 +288,8 @@ fn misses_are_those_of_the_cache() {
     }
 }
 
-/// Blocks by line, variables of a file, recursion, frames that are left otherwise, data by
-/// code; as JSON, CSV and as a page.
+/// Blocks by line, variables of a file, recursion, frames that are left without a return, data by
+/// code; as JSON, as CSV and as a page.
 #[test]
 fn corners() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ranges/programs/corners.cc");
@@ -353,7 +354,7 @@ fn corners() {
                 "{label} {word}"
             );
         }
-        // Each of its bytes is touched by each access.
+        // Each access touches all of its bytes.
         assert!(
             page.contains("+0x0 to +0x0: 32 loads, 31 stores"),
             "{label}"
@@ -369,7 +370,8 @@ fn corners() {
     assert!(built > 0, "none of its variants can be built here");
 }
 
-/// Blocks that nothing can make are refused, and the reason depends on whether anything makes blocks.
+/// A range of blocks that no call can allocate is refused. The message depends on whether the program allocates
+/// any blocks.
 #[test]
 fn blocks_that_nobody_makes() {
     let folder = folder("nobody");

@@ -1,5 +1,5 @@
-//! Programs that make it hard to write a file when they end: no descriptors, another root, no
-//! room. They behave as before; the counts are there, or a message says why they are not.
+//! Programs that make it hard to write a file at their end: no descriptors, another root, no
+//! space. They behave as before, and the counts are written, or a message says why they are not.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use atom_tests::outcome::plain_environment;
 /// Result for the file of counts.
 enum Counts {
     Written,
-    /// Standard error says so, with this in it.
+    /// None; standard error says so, and contains this text.
     Refused(&'static str),
 }
 
@@ -57,9 +57,9 @@ fn built(flags: &[&str]) -> (PathBuf, PathBuf, PathBuf) {
     (folder, program, rewritten)
 }
 
-/// Runs it in an empty folder, which is left as it was then.
+/// Runs a program in a new, empty folder, which stays as the program leaves it.
 fn run(program: &Path, how: &str, folder: &Path, stdout: Stdio) -> Output {
-    // What is not there cannot be removed.
+    // The folder may not exist, so an error is ignored.
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).unwrap();
     let mut command = Command::new(program);
@@ -151,7 +151,7 @@ fn nowhere_to_tell() {
     }
 }
 
-/// The reader of the tool's output goes away before there is any.
+/// The reader of the tool's output closes it before anything is written.
 #[test]
 fn the_reader_has_gone() {
     let (folder, program, _) = built(&["-O2"]);
@@ -204,7 +204,7 @@ fn standard_output_is_closed() {
     assert!(lines.starts_with("mine\nicount of closes\n"), "{lines}");
 }
 
-/// What was appended to the program's file is found again by the program.
+/// A program finds the data that was appended to its file.
 #[test]
 fn appended_data() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("appended");

@@ -1,7 +1,7 @@
 //! Threads: each program of `threads/` is instrumented with a tool that counts
-//! the same in all ways in which threads can share. The ways agree cell by cell,
-//! and with the numbers that the program's header states. Beside what all test
-//! programs state it may say `count-forked: NAME N` of its children and `lock: yes`
+//! the same events in all ways in which threads can share counters. All ways agree cell by cell,
+//! and with the numbers that the program's header states. In addition to the lines of other test
+//! programs the header may have `count-forked: NAME N` for the children, and `lock: yes`
 //! to count behind a lock as well.
 
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn says(source: &Source, what: &str) -> bool {
         .any(|l| l == what)
 }
 
-/// What the header says of forked children.
+/// Expected counts of forked children, from the header.
 fn stated_of_children(source: &Source) -> Vec<(String, u64)> {
     let text = std::fs::read_to_string(&source.path).unwrap();
     text.lines()
@@ -133,7 +133,7 @@ fn check(name: &str) {
     );
 }
 
-/// What the processes of a run have written.
+/// Reports of all processes of a run.
 fn outputs(place: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(place).unwrap();
     entries

@@ -1,31 +1,31 @@
 //! Misses of a data cache, and of an instruction cache, by instruction, line and procedure.
 //!
-//! At a reference only the most recently used line of its set is compared; all else
-//! is off the path. `docs/tools/cache.md` describes the model, options and output.
+//! The hot path of a reference compares only the most recently used line of its set; the rest
+//! is on the cold path. `docs/tools/cache.md` describes the model, options and output.
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::{MAX_LINES, Shape};
-use atom_tool::simulate::groups::{self, Part};
-use atom_tool::simulate::{LookUp, Simulation};
+use atom_tool::simulate::groups::{self, Member};
+use atom_tool::simulate::{LookUp, Simulation, SiteReferences};
 
 mod lines;
 
-use lines::{Cache, DEFAULT, is_quick, other, touch};
+use lines::{Cache, DEFAULT, look_up_fast, look_up_slow, touch};
 
-/// One reference to a cache of the default shape, which is known when this is compiled.
+/// One reference to a cache of the default shape, which is a constant here.
 #[analysis]
 fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>) {
-    if !is_quick(&cache, address, size, count) {
-        other(&cache, DEFAULT, address, size, count);
+    if !look_up_fast(&cache, address, size, count) {
+        look_up_slow(&cache, DEFAULT, address, size, count);
     }
 }
 
-/// The same for a group of references.
+/// A group of references to a cache of the default shape.
 #[analysis]
 #[rustfmt::skip]
-fn group_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
-    if !is_quick(&cache, address, size, count) {
-        others(&cache, DEFAULT, address, count, parts);
+fn group_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>, members: Array<Member>) {
+    if !look_up_fast(&cache, address, size, count) {
+        look_up_each(&cache, DEFAULT, address, count, members);
     }
 }
 
@@ -35,30 +35,37 @@ fn refer(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Co
     let shape = Shape(shape);
     let line = cache.lines[shape.set(address) % MAX_LINES].get();
     if size > shape.line() || address.wrapping_add(line) > shape.line() - size {
-        other(&cache, shape, address, size, count);
+        look_up_slow(&cache, shape, address, size, count);
     }
 }
 
 /// A group of references to a cache of any shape.
 #[analysis]
 #[rustfmt::skip]
-fn group(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+fn group(cache: PerThread<Cache>, shape: u64, address: u64, size: u64, count: Counter<2>, members: Array<Member>) {
     let shape = Shape(shape);
     let line = cache.lines[shape.set(address) % MAX_LINES].get();
     if size > shape.line() || address.wrapping_add(line) > shape.line() - size {
-        others(&cache, shape, address, count, parts);
+        look_up_each(&cache, shape, address, count, members);
     }
 }
 
-/// The references of a group one by one.
+/// Looks up the references of a group one by one.
 #[cold]
 #[inline(never)]
-fn others(cache: &Cache, shape: Shape, address: u64, count: Counter<2>, parts: Array<Part>) {
-    groups::each(address, parts, count, |address, size, count| {
-        other(cache, shape, address, size, count);
+fn look_up_each(
+    cache: &Cache,
+    shape: Shape,
+    address: u64,
+    count: Counter<2>,
+    members: Array<Member>,
+) {
+    groups::each(address, members, count, |address, size, count| {
+        look_up_slow(cache, shape, address, size, count);
     });
 }
 
+/// Size of a line in bytes.
 fn line(shape: u64) -> u64 {
     Shape(shape).line()
 }
@@ -67,12 +74,11 @@ atom_tool::simulator!(Cache, touch, line);
 
 #[analysis]
 #[rustfmt::skip]
-fn report(files: Files, text: Str, counts: Counters<2>, executed: Counters, blocks: Array<[u32; 3]>, sites: Sites) {
-    let (program, shape) = text.split_once('\n').unwrap_or(("", ""));
-    let mut report = Report::new("cache", program);
-    let [data, code] = report.simulated(counts, executed, blocks, sites);
+fn report(files: Files, program: Str, cache: Str, counts: Counters<2>, executed: Counters, references: Array<SiteReferences>, sites: Sites) {
+    let mut report = Report::new("cache", &program);
+    let [data, code] = report.simulated(counts, executed, references, sites);
     report
-        .fact("cache", shape.to_owned())
+        .fact("cache", cache.as_str())
         .fact("references", data[0])
         .fact("misses", data[1])
         .fact("miss %", Cell::percent(data[1], data[0]));
@@ -89,7 +95,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "cache.out")?;
     let with_code = options.flag("--icache");
-    let (shape, text) = Shape::from_options(&options)?;
+    let (shape, description) = Shape::from_options(&options)?;
     options.finish()?;
     let line = shape.line();
     let simulator = if shape == DEFAULT {
@@ -100,8 +106,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let cache = || program.thread_data(Cache::new());
     let code = with_code.then(|| (cache(), line));
     let all = Simulation::new(program, &simulator, shape.0, cache(), code);
-    let text = format!("{}\n{text}", program.name());
-    all.report_at_end(program, report, &files, text);
+    all.report_at_end(program, report, &files, description);
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The lines that a thread's cache holds, and how references find them.
+//! The lines in a thread's cache, and how references are looked up.
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::{Lines, MAX_LINES, Shape, bring_to_front, no_lines};
@@ -14,7 +14,7 @@ thread_state! {
 }
 
 impl Cache {
-    /// An empty one.
+    /// An empty cache.
     pub fn new() -> Self {
         Self {
             lines: no_lines(),
@@ -23,25 +23,26 @@ impl Cache {
     }
 }
 
-/// The shape for which routines are made when this is compiled.
+/// The shape for which there are routines of their own.
 pub const DEFAULT: Shape = Shape::DEFAULT;
 
-/// The line of an address's set in a cache of the default shape. The number of a set is a byte,
-/// which is extended when it is used: the shortest code for it.
+/// The line of the set that an address belongs to, in a cache of the default shape. The number of a set
+/// is a byte and is extended at its use, which is the shortest code.
 #[inline(always)]
 fn line_of(cache: &Cache, address: u64) -> &ThreadCell<u64> {
     const { assert!(DEFAULT.sets() == 1 << 8 && DEFAULT.ways() == 1) };
     &cache.lines[usize::from(anew(address / DEFAULT.line()) as u8)]
 }
 
-/// Whether all is in one line; makes that the line of its set.
+/// Looks up a reference and counts a miss if all of its bytes are in one line. Otherwise does
+/// nothing and returns false.
 #[inline(always)]
-pub fn is_quick(cache: &Cache, address: u64, size: u64, count: Counter<2>) -> bool {
+pub fn look_up_fast(cache: &Cache, address: u64, size: u64, count: Counter<2>) -> bool {
     const LINE: u64 = DEFAULT.line();
     if size <= LINE && address.wrapping_add(line_of(cache, address).get()) <= LINE - size {
         return true;
     }
-    // The usual path keeps nothing for this one.
+    // Nothing that the path above has computed is used here, so that path need not keep it.
     let address = anew(address);
     if size <= LINE && address % LINE <= LINE - size {
         line_of(cache, address).set((address & !(LINE - 1)).wrapping_neg());
@@ -51,10 +52,10 @@ pub fn is_quick(cache: &Cache, address: u64, size: u64, count: Counter<2>) -> bo
     false
 }
 
-/// Another line than that of its set which was used last, or several lines.
+/// Looks up a reference to any line of a set, or to several lines, and counts it.
 #[cold]
 #[inline(never)]
-pub fn other(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
+pub fn look_up_slow(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
     if shape.ways() == 1 && size <= shape.line() {
         let last = address + size - 1;
         let mut missed = enter(cache, shape, address);
@@ -66,11 +67,11 @@ pub fn other(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counte
         return;
     }
     touch(cache, shape.0, address, size, 1, count);
-    // The first is counted by its block.
+    // The block's counter includes one reference, which `touch` has counted, too.
     count.add_to(Seen::Extra as usize, u64::MAX);
 }
 
-/// A reference to one line of a direct-mapped cache; whether it missed.
+/// Makes a reference to one line of a direct-mapped cache. Returns 1 for a miss, 0 for a hit.
 fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
     let known = &cache.lines[shape.set(address) % MAX_LINES];
     let line = shape.start(address).wrapping_neg();
@@ -79,7 +80,7 @@ fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
     is_new.into()
 }
 
-/// A reference, `times` times in turn: one for each line that it touches.
+/// Makes a reference `times` times in succession, and counts one reference for each line that it touches.
 pub fn touch(cache: &Cache, shape: u64, address: u64, size: u64, times: u64, count: Counter<2>) {
     let shape = Shape(shape);
     let mut line = shape.start(address);

@@ -1,9 +1,10 @@
 //! A log of the entries and exits of procedures, each with a clock value.
 //!
-//! `docs/tools/calllog.md` describes options and output. The way of an event:
-//! a routine of a few instructions notes a point in its thread's buffer (here);
-//! a full buffer is turned into events that pair, and these into bytes
-//! (`thread`); the bytes of all threads go to the file (`sink`).
+//! `docs/tools/calllog.md` describes options and output. An event is logged in three steps:
+//!
+//! - A routine of a few instructions notes a point in its thread's buffer (this module).
+//! - A full buffer is turned into entries and exits that pair, and these into bytes (`thread`).
+//! - The bytes of all threads go to the file (`sink`).
 
 use atom_tool::clocks;
 use atom_tool::notes::{self, NoteBuffer};
@@ -18,16 +19,17 @@ mod thread;
 
 use settings::{Settings, SettingsData};
 
-/// What a point is, as part of a call's constant argument.
+/// Kinds of points, as part of a call's constant argument: the entry of a procedure, its exit, and a
+/// landing pad or another place to which control comes back.
 const ENTRY: u32 = 0;
 const EXIT: u32 = 1;
 const HERE: u32 = 2;
 
-/// A point as it is noted.
+/// A point in a thread's buffer.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Note {
-    /// What and which procedure, see [`notes::word`].
+    /// Kind of point and number of the procedure, see [`notes::word`].
     word: u64,
     clock: u64,
     sp: u64,
@@ -46,11 +48,13 @@ impl Note {
     }
 }
 
+/// Notes a point with the processor's time stamp.
 #[analysis]
 fn by_counter(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV) {
     note(buffer, word, sp.0, clocks::time_stamp());
 }
 
+/// Notes a point with another clock.
 #[analysis]
 fn by_clock(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV, clock: u32) {
     note(buffer, word, sp.0, settings::read(clock));
@@ -60,11 +64,11 @@ fn by_clock(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV, clock: u32) {
 fn note(buffer: PerThread<NoteBuffer>, word: u32, sp: u64, clock: u64) {
     let word = notes::word(word);
     let note = Note { word, clock, sp };
-    // The clock has been read before the place is reserved: the notes of a signal handler in between are later,
-    // and stand behind this one.
+    // The clock is read before the space is reserved. So the notes of a signal handler that runs after the
+    // reservation are later, and they lie behind this note.
     let at = buffer.reserve(NOTE);
     if at < buffer.limit() && buffer.thread() == buffer.thread_number() {
-        // SAFETY: the reserved place is this note's own, and lies in front of the limit.
+        // SAFETY: the reserved space belongs to this note only and lies before the limit.
         unsafe { (at as *mut Note).write(note) };
     } else {
         thread::slow(buffer, at, note);

@@ -1,4 +1,4 @@
-//! What the user has chosen, from the command line into the program.
+//! The user's choices, from the command line into the program.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,16 +9,19 @@ use call_log::clock::Clock;
 
 use crate::sink;
 
-/// Megabytes of log that are kept in memory before the file is begun.
+/// Default number of bytes of the log that are kept in memory before they are written to the file.
 const MEMORY: u64 = 64 << 20;
 
 plain_data! {
-    /// The settings as they cross to the analysis. What is text is the text's key.
+    /// The settings as they cross to the analysis half. Texts are keys of a list of strings.
     pub struct SettingsData {
-        /// In bytes.
+        /// See [`Settings`].
         memory: u64,
+        /// Key of a text.
         file: u32,
+        /// Key of a text.
         indat: u32,
+        /// Key of a text.
         program: u32,
         /// A [`Clock`] as a number.
         clock: u32,
@@ -31,11 +34,11 @@ plain_data! {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub file: String,
-    /// Where a description for `atom analyze` goes; may be empty.
+    /// File for a description for `atom analyze`; empty for none.
     pub indat: String,
     pub clock: Clock,
     pub is_exercise: bool,
-    /// Bytes of log that are kept before the file is begun.
+    /// Number of bytes of the log that are kept in memory before they are written to the file.
     pub memory: u64,
     pub program: String,
 }
@@ -76,7 +79,7 @@ impl Settings {
         })
     }
 
-    /// As arguments, of which the texts go to the list.
+    /// The settings as an argument. Their texts are added to the list.
     pub fn to_data(&self, texts: &mut StringList) -> SettingsData {
         SettingsData {
             memory: self.memory,
@@ -102,19 +105,19 @@ impl Settings {
     }
 }
 
-/// What holds for the whole run.
+/// Values that do not change during the run.
 pub struct Run {
     pub settings: Settings,
     pub procs: Sites,
-    /// The clock and the monotonic clock in nanoseconds at one moment at the start.
+    /// The log's clock, and the monotonic clock in nanoseconds, both at the program's start.
     pub start: (u64, u64),
-    /// The process.
+    /// Id of the first process.
     pub pid: u32,
 }
 
 static RUN: OnceLock<Run> = OnceLock::new();
 
-/// Microseconds from which the timer of `Clock::ItimerProf` was seen to count downwards.
+/// Microseconds from which the timer of `Clock::ItimerProf` counts downwards.
 static TIMER: AtomicU64 = AtomicU64::new(0);
 
 pub fn begin(data: &SettingsData, texts: Strings, procs: Sites) {
@@ -133,12 +136,12 @@ pub fn begin(data: &SettingsData, texts: Strings, procs: Sites) {
     sink::begin();
 }
 
-/// None in code that runs before the program's start.
+/// The values of the run; `None` in code that runs before the program's start.
 pub fn run() -> Option<&'static Run> {
     RUN.get()
 }
 
-/// The clock and the monotonic clock at one moment.
+/// The log's clock, and the monotonic clock in nanoseconds, both now.
 pub fn now(clock: Clock) -> (u64, u64) {
     (read(clock as u32), clocks::monotonic())
 }
@@ -147,11 +150,11 @@ fn start_timer() {
     if !ProfTimer::start() && ProfTimer::left() == 0 {
         eprintln!("calllog: the kernel refuses the timer ITIMER_PROF: all clock values will be 0");
     }
-    // As high as it can come, should the program use the timer for itself.
+    // The largest possible value, in case the program sets the timer.
     TIMER.store(ProfTimer::SECONDS as u64 * 1_000_000, Ordering::Relaxed);
 }
 
-/// The clock's value; all count upwards here.
+/// The value of a clock, given as a number. All clocks count upwards here.
 pub fn read(clock: u32) -> u64 {
     match clock {
         c if c == Clock::Tsc as u32 => clocks::time_stamp(),
@@ -163,9 +166,9 @@ pub fn read(clock: u32) -> u64 {
     }
 }
 
-/// In a forked child, before its first event.
+/// Prepares the clock in a forked child, before its first event.
 pub fn in_child(run: &Run) {
-    // A timer is not inherited.
+    // A child does not inherit the timer.
     if run.settings.clock == Clock::ItimerProf {
         start_timer();
     }
@@ -180,13 +183,13 @@ impl Run {
         }
     }
 
-    /// Ticks in a second, always the same.
+    /// Ticks of the clock in a second. The first call decides the value, so all records use the same.
     pub fn rate_of_records(&self) -> f64 {
         static RATE: OnceLock<f64> = OnceLock::new();
         *RATE.get_or_init(|| self.exact_ticks_per_second())
     }
 
-    /// Ticks of the clock in a second, as far as it can be known by now.
+    /// Ticks of the clock in a second, as accurate as the time since the program's start allows.
     pub fn ticks_per_second(&self) -> f64 {
         let known = self.settings.clock.ticks_per_second();
         if known != 0.0 {
@@ -197,7 +200,7 @@ impl Run {
         clock.saturating_sub(self.start.0) as f64 * 1e9 / passed as f64
     }
 
-    /// The same, exact to a few millionths, for which it waits in a short run.
+    /// Ticks of the clock in a second, exact to a few millionths. It waits if the run has been too short for that.
     fn exact_ticks_per_second(&self) -> f64 {
         const ENOUGH: u64 = 20_000_000;
         if self.settings.clock.ticks_per_second() == 0.0 {

@@ -1,8 +1,7 @@
-//! The log of a process: bytes in memory, and from some size on in files.
+//! The log of a process: bytes in memory, which are written to files above some size.
 //!
-//! Each process has its own. A forked child must neither write what its parent has
-//! not written yet nor wait for a lock that another thread of the parent held, so it
-//! makes a new one: the address of a process's own is kept in memory that is empty in a child.
+//! Each process has its own log, a [`PerProcess`] value, because a forked child must neither write bytes that its parent
+//! has not written yet nor wait for a lock that another thread of the parent held.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,12 +18,12 @@ use crate::thread::Events;
 /// The log of this process.
 static SINK: PerProcess<Sink> = PerProcess::new();
 
-/// At the program's start.
+/// Prepares the log at the program's start.
 pub fn begin() {
     SINK.begin();
 }
 
-/// This process's sink. Signals must wait while it is locked.
+/// Locks this process's log. Signals must be blocked while it is locked.
 pub fn lock() -> Option<MutexGuard<'static, Sink>> {
     let run = settings::run()?;
     SINK.lock(|| Sink::new(run))
@@ -33,17 +32,20 @@ pub fn lock() -> Option<MutexGuard<'static, Sink>> {
 /// The log of a process.
 pub struct Sink {
     run: &'static Run,
-    /// The one file of the compact format, or for each thread one of records.
+    /// The file of the compact format, or a file of records for each thread.
     files: Vec<Stream>,
-    /// Bytes in memory.
+    /// Number of bytes in memory.
     size: u64,
+    /// Number of threads with events.
     threads: u32,
+    /// For each procedure, whether the log has its name.
     named: Vec<bool>,
+    /// Number of events in the compact format.
     events: u64,
     is_complete: bool,
 }
 
-/// What goes to a file.
+/// A file and the bytes that have not been written to it.
 struct Stream {
     name: String,
     bytes: Vec<u8>,
@@ -118,7 +120,7 @@ impl Sink {
         }
     }
 
-    /// Takes a thread's events.
+    /// Adds a thread's events.
     pub fn take(&mut self, events: &mut Events, tid: u32) {
         self.name(std::mem::take(&mut events.new_procs));
         if events.encoder.count() == 0 && events.records.is_empty() {
@@ -130,7 +132,7 @@ impl Sink {
         });
         let mut file = 0;
         if self.run.settings.is_exercise {
-            // A record does not tell its thread.
+            // Records do not contain their thread, so each thread has its own file.
             file = number as usize;
             while self.files.len() <= file {
                 let name = format!("{}.thread{}", self.run.settings.file, self.files.len() + 1);
@@ -148,7 +150,7 @@ impl Sink {
         }
     }
 
-    /// Names procedures to the log that have not been.
+    /// Adds the names of procedures that the log does not have yet.
     fn name(&mut self, numbers: Vec<u32>) {
         let is_new = |number: &u32| {
             let named = self.named.get_mut(*number as usize);
@@ -172,7 +174,7 @@ impl Sink {
         compact::procedures_block(&mut self.files[0].bytes, &procs);
     }
 
-    /// The process ends.
+    /// Writes the end of the log at the end of the process.
     pub fn finish(&mut self, tail: Tail) {
         self.write(true, tail);
         let is_first = !std::mem::replace(&mut self.is_complete, true);
@@ -199,7 +201,7 @@ impl Sink {
         self.size = 0;
     }
 
-    /// Writes what `atom analyze` is to report: one report for each file.
+    /// Writes the description for `atom analyze`: one report for each file.
     fn describe(&self) -> io::Result<()> {
         let mut to = output::create(&self.run.settings.indat)?;
         for (i, file) in self.files.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! From the notes of a thread to events that pair.
+//! Turns the notes of a thread into entries and exits that pair.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,36 +13,37 @@ use crate::settings::{self, Run};
 use crate::sink::{self, Sink};
 use crate::{NOTE, Note};
 
-/// Bytes of notes that a thread collects.
+/// Size of a thread's buffer of notes in bytes.
 const SIZE: usize = 2720 * NOTE as usize;
 
 unsafe extern "C" {
     safe fn gettid() -> i32;
 }
 
-/// What a thread keeps between two buffers.
+/// State of a thread that is kept from one buffer to the next.
 pub struct State {
-    /// Its lock is held while this state is used.
+    /// The buffer; its lock is held while this state is used.
     notes: Notes,
-    /// The thread's number in the system.
+    /// The thread's id in the system.
     tid: u32,
     balancer: Balancer,
     events: Events,
-    /// Notes that were begun and never written.
+    /// Number of notes that were begun and never written.
     lost: u64,
 }
 
 /// Events on their way to the log.
 #[derive(Default)]
 pub struct Events {
-    /// The thread's number in the log; none before its first event.
+    /// The thread's number in the log; `None` before its first event.
     pub number: Option<u32>,
-    /// In the compact format.
+    /// Events in the compact format.
     pub encoder: Encoder,
-    /// As records of the exercise.
+    /// Events as records of the exercise.
     pub records: Vec<u8>,
-    /// Procedures that this thread has not named to the log before.
+    /// Numbers of procedures that are new in this thread's events.
     pub new_procs: Vec<u32>,
+    /// Bit set of the procedures in this thread's events.
     named: Vec<u64>,
 }
 
@@ -77,32 +78,32 @@ impl Events {
     }
 }
 
-/// The note does not simply go to the buffer: there is none, it is full, the
-/// process has forked or the thread is another one.
+/// Writes a note that does not simply go to the buffer: there is no buffer, it is full, the
+/// process has forked or the thread is another one. `at` is the address that the note reserved.
 #[cold]
 #[inline(never)]
 pub fn slow(buffer: PerThread<NoteBuffer>, at: u64, note: Note) {
     let _signals_wait = Uninterrupted::begin();
-    // What runs before the program does is not logged.
+    // Code that runs before the program's start is not logged.
     let Some(run) = settings::run() else { return };
     if !make(&buffer) {
         return;
     }
-    // SAFETY: `make` has put a state there, which stays.
+    // SAFETY: `make` has stored the address of a state, which is never freed.
     let state = unsafe { &mut *buffer.state::<State>() };
     if !state.notes.lock.try_lock() {
-        // The process is just ending.
+        // The process ends, and another thread processes this state.
         return;
     }
     let noted = state.notes.end(&buffer);
     if state.notes.is_inherited() {
-        // A forked child. What its parent has noted, the parent tells of; here it
-        // only tells what is open.
+        // This is a forked child. The parent reports its own notes. Here they only tell which executions
+        // are open.
         state.consume(noted, at, |_, _| {});
         state.balancer.fork();
         (state.events, state.lost) = (Events::default(), 0);
         settings::in_child(run);
-        // The thread that forked goes on, under another number.
+        // The thread that forked continues in the child with another id.
         state.tid = gettid() as u32;
         buffer.set_thread(buffer.thread_number());
         state.notes.renew();
@@ -117,18 +118,18 @@ pub fn slow(buffer: PerThread<NoteBuffer>, at: u64, note: Note) {
         state.tid = gettid() as u32;
     }
     let first = state.notes.reserve_first(&buffer);
-    // SAFETY: the buffer's first note, which was reserved just now.
+    // SAFETY: the space of the buffer's first note, which has just been reserved.
     unsafe { (first as *mut Note).write(note) };
     state.notes.lock.unlock();
 }
 
 impl State {
-    /// Takes the notes up to `noted`; the place at `own` is reserved and not written.
+    /// Processes the notes up to `noted`; the note at `own` is reserved and not written.
     fn consume(&mut self, noted: u64, own: u64, mut out: impl FnMut(&mut Events, Event)) {
         let (events, lost) = (&mut self.events, &mut self.lost);
         for at in self.notes.addresses(noted) {
-            // SAFETY: a place in the buffer, of which all bytes are initialised. That
-            // its thread may write to it at the process's end is why this is volatile.
+            // SAFETY: a note in the buffer, all bytes of which are initialised. The accesses are volatile, because
+            // the thread may write to it while another thread ends the process.
             let note = unsafe {
                 let note = (at as *const Note).read_volatile();
                 (at as *mut u64).write_volatile(0);
@@ -160,7 +161,7 @@ impl State {
         }
     }
 
-    /// The thread has ended, and another one takes over.
+    /// Closes the executions of a thread that has ended, because another thread uses this state now.
     fn end_thread(&mut self, run: &Run) {
         let events = &mut self.events;
         let clock = self.balancer.last_clock();
@@ -195,7 +196,7 @@ fn make(buffer: &NoteBuffer) -> bool {
     true
 }
 
-/// The process ends, or tries to become another program: writes the log. What comes after it is
+/// Writes the log when the process ends or calls `exec`. If it continues because the `exec` fails, later events are
 /// appended.
 pub fn end(all: AllThreads<NoteBuffer>) {
     let Some(run) = settings::run() else { return };
@@ -206,11 +207,11 @@ pub fn end(all: AllThreads<NoteBuffer>) {
         ..Tail::default()
     };
     for buffer in all.iter() {
-        // It is 0 in a forked child if the thread is its parent's, or has noted nothing here.
+        // The limit is 0 without a buffer, and in a forked child unless the thread has made a note there.
         if buffer.limit() == 0 {
             continue;
         }
-        // SAFETY: where there is a buffer there is a state.
+        // SAFETY: a thread with a buffer has a state.
         let state = unsafe { &mut *buffer.state::<State>() };
         if !state.notes.lock_at_end() {
             tail.lost += 1;

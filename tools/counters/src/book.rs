@@ -1,29 +1,33 @@
-//! To which execution of which procedure belongs what was counted.
+//! Assigns counts to the executions of procedures.
 //!
-//! An execution's *inclusive* value is what was counted from its beginning to its end, its
-//! *exclusive* value what remains of it without the measured procedures that it called. A procedure's
-//! inclusive sum has its outermost executions only, as recursion would count twice.
+//! The *inclusive* value of an execution is the count from its beginning to its end. Its *exclusive* value is
+//! the inclusive value minus the inclusive values of the measured procedures that it called. The inclusive sum of a
+//! procedure contains only its outermost executions, because recursion would count twice.
 
 use call_log::{Event, EventKind};
 
 use crate::cost::{Costs, MEASURES};
 use crate::thread::Moment;
 
-/// Sums of a procedure; arrays have the clock first, then the events.
+/// Sums of a procedure. Arrays have the clock first, then the events.
 #[derive(Clone, Debug)]
 pub struct Sums {
     pub proc: u32,
-    /// How often it was entered.
+    /// Number of entries.
     pub calls: u64,
-    /// Executions, or parts of such that were suspended, that have ended.
+    /// Number of executions that have ended. A suspension ends an execution, too.
     pub ended: u64,
-    /// Of them, those that were left in another way than by an exit.
+    /// Number of these executions that ended in another way than by an exit.
     pub left: u64,
+    /// Sums of the inclusive values of outermost executions.
     pub inclusive: [u64; MEASURES],
+    /// Sums of the exclusive values.
     pub exclusive: [u64; MEASURES],
-    /// Of all executions, also inner ones of a recursion.
+    /// Sums of the inclusive values of all executions, including the inner ones of a recursion.
     pub each: [u64; MEASURES],
+    /// Smallest inclusive values.
     pub least: [u64; MEASURES],
+    /// Largest inclusive values.
     pub most: [u64; MEASURES],
 }
 
@@ -42,7 +46,7 @@ impl Sums {
         }
     }
 
-    /// Adds those of another thread.
+    /// Adds the sums of another thread.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.ended += other.ended;
@@ -77,25 +81,28 @@ impl Sums {
 pub struct Row {
     pub proc: u32,
     pub processor: u32,
-    /// Time stamps.
+    /// Time stamp at its beginning.
     pub start: u64,
+    /// Time stamp at its end.
     pub stop: u64,
-    /// Inclusive.
+    /// Inclusive values.
     pub values: [u64; MEASURES],
 }
 
+/// An execution that is open.
 #[derive(Clone, Debug)]
 struct Frame {
     proc: u32,
     processor: u32,
     /// Its entry was noted.
     is_call: bool,
-    /// The time stamp at its beginning.
+    /// Time stamp at its beginning.
     start: u64,
+    /// Values at its beginning.
     values: [u64; MEASURES],
-    /// Inclusive values of those that it called.
+    /// Sums of the inclusive values of the executions that it called.
     called: [u64; MEASURES],
-    /// Notes that were made in it.
+    /// Number of notes that were made during it.
     notes: u64,
 }
 
@@ -103,12 +110,13 @@ struct Frame {
 #[derive(Clone, Debug, Default)]
 pub struct Book {
     frames: Vec<Frame>,
-    /// For each procedure its number among the sums, plus 1, and how often it is open.
+    /// For each procedure its index in the sums, plus 1, and the number of its open executions.
     known: Vec<(u32, u32)>,
     pub sums: Vec<Sums>,
 }
 
 impl Book {
+    /// The index of a procedure's sums, and the number of its open executions.
     fn sums_of(&mut self, proc: u32) -> (usize, &mut u32) {
         let place = proc as usize;
         if self.known.len() <= place {
@@ -122,7 +130,7 @@ impl Book {
         (*number as usize - 1, open)
     }
 
-    /// Takes an event that was seen at a moment; of an execution that ends, returns the row.
+    /// Processes an event with the values at its time. Returns a row if an execution ends.
     pub fn event(&mut self, event: Event, moment: &Moment, costs: &Costs) -> Option<Row> {
         if event.kind.opens() {
             let is_call = event.kind == EventKind::Entry;

@@ -1,9 +1,10 @@
-//! What measuring costs, and the clock.
+//! The cost of measuring, and the clock.
 //!
-//! Executions of nothing are measured when the program starts. Of each execution's own value
-//! is subtracted what one of nothing has (*own*: from the reading at its beginning to that at its
-//! end), and of what encloses it what it adds there (*whole*). What instrumentation counts needs
-//! neither, for analysis routines are not counted.
+//! Empty executions are measured when the program starts. Each measures two costs. The *own* cost is the value
+//! of an empty execution, from the reading at its beginning to the reading at its end; it is subtracted from the
+//! value of each execution. The *whole* cost is the amount that an empty execution adds to the execution that
+//! encloses it; it is subtracted there. Events that instrumentation counts have no cost, because
+//! analysis routines are not counted.
 
 use std::arch::x86_64::{__cpuid, __rdtscp};
 use std::hint::black_box;
@@ -17,41 +18,41 @@ use crate::settings::{self, Run};
 use crate::thread::{Moment, State};
 use crate::{ENTRY, EXIT, ROW};
 
-/// Clock and events.
+/// Number of measures: the clock and the events.
 pub const MEASURES: usize = 1 + events::MOST;
 
-/// Stands for a processor that is not known.
+/// Stands for an unknown processor.
 pub const UNKNOWN: u32 = 0xfff;
 
 static HAS_RDTSCP: AtomicBool = AtomicBool::new(false);
 
-/// The time stamp and the processor, read at one moment.
+/// The time stamp and the number of the processor, read by one instruction if possible.
 #[inline(always)]
 pub fn now() -> (u64, u32) {
     if !HAS_RDTSCP.load(Relaxed) {
         return (clocks::time_stamp(), UNKNOWN);
     }
     let mut aux = 0;
-    // SAFETY: the processor has it.
+    // SAFETY: the processor has the instruction rdtscp, which was checked.
     let ticks = unsafe { __rdtscp(&raw mut aux) };
-    // Linux puts the processor's number there, above it the node's.
+    // Linux stores the processor's number in the lowest 12 bits, and the number of the NUMA node above.
     (ticks, aux & 0xfff)
 }
 
-/// What measuring costs.
+/// Costs of one measured execution, for the clock and each event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
-    /// In the value of an execution.
+    /// Amount in the value of the execution.
     pub own: [u64; MEASURES],
-    /// In what encloses it.
+    /// Amount in the value of the enclosing execution.
     pub whole: [u64; MEASURES],
-    /// What is left of an empty execution's ticks in the middle.
+    /// Median of the ticks of an empty execution that remain after the own cost is subtracted.
     pub residual: u64,
 }
 
 static COSTS: OnceLock<Costs> = OnceLock::new();
 
-/// As they were found at the start.
+/// The costs that were measured at the program's start.
 pub fn costs() -> Costs {
     COSTS.get().copied().unwrap_or_default()
 }
@@ -61,8 +62,9 @@ fn has_rdtscp() -> bool {
     __cpuid(EXTENDED).eax > EXTENDED && __cpuid(EXTENDED + 1).edx & 1 << 27 != 0
 }
 
-/// Executions that are measured, and how many in a row.
+/// Number of series of empty executions that are measured.
 const TRIALS: usize = 100;
+/// Number of empty executions in a series.
 const PAIRS: usize = 16;
 
 type Routine = fn(&NoteBuffer, u32, u32, u64, Counters<ROW>);
@@ -77,7 +79,7 @@ fn by_all(buffer: &NoteBuffer, thread: u32, word: u32, sp: u64, cells: Counters<
     crate::note(buffer, thread, word, sp, cells, true);
 }
 
-/// Measures nothing, to learn what measuring costs.
+/// Measures empty executions, and stores their costs.
 pub fn calibrate(cells: Counters<ROW>) {
     HAS_RDTSCP.store(has_rdtscp(), Relaxed);
     let Some(run) = settings::run() else { return };
@@ -123,7 +125,7 @@ fn measure(run: &Run, cells: Counters<ROW>) -> Option<Costs> {
         }
         costs.whole[i] = costs.whole[i].max(costs.own[i]);
     }
-    // What is counted by instrumentation does not run here.
+    // Calibration is not instrumented, so the cells do not change.
     for (i, slot) in run.settings.slots.iter().enumerate() {
         if slot.cell.is_some() {
             (costs.own[1 + i], costs.whole[1 + i]) = (0, 0);

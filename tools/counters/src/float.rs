@@ -55,7 +55,7 @@ fn count(name: &str, width: impl FnOnce() -> u64) -> u64 {
 /// Numbers of the vector registers.
 const VECTORS: RangeInclusive<u32> = Reg::Xmm0.number()..=Reg::Xmm31.number();
 
-/// Bits of the widest vector register among the operands; at least those of an xmm register.
+/// Number of bits of the widest vector register among the operands, at least the 128 bits of an xmm register.
 fn vector_bits(operands: &[Operand]) -> u64 {
     let bits = |operand: &Operand| match *operand {
         Operand::Register {

@@ -1,11 +1,13 @@
 //! Time and up to eight events around each execution of chosen procedures.
 //!
-//! `docs/tools/counters.md` describes options and output. What instrumentation counts lies in a
-//! few cells of each thread (`tally`, `model`); what the kernel counts is read there (`meters`).
-//! The way of a measurement: where a procedure begins or ends, a routine notes clock, stack
-//! pointer and counters in its thread's buffer (here); a full buffer is turned into executions
-//! that begin and end (`thread`, `book`); these become sums for the report (`summary`) and
-//! rows of files (`rows`).
+//! `docs/tools/counters.md` describes options and output. Events that instrumentation counts lie in a
+//! few cells of each thread (`tally`, `model`). Events that the kernel counts are read from the kernel
+//! (`meters`). A measurement has three steps:
+//!
+//! - Where a procedure begins or ends, a routine notes clock, stack pointer and counters in its
+//!   thread's buffer (this module).
+//! - A full buffer is turned into executions that begin and end (`thread`, `book`).
+//! - Executions become sums for the report (`summary`) and rows of files (`rows`).
 
 use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::prelude::*;
@@ -27,12 +29,13 @@ mod thread;
 use meters::MOST;
 use settings::{Settings, SettingsKeys};
 
-/// What a point is, as part of a call's constant argument.
+/// Kinds of points, as part of a call's constant argument: the entry of a procedure, its exit, and a
+/// landing pad or another place to which control comes back.
 const ENTRY: u32 = 0;
 const EXIT: u32 = 1;
 const HERE: u32 = 2;
 
-/// Words of a note: what and which procedure (see [`notes::word`]), clock, stack pointer, then the counters.
+/// Indices of a note's words: kind of point and procedure (see [`notes::word`]), clock, stack pointer, then the counters.
 const WORD: usize = 0;
 const CLOCK: usize = 1;
 const SP: usize = 2;
@@ -42,17 +45,19 @@ const PROCESSOR: u32 = 40;
 
 /// Cells of a thread's counters: at most eight, in rows of two.
 const ROW: usize = 2;
-/// How often the rows are there, to be added up: blocks take turns.
+/// Number of copies of the rows. Blocks take turns with the copies, whose sum is the count.
 const REPLICAS: usize = 4;
 
-/// Values of a note, as they come from their sources.
+/// Values of the counters in a note, cells first, then meters.
 type Values = [u64; MOST];
 
+/// Notes a point if all events are counted in cells.
 #[analysis]
 fn by_cells(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
     note(&buffer, buffer.thread_number(), word, sp.0, cells, false);
 }
 
+/// Notes a point if the kernel counts some of the events.
 #[analysis]
 fn by_all(buffer: PerThread<NoteBuffer>, word: u32, sp: RegV, cells: Counters<ROW>) {
     note(&buffer, buffer.thread_number(), word, sp.0, cells, true);
@@ -74,21 +79,21 @@ fn note(
     let limit = buffer.limit();
     if has_meters {
         count += meters::wanted();
-        // In a forked child the meters are its parent's still.
+        // In a forked child the meters still belong to the parent. The limit is 0 there.
         if limit != 0 {
             thread::read_meters(buffer, &mut values[own..]);
         }
     }
     let (clock, processor) = cost::now();
-    // All values have been read before the place is reserved: the notes of a signal handler in between are later,
-    // and stand behind this one.
+    // All values are read before the space is reserved. So the notes of a signal handler that runs after the
+    // reservation have later values, and they lie behind this note.
     let size = (VALUES + count) as u64 * 8;
     let at = buffer.reserve(size);
     let word = notes::word(word) | u64::from(processor) << PROCESSOR;
     if at.saturating_add(size) <= limit && buffer.thread() == thread {
         let to = at as *mut u64;
-        // SAFETY: the reserved place is this note's own, and lies in front of the limit. The
-        // first word is written last.
+        // SAFETY: the reserved space belongs to this note only and ends before the limit.
+        // The first word is written last: while it is 0, the note is incomplete.
         unsafe {
             to.add(CLOCK).write(clock);
             to.add(SP).write(sp);
@@ -102,7 +107,7 @@ fn note(
     }
 }
 
-/// What a thread has counted in each cell.
+/// Sums the copies of each cell of a thread into `to`.
 #[inline(always)]
 fn sum_cells(cells: Counters<ROW>, to: &mut [u64]) {
     let rows = cells.len() / REPLICAS;

@@ -1,8 +1,8 @@
 //! Modelled events: a branch predictor, and two levels of data cache.
 //!
-//! The caches are as in the tool `cache`: sets of lines, in each the most recently used first; of a
-//! reference only that one is compared in line. What misses in the first level is looked up in
-//! the second. Each thread has caches and a predictor of its own.
+//! The caches are as in the tool `cache`: sets of lines, the most recently used line first. The hot path of a
+//! reference compares only that line. A line that misses in the first level is looked up in
+//! the second. Each thread has its own caches and its own predictor.
 
 use atom_tool::CounterTable;
 use atom_tool::prelude::*;
@@ -12,16 +12,17 @@ use events::Model;
 use crate::settings::Settings;
 use crate::{REPLICAS, ROW};
 
-/// Lines that the caches may have.
+/// Largest number of lines of the first level.
 const MAX_L1: usize = 1 << 12;
+/// Largest number of lines of the second level.
 const MAX_L2: usize = 1 << 16;
-/// A line that is larger than this could lie at address 0.
+/// Largest size of a line in bytes. A larger line could contain both address 0 and valid memory.
 const MAX_LINE: u64 = 4096;
 const L1: usize = 0;
 const L2: usize = 1;
 
 thread_state! {
-    /// Lines as the addresses of their first bytes, negated; 0 is no line.
+    /// Lines as the negated addresses of their first bytes; 0 is no line.
     struct Caches {
         l1: [ThreadCell<u64>; MAX_L1],
         l2: [ThreadCell<u64>; MAX_L2],
@@ -29,20 +30,21 @@ thread_state! {
     }
 }
 
-/// Entries of the predictor.
+/// Number of entries of the predictor.
 const ENTRIES: usize = 1 << 12;
 
 thread_state! {
-    /// Counters of two bits: from 2 on, a branch is predicted to be taken. The way of the last
-    /// branches selects among them, if the model has it.
+    /// Counters of two bits; from 2 on, a branch is predicted to be taken. The directions of the last
+    /// branches select the counter together with the branch's address, if the model has a history.
     struct Predictor {
         history: ThreadCell<u64>,
         counters: [ThreadCell<u8>; ENTRIES],
     }
 }
 
-/// Both shapes in one argument. From the lowest bit: the logarithm of a line's size (4 bits), of
-/// the sets of the first level (12), its ways (12), the same of the second (12, 12).
+/// Shapes of both levels in one argument. From the lowest bit on: the binary logarithm of a line's size (4 bits), the
+/// binary logarithm of the number of sets of the first level (12 bits), its ways (12 bits), then the same two
+/// numbers for the second level (12 bits each).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Shape(u64);
 
@@ -55,7 +57,7 @@ impl Shape {
         (self.0 >> (16 + 24 * level) & 0xfff) as usize
     }
 
-    /// The place of an address's set among the lines.
+    /// Index of the first line of the set that an address belongs to.
     const fn set(self, level: usize, address: u64) -> usize {
         let sets = 1u64 << (self.0 >> (4 + 24 * level) & 0xfff);
         (address >> (self.0 & 15) & (sets - 1)) as usize * self.ways(level)
@@ -71,7 +73,7 @@ fn refer(caches: PerThread<Caches>, shape: u64, address: u64, size: u64, misses:
     }
 }
 
-/// Another line than that of its set which was used last, or several lines.
+/// Looks up a reference to any line of a set, or to several lines, and counts its misses.
 #[cold]
 #[inline(never)]
 fn other(caches: &Caches, shape: Shape, address: u64, size: u64, misses: Counter<2>) {
@@ -91,8 +93,8 @@ fn touch(caches: &Caches, shape: u64, address: u64, size: u64, times: u64, misse
         }
         line += shape.line();
     }
-    // Of a run in the same lines all but the first hit, unless the operands' lines are too
-    // many for one set, which is not modelled.
+    // All references of a series to the same lines hit, except the first. If the operands need more lines of one set
+    // than it has, that is not true, but such cases are not modelled.
     let _ = times;
 }
 
@@ -136,10 +138,10 @@ fn predict(
         .set((past << 1 | u64::from(taken)) & history);
 }
 
-/// What the user has chosen of the models.
+/// Choices of the user about the models.
 pub struct Options {
     shape: Shape,
-    /// Bits of the predictor's history; none for a table by address alone.
+    /// Mask of the predictor's history; 0 for a table by address alone.
     history: u64,
 }
 
@@ -166,7 +168,7 @@ impl Options {
     }
 }
 
-/// `SIZE:WAYS` as 24 bits of a [`Shape`].
+/// Parses `SIZE:WAYS` into the 24 bits of a level in a [`Shape`].
 fn level(text: &str, line: u64, most: u64) -> std::result::Result<u64, String> {
     let wrong = || format!("`{text}` is not SIZE:WAYS, such as 32k:8");
     let (size, ways) = text.split_once(':').ok_or_else(wrong)?;

@@ -1,8 +1,8 @@
 //! A file for each procedure with a line for each execution.
 //!
-//! Lines are collected, and appended to the files when they have become many, so that neither
-//! memory nor open files grow with the run. Each process has a folder of its own: where the
-//! lines are collected is kept in memory that is empty in a forked child.
+//! Lines are collected in memory, and appended to the files when there are many of them. So neither
+//! memory nor the number of open files grows with the run. Each process has its own folder and its own lines,
+//! which are a [`PerProcess`] value.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -17,10 +17,10 @@ use crate::book::Row;
 use crate::cost::UNKNOWN;
 use crate::settings::{self, Run};
 
-/// Bytes of lines that are collected.
+/// Number of bytes of collected lines above which they are written.
 const MOST: usize = 1 << 20;
 
-/// Names of the procedures' files, each there once.
+/// Names of the procedures' files, without their extension and all different.
 #[derive(Default)]
 pub struct Stems {
     names: StringList,
@@ -28,7 +28,7 @@ pub struct Stems {
 }
 
 impl Stems {
-    /// The next procedure.
+    /// Adds the file of the next procedure.
     pub fn push(&mut self, name: &str, pc: u64) {
         let mut stem = plain(name);
         if !self.taken.insert(stem.to_lowercase()) {
@@ -43,7 +43,7 @@ impl Stems {
     }
 }
 
-/// A name with nothing in it that means something in a path.
+/// A procedure's name without the characters that have a meaning in a path.
 fn plain(name: &str) -> String {
     const LONGEST: usize = 100;
     let keep = |c: char| match c {
@@ -60,7 +60,7 @@ fn plain(name: &str) -> String {
 /// The lines of this process.
 static COLLECTED: PerProcess<Collected> = PerProcess::new();
 
-/// At the program's start.
+/// Prepares the collection at the program's start.
 pub fn begin() {
     COLLECTED.begin();
 }
@@ -68,13 +68,14 @@ pub fn begin() {
 /// The lines of a process.
 struct Collected {
     run: &'static Run,
-    /// For each procedure the lines, and whether its file is there.
+    /// For each procedure its lines, and whether its file exists.
     files: Vec<(Vec<u8>, bool)>,
+    /// Number of bytes of all lines.
     size: usize,
     failed: bool,
 }
 
-/// This process's lines. Signals must wait while they are locked.
+/// Locks this process's lines. Signals must be blocked while they are locked.
 fn lock() -> Option<MutexGuard<'static, Collected>> {
     let run = settings::run()?;
     COLLECTED.lock(|| Collected {
@@ -85,7 +86,7 @@ fn lock() -> Option<MutexGuard<'static, Collected>> {
     })
 }
 
-/// Takes a thread's rows.
+/// Adds a thread's rows.
 pub fn take(rows: &[Row], tid: u32) {
     let Some(mut all) = lock() else { return };
     for row in rows {
@@ -96,7 +97,7 @@ pub fn take(rows: &[Row], tid: u32) {
     }
 }
 
-/// The process ends.
+/// Writes the remaining lines at the end of the process.
 pub fn finish() {
     if settings::run().is_some_and(|run| !run.settings.csv.is_empty())
         && let Some(mut all) = lock()
@@ -105,7 +106,7 @@ pub fn finish() {
     }
 }
 
-/// The folder in this process.
+/// The folder of this process.
 pub fn folder(run: &Run) -> PathBuf {
     output::path(&run.settings.csv)
 }
@@ -141,7 +142,7 @@ impl Collected {
                 false => push(bytes, row.values[1 + i]),
             }
         }
-        // In place of the last comma.
+        // The end of the line replaces the last comma.
         bytes.pop();
         bytes.push(b'\n');
         self.size += bytes.len() - before;
@@ -193,7 +194,7 @@ fn header(run: &Run) -> String {
     line
 }
 
-/// A field of a comma-separated line.
+/// Appends a field of a comma-separated line, with quotes if it needs them.
 pub fn quote(bytes: &mut Vec<u8>, text: &str) {
     if text.contains([',', '"', '\n', '\r']) {
         bytes.push(b'"');

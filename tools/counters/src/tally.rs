@@ -63,8 +63,8 @@ fn tally_compared(state: PerThread<Compared>, row: Counter<ROW>, cell: u32, n: u
     row.add_to(cell as usize & 1, n.wrapping_mul(times));
 }
 
-/// An exact event of the set with its cell.
-struct Place<'a> {
+/// An exact event of the set, and the cell that counts it.
+struct CountedEvent<'a> {
     slot: &'a Slot,
     exact: Exact,
     row: CounterAt<ROW>,
@@ -73,12 +73,12 @@ struct Place<'a> {
 
 /// Adds the calls that count the exact events of the set.
 pub fn add(program: &Program, settings: &Settings, cells: CounterTable<ROW>) {
-    let places: Vec<Place> = settings
+    let events: Vec<CountedEvent> = settings
         .slots
         .iter()
         .filter_map(|slot| {
             let (exact, cell) = (slot.exact()?, slot.cell?);
-            Some(Place {
+            Some(CountedEvent {
                 slot,
                 exact,
                 row: cells.at(cell / ROW),
@@ -86,7 +86,7 @@ pub fn add(program: &Program, settings: &Settings, cells: CounterTable<ROW>) {
             })
         })
         .collect();
-    if places.is_empty() {
+    if events.is_empty() {
         return;
     }
     let compared = program.thread_data(Compared {
@@ -103,17 +103,17 @@ pub fn add(program: &Program, settings: &Settings, cells: CounterTable<ROW>) {
         for (number, block) in proc.blocks().enumerate() {
             turn = (turn + 1) % REPLICAS;
             for inst in block.insts() {
-                for place in places.iter().filter(|p| takes(p.slot, inst)) {
-                    graph.add(number, place.cell, constant(place.exact, inst));
-                    let row = cells.at(turn * rows + place.cell / ROW);
-                    match place.exact {
+                for event in events.iter().filter(|p| takes(p.slot, inst)) {
+                    graph.add(number, event.cell, constant(event.exact, inst));
+                    let row = cells.at(turn * rows + event.cell / ROW);
+                    match event.exact {
                         Exact::Taken | Exact::NotTaken => {
-                            branch(place, row, inst, &mut graph, number);
+                            branch(event, row, inst, &mut graph, number);
                         }
-                        _ => at_instruction(place, inst),
+                        _ => at_instruction(event, inst),
                     }
                 }
-                comparison(&places, inst, compared);
+                comparison(&events, inst, compared);
             }
         }
         graph.settle();
@@ -173,18 +173,24 @@ fn weight(exact: Exact, access: &MemoryAccess) -> u64 {
 }
 
 /// Counts a side of a conditional branch: in the block at that side, or else by its condition.
-fn branch(place: &Place, row: CounterAt<ROW>, inst: Inst, graph: &mut flow::Graph, number: usize) {
+fn branch(
+    event: &CountedEvent,
+    row: CounterAt<ROW>,
+    inst: Inst,
+    graph: &mut flow::Graph,
+    number: usize,
+) {
     if !inst.is_type(InstType::CondBr) {
         return;
     }
-    let side = match place.exact {
+    let side = match event.exact {
         Exact::Taken => flow::Side::Taken,
         _ => flow::Side::Falling,
     };
-    if graph.count_side(number, side, place.cell) || !inst.offers(Before, BrCondValue) {
+    if graph.count_side(number, side, event.cell) || !inst.offers(Before, BrCondValue) {
         return;
     }
-    let args = (row, (place.cell % ROW) as u32, BrCondValue);
+    let args = (row, (event.cell % ROW) as u32, BrCondValue);
     match side {
         flow::Side::Taken => inst.add_call(Before, tally_taken, args),
         flow::Side::Falling => inst.add_call(Before, tally_not_taken, args),
@@ -192,9 +198,9 @@ fn branch(place: &Place, row: CounterAt<ROW>, inst: Inst, graph: &mut flow::Grap
 }
 
 /// Adds calls for values that only the running program knows.
-fn at_instruction(place: &Place, inst: Inst) {
-    let (row, cell) = (place.row, (place.cell % ROW) as u32);
-    if !is_of_memory(place.exact) || !inst.is_type(InstType::Load) && !inst.is_type(InstType::Store)
+fn at_instruction(event: &CountedEvent, inst: Inst) {
+    let (row, cell) = (event.row, (event.cell % ROW) as u32);
+    if !is_of_memory(event.exact) || !inst.is_type(InstType::Load) && !inst.is_type(InstType::Store)
     {
         return;
     }
@@ -202,13 +208,13 @@ fn at_instruction(place: &Place, inst: Inst) {
     let repeated: u64 = accesses
         .iter()
         .filter(|m| m.is_repeated())
-        .map(|m| weight(place.exact, m))
+        .map(|m| weight(event.exact, m))
         .sum();
     if repeated != 0 && times(inst) == Some(Times::Repeated) {
         inst.add_call(Before, tally_times, (row, cell, repeated, RepCount));
     }
     for (number, access) in accesses.iter().enumerate().filter(|(_, m)| m.count > 1) {
-        let (n, element) = (weight(place.exact, access), EffAddrOf(number as u8));
+        let (n, element) = (weight(event.exact, access), EffAddrOf(number as u8));
         if n != 0 && inst.offers(Before, element) {
             inst.add_call(Before, tally_element, (row, cell, n, element));
         }
@@ -227,21 +233,21 @@ fn times(inst: Inst) -> Option<Times> {
 }
 
 /// Adds the calls for a comparison of strings, which may end early.
-fn comparison(places: &[Place], inst: Inst, state: atom_tool::ThreadData<Compared>) {
-    let wants = |p: &&Place| is_of_memory(p.exact) && takes(p.slot, inst);
-    if !places.iter().any(|p| wants(&p))
+fn comparison(events: &[CountedEvent], inst: Inst, state: atom_tool::ThreadData<Compared>) {
+    let wants = |p: &&CountedEvent| is_of_memory(p.exact) && takes(p.slot, inst);
+    if !events.iter().any(|p| wants(&p))
         || !inst.is_type(InstType::Load)
         || times(inst) != Some(Times::Compared)
     {
         return;
     }
     inst.add_call(Before, keep_times, (state, RepCount));
-    for place in places.iter().filter(wants) {
+    for event in events.iter().filter(wants) {
         let accesses = inst.memory();
-        let n: u64 = accesses.iter().map(|m| weight(place.exact, m)).sum();
+        let n: u64 = accesses.iter().map(|m| weight(event.exact, m)).sum();
         if n != 0 {
-            let cell = (place.cell % ROW) as u32;
-            let args = (state, place.row, cell, n, Reg::Rcx);
+            let cell = (event.cell % ROW) as u32;
+            let args = (state, event.row, cell, n, Reg::Rcx);
             inst.add_call(After, tally_compared, args);
         }
     }

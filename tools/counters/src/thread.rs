@@ -1,4 +1,4 @@
-//! From the notes of a thread to its executions.
+//! Turns the notes of a thread into executions of procedures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,52 +14,55 @@ use crate::settings::{self, Run};
 use crate::{CLOCK, ENTRY, EXIT, PROCESSOR, ROW, SP, VALUES, Values, WORD};
 use crate::{rows, summary};
 
-/// Bytes of notes that a thread collects, at most.
+/// Size of a thread's buffer of notes in bytes.
 const SIZE: usize = 64 << 10;
 
 unsafe extern "C" {
     safe fn gettid() -> i32;
 }
 
-/// What was read at a point: the clock, then the events in the order of the set.
+/// Values that were read at a point.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// The time stamp as it was read.
     pub stamp: u64,
+    /// Number of the processor, or [`cost::UNKNOWN`].
     pub processor: u32,
-    /// Without what the tool took for itself between notes.
+    /// The clock, then the events in the order of the set. The amounts that the tool itself used between notes
+    /// are subtracted.
     pub values: [u64; MEASURES],
 }
 
-/// What a thread keeps between two buffers.
+/// State of a thread that is kept from one buffer to the next.
 pub struct State {
-    /// Its lock is held while this state is used.
+    /// The buffer; its lock is held while this state is used.
     notes: Notes,
-    /// The thread's number in the system.
+    /// The thread's id in the system.
     tid: u32,
     meters: Meters,
-    /// Ticks, and what meters counted, while the tool worked on full buffers.
+    /// Ticks of the clock, and counts of the meters, while the tool processed full buffers.
     taken: (u64, Values),
     balancer: Balancer,
     book: Book,
     rows: Vec<Row>,
-    /// What was noted last.
+    /// The values of the last note.
     last: Option<Moment>,
-    /// Notes that were begun and never written.
+    /// Number of notes that were begun and never written.
     lost: u64,
 }
 
-/// Reads the meters of the thread; the buffer is there.
+/// Reads the meters of the thread, which must have a buffer.
 #[inline]
 pub fn read_meters(buffer: &NoteBuffer, to: &mut [u64]) {
-    // SAFETY: where there is a buffer there is a state, whose meters change only while it is
-    // busy, which is in the same thread with signals waiting.
+    // SAFETY: a thread with a buffer has a state. Its meters change only in `slow`, which runs in the
+    // same thread with signals blocked.
     let state = unsafe { &*buffer.state::<State>() };
     state.meters.read(to);
 }
 
-/// The note does not simply go to the buffer: there is none, it is full, the
-/// process has forked or the thread is another one.
+/// Writes a note that does not simply go to the buffer: there is no buffer, it is full, the
+/// process has forked or the thread is another one. `at` is the address that the note reserved, `head` its
+/// first words, `own` the number of cells among `values`.
 #[cold]
 #[inline(never)]
 pub fn slow(
@@ -71,22 +74,22 @@ pub fn slow(
     own: usize,
 ) {
     let _signals_wait = Uninterrupted::begin();
-    // What runs before the program does is not measured.
+    // Code that runs before the program's start is not measured.
     let Some(run) = settings::run() else { return };
     if !buffer.is_attached() && !make(run, buffer) {
         return;
     }
-    // SAFETY: `make` has put a state there, which stays.
+    // SAFETY: `make` has stored the address of a state, which is never freed.
     let state = unsafe { &mut *buffer.state::<State>() };
     if !state.notes.lock.try_lock() {
-        // The process is just ending.
+        // The process ends, and another thread processes this state.
         return;
     }
     let noted = state.notes.end(buffer);
     let is_child = state.notes.is_inherited();
     let is_new = state.tid == 0;
     if is_child {
-        // What its parent has noted, the parent tells of; here it only tells what is open.
+        // The parent reports its own notes. Here they only tell which executions are open.
         state.consume(run, noted, at, false);
         state.balancer.fork();
         state.forget();
@@ -105,7 +108,7 @@ pub fn slow(
         state.meters = Meters::open();
     }
     buffer.set_thread(thread);
-    // What has passed since the values were read is the tool's.
+    // Time and events since the values were read are the tool's own.
     let mut now = *values;
     state.meters.read(&mut now[own..]);
     if is_other {
@@ -122,7 +125,7 @@ pub fn slow(
     let word = word | u64::from(processor) << PROCESSOR;
     let to = state.notes.reserve_first(buffer) as *mut u64;
     let count = state.notes.size() as usize / 8 - VALUES;
-    // SAFETY: the buffer's first note, which was reserved just now.
+    // SAFETY: the space of the buffer's first note, which has just been reserved.
     unsafe {
         to.add(CLOCK).write(stamp);
         to.add(SP).write(head[SP]);
@@ -135,7 +138,7 @@ pub fn slow(
 }
 
 impl State {
-    /// With a buffer and meters for the running thread. None if there is no memory.
+    /// A state with a buffer. `None` if there is no memory.
     pub fn new(run: &Run) -> Option<Self> {
         let size = (VALUES + run.cells + meters::wanted()) * 8;
         Some(Self {
@@ -151,19 +154,19 @@ impl State {
         })
     }
 
-    /// For calibrating: makes the buffer write here.
+    /// Attaches this state's buffer of notes to `buffer`, for calibration.
     pub fn lend(&mut self, buffer: &NoteBuffer) {
         self.meters = Meters::open();
         let at = std::ptr::from_mut(self);
         self.notes.attach(buffer, at);
     }
 
-    /// Lets the buffer begin again.
+    /// Empties the buffer.
     pub fn rewind(&self, buffer: &NoteBuffer) {
         self.notes.rewind(buffer);
     }
 
-    /// What the buffer has.
+    /// The values of each note in the buffer.
     pub fn moments(&self, run: &Run, buffer: &NoteBuffer) -> impl Iterator<Item = Moment> {
         let notes = self.notes.addresses(self.notes.end(buffer));
         notes.map(|at| self.moment(run, at))
@@ -178,8 +181,8 @@ impl State {
 
     fn moment(&self, run: &Run, at: u64) -> Moment {
         let note = at as *const u64;
-        // SAFETY: a note in the buffer, of which all bytes are initialised. That
-        // its thread may write to it at the process's end is why this is volatile.
+        // SAFETY: a note in the buffer, all bytes of which are initialised. The read is volatile, because
+        // the thread may write to it while another thread ends the process.
         let word = |i: usize| unsafe { note.add(i).read_volatile() };
         let mut values = [0; MEASURES];
         values[0] = word(CLOCK).wrapping_sub(self.taken.0);
@@ -196,7 +199,8 @@ impl State {
         }
     }
 
-    /// Takes the notes up to `noted`; the place at `own` is reserved and not written.
+    /// Processes the notes up to `noted`; the note at `own` is reserved and not written. Executions are recorded if
+    /// `is_kept`.
     fn consume(&mut self, run: &Run, noted: u64, own: u64, is_kept: bool) {
         let costs = cost::costs();
         let with_rows = !run.settings.csv.is_empty();
@@ -214,7 +218,8 @@ impl State {
             }
             let mut moment = self.moment(run, at);
             moment.processor = (word >> PROCESSOR) as u32 & cost::UNKNOWN;
-            // A signal handler may have come between the reading of values and the noting of them.
+            // A signal handler may have run between the reading and the noting of the values, so that its notes,
+            // which lie before this one, have larger values.
             if let Some(last) = &self.last {
                 for (value, last) in moment.values.iter_mut().zip(&last.values) {
                     *value = (*value).max(*last);
@@ -254,7 +259,7 @@ impl State {
         }
     }
 
-    /// Closes what is open, at the last moment that is known.
+    /// Closes the open executions with the values of `moment`. `ends` is true if the thread has ended.
     fn close(&mut self, run: &Run, moment: &Moment, ends: bool) {
         let costs = cost::costs();
         let with_rows = !run.settings.csv.is_empty();
@@ -273,17 +278,18 @@ impl State {
         self.hand_over();
     }
 
-    /// The thread has ended, and another one takes over.
+    /// Closes the executions of a thread that has ended, because another thread uses this state now.
     fn end_thread(&mut self, run: &Run) {
         if let Some(last) = self.last.take() {
             self.close(run, &last, true);
         }
     }
 
-    /// How it is now with a thread that has counted this in its cells.
+    /// The current values of the thread, given its cells; `is_me` is true in the thread itself. `None` if it has no notes.
     fn present(&self, run: &Run, cells: &[u64], is_me: bool) -> Option<Moment> {
         let mut moment = self.last?;
         let mut meters = [0; MOST];
+        // Index in the set of the event that a meter counts.
         let in_set = |meter: usize| {
             let kernels = run.settings.slots.iter().enumerate();
             kernels
@@ -334,7 +340,7 @@ fn make(run: &Run, buffer: &NoteBuffer) -> bool {
     true
 }
 
-/// The process ends, or tries to become another program: writes the report.
+/// Writes the report when the process ends or calls `exec`.
 pub fn end(files: Files, all: AllThreads<NoteBuffer>, cells: Counters<ROW>) {
     let Some(run) = settings::run() else { return };
     let me = gettid() as u32;
@@ -342,11 +348,11 @@ pub fn end(files: Files, all: AllThreads<NoteBuffer>, cells: Counters<ROW>) {
     crate::sum_cells(cells, &mut totals);
     let mut found = summary::Found::new(run, &totals[..run.cells]);
     for (buffer, cells) in all.iter().zip(cells.of_threads(all)) {
-        // It is 0 in a forked child if the thread is its parent's, or has noted nothing here.
+        // The limit is 0 without a buffer, and in a forked child unless the thread has made a note there.
         if buffer.limit() == 0 {
             continue;
         }
-        // SAFETY: where there is a buffer there is a state.
+        // SAFETY: a thread with a buffer has a state.
         let state = unsafe { &mut *buffer.state::<State>() };
         if !state.notes.lock_at_end() {
             found.lost += 1;

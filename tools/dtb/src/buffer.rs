@@ -1,55 +1,56 @@
-//! The buffer itself: which pages it holds, when each was used, and the quick ways to note that.
+//! The buffer itself: the pages in it, the time at which each was used last, and the fast paths of a reference.
 
 use atom_tool::simulate::{Comparison, times};
 use atom_tool::{ThreadCell, thread_state};
 
-/// Entries that a buffer may have.
+/// Largest number of entries of a buffer.
 pub const MAX_ENTRIES: usize = 1 << 10;
-/// Places of the table.
+/// Number of places to which pages are mapped by their numbers.
 pub const PLACES: usize = 1 << 12;
-/// An entry whose place another page has taken has one behind these.
+/// Number of all places. The second half is for entries whose place in the first another page has taken.
 pub const ALL_PLACES: usize = 2 * PLACES;
-/// Entries of a group.
+/// Number of entries in a group.
 pub const GROUP: usize = 8;
-/// The page of a place that is free. No program accesses the first page.
+/// The page of a free place. No program accesses the first page.
 pub const NONE: u64 = 0;
 
 thread_state! {
     pub struct Buffer {
-        /// The page of the last reference through the stack's registers, as below.
+        /// The page of the last reference through rsp or the frame pointer, in the form of `pages`.
         pub stack: ThreadCell<u64>,
-        /// Its place.
+        /// The place of that page.
         pub stack_place: ThreadCell<u64>,
-        /// The time when it was used last through these.
+        /// The time of the last reference to that page through rsp or the frame pointer.
         pub stack_time: ThreadCell<u64>,
-        /// What the numbers of references are added to, which gives times.
+        /// The time of a reference is this value plus the reference's number.
         clock: ThreadCell<u64>,
-        /// By place the page, as the address of its first byte, negated: an address is in
-        /// the page if the sum is small.
+        /// The page at each place, as the negated address of its first byte. An address is in
+        /// the page if the sum of both is smaller than a page.
         pub pages: [ThreadCell<u64>; ALL_PLACES],
-        /// When each was used last.
+        /// The time of the last reference to the page at each place.
         pub times: [ThreadCell<u64>; ALL_PLACES],
-        /// The entry whose page it is.
+        /// The entry of the page at each place.
         pub entries: [ThreadCell<u16>; ALL_PLACES],
         /// The place of each entry.
         pub places: [ThreadCell<u16>; MAX_ENTRIES],
-        /// For each group of entries one that was the oldest of them, and its time then: none of
-        /// the others is older.
+        /// The entry of each group that was the oldest when the group was last searched.
         pub oldest: [ThreadCell<u16>; MAX_ENTRIES / GROUP],
+        /// The time of that entry at the search. No entry of the group is older.
         pub bounds: [ThreadCell<u64>; MAX_ENTRIES / GROUP],
-        /// Entries in use.
+        /// Number of entries in use.
         pub used: ThreadCell<u64>,
-        /// How many of them have lost their places.
+        /// Number of entries in use whose place is in the second half.
         pub moved: ThreadCell<u64>,
         pub comparison: Comparison,
     }
 }
 
-/// Number of entries, logarithm of a page's size; as one argument.
+/// Number of entries and binary logarithm of a page's size, in one argument.
 #[derive(Clone, Copy)]
 pub struct Shape(pub u64);
 
 impl Shape {
+    /// Size of a page in bytes.
     pub const fn page(self) -> u64 {
         1 << (self.0 & 0xff)
     }
@@ -58,14 +59,15 @@ impl Shape {
         (self.0 >> 8) as usize
     }
 
+    /// The place to which the page of an address is mapped.
     pub const fn place(self, address: u64) -> usize {
         (address >> (self.0 & 0xff)) as usize % PLACES
     }
 }
 
 impl Buffer {
-    /// A reference through another register than the stack's, if it is to one page that has its
-    /// place.
+    /// Notes a reference through other registers than rsp and the frame pointer. Returns false, and
+    /// does nothing, unless all of its bytes are in the page at the place to which that page is mapped.
     #[inline(always)]
     pub fn refer(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
         let place = shape.place(address);
@@ -76,7 +78,8 @@ impl Buffer {
         true
     }
 
-    /// The same through the stack's, if it is to the page of the last one.
+    /// Notes a reference through rsp or the frame pointer. Returns false, and does nothing, unless all of its
+    /// bytes are in the page of the last such reference.
     #[inline(always)]
     pub fn refer_to_stack(&self, shape: Shape, number: u64, address: u64, size: u64) -> bool {
         if address.wrapping_add(self.stack.get()) > shape.page() - size {
@@ -86,7 +89,7 @@ impl Buffer {
         true
     }
 
-    /// Makes this the stack's page, after its use was noted at its place.
+    /// Makes the page at `place` the page of the stack. The reference has been noted at that place.
     #[inline(always)]
     pub fn enter_stack(&self, place: usize) {
         self.stack.set(self.pages[place].get());
@@ -94,20 +97,20 @@ impl Buffer {
         self.stack_time.set(0);
     }
 
-    /// Notes at its place when the stack's page was used.
+    /// Stores the time of the last reference to the stack's page at the page's place.
     #[inline(always)]
     pub fn settle_stack(&self) {
         let time = &self.times[self.stack_place.get() as usize % ALL_PLACES];
         time.set(time.get().max(self.stack_time.get()));
     }
 
-    /// Lets the clock go on.
+    /// Advances the clock by one step.
     #[inline(always)]
     pub fn step(&self) {
         self.clock.set(self.now() + times::STEP);
     }
 
-    /// The time of what has no number, just behind a step.
+    /// The time of a reference without a number, directly after a step.
     #[inline(always)]
     pub fn now(&self) -> u64 {
         self.clock.get()

@@ -1,4 +1,4 @@
-//! What is not quick: pages that have no entry or not their place, and references to two pages.
+//! The slow path: pages without an entry, pages that are not at their place, and references to two pages.
 
 use atom_tool::ThreadCell;
 use atom_tool::prelude::*;
@@ -6,10 +6,11 @@ use atom_tool::simulate::Seen;
 
 use crate::buffer::{ALL_PLACES, Buffer, GROUP, MAX_ENTRIES, NONE, PLACES, Shape};
 
-/// A page that does not have its place, or two pages; through the stack's registers, or others.
+/// Looks up and counts a reference to any page, or to two pages. `STACK` is true for a reference
+/// through rsp or the frame pointer.
 #[cold]
 #[inline(never)]
-pub fn other<const STACK: bool>(
+pub fn look_up_slow<const STACK: bool>(
     buffer: &Buffer,
     shape: u64,
     address: u64,
@@ -24,7 +25,7 @@ pub fn other<const STACK: bool>(
         if address.wrapping_add(size) <= page {
             break;
         }
-        // The first is counted by its block.
+        // The block's counter includes the reference to the first page.
         count.add_to(Seen::Extra as usize, 1);
     }
     find_stack(buffer);
@@ -34,7 +35,7 @@ pub fn other<const STACK: bool>(
     }
 }
 
-/// A reference, `times` times in turn: one for each page that it touches.
+/// Makes a reference `times` times in succession, and counts one reference for each page that it touches.
 pub fn touch(buffer: &Buffer, shape: u64, address: u64, size: u64, times: u64, count: Counter<2>) {
     let shape = Shape(shape);
     let mut page = address & !(shape.page() - 1);
@@ -58,7 +59,7 @@ fn touch_page(buffer: &Buffer, shape: Shape, page: u64, times: u64, count: Count
     buffer.times[place].set(buffer.now());
 }
 
-/// The stack's page may have lost its place.
+/// Forgets the stack's page if another page has taken its place.
 #[inline(always)]
 fn find_stack(buffer: &Buffer) {
     let place = buffer.stack_place.get() as usize % ALL_PLACES;
@@ -68,8 +69,8 @@ fn find_stack(buffer: &Buffer) {
     }
 }
 
-/// Gives a page its place; whether it was missing. One function with its caller: the program's
-/// stack, on which they run, may be small.
+/// Puts a page at its place. Returns true if it had no entry. It is inlined into its caller, because
+/// both run on the program's stack, which may be small.
 #[inline(always)]
 fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
     let change = |cell: &ThreadCell<u64>, by: u64| cell.set(cell.get().wrapping_add(by));
@@ -95,8 +96,8 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
         }
         None => oldest(buffer, used),
     };
-    // An index that might be out of range would end in a panic, for which each call of this
-    // would have to save all registers.
+    // An index that might be out of range would need code for a panic, for which all registers
+    // would have to be saved at each call.
     let entry = entry % MAX_ENTRIES;
     let old = usize::from(buffer.places[entry].get()) % ALL_PLACES;
     if entry < used {
@@ -111,8 +112,8 @@ fn enter(buffer: &Buffer, size: usize, place: usize, page: u64) -> bool {
     found.is_none()
 }
 
-/// The entry that was used least recently: that of the group whose oldest is the oldest of all, if it
-/// was not used since this was found out.
+/// The least recently used entry. The group with the smallest bound has it, if the group's oldest entry
+/// was not used since the group was searched; otherwise the group is searched again.
 #[inline(always)]
 fn oldest(buffer: &Buffer, used: usize) -> usize {
     let groups = used.min(MAX_ENTRIES).div_ceil(GROUP);
@@ -144,14 +145,14 @@ fn oldest(buffer: &Buffer, used: usize) -> usize {
     }
 }
 
-/// When an entry was used last.
+/// The time at which an entry was used last.
 #[inline(always)]
 fn time(buffer: &Buffer, entry: usize) -> u64 {
     let place = usize::from(buffer.places[entry % MAX_ENTRIES].get());
     buffer.times[place % ALL_PLACES].get()
 }
 
-/// Moves an entry from one place to another.
+/// Moves an entry from the place `from` to the place `to`.
 fn settle(buffer: &Buffer, to: usize, from: usize) {
     let entry = buffer.entries[from].get();
     buffer.pages[to].set(buffer.pages[from].get());

@@ -1,68 +1,72 @@
-//! Misses of a data translation buffer: fully associative, least recently used out first.
+//! Misses of a data translation buffer, which is fully associative and evicts the least recently used entry.
 //!
-//! A table finds a page by the low bits of its number; there the time of each reference is
-//! noted. The oldest is looked for only at a miss. `docs/tools/dtb.md` describes the model,
+//! The low bits of a page's number are its place in a table, where the time of each reference is
+//! stored. The oldest entry is looked for only at a miss. `docs/tools/dtb.md` describes the model,
 //! options and output.
 
 use atom_tool::prelude::*;
-use atom_tool::simulate::groups::{self, Part};
-use atom_tool::simulate::{LookUp, Simulation, Timed};
+use atom_tool::simulate::groups::{self, Member};
+use atom_tool::simulate::{LookUp, Simulation, SiteReferences, Timed};
 
 mod buffer;
 mod entries;
 
 use buffer::{Buffer, MAX_ENTRIES, Shape};
-use entries::{other, touch};
+use entries::{look_up_slow, touch};
 
+/// One reference through other registers than rsp and the frame pointer.
 #[analysis]
 #[rustfmt::skip]
 fn refer(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>) {
     if !buffer.refer(Shape(shape), number, address, size) {
-        other::<false>(&buffer, shape, address, size, count);
+        look_up_slow::<false>(&buffer, shape, address, size, count);
     }
 }
 
+/// One reference through rsp or the frame pointer.
 #[analysis]
 #[rustfmt::skip]
 fn refer_to_stack(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>) {
     if !buffer.refer_to_stack(Shape(shape), number, address, size) {
-        other::<true>(&buffer, shape, address, size, count);
+        look_up_slow::<true>(&buffer, shape, address, size, count);
     }
 }
 
-/// The same for a group of references.
+/// A group of references through other registers than rsp and the frame pointer.
 #[analysis]
 #[rustfmt::skip]
-fn group(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+fn group(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>, members: Array<Member>) {
     if !buffer.refer(Shape(shape), number, address, size) {
-        others::<false>(&buffer, shape, address, count, parts);
+        look_up_each::<false>(&buffer, shape, address, count, members);
     }
 }
 
+/// A group of references through rsp or the frame pointer.
 #[analysis]
 #[rustfmt::skip]
-fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>, parts: Array<Part>) {
+fn group_on_stack(buffer: PerThread<Buffer>, shape: u64, number: u64, address: u64, size: u64, count: Counter<2>, members: Array<Member>) {
     if !buffer.refer_to_stack(Shape(shape), number, address, size) {
-        others::<true>(&buffer, shape, address, count, parts);
+        look_up_each::<true>(&buffer, shape, address, count, members);
     }
 }
 
-/// Control may have come another way than from an instruction with a lower number.
+/// Advances the clock where control may come from an instruction with a higher number.
 #[analysis]
 fn step(buffer: PerThread<Buffer>) {
     buffer.step();
 }
 
-/// The references of a group one by one.
+/// Looks up the references of a group one by one.
 #[cold]
 #[inline(never)]
 #[rustfmt::skip]
-fn others<const STACK: bool>(buffer: &Buffer, shape: u64, address: u64, count: Counter<2>, parts: Array<Part>) {
-    groups::each(address, parts, count, |address, size, count| {
-        other::<STACK>(buffer, shape, address, size, count);
+fn look_up_each<const STACK: bool>(buffer: &Buffer, shape: u64, address: u64, count: Counter<2>, members: Array<Member>) {
+    groups::each(address, members, count, |address, size, count| {
+        look_up_slow::<STACK>(buffer, shape, address, size, count);
     });
 }
 
+/// Size of a page in bytes.
 fn page(shape: u64) -> u64 {
     Shape(shape).page()
 }
@@ -71,16 +75,15 @@ atom_tool::simulator!(Buffer, touch, page);
 
 #[analysis]
 #[rustfmt::skip]
-fn report(files: Files, text: Str, counts: Counters<2>, executed: Counters, blocks: Array<[u32; 3]>, sites: Sites) {
-    let (program, shape) = text.split_once('\n').unwrap_or(("", ""));
-    let mut report = Report::new("dtb", program);
-    let [[references, misses], _] = report.simulated(counts, executed, blocks, sites);
+fn report(files: Files, program: Str, buffer: Str, counts: Counters<2>, executed: Counters, references: Array<SiteReferences>, sites: Sites) {
+    let mut report = Report::new("dtb", &program);
+    let [[total, misses], _] = report.simulated(counts, executed, references, sites);
     report
-        .fact("buffer", shape.to_owned())
-        .fact("references", references)
-        .fact("hits", references - misses)
+        .fact("buffer", buffer.as_str())
+        .fact("references", total)
+        .fact("hits", total - misses)
         .fact("misses", misses)
-        .fact("miss %", Cell::percent(misses, references));
+        .fact("miss %", Cell::percent(misses, total));
     report.write(files);
 }
 
@@ -110,11 +113,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         buffer,
         None,
     );
-    let text = format!(
-        "{}\n{entries} entries, pages of {page} bytes",
-        program.name()
-    );
-    all.report_at_end(program, report, &files, text);
+    let description = format!("{entries} entries, pages of {page} bytes");
+    all.report_at_end(program, report, &files, description);
     Ok(())
 }
 

@@ -1,8 +1,8 @@
-//! How many instructions are executed: in all, by procedure, block or instruction.
+//! Number of executed instructions: in all, by procedure, block or instruction.
 //!
 //! A basic block is executed from its first instruction to its last, so one
-//! counter for each block tells all. (An instruction that faults or a system
-//! call that does not return ends a block early; the rest of it still counts.)
+//! counter for each block is enough. (An instruction that faults or a system
+//! call that does not return ends a block early; the other instructions of the block count all the same.)
 //! `docs/tools/icount.md` describes options and output.
 
 mod packed;
@@ -13,14 +13,23 @@ use atom_tool::prelude::*;
 
 use packed::{Packed, unpacked};
 
-/// What a row of the result stands for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[repr(u64)]
-enum Per {
-    Procedure,
-    Program,
-    Block,
-    Instruction,
+plain_data! {
+    /// The unit that a row of the result stands for.
+    #[derive(PartialEq, Eq)]
+    enum Per {
+        Procedure,
+        Program,
+        Block,
+        Instruction,
+    }
+
+    /// What the user has chosen.
+    struct Choices {
+        per: Per,
+        /// The result is tab-separated values instead of tables.
+        is_tsv: bool,
+        _unused: [u8; 3],
+    }
 }
 
 #[analysis]
@@ -32,16 +41,16 @@ fn block(counter: Counter) {
 struct Row {
     site: Site,
     pc: u64,
-    /// Instructions executed there.
+    /// Number of executed instructions.
     count: u64,
 }
 
-/// `lengths` has the length of each instruction, block after block, if `per` asks for them.
+/// `blocks` has the facts about blocks that [`Packed`] describes. `lengths` has the length of each
+/// instruction in bytes, block after block, if the result is per instruction.
 #[analysis]
 fn report(
     files: Files,
-    tsv: bool,
-    per: u64,
+    choices: Record<Choices>,
     program: Str,
     counters: Counters,
     blocks: Array<u8>,
@@ -49,7 +58,7 @@ fn report(
     lengths: Array<u8>,
 ) {
     let counts: Vec<u64> = counters.rows().map(|[count]| count).collect();
-    // By block: how often it was executed, its site, its instructions.
+    // For each block the number of its executions, the number of its site, the number of its instructions.
     let blocks = || {
         let facts = unpacked(&blocks);
         counts
@@ -59,7 +68,8 @@ fn report(
     };
     let total = blocks().map(|(count, _, insts)| count * insts as u64).sum();
     let mut rows: Vec<Row> = Vec::new();
-    if per == Per::Instruction as u64 {
+    let per = choices.per;
+    if per == Per::Instruction {
         let mut lengths = lengths.iter();
         for (count, site, insts) in blocks() {
             let Some(site) = sites.get(site) else {
@@ -85,9 +95,9 @@ fn report(
     }
     let start = rows.first().map_or(0, |row| row.pc);
     rows.retain(|row| row.count != 0);
-    if tsv {
+    if choices.is_tsv {
         let written = files.write_with(|to| {
-            if per == Per::Program as u64 {
+            if per == Per::Program {
                 return writeln!(to, "{}\t{total}\t{}", Address(start), &*program);
             }
             write_rows(to, &rows)
@@ -103,15 +113,15 @@ fn report(
         .fact("instructions", total)
         .fact("blocks executed", counts.iter().sum::<u64>());
     let title = match per {
-        p if p == Per::Procedure as u64 => "procedures",
-        p if p == Per::Block as u64 => "blocks",
-        p if p == Per::Instruction as u64 => "instructions executed",
-        _ => return report.write(files),
+        Per::Procedure => "procedures",
+        Per::Block => "blocks",
+        Per::Instruction => "instructions executed",
+        Per::Program => return report.write(files),
     };
     let columns = ["count", "%", "pc", "procedure", "line"];
     let table = report.table(title, columns);
     for row in &rows {
-        // Only the first instruction of a block has its line at hand.
+        // The site of a block has the line of the first instruction only.
         let place = if row.pc == row.site.pc {
             row.site.place()
         } else {
@@ -139,7 +149,7 @@ fn write_rows(to: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "icount.out")?;
-    let tsv = options.choice("--format", &[("table", false), ("tsv", true)])?;
+    let is_tsv = options.choice("--format", &[("table", false), ("tsv", true)])?;
     let per = options.choice(
         "--per",
         &[
@@ -168,25 +178,18 @@ fn instrument(program: &Program, args: &Args) -> Result {
             let insts = block.insts();
             blocks.push(site, insts.len());
             if per == Per::Instruction {
-                lengths.extend(insts.map(|inst| inst.len() as u8));
+                lengths.extend(insts.map(|inst| inst.size() as u8));
             }
         }
     }
-    let name = program.name();
-    program.add_call(
-        After,
-        report,
-        (
-            &files,
-            tsv,
-            per as u64,
-            name,
-            counters,
-            &blocks.bytes,
-            &sites,
-            &lengths,
-        ),
-    );
+    let choices = Choices {
+        per,
+        is_tsv,
+        _unused: [0; 3],
+    };
+    let (name, blocks) = (program.name(), &blocks.bytes);
+    let args = (&files, &choices, name, counters, blocks, &sites, &lengths);
+    program.add_call(After, report, args);
     Ok(())
 }
 

@@ -1,10 +1,10 @@
-//! Facts about blocks, packed, since there are many: of each twice the number of its
-//! instructions, plus 1 if it is the first of its site, as an unsigned LEB128 number.
+//! Facts about blocks, packed because there are many blocks. Each block is an unsigned LEB128 number:
+//! twice the number of the block's instructions, plus 1 if the block is the first of its site.
 
 /// Facts about blocks.
 #[derive(Default)]
 pub struct Packed {
-    /// What [`unpacked`] reads.
+    /// The input of [`unpacked`].
     pub bytes: Vec<u8>,
     last_site: Option<usize>,
 }
@@ -17,7 +17,7 @@ impl Packed {
     }
 }
 
-/// The number of each block's site, and how many instructions the block has.
+/// For each block the number of its site and the number of its instructions.
 pub fn unpacked(bytes: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     let mut sites = 0usize;
     let mut bytes = bytes;

@@ -17,14 +17,23 @@ fn indirect(targets: Targets, counts: Counter<WAYS>, target: u64, pc: RegV) {
     targets.count(counts, target, pc);
 }
 
-/// Facts about a procedure: instructions, `push`es, calls that it makes, call sites that call it,
-/// and 1 if it is a stub that leads to a library.
-type Facts = [u32; 5];
-const INSTS: usize = 0;
-const PUSHES: usize = 1;
-const CALLS: usize = 2;
-const SITES: usize = 3;
-const STUB: usize = 4;
+plain_data! {
+    /// Facts about a procedure.
+    #[derive(Default)]
+    struct Facts {
+        /// Number of its instructions.
+        insts: u32,
+        /// Number of its `push` instructions.
+        pushes: u32,
+        /// Number of its call instructions.
+        calls: u32,
+        /// Number of direct call sites that call it.
+        sites: u32,
+        /// It is a stub that leads to a library.
+        is_stub: bool,
+        _unused: [u8; 3],
+    }
+}
 
 /// A pair of call site and callee, and the number of calls.
 struct Call {
@@ -77,12 +86,13 @@ fn report(
 
     let mut candidates = Vec::new();
     for call in &made {
-        let [insts, pushes, _, _, stub] = facts[call.callee];
-        if stub == 0 && call.caller != call.callee && (1..=max_size).contains(&insts) {
+        let callee = &facts[call.callee];
+        let fits = (1..=max_size).contains(&callee.insts);
+        if fits && !callee.is_stub && call.caller != call.callee {
             // Inlining removes `call`, `ret`, and each `push` with its `pop`.
-            let vanishing = 2 + 2 * u64::from(pushes);
-            let saved = call.count * vanishing;
-            let copied = u64::from(insts).saturating_sub(vanishing - 1).max(1);
+            let removed = 2 + 2 * u64::from(callee.pushes);
+            let saved = call.count * removed;
+            let copied = u64::from(callee.insts).saturating_sub(removed - 1).max(1);
             candidates.push((saved as f64 / copied as f64, saved, call));
         }
     }
@@ -103,7 +113,7 @@ fn report(
     let columns = "score calls % saved size leaf sites kind pc caller callee line".split(' ');
     let table = report.table("candidates", columns);
     for (score, saved, call) in candidates {
-        let [insts, _, calls, sites, _] = facts[call.callee];
+        let facts = &facts[call.callee];
         let callee = procs.get(call.callee).map_or("", |site| site.proc);
         let yes_no = |yes| if yes { "yes" } else { "no" };
         table.row([
@@ -111,9 +121,9 @@ fn report(
             call.count.into(),
             Cell::percent(call.count, total),
             saved.into(),
-            u64::from(insts).into(),
-            yes_no(calls == 0).into(),
-            u64::from(sites).into(),
+            u64::from(facts.insts).into(),
+            yes_no(facts.calls == 0).into(),
+            u64::from(facts.sites).into(),
             if call.indirect { "indirect" } else { "direct" }.into(),
             Cell::Address(call.site.pc),
             call.site.proc.into(),
@@ -126,17 +136,17 @@ fn report(
 
 /// The facts of a procedure, apart from its call sites.
 fn facts(proc: Proc<'_>) -> Facts {
-    let mut facts = [0; 5];
+    let mut facts = Facts::default();
     for inst in proc.blocks().flat_map(|block| block.insts()) {
-        facts[INSTS] += 1;
-        facts[CALLS] += u32::from(inst.is_type(InstType::Call));
+        facts.insts += 1;
+        facts.calls += u32::from(inst.is_type(InstType::Call));
         let is_push = matches!(inst.bytes(), [0x50..=0x57] | [0x41, 0x50..=0x57]);
-        facts[PUSHES] += u32::from(is_push);
+        facts.pushes += u32::from(is_push);
     }
     // A stub only jumps through a pointer.
     let jumps = |inst: Inst<'_>| inst.is_type(InstType::Jump) && !inst.is_type(InstType::Ret);
     let last = proc.blocks().next().map(|block| block.last_inst());
-    facts[STUB] = u32::from(facts[INSTS] <= 3 && last.is_some_and(jumps));
+    facts.is_stub = facts.insts <= 3 && last.is_some_and(jumps);
     facts
 }
 
@@ -171,7 +181,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         inst.add_call(Before, count, (counter,));
         sites.push(*inst);
         callees.push(callee.index() as u32);
-        all_facts[callee.index()][SITES] += 1;
+        all_facts[callee.index()].sites += 1;
     }
     let targets = program.targets(&pointers);
     let mut pointer_sites = SiteList::new();

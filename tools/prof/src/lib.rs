@@ -24,17 +24,38 @@ fn indirect(targets: Targets, counts: Counter<WAYS>, target: u64, pc: RegV) {
     targets.count(counts, target, pc);
 }
 
-/// How a call is made.
-const KINDS: [&str; 3] = ["call", "jump", "indirect"];
-const CALL: u32 = 0;
-const JUMP: u32 = 1;
-const INDIRECT: u32 = 2;
+plain_data! {
+    /// How a call is made.
+    #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
+    enum Kind {
+        Call,
+        Jump,
+        Indirect,
+    }
 
-/// Caller and callee by their numbers, and the kind.
-type Arc = [u32; 3];
+    /// An edge of the call graph.
+    #[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
+    struct Arc {
+        /// Number of the calling procedure, or [`UNKNOWN`].
+        caller: u32,
+        /// Number of the called procedure.
+        callee: u32,
+        kind: Kind,
+    }
+}
 
-/// A caller that is not known: a library, the system, a pointer.
+/// Stands for a caller that is not known, such as a library or the system.
 const UNKNOWN: u32 = u32::MAX;
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Jump => "jump",
+            Self::Indirect => "indirect",
+        }
+    }
+}
 
 #[analysis]
 fn report(
@@ -50,36 +71,27 @@ fn report(
 ) {
     let entries: Vec<u64> = entries.rows().map(|[n]| n).collect();
     let total: u64 = entries.iter().sum();
-    let mut graph: BTreeMap<Arc, u64> = BTreeMap::new();
-    for ([n], arc) in calls.rows().zip(arcs.iter()).filter(|([n], _)| *n != 0) {
-        *graph.entry(*arc).or_default() += n;
-    }
+    let direct = arcs.iter().copied().zip(calls.rows().map(|[n]| n));
     let numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
-    for transfer in targets.transfers(counts) {
+    let indirect = targets.transfers(counts).into_iter().filter_map(|t| {
         // Other transfers go to a library.
-        if let Some(callee) = numbers.get(&transfer.target) {
-            let caller = callers_by_pointer[transfer.site];
-            *graph.entry([caller, *callee, INDIRECT]).or_default() += transfer.count;
-        }
-    }
-    // Entries without a known call came from outside.
-    let mut explained = vec![0; entries.len()];
-    for ([_, callee, _], n) in &graph {
-        explained[*callee as usize] += n;
-    }
-    for (callee, (n, explained)) in entries.iter().zip(&explained).enumerate() {
-        if n > explained {
-            graph.insert([UNKNOWN, callee as u32, CALL], n - explained);
-        }
-    }
+        let callee = *numbers.get(&t.target)?;
+        let arc = Arc {
+            caller: callers_by_pointer[t.site],
+            callee,
+            kind: Kind::Indirect,
+        };
+        Some((arc, t.count))
+    });
+    let (graph, explained) = call_graph(&entries, direct.chain(indirect));
     let mut callers: Vec<Vec<(Arc, u64)>> = vec![Vec::new(); entries.len()];
     let mut callees = callers.clone();
     let mut sorted: Vec<(Arc, u64)> = graph.iter().map(|(&arc, &n)| (arc, n)).collect();
     sorted.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     for (arc, n) in sorted {
-        callers[arc[1] as usize].push((arc, n));
-        if arc[0] != UNKNOWN {
-            callees[arc[0] as usize].push((arc, n));
+        callers[arc.callee as usize].push((arc, n));
+        if arc.caller != UNKNOWN {
+            callees[arc.caller as usize].push((arc, n));
         }
     }
 
@@ -118,24 +130,49 @@ fn report(
     table.readers(Readers::People);
     for i in order {
         for (arc, n) in &callers[i] {
-            let text = format!("    from {}", name(arc[0]));
-            table.row([(*n).into(), KINDS[arc[2] as usize].into(), text.into()]);
+            let text = format!("    from {}", name(arc.caller));
+            table.row([(*n).into(), arc.kind.name().into(), text.into()]);
         }
         table.row([entries[i].into(), "entries".into(), name(i as u32).into()]);
         for (arc, n) in &callees[i] {
-            let text = format!("    to {}", name(arc[1]));
-            table.row([(*n).into(), KINDS[arc[2] as usize].into(), text.into()]);
+            let text = format!("    to {}", name(arc.callee));
+            table.row([(*n).into(), arc.kind.name().into(), text.into()]);
         }
     }
 
     let columns = "calls,kind,caller,caller pc,callee,callee pc".split(',');
     let table = report.table("arcs", columns).readers(Readers::Programs);
-    for (&[caller, callee, kind], n) in &graph {
-        let kind = KINDS[kind as usize].into();
-        let (from, to) = (name(caller).into(), name(callee).into());
-        table.row([(*n).into(), kind, from, pc(caller), to, pc(callee)]);
+    for (arc, n) in &graph {
+        let (from, to) = (name(arc.caller).into(), name(arc.callee).into());
+        let kind = arc.kind.name().into();
+        table.row([(*n).into(), kind, from, pc(arc.caller), to, pc(arc.callee)]);
     }
     report.write(files);
+}
+
+/// The number of calls of each arc, given the entries of each procedure and the known calls. Arcs from
+/// [`UNKNOWN`] have the other entries. Returns also the number of known calls of each procedure.
+fn call_graph(
+    entries: &[u64],
+    known: impl Iterator<Item = (Arc, u64)>,
+) -> (BTreeMap<Arc, u64>, Vec<u64>) {
+    let mut graph: BTreeMap<Arc, u64> = BTreeMap::new();
+    let mut explained = vec![0; entries.len()];
+    for (arc, n) in known.filter(|(_, n)| *n != 0) {
+        *graph.entry(arc).or_default() += n;
+        explained[arc.callee as usize] += n;
+    }
+    for (callee, (n, explained)) in entries.iter().zip(&explained).enumerate() {
+        if n > explained {
+            let arc = Arc {
+                caller: UNKNOWN,
+                callee: callee as u32,
+                kind: Kind::Call,
+            };
+            graph.insert(arc, n - explained);
+        }
+    }
+    (graph, explained)
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
@@ -164,8 +201,14 @@ fn instrument(program: &Program, args: &Args) -> Result {
                 }
                 continue;
             };
-            let kind = [JUMP, CALL][usize::from(inst.is_type(InstType::Call))];
-            let arc = [proc.index() as u32, callee.index() as u32, kind];
+            let arc = Arc {
+                caller: proc.index() as u32,
+                callee: callee.index() as u32,
+                kind: match inst.is_type(InstType::Call) {
+                    true => Kind::Call,
+                    false => Kind::Jump,
+                },
+            };
             let number = *numbers.entry(arc).or_insert_with(|| {
                 arcs.push(arc);
                 arcs.len() - 1

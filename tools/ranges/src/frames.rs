@@ -27,10 +27,10 @@ plain_data! {
 
 /// The variables of each procedure.
 type Known = Vec<Vec<StackVariable>>;
-/// The variables, and whether only those of the innermost call are meant.
+/// The variables, and whether a range is the variable of the innermost call only.
 static KNOWN: OnceLock<(Known, bool)> = OnceLock::new();
 
-/// Begins with the variables; `innermost` says that only those of the innermost call are meant.
+/// Begins with the variables. `innermost` says that a range is the variable of the innermost call only.
 pub fn begin(variables: &[StackVariable], innermost: bool) {
     let mut known: Known = Vec::new();
     for variable in variables {

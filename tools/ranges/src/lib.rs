@@ -2,7 +2,7 @@
 //! heap, variables on the stack and intervals of addresses, in all of the code or parts of it.
 //!
 //! Ranges are exact to the byte, and there can be any number. `docs/tools/ranges.md` describes
-//! options and output; `model` says how a reference is looked at, `live` how ranges come and go.
+//! options and output. `model` processes a reference; `live` makes ranges appear and disappear.
 
 mod frames;
 mod heap;
@@ -33,27 +33,27 @@ use points::Simulated;
 use spec::{Code, Data, DataPlace};
 
 plain_data! {
-    /// How the address of a range is found.
+    /// The meaning of a range's address.
     #[derive(PartialEq, Eq)]
-    enum Anchor {
-        /// It is an address of the program's file.
+    enum AddressKind {
+        /// An address in the program's file.
         Image,
-        /// It is an address at run time.
+        /// An address at run time.
         Absolute,
-        /// The range comes and goes, and has no address of its own.
+        /// The range appears and disappears at various addresses.
         Moving,
     }
 
-    /// A data range as it crosses to the analysis.
+    /// A data range as it crosses to the analysis half.
     struct DataRange {
         address: u64,
         /// In bytes; 0 for blocks of the heap.
         size: u64,
-        anchor: Anchor,
+        kind: AddressKind,
         _unused: u32,
     }
 
-    /// What the user wants, as it crosses to the analysis.
+    /// The user's choices as they cross to the analysis half.
     struct Setup {
         /// The cache, a [`Shape`].
         shape: u64,
@@ -63,13 +63,13 @@ plain_data! {
         program: u32,
         /// Key of the cache's description.
         cache: u32,
-        /// Key of the file of comma-separated values; an empty name is none.
+        /// Key of the name of the file of comma-separated values; an empty name for none.
         csv: u32,
-        /// Key of the page with pictures; an empty name is none.
+        /// Key of the name of the page with pictures; an empty name for none.
         html: u32,
-        /// Of variables on the stack only those of the innermost call are meant.
+        /// A variable on the stack means the variable of the innermost call only.
         innermost: bool,
-        /// Ranges come and go, and threads may look while they do.
+        /// See [`model::CHANGING`].
         changing: bool,
         /// The program has a dynamic loader, so it has libraries.
         is_dynamic: bool,
@@ -77,7 +77,7 @@ plain_data! {
     }
 }
 
-/// What the instrument half has told, for the report.
+/// Arguments of the instrument half that the report needs.
 struct Told {
     setup: Record<Setup>,
     texts: Strings,
@@ -87,7 +87,7 @@ struct Told {
 
 static TOLD: OnceLock<Told> = OnceLock::new();
 
-/// Begins to follow what moves: blocks of the heap, and variables on the stack.
+/// Begins to follow the moving ranges: blocks of the heap, and variables on the stack.
 #[analysis]
 fn follow(
     setup: Record<Setup>,
@@ -99,7 +99,7 @@ fn follow(
     frames::begin(&variables, setup.innermost);
 }
 
-/// Begins. `loaded` is the address of the text at run time.
+/// Begins the analysis at the program's start. `loaded` is the address of the text at run time.
 #[analysis]
 fn begin(
     states: AllThreads<State>,
@@ -114,14 +114,14 @@ fn begin(
     let bias = loaded.wrapping_sub(setup.text_start);
     let has_pictures = !texts.get(setup.html).is_empty();
     let ranges = ranges.iter().map(|range| Range {
-        fixed: match range.anchor {
-            Anchor::Image => Some(range.address.wrapping_add(bias)),
-            Anchor::Absolute => Some(range.address),
-            Anchor::Moving => None,
+        fixed: match range.kind {
+            AddressKind::Image => Some(range.address.wrapping_add(bias)),
+            AddressKind::Absolute => Some(range.address),
+            AddressKind::Moving => None,
         },
-        bias: match range.anchor {
-            Anchor::Image => bias,
-            Anchor::Absolute | Anchor::Moving => 0,
+        bias: match range.kind {
+            AddressKind::Image => bias,
+            AddressKind::Absolute | AddressKind::Moving => 0,
         },
         size: AtomicU64::new(range.size),
         times: AtomicU64::new(0),
@@ -138,7 +138,7 @@ fn begin(
     });
 }
 
-/// The words of an option that may be repeated; `@FILE` stands for the lines of a file.
+/// The values of a repeatable option, in which `@FILE` is replaced by the lines of the file.
 fn words(given: Vec<&str>) -> Result<Vec<String>> {
     let mut words = Vec::new();
     for word in given {
@@ -232,17 +232,18 @@ fn instrument(program: &Program, args: &Args) -> Result {
 }
 
 impl Data {
+    /// The range as an argument of [`begin`].
     fn as_argument(&self) -> DataRange {
-        let (anchor, address, size) = match self.place {
-            DataPlace::Image { address, size } => (Anchor::Image, address, size),
-            DataPlace::Absolute { address, size } => (Anchor::Absolute, address, size),
-            DataPlace::Heap(_) => (Anchor::Moving, 0, 0),
-            DataPlace::Frame { size, .. } => (Anchor::Moving, 0, size),
+        let (kind, address, size) = match self.place {
+            DataPlace::Image { address, size } => (AddressKind::Image, address, size),
+            DataPlace::Absolute { address, size } => (AddressKind::Absolute, address, size),
+            DataPlace::Heap(_) => (AddressKind::Moving, 0, 0),
+            DataPlace::Frame { size, .. } => (AddressKind::Moving, 0, size),
         };
         DataRange {
             address,
             size,
-            anchor,
+            kind,
             _unused: 0,
         }
     }

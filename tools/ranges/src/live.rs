@@ -1,10 +1,9 @@
-//! The ranges that are live: what covers which memory, and how far it has been touched.
+//! The live ranges: the memory that each covers, and the bytes of it that have been touched.
 //!
-//! Changing that takes a lock, during which signals wait. What the usual path of a
-//! reference reads is a *window*: the part of a piece that has been touched before, so that
-//! nothing is to be noted there but a count. An instruction remembers the number of
-//! a window; a number is used again for the same set of ranges only, so what an instruction has
-//! counted under it keeps its meaning when blocks of the heap come and go.
+//! A change takes a lock, during which signals are blocked. The hot path of a reference reads a *window*:
+//! the bytes of a piece (see `map`) from the lowest to the highest touched one. A reference in a window only has
+//! to be counted. An instruction stores the number of a window with its count. A number is reused for the same set
+//! of ranges only, so the count remains valid when blocks of the heap appear and disappear.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -17,27 +16,27 @@ use crate::map::{Change, Chunk, Entry, Map};
 use crate::model::{self, State};
 use crate::picture::Picture;
 
-/// Windows that there can be. Number 0 is none.
+/// Largest number of windows. Number 0 is no window.
 pub const WINDOWS: usize = 1 << 16;
-/// Pieces beyond those with a window, in tables of the same size.
+/// Largest number of tables of pieces, each with [`WINDOWS`] pieces. The pieces of the first table have windows.
 const TABLES: usize = 1 << 10;
 
-/// Addresses from the first byte to behind the last.
+/// Addresses from the first byte to the byte after the last.
 type ByteRange = std::ops::Range<u64>;
 
 /// All pieces.
 pub static MAP: Map = Map::new();
 
-/// The part of a piece where references only have to be counted.
+/// The bytes of a piece where references only have to be counted.
 #[repr(C)]
 pub struct Window {
-    /// Its first byte.
+    /// Address of the first byte.
     pub start: AtomicU64,
-    /// Its size; 0 while it is closed.
+    /// Size in bytes; 0 while the window is closed.
     pub len: AtomicU64,
 }
 
-/// Those of the pieces with the first numbers.
+/// The window of each piece with a number below [`WINDOWS`].
 pub static WINDOW: [Window; WINDOWS] = [const {
     Window {
         start: AtomicU64::new(0),
@@ -45,18 +44,18 @@ pub static WINDOW: [Window; WINDOWS] = [const {
     }
 }; WINDOWS];
 
-/// A set of ranges that cover something together.
+/// A set of ranges that cover the same memory.
 pub struct Set {
     /// Its number.
     pub id: u32,
-    /// Its ranges, ascending.
+    /// Numbers of its ranges, ascending.
     pub ranges: Box<[u32]>,
 }
 
-/// What is known of a piece beside its bounds.
+/// Data of a piece except its bounds.
 struct Piece {
     set: AtomicPtr<Set>,
-    /// Where the block or variable begins that it belongs to, if that comes and goes.
+    /// Address of the first byte of the block or variable that it belongs to, if it belongs to a moving range.
     base: AtomicU64,
 }
 
@@ -72,32 +71,32 @@ static PIECES: [AtomicPtr<Piece>; TABLES] = {
     tables
 };
 
-/// A range that was asked for, and what is known of it as a whole.
+/// A range that the user named, and its totals.
 pub struct Range {
-    /// Where it begins, if it is always there.
+    /// Address of its first byte, if it does not move.
     pub fixed: Option<u64>,
-    /// What its address at run time is more than in the file.
+    /// Load bias in bytes: run-time address minus file address.
     pub bias: u64,
-    /// Bytes of it: of what comes and goes, of the largest so far.
+    /// Size in bytes; for a moving range the largest size so far.
     pub size: AtomicU64,
-    /// How often it has appeared.
+    /// Number of times that it has appeared.
     pub times: AtomicU64,
-    /// Where it appeared last.
+    /// Address at which it appeared last.
     pub last: AtomicU64,
-    /// The lowest offset that was touched; all ones if none was.
+    /// The lowest offset in bytes that was touched; all ones if there is none.
     pub low: AtomicU64,
-    /// Behind the highest.
+    /// The highest offset that was touched, plus 1.
     pub high: AtomicU64,
-    /// What was touched how often, where that was asked for.
+    /// Counts of the references to each part, if the user wants pictures.
     pub picture: Option<Picture>,
 }
 
 static RANGES: OnceLock<Vec<Range>> = OnceLock::new();
-/// State of all threads, the first one's first.
+/// State of all threads, the first thread first.
 static THREADS: OnceLock<Threads> = OnceLock::new();
 
 struct Threads(AllThreads<State>);
-// SAFETY: what threads share is atomic.
+// SAFETY: threads share only atomic data.
 unsafe impl Send for Threads {}
 // SAFETY: as above.
 unsafe impl Sync for Threads {}
@@ -107,13 +106,15 @@ pub fn ranges() -> &'static [Range] {
     RANGES.get().map_or(&[], Vec::as_slice)
 }
 
-/// What the lock protects.
+/// The data that the lock protects.
 #[derive(Default)]
 pub struct Live {
+    /// Chunks for the map that are not used.
     spare: Vec<&'static Chunk>,
     sets: HashMap<Vec<u32>, &'static Set>,
-    /// Numbers of pieces that are not used, by set.
+    /// Unused numbers of pieces for each set, by the set's number.
     free: HashMap<u32, Vec<u32>>,
+    /// The largest number of a piece.
     pieces: u32,
     /// Blocks of the heap that are in ranges, by address.
     pub blocks: HashMap<u64, Block>,
@@ -137,7 +138,7 @@ pub struct Variable {
     pub range: u32,
     pub start: u64,
     pub size: u64,
-    /// An inner call of the procedure has put it aside.
+    /// An inner call of the procedure has replaced it as the range's variable.
     pub is_hidden: bool,
 }
 
@@ -147,27 +148,27 @@ static LOCK: SpinLock = SpinLock::new();
 static WINDOWS_LOCK: SpinLock = SpinLock::new();
 
 struct Shared(std::cell::UnsafeCell<Option<Live>>);
-// SAFETY: only `locked` looks inside.
+// SAFETY: only `locked` accesses the contents.
 unsafe impl Sync for Shared {}
 static LIVE: Shared = Shared(std::cell::UnsafeCell::new(None));
 
-/// Does something under the lock, while signals wait.
+/// Calls `work` under the lock, with signals blocked.
 pub fn locked<R>(work: impl FnOnce(&mut Live) -> R) -> R {
     let _signals_wait = Uninterrupted::begin();
     LOCK.lock_for_process();
-    // SAFETY: this thread has the lock, and no signal handler of it runs meanwhile.
+    // SAFETY: this thread holds the lock, and signal handlers do not run in it meanwhile.
     let live = unsafe { &mut *LIVE.0.get() };
     let result = work(live.get_or_insert_with(Live::default));
     LOCK.unlock();
     result
 }
 
-/// Begins with ranges, of which some are always there.
+/// Begins with these ranges. Ranges that do not move appear now.
 pub fn begin(ranges: Vec<Range>, threads: AllThreads<State>) {
     if RANGES.set(ranges).is_err() || THREADS.set(Threads(threads)).is_err() {
         return;
     }
-    // Sets of one range have the numbers that `alone` tells.
+    // The sets of a single range get the numbers that `alone` returns.
     locked(|live| {
         for number in 0..self::ranges().len() {
             live.set(vec![number as u32]);
@@ -181,25 +182,25 @@ pub fn begin(ranges: Vec<Range>, threads: AllThreads<State>) {
     }
 }
 
-/// The number of the set of one range.
+/// The number of the set that has only this range.
 pub const fn alone(range: u32) -> u32 {
     range + 1
 }
 
 fn piece(number: u32) -> Option<&'static Piece> {
     let table = PIECES.get(number as usize / WINDOWS)?.load(Acquire);
-    // SAFETY: null or a table of so many pieces, which lives for ever.
+    // SAFETY: null or a table of `WINDOWS` pieces, which is never freed.
     (!table.is_null()).then(|| unsafe { &*table.add(number as usize % WINDOWS) })
 }
 
-/// The set of a piece; it never becomes another one.
+/// The set of a piece, given by its number. It never changes.
 pub fn set_of(number: u32) -> Option<&'static Set> {
-    // SAFETY: null or a set, which lives for ever.
+    // SAFETY: null or a set, which is never freed.
     unsafe { piece(number)?.set.load(Acquire).as_ref() }
 }
 
 impl Live {
-    /// These ranges cover so many bytes from now on.
+    /// Makes ranges appear: they cover `size` bytes at `start` from now on.
     pub fn appear(&mut self, numbers: &[u32], start: u64, size: u64) {
         let Some(end) = start.checked_add(size).filter(|end| *end > start) else {
             return;
@@ -218,8 +219,8 @@ impl Live {
             }
             self.cover(&mut change, *number, start, end);
         }
-        // Lines of other threads are marked before the change ends, so that who has looked
-        // at a line before sees that something has changed.
+        // Lines in the caches of all threads are marked before the change ends. So a thread that has looked at a
+        // line before the marking sees that the sequence number has changed.
         if let Some(Threads(all)) = THREADS.get() {
             all.iter().for_each(|state| model::mark(state, start, end));
         }
@@ -227,7 +228,7 @@ impl Live {
         self.spare = spare;
     }
 
-    /// They do not any more.
+    /// Makes ranges disappear: they do not cover `size` bytes at `start` any more.
     pub fn vanish(&mut self, numbers: &[u32], start: u64, size: u64) {
         let Some(end) = start.checked_add(size).filter(|end| *end > start) else {
             return;
@@ -242,6 +243,7 @@ impl Live {
         self.spare = spare;
     }
 
+    /// The set of these ranges, ascending.
     fn set(&mut self, ranges: Vec<u32>) -> &'static Set {
         let id = self.sets.len() as u32 + 1;
         self.sets.entry(ranges).or_insert_with_key(|ranges| {
@@ -252,7 +254,7 @@ impl Live {
         })
     }
 
-    /// A new piece.
+    /// Adds a piece to the map. `base` is the start of the block or variable for moving ranges.
     fn add(&mut self, change: &mut Change<'_>, ranges: Vec<u32>, start: u64, end: u64, base: u64) {
         let set = self.set(ranges);
         let number = match self.free.get_mut(&set.id).and_then(Vec::pop) {
@@ -284,7 +286,7 @@ impl Live {
             end,
             piece: number,
         });
-        // As far as all its ranges have been touched, nothing has to be noted.
+        // The window has the bytes between the lowest and the highest touched offset of all ranges of the set.
         let (mut low, mut high) = (start, end);
         for range in set.ranges.iter().filter_map(|r| ranges_at(*r)) {
             let base = range.fixed.unwrap_or(base);
@@ -298,6 +300,7 @@ impl Live {
         windows(true, || open(number, low, high.saturating_sub(low)));
     }
 
+    /// Removes a piece from the map; returns its ranges and its base.
     fn drop_piece(&mut self, change: &mut Change<'_>, entry: Entry) -> (Vec<u32>, u64) {
         change.remove(entry.start);
         windows(true, || open(entry.piece, 0, 0));
@@ -309,6 +312,7 @@ impl Live {
         (ranges, base)
     }
 
+    /// Adds a range to the sets of all pieces in `start..end`, and adds pieces where there are none.
     fn cover(&mut self, change: &mut Change<'_>, range: u32, start: u64, end: u64) {
         let is_fixed = ranges_at(range).is_some_and(|r| r.fixed.is_some());
         let mut at = start;
@@ -329,11 +333,12 @@ impl Live {
                 with.insert(i, range);
             }
             let new_base = if is_fixed { base } else { start };
-            self.add_parts(change, entry, at..to, (ranges, base), (with, new_base));
+            self.split(change, entry, at..to, (ranges, base), (with, new_base));
             at = to;
         }
     }
 
+    /// Removes a range from the sets of all pieces in `start..end`.
     fn uncover(&mut self, change: &mut Change<'_>, range: u32, start: u64, end: u64) {
         let mut at = start;
         while let Some(entry) = change
@@ -348,32 +353,34 @@ impl Live {
             let (ranges, base) = self.drop_piece(change, entry);
             let mut without = ranges.clone();
             without.retain(|r| *r != range);
-            self.add_parts(change, entry, from..to, (ranges, base), (without, base));
+            self.split(change, entry, from..to, (ranges, base), (without, base));
         }
     }
 
-    /// What was one piece becomes up to three: its middle has other ranges.
-    fn add_parts(
+    /// Replaces a removed piece by up to three: `middle` gets the ranges and base `inner`, the memory around it
+    /// keeps `outer`.
+    fn split(
         &mut self,
         change: &mut Change<'_>,
-        whole: Entry,
+        piece: Entry,
         middle: ByteRange,
         (outer, outer_base): (Vec<u32>, u64),
         (inner, inner_base): (Vec<u32>, u64),
     ) {
-        if whole.start < middle.start {
+        if piece.start < middle.start {
             let end = middle.start;
-            self.add(change, outer.clone(), whole.start, end, outer_base);
+            self.add(change, outer.clone(), piece.start, end, outer_base);
         }
         if !inner.is_empty() {
             self.add(change, inner, middle.start, middle.end, inner_base);
         }
-        if middle.end < whole.end {
-            self.add(change, outer, middle.end, whole.end, outer_base);
+        if middle.end < piece.end {
+            self.add(change, outer, middle.end, piece.end, outer_base);
         }
     }
 
-    /// Makes one of neighbours that are alike, so that blocks which came and went leave no trace.
+    /// Joins adjacent pieces in `start..end` with the same set of fixed ranges, so that disappeared blocks leave no
+    /// splits.
     fn join(&mut self, change: &mut Change<'_>, start: u64, end: u64) {
         let mut at = start.saturating_sub(1);
         while let Some(first) = change.first_behind(at).filter(|e| e.start <= end) {
@@ -401,8 +408,8 @@ fn ranges_at(number: u32) -> Option<&'static Range> {
     ranges().get(number as usize)
 }
 
-/// Changes windows while no other thread does. Without `must` nothing happens if another thread is changing them;
-/// with it, the change is made after a long wait in any case.
+/// Calls `work`, which changes windows, while no other thread changes them. If another thread does, then `work` is not
+/// called without `must`, and it is called after a long wait with `must`.
 fn windows(must: bool, work: impl FnOnce()) {
     // The holder may be the code that a signal handler, in which this runs, has interrupted.
     const PATIENCE: u32 = 10_000;
@@ -417,17 +424,18 @@ fn windows(must: bool, work: impl FnOnce()) {
     }
 }
 
+/// Sets the window of a piece; a length of 0 closes it.
 fn open(number: u32, start: u64, len: u64) {
     if let Some(window) = WINDOW.get(number as usize).filter(|_| number != 0) {
-        // Closed first: between the two, no wrong part is open.
+        // The window is closed first, because a reader may see the new start before the new length.
         window.len.store(0, SeqCst);
         window.start.store(start, SeqCst);
         window.len.store(len, SeqCst);
     }
 }
 
-/// Notes that these bytes of a piece, which was found when the map's number was `sequence`, were
-/// touched; `which` are the numbers of loads and of stores.
+/// Notes that bytes of a piece were touched. `sequence` is the map's sequence number from before the piece was
+/// found, `which` the number of loads and the number of stores.
 pub fn touched(entry: Entry, set: &Set, bytes: ByteRange, sequence: u64, which: [u64; 2]) {
     let (low, high) = (bytes.start, bytes.end);
     let own_base = piece(entry.piece).map_or(0, |p| p.base.load(Relaxed));
@@ -474,7 +482,7 @@ pub fn touched(entry: Entry, set: &Set, bytes: ByteRange, sequence: u64, which: 
     });
 }
 
-/// All sets by number.
+/// All sets, by their numbers.
 pub fn sets() -> HashMap<u32, &'static Set> {
     locked(|live| live.sets.values().map(|set| (set.id, *set)).collect())
 }

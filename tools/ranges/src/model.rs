@@ -1,10 +1,10 @@
 //! One reference to memory: the cache, and the ranges.
 //!
-//! The cache is that of the tool `cache`: of each set, the usual path compares the line that was used last.
-//! A line in which a data range lies has another mark there, so that outside of all ranges a
-//! reference costs what it costs in `cache`, whatever the number of ranges. Where the mark is that of
-//! a line with ranges, an instruction looks whether it stays in the window that it was in
-//! before, and only counts then. All else is off the path.
+//! The cache is the same as in the tool `cache`: the hot path compares only the line of a set that was used last.
+//! The tag of a line that contains a byte of a data range is marked, so outside of all ranges a
+//! reference costs the same as in `cache`, whatever the number of ranges. If the tag is marked, the hot path
+//! compares the reference with the window that the instruction's last reference was in, and only counts it if
+//! it is in the same window. The rest is on the cold path.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -20,50 +20,54 @@ use crate::map::Entry;
 use crate::tally::{self, Tally};
 
 thread_state! {
-    /// A thread's cache. The top bit of a tag, which is set, is cleared
-    /// where a range lies in the line.
+    /// A thread's cache. The top bit of a tag is cleared if a byte of a range is in the
+    /// line, and set otherwise.
     pub struct State {
         pub lines: Lines,
         pub comparison: Comparison,
     }
 }
 
-/// The bit that marks a line without ranges.
+/// The bit of a tag that is set if no byte of a range is in the line.
 const PLAIN: u64 = 1 << 63;
 
-/// Ranges come and go, and threads may look while they do.
+/// Ranges appear and disappear, and other threads may make references meanwhile.
 pub static CHANGING: AtomicBool = AtomicBool::new(false);
-/// The cache's shape, for who has no argument with it.
+/// The cache's shape, for routines that do not get it as an argument.
 pub static SHAPE: AtomicU64 = AtomicU64::new(0);
 
-/// The shape for which routines are made when this is compiled.
+/// The shape for which there are routines of their own.
 pub const DEFAULT: Shape = Shape::DEFAULT;
 
-/// What each memory operand has for each thread: in one word the window that it was in (upper 16
-/// bits) and how often it was there since; misses; references beyond one for each execution; misses
-/// in the window.
+/// The cells of a memory operand in one thread.
 pub type Row = ThreadRow<CELLS>;
+/// Number of cells in a [`Row`].
 pub const CELLS: usize = 4;
+/// Cell with the window of the last references (upper 16 bits), and the number of references to it since the
+/// window last changed (see [`word`]).
 pub const WORD: usize = 0;
+/// Cell with the number of misses.
 pub const MISSES: usize = 1;
+/// Cell with the number of references beyond one for each execution.
 pub const EXTRA: usize = 2;
+/// Cell with the number of misses in the window.
 pub const WINDOW_MISSES: usize = 3;
 
-/// The parts of an operand's first word: window and count.
+/// Splits the cell [`WORD`] into window and count.
 pub const fn word(word: u64) -> (u32, u64) {
     ((word >> 48) as u32, word & ((1 << 48) - 1))
 }
 
-/// The number of a memory operand and flags about it, in one argument.
+/// Number of a memory operand and flags about it, in one argument.
 #[derive(Clone, Copy)]
 pub struct OperandTag(pub u64);
 
 impl OperandTag {
-    /// Its references to ranges are counted.
+    /// Flag: the operand's references to ranges are counted.
     pub const COUNTED: u64 = 1;
-    /// It is read.
+    /// Flag: the operand is read.
     pub const LOADS: u64 = 2;
-    /// It is written.
+    /// Flag: the operand is written.
     pub const STORES: u64 = 4;
 
     pub const fn new(number: usize, flags: u64) -> Self {
@@ -79,8 +83,8 @@ impl OperandTag {
     }
 }
 
-/// One reference where references to ranges are counted. Nothing is stored unless nothing
-/// else has to be done.
+/// Makes a reference of an operand whose references to ranges are counted. The hot path stores only if
+/// it completes the reference.
 #[inline(always)]
 fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, tag: u64) {
     let line = state.lines[shape.set(address) % MAX_LINES].get();
@@ -93,10 +97,10 @@ fn refer_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row
         row[WORD].add(1);
         return;
     }
-    other(state, shape.0, address, size, row, tag);
+    look_up_slow(state, shape.0, address, size, row, tag);
 }
 
-/// Whether a reference lies in the window that its place was in before.
+/// Whether a reference lies in the window of the operand's last reference.
 #[inline(always)]
 fn is_in_window(row: Row, address: u64, size: u64) -> bool {
     let window = &WINDOW[(row[WORD].get() >> 48) as usize % WINDOWS];
@@ -105,9 +109,9 @@ fn is_in_window(row: Row, address: u64, size: u64) -> bool {
     offset < len && len - offset >= size
 }
 
-/// A cache of the default shape, which is known when this is compiled. Misses that are easy to
-/// tell are on the path too. Without ranges that come and go in several threads, `FIXED`, these are
-/// all that reach no part of memory with ranges.
+/// Makes a reference in a cache of the default shape, which is a constant here. Misses in the window are on the hot
+/// path, too. If ranges do not change while other threads run, which is `FIXED`, so are misses in memory where the
+/// map's filter excludes ranges.
 #[inline(always)]
 fn refer_in_line<const FIXED: bool>(state: &State, address: u64, size: u64, row: Row, tag: u64) {
     const LINE: u64 = DEFAULT.line();
@@ -134,44 +138,48 @@ fn refer_in_line<const FIXED: bool>(state: &State, address: u64, size: u64, row:
             return;
         }
     }
-    other(state, DEFAULT.0, address, size, row, tag);
+    look_up_slow(state, DEFAULT.0, address, size, row, tag);
 }
 
+/// One reference to a cache of the default shape, while ranges do not change.
 #[analysis]
 #[rustfmt::skip]
 pub fn refer_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, tag: u64) {
     refer_in_line::<true>(&state, address, size, row, tag);
 }
 
+/// One reference to a cache of the default shape, while ranges may change.
 #[analysis]
 #[rustfmt::skip]
 pub fn refer_changing(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, tag: u64) {
     refer_in_line::<false>(&state, address, size, row, tag);
 }
 
-/// A cache of any shape.
+/// One reference to a cache of any shape.
 #[analysis]
 #[rustfmt::skip]
 pub fn refer(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, tag: u64) {
     refer_to(&state, Shape(shape), address, size, row, tag);
 }
 
-/// One reference that only the cache sees.
+/// Makes a reference that is not counted for ranges.
 #[inline(always)]
 fn pass_to(state: &PerThread<State>, shape: Shape, address: u64, size: u64, row: Row, tag: u64) {
     let line = state.lines[shape.set(address) % MAX_LINES].get();
     let offset = address.wrapping_add(line) & !PLAIN;
     if size > shape.line() || offset > shape.line() - size {
-        other(state, shape.0, address, size, row, tag);
+        look_up_slow(state, shape.0, address, size, row, tag);
     }
 }
 
+/// One reference to a cache of the default shape, not counted for ranges.
 #[analysis]
 #[rustfmt::skip]
 pub fn pass_default(state: PerThread<State>, _: u64, address: u64, size: u64, row: Row, tag: u64) {
     pass_to(&state, DEFAULT, address, size, row, tag);
 }
 
+/// One reference to a cache of any shape, not counted for ranges.
 #[analysis]
 #[rustfmt::skip]
 pub fn pass(state: PerThread<State>, shape: u64, address: u64, size: u64, row: Row, tag: u64) {
@@ -185,10 +193,10 @@ struct Operand {
     tag: OperandTag,
 }
 
-/// All that is not usual.
+/// Makes a reference that the hot path does not complete.
 #[cold]
 #[inline(never)]
-fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, tag: u64) {
+fn look_up_slow(state: &State, shape: u64, address: u64, size: u64, row: Row, tag: u64) {
     let (shape, tag) = (Shape(shape), OperandTag(tag));
     let operand = Operand { row, tag };
     let end = address.saturating_add(size);
@@ -198,7 +206,7 @@ fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, tag: u64)
         && tag.has(OperandTag::COUNTED)
         && is_in_window(row, address, size)
     {
-        // That a range lies in the line is known without looking for it.
+        // The window shows that a range is in the line, so the map need not be searched.
         let cell = &state.lines[shape.set(address) % MAX_LINES];
         let plain = line.wrapping_neg();
         if cell.get() | PLAIN != plain {
@@ -210,15 +218,15 @@ fn other(state: &State, shape: u64, address: u64, size: u64, row: Row, tag: u64)
         return;
     }
     touch(state, shape, address..end, 1, operand);
-    // The first is counted by its block.
+    // The block's counter includes one reference, which `touch` has counted, too.
     row[EXTRA].add(u64::MAX);
     if tag.has(OperandTag::COUNTED) && !count(operand, address..end, size, 1) {
-        // Ranges that were in this line may be gone.
+        // Ranges that were in this line may have disappeared.
         bring(state, shape, line, true);
     }
 }
 
-/// Brings the bytes that a reference touches into the cache, `times` times in turn.
+/// Brings the bytes that a reference touches into the cache, `times` times in succession.
 fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Operand) {
     let Operand { row, tag } = operand;
     let mut line = shape.start(bytes.start);
@@ -226,7 +234,8 @@ fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Op
         row[EXTRA].add(times);
         let next = line + shape.line();
         if bring(state, shape, line, false) {
-            // Where one misses, so do those that take turns with others behind it.
+            // All `times` references find the same state. If they miss, the lines of the instruction's two operands evict
+            // each other in turn, so each reference misses.
             row[MISSES].add(times);
             if tag.has(OperandTag::COUNTED) {
                 missed(tag, line.max(bytes.start)..next.min(bytes.end), times);
@@ -236,8 +245,8 @@ fn touch(state: &State, shape: Shape, bytes: Range<u64>, times: u64, operand: Op
     }
 }
 
-/// Brings a line to the front of its set; true if it was not there. With `look`, whether it still
-/// has a range is looked for in any case.
+/// Brings a line to the front of its set; returns true if it was not in the set. With `look`, the mark of the line is
+/// made anew even if the line is at the front already.
 fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
     let set = shape.set_of(&state.lines, line);
     let sequence = MAP.sequence();
@@ -248,16 +257,16 @@ fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
     let plain = line.wrapping_neg();
     let place = set.iter().position(|other| other.get() | PLAIN == plain);
     if place == Some(0) && !look {
-        // It is where it should be, and if it has a range, marked so.
+        // The line is at the front, and its mark is right.
         return false;
     }
     bring_to_front(set, place, mark(line));
     if CHANGING.load(Relaxed) {
-        // Who makes a range appear marks lines. What was moving just then it did not see;
-        // it had changed the number before.
+        // A thread that makes a range appear marks lines in all caches. It may have missed a line that moved in the
+        // set at that moment. It changes the sequence number before it marks lines.
         fence(SeqCst);
         let mut before = sequence;
-        // In the child of a fork that came in the middle of a change, the number stays odd.
+        // In the child of a fork during a change, the number stays odd for ever.
         for _ in 0..1000 {
             if before & 1 == 0 && MAP.sequence() == before {
                 break;
@@ -273,7 +282,7 @@ fn bring(state: &State, shape: Shape, line: u64, look: bool) -> bool {
     place.is_none()
 }
 
-/// A range appears in `start..end`: lines there are marked in this cache.
+/// Marks the lines of a cache in `start..end`, where a range appears.
 pub fn mark(state: &State, start: u64, end: u64) {
     let shape = Shape(SHAPE.load(Relaxed));
     let lines = state.lines.get(..shape.lines()).unwrap_or_default();
@@ -294,7 +303,7 @@ pub fn mark(state: &State, start: u64, end: u64) {
     }
 }
 
-/// Counts misses that brought these bytes into the cache.
+/// Counts misses of these bytes for the ranges in them.
 fn missed(tag: OperandTag, bytes: Range<u64>, misses: u64) {
     let Range { start, end } = bytes;
     if !MAP.may_cover(start, end) {
@@ -313,7 +322,7 @@ fn missed(tag: OperandTag, bytes: Range<u64>, misses: u64) {
             tally::add(tag.number(), set.id, tally);
             return;
         }
-        // A range may have several pieces here.
+        // A range may have several of these pieces, and counts the misses once.
         for range in &set.ranges {
             if !seen.contains(range) {
                 seen.push(*range);
@@ -323,8 +332,8 @@ fn missed(tag: OperandTag, bytes: Range<u64>, misses: u64) {
     });
 }
 
-/// Counts `times` references of `size` bytes each, one behind the other in `bytes`, to the ranges
-/// that lie there. False if there are none.
+/// Counts `times` consecutive references of `size` bytes each in `bytes` for the ranges
+/// in these bytes. Returns false if there are none.
 fn count(operand: Operand, bytes: Range<u64>, size: u64, times: u64) -> bool {
     let (Range { start, end }, tag) = (bytes, operand.tag);
     if size == 0 || end <= start || !MAP.may_cover(start, end) {
@@ -334,7 +343,7 @@ fn count(operand: Operand, bytes: Range<u64>, size: u64, times: u64) -> bool {
     let sequence = MAP.sequence();
     let of = |flag, n| if tag.has(flag) { n } else { 0 };
     let which = |n| [of(OperandTag::LOADS, n), of(OperandTag::STORES, n)];
-    // Ranges, each with the number of the last reference that was counted for it, plus 1.
+    // Ranges, each with the index of the last reference that was counted for it, plus 1.
     let mut seen: Vec<(u32, u64)> = Vec::new();
     MAP.overlapping(start, end, |entry| {
         let Some(set) = live::set_of(entry.piece) else {
@@ -343,11 +352,11 @@ fn count(operand: Operand, bytes: Range<u64>, size: u64, times: u64) -> bool {
         found = true;
         if entry.start <= start && end <= entry.end {
             live::touched(entry, set, start..end, sequence, which(times));
-            whole(operand, entry, set, size, times);
+            count_in_piece(operand, entry, set, size, times);
             return;
         }
-        // The references reach into several pieces, or beyond. Of a range that has more than one
-        // of these pieces, each reference is still one.
+        // The references reach into several pieces, or into memory without ranges. If a range has more than one of
+        // these pieces, a reference still counts once for it.
         let (low, high) = (start.max(entry.start), end.min(entry.end));
         let (first, behind) = ((low - start) / size, (high - 1 - start) / size + 1);
         live::touched(entry, set, low..high, sequence, which(behind - first));
@@ -369,8 +378,8 @@ fn count(operand: Operand, bytes: Range<u64>, size: u64, times: u64) -> bool {
     found
 }
 
-/// Counts references that lie in one piece; a single one in its window.
-fn whole(operand: Operand, entry: Entry, set: &Set, size: u64, times: u64) {
+/// Counts references that lie in one piece. A single reference makes the piece's window the operand's window.
+fn count_in_piece(operand: Operand, entry: Entry, set: &Set, size: u64, times: u64) {
     let Operand { row, tag } = operand;
     if times != 1 || entry.piece as usize >= WINDOWS {
         let tally = Tally {
@@ -387,7 +396,7 @@ fn whole(operand: Operand, entry: Entry, set: &Set, size: u64, times: u64) {
         return;
     }
     if live::set_of(before).is_some_and(|old| old.id == set.id) {
-        // What has been counted stays counted for the same ranges.
+        // The count remains valid, because both windows are of the same set of ranges.
         let further = u64::from(entry.piece).wrapping_sub(before.into()) << 48;
         row[WORD].fetch_add(further.wrapping_add(1));
         return;
@@ -407,12 +416,11 @@ fn whole(operand: Operand, entry: Entry, set: &Set, size: u64, times: u64) {
 }
 
 plain_data! {
-    /// What is known before the run of the references of a string instruction, or of an element
-    /// of a vector.
+    /// Constants about the references of a string instruction, or of an element of a vector.
     pub struct Repeated {
         /// The cache, a [`Shape`].
         pub shape: u64,
-        /// Bytes of one access.
+        /// Size of one access in bytes.
         pub size: u64,
         /// The memory operands; both are the same if there is only one.
         pub operands: [RepeatedOperand; 2],
@@ -420,14 +428,15 @@ plain_data! {
 
     /// A memory operand of such an instruction.
     pub struct RepeatedOperand {
+        /// Its cells.
         pub row: ThreadRowAt<CELLS>,
         /// An [`OperandTag`].
         pub tag: u64,
     }
 }
 
-/// The references of a repeated string instruction, or of an element of a vector; `b` is 0 if
-/// there is only one operand. None of them is counted otherwise.
+/// Makes the references of a repeated string instruction, or of an element of a vector. `b` is 0 if
+/// there is only one operand. Only this routine counts these references.
 #[analysis]
 pub fn repeat(
     state: PerThread<State>,
@@ -437,12 +446,12 @@ pub fn repeat(
     times: u64,
     down: u64,
 ) {
-    all(state, &what, [a, b], times, down);
+    refer_repeatedly(state, &what, [a, b], times, down);
 }
 
-/// The references of a repeated instruction. Its operands begin at the addresses `at`, of
-/// which the second is 0 if there is only one.
-fn all(state: PerThread<State>, what: &Repeated, at: [u64; 2], times: u64, down: u64) {
+/// Makes the references of a repeated instruction. Its operands begin at the addresses `at`; the second address
+/// is 0 if there is only one operand.
+fn refer_repeatedly(state: PerThread<State>, what: &Repeated, at: [u64; 2], times: u64, down: u64) {
     let (shape, size) = (Shape(what.shape), what.size);
     let operands = what.operands.map(|operand| Operand {
         row: operand.row.row(state),
@@ -469,15 +478,15 @@ fn all(state: PerThread<State>, what: &Repeated, at: [u64; 2], times: u64, down:
     }
 }
 
-/// Before a string comparison, which may end early.
+/// Stores the operands before a string comparison, which may end early.
 #[analysis]
 pub fn compare(state: PerThread<State>, a: u64, b: u64, times: u64) {
     simulate::begin(&state.comparison, [a, b, times]);
 }
 
-/// After a string comparison; `rcx` says how many times are left.
+/// Makes the references of a string comparison after it; `rcx` has the number of repetitions that were not made.
 #[analysis]
 pub fn compared(state: PerThread<State>, what: Record<Repeated>, rcx: u64, down: u64) {
     let (at, times) = simulate::end(&state.comparison, rcx);
-    all(state, &what, at, times, down);
+    refer_repeatedly(state, &what, at, times, down);
 }

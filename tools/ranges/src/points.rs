@@ -1,5 +1,5 @@
-//! Where the program calls the tool: references, calls of the allocator, procedures with
-//! variables on the stack.
+//! The points at which the program calls the tool: references, calls of the allocator, entries and exits of
+//! procedures with variables on the stack.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,18 +15,18 @@ use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
 use crate::spec::{Code, Data, DataPlace};
 
 plain_data! {
-    /// What a memory operand of an instruction is.
+    /// A memory operand of an instruction.
     pub struct Operand {
         /// Number of the instruction among the sites.
         pub site: u32,
-        /// Bytes of one access; 1 if only the processor knows.
+        /// Size of one access in bytes; 1 if it is not known before the program runs.
         pub size: u32,
         /// [`OperandTag::LOADS`], [`OperandTag::STORES`] or both.
         pub access: u32,
         /// Number of its block in the program.
         pub block: u32,
-        /// References that each execution of the block makes, without those that are counted
-        /// when they are made.
+        /// Number of references that each execution of the block makes; 0 if the routine counts
+        /// all references of the operand.
         pub each: u32,
     }
 
@@ -39,12 +39,12 @@ plain_data! {
     }
 }
 
-/// How references are simulated.
+/// The simulated cache.
 #[derive(Clone, Copy)]
 pub struct Simulated {
     pub shape: Shape,
     pub state: ThreadData<State>,
-    /// Ranges come and go, and threads may look while they do.
+    /// See [`model::CHANGING`].
     pub is_changing: bool,
 }
 
@@ -68,13 +68,14 @@ struct Referring<'a> {
     is_counted: bool,
 }
 
+/// Counts the executions of a block.
 #[analysis]
 fn executed(counter: Counter) {
     counter.increment();
 }
 
 impl Referring<'_> {
-    /// How an operand is accessed, as flags of an [`OperandTag`].
+    /// Accesses of an operand, as flags of an [`OperandTag`].
     fn access(&self, operand: u8) -> u64 {
         let Some(memory) = self.memory.get(operand as usize) else {
             return OperandTag::LOADS;
@@ -84,7 +85,7 @@ impl Referring<'_> {
             | flag(memory.access.writes(), OperandTag::STORES)
     }
 
-    /// Bytes of one access by an operand, if they are known before the program runs.
+    /// Size of one access of an operand in bytes, if it is known before the program runs.
     fn size(&self, operand: u8) -> Option<u32> {
         let known = self.inst.has_access_size(operand);
         let memory = self.memory.get(operand as usize).filter(|_| known);
@@ -135,7 +136,7 @@ impl AllReferences {
         all
     }
 
-    /// A new operand; its row and its tag.
+    /// Adds an operand; returns its row and its tag.
     fn operand(
         &mut self,
         referring: &Referring<'_>,
@@ -188,7 +189,7 @@ impl AllReferences {
         }
     }
 
-    /// Adds the calls for an instruction that makes its references again and again.
+    /// Adds the calls for an instruction that may make each of its references several times.
     fn many(&mut self, referring: &Referring<'_>, operands: &[u8], times: Times) {
         let Simulated { shape, state, .. } = self.simulated;
         let inst = referring.inst;
@@ -227,17 +228,17 @@ impl AllReferences {
     }
 }
 
-/// Where blocks of the heap that ranges want are made.
+/// The points at which blocks for ranges are allocated.
 pub struct HeapPoints {
     pub wishes: Vec<Wish>,
-    /// The calls of the allocator that may fulfil a wish.
+    /// For each wish the calls of the allocator that may allocate its blocks.
     pub sites: Vec<WishSite>,
-    /// Calls of the allocator that were found.
+    /// Number of calls of the allocator in the program.
     pub calls: usize,
 }
 
 impl HeapPoints {
-    /// Fails if no call of the allocator can make a block for a range that wants some.
+    /// Fails if no call of the allocator can allocate a block for a range of blocks.
     pub fn check(&self, data: &[Data]) -> Result {
         for (number, wish) in self.wishes.iter().enumerate() {
             if self.sites.iter().any(|site| site.wish == number as u32) {
@@ -256,7 +257,7 @@ impl HeapPoints {
     }
 }
 
-/// What a call or jump to elsewhere enters: an allocator's procedure.
+/// The procedure of the allocator that a call, or a jump out of its procedure, enters.
 fn allocator(inst: Inst<'_>) -> Option<Allocator> {
     if let Some(name) = inst.entered_import() {
         return Allocator::of(name);
@@ -265,7 +266,7 @@ fn allocator(inst: Inst<'_>) -> Option<Allocator> {
     Allocator::of(symbol.strip_suffix("@plt").unwrap_or(symbol))
 }
 
-/// The instructions by which control may leave a procedure; those of stubs are left out.
+/// The instructions by which control may leave a procedure, except in stubs.
 fn leaving<'a>(program: &Program<'a>) -> impl Iterator<Item = Inst<'a>> {
     let stub = |proc: &Proc<'_>| proc.name().ends_with("@plt");
     let procs = program.procs().filter(move |p| !stub(p));
@@ -274,10 +275,10 @@ fn leaving<'a>(program: &Program<'a>) -> impl Iterator<Item = Inst<'a>> {
         .map(|block| block.last_inst())
 }
 
-/// The procedures that may end in a jump to the allocator, directly or through others of them.
+/// Numbers of the procedures that may end in a jump to the allocator, or to another such procedure.
 fn jumping_procs(program: &Program<'_>) -> HashSet<usize> {
     let mut jumping: HashSet<usize> = HashSet::new();
-    // The procedures that end in a jump to a procedure.
+    // For each procedure the procedures that end in a jump to it.
     let mut jumps: HashMap<usize, Vec<usize>> = HashMap::new();
     for inst in leaving(program).filter(|i| !i.is_type(InstType::Call)) {
         if allocator(inst).is_some() {
@@ -298,7 +299,7 @@ fn jumping_procs(program: &Program<'_>) -> HashSet<usize> {
     jumping
 }
 
-/// Adds calls where blocks of the heap come and go, if a range wants any.
+/// Adds calls where blocks of the heap are allocated and freed, if a range consists of blocks.
 pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> HeapPoints {
     let mut points = HeapPoints {
         wishes: Vec::new(),
@@ -336,7 +337,7 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
                 }
             }
             site += 1;
-            // A jump leaves the caller's return address on the stack, a call adds its own.
+            // A call pushes a return address; a jump leaves the caller's on top of the stack.
             if is_call {
                 inst.add_call(Before, enter, (calls, what, sp, a, b, c));
             } else {
@@ -396,7 +397,7 @@ pub fn frames(
     if procs.is_empty() {
         return Ok(variables);
     }
-    // Where control comes back past procedures that did not return.
+    // Exceptions and longjmp skip the returns of procedures, so calls stand where control comes back.
     for block in program.procs().flat_map(|proc| proc.blocks()) {
         let lands = |from: Edge<'_>| from.kind == EdgeKind::Unwind;
         if block.predecessors().into_iter().any(lands) {
@@ -413,8 +414,8 @@ pub fn frames(
     Ok(variables)
 }
 
-/// Procedures to which `longjmp` and its like come back.
+/// Procedures that return again after `longjmp` or `siglongjmp`.
 const RETURN_AGAIN: [&str; 5] = ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp"];
 
-/// What the report gets of the rows.
+/// The cells of all operands in all threads, an argument of the report.
 pub type AllRows = AllThreadRows<CELLS>;

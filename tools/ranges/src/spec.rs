@@ -1,4 +1,4 @@
-//! What the user asks for, in words: data and code.
+//! The user's words for data and code, and their meaning in the program.
 
 use atom_tool::prelude::*;
 use atom_tool::{ProgramInfo, Variable, VariablePlace, names};
@@ -6,12 +6,12 @@ use atom_tool::{ProgramInfo, Variable, VariablePlace, names};
 /// A data range.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Data {
-    /// What it is called in the report.
+    /// Its name in the report.
     pub name: String,
     pub place: DataPlace,
 }
 
-/// Where a data range is.
+/// The place of a data range.
 #[derive(Clone, PartialEq, Debug)]
 pub enum DataPlace {
     /// At an address of the program's file.
@@ -24,16 +24,16 @@ pub enum DataPlace {
     Frame { proc: u64, offset: i64, size: u64 },
 }
 
-/// Which blocks.
+/// A choice of blocks of the heap; a block must meet all conditions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heap {
-    /// Those that this procedure asks for (a pattern).
+    /// Pattern of the procedure that allocates the block.
     pub proc: Option<String>,
-    /// Those that are asked for in these lines of a file.
+    /// File, first line and last line of the code that allocates the block.
     pub lines: Option<(String, u32, u32)>,
-    /// Of these sizes.
+    /// Smallest and largest size in bytes.
     pub sizes: [u64; 2],
-    /// The first to the last of those, counted from 1.
+    /// First and last number among the blocks that meet the other conditions, counted from 1.
     pub numbers: [u64; 2],
 }
 
@@ -44,14 +44,14 @@ pub struct Code {
     pub place: CodePlace,
 }
 
-/// Where it is.
+/// The place of a range of code.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CodePlace {
     /// Procedures whose names fit a pattern.
     Procs(String),
-    /// Lines of a file.
+    /// File, first line and last line.
     Lines(String, u32, u32),
-    /// Addresses of the program's file.
+    /// Addresses of the program's file: the first, and the one after the last.
     Addresses(u64, u64),
 }
 
@@ -119,7 +119,7 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Whether a call of the allocator there makes such blocks.
+    /// Whether a call of the allocator by this instruction meets the conditions on the code.
     pub fn fits(&self, inst: Inst<'_>) -> bool {
         let proc = self.proc.as_ref();
         let proc = proc.is_none_or(|pattern| is_proc(pattern, inst.proc()));
@@ -183,7 +183,7 @@ fn symbols(program: &Program<'_>, spec: &str, name: &str) -> Vec<Data> {
         let name = match (spec.contains(['*', '?']), found.len()) {
             (true, _) => symbol.name.to_owned(),
             (false, 1) => name.to_owned(),
-            // Of one name in several files: told apart by the address.
+            // Several files have a symbol of that name; the address tells them apart.
             (false, _) => format!("{name} at {:#x}", symbol.address),
         };
         ranges.push(Data { name, place });
@@ -303,7 +303,7 @@ fn in_image(program: &Program<'_>, address: u64) -> bool {
     (start & !0xf_ffff..end).contains(&address)
 }
 
-/// A name in front of what it stands for.
+/// Splits `LABEL=SPEC`; the label is optional.
 fn label(text: &str) -> (Option<&str>, &str) {
     match text.split_once('=') {
         Some((label, spec))
@@ -318,7 +318,7 @@ fn label(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The colon behind a scope, which is not one of C++'s.
+/// Index of the colon after a scope. The colons of `::` do not count.
 fn scope(spec: &str) -> Option<usize> {
     let bytes = spec.as_bytes();
     (0..bytes.len()).rev().find(|i| {
@@ -326,7 +326,8 @@ fn scope(spec: &str) -> Option<usize> {
     })
 }
 
-/// `A..B` (without B) or `A+SIZE`.
+/// Parses `A..B` (without B) or `A+SIZE` into the first address and the one after the last. `None` if the text does
+/// not begin with a number.
 fn interval(spec: &str) -> Result<Option<(u64, u64)>> {
     let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let found = match (spec.split_once(".."), spec.split_once('+')) {
@@ -345,7 +346,7 @@ fn interval(spec: &str) -> Result<Option<(u64, u64)>> {
     }
 }
 
-/// `FILE:LINE` or `FILE:FIRST-LAST`.
+/// Parses `FILE:LINE` or `FILE:FIRST-LAST` into file, first and last line.
 fn lines(spec: &str) -> Option<(&str, u32, u32)> {
     let (file, lines) = spec.rsplit_once(':')?;
     let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
@@ -353,7 +354,7 @@ fn lines(spec: &str) -> Option<(&str, u32, u32)> {
     (!file.is_empty() && first <= last).then_some((file, first, last))
 }
 
-/// A number, decimal or in hexadecimal, perhaps with `k` or `m`.
+/// Parses a hexadecimal number, or a decimal number with an optional `k` (1024) or `m` (1024²).
 fn number(text: &str) -> Option<u64> {
     if let Some(hex) = text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         return u64::from_str_radix(hex, 16).ok();
@@ -368,7 +369,7 @@ fn number(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// Whether a path is that of a file, given by its name or the end of its path.
+/// Whether a path names a file, which is given by its name or the end of its path.
 fn is_file(path: &str, file: &str) -> bool {
     path.strip_suffix(file)
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('/') || file.starts_with('/'))

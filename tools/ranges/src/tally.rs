@@ -1,4 +1,4 @@
-//! Counts that are made off the hot path, by memory operand and set of ranges.
+//! Counts that are made on the cold path, by memory operand and set of ranges.
 //!
 //! A hash table with open addressing, which grows by further tables and has no lock: a key is
 //! written once, by compare-and-swap, and counts are added atomically. So threads can share it,
@@ -11,7 +11,7 @@ const FIRST: usize = 1 << 12;
 /// Number of slots that are probed in one table.
 const PROBES: usize = 24;
 
-/// The counts.
+/// Counts of a memory operand and a set of ranges.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Number of references.

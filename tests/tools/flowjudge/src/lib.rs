@@ -1,10 +1,10 @@
-//! Do counts derived from control flow equal counts made at each point?
+//! Compares counts derived from control flow with counts made at each point.
 //!
 //! Every block and every conditional branch is counted twice in one run: in
 //! cells that are private, so that `atom` may derive their counts, and in cells
-//! that a call at the start was shown, so that it may not. In the end both are
-//! compared. One line is written for each difference, and a last line with the
-//! numbers of cells, of those that counted something, and of differences.
+//! that a call at the start gets as an argument, so that it may not. In the end both are
+//! compared. The output has one line for each difference, and a last line with the
+//! number of cells, the number of cells that are not 0, and the number of differences.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ fn branch(counter: Counter<2>, taken: Value) {
     counter.add_to(usize::from(taken.is_true()), 1);
 }
 
-/// Looks at the cells that are not to be private.
+/// Gets the cells as arguments, so that they are not private.
 #[analysis]
 fn look(blocks: Counters, branches: Counters<2>) {
     std::hint::black_box((blocks.len(), branches.len()));

@@ -1,12 +1,12 @@
-//! Number of times that each point is passed: for the tests of what the points mean.
+//! Number of times that each point is passed, for tests of the meaning of points.
 //!
 //! `--output FILE` gets, for each named procedure, `NAME BEFORE AFTER BLOCKS
-//! CALLS`: how often the calls before and after it were made, those after its
-//! blocks, and those after its call instructions. Routines are called in the
-//! order of their addition; `order` counts the times that they were not. `ways`
-//! and `entries` are 0 if calls on the ways out of conditional branches agree with
-//! the branches' own values, and those on the ways into procedures with entries.
-//! With `--tell` start and end of the program are told on standard error.
+//! CALLS`: the numbers of calls before it, after it, after its
+//! blocks, and after its call instructions. Routines are called in the
+//! order of their addition; `order` is the number of times that they were not. `ways`
+//! is 0 if the calls on the edges out of conditional branches agree with
+//! the branches' conditions, and `entries` is 0 if the calls on the edges into procedures agree with the entries.
+//! With `--tell` the start and the end of the program are reported on standard error.
 
 use std::io::Write;
 

@@ -1,9 +1,9 @@
-//! Counts each block's executions in all ways in which threads can share: by
-//! counters of their own, by atomic ones, and in per-thread state; with `--lock`
-//! each procedure's entries also behind a mutex. All must agree, cell by cell.
+//! Counts each block's executions in all ways in which threads can share counters: by
+//! per-thread counters, by atomic counters, and in per-thread state; with `--lock` also
+//! each procedure's entries behind a mutex. All must agree, cell by cell.
 //!
 //! Writes `NAME COUNT` for each procedure that was entered, then a line for each
-//! disagreement, then how many threads had state of their own.
+//! disagreement, then the number of threads with state of their own.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ thread_state! {
     struct State {
         blocks: ThreadCell<u64>,
         cells: [ThreadCell<u32>; CELLS],
-        /// Set by the instrument routine; each copy must have it.
+        /// The instrument routine sets it; each thread's copy must have the same value.
         seal: ThreadCell<u64>,
     }
 }
@@ -42,7 +42,7 @@ fn state(state: PerThread<State>, block: u64) {
 
 static LOCKED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
-/// A routine that holds a lock, also in handlers and cancelled threads.
+/// Holds a lock, also in signal handlers and in threads that are cancelled.
 #[analysis(uninterrupted)]
 fn locked(entry: u64) {
     let Ok(mut counts) = LOCKED.lock() else {

@@ -1,5 +1,5 @@
 //! Every value that a call can pass, at every instruction, in the order of
-//! execution: what the tests compare with the processor's own state.
+//! execution. The tests compare them with the processor's state.
 //!
 //! `--output FILE` gets records of four words: kind and operand number,
 //! program counter, two values. `--points FILE` is written by the instrument
@@ -55,7 +55,7 @@ fn note(kind: u64, pc: RegV, first: u64, second: u64) {
     }
 }
 
-/// Six registers at a time: more would not all be in registers.
+/// Passes six registers at a time, because only six arguments are in registers.
 #[analysis]
 fn registers(kind: u64, pc: RegV, a: u64, b: u64, c: u64, d: u64) {
     note_pair(kind, pc, a, b);
@@ -105,7 +105,7 @@ fn add_values(inst: &Inst) {
     if inst.offers(Before, ReturnValue) {
         inst.add_call(Before, note, (kind::RETURNED, Reg::Pc, ReturnValue, 0));
     }
-    // Behind an instruction, the program counter is where control goes.
+    // After an instruction, the program counter is the address to which control goes.
     inst.add_call(After, note, (kind::NEXT, Reg::Pc, inst.pc(), 0));
 }
 
@@ -140,7 +140,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     options.finish()?;
     let mut list = BufWriter::new(File::create(points)?);
     program.add_call(Before, open, (output,));
-    // The stack of `_fini`, which atom calls, is not where it was.
+    // atom calls `_fini`, so its stack is not at the original address.
     let procs = program.procs().filter(|p| p.name() != "_fini");
     for inst in procs.flat_map(|p| p.blocks()).flat_map(|b| b.insts()) {
         writeln!(list, "{}", inst.pc())?;

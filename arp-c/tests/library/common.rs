@@ -1,5 +1,4 @@
 //! Compiles C and C++ programs against the library and runs them, each in a folder of its own.
-#![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

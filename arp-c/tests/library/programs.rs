@@ -1,8 +1,7 @@
 //! Programs that are instrumented by hand, in C and C++: their recordings are known byte for byte.
-mod common;
 
+use crate::common::{compile, list, records};
 use arp_core::{Format, Mode, Profile, Reader};
-use common::{compile, list, records};
 
 const HEAD: &str = "# Atomium record and playback data - format version 1.1.\n";
 

@@ -1,10 +1,9 @@
 //! Programs that use the interface wrongly: each misuse is reported with its thread and section,
 //! nothing crashes, and the valid calls are recorded in the file.
-mod common;
 
 use std::sync::OnceLock;
 
-use common::{Program, compile, list};
+use crate::common::{Program, compile, list};
 
 fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();

@@ -1,11 +1,10 @@
 //! Helgrind finds no race between threads that record and play back: data that the C layer shares between
 //! threads without a lock is atomic.
-mod common;
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Program, compile, library};
+use crate::common::{Program, compile, library};
 
 fn helgrind(program: &Program, words: &[&str]) -> Output {
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/helgrind.supp");
