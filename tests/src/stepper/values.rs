@@ -1,9 +1,10 @@
 //! Ground truth for values: what each instruction accesses, reads, writes, and
 //! where it goes, from the registers and the memory before and after each step.
 //!
-//! For programs with one process, one thread and no signals. Addresses of
-//! operands come from the decoder's own arithmetic on register values; stack
-//! accesses from how rsp moved. It shares no code with the instrumenter.
+//! For programs with one process, one thread and no signals. Libraries run at full speed where
+//! that is asked for ([`super::gate`]). Addresses of operands come from the decoder's own
+//! arithmetic on register values; stack accesses from how rsp moved. It shares no code with the
+//! instrumenter.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,6 +16,7 @@ use iced_x86::{
 };
 use libc::pid_t;
 
+use super::gate::{Gate, OUTSIDE_STEPS};
 use super::ptrace;
 use super::text::{Text, will_take};
 use super::trace::{begin_traced, entry_point};
@@ -64,7 +66,7 @@ impl Record {
 }
 
 /// The values of a run.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub struct Values {
     /// Records in order of execution.
     pub records: Vec<Record>,
@@ -175,14 +177,19 @@ fn low(value: u64, size: u32) -> u64 {
     }
 }
 
-/// Runs `command` and yields the values of the instructions at `points`
-/// (link-time addresses), and of registers too if `registers`.
-pub fn values(
-    program: &Path,
-    command: &mut Command,
-    points: &HashSet<u64>,
-    registers: bool,
-) -> Result<Values> {
+/// Values that are wanted, and how to run the program for them.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Instructions, by link-time address.
+    pub points: &'a HashSet<u64>,
+    /// Whether the values of registers are wanted too.
+    pub registers: bool,
+    /// Whether library code runs at full speed.
+    pub skip_libraries: bool,
+}
+
+/// Runs `command` and yields the values at the instructions that are wanted.
+pub fn values(program: &Path, command: &mut Command, wanted: Wanted<'_>) -> Result<Values> {
     let text = Text::read(program)?;
     let fail = |e: io::Error| Error::new("stepping the program", e.to_string()).file(program);
     command.stdout(Stdio::null());
@@ -191,8 +198,8 @@ pub fn values(
     let mut run = Run {
         tid: child.id() as pid_t,
         text,
-        points,
-        registers,
+        wanted,
+        outside: OUTSIDE_STEPS,
         values: Values::default(),
         calls: Vec::new(),
         known: 1 << 4,
@@ -211,8 +218,9 @@ pub fn values(
 struct Run<'a> {
     tid: pid_t,
     text: Text,
-    points: &'a HashSet<u64>,
-    registers: bool,
+    wanted: Wanted<'a>,
+    /// Number of steps taken outside the program's text since control left it.
+    outside: u32,
     values: Values,
     /// Calls that have not returned: return address, rsp there, the call's address.
     calls: Vec<(u64, u64, u64)>,
@@ -228,6 +236,7 @@ impl Run<'_> {
         ptrace::wait(tid)?;
         ptrace::set_options(tid, libc::PTRACE_O_EXITKILL)?;
         self.values.bias = entry_point(tid)?.wrapping_sub(self.text.entry);
+        let gate = Gate::find(tid).filter(|_| self.wanted.skip_libraries);
         let mut pending: Option<Instance> = None;
         // A repeated instruction that has been recorded and goes on.
         let mut going_on: Option<Instance> = None;
@@ -245,8 +254,17 @@ impl Run<'_> {
             if !self.text.contains(address) {
                 // rsp, rbx, rbp, r12 to r15 come back.
                 self.known &= 0xf038;
+                self.outside += 1;
+                if let Some(gate) = gate.filter(|_| self.outside > OUTSIDE_STEPS) {
+                    match self.run_libraries(gate)? {
+                        true => continue,
+                        false => return Ok(()),
+                    }
+                }
+            } else {
+                self.outside = 0;
             }
-            if self.points.contains(&address) {
+            if self.wanted.points.contains(&address) {
                 pending = match going_on.take() {
                     None => Some(self.before(address, pc)?),
                     same => same,
@@ -264,6 +282,27 @@ impl Run<'_> {
                 return Err(io::Error::other(format!("it got a signal ({status:#x})")));
             }
         }
+    }
+
+    /// Runs at full speed until control comes back to the program's text, or the process ends:
+    /// whether it came back.
+    fn run_libraries(&mut self, gate: Gate) -> io::Result<bool> {
+        let (tid, bias) = (self.tid, self.values.bias);
+        gate.protect(tid, self.text.ranges_at(bias), false)?;
+        ptrace::resume(tid, 0)?;
+        let (_, status) = ptrace::wait(tid)?;
+        if libc::WIFEXITED(status) {
+            return Ok(false);
+        }
+        let pc = ptrace::pc(tid)?;
+        let is_back = libc::WIFSTOPPED(status)
+            && self.text.contains(pc.wrapping_sub(bias))
+            && ptrace::fetch_refused(tid, pc);
+        if !is_back {
+            return Err(io::Error::other(format!("it got a signal ({status:#x})")));
+        }
+        gate.protect(tid, self.text.ranges_at(bias), true)?;
+        Ok(true)
     }
 
     fn peek(&self, address: u64, size: u32) -> io::Result<u64> {
@@ -309,7 +348,7 @@ impl Run<'_> {
     fn before(&mut self, link: u64, pc: u64) -> io::Result<Instance> {
         let i = self.text.info(link).insn;
         let general = ptrace::regs(self.tid)?;
-        let extended = match self.registers || i.is_vsib() {
+        let extended = match self.wanted.registers || i.is_vsib() {
             true => ptrace::extended(self.tid)?,
             false => Vec::new(),
         };
@@ -440,7 +479,7 @@ impl Run<'_> {
         if flow == FlowControl::Return {
             push(kind::RETURNED, general.rax, 0);
         }
-        if self.registers {
+        if self.wanted.registers {
             registers(&instance.state, pc, self.known, &mut instance.records);
         }
         self.learn(&i);
