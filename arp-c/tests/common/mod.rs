@@ -18,8 +18,14 @@ pub fn library() -> &'static Path {
             .find(|p| p.ends_with("release") || p.ends_with("debug"));
         let target = profile.and_then(Path::parent).expect("a folder of cargo's");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        // Where the whole workspace has been built, its features are: nothing else is built again.
+        let packages = match std::env::var_os("ATOM") {
+            Some(_) => &["--workspace"][..],
+            None => &["-p", "arp-c"],
+        };
         let status = Command::new(cargo)
-            .args(["build", "--release", "--quiet", "-p", "arp-c"])
+            .args(["build", "--release", "--quiet"])
+            .args(packages)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .env("CARGO_TARGET_DIR", target)
             .status();

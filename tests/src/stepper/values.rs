@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -105,10 +106,26 @@ struct Registers {
     extended: Vec<u8>,
 }
 
-/// Offsets of the parts of the extended state: upper halves of ymm, masks,
-/// upper halves of zmm, and zmm16 to 31.
-fn offset(part: u32) -> usize {
-    std::arch::x86_64::__cpuid_count(0xd, part).ebx as usize
+/// Parts of the extended state, by their numbers in `xsave`'s layout.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Part {
+    /// Upper halves of ymm0 to ymm15.
+    UpperYmm = 2,
+    /// Mask registers.
+    Masks = 5,
+    /// Upper halves of zmm0 to zmm15.
+    UpperZmm = 6,
+    /// zmm16 to zmm31.
+    HighZmm = 7,
+}
+
+/// Offset of a part in the extended state, in bytes. The processor is asked once: in a virtual
+/// machine each `cpuid` is a way to the hypervisor and back.
+fn offset(part: Part) -> usize {
+    static OFFSETS: OnceLock<[usize; 8]> = OnceLock::new();
+    let ask = |part| std::arch::x86_64::__cpuid_count(0xd, part as u32).ebx as usize;
+    OFFSETS.get_or_init(|| std::array::from_fn(ask))[part as usize]
 }
 
 impl Registers {
@@ -122,16 +139,16 @@ impl Registers {
         };
         if number < 16 {
             part(0, 160 + 16 * number, 16);
-            part(16, offset(2) + 16 * number, 16);
-            part(32, offset(6) + 32 * number, 32);
+            part(16, offset(Part::UpperYmm) + 16 * number, 16);
+            part(32, offset(Part::UpperZmm) + 32 * number, 32);
         } else {
-            part(0, offset(7) + 64 * (number - 16), 64);
+            part(0, offset(Part::HighZmm) + 64 * (number - 16), 64);
         }
         bytes
     }
 
     fn mask(&self, number: usize) -> u64 {
-        let at = offset(5) + 8 * number;
+        let at = offset(Part::Masks) + 8 * number;
         let bytes = self.extended.get(at..at + 8);
         bytes.map_or(0, |b| u64::from_le_bytes(b.try_into().expect("8 bytes")))
     }
