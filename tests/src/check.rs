@@ -13,6 +13,7 @@ use crate::depth;
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Setting, plain_environment, run};
 use crate::source::{Run, Source, Variant};
+use crate::stepper::values::Wanted;
 use crate::stepper::{self, Options, Process};
 
 /// Folders of the original and its rewrites. All names have the same length, because the
@@ -165,7 +166,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Steps through the original, unless that has been done since it was built.
+    /// Steps through the original, unless that has been done since it was built. At full depth it
+    /// does so twice: libraries must not matter.
     fn truth(&self) -> Result<Process> {
         let _lock = crate::lock::exclusive(&self.folder.join("truth.lock"))?;
         let kept = self.folder.join("truth");
@@ -178,13 +180,20 @@ impl<'a> Case<'a> {
         {
             return Ok(truth);
         }
-        let truth = self.step()?;
+        let truth = self.step(true)?;
+        if depth::is_full() {
+            let slow = self.step(false)?;
+            if slow.counts != truth.counts || slow.branches != truth.branches {
+                let reason = "with libraries at full speed and stepped through, counts differ";
+                return Err(Error::new("stepping the program", reason).file(&self.original()));
+            }
+        }
         std::fs::write(&kept, truth.to_text())
             .map_err(|e| Error::new("keeping counts", e).file(&kept))?;
         Ok(truth)
     }
 
-    fn step(&self) -> Result<Process> {
+    fn step(&self, skip_libraries: bool) -> Result<Process> {
         let program = self.original();
         let mut command = Command::new(&program);
         plain_environment(&mut command);
@@ -193,7 +202,7 @@ impl<'a> Case<'a> {
             .current_dir(&self.folder)
             .stderr(std::process::Stdio::null());
         let options = Options {
-            skip_libraries: true,
+            skip_libraries,
             capture: true,
             ..Options::default()
         };
@@ -278,7 +287,18 @@ impl<'a> Case<'a> {
         command
             .args(&self.source.runs[0].args)
             .current_dir(&self.folder);
-        let truth = stepper::values::values(&program, &mut command, &points, true)?;
+        let mut step = |skip_libraries| {
+            let wanted = Wanted {
+                points: &points,
+                registers: true,
+                skip_libraries,
+            };
+            stepper::values::values(&program, &mut command, wanted)
+        };
+        let truth = step(true)?;
+        if depth::is_full() && step(false)? != truth {
+            failures.push(self.label("values: the quick stepper and the slow one differ"));
+        }
         println!("{}: {} records", self.label("values"), seen.len());
         if let Some(text) = crate::values::compare(&truth, &seen) {
             failures.push(format!("{}: {text}", self.label("values")));

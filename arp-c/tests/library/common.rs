@@ -17,8 +17,15 @@ pub fn library() -> &'static Path {
             .find(|p| p.ends_with("release") || p.ends_with("debug"));
         let target = profile.and_then(Path::parent).expect("a folder of cargo's");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        // Where `.ci/run` has built the workspace, what the library needs has the workspace's
+        // features and need not be built again.
+        let packages = match std::env::var_os("ATOM") {
+            Some(_) => &["--workspace", "--exclude", "house", "--exclude", "atom-tests"][..],
+            None => &["-p", "arp-c"],
+        };
         let status = Command::new(cargo)
-            .args(["build", "--release", "--quiet", "-p", "arp-c"])
+            .args(["build", "--release", "--quiet"])
+            .args(packages)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .env("CARGO_TARGET_DIR", target)
             .status();

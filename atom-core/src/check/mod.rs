@@ -101,18 +101,33 @@ pub fn check(subject: &Subject<'_>) -> Result<Checked> {
     (0..subject.cfg().procs.len())
         .into_par_iter()
         .map(ProcId::from_index)
-        .map(|id| {
+        .map_init(Storage::new, |storage, id| {
             let mut checker = Checker {
                 subject,
                 walker: &walker,
                 id,
                 free_below: is_free_below(subject.image(), subject.cfg(), id),
-                info: InstructionInfoFactory::new(),
+                storage,
                 checked: Checked::default(),
             };
             checker.proc().map(|()| checker.checked)
         })
         .try_reduce(Checked::default, |a, b| Ok(a + b))
+}
+
+/// Working storage, which one procedure after the other uses.
+struct Storage {
+    effects_of: EffectsOf,
+    info: InstructionInfoFactory,
+}
+
+impl Storage {
+    fn new() -> Self {
+        Self {
+            effects_of: EffectsOf::new(),
+            info: InstructionInfoFactory::new(),
+        }
+    }
 }
 
 /// Checks one procedure.
@@ -122,7 +137,7 @@ struct Checker<'a> {
     id: ProcId,
     /// True if the procedure keeps nothing below rsp.
     free_below: bool,
-    info: InstructionInfoFactory,
+    storage: &'a mut Storage,
     checked: Checked,
 }
 
@@ -137,13 +152,12 @@ impl Checker<'_> {
 
     fn proc(&mut self) -> Result<()> {
         let (cfg, live) = (self.subject.cfg(), self.subject.live);
-        let mut effects = EffectsOf::new();
         let mut sets = Vec::new();
         if self.subject.layout().entry(self.id).is_none() {
             return self.in_place();
         }
         for b in cfg.proc(self.id).blocks() {
-            live.block_into(b, &mut effects, &mut sets);
+            live.block_into(b, &mut self.storage.effects_of, &mut sets);
             self.block(b, &sets)?;
             if cfg.block(b).is_indirect_target {
                 self.pad(b, sets[0])?;
@@ -203,7 +217,7 @@ impl Checker<'_> {
             },
             ..*self.walker
         };
-        let steps = walker.walk(from, goal, demand, &mut self.info)?;
+        let steps = walker.walk(from, goal, demand, &mut self.storage.info)?;
         self.checked.inserted += steps as u64;
         Ok(())
     }
@@ -271,12 +285,13 @@ impl Checker<'_> {
     }
 
     /// The new place of an original address, and the live registers there.
-    fn place_of(&self, old: u64) -> (u64, RegSet) {
+    fn place_of(&mut self, old: u64) -> (u64, RegSet) {
         let (cfg, layout) = (self.subject.cfg(), self.subject.layout());
         let Some(inst) = cfg.inst_at(old) else {
             return (old, RegSet::ALL);
         };
-        let live = self.subject.live.before(inst);
+        let live = self.subject.live;
+        let live = live.before(inst, &mut self.storage.effects_of);
         match cfg.proc_at(old).filter(|p| layout.entry(*p).is_some()) {
             Some(proc) => (layout.label(proc, inst), live),
             None => (old, live),

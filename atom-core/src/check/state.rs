@@ -130,10 +130,13 @@ impl State {
 
     /// Keeps the facts that hold in both states. True if `self` changed.
     pub fn join(&mut self, other: &Self) -> bool {
-        let before = self.clone();
+        let facts = |state: &Self| (state.xmms, state.flags, state.direction, state.stack.len());
+        let before = facts(self);
+        let mut changed = false;
         for (mine, theirs) in self.gprs.iter_mut().zip(other.gprs) {
-            if *mine != theirs {
+            if *mine != theirs && *mine != Value::Unknown {
                 *mine = Value::Unknown;
+                changed = true;
             }
         }
         self.xmms &= other.xmms;
@@ -141,7 +144,7 @@ impl State {
         self.direction &= other.direction;
         self.stack
             .retain(|key, slot| other.stack.get(key) == Some(slot));
-        *self != before
+        changed || facts(self) != before
     }
 }
 

@@ -42,6 +42,59 @@ const MOST_CALLS: usize = 2;
 /// A place in the walk: the address, and the return addresses of the calls around it.
 type Place = (u64, Vec<u64>);
 
+/// The paths of a walk that are still to be followed.
+struct Paths {
+    /// States at the targets of branches, each joined over all paths that came there. Elsewhere a
+    /// path takes its state along. Each loop has a branch, so each path comes to a known state.
+    states: BTreeMap<Place, State>,
+    /// Targets of branches whose states have changed.
+    work: Vec<Place>,
+    /// The path that is being followed.
+    current: Option<(Place, State)>,
+}
+
+impl Paths {
+    fn from(start: Place) -> Self {
+        Self {
+            states: BTreeMap::new(),
+            work: Vec::new(),
+            current: Some((start, State::at_point())),
+        }
+    }
+
+    /// Where to go on.
+    fn next(&mut self) -> Option<(Place, State)> {
+        self.current.take().or_else(|| {
+            let place = self.work.pop()?;
+            let state = self.states[&place].clone();
+            Some((place, state))
+        })
+    }
+
+    /// Control may come to the target of a branch.
+    fn branch(&mut self, to: Place, state: &State) {
+        match self.states.get_mut(&to) {
+            Some(known) => {
+                if known.join(state) {
+                    self.work.push(to);
+                }
+            }
+            None => {
+                self.states.insert(to.clone(), state.clone());
+                self.work.push(to);
+            }
+        }
+    }
+
+    /// Control comes to the next instruction, or back from shared code.
+    fn go_on(&mut self, to: Place, state: State) {
+        match self.states.contains_key(&to) {
+            true => self.branch(to, &state),
+            false => self.current = Some((to, state)),
+        }
+    }
+}
+
 impl Walker<'_> {
     /// The instruction at an address of the output.
     pub fn decode(&self, address: u64) -> Result<Instruction, Complaint> {
@@ -64,15 +117,12 @@ impl Walker<'_> {
         if from == goal {
             return Ok(0);
         }
-        let mut states: BTreeMap<Place, State> = BTreeMap::new();
-        let mut work: Vec<Place> = vec![(from, Vec::new())];
-        states.insert((from, Vec::new()), State::at_point());
+        let mut paths = Paths::from((from, Vec::new()));
         let mut steps = 0;
         let mut arrived = false;
-        while let Some(place) = work.pop() {
-            let (pc, mut context) = place.clone();
+        while let Some(((pc, mut context), mut state)) = paths.next() {
             if pc == goal && context.is_empty() {
-                check_end(&states[&place], demand)?;
+                check_end(&state, demand)?;
                 arrived = true;
                 continue;
             }
@@ -80,28 +130,16 @@ impl Walker<'_> {
             if steps > MOST_STEPS {
                 return Err(format!("does not come to {goal:#x}"));
             }
-            let mut state = states[&place].clone();
             let instruction = self.decode(pc)?;
             let next = instruction.next_ip();
             let at = |complaint: Complaint| format!("{pc:#x} {instruction}: {complaint}");
-            let mut go = |to: Place, state: &State| match states.get_mut(&to) {
-                Some(known) => {
-                    if known.join(state) {
-                        work.push(to);
-                    }
-                }
-                None => {
-                    states.insert(to.clone(), state.clone());
-                    work.push(to);
-                }
-            };
             match instruction.flow_control() {
                 FlowControl::Next => {
                     step::step(&mut state, &instruction, &self.borders, info).map_err(at)?;
-                    go((next, context), &state);
+                    paths.go_on((next, context), state);
                 }
                 FlowControl::UnconditionalBranch => {
-                    go((instruction.near_branch_target(), context), &state);
+                    paths.branch((instruction.near_branch_target(), context), &state);
                 }
                 FlowControl::ConditionalBranch => {
                     if matches!(
@@ -110,18 +148,19 @@ impl Walker<'_> {
                     ) {
                         return Err(at("changes rcx".into()));
                     }
-                    go((instruction.near_branch_target(), context.clone()), &state);
-                    go((next, context), &state);
+                    let target = instruction.near_branch_target();
+                    paths.branch((target, context.clone()), &state);
+                    paths.go_on((next, context), state);
                 }
                 FlowControl::Call => {
                     let to = instruction.near_branch_target();
                     if self.is_analysis(to) {
                         self.call_routine(&mut state, to, demand).map_err(at)?;
-                        go((next, context), &state);
+                        paths.go_on((next, context), state);
                     } else if to >= self.text.0 && to < self.text.1 && context.len() < MOST_CALLS {
                         step::push(&mut state, Value::Return(next), &self.borders).map_err(at)?;
                         context.push(next);
-                        go((to, context), &state);
+                        paths.branch((to, context), &state);
                     } else {
                         return Err(at("calls what is not an analysis routine".into()));
                     }
@@ -133,7 +172,7 @@ impl Walker<'_> {
                             if instruction.op_count() == 1 {
                                 step::drop_words(&mut state, instruction.immediate16());
                             }
-                            go((to, context), &state);
+                            paths.go_on((to, context), state);
                         }
                         _ => return Err(at("returns without its return address".into())),
                     }

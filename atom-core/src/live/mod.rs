@@ -130,9 +130,17 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// What is live before an instruction.
-    pub fn before(&self, inst: InstId) -> RegSet {
+    /// What is live before an instruction. `effects_of` is working storage; one for many calls saves
+    /// its allocation and finds most effects at once.
+    pub fn before(&self, inst: InstId, effects_of: &mut EffectsOf) -> RegSet {
         let block = self.cfg.block_of(inst);
-        self.block(block)[(inst.0 - self.cfg.block(block).first.0) as usize]
+        let number = (inst.0 - self.cfg.block(block).first.0) as usize;
+        let mut live = self.across(block);
+        let insts = self.cfg.block_bytes(self.image, block);
+        for (inst, bytes) in insts.skip(number).rev() {
+            let pc = self.cfg.base + u64::from(inst.offset);
+            live = effects_of.of_bytes(inst, bytes, pc).before(live);
+        }
+        live | self.kept
     }
 }

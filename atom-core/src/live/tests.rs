@@ -47,7 +47,7 @@ fn before(cfg: &Cfg, live: &Live, name: &str, n: usize) -> RegSet {
         .expect("it is there");
     assert!(cfg.procs[p].is_movable());
     let first = cfg.block(cfg.procs[p].first_block).first;
-    live.before(crate::InstId(first.0 + n as u32))
+    live.before(crate::InstId(first.0 + n as u32), &mut EffectsOf::new())
 }
 
 fn procedure(name: &str, body: &str) -> String {

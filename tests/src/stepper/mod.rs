@@ -14,6 +14,7 @@
 //! Counts belong to an address space, as a counter in memory would: threads and
 //! a `vfork` child count together, a `fork` child starts with a copy.
 
+mod gate;
 pub(crate) mod ptrace;
 mod refs;
 mod text;

@@ -83,9 +83,10 @@ impl Text {
             .any(|s| address.wrapping_sub(s.address) < s.size)
     }
 
-    /// Address and size of each executable segment.
-    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.segments.iter().map(|s| (s.address, s.size))
+    /// Address at run time and size in bytes of each executable segment, for a load bias.
+    pub(super) fn ranges_at(&self, bias: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let at = move |s: &Segment| (s.address.wrapping_add(bias), s.size);
+        self.segments.iter().map(at)
     }
 
     /// The instruction at an address of the text.

@@ -2,8 +2,7 @@
 //!
 //! With [`Options::skip_libraries`], code outside the program's text is not
 //! stepped: once a process with a single thread has been outside for a while,
-//! its text is made non-executable and it runs at full speed until the fault
-//! that marks its return. No entry can be missed, so the counts stay exact.
+//! its text is closed ([`super::gate`]) and it runs at full speed until it comes back.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -14,15 +13,13 @@ use std::process::{Command, Stdio};
 
 use libc::pid_t;
 
+use super::gate::{Gate, OUTSIDE_STEPS};
 use super::ptrace;
 use super::refs::{Reference, Step, references};
 use super::text::{Text, will_take};
 use super::{BranchCount, Process, Profile};
 use crate::error::{Error, Result};
 
-/// Steps outside the program's text after which it is worth switching to full speed.
-/// (closing and opening the text costs about as much as four steps).
-const OUTSIDE_STEPS: u32 = 4;
 /// `si_code` of the stop at the first instruction of a signal handler.
 const AT_HANDLER: i32 = libc::SIGTRAP;
 
@@ -60,8 +57,7 @@ struct Space {
     tasks: usize,
     /// The program's text is mapped without execute permission at present.
     closed: bool,
-    /// Address of a `syscall` instruction in the vDSO.
-    gate: Option<u64>,
+    gate: Option<Gate>,
 }
 
 struct Thread {
@@ -277,7 +273,7 @@ impl Tracer<'_> {
             bias,
             tasks: 1,
             closed: false,
-            gate: find_gate(pid),
+            gate: Gate::find(pid),
         });
         Ok(self.spaces.len() - 1)
     }
@@ -609,48 +605,14 @@ impl Tracer<'_> {
         self.go(tid, 0)
     }
 
-    /// Makes the program's text executable or not, by a system call in its name.
+    /// Makes the program's text executable or not.
     fn protect(&mut self, tid: pid_t, index: usize, executable: bool) -> io::Result<()> {
-        let space = &self.spaces[index];
+        let space = &mut self.spaces[index];
         let gate = space
             .gate
             .ok_or_else(|| io::Error::other("no system call instruction in the vDSO"))?;
-        let saved = ptrace::regs(tid)?;
-        let mut early = Vec::new();
-        let prot = libc::PROT_READ | if executable { libc::PROT_EXEC } else { 0 };
-        for (address, size) in self.text.ranges() {
-            let start = address.wrapping_add(space.bias) & !0xfff;
-            let end = (address.wrapping_add(space.bias) + size + 0xfff) & !0xfff;
-            let mut regs = saved;
-            regs.orig_rax = u64::MAX;
-            regs.rax = libc::SYS_mprotect as u64;
-            (regs.rdi, regs.rsi, regs.rdx) = (start, end - start, prot as u64);
-            regs.rip = gate;
-            ptrace::set_regs(tid, &regs)?;
-            loop {
-                ptrace::step(tid, 0)?;
-                let (_, status) = ptrace::wait(tid)?;
-                if !libc::WIFSTOPPED(status) {
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                }
-                let signal = libc::WSTOPSIG(status);
-                if ptrace::pc(tid)? == gate + 2 {
-                    break;
-                }
-                // Another signal came first; it is sent again after the call.
-                early.push(signal);
-            }
-            let result = ptrace::regs(tid)?.rax as i64;
-            if result != 0 {
-                return Err(io::Error::from_raw_os_error(-result as i32));
-            }
-        }
-        ptrace::set_regs(tid, &saved)?;
-        for signal in early {
-            // SAFETY: tkill takes numbers only; the thread is stopped by us.
-            unsafe { libc::syscall(libc::SYS_tkill, tid, signal) };
-        }
-        self.spaces[index].closed = !executable;
+        gate.protect(tid, self.text.ranges_at(space.bias), executable)?;
+        space.closed = !executable;
         Ok(())
     }
 }
@@ -675,27 +637,6 @@ pub(crate) fn entry_point(pid: pid_t) -> io::Result<u64> {
         }
     }
     Err(io::Error::other("its auxiliary vector has no entry point"))
-}
-
-/// Address of a `syscall` instruction in the process's vDSO.
-fn find_gate(pid: pid_t) -> Option<u64> {
-    use std::os::unix::fs::FileExt;
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let line = maps.lines().find(|l| l.ends_with("[vdso]"))?;
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let (start, end) = (
-        u64::from_str_radix(start, 16).ok()?,
-        u64::from_str_radix(end, 16).ok()?,
-    );
-    let mut bytes = vec![0; (end - start) as usize];
-    std::fs::File::open(format!("/proc/{pid}/mem"))
-        .ok()?
-        .read_exact_at(&mut bytes, start)
-        .ok()?;
-    bytes
-        .windows(2)
-        .position(|w| w == [0x0f, 0x05])
-        .map(|i| start + i as u64)
 }
 
 /// Whether two tasks share their address space.

@@ -1,20 +1,23 @@
 //! Ground truth for values: what each instruction accesses, reads, writes, and
 //! where it goes, from the registers and the memory before and after each step.
 //!
-//! For programs with one process, one thread and no signals. Addresses of
-//! operands come from the decoder's own arithmetic on register values; stack
-//! accesses from how rsp moved. It shares no code with the instrumenter.
+//! For programs with one process, one thread and no signals. Libraries run at full speed where
+//! that is asked for ([`super::gate`]). Addresses of operands come from the decoder's own
+//! arithmetic on register values; stack accesses from how rsp moved. It shares no code with the
+//! instrumenter.
 
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use libc::pid_t;
 
+use super::gate::{Gate, OUTSIDE_STEPS};
 use super::ptrace;
 use super::text::{Text, will_take};
 use super::trace::{begin_traced, entry_point};
@@ -64,7 +67,7 @@ impl Record {
 }
 
 /// The values of a run.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub struct Values {
     /// Records in order of execution.
     pub records: Vec<Record>,
@@ -103,10 +106,26 @@ struct Registers {
     extended: Vec<u8>,
 }
 
-/// Offsets of the parts of the extended state: upper halves of ymm, masks,
-/// upper halves of zmm, and zmm16 to 31.
-fn offset(part: u32) -> usize {
-    std::arch::x86_64::__cpuid_count(0xd, part).ebx as usize
+/// Parts of the extended state, by their numbers in `xsave`'s layout.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Part {
+    /// Upper halves of ymm0 to ymm15.
+    UpperYmm = 2,
+    /// Mask registers.
+    Masks = 5,
+    /// Upper halves of zmm0 to zmm15.
+    UpperZmm = 6,
+    /// zmm16 to zmm31.
+    HighZmm = 7,
+}
+
+/// Offset of a part in the extended state, in bytes. The processor is asked once: in a virtual
+/// machine each `cpuid` is a way to the hypervisor and back.
+fn offset(part: Part) -> usize {
+    static OFFSETS: OnceLock<[usize; 8]> = OnceLock::new();
+    let ask = |part| std::arch::x86_64::__cpuid_count(0xd, part as u32).ebx as usize;
+    OFFSETS.get_or_init(|| std::array::from_fn(ask))[part as usize]
 }
 
 impl Registers {
@@ -120,16 +139,16 @@ impl Registers {
         };
         if number < 16 {
             part(0, 160 + 16 * number, 16);
-            part(16, offset(2) + 16 * number, 16);
-            part(32, offset(6) + 32 * number, 32);
+            part(16, offset(Part::UpperYmm) + 16 * number, 16);
+            part(32, offset(Part::UpperZmm) + 32 * number, 32);
         } else {
-            part(0, offset(7) + 64 * (number - 16), 64);
+            part(0, offset(Part::HighZmm) + 64 * (number - 16), 64);
         }
         bytes
     }
 
     fn mask(&self, number: usize) -> u64 {
-        let at = offset(5) + 8 * number;
+        let at = offset(Part::Masks) + 8 * number;
         let bytes = self.extended.get(at..at + 8);
         bytes.map_or(0, |b| u64::from_le_bytes(b.try_into().expect("8 bytes")))
     }
@@ -175,14 +194,19 @@ fn low(value: u64, size: u32) -> u64 {
     }
 }
 
-/// Runs `command` and yields the values of the instructions at `points`
-/// (link-time addresses), and of registers too if `registers`.
-pub fn values(
-    program: &Path,
-    command: &mut Command,
-    points: &HashSet<u64>,
-    registers: bool,
-) -> Result<Values> {
+/// Values that are wanted, and how to run the program for them.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Instructions, by link-time address.
+    pub points: &'a HashSet<u64>,
+    /// Whether the values of registers are wanted too.
+    pub registers: bool,
+    /// Whether library code runs at full speed.
+    pub skip_libraries: bool,
+}
+
+/// Runs `command` and yields the values at the instructions that are wanted.
+pub fn values(program: &Path, command: &mut Command, wanted: Wanted<'_>) -> Result<Values> {
     let text = Text::read(program)?;
     let fail = |e: io::Error| Error::new("stepping the program", e.to_string()).file(program);
     command.stdout(Stdio::null());
@@ -191,8 +215,8 @@ pub fn values(
     let mut run = Run {
         tid: child.id() as pid_t,
         text,
-        points,
-        registers,
+        wanted,
+        outside: OUTSIDE_STEPS,
         values: Values::default(),
         calls: Vec::new(),
         known: 1 << 4,
@@ -211,8 +235,9 @@ pub fn values(
 struct Run<'a> {
     tid: pid_t,
     text: Text,
-    points: &'a HashSet<u64>,
-    registers: bool,
+    wanted: Wanted<'a>,
+    /// Number of steps taken outside the program's text since control left it.
+    outside: u32,
     values: Values,
     /// Calls that have not returned: return address, rsp there, the call's address.
     calls: Vec<(u64, u64, u64)>,
@@ -228,6 +253,7 @@ impl Run<'_> {
         ptrace::wait(tid)?;
         ptrace::set_options(tid, libc::PTRACE_O_EXITKILL)?;
         self.values.bias = entry_point(tid)?.wrapping_sub(self.text.entry);
+        let gate = Gate::find(tid).filter(|_| self.wanted.skip_libraries);
         let mut pending: Option<Instance> = None;
         // A repeated instruction that has been recorded and goes on.
         let mut going_on: Option<Instance> = None;
@@ -245,8 +271,17 @@ impl Run<'_> {
             if !self.text.contains(address) {
                 // rsp, rbx, rbp, r12 to r15 come back.
                 self.known &= 0xf038;
+                self.outside += 1;
+                if let Some(gate) = gate.filter(|_| self.outside > OUTSIDE_STEPS) {
+                    match self.run_libraries(gate)? {
+                        true => continue,
+                        false => return Ok(()),
+                    }
+                }
+            } else {
+                self.outside = 0;
             }
-            if self.points.contains(&address) {
+            if self.wanted.points.contains(&address) {
                 pending = match going_on.take() {
                     None => Some(self.before(address, pc)?),
                     same => same,
@@ -264,6 +299,27 @@ impl Run<'_> {
                 return Err(io::Error::other(format!("it got a signal ({status:#x})")));
             }
         }
+    }
+
+    /// Runs at full speed until control comes back to the program's text, or the process ends:
+    /// whether it came back.
+    fn run_libraries(&mut self, gate: Gate) -> io::Result<bool> {
+        let (tid, bias) = (self.tid, self.values.bias);
+        gate.protect(tid, self.text.ranges_at(bias), false)?;
+        ptrace::resume(tid, 0)?;
+        let (_, status) = ptrace::wait(tid)?;
+        if libc::WIFEXITED(status) {
+            return Ok(false);
+        }
+        let pc = ptrace::pc(tid)?;
+        let is_back = libc::WIFSTOPPED(status)
+            && self.text.contains(pc.wrapping_sub(bias))
+            && ptrace::fetch_refused(tid, pc);
+        if !is_back {
+            return Err(io::Error::other(format!("it got a signal ({status:#x})")));
+        }
+        gate.protect(tid, self.text.ranges_at(bias), true)?;
+        Ok(true)
     }
 
     fn peek(&self, address: u64, size: u32) -> io::Result<u64> {
@@ -309,7 +365,7 @@ impl Run<'_> {
     fn before(&mut self, link: u64, pc: u64) -> io::Result<Instance> {
         let i = self.text.info(link).insn;
         let general = ptrace::regs(self.tid)?;
-        let extended = match self.registers || i.is_vsib() {
+        let extended = match self.wanted.registers || i.is_vsib() {
             true => ptrace::extended(self.tid)?,
             false => Vec::new(),
         };
@@ -440,7 +496,7 @@ impl Run<'_> {
         if flow == FlowControl::Return {
             push(kind::RETURNED, general.rax, 0);
         }
-        if self.registers {
+        if self.wanted.registers {
             registers(&instance.state, pc, self.known, &mut instance.records);
         }
         self.learn(&i);

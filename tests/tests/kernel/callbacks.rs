@@ -109,10 +109,11 @@ fn the_cost_of_own_callbacks_is_subtracted() {
 fn callbacks_in_rust() {
     let folder = folder("own-rust");
     let command = atom::command().unwrap();
-    // The build uses the target folder of the command, where the dependencies of both are built already.
+    // Beside the command, where what both need is built already; with the features of the
+    // whole workspace, as it was built.
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let made = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--quiet", "-p", "atom-kernel"])
+        .args(["build", "--release", "--quiet", "--workspace"])
         .args(["--example", "kernel-callbacks", "--manifest-path"])
         .arg(manifest)
         .env("CARGO_TARGET_DIR", atom::target_folder().unwrap())

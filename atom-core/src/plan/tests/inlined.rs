@@ -97,6 +97,7 @@ fn run(
         Target::OriginalReturn | Target::ReturnMap | Target::Main | Target::Tail => {
             unreachable!("no value of a return is asked for")
         }
+        Target::Slot(_) => unreachable!("there is no area"),
     };
     let mut writes = vec![
         (place(0), random::resolve(asm, place(0), target)),
@@ -106,7 +107,7 @@ fn run(
     ];
     let mut i = 0;
     while let Some(wrapper) = wrappers.list.get(i).copied() {
-        let asm = shared::emit(&wrapper, bodies, false, &mut wrappers);
+        let asm = shared::emit(&wrapper, bodies, Home::Own, false, &mut wrappers);
         let at = wrapper_at(i as u32);
         writes.push((at, random::resolve(&asm, at, target)));
         i += 1;
