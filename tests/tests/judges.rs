@@ -15,6 +15,7 @@ mod frames;
 mod kernel;
 mod libraries;
 mod models;
+mod origin;
 mod points;
 mod ranges;
 mod real;

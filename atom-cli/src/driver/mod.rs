@@ -6,6 +6,7 @@
 mod calls;
 mod deliver;
 mod describe;
+mod origin;
 mod process;
 
 use atom_core::emit;
@@ -123,7 +124,8 @@ pub fn run(args: &Run) -> Result<()> {
 
 /// Opens the program.
 fn open(request: &Request) -> Result<Image> {
-    Image::open(request.app).map_err(|e| find::advise_program(request.app, e))
+    let opened = Image::open(request.app).map_err(|e| find::advise_program(request.app, e))?;
+    Ok(origin::keep(opened, &request.output))
 }
 
 /// Refuses programs that cannot be instrumented although the file is sound.
