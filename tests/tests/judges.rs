@@ -20,6 +20,7 @@ mod points;
 mod ranges;
 mod real;
 mod registers;
+mod reports;
 mod stepper;
 mod surroundings;
 mod threads;

@@ -278,6 +278,7 @@ impl<'a> Writer<'a> {
             before: shared(self.plan.program_before),
             after: shared(self.plan.program_after),
             threads: self.plan.thread_info,
+            run: self.plan.run_info,
             totals: self.plan.totals,
         };
         let slots = (self.placement.info..).step_by(8);

@@ -59,6 +59,17 @@ impl Image {
         })
     }
 
+    /// Names of the libraries that the object names, in its order.
+    pub fn needed(&self) -> Vec<String> {
+        let table = self.string_table().unwrap_or_default();
+        let needed = (self.dynamic.iter()).filter(|(tag, _)| *tag == i64::from(elf::DT_NEEDED));
+        needed
+            .filter_map(|(_, offset)| table.get(usize::try_from(*offset).ok()?..))
+            .filter_map(|rest| rest.split(|b| *b == 0).next())
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
+    }
+
     /// The string table of the dynamic section.
     fn string_table(&self) -> Option<&[u8]> {
         let size = usize::try_from(self.dynamic_value(elf::DT_STRSZ)?).ok()?;
