@@ -20,10 +20,12 @@ pub mod host;
 pub mod names;
 mod process;
 pub mod query;
+mod run;
 mod threads;
 mod version;
 
 pub use process::*;
+pub use run::*;
 pub use threads::*;
 pub use version::*;
 
@@ -147,6 +149,8 @@ pub struct StartInfo {
     pub totals: Totals,
     /// Facts of the process if all of its objects are instrumented; null for a program alone.
     pub process: *const ProcessInfo,
+    /// Facts of the run; null if there are none.
+    pub run: *const RunInfo,
 }
 
 /// How totals follow from the counters of control flow.

@@ -1,11 +1,11 @@
 //! The interface's version, and the hash that reminds of it.
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 7;
+pub const INTERFACE_VERSION: u32 = 8;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0x0233_0ea5_0cce_be7d;
+pub const INTERFACE_HASH: u64 = 0x0a97_b7dd_96c4_1727;
 
 /// Oldest version whose tools still work: since then everything was added at the ends.
 pub const OLDEST_INTERFACE_VERSION: u32 = 6;

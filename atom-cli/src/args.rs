@@ -143,6 +143,9 @@ pub struct Run {
     /// The path by which the program is run
     #[arg(long, value_name = "PATH", hide = true)]
     pub named: Option<PathBuf>,
+    /// The record that the runtime leaves for `atom run`, up to the process number
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub record: Option<PathBuf>,
     /// Put debug information into the output: the program's for its new text, and
     /// that of the analysis routines
     #[arg(short = 'g', long = "debug-info")]

@@ -51,6 +51,8 @@ pub struct Request<'a> {
     pub placed_at: Option<&'a Path>,
     /// The path by which the program is run, if that is not the path of its file.
     pub named: Option<&'a Path>,
+    /// Path of the record for `atom run`, up to the process number.
+    pub record: Option<&'a Path>,
     /// Print each step.
     pub verbose: bool,
     /// Do not print the summary.
@@ -94,6 +96,7 @@ impl<'a> Request<'a> {
             with: &args.choices.with,
             placed_at: args.placed_at.as_deref(),
             named: args.named.as_deref(),
+            record: args.record.as_deref(),
             verbose: args.verbose,
             quiet: args.quiet,
         };

@@ -64,6 +64,7 @@ macro_rules! programs {
 programs! {
     asmpush_c: "asmpush.c",
     callpop_s: "callpop.S",
+    coldpop_s: "coldpop.S",
     deep_c: "deep.c",
     flags_s: "flags.S",
     jumps_c: "jumps.c",

@@ -7,7 +7,7 @@
 use core::ptr::{self, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use crate::sys::call::getpid;
+use crate::sys::call::{getpid, syscall};
 use crate::sys::memory::{self, PAGE};
 
 static START_PID: AtomicU32 = AtomicU32::new(0);
@@ -51,6 +51,12 @@ pub fn start_pid() -> u32 {
 /// The number of this process: differs from [`start_pid`] in a forked child.
 pub fn pid() -> u32 {
     getpid()
+}
+
+/// The effective user of this process.
+pub fn user() -> u32 {
+    // SAFETY: a system call without effects.
+    unsafe { syscall!(libc::SYS_geteuid) as u32 }
 }
 
 /// At the start: this process is the original.

@@ -4,3 +4,4 @@
 pub(crate) mod identity;
 pub(crate) mod info;
 pub(crate) mod objects;
+pub(crate) mod told;

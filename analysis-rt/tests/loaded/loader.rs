@@ -122,6 +122,7 @@ impl Loaded {
                 data: std::ptr::null_mut(),
             },
             process: std::ptr::null(),
+            run: std::ptr::null(),
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

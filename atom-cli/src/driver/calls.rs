@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 
 use atom_core::analysis::specialise::Specialiser;
@@ -18,6 +19,7 @@ use atom_core::{Error, Result};
 
 use crate::cleanup;
 use crate::message::{self, count, note, number};
+use crate::report::Totals;
 use crate::request::Request;
 use crate::steps::{Step, Steps};
 use crate::tool_code::Loaded;
@@ -143,9 +145,10 @@ impl Instrumentation {
                     low_room: low_room(image, request)?,
                 };
                 let clobbers = |routine| summaries.of(routine).into();
-                let plan = Plan::build(image, cfg, live, calls, &clobbers, &options);
+                let mut plan = Plan::build(image, cfg, live, calls, &clobbers, &options)?;
                 memory::give_back();
-                plan
+                tell(&mut plan, request, image, Totals::of(cfg).opaque);
+                Ok(plan)
             },
             |plan| {
                 let points = count(plan.insertions.len(), "insertion");
@@ -160,6 +163,13 @@ impl Instrumentation {
     pub fn clobbers(&self, routine: u64) -> Clobbers {
         Clobbers::from(self.summaries.of(routine))
     }
+}
+
+/// Adds to the plan what the runtime tells in reports and leaves for `atom run`.
+fn tell(plan: &mut Plan, request: &Request, image: &Image, opaque: usize) {
+    let record = request.record.map(|path| path.as_os_str().as_bytes());
+    let unseen = image.needed().join(", ");
+    plan.tell(record.unwrap_or_default(), &unseen, opaque as u64);
 }
 
 /// True if gs must be left to the program's libraries.

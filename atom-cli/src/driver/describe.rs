@@ -66,6 +66,22 @@ pub fn bytes(size: u64) -> String {
     format!("{} bytes", number(size))
 }
 
+/// What is left out of a program that is instrumented alone, in one line; `None` if it is nothing.
+pub fn left_out(image: &Image, cfg: &Cfg) -> Option<String> {
+    let libraries = image.needed();
+    let mut parts = Vec::new();
+    if !libraries.is_empty() {
+        let names = libraries.join(", ");
+        parts.push(format!("{names} and what they load (--libs includes them)"));
+    }
+    let opaque = Totals::of(cfg).opaque;
+    if opaque != 0 {
+        let count = count(opaque, "opaque procedure");
+        parts.push(format!("{count} (atom show lists them)"));
+    }
+    (!parts.is_empty()).then(|| format!("not instrumented: {}", parts.join("; ")))
+}
+
 /// The one line that says what happened.
 pub fn summary(
     request: &Request,

@@ -6,6 +6,7 @@
 mod calls;
 mod deliver;
 mod describe;
+mod origin;
 mod process;
 
 use atom_core::emit;
@@ -113,6 +114,11 @@ pub fn run(args: &Run) -> Result<()> {
     if !request.quiet {
         let line = describe::summary(&request, &object.cfg, &plan, unselected, &steps);
         eprintln!("{line}");
+        if tool.is_some()
+            && let Some(line) = describe::left_out(&image, &object.cfg)
+        {
+            eprintln!("{line}");
+        }
     }
     // The process ends now, and its memory goes as a whole.
     std::mem::forget(output);
@@ -123,7 +129,12 @@ pub fn run(args: &Run) -> Result<()> {
 
 /// Opens the program.
 fn open(request: &Request) -> Result<Image> {
-    Image::open(request.app).map_err(|e| find::advise_program(request.app, e))
+    let opened = Image::open(request.app).map_err(|e| find::advise_program(request.app, e))?;
+    // With its libraries a program knows itself by its original path.
+    match request.libraries {
+        true => Ok(opened),
+        false => Ok(origin::keep(opened, &request.output)),
+    }
 }
 
 /// Refuses programs that cannot be instrumented although the file is sound.

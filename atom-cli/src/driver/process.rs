@@ -27,6 +27,7 @@ use atom_core::{Error, Result, memory, rewrite};
 
 use crate::message::{count, number};
 use crate::output::PendingFile;
+use crate::report::Totals;
 use crate::request::Request;
 use crate::run::closure;
 use crate::steps::{Step, Steps};
@@ -343,9 +344,13 @@ fn plan(
             live,
         })
         .collect();
-    let whole = Whole::build(&units, starter, calls, &clobbers, &options);
+    let mut whole = Whole::build(&units, starter, calls, &clobbers, &options)?;
     memory::give_back();
-    whole
+    let record = request.record.map(|path| path.as_os_str().as_bytes());
+    let opaque: usize = objects.iter().map(|o| Totals::of(&o.cfg).opaque).sum();
+    let shared = &mut whole.shared;
+    shared.tell(record.unwrap_or_default(), "", opaque as u64);
+    Ok(whole)
 }
 
 /// Places the objects' new segments.

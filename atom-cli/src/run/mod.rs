@@ -8,6 +8,7 @@ mod child;
 pub mod closure;
 mod identity;
 mod program;
+mod record;
 pub mod store;
 
 use std::ffi::OsString;
@@ -22,6 +23,7 @@ use crate::find;
 use crate::message::note;
 use identity::Identity;
 use program::Program;
+use record::Record;
 use store::{Entry, Store};
 
 /// The file in an entry that names the objects which the program loads and the tool does not see.
@@ -80,7 +82,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Some(entry) = instrumented(arguments, &program, &store)? else {
         return Ok(ExitCode::FAILURE);
     };
+    let record = Record::make(&entry.folder)?;
     let status = child::run(&entry.folder.join(file_name(&program.file)), &program)?;
+    let said = record.read();
+    drop(record);
+    let has_failed = said.tell_failures();
+    if !arguments.quiet {
+        said.tell_reports();
+    }
     if !arguments.quiet
         && let Ok(libraries) = std::fs::read_to_string(entry.folder.join(UNSEEN))
         && !libraries.is_empty()
@@ -91,7 +100,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             program.file.display()
         ));
     }
-    Ok(ExitCode::from(child::exit_code(status)))
+    match child::exit_code(status) {
+        0 if has_failed => Ok(ExitCode::FAILURE),
+        code => Ok(ExitCode::from(code)),
+    }
 }
 
 /// The entry with the instrumented program: from an earlier run, or made now. `None` if it could
@@ -125,6 +137,7 @@ fn instrumented(arguments: &Arguments, program: &Program, store: &Store) -> Resu
     let made = store.get_or_make(&name, &label, |folder| {
         let output = folder.join(file_name(&program.file));
         let mut job = Job::new(arguments, &file, &tool, &output);
+        job.path("--record", &record::stem(&store.folder_of(&name)));
         if whole {
             let placed_at = store.folder_of(&name).join(file_name(&program.file));
             job.whole(&placed_at, &program.file);
@@ -197,9 +210,14 @@ impl<'a> Job<'a> {
     fn whole(&mut self, placed_at: &Path, named: &Path) {
         self.words.push("--libs".into());
         for (option, path) in [("--placed-at", placed_at), ("--named", named)] {
-            self.words.push(option.into());
-            self.words.push(path.as_os_str().to_os_string());
+            self.path(option, path);
         }
+    }
+
+    /// With an option that takes a path.
+    fn path(&mut self, option: &str, path: &Path) {
+        self.words.push(option.into());
+        self.words.push(path.as_os_str().to_os_string());
     }
 
     /// Runs it. An error has been printed by that process.

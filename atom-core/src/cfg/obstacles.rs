@@ -77,7 +77,7 @@ impl Discovery<'_> {
                 });
             }
         }
-        self.add_return_address_readers(&mut reasons);
+        self.add_return_address_readers(frames, &mut reasons);
         for (i, address) in self.relocated() {
             reasons[i].get_or_insert_with(|| {
                 format!(
@@ -158,7 +158,7 @@ impl Discovery<'_> {
 
     /// Adds the procedures that change their return address, and the procedures that call one
     /// which takes its return address as data.
-    fn add_return_address_readers(&self, reasons: &mut Reasons) {
+    fn add_return_address_readers(&self, frames: &FrameFacts, reasons: &mut Reasons) {
         let image = self.image;
         let mut readers: FxHashSet<u64> = self
             .bodies
@@ -166,6 +166,7 @@ impl Discovery<'_> {
             .filter(|b| reads_return_address(image, b, b.start))
             .map(|b| b.start)
             .collect();
+        self.drop_parts(frames, &mut readers);
         // The code to which such a procedure returns expects arguments, not results.
         for (body, reason) in self.bodies.iter().zip(&mut *reasons) {
             if readers.contains(&body.start)
@@ -190,6 +191,37 @@ impl Discovery<'_> {
                 });
             }
         }
+    }
+
+    /// Removes parts of other procedures (`foo.cold`), which are only jumped to. Their first
+    /// instructions may undo the beginning of `foo`, for example `pop %rdx` for `sub $8,%rsp`, so
+    /// they look like a procedure that takes its return address. The frame description of a part
+    /// says that more than the return address lies on the stack; a symbol says it by its name.
+    fn drop_parts(&self, frames: &FrameFacts, readers: &mut FxHashSet<u64>) {
+        let is_part = |start: u64| {
+            let range = frames.ranges.binary_search_by_key(&start, |r| r.start);
+            match range {
+                Ok(i) => frames.ranges[i].is_in_frame,
+                Err(_) => self
+                    .body_at(start)
+                    .is_some_and(|i| self.seeds[i].looks_like_fragment),
+            }
+        };
+        let parts: FxHashSet<u64> = readers.iter().copied().filter(|r| is_part(*r)).collect();
+        if parts.is_empty() {
+            return;
+        }
+        // Hand-written code may describe its frame wrongly.
+        let called: FxHashSet<u64> = self
+            .bodies
+            .par_iter()
+            .flat_map_iter(|b| &b.refs)
+            .filter_map(|r| match r {
+                Ref::Call(t) if parts.contains(t) => Some(*t),
+                _ => None,
+            })
+            .collect();
+        readers.retain(|r| !parts.contains(r) || called.contains(r));
     }
 
     /// Adds the procedures that jump to one of `readers`, which then reads their return address.

@@ -12,7 +12,7 @@ use super::{ProcKind, plt};
 use rayon::prelude::*;
 
 use crate::image::Image;
-use crate::unwind::{CFA_AT_ENTRY, UnwindTable};
+use crate::unwind::{CFA_AT_ENTRY, CfaRule, UnwindTable};
 
 /// A range of `.eh_frame`, as far as discovery needs it.
 #[derive(Clone, Debug)]
@@ -24,6 +24,9 @@ pub struct FrameRange {
     /// True if the frame at `start` is the frame of a procedure just called
     /// (CFA = rsp + 8); false if the range is a part of another procedure.
     pub is_entry: bool,
+    /// True if the code at `start` states where its frame is, and that something lies above the
+    /// return address there (rsp + 16, rbp + 16): such code is jumped to, never called.
+    pub is_in_frame: bool,
     /// Reason why unwind entries of this range cannot be written for another address, if there is one.
     pub obstacle: Option<String>,
 }
@@ -48,6 +51,8 @@ impl FrameFacts {
                     start: table.code_start(f),
                     end: f.end(),
                     is_entry: f.cfa_at_start == CFA_AT_ENTRY,
+                    is_in_frame: f.cfa_at_start != CFA_AT_ENTRY
+                        && matches!(f.cfa_at_start, CfaRule::Register { .. }),
                     obstacle: crate::unwind::write::check(table, f)
                         .err()
                         .map(|e| e.reason),

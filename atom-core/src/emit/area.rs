@@ -104,6 +104,7 @@ pub fn write<'a>(
         before: function(starter.plan.program_before),
         after: function(starter.plan.program_after),
         threads: shared.thread_info,
+        run: shared.run_info,
         totals: shared.totals,
     };
     let places = (area.info..).step_by(8);

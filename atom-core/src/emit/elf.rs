@@ -278,6 +278,7 @@ impl<'a> Writer<'a> {
             before: shared(self.plan.program_before),
             after: shared(self.plan.program_after),
             threads: self.plan.thread_info,
+            run: self.plan.run_info,
             totals: self.plan.totals,
         };
         let slots = (self.placement.info..).step_by(8);
@@ -326,6 +327,12 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let mut dynamic = self.image.dynamic.clone();
+        if let Some(strings) = &self.image.strings {
+            for (entry, offset) in &strings.changed {
+                dynamic[*entry].1 = *offset;
+            }
+            self.put_rx(place.strings, &strings.bytes);
+        }
         let mut set = |tag: u32, value: u64| {
             let tag = i64::from(tag);
             match dynamic.iter_mut().find(|d| d.0 == tag) {
@@ -333,6 +340,10 @@ impl<'a> Writer<'a> {
                 None => dynamic.push((tag, value)),
             }
         };
+        if let Some(strings) = &self.image.strings {
+            set(elf::DT_STRTAB, place.strings);
+            set(elf::DT_STRSZ, strings.bytes.len() as u64);
+        }
         let theirs = self.image.dynamic_value(elf::DT_PREINIT_ARRAY).unwrap_or(0);
         set(elf::DT_PREINIT_ARRAY, place.preinit);
         set(elf::DT_PREINIT_ARRAYSZ, 8 * place.preinit_count);

@@ -62,6 +62,7 @@ pub fn append<'a>(facts: &Facts<'a>, out: &mut Output<'a>) {
         return;
     };
     rename_original(facts, &mut table);
+    move_strings(facts, &mut table);
     let (text, analysis_text) = add_sections(facts, &mut table);
     symbols(facts, &mut table, out, [text, analysis_text]);
     for section in facts.debug {
@@ -106,6 +107,21 @@ fn rename_original(facts: &Facts<'_>, table: &mut Table) {
                     .copy_from_slice(&elf::SHT_PROGBITS.to_le_bytes());
             }
         }
+    }
+}
+
+/// The strings of the dynamic section, if they moved.
+fn move_strings(facts: &Facts<'_>, table: &mut Table) {
+    let (image, address) = (facts.image(), facts.placed.placement.strings);
+    let (Some(strings), true) = (&image.strings, address != 0) else {
+        return;
+    };
+    let old = image.dynamic_value(elf::DT_STRTAB);
+    let is_table = |s: &crate::image::Section| s.kind == elf::SHT_STRTAB && Some(s.address) == old;
+    if let Some(i) = image.sections.iter().position(is_table) {
+        let offset = facts.rx_offset + (address - facts.placed.layout.start);
+        table.place(i, offset, strings.bytes.len() as u64);
+        table.headers[i][SH_ADDR..SH_ADDR + 8].copy_from_slice(&address.to_le_bytes());
     }
 }
 

@@ -1,5 +1,9 @@
 //! The words of `atom_abi::StartInfo`, in its order.
 
+use std::mem::offset_of;
+
+use atom_abi::StartInfo;
+
 use crate::analysis::AnalysisImage;
 use crate::plan::Totals;
 
@@ -17,12 +21,14 @@ pub(super) struct StartWords<'a> {
     pub after: u64,
     /// Offset in the data of the `ThreadInfo`.
     pub threads: Option<u32>,
+    /// Offset in the data of the `RunInfo`.
+    pub run: Option<u32>,
     /// Places of the counters of edges and of their table.
     pub totals: Option<Totals>,
 }
 
 impl StartWords<'_> {
-    /// The words up to the totals' end: value, and true for an address.
+    /// The words up to the totals' end, or to the end of all: value, and true for an address.
     pub(super) fn words(&self) -> Vec<(u64, bool)> {
         let (base, analysis) = (self.base, self.analysis);
         let tls = analysis.tls;
@@ -48,6 +54,10 @@ impl StartWords<'_> {
                 (self.data + u64::from(totals.scratch), true),
                 (self.data, true),
             ]);
+        }
+        if let Some(offset) = self.run {
+            words.resize(offset_of!(StartInfo, run) / 8, (0, false));
+            words.push((self.data + u64::from(offset), true));
         }
         words
     }

@@ -10,6 +10,7 @@ mod kind;
 pub mod labels;
 mod lines;
 mod open;
+mod origin;
 pub mod variables;
 
 pub use decoder::{ImageDecoder, decoded};
@@ -20,6 +21,7 @@ use memmap2::UncheckedAdvice;
 
 pub use kind::{Interpreter, LoaderFamily, ObjectKind};
 pub use lines::{LineInfo, SourceFrame};
+pub use origin::Strings;
 
 /// A loaded segment (`PT_LOAD`).
 #[derive(Clone, Debug)]
@@ -152,6 +154,8 @@ pub struct Image {
     pub relocs: Vec<Reloc>,
     /// Entries of the dynamic section: (tag, value).
     pub dynamic: Vec<(i64, u64)>,
+    /// The strings of the output's dynamic section, if they are other ones: [`Image::expand_origin`].
+    pub strings: Option<Strings>,
     /// The program interpreter that the object names (`PT_INTERP`).
     pub interpreter: Option<Interpreter>,
     /// The program header table.

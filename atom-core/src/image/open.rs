@@ -207,6 +207,7 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
                 align: p.p_align(endian),
             })
             .collect(),
+        strings: None,
         program_header_offset: header.e_phoff(endian),
         file: map.clone(),
     };

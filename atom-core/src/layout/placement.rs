@@ -21,6 +21,8 @@ pub struct Placement {
     pub unwind: Option<UnwindBlobs>,
     /// Copy of the program's `DT_RELA` table with new relocations; 0 if not needed.
     pub rela: u64,
+    /// The strings of the dynamic section; 0 if they stay where they are.
+    pub strings: u64,
     /// Table of the writable slots that need the load bias.
     pub relocs: u64,
     /// Room for a moved program header table.
@@ -128,6 +130,9 @@ impl Placement {
                 let size = image.dynamic_value(elf::DT_RELASZ).unwrap_or(0);
                 p.rela = cursor.take(16, size + 24 * ours);
             }
+        }
+        if let (true, Some(strings)) = (hook_preinit, &image.strings) {
+            p.strings = cursor.take(8, strings.bytes.len() as u64);
         }
         p.reloc_capacity = if image.kind.is_position_independent() {
             analysis.map_or(0, |a| a.relocations.len() as u64 + 16) + plan.data_relocs.len() as u64

@@ -1,6 +1,9 @@
 //! The result of planning: inserted code with symbolic targets.
 
+use std::mem::offset_of;
 use std::ops::Range;
+
+use atom_abi::RunInfo;
 
 use super::sparse::Sparse;
 use crate::ids::{Address48, BlockId, InstId};
@@ -224,6 +227,8 @@ pub struct Plan {
     pub early_reloc: Option<u32>,
     /// Guards of pads, if the running thread's data is found through gs.
     pub guards: Option<Guards>,
+    /// The `atom_abi::RunInfo` in `data`, if there is one.
+    pub run_info: Option<u32>,
     /// How the tool's cells follow from the counters of edges, if there are any.
     pub totals: Option<Totals>,
     /// Number of calls that are not made because edges of the control flow are counted instead.
@@ -235,6 +240,28 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Adds what the runtime is told of the run: an `atom_abi::RunInfo` of these fields.
+    pub fn tell(&mut self, record: &[u8], unseen: &str, opaque: u64) {
+        let start = self.data.len().next_multiple_of(8);
+        let texts = [record, unseen.as_bytes()];
+        self.data.grow(start + size_of::<RunInfo>());
+        for (field, text) in [offset_of!(RunInfo, record), offset_of!(RunInfo, unseen)]
+            .into_iter()
+            .zip(texts)
+        {
+            let (slot, at) = (start + field, self.data.len() as u64);
+            self.data.extend(text);
+            self.data.extend(b"\0");
+            self.data.write(slot, &at.to_le_bytes());
+            self.data
+                .write(slot + 8, &(text.len() as u64).to_le_bytes());
+            self.data_relocs.push(slot as u32);
+        }
+        let at = start + offset_of!(RunInfo, opaque);
+        self.data.write(at, &opaque.to_le_bytes());
+        self.run_info = Some(start as u32);
+    }
+
     /// Number of changes of frame in the snippets between two offsets of the code.
     pub fn shifts_between(&self, start: u32, end: u32) -> usize {
         let index = |end: u32| self.shifts.partition_point(|s| s.at <= end);

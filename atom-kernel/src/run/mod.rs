@@ -449,7 +449,7 @@ pub fn end(
         writeln!(out, "# left out in signal handlers: {missed}")
     });
     if let Err(e) = written {
-        eprintln!("kernel: cannot write {e}");
+        output::cannot_write("kernel", e);
     }
 }
 

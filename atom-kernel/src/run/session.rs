@@ -248,6 +248,9 @@ impl Whole {
     /// A session that writes to `file`. A `late` one creates the file when it has something to
     /// write.
     fn session(&'static self, file: PathBuf, late: bool) -> arp::Result<Session> {
+        if self.settings.mode != Mode::Playback {
+            output::make_room(&file);
+        }
         let mut builder = Session::builder(self.settings.mode)
             .file(file)
             .format(self.settings.format)

@@ -12,7 +12,6 @@
 //! while the lock is held, and the file is open only while something is written to it.
 
 use std::fmt::{self, Arguments, Write as _};
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
@@ -20,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use analysis_rt::{SpinLock, Uninterrupted};
 
+use super::{keep, record};
 use crate::forks;
 
 /// Size of the buffer in bytes.
@@ -177,7 +177,7 @@ pub(crate) fn flush_all() {
 
 /// Reports an error on standard error.
 fn tell(error: &io::Error) {
-    eprintln!("cannot write {error}; the log ends here");
+    record::failed(&format!("cannot write {error}; the log ends here"));
 }
 
 /// A log that is locked.
@@ -227,8 +227,8 @@ impl Held<'_> {
         let path = super::path(self.name);
         let is_created = self.fresh.is_created.swap(true, Ordering::Relaxed);
         let written = match is_created {
-            true => OpenOptions::new().append(true).open(&path),
-            false => File::create(&path),
+            true => keep::append(&path),
+            false => super::create_file(&path),
         }
         .and_then(|mut file| file.write_all(bytes));
         if let Err(e) = written {

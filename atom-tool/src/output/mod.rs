@@ -3,12 +3,15 @@
 //! Results are usually written when the program ends, and by then the program may have changed
 //! its working directory. Users look for results in the directory where they started it.
 
+mod keep;
 mod log;
+mod record;
 mod standard;
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub use log::Log;
@@ -20,6 +23,7 @@ static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
 /// Called before any code of the application.
 pub(crate) fn remember_directory() {
+    record::remember_parent();
     // If the directory has no name any more, paths stay relative.
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
@@ -39,16 +43,35 @@ pub fn path(template: &str) -> PathBuf {
         .map_or_else(|| PathBuf::from(&path), |directory| directory.join(&path))
 }
 
-/// Creates the file of [`path`].
+/// Creates the file of [`path`]. An older file is kept: `name` becomes `name.1`, `name.1` becomes
+/// `name.2`, up to `name.9`. A file that this process has created before is replaced. Devices, pipes, empty
+/// files and symbolic links are written to. `atom run` names the file to the user.
 ///
 /// It is for results that are written at ProgramAfter. A [`Log`] is for output while the program
 /// runs, as a forked child does not share it.
 pub fn create(template: &str) -> io::Result<BufWriter<File>> {
     let path = path(template);
-    match File::create(&path) {
+    match create_file(&path) {
         Ok(file) => Ok(BufWriter::new(file)),
         Err(e) => Err(io::Error::new(e.kind(), format!("{}: {e}", path.display()))),
     }
+}
+
+/// As [`create`], for a path that is not a template.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    keep::create(path).inspect(|_| record::written(path))
+}
+
+/// Keeps an older file as [`create`] does, where a library writes the new one; `atom run` names it.
+pub fn make_room(path: &Path) {
+    keep::make_room(path);
+    record::written(path);
+}
+
+/// Tells on standard error that a tool's output cannot be written. `what` names the file and the reason, as
+/// errors of [`create`] do. `atom run` tells it at the end, and ends with code 1 where the program succeeds.
+pub fn cannot_write(tool: &str, what: impl Display) {
+    record::failed(&format!("{tool}: cannot write {what}"));
 }
 
 fn expand(template: &str, pid: u32, start_pid: u32) -> String {

@@ -1,6 +1,7 @@
 //! A report for programs: one JSON object.
 //!
-//! `tool` and `program`, each fact under its name, each table under its title as
+//! `tool` and `program`, the libraries that are `not_instrumented` and the number of
+//! `opaque_procedures`, each fact under its name, each table under its title as
 //! an array of objects whose keys are the columns' names. In keys, spaces become
 //! `_` and `%` becomes `percent`. Addresses are strings in hexadecimal, as many programs read
 //! JSON's numbers as doubles. A value that is not known is `null`.
@@ -16,6 +17,14 @@ pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
     string(to, report.tool)?;
     write!(to, ",\n  \"program\": ")?;
     string(to, &report.program)?;
+    if let Some(unseen) = &report.unseen {
+        write!(to, ",\n  \"not_instrumented\": [")?;
+        for (i, name) in unseen.libraries.iter().enumerate() {
+            write!(to, "{}", if i == 0 { "" } else { ", " })?;
+            string(to, name)?;
+        }
+        write!(to, "],\n  \"opaque_procedures\": {}", unseen.opaque)?;
+    }
     for (name, value) in &report.facts {
         write!(to, ",\n  ")?;
         key(to, name)?;

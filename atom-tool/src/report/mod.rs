@@ -3,18 +3,21 @@
 //! Tools differ in what they count, not in how they print it, so aligning,
 //! sorting, shortening, JSON and the options that choose the file live here. A
 //! [`Report`] is filled by the routine at ProgramAfter and written to the [`Files`]
-//! that the instrument routine passed.
+//! that the instrument routine passed. Its head says what the tool did not see.
 
 mod files;
 mod json;
 mod text;
+mod unseen;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::output;
 use crate::sites::{Site, Sites};
 
 pub use files::{Files, ReportFiles};
+use unseen::Unseen;
 
 /// One cell of a table, or the value of a fact.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,6 +133,7 @@ impl Table {
 pub struct Report {
     tool: &'static str,
     program: String,
+    unseen: Option<Unseen>,
     facts: Vec<(&'static str, Cell)>,
     tables: Vec<Table>,
 }
@@ -140,6 +144,7 @@ impl Report {
         Self {
             tool,
             program: program.to_owned(),
+            unseen: Unseen::of_program(),
             facts: Vec::new(),
             tables: Vec::new(),
         }
@@ -236,7 +241,7 @@ impl Report {
     /// Writes the report to the files; an error goes to standard error.
     pub fn write(&self, files: Files) {
         if let Err(e) = files.write(self) {
-            eprintln!("{}: cannot write {e}", self.tool);
+            output::cannot_write(self.tool, e);
         }
     }
 }

@@ -3,12 +3,16 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use super::unseen::Unseen;
 use super::{Cell, Readers, Report, Table};
 use crate::address::Address;
 
 /// Writes the report. If `top` is not 0, tables end after `top` rows.
 pub(super) fn write(to: &mut dyn Write, report: &Report, top: usize) -> io::Result<()> {
     writeln!(to, "{} of {}", report.tool, report.program)?;
+    if let Some(line) = report.unseen.as_ref().and_then(Unseen::line) {
+        writeln!(to, "{line}")?;
+    }
     let name_width = report.facts.iter().map(|(name, _)| width(name)).max();
     let values: Vec<String> = report.facts.iter().map(|(_, value)| show(value)).collect();
     let value_width = values.iter().map(|value| width(value)).max();

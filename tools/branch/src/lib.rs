@@ -19,7 +19,7 @@ fn branch(counter: Counter<2>, taken: Value) {
 fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: Sites) {
     if atom {
         if let Err(e) = files.write_with(|to| write_atom(to, counters, sites)) {
-            eprintln!("branch: cannot write {e}");
+            output::cannot_write("branch", e);
         }
         return;
     }

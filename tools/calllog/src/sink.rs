@@ -68,7 +68,7 @@ impl Stream {
         self.bytes.clear();
         if let (Err(error), false) = (result, self.failed) {
             self.failed = true;
-            eprintln!("calllog: cannot write {error}; the log ends here");
+            output::cannot_write("calllog", format!("{error}; the log ends here"));
         }
     }
 
@@ -180,7 +180,7 @@ impl Sink {
         let is_first = !std::mem::replace(&mut self.is_complete, true);
         if is_first && !self.run.settings.indat.is_empty() {
             self.describe()
-                .unwrap_or_else(|error| eprintln!("calllog: cannot write {error}"));
+                .unwrap_or_else(|error| output::cannot_write("calllog", error));
         }
     }
 

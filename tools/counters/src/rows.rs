@@ -5,7 +5,7 @@
 //! which are a [`PerProcess`] value.
 
 use std::collections::HashSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::MutexGuard;
@@ -158,7 +158,7 @@ impl Collected {
                 && let Err(error) = self.append(number)
             {
                 self.failed = true;
-                eprintln!("counters: cannot write {error}; the rows end here");
+                output::cannot_write("counters", format!("{error}; the rows end here"));
             }
             self.files[number].0.clear();
             self.files[number].1 = true;
@@ -175,7 +175,7 @@ impl Collected {
             true => OpenOptions::new().append(true).open(&path).map_err(named)?,
             false => {
                 fs::create_dir_all(&folder).map_err(named)?;
-                let mut file = File::create(&path).map_err(named)?;
+                let mut file = output::create_file(&path).map_err(named)?;
                 file.write_all(header(self.run).as_bytes()).map_err(named)?;
                 file
             }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use atom_tool::{Address, Cell, Files, Report};
+use atom_tool::{Address, Cell, Files, Report, output};
 use events::Source;
 use events::perf::Reading;
 
@@ -116,7 +116,7 @@ pub fn write(files: Files, found: &Found) {
     if !run.settings.csv.is_empty()
         && let Err(error) = write_csv(found)
     {
-        eprintln!("counters: cannot write {error}");
+        output::cannot_write("counters", error);
     }
 }
 

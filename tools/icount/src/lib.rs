@@ -103,7 +103,7 @@ fn report(
             write_rows(to, &rows)
         });
         if let Err(e) = written {
-            eprintln!("icount: cannot write {e}");
+            output::cannot_write("icount", e);
         }
         return;
     }

@@ -158,7 +158,7 @@ pub fn report(
 fn files_of_their_own(told: &Told, names: &[&'static str], sites: Sites, sums: &Sums) {
     let write = |name: &str, result: io::Result<()>| {
         if let Err(e) = result {
-            eprintln!("ranges: cannot write {name}: {e}");
+            output::cannot_write("ranges", format!("{name}: {e}"));
         }
     };
     let text = |key: u32| told.texts.get(key);

@@ -1,0 +1,40 @@
+//! What `atom` tells reports and records of the run.
+
+use atom_abi::{RunInfo, StrRef};
+
+use super::info;
+
+fn run() -> Option<&'static RunInfo> {
+    // SAFETY: null or a structure in the image, which stays for the process's life.
+    unsafe { info::get()?.run.as_ref() }
+}
+
+fn text(of: StrRef) -> Option<&'static str> {
+    // SAFETY: `atom` wrote the string, which is UTF-8 and stays in the image.
+    let bytes = match of.len {
+        0 => return None,
+        len => unsafe { core::slice::from_raw_parts(of.ptr, len) },
+    };
+    core::str::from_utf8(bytes).ok()
+}
+
+/// Path of the record for `atom run`, up to the number of the process that waits; `None` if none is
+/// wanted.
+pub fn record() -> Option<&'static str> {
+    // SAFETY: null or a structure in the image, which stays for the process's life.
+    let process = unsafe { info::get()?.process.as_ref() };
+    let of_process = process.and_then(|process| text(process.record));
+    of_process.or_else(|| text(run()?.record))
+}
+
+/// Names of the program's libraries that are not instrumented, with `, ` between them; `None` if there are
+/// none, or if nothing is known.
+pub fn unseen() -> Option<&'static str> {
+    text(run()?.unseen)
+}
+
+/// Number of procedures that are not instrumented because they are not understood; `None` if it is not
+/// known.
+pub fn opaque() -> Option<u64> {
+    Some(run()?.opaque)
+}

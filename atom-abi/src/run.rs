@@ -1,0 +1,19 @@
+//! What the runtime is told of the run for which a program was instrumented.
+
+use crate::StrRef;
+
+/// Facts that `atom` knows and that reports and `atom run` need. It lies in the image.
+#[repr(C)]
+pub struct RunInfo {
+    /// Path of the record that the runtime leaves for `atom run`, up to the number of the process that
+    /// waits for the program; empty if none is wanted.
+    pub record: StrRef,
+    /// Names of the libraries that the program names and that are not instrumented, with `, ` between
+    /// them.
+    pub unseen: StrRef,
+    /// Number of procedures that are not instrumented because they are not understood.
+    pub opaque: u64,
+}
+
+// SAFETY: written by `atom`, only read afterwards.
+unsafe impl Sync for RunInfo {}

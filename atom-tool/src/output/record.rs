@@ -1,0 +1,68 @@
+//! Word left for `atom run`, which waits for the program: where reports are, and what could not be
+//! written.
+//!
+//! `atom run` makes an empty file, named by its own process number and start time, in a folder of its
+//! user; `atom` has written the folder into the program. Nothing of that can be seen in the program's
+//! environment or descriptors. If there is no such file, nobody waits. Each entry is one write of a letter
+//! and text with a null behind it, so the entries of several processes do not mix.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// `O_NOFOLLOW` and `O_NONBLOCK`: neither a symbolic link nor a pipe is waited for.
+const SAFELY: i32 = 0o400_000 | 0o4_000;
+
+/// Number of the process that started the program; 0 until it is known.
+static PARENT: AtomicU32 = AtomicU32::new(0);
+
+/// Called when the program starts, as a forked child has another parent.
+pub(super) fn remember_parent() {
+    PARENT.store(std::os::unix::process::parent_id(), Ordering::Relaxed);
+}
+
+/// A report stands in this file.
+pub(super) fn written(path: &Path) {
+    leave(b'R', path.as_os_str().as_bytes());
+}
+
+/// Tells the user that something cannot be written: `atom run` does so at the end, as programs may have
+/// closed their standard error by then; else the line goes there.
+pub(super) fn failed(line: &str) {
+    if !leave(b'F', line.as_bytes()) {
+        eprintln!("{line}");
+    }
+}
+
+/// Leaves an entry; false if nobody waits for it.
+fn leave(kind: u8, text: &[u8]) -> bool {
+    let Some(stem) = analysis_rt::record() else {
+        return false;
+    };
+    let parent = match PARENT.load(Ordering::Relaxed) {
+        0 => std::os::unix::process::parent_id(),
+        known => known,
+    };
+    let name = format!("{stem}{parent}-{}", start_time(parent));
+    let opened = OpenOptions::new()
+        .append(true)
+        .custom_flags(SAFELY)
+        .open(name);
+    let Ok(mut file) = opened else { return false };
+    let is_ours = |m: std::fs::Metadata| m.is_file() && m.uid() == analysis_rt::user();
+    let entry = [&[kind], text, b"\0"].concat();
+    file.metadata().is_ok_and(is_ours) && file.write_all(&entry).is_ok()
+}
+
+/// When a process started, in clock ticks since the system's start; 0 if it cannot be found out.
+fn start_time(process: u32) -> u64 {
+    /// Number of fields between the command's name and the time.
+    const BETWEEN: usize = 19;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let field = behind.split_whitespace().nth(BETWEEN);
+    field.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
