@@ -13,7 +13,7 @@ use crate::analysis::image::AnalysisImage;
 use crate::analysis::specialise::Specialiser;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
-use crate::plan::code::{Asm, Target};
+use crate::plan::code::{Asm, Home, Target};
 use crate::plan::site::{self, Point, SiteCall};
 use crate::plan::wrapper::Wrappers;
 use crate::plan::{inline, shared};
