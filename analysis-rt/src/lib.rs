@@ -52,7 +52,7 @@ pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use lifecycle::end::{finish, set_flush_hook};
 pub use lifecycle::start::start;
 pub use process::identity::{pid, start_pid, user};
-pub use process::objects::object_name;
+pub use process::objects::{object_name, unknown_objects};
 pub use process::told::{opaque, record, unseen};
 pub use sys::memory::map_wiped;
 pub use sys::signals::Uninterrupted;

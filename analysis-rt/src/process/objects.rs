@@ -7,10 +7,11 @@
 
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
+use crate::c::string::strlen;
 use crate::lifecycle::deaths;
 use crate::process::info;
 use crate::sys::call::syscall;
@@ -123,7 +124,50 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
                 == (stat.st_ctime as u64, stat.st_ctime_nsec as u64)
             && o.instrumented.len != 0
     };
-    objects.iter().find(is)
+    let found = objects.iter().find(is);
+    let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if found.is_none() && is_file {
+        // SAFETY: the kernel has read the path just now.
+        unsafe { note_unknown(path as *const c_char) };
+    }
+    found
+}
+
+/// Bytes for the paths of objects that are not instrumented.
+const ROOM: usize = 1 << 14;
+
+/// Paths of files that the interpreter opened and that are no objects known beforehand, each with a null
+/// behind it.
+static UNKNOWN: [AtomicU8; ROOM] = [const { AtomicU8::new(0) }; ROOM];
+
+/// Number of bytes of [`UNKNOWN`] in use; more than there are if some did not fit.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes a path.
+///
+/// # Safety
+/// It is a string that ends with a null.
+unsafe fn note_unknown(path: *const c_char) {
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
+    let at = USED.fetch_add(bytes.len() + 1, Ordering::Relaxed);
+    if let Some(place) = UNKNOWN.get(at..at.saturating_add(bytes.len())) {
+        for (cell, byte) in place.iter().zip(bytes) {
+            cell.store(*byte, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Calls `each` with the path of each file that the program interpreter opened and that is not
+/// instrumented: libraries loaded while the program ran, and the interpreter's own files.
+pub fn unknown_objects(each: &mut dyn FnMut(&[u8])) {
+    let used = USED.load(Ordering::Relaxed).min(ROOM);
+    // SAFETY: atomics have the layout of the bytes, and nobody writes to the part in use again.
+    let bytes = unsafe { core::slice::from_raw_parts(UNKNOWN.as_ptr().cast::<u8>(), used) };
+    bytes
+        .split(|b| *b == 0)
+        .filter(|p| !p.is_empty())
+        .for_each(each);
 }
 
 /// The facts of a process whose objects are all instrumented; `None` for a program alone, and before the

@@ -20,7 +20,13 @@ pub fn library() -> &'static Path {
         // Where `.ci/run` has built the workspace, what the library needs has the workspace's
         // features and need not be built again.
         let packages = match std::env::var_os("ATOM") {
-            Some(_) => &["--workspace", "--exclude", "house", "--exclude", "atom-tests"][..],
+            Some(_) => &[
+                "--workspace",
+                "--exclude",
+                "house",
+                "--exclude",
+                "atom-tests",
+            ][..],
             None => &["-p", "arp-c"],
         };
         let status = Command::new(cargo)

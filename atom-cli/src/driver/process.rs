@@ -25,7 +25,7 @@ use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Unit, Whole};
 use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
 use atom_core::{Error, Result, memory, rewrite};
 
-use crate::message::{count, number};
+use crate::message::{count, note, number};
 use crate::output::PendingFile;
 use crate::report::Totals;
 use crate::request::Request;
@@ -219,10 +219,9 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
         if !seen.insert(real.clone()) {
             continue;
         }
-        let image = Image::read(&real)?;
-        if image.kind.is_program() || image.is_go() {
+        let Some(image) = library(&real) else {
             continue;
-        }
+        };
         let own = path.file_name().unwrap_or("object".as_ref()).to_os_string();
         let mut name = own.clone();
         let mut copies = 1;
@@ -238,6 +237,30 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
         });
     }
     Ok(files)
+}
+
+/// A library or a loader, if it can be instrumented. One that cannot runs as it is, and the user is told.
+fn library(path: &Path) -> Option<Image> {
+    let opened =
+        Image::read(path).and_then(|image| image.unwind_table().map(|_| ()).map(|()| image));
+    match opened {
+        Ok(image) if image.kind.is_program() || image.is_go() => {
+            note(&format!(
+                "{} is left as it is: it is no library",
+                path.display()
+            ));
+            None
+        }
+        Ok(image) => Some(image),
+        Err(error) => {
+            note(&format!(
+                "{} is left as it is: {}",
+                path.display(),
+                error.reason
+            ));
+            None
+        }
+    }
 }
 
 /// Finds the procedures of all objects.

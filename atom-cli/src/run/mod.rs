@@ -9,6 +9,7 @@ pub mod closure;
 mod identity;
 mod program;
 mod record;
+mod remembered;
 pub mod store;
 
 use std::ffi::OsString;
@@ -86,9 +87,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let status = child::run(&entry.folder.join(file_name(&program.file)), &program)?;
     let said = record.read();
     drop(record);
+    remembered::add(&store, &program.file, &said.loaded);
     let has_failed = said.tell_failures();
     if !arguments.quiet {
         said.tell_reports();
+        if !said.loaded.is_empty() {
+            let names = names(&said.loaded);
+            note(&format!(
+                "loaded later and not instrumented: {names}; the next run sees them"
+            ));
+        }
     }
     if !arguments.quiet
         && let Ok(libraries) = std::fs::read_to_string(entry.folder.join(UNSEEN))
@@ -117,9 +125,14 @@ fn instrumented(arguments: &Arguments, program: &Program, store: &Store) -> Resu
     identity.add_file(&file)?;
     identity.add_file(&tool)?;
     let libraries = libraries(&file)?;
+    let later = remembered::get(store, &program.file);
     let whole = !arguments.own && !libraries.is_empty();
     if whole {
-        for library in libraries.iter().chain(&arguments.choices.with) {
+        for library in libraries
+            .iter()
+            .chain(&arguments.choices.with)
+            .chain(&later)
+        {
             identity.add_file(library)?;
         }
         identity.add_words("named", &[program.file.display().to_string()]);
@@ -141,6 +154,7 @@ fn instrumented(arguments: &Arguments, program: &Program, store: &Store) -> Resu
         if whole {
             let placed_at = store.folder_of(&name).join(file_name(&program.file));
             job.whole(&placed_at, &program.file);
+            later.iter().for_each(|library| job.path("--with", library));
         }
         job.run().inspect_err(|_| is_told = true)?;
         let unseen = folder.join(UNSEEN);

@@ -28,6 +28,8 @@ pub struct Record {
 pub struct Said {
     /// The reports, each once, in the order in which they were created.
     reports: Vec<PathBuf>,
+    /// Libraries that were loaded while the program ran and are not instrumented, each once.
+    pub loaded: Vec<PathBuf>,
     /// What could not be written, as lines for the user, each once.
     failures: Vec<String>,
 }
@@ -74,6 +76,12 @@ impl Said {
                     let path = PathBuf::from(OsStr::from_bytes(path));
                     if !said.reports.contains(&path) {
                         said.reports.push(path);
+                    }
+                }
+                Some((b'O', path)) => {
+                    let path = PathBuf::from(OsStr::from_bytes(path));
+                    if !said.loaded.contains(&path) {
+                        said.loaded.push(path);
                     }
                 }
                 Some((b'F', line)) => {

@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 
 pub use log::Log;
 pub(crate) use log::flush_all;
+pub(crate) use record::is_object;
 pub use standard::{keep_stdout, stdout};
 
 /// The working directory in which the program was started.

@@ -27,6 +27,16 @@ pub(super) fn remember_parent() {
 /// A report stands in this file.
 pub(super) fn written(path: &Path) {
     leave(b'R', path.as_os_str().as_bytes());
+    analysis_rt::unknown_objects(&mut |path| {
+        if is_object(path) {
+            leave(b'O', path);
+        }
+    });
+}
+
+/// True for the path of a library, not of one of the loader's own files.
+pub(crate) fn is_object(path: &[u8]) -> bool {
+    path.starts_with(b"/") && !path.starts_with(b"/etc/")
 }
 
 /// Tells the user that something cannot be written: `atom run` does so at the end, as programs may have

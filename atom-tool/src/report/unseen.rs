@@ -1,10 +1,14 @@
 //! What a tool did not see, which each report says in its head.
 
+use crate::output::is_object;
+
 /// Code of the process that is not instrumented.
 #[derive(Clone, Debug)]
 pub(super) struct Unseen {
     /// Names of the libraries that the program names.
     pub libraries: Vec<&'static str>,
+    /// File names of libraries that were loaded while the program ran and are not instrumented.
+    pub loaded: Vec<String>,
     /// Number of procedures that are not understood.
     pub opaque: u64,
 }
@@ -13,7 +17,16 @@ impl Unseen {
     /// What `atom` wrote into the program; `None` if it wrote nothing.
     pub fn of_program() -> Option<Self> {
         let names = analysis_rt::unseen().unwrap_or("").split(", ");
+        let mut loaded = Vec::new();
+        analysis_rt::unknown_objects(&mut |path| {
+            let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+            let name = String::from_utf8_lossy(name).into_owned();
+            if is_object(path) && !loaded.contains(&name) {
+                loaded.push(name);
+            }
+        });
         Some(Self {
+            loaded,
             libraries: names.filter(|name| !name.is_empty()).collect(),
             opaque: analysis_rt::opaque()?,
         })
@@ -25,6 +38,12 @@ impl Unseen {
         if !self.libraries.is_empty() {
             let names = self.libraries.join(", ");
             parts.push(format!("{names} and what they load (atom run sees them)"));
+        }
+        if !self.loaded.is_empty() {
+            let names = self.loaded.join(", ");
+            parts.push(format!(
+                "{names}, loaded later (--with FILE, or atom run once more)"
+            ));
         }
         match self.opaque {
             0 => {}
@@ -43,7 +62,13 @@ mod tests {
     fn the_line_names_what_was_left_out() {
         let line = |libraries: &[&'static str], opaque| {
             let libraries = libraries.to_vec();
-            Unseen { libraries, opaque }.line()
+            let loaded = Vec::new();
+            Unseen {
+                libraries,
+                loaded,
+                opaque,
+            }
+            .line()
         };
         assert_eq!(line(&[], 0), None);
         assert_eq!(
