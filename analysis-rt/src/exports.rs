@@ -11,8 +11,8 @@ use crate::c::{
     time, tls, unwind,
 };
 use crate::heap::alloc;
-use crate::lifecycle::{end, exec};
-use crate::process::{info, objects};
+use crate::lifecycle::{end, exec, system_call};
+use crate::process::info;
 use crate::sys::fatal;
 
 macro_rules! exports {
@@ -295,5 +295,5 @@ exports! {
 
     // What inserted code calls, not the tool.
     "__atom_exec" => exec::exec,
-    "__atom_system_call" => objects::system_call,
+    "__atom_system_call" => system_call::system_call,
 }

@@ -4,4 +4,5 @@ pub(crate) mod deaths;
 pub(crate) mod end;
 pub(crate) mod exec;
 pub(crate) mod start;
+pub(crate) mod system_call;
 pub(crate) mod totals;

@@ -1,23 +1,11 @@
-//! The objects of a process that is instrumented as a whole.
-//!
-//! The program interpreter opens libraries by their usual paths, so all that it decides and remembers of
-//! paths is as in the original process. Here, just before the system call, the path of an object's original
-//! file is replaced by the path of the instrumented file; the object is known by device, inode, size and
-//! time of change. A link that leads to the running program is read as the original's.
+//! The objects of a process that is instrumented as a whole: their names, where they lie, and which files
+//! the program interpreter opened that are none of them.
 
-use core::ffi::c_char;
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
+use atom_abi::ProcessInfo;
 
-use crate::c::string::strlen;
-use crate::lifecycle::deaths;
 use crate::process::info;
-use crate::sys::call::syscall;
-
-/// Paths by which a process names its own program.
-const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
 
 /// At the start: notes where the program and its interpreter lie, and gives the program the name that the
 /// original's would have.
@@ -39,100 +27,6 @@ pub(crate) unsafe fn begin(process: &ProcessInfo) {
     }
 }
 
-/// Looks at a system call before it is made, and may change its arguments.
-///
-/// # Safety
-/// Called by inserted code, with the arguments of a system call that is made next.
-pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
-    let Some(process) = process() else { return };
-    // SAFETY: the caller's promise.
-    let call = unsafe { &mut *call };
-    let [first, second, third, fourth, ..] = call.arguments;
-    if call.number as i64 == libc::SYS_rt_sigaction {
-        // SAFETY: the caller's promise.
-        if unsafe { deaths::sigaction(first, second, third, fourth) } {
-            // The call that is left asks nothing, and answers 0.
-            (call.arguments[1], call.arguments[2]) = (0, 0);
-        }
-        return;
-    }
-    let at_working_folder = libc::AT_FDCWD as usize;
-    let (is_link, folder, path) = match call.number as i64 {
-        libc::SYS_open => (false, at_working_folder, 0),
-        libc::SYS_openat => (false, first, 1),
-        libc::SYS_readlink => (true, at_working_folder, 0),
-        libc::SYS_readlinkat => (true, first, 1),
-        _ => return,
-    };
-    let name = [first, second][path];
-    let flags = [second, third][path];
-    let replacement = match is_link {
-        // SAFETY: as for the functions.
-        true => unsafe { is_own_program(name) }.then_some(process.link.ptr),
-        // Objects are only read.
-        false if flags as i32 & libc::O_ACCMODE != libc::O_RDONLY => None,
-        // SAFETY: as for the functions.
-        false => unsafe { object(process, folder, name) }.map(|o| o.instrumented.ptr),
-    };
-    if let Some(replacement) = replacement {
-        call.arguments[path] = replacement as usize;
-    }
-}
-
-/// True if a path is a name of the running program's own link.
-///
-/// # Safety
-/// The application passes the path to the kernel next; a bad pointer is its own mistake, at which the
-/// kernel looks first.
-unsafe fn is_own_program(path: usize) -> bool {
-    // The kernel says whether the string can be read.
-    // SAFETY: the kernel answers EFAULT to a bad path.
-    let readable = unsafe { syscall!(libc::SYS_access, path, libc::F_OK) };
-    if readable == -(libc::EFAULT as isize) {
-        return false;
-    }
-    let is = |name: &[u8]| {
-        let bytes = (path as *const u8, name.len());
-        // SAFETY: the string ends with a zero, at which the comparison stops.
-        name.iter()
-            .enumerate()
-            .all(|(i, b)| unsafe { *bytes.0.add(i) } == *b)
-            && unsafe { *bytes.0.add(bytes.1) } == 0
-    };
-    OWN_PROGRAM.iter().any(|name| is(name))
-}
-
-/// The object whose original file a path leads to.
-///
-/// # Safety
-/// As for [`is_own_program`].
-unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&ObjectInfo> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the kernel reads the path and writes the structure, or answers with an error.
-    let stat = unsafe {
-        let path = path as *const c_char;
-        if syscall!(libc::SYS_newfstatat, folder, path, stat.as_mut_ptr(), 0) != 0 {
-            return None;
-        }
-        stat.assume_init()
-    };
-    // SAFETY: `atom` wrote the table.
-    let objects = unsafe { core::slice::from_raw_parts(process.objects, process.object_count) };
-    let is = |o: &&ObjectInfo| {
-        (o.device, o.inode, o.size) == (stat.st_dev, stat.st_ino, stat.st_size as u64)
-            && (o.changed, o.changed_nanoseconds)
-                == (stat.st_ctime as u64, stat.st_ctime_nsec as u64)
-            && o.instrumented.len != 0
-    };
-    let found = objects.iter().find(is);
-    let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
-    if found.is_none() && is_file {
-        // SAFETY: the kernel has read the path just now.
-        unsafe { note_unknown(path as *const c_char) };
-    }
-    found
-}
-
 /// Bytes for the paths of objects that are not instrumented.
 const ROOM: usize = 1 << 14;
 
@@ -143,16 +37,11 @@ static UNKNOWN: [AtomicU8; ROOM] = [const { AtomicU8::new(0) }; ROOM];
 /// Number of bytes of [`UNKNOWN`] in use; more than there are if some did not fit.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes a path.
-///
-/// # Safety
-/// It is a string that ends with a null.
-unsafe fn note_unknown(path: *const c_char) {
-    // SAFETY: the caller's promise.
-    let bytes = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
-    let at = USED.fetch_add(bytes.len() + 1, Ordering::Relaxed);
-    if let Some(place) = UNKNOWN.get(at..at.saturating_add(bytes.len())) {
-        for (cell, byte) in place.iter().zip(bytes) {
+/// Notes the path of a file that the interpreter opens and that is no object known beforehand.
+pub(crate) fn note_unknown(path: &[u8]) {
+    let at = USED.fetch_add(path.len() + 1, Ordering::Relaxed);
+    if let Some(place) = UNKNOWN.get(at..at.saturating_add(path.len())) {
+        for (cell, byte) in place.iter().zip(path) {
             cell.store(*byte, Ordering::Relaxed);
         }
     }
@@ -172,7 +61,7 @@ pub fn unknown_objects(each: &mut dyn FnMut(&[u8])) {
 
 /// The facts of a process whose objects are all instrumented; `None` for a program alone, and before the
 /// start.
-fn process() -> Option<&'static ProcessInfo> {
+pub(crate) fn process() -> Option<&'static ProcessInfo> {
     // SAFETY: null, or in the area, which stays mapped.
     unsafe { info::get()?.process.as_ref() }
 }

@@ -15,14 +15,15 @@ use std::path::{Path, PathBuf};
 use atom_abi::{ObjectInfo, ProcessInfo};
 use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
-use atom_core::cfg::Object;
+use atom_core::cfg::{Cfg, Object};
 use atom_core::emit::{self, area::Facts};
 use atom_core::image::debug::DebugLines;
 use atom_core::image::{Image, LoaderFamily, ObjectKind};
 use atom_core::layout::{self, Area, Options, Placed, Region, Sites};
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Unit, Whole};
-use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
+use atom_core::tool::select::Selected;
+use atom_core::tool::{Application, Calls, LineInfo, process_may_have_threads, process_uses_gs};
 use atom_core::{Error, Result, memory, rewrite};
 
 use crate::message::{count, note, number};
@@ -69,14 +70,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         || files(request, image, &folder),
         |files| count(files.len(), "object"),
     )?;
-    let starter = files
-        .iter()
-        .position(|f| f.image.kind == ObjectKind::Interpreter);
-    let starter = starter.ok_or_else(|| {
-        Error::new(DOING, "its program interpreter is not known")
-            .file(request.app)
-            .advice("instrument the program alone")
-    })?;
+    let starter = starter(request, &files)?;
     let loaded = steps.run(
         Step::Load,
         || Loaded::new(tool),
@@ -90,7 +84,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
             count(blocks, "block")
         },
     )?;
-    let (calls, lives) = calls(&loaded, request, &objects, steps)?;
+    let (calls, lives) = calls(&loaded, request, (&files, &objects), steps)?;
     let used = routines(&calls);
     let (analysis, summaries) = steps.run(
         Step::Analysis,
@@ -100,14 +94,8 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     let whole = steps.run(
         Step::Plan,
         || {
-            plan(
-                request,
-                &objects,
-                &lives,
-                starter,
-                calls,
-                (&analysis, &summaries),
-            )
+            let tool = (&analysis, &summaries);
+            plan(request, &objects, &lives, starter, calls, tool)
         },
         |whole| {
             let insertions = whole.plans.iter().map(|p| p.insertions.len()).sum();
@@ -148,22 +136,36 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         |size| describe::bytes(*size),
     )?;
     if !request.quiet {
-        eprintln!(
-            "{} with {} -> {} and {}: {}, {} bytes",
-            request.app.display(),
-            tool.file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .trim_start_matches("lib"),
-            request.output.display(),
-            folder.display(),
-            count(files.len(), "object"),
-            number(size),
-        );
+        eprintln!("{}", summary(request, tool, &folder, files.len(), size));
     }
     // The process ends now, and its memory goes as a whole.
     std::mem::forget(placed);
     Ok(())
+}
+
+/// The line that says what happened.
+fn summary(request: &Request, tool: &Path, folder: &Path, objects: usize, size: u64) -> String {
+    let tool = tool.file_stem().unwrap_or_default().to_string_lossy();
+    format!(
+        "{} with {} -> {} and {}: {}, {} bytes",
+        request.app.display(),
+        tool.trim_start_matches("lib"),
+        request.output.display(),
+        folder.display(),
+        count(objects, "object"),
+        number(size),
+    )
+}
+
+/// The object of the program interpreter.
+fn starter(request: &Request, files: &[File]) -> Result<usize> {
+    let mut kinds = files.iter().map(|f| f.image.kind);
+    let at = kinds.position(|kind| kind == ObjectKind::Interpreter);
+    at.ok_or_else(|| {
+        Error::new(DOING, "its program interpreter is not known")
+            .file(request.app)
+            .advice("instrument the program alone")
+    })
 }
 
 /// Exports of the runtime that inserted code calls.
@@ -281,21 +283,23 @@ fn understand(files: &[File]) -> Result<(Vec<Object<'_>>, Vec<Sites>)> {
 fn calls<'a>(
     loaded: &Loaded,
     request: &Request,
-    objects: &'a [Object<'a>],
+    (files, objects): (&[File], &'a [Object<'a>]),
     steps: &mut Steps,
 ) -> Result<(Calls, Vec<Live<'a>>)> {
     std::thread::scope(|scope| {
         let live = scope.spawn(|| objects.iter().map(|o| live(o, request)).collect());
         let lines: Vec<DebugLines<'_>> = objects.iter().map(|o| DebugLines::new(o.image)).collect();
-        let applications: Vec<Application<'_>> = (objects.iter().zip(&lines))
-            .map(|(object, lines)| Application {
+        let selected = selected(request, files, objects, &lines)?;
+        let choice = |i: usize| selected.as_ref().map(|all| &all[i]);
+        let applications: Vec<Application<'_>> = (objects.iter().zip(&lines).enumerate())
+            .map(|(i, (object, lines))| Application {
                 image: object.image,
                 cfg: &object.cfg,
                 lines,
-                selected: None,
+                selected: choice(i),
             })
             .collect();
-        let calls = steps.run(
+        let mut calls = steps.run(
             Step::Tool,
             || {
                 let tool = &loaded.tool;
@@ -303,6 +307,10 @@ fn calls<'a>(
             },
             |calls| count(calls.calls.len(), "call"),
         )?;
+        if let Some(selected) = selected {
+            let pairs: Vec<_> = objects.iter().map(|o| &o.cfg).zip(selected).collect();
+            Selected::filter_all(&pairs, &mut calls);
+        }
         let lives = steps.run(
             Step::Live,
             || Ok(live.join().unwrap_or_else(|e| resume_unwind(e))),
@@ -311,6 +319,30 @@ fn calls<'a>(
         memory::give_back();
         Ok((calls, lives))
     })
+}
+
+/// What the user has chosen in each object; `None`: everything.
+fn selected(
+    request: &Request,
+    files: &[File],
+    objects: &[Object<'_>],
+    lines: &[DebugLines<'_>],
+) -> Result<Option<Vec<Selected>>> {
+    if request.selection.is_all() {
+        return Ok(None);
+    }
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let each = files.iter().zip(objects).zip(lines);
+    let named: Vec<([String; 2], &Cfg, &dyn LineInfo)> = each
+        .map(|((file, object), lines)| {
+            let names = [name(&file.path), name(&object.image.path)];
+            (names, &object.cfg, lines as &dyn LineInfo)
+        })
+        .collect();
+    request.selection.resolve_all(&named).map(Some)
 }
 
 /// What is live in an object. The loader's own entry points (lazy binding, thread-local variables) keep

@@ -16,6 +16,7 @@ use super::points::Points;
 use super::prepare::{forget, routines, seen};
 use super::threads::Threads;
 use super::{Clobbers, Options, Plan};
+use crate::analysis::specialise::Specialiser;
 use crate::cfg::{Cfg, Numbers};
 use crate::error::Result;
 use crate::image::Image;
@@ -97,27 +98,19 @@ impl Whole {
                 (calls, Data::of_part(offsets, thread_data))
             })
             .collect();
-        let looks = units.iter().zip(&parts);
-        let seen = looks.fold(RegSet::EMPTY, |all, (unit, (calls, _))| {
-            all | seen(unit.image, unit.cfg, calls)
-        });
+        let seen = (units.iter().zip(&parts))
+            .map(|(unit, (calls, _))| seen(unit.image, unit.cfg, calls))
+            .fold(RegSet::EMPTY, RegSet::with);
         let kept: Vec<Live<'_>> = match seen {
             RegSet::EMPTY => Vec::new(),
             seen => units.iter().map(|u| u.live.keeping(seen)).collect(),
         };
         let live = |i: usize| kept.get(i).unwrap_or(units[i].live);
-        let mut flows: Vec<EdgeCounts> = match options.bodies.filter(|_| !options.every_point) {
+        let mut flows = match options.bodies.filter(|_| !options.every_point) {
             None => units.iter().map(|_| EdgeCounts::default()).collect(),
             Some(bodies) => {
-                let candidates = units.iter().zip(&parts).map(|(unit, (calls, data))| {
-                    qualify::candidates(unit.cfg, calls, bodies, data, &regions)
-                });
-                let qualified = qualify::wants(candidates.collect(), &regions);
-                let each = units.iter().zip(&parts).zip(qualified).enumerate();
-                each.map(|(i, ((unit, (calls, _)), qualified))| {
-                    EdgeCounts::build(unit.image, unit.cfg, live(i), calls, qualified)
-                })
-                .collect()
+                let lives: Vec<&Live<'_>> = (0..units.len()).map(live).collect();
+                flows(units, &parts, &lives, bodies, &regions)
             }
         };
         let totals =
@@ -165,8 +158,10 @@ impl Whole {
                 makes_program_calls: i == starter,
             };
             let mut plan = planner.plan(empty)?;
-            let limited = options.home == Home::Own && planner.absolute;
-            if limited && planner.may_take(&plan) >= options.low_room {
+            if options.home == Home::Own
+                && planner.absolute
+                && planner.may_take(&plan) >= options.low_room
+            {
                 let again = plan.emptied();
                 drop(plan);
                 planner.absolute = false;
@@ -179,6 +174,27 @@ impl Whole {
         whole.shared.thread_info = whole.plans[starter].thread_info;
         Ok(whole)
     }
+}
+
+/// The counters of edges of all objects.
+fn flows(
+    units: &[Unit<'_>],
+    parts: &[(Calls, Data)],
+    lives: &[&Live<'_>],
+    bodies: &Specialiser<'_>,
+    regions: &Regions,
+) -> Vec<EdgeCounts> {
+    let each = || units.iter().zip(parts);
+    let candidates = each()
+        .map(|(unit, (calls, data))| qualify::candidates(unit.cfg, calls, bodies, data, regions));
+    let qualified = qualify::wants(candidates.collect(), regions);
+    each()
+        .zip(lives)
+        .zip(qualified)
+        .map(|(((unit, (calls, _)), live), qualified)| {
+            EdgeCounts::build(unit.image, unit.cfg, live, calls, qualified)
+        })
+        .collect()
 }
 
 /// The calls of each object, with its own numbers and addresses, and the offsets of the calls'

@@ -10,7 +10,7 @@ use atom_abi::names::{matches, without_parameters};
 
 use super::calls::{Calls, Scope};
 use super::{LineInfo, demangle};
-use crate::cfg::Cfg;
+use crate::cfg::{Cfg, Numbers};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 
@@ -31,6 +31,8 @@ pub enum Pattern {
     File(String),
     /// Addresses of the original program.
     Addresses(Range<u64>),
+    /// A pattern that holds in the objects whose file name a glob matches: `libz.so.1:deflate*`.
+    In(String, Box<Pattern>),
 }
 
 impl Pattern {
@@ -47,6 +49,11 @@ impl Pattern {
                 return Err(fail(format!("`{text}` names no file")));
             }
             return Ok(Self::File(file.into()));
+        }
+        if let Some((object, rest)) = text.split_once(':')
+            && object.contains(".so")
+        {
+            return Ok(Self::In(object.into(), Box::new(Self::parse(rest)?)));
         }
         if text.starts_with("0x") {
             let number = |t: &str| u64::from_str_radix(t.strip_prefix("0x")?, 16).ok();
@@ -81,6 +88,59 @@ impl Selection {
     /// True if everything is instrumented.
     pub fn is_all(&self) -> bool {
         self.only.is_empty() && self.skip.is_empty()
+    }
+
+    /// Compares the patterns with the objects of a process, each with its file name and its file's
+    /// real name. A pattern that
+    /// nothing matches in any object is an error.
+    pub fn resolve_all(
+        &self,
+        objects: &[([String; 2], &Cfg, &dyn LineInfo)],
+    ) -> Result<Vec<Selected>> {
+        let mut sides = [&self.only, &self.skip].map(|_| Vec::new());
+        for (patterns, sides) in [&self.only, &self.skip].into_iter().zip(&mut sides) {
+            let side = |o: &([String; 2], &Cfg, &dyn LineInfo)| Side {
+                procs: vec![false; o.1.procs.len()],
+                ranges: Vec::new(),
+            };
+            *sides = objects.iter().map(side).collect::<Vec<Side>>();
+            for pattern in patterns {
+                let (object, inner) = match pattern {
+                    Pattern::In(object, inner) => (Some(object), &**inner),
+                    other => (None, other),
+                };
+                let (mut found, mut first_error) = (false, None);
+                for ((names, cfg, lines), side) in objects.iter().zip(sides.iter_mut()) {
+                    if object.is_some_and(|glob| !names.iter().any(|name| matches(glob, name))) {
+                        continue;
+                    }
+                    match Names::new(cfg, *lines).mark(inner, side) {
+                        Ok(()) => found = true,
+                        Err(error) => first_error = first_error.or(Some(error)),
+                    }
+                }
+                if !found {
+                    let object = object.map_or("", String::as_str);
+                    let none = || {
+                        let names: Vec<&str> = objects.iter().map(|o| o.0[0].as_str()).collect();
+                        Error::new(
+                            DOING,
+                            format!("no object of the process is called `{object}`"),
+                        )
+                        .advice(format!("its objects are {}", names.join(", ")))
+                    };
+                    return Err(first_error.unwrap_or_else(none));
+                }
+            }
+        }
+        let [only, skip] = sides;
+        let pairs = only.into_iter().zip(skip);
+        Ok(pairs
+            .map(|(only, skip)| Selected {
+                only: (!self.only.is_empty()).then_some(only),
+                skip,
+            })
+            .collect())
     }
 
     /// Compares the patterns with the program. A pattern that nothing matches is an error.
@@ -136,25 +196,45 @@ impl Selected {
     /// Drops the calls on code that is not selected; returns their number.
     pub fn filter(&self, cfg: &Cfg, calls: &mut Calls) -> usize {
         let before = calls.calls.len();
+        calls
+            .calls
+            .retain(|call| self.has(cfg, call.scope, call.id));
+        before - calls.calls.len()
+    }
+
+    /// As [`Selected::filter`], for the objects of a process, each with its own selection.
+    pub fn filter_all(objects: &[(&Cfg, Self)], calls: &mut Calls) -> usize {
+        let numbers = Numbers::of(objects.iter().map(|o| o.0));
+        let before = calls.calls.len();
         calls.calls.retain(|call| {
-            let (proc, address) = match call.scope {
+            let first: fn(&Numbers) -> u32 = match call.scope {
                 Scope::Program => return true,
-                Scope::Proc => {
-                    let id = ProcId(call.id);
-                    (id, cfg.proc(id).start)
-                }
-                Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
-                    let id = BlockId(call.id);
-                    (cfg.block(id).proc, cfg.block_pc(id))
-                }
-                Scope::Inst => {
-                    let id = InstId(call.id);
-                    (cfg.block(cfg.block_of(id)).proc, cfg.inst_pc(id))
-                }
+                Scope::Proc => |n| n.proc,
+                Scope::Inst => |n| n.inst,
+                Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => |n| n.block,
             };
-            self.contains(proc, address)
+            let object = numbers.partition_point(|n| first(n) <= call.id) - 1;
+            let (cfg, selected) = &objects[object];
+            selected.has(cfg, call.scope, call.id - first(&numbers[object]))
         });
         before - calls.calls.len()
+    }
+
+    /// True if a call on this thing is made.
+    fn has(&self, cfg: &Cfg, scope: Scope, id: u32) -> bool {
+        let (proc, address) = match scope {
+            Scope::Program => return true,
+            Scope::Proc => (ProcId(id), cfg.proc(ProcId(id)).start),
+            Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => {
+                let id = BlockId(id);
+                (cfg.block(id).proc, cfg.block_pc(id))
+            }
+            Scope::Inst => {
+                let id = InstId(id);
+                (cfg.block(cfg.block_of(id)).proc, cfg.inst_pc(id))
+            }
+        };
+        self.contains(proc, address)
     }
 }
 
@@ -195,6 +275,8 @@ impl<'a> Names<'a> {
         let cfg = self.cfg;
         let mut found = false;
         match pattern {
+            // Of another object, unless the patterns are compared with all objects.
+            Pattern::In(..) => {}
             Pattern::Addresses(range) => {
                 found = cfg
                     .procs
@@ -227,6 +309,10 @@ impl<'a> Names<'a> {
     /// The error for a pattern that matches nothing.
     fn nothing(&self, pattern: &Pattern) -> Error {
         let (reason, wanted, candidates) = match pattern {
+            Pattern::In(object, _) => {
+                return Error::new(DOING, format!("{object} is not the program"))
+                    .advice("a whole process has objects: atom run, or --libs");
+            }
             Pattern::Addresses(range) => {
                 let reason = format!("no procedure lies in {:#x}-{:#x}", range.start, range.end);
                 let (first, last) = (self.cfg.procs.first(), self.cfg.procs.last());
