@@ -38,6 +38,7 @@ programs! {
     hardened_c: "hardened.c",
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",
+    labeltable_s: "labeltable.S",
     lookalike_s: "lookalike.S",
     flagdispatch_s: "flagdispatch.S",
     interrupts_c: "interrupts.c",

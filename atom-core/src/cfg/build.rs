@@ -269,14 +269,20 @@ impl<'a> Discovery<'a> {
 
     /// Targets of references that have not been processed yet, with [`mark`] bits.
     fn new_refs(&mut self) -> Vec<(u64, u8)> {
-        let image = self.image;
+        let (image, regions) = (self.image, &self.regions);
         let of_bodies = |(bodies, seen): (&[Body], &mut [usize])| {
             let mut found = NewRefs::default();
             for (body, seen) in bodies.iter().zip(seen) {
                 for r in &body.refs[*seen..] {
                     match *r {
                         Ref::Call(t) | Ref::Jump(t) | Ref::CondJump(t) => found.entries.push(t),
-                        Ref::Address(t) if image.is_code(t) => found.pointers.push(t),
+                        Ref::Address(t) if image.is_code(t) => {
+                            found.pointers.push(t);
+                            // Data may lie in the segment of the code, in sections of its own.
+                            if region_end(regions, t).is_none() {
+                                found.data.push(t);
+                            }
+                        }
                         Ref::Address(t) | Ref::Memory(t) => found.data.push(t),
                     }
                 }

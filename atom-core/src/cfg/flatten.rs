@@ -118,7 +118,7 @@ fn jump_tables(cfg: &Cfg, found: Vec<FoundTable>) -> Vec<JumpTable> {
                 table: t.table,
                 entry_size: t.entry_size,
                 entries: t.targets.len() as u32,
-                relative_to: t.is_relative.then_some(t.table),
+                relative_to: t.relative_to,
                 load: t.load.and_then(|l| cfg.inst_at(l)),
                 targets,
             })

@@ -1,6 +1,7 @@
 //! Interprets the code before an indirect jump: from which table it takes the target, and how many
 //! entries the table has.
 
+use super::jump_base;
 use super::traverse::Body;
 use crate::image::{Image, decoded};
 use crate::x86::jump_table::{
@@ -17,8 +18,10 @@ pub(super) struct TableUse {
     pub table: Option<u64>,
     /// Size of an entry in bytes.
     pub entry_size: u8,
-    /// True if entries are relative to the table; else they are addresses.
-    pub is_relative: bool,
+    /// Address that is added to an entry, if it is known; `None` too if entries are addresses.
+    pub relative_to: Option<u64>,
+    /// Address of a table of bytes whose values are the indices, if there is one.
+    pub bytes: Option<u64>,
     /// Number of entries, if the code tells it.
     pub bound: Option<Bound>,
 }
@@ -56,7 +59,8 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
             load: jump,
             table: Some(instruction.memory_displacement64()),
             entry_size: 8,
-            is_relative: false,
+            relative_to: None,
+            bytes: None,
             bound: bound_before(image, body, at, &instruction),
         });
     }
@@ -80,7 +84,8 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
                             load: i.ip(),
                             table: Some(i.memory_displacement64()),
                             entry_size: 8,
-                            is_relative: false,
+                            relative_to: None,
+                            bytes: None,
                             bound: bound_before(image, body, load_at, &i),
                         });
                     }
@@ -118,7 +123,18 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
         .iter()
         .filter(|r| **r != Register::None)
         .find_map(|r| lea_of(image, body, load_at, r.full_register()));
-    // What is added must be the table's address too, not a label's.
+    // What is added must be the table's address too, or certainly a label's.
+    let by_label = jump_base::find(image, body, at, target).filter(|t| t.load == load.ip());
+    if let Some(found) = by_label {
+        return Some(TableUse {
+            load: load.ip(),
+            table: Some(found.table),
+            entry_size,
+            relative_to: Some(found.label),
+            bytes: found.bytes,
+            bound: bound_before(image, body, load_at, &load),
+        });
+    }
     let loaded = load.op0_register().full_register();
     let base = terms?.into_iter().find(|r| *r != loaded)?;
     let table = table.filter(|table| {
@@ -128,7 +144,8 @@ pub(super) fn dissect(image: &Image, body: &Body, jump: u64) -> Option<TableUse>
         load: load.ip(),
         table,
         entry_size,
-        is_relative: true,
+        relative_to: table,
+        bytes: None,
         bound: bound_before(image, body, load_at, &load),
     })
 }

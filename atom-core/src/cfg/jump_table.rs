@@ -8,6 +8,8 @@
 //! next byte to which any code refers: perhaps too many (an extra leader does
 //! no harm), never too few.
 //!
+//! Entries may also be relative to a label of the code (`cfg/jump_base.rs`).
+//!
 //! Under `-mcmodel=large` entries have 64 bits. A program that is not position independent has
 //! tables of addresses instead: `jmp [table+index*8]`. If the table is not found either, each address
 //! that the procedure computes is tried, since data does not lead into the procedure
@@ -30,11 +32,11 @@ pub struct FoundTable {
     pub table: u64,
     /// Size of an entry in bytes: 4 or 8.
     pub entry_size: u8,
-    /// True if entries are relative to the table; else they are addresses of 8 bytes.
-    pub is_relative: bool,
+    /// Address that is added to an entry: of the table or of a label. `None` if entries are addresses of 8 bytes.
+    pub relative_to: Option<u64>,
     /// Targets, in the order of the entries.
     pub targets: Vec<u64>,
-    /// True if the code before the jump tells a larger number of entries than could be read.
+    /// True if the code before the jump, or the table of indices, tells a larger number of entries than could be read.
     pub is_short: bool,
 }
 
@@ -74,7 +76,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             let bounded_candidate = Candidate {
                 table,
                 entry_size: use_.entry_size,
-                is_relative: use_.is_relative,
+                relative_to: use_.relative_to,
                 bound: use_.bound.map(|bound| bound.count),
                 is_known: true,
             };
@@ -92,7 +94,10 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
             }
             let is_short = use_
                 .bound
-                .is_some_and(|b| b.is_exact && targets.len() < b.count as usize);
+                .is_some_and(|b| b.is_exact && targets.len() < b.count as usize)
+                || use_.bytes.is_some_and(|bytes| {
+                    targets.len() <= largest_index(image, around.data_refs, bytes)
+                });
             (!targets.is_empty()).then_some((table, targets, is_short))
         });
         match table {
@@ -102,7 +107,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
                     load: Some(use_.load),
                     table,
                     entry_size: use_.entry_size,
-                    is_relative: use_.is_relative,
+                    relative_to: use_.relative_to,
                     targets,
                     is_short,
                 });
@@ -131,7 +136,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
         let candidate = Candidate {
             table,
             entry_size: 4,
-            is_relative: true,
+            relative_to: Some(table),
             bound: None,
             is_known: false,
         };
@@ -142,7 +147,7 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
                 load: None,
                 table,
                 entry_size: 4,
-                is_relative: true,
+                relative_to: Some(table),
                 targets,
                 is_short: false,
             });
@@ -154,6 +159,15 @@ pub fn find(image: &Image, body: &Body, around: &Surroundings) -> Tables {
     }
 }
 
+/// The largest index in a table of bytes, which ends at the next byte to which code refers.
+fn largest_index(image: &Image, data_refs: &DataRefs, bytes: u64) -> usize {
+    let all = image.rest_at(bytes).unwrap_or_default();
+    let next = data_refs.next_from(bytes.saturating_add(1));
+    let size = next.map_or(usize::MAX, |next| (next - bytes) as usize);
+    let read = &all[..all.len().min(size).min(256)];
+    read.iter().copied().max().map_or(usize::MAX, usize::from)
+}
+
 /// What may be a table.
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -161,8 +175,8 @@ struct Candidate {
     table: u64,
     /// Bytes of an entry: 4 or 8.
     entry_size: u8,
-    /// Entries are relative to the table.
-    is_relative: bool,
+    /// Address that is added to an entry, if entries are no addresses.
+    relative_to: Option<u64>,
     /// Number of entries, if the code tells it.
     bound: Option<u32>,
     /// A jump was seen to use the table.
@@ -176,8 +190,7 @@ impl Candidate {
             [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
             _ => i64::from_le_bytes(entry.try_into().expect("entries have 4 or 8 bytes")),
         };
-        let base = if self.is_relative { self.table } else { 0 };
-        base.wrapping_add_signed(offset)
+        self.relative_to.unwrap_or(0).wrapping_add_signed(offset)
     }
 
     /// The targets to which the entries lead. Empty if there can be no table.

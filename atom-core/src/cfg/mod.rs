@@ -15,6 +15,7 @@ mod frame_tables;
 mod gaps;
 pub mod graph;
 mod grow;
+mod jump_base;
 mod jump_code;
 mod jump_table;
 mod numbers;

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use object::elf;
 use rayon::prelude::*;
 
-use super::build::Discovery;
+use super::build::{Discovery, region_end};
 use super::jump_code::{self, JumpForm};
 use super::jump_table::FoundTable;
 use super::seeds::{FrameFacts, Seed};
@@ -32,7 +32,7 @@ struct TableOwners {
 impl TableOwners {
     fn new(discovery: &Discovery<'_>, tables: &[FoundTable]) -> Self {
         let outside_text = || {
-            let is_outside = |t: &&FoundTable| !discovery.image.is_code(t.table);
+            let is_outside = |t: &&FoundTable| region_end(&discovery.regions, t.table).is_none();
             tables.iter().filter(is_outside)
         };
         Self {
