@@ -185,7 +185,7 @@ impl<'a> Case<'a> {
             let slow = self.step(false)?;
             if slow.counts != truth.counts || slow.branches != truth.branches {
                 let reason = "with libraries at full speed and stepped through, counts differ";
-                return Err(Error::new("stepping the program", reason).file(&self.original()));
+                return Err(Error::new("stepping the program", reason).file(self.original()));
             }
         }
         std::fs::write(&kept, truth.to_text())

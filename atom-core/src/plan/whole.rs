@@ -148,9 +148,7 @@ impl Whole {
                 flow,
                 routines: &routines,
                 bodies: options.bodies,
-                exits: options.finish.map(|finish| {
-                    Exits::new(unit.image, finish, options, !options.may_have_threads)
-                }),
+                exits: exits(unit.image, options),
                 home: options.home,
                 object: i,
                 biases,
@@ -174,6 +172,17 @@ impl Whole {
         whole.shared.thread_info = whole.plans[starter].thread_info;
         Ok(whole)
     }
+}
+
+/// The hooks of an object, if there are any.
+fn exits(image: &Image, options: &Options<'_>) -> Option<Exits> {
+    let finish = options.finish?;
+    Some(Exits::new(
+        image,
+        finish,
+        options,
+        !options.may_have_threads,
+    ))
 }
 
 /// The counters of edges of all objects.

@@ -501,8 +501,7 @@ pub(super) extern "C" fn proc_loops(
     let loops = graph.loops();
     let number = |b: &BlockId| session.numbers.block + b.0;
     for item in loops.list() {
-        let numbers =
-            |blocks: &[BlockId]| -> Vec<u32> { blocks.iter().map(|b| number(b)).collect() };
+        let numbers = |blocks: &[BlockId]| -> Vec<u32> { blocks.iter().map(&number).collect() };
         let (latches, blocks) = (numbers(&item.latches), numbers(loops.blocks(item)));
         let record = LoopRecord {
             header: number(&item.header),
