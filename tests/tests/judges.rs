@@ -25,3 +25,4 @@ mod stepper;
 mod surroundings;
 mod threads;
 mod values;
+mod whole;
