@@ -320,6 +320,13 @@ impl<'a> Inst<'a> {
         (self.host().inst_len)(self.host().context, self.id) as usize
     }
 
+    /// The earlier name of [`Inst::size`], for tools that use it.
+    #[allow(clippy::len_without_is_empty)]
+    #[doc(hidden)]
+    pub fn len(&self) -> usize {
+        self.size()
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &'a [u8] {
         let bytes = (self.host().inst_bytes)(self.host().context, self.id);

@@ -92,9 +92,9 @@ fn walk(program: &Program) {
                 assert_eq!(inst.next(), all.get(i + 1).copied());
                 assert_eq!(inst.prev(), i.checked_sub(1).map(|i| all[i]));
                 assert_eq!(program.inst_at(inst.pc()), Some(*inst));
-                assert_eq!(inst.bytes().len(), inst.len());
+                assert_eq!(inst.bytes().len(), inst.size());
                 if let Some(next) = inst.next() {
-                    assert_eq!(next.pc(), inst.pc() + inst.len() as u64);
+                    assert_eq!(next.pc(), inst.pc() + inst.size() as u64);
                     let control = [
                         InstType::CondBr,
                         InstType::UncondBr,

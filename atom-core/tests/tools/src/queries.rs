@@ -64,7 +64,7 @@ fn names(program: &Program) {
 
     let main = program.named_proc("main").expect("main");
     let first = main.first_block().expect("a block").first_inst();
-    assert_eq!(program.bytes_at(first.pc(), first.len()), first.bytes());
+    assert_eq!(program.bytes_at(first.pc(), first.size()), first.bytes());
     assert!(program.bytes_at(0x10, 4).len() == 4 || program.bytes_at(0x10, 4).is_empty());
     assert!(program.bytes_at(u64::MAX, 1).is_empty());
     let file = main.file().expect("a file");
