@@ -59,6 +59,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         return Err(Error::new(DOING, "no tool is named")
             .advice("name a tool: --tool NAME, or its file after the program"));
     };
+    tell_what_is_left_out(request);
     // Where the files are written, and where they will be when the program runs.
     let written = bundle_folder(&request.output)?;
     let folder = match request.placed_at {
@@ -141,6 +142,19 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     // The process ends now, and its memory goes as a whole.
     std::mem::forget(placed);
     Ok(())
+}
+
+/// Options that only a program alone has so far are not ignored in silence.
+fn tell_what_is_left_out(request: &Request) {
+    let options = [
+        ("--report", request.report.is_some()),
+        ("--check", request.check),
+        ("--debug-info", request.debug_info),
+        ("--keep-tool", request.keep_tool.is_some()),
+    ];
+    for (option, _) in options.iter().filter(|o| o.1) {
+        note(&format!("{option} does nothing for a whole process yet"));
+    }
 }
 
 /// The line that says what happened.
@@ -440,7 +454,9 @@ fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Re
         offset_of!(ProcessInfo, entry),
         files[0].image.entry.unwrap_or(0),
     );
-    let named = request.named.unwrap_or(request.app);
+    // A relative path would be another file's in another folder.
+    let absolute = || std::path::absolute(request.app).unwrap_or(request.app.to_path_buf());
+    let named = request.named.map_or_else(absolute, Path::to_path_buf);
     facts.put_text(offset_of!(ProcessInfo, named), named.as_os_str().as_bytes());
     let link = folder.join(LINK);
     facts.put_text(offset_of!(ProcessInfo, link), link.as_os_str().as_bytes());
