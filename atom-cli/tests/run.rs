@@ -208,3 +208,101 @@ fn mistakes_are_told() {
     std::fs::set_permissions(&cache, open).expect("a mode");
     fails(&["run", "icount", "--", "./app"], "others may write");
 }
+
+#[test]
+fn libraries_are_counted_unless_the_program_alone_is_wanted() {
+    let runs = Runs::new();
+    let report = |more: &[&str], output: &str| {
+        let mut all = vec!["run", "-q"];
+        all.extend(more);
+        all.extend(["icount", "--format", "tsv", "--per", "instruction"]);
+        all.extend(["--output", output, "--", "./app", "exit", "0"]);
+        let ran = runs.command(&all).output().expect("atom runs");
+        assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
+        std::fs::read_to_string(runs.folder.path().join(output)).expect("a report")
+    };
+    let whole = report(&[], "whole.tsv");
+    assert!(whole.contains("libc.so.6+0x"), "libc is counted");
+    assert!(whole.contains("ld-linux-x86-64.so.2+0x"), "the loader, too");
+    let own = report(&["--own"], "own.tsv");
+    assert!(!own.contains(".so"), "{own}");
+    assert_eq!(runs.entries(), 2);
+}
+
+#[test]
+fn a_second_run_instruments_nothing() {
+    let runs = Runs::new();
+    let changed = || {
+        let entries = runs.cache().join("atom/entries");
+        let entry = std::fs::read_dir(entries).expect("entries").next();
+        let app = entry.expect("one").expect("it is read").path().join("app");
+        std::fs::metadata(app)
+            .expect("a bundle")
+            .modified()
+            .expect("a time")
+    };
+    runs.run(&["./app", "exit", "0"]);
+    let first = changed();
+    let start = std::time::Instant::now();
+    assert_eq!(runs.run(&["./app", "exit", "3"]).status.code(), Some(3));
+    // Much more than it takes on a machine that is idle.
+    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    assert_eq!(changed(), first);
+    assert_eq!(runs.entries(), 1);
+}
+
+#[test]
+fn a_program_that_cannot_start_is_told() {
+    let runs = Runs::new();
+    let folder = runs.folder.path();
+    let library = "int answer(void) { return 42; }";
+    let shared = ["-shared", "-fPIC", "-Wl,-soname,libanswer.so"];
+    runs.folder.compile("libanswer.so", library, &shared);
+    let program = "int answer(void); int main(void) { return answer(); }";
+    let here = format!("-L{}", folder.display());
+    let link = [
+        here.as_str(),
+        "-Wl,--no-as-needed",
+        "-lanswer",
+        "-Wl,-rpath,$ORIGIN",
+    ];
+    runs.folder.compile("linked", program, &link);
+    assert_eq!(runs.run(&["./linked"]).status.code(), Some(42));
+    std::fs::remove_file(folder.join("libanswer.so")).expect("it is there");
+    let output = runs.run(&["./linked"]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).contains("libanswer.so"),
+        "{}",
+        stderr(&output)
+    );
+    // As a bundle.
+    let bundle = ["linked", "--tool", "icount", "--libs", "-o", "bundle"];
+    let output = runs.command(&bundle).output().expect("atom runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("libanswer.so"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!folder.join("bundle").exists());
+    let unknown = "-Wl,--dynamic-linker,/no/such/loader";
+    runs.folder
+        .compile("unknown", "int main(void) { return 0; }", &[unknown]);
+    let bundle = ["unknown", "--tool", "icount", "--libs", "-o", "bundle"];
+    let output = runs.command(&bundle).output().expect("atom runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("interpreter"),
+        "{}",
+        stderr(&output)
+    );
+    // Not a library: text.
+    std::fs::write(folder.join("libanswer.so"), "text").expect("it is written");
+    let output = runs.run(&["./linked"]);
+    assert!(
+        stderr(&output).contains("libanswer.so"),
+        "{}",
+        stderr(&output)
+    );
+}

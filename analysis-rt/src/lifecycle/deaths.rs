@@ -41,10 +41,18 @@ const DEADLY: u64 = bit(libc::SIGHUP)
     | bit(libc::SIGPROF)
     | bit(libc::SIGIO)
     | bit(libc::SIGPWR)
-    | bit(libc::SIGSYS);
+    | bit(libc::SIGSYS)
+    | REAL_TIME;
+
+/// The real-time signals that libraries leave to the application: 34 to 64.
+const REAL_TIME: u64 = u64::MAX << 33;
 
 /// The flag by which the kernel takes the restorer from the structure.
 const SA_RESTORER: usize = 0x0400_0000;
+
+/// The flag `SA_EXPOSE_TAGBITS`, which the kernel keeps and which has no meaning on x86-64. It marks an
+/// action whose `SA_SIGINFO` is the runtime's and not the application's.
+const INFORMED_FOR_US: usize = 0x800;
 
 /// Number of signals.
 const SIGNALS: usize = 64;
@@ -77,14 +85,32 @@ fn handler() -> usize {
     handler as usize
 }
 
-/// The action that stands for the default one: all signals wait while it runs.
-fn ours() -> Action {
-    Action {
-        handler: handler(),
-        flags: SA_RESTORER | libc::SA_SIGINFO as usize,
-        restorer: __atom_restorer as *const () as usize,
-        mask: u64::MAX,
+/// The action that stands for a default one, whose flags, restorer and mask it keeps.
+fn standing_for(default: Action) -> Action {
+    let mut ours = default;
+    ours.handler = handler();
+    if ours.flags & SA_RESTORER == 0 {
+        ours.flags |= SA_RESTORER;
+        ours.restorer = __atom_restorer as *const () as usize;
     }
+    if ours.flags & libc::SA_SIGINFO as usize == 0 {
+        ours.flags |= libc::SA_SIGINFO as usize | INFORMED_FOR_US;
+    }
+    ours
+}
+
+/// The default action for which an action of [`standing_for`] stands.
+fn default_of(ours: Action) -> Action {
+    let mut default = ours;
+    default.handler = libc::SIG_DFL;
+    if ours.restorer == __atom_restorer as *const () as usize {
+        default.flags &= !SA_RESTORER;
+        default.restorer = 0;
+    }
+    if ours.flags & INFORMED_FOR_US != 0 {
+        default.flags &= !(libc::SA_SIGINFO as usize | INFORMED_FOR_US);
+    }
+    default
 }
 
 /// Makes the system call; null for what is not wanted.
@@ -111,19 +137,31 @@ pub(crate) fn begin() {
             continue;
         }
         let mut now = Action::default();
-        let ours = ours();
         // SAFETY: both structures live across the calls.
         unsafe {
             if change(signal, core::ptr::null(), &mut now) == 0 && now.handler == libc::SIG_DFL {
-                change(signal, &ours, core::ptr::null_mut());
+                change(signal, &standing_for(now), core::ptr::null_mut());
             }
         }
     }
 }
 
+/// A signal mask with all signals.
+static ALL_SIGNALS: u64 = u64::MAX;
+
 extern "C" fn on_death(signal: c_int, information: *const libc::siginfo_t, _: *mut c_void) {
-    // SAFETY: the runtime has started before it handles signals.
-    unsafe { end::finish() };
+    // All signals wait. The mask before comes back when the handler returns.
+    // SAFETY: the kernel reads a mask; the runtime has started before it handles signals.
+    unsafe {
+        syscall!(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const ALL_SIGNALS,
+            0,
+            KERNEL_SIGSET_SIZE
+        );
+        end::finish();
+    }
     let default = Action::default();
     // SAFETY: the structure lives across the call; the kernel gave the information.
     unsafe {
@@ -200,7 +238,7 @@ pub(crate) unsafe fn sigaction(signal: usize, action: usize, old: usize, size: u
         _ => match read(action) {
             None => return false,
             Some(wanted) if wanted.handler == libc::SIG_DFL => {
-                copy = ours();
+                copy = standing_for(wanted);
                 &raw const copy
             }
             Some(wanted) => {
@@ -215,8 +253,8 @@ pub(crate) unsafe fn sigaction(signal: usize, action: usize, old: usize, size: u
         if change(signal, wanted, old) != 0 {
             return false;
         }
-        if !old.is_null() && (*old).handler == handler() {
-            old.write_unaligned(Action::default());
+        if !old.is_null() && old.read_unaligned().handler == handler() {
+            old.write_unaligned(default_of(old.read_unaligned()));
         }
     }
     true

@@ -14,7 +14,7 @@ use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 use crate::c::string::strlen;
 use crate::lifecycle::deaths;
 use crate::process::objects;
-use crate::sys::call::syscall;
+use crate::sys::call::{getpid, syscall};
 
 /// Paths by which a process names its own program.
 const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
@@ -81,7 +81,35 @@ unsafe fn is_own_program(path: usize) -> bool {
             .all(|(i, b)| unsafe { *bytes.0.add(i) } == *b)
             && unsafe { *bytes.0.add(bytes.1) } == 0
     };
-    OWN_PROGRAM.iter().any(|name| is(name))
+    if OWN_PROGRAM.iter().any(|name| is(name)) {
+        return true;
+    }
+    // `/proc/PID/exe`, to which `realpath` of the others leads.
+    let mut numbered = [0; MOST_NUMBERED];
+    is(numbered_name(getpid(), &mut numbered))
+}
+
+/// Largest length of `/proc/PID/exe`: a number of 32 bits has ten digits.
+const MOST_NUMBERED: usize = b"/proc/".len() + 10 + b"/exe".len();
+
+/// Writes `/proc/PID/exe` at the end of a buffer.
+fn numbered_name(pid: u32, buffer: &mut [u8; MOST_NUMBERED]) -> &[u8] {
+    let mut at = buffer.len();
+    let mut put = |byte: u8| {
+        at -= 1;
+        buffer[at] = byte;
+    };
+    b"/exe".iter().rev().for_each(|b| put(*b));
+    let mut rest = pid;
+    loop {
+        put(b'0' + (rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    b"/proc/".iter().rev().for_each(|b| put(*b));
+    &buffer[at..]
 }
 
 /// The object whose original file a path leads to.

@@ -17,7 +17,7 @@ const WAYS: [(&str, &[u64]); 12] = [
     ("spawn", &[12]),
     ("exec", &[10]),
     ("exec-fails", &[15]),
-    ("exec-self", &[10]),
+    ("exec-self", &[10, 10]),
     ("exec-thread", &[10]),
 ];
 

@@ -3,7 +3,7 @@
 use super::Place;
 
 /// Ways of `ends.c` that leave a report.
-const REPORTED: [&str; 28] = [
+const REPORTED: [&str; 27] = [
     "abort",
     "null",
     "jump",
@@ -24,7 +24,6 @@ const REPORTED: [&str; 28] = [
     "thread-abort",
     "thread-term",
     "blocked",
-    "reset",
     "again",
     "handled-abort",
     "sys",
@@ -35,8 +34,9 @@ const REPORTED: [&str; 28] = [
 ];
 
 /// Ways in which the kernel ends the process without a word: a signal that cannot be handled, a fault
-/// whose signal is blocked or ignored, a stack without room.
-const SILENT: [&str; 4] = ["kill", "blocked-null", "ignored-null", "overflow"];
+/// whose signal is blocked or ignored, a stack without room, a handler that the kernel replaces by the
+/// default action (`SA_RESETHAND`).
+const SILENT: [&str; 5] = ["kill", "reset", "blocked-null", "ignored-null", "overflow"];
 
 fn ends(compiler: &str, flags: &[&str]) {
     let place = Place::new(&format!("ends-{compiler}"));
