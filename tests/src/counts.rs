@@ -17,15 +17,28 @@ fn lines(path: &Path) -> Result<Vec<Vec<String>>> {
         .collect())
 }
 
+/// A number that stands for an address as tools print it: `0x1234`, or `libc.so.6+0x1234` in another
+/// object than the program. The numbers of two objects differ.
+pub fn key(text: &str) -> Option<u64> {
+    let (object, address) = match text.split_once('+') {
+        Some((object, address)) => {
+            let name = object
+                .bytes()
+                .fold(0u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into()));
+            ((name | 1) << 32, address)
+        }
+        None => (0, text),
+    };
+    let address = u64::from_str_radix(address.strip_prefix("0x")?, 16).ok()?;
+    Some(object | address)
+}
+
 fn number(path: &Path, field: Option<&String>) -> Result<u64> {
     let field = field.map(String::as_str).unwrap_or_default();
-    // An address of another object than the program: `libc.so.6+0x1234`. The keys of two objects differ.
-    if let Some((object, address)) = field.split_once('+') {
-        let name = object
-            .bytes()
-            .fold(0u64, |h, b| h.wrapping_mul(31).wrapping_add(b.into()));
-        let address = number(path, Some(&address.to_string()))?;
-        return Ok((name | 1) << 32 | address);
+    if field.contains('+')
+        && let Some(key) = key(field)
+    {
+        return Ok(key);
     }
     let parsed = match field.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),

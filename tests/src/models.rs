@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::atom::{self, Job};
 use crate::check::Case;
-use crate::counts::{Missed, Symbols};
+use crate::counts::{self, Missed, Symbols};
 use crate::error::{Error, Result};
 use crate::outcome::plain_environment;
 use crate::source::{End, Source};
@@ -128,7 +128,7 @@ pub fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
         .as_array()
         .ok_or_else(|| fail("it has no table of instructions".into()))?;
     let row = |row: &serde_json::Value| {
-        let pc = u64::from_str_radix(row["pc"].as_str()?.strip_prefix("0x")?, 16).ok()?;
+        let pc = counts::key(row["pc"].as_str()?)?;
         let figures = Figures {
             references: row["references"].as_u64()?,
             misses: row["misses"].as_u64()?,
