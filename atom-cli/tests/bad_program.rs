@@ -92,7 +92,12 @@ fn other_kinds_of_elf() {
     folder.compile("bad", APP, &["-c"]);
     refused(&folder, &["object file", "link it"]);
     folder.compile("bad", APP, &["-shared", "-fPIC"]);
-    refused(&folder, &["shared object without an entry point"]);
+    // It can be looked at, but it is no program.
+    folder.fails(
+        &["bad"],
+        &["shared object without an entry point", "--libs"],
+    );
+    assert!(folder.atom(&["show", "bad"]).status.success());
 }
 
 #[test]
