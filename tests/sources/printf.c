@@ -2,6 +2,7 @@
 // code of a conversion by a table of bytes and by tables of distances from a label.
 // cflags: -w
 // variants: gcc-O2 gcc-O2-static clang-O2
+// counts: no
 // stdout: 20311 lines 7c5a87bb
 #define _GNU_SOURCE
 #include <errno.h>
