@@ -7,6 +7,10 @@ use core::sync::atomic::AtomicU64;
 
 use crate::StrRef;
 
+/// Bit from which on an address of the process holds the number of its object. Below it stands the
+/// address in the object's file.
+pub const OBJECT_SHIFT: u32 = 32;
+
 /// One object of the process: the program, its interpreter or a library.
 #[repr(C)]
 pub struct ObjectInfo {
@@ -57,9 +61,6 @@ pub struct ProcessInfo {
     pub named: StrRef,
     /// Path of a symbolic link to the original program; a null follows.
     pub link: StrRef,
-    /// File name of the record that the runtime leaves for `atom run`, without the process number;
-    /// empty if none is wanted. A null follows.
-    pub record: StrRef,
 }
 
 // SAFETY: written by `atom`; what changes is atomic.

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// Bit from which on an address of the process holds the number of its object.
-const OBJECT_SHIFT: u32 = 32;
+use atom_abi::OBJECT_SHIFT;
 
 /// An address of the process, as `pc` methods and queries give it, to be printed by an analysis routine:
 /// `0x4d4890` for the program itself, `libc.so.6+0x2c7f0` for another object.

@@ -169,31 +169,15 @@ extern "C" fn on_death(signal: c_int, information: *const libc::siginfo_t, _: *m
         // The kernel's own signals (a fault) come again when the instruction is executed again.
         const SENT_BY_KERNEL: c_int = 0x80;
         let code = (*information).si_code;
-        if code <= 0 || code == SENT_BY_KERNEL {
+        let was_sent = code <= 0 || code == SENT_BY_KERNEL;
+        if was_sent || !FAULTS.contains(&signal) {
             syscall!(libc::SYS_tgkill, getpid(), gettid(), signal);
-        } else {
-            raise_unless_fault(signal);
         }
     }
 }
 
-/// Sends the signal again if it is not one that the instruction raises again.
-///
-/// # Safety
-/// None of memory; the process ends by the signal.
-unsafe fn raise_unless_fault(signal: c_int) {
-    const FAULTS: [c_int; 5] = [
-        libc::SIGILL,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGSEGV,
-        libc::SIGTRAP,
-    ];
-    if !FAULTS.contains(&signal) || signal == libc::SIGTRAP {
-        // SAFETY: a signal to this thread.
-        unsafe { syscall!(libc::SYS_tgkill, getpid(), gettid(), signal) };
-    }
-}
+/// Signals of instructions that raise them again when they are executed again.
+const FAULTS: [c_int; 4] = [libc::SIGILL, libc::SIGBUS, libc::SIGFPE, libc::SIGSEGV];
 
 /// Copies the application's structure; `None` if it cannot be read.
 fn read(action: usize) -> Option<Action> {
@@ -232,21 +216,16 @@ pub(crate) unsafe fn sigaction(signal: usize, action: usize, old: usize, size: u
     if !is_deadly || size != KERNEL_SIGSET_SIZE {
         return false;
     }
-    let mut copy = Action::default();
-    let wanted = match action {
-        0 => core::ptr::null(),
-        _ => match read(action) {
+    let copy;
+    let mut wanted = core::ptr::null();
+    if action != 0 {
+        copy = match read(action) {
             None => return false,
-            Some(wanted) if wanted.handler == libc::SIG_DFL => {
-                copy = standing_for(wanted);
-                &raw const copy
-            }
-            Some(wanted) => {
-                copy.clone_from(&wanted);
-                &raw const copy
-            }
-        },
-    };
+            Some(action) if action.handler == libc::SIG_DFL => standing_for(action),
+            Some(action) => action,
+        };
+        wanted = &raw const copy;
+    }
     let old = old as *mut Action;
     // SAFETY: the copy lives across the call; the kernel checks the application's pointer.
     unsafe {

@@ -21,10 +21,7 @@ fn text(of: StrRef) -> Option<&'static str> {
 /// Path of the record for `atom run`, up to the number of the process that waits; `None` if none is
 /// wanted.
 pub fn record() -> Option<&'static str> {
-    // SAFETY: null or a structure in the image, which stays for the process's life.
-    let process = unsafe { info::get()?.process.as_ref() };
-    let of_process = process.and_then(|process| text(process.record));
-    of_process.or_else(|| text(run()?.record))
+    text(run()?.record)
 }
 
 /// Names of the program's libraries that are not instrumented, with `, ` between them; `None` if there are

@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use atom_abi::{ObjectInfo, ProcessInfo};
 use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
-use atom_core::cfg::{Cfg, Object};
+use atom_core::cfg::Object;
 use atom_core::emit::{self, area::Facts};
 use atom_core::image::debug::DebugLines;
 use atom_core::image::{Image, LoaderFamily, ObjectKind};
 use atom_core::layout::{self, Area, Options, Placed, Region, Sites};
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Unit, Whole};
-use atom_core::tool::select::Selected;
-use atom_core::tool::{Application, Calls, LineInfo, process_may_have_threads, process_uses_gs};
+use atom_core::tool::select::{Candidate, Selected};
+use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
 use atom_core::{Error, Result, memory, rewrite};
 
 use crate::message::{count, note, number};
@@ -115,7 +115,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         (&folder.join(AREA), &files[starter].output),
         layout::room(&files[0].image),
     )?;
-    let mut placed = steps.run(
+    let placed = steps.run(
         Step::Layout,
         || place(request, &objects, sites, &whole, &area),
         |placed: &Vec<Placed<'_>>| {
@@ -133,7 +133,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     );
     let size = steps.run(
         Step::Write,
-        || write(request, &files, &mut placed, &contents, &written),
+        || write(request, &files, &placed, &contents, &written),
         |size| describe::bytes(*size),
     )?;
     if !request.quiet {
@@ -182,8 +182,11 @@ fn starter(request: &Request, files: &[File]) -> Result<usize> {
     })
 }
 
-/// Exports of the runtime that inserted code calls.
-const HOOKS: [&str; 2] = ["__atom_exec", "__atom_system_call"];
+/// Exports of the runtime that inserted code calls before a system call: one that may become another
+/// program, and one whose arguments the runtime looks at.
+const EXEC: &str = "__atom_exec";
+const SYSTEM_CALL: &str = "__atom_system_call";
+const HOOKS: [&str; 2] = [EXEC, SYSTEM_CALL];
 
 /// The folder beside the output in which the other files of the bundle lie, as an absolute path.
 fn bundle_folder(output: &Path) -> Result<PathBuf> {
@@ -257,9 +260,7 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
 
 /// A library or a loader, if it can be instrumented. One that cannot runs as it is, and the user is told.
 fn library(path: &Path) -> Option<Image> {
-    let opened =
-        Image::read(path).and_then(|image| image.unwind_table().map(|_| ()).map(|()| image));
-    match opened {
+    match Image::read(path).and_then(readable) {
         Ok(image) if image.kind.is_program() || image.is_go() => {
             note(&format!(
                 "{} is left as it is: it is no library",
@@ -277,6 +278,12 @@ fn library(path: &Path) -> Option<Image> {
             None
         }
     }
+}
+
+/// The image, unless its exception tables cannot be read.
+fn readable(image: Image) -> Result<Image> {
+    image.unwind_table()?;
+    Ok(image)
 }
 
 /// Finds the procedures of all objects.
@@ -349,14 +356,18 @@ fn selected(
         let name = path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     };
-    let each = files.iter().zip(objects).zip(lines);
-    let named: Vec<([String; 2], &Cfg, &dyn LineInfo)> = each
-        .map(|((file, object), lines)| {
-            let names = [name(&file.path), name(&object.image.path)];
-            (names, &object.cfg, lines as &dyn LineInfo)
+    let names: Vec<[String; 2]> = (files.iter())
+        .map(|file| [name(&file.path), name(&file.image.path)])
+        .collect();
+    let each = names.iter().zip(objects).zip(lines);
+    let candidates: Vec<Candidate<'_>> = each
+        .map(|((names, object), lines)| Candidate {
+            names,
+            cfg: &object.cfg,
+            lines,
         })
         .collect();
-    request.selection.resolve_all(&named).map(Some)
+    request.selection.resolve_all(&candidates).map(Some)
 }
 
 /// What is live in an object. The loader's own entry points (lazy binding, thread-local variables) keep
@@ -396,8 +407,8 @@ fn plan(
     let bodies = Specialiser::new(analysis);
     let options = plan::Options {
         finish: Some(facts.finish),
-        exec: facts.export("__atom_exec"),
-        system_call: facts.export("__atom_system_call"),
+        exec: facts.export(EXEC),
+        system_call: facts.export(SYSTEM_CALL),
         may_have_threads,
         bodies: request.inline.then_some(&bodies),
         threads: ThreadOptions::with(access, facts),
@@ -460,7 +471,6 @@ fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Re
     facts.put_text(offset_of!(ProcessInfo, named), named.as_os_str().as_bytes());
     let link = folder.join(LINK);
     facts.put_text(offset_of!(ProcessInfo, link), link.as_os_str().as_bytes());
-    facts.put_text(offset_of!(ProcessInfo, record), b"");
     for (i, file) in files.iter().enumerate() {
         let at = table + i * size_of::<ObjectInfo>();
         let stat = std::fs::metadata(&file.path)
@@ -497,7 +507,7 @@ fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Re
 fn write(
     request: &Request,
     files: &[File],
-    placed: &mut [Placed<'_>],
+    placed: &[Placed<'_>],
     area: &emit::Output<'_>,
     folder: &Path,
 ) -> Result<u64> {
@@ -513,7 +523,7 @@ fn write(
     let mut size = area.len();
     let file = PendingFile::write(&folder.join(AREA), |file| area.write_to(file), 0o644)?;
     file.commit()?;
-    for (file, placed) in files.iter().zip(placed.iter()).rev() {
+    for (file, placed) in files.iter().zip(placed).rev() {
         let code = rewrite::code(placed)?;
         let output = emit::write(placed, code, &[])?;
         let mode = deliver::output_mode(&file.path)?;

@@ -29,7 +29,7 @@ mod traps;
 mod traverse;
 
 pub use self::object::Object;
-pub use numbers::{Numbers, OBJECT_SHIFT};
+pub use numbers::Numbers;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -5,10 +5,9 @@
 //! *address of the process* is the address in the object's file, with the object's number in the bits
 //! from [`OBJECT_SHIFT`] on. The program itself is object 0, so its addresses are its file's.
 
-use super::Cfg;
+use atom_abi::OBJECT_SHIFT;
 
-/// Bit from which on an address of the process holds the object's number.
-pub const OBJECT_SHIFT: u32 = 32;
+use super::Cfg;
 
 /// The numbers that an object's first procedure, block and instruction have in the process.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -10,7 +10,7 @@ use crate::cfg::Cfg;
 use crate::error::{Error, Result};
 use crate::image::{Image, LoaderFamily, ObjectKind, ProgramHeader};
 use crate::layout::placement::preinit_relocs;
-use crate::layout::{Layout, Placed, Placement, start_size};
+use crate::layout::{Layout, Placed, Placement};
 use crate::plan::Plan;
 use crate::rewrite::{Code, NewText, OldText};
 use crate::x86::opcode::INT3;
@@ -248,9 +248,7 @@ impl<'a> Writer<'a> {
         };
         let facts = ProcessStart {
             address: self.layout.start,
-            room: start_size(self.image.kind),
             area,
-            start: area.runtime,
             entry: self.moved(entry),
             has: (
                 self.plan.program_before.is_some(),

@@ -345,7 +345,7 @@ fn correct_vector(a: &mut CodeAssembler, facts: &StartFacts) -> std::result::Res
 }
 
 /// `lea register, [rip + ...]`: the run-time address of `target`.
-fn address_of(
+pub(super) fn address_of(
     a: &mut CodeAssembler,
     register: Register,
     target: u64,

@@ -11,13 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 use atom_abi::StartInfo;
 
 use crate::error::{Error, Result};
-use crate::layout::Area;
+use crate::image::ObjectKind;
+use crate::layout::{Area, start_size};
+use crate::x86::Register;
 use crate::x86::assembler::code_asm::*;
-use crate::x86::assembler::{BlockEncoderOptions, IcedError, MemoryOperand};
-use crate::x86::{Code, Instruction, Register};
+use crate::x86::assembler::{BlockEncoderOptions, IcedError};
 
 use super::area::file_offset;
-use super::start::StartCode;
+use super::start::{StartCode, address_of};
 
 const DOING: &str = "writing the start-up code";
 
@@ -33,12 +34,8 @@ const EXIT_CODE: u32 = 126;
 pub(super) struct ProcessStart<'a> {
     /// Address of the start-up code in the interpreter's file.
     pub address: u64,
-    /// Number of bytes that it may take.
-    pub room: u64,
     /// The area.
     pub area: &'a Area,
-    /// Address of the runtime's `start` in the area.
-    pub start: u64,
     /// New address of the interpreter's entry point.
     pub entry: u64,
     /// The functions that make the calls at the program's start and end exist.
@@ -48,18 +45,18 @@ pub(super) struct ProcessStart<'a> {
 /// Assembles the start-up code.
 pub(super) fn assemble(facts: &ProcessStart<'_>) -> Result<StartCode> {
     let fail = |reason: String| Error::new(DOING, reason).file(&facts.area.file);
-    let (mut code, labels) = assemble_inner(facts, 0, (0, 0)).map_err(|e| fail(e.to_string()))?;
-    // Text follows the code, which has the same size wherever the text lies.
+    // The path and the message follow the code, which has the same size wherever they lie.
+    let assemble =
+        |path, message| assemble_inner(facts, path, message).map_err(|e| fail(e.to_string()));
+    let size = assemble(facts.address, (facts.address, 0))?.0.len() as u64;
     let path = facts.area.file.as_os_str().as_bytes();
     let message = format!(
         "atom: the shared part of this instrumented program cannot be mapped: {}\n",
         facts.area.file.display()
     );
-    let size = code.len() as u64;
-    let place = facts.address + size;
-    let texts = (place, place + path.len() as u64 + 1);
-    (code, _) = assemble_inner(facts, texts.0, (texts.1, message.len() as u32))
-        .map_err(|e| fail(e.to_string()))?;
+    let path_address = facts.address + size;
+    let message_address = path_address + path.len() as u64 + 1;
+    let (mut code, nothing) = assemble(path_address, (message_address, message.len() as u32))?;
     if code.len() as u64 != size {
         return Err(fail(
             "its size depends on addresses (a defect of atom)".into(),
@@ -68,29 +65,20 @@ pub(super) fn assemble(facts: &ProcessStart<'_>) -> Result<StartCode> {
     code.extend_from_slice(path);
     code.push(0);
     code.extend_from_slice(message.as_bytes());
-    if code.len() as u64 > facts.room {
+    if code.len() as u64 > start_size(ObjectKind::Interpreter) {
         return Err(fail("the path of the cache's folder is too long".into())
             .advice("set XDG_CACHE_HOME to a folder with a shorter path"));
     }
     Ok(StartCode {
         code,
         entry: facts.address,
-        nothing: labels,
+        nothing,
         ..StartCode::default()
     })
 }
 
-/// `lea register, [rip + ...]`
-fn address_of(
-    a: &mut CodeAssembler,
-    register: Register,
-    target: u64,
-) -> std::result::Result<(), IcedError> {
-    let operand = MemoryOperand::with_base_displ(Register::RIP, target as i64);
-    a.add_instruction(Instruction::with2(Code::Lea_r64_m, register, operand)?)
-}
-
-/// The code, and the address of a function that does nothing.
+/// The code, and the address of a function that does nothing. `path` is the address of the area's path,
+/// `message` the address and the length of what is printed if the area cannot be mapped.
 fn assemble_inner(
     facts: &ProcessStart<'_>,
     path: u64,
@@ -107,10 +95,8 @@ fn assemble_inner(
     }
     a.lea(r12, rsp + 8 * saved.len() as i32)?;
     let area = facts.area;
-    let in_text = |a: &mut CodeAssembler, register, target| address_of(a, register, target);
-    let text = if path == 0 { facts.address } else { path };
     a.mov(eax, libc::SYS_open as u32)?;
-    in_text(&mut a, Register::RDI, text)?;
+    address_of(&mut a, Register::RDI, path)?;
     a.mov(esi, (libc::O_RDONLY | libc::O_CLOEXEC) as u32)?;
     a.syscall()?;
     a.test(eax, eax)?;
@@ -137,7 +123,7 @@ fn assemble_inner(
     a.mov(rdi, r13)?;
     a.syscall()?;
     // The two functions lie in this object.
-    in_text(&mut a, Register::RBX, facts.address)?;
+    address_of(&mut a, Register::RBX, facts.address)?;
     a.mov(rcx, facts.address)?;
     a.sub(rbx, rcx)?;
     let slots = [
@@ -157,7 +143,7 @@ fn assemble_inner(
     a.and(rsp, -16)?;
     a.mov(edi, area.info as u32)?;
     a.mov(rsi, r12)?;
-    a.mov(eax, facts.start as u32)?;
+    a.mov(eax, area.runtime as u32)?;
     a.call(rax)?;
     a.mov(rsp, rbp)?;
     for r in saved.iter().rev() {
@@ -168,15 +154,7 @@ fn assemble_inner(
     a.set_label(&mut failed)?;
     a.mov(eax, libc::SYS_write as u32)?;
     a.mov(edi, 2)?;
-    in_text(
-        &mut a,
-        Register::RSI,
-        if message.0 == 0 {
-            facts.address
-        } else {
-            message.0
-        },
-    )?;
+    address_of(&mut a, Register::RSI, message.0)?;
     a.mov(edx, message.1)?;
     a.syscall()?;
     a.mov(eax, libc::SYS_exit_group as u32)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use atom_abi::THREAD_THIS;
+use atom_abi::{OBJECT_SHIFT, THREAD_THIS};
 use rayon::prelude::*;
 
 use super::code::{Home, assembler};
@@ -21,7 +21,7 @@ use super::threads::{self, Threads};
 use super::wrapper::Wrappers;
 use super::{Guards, Plan, Position, Target};
 use crate::analysis::specialise::{Body, Specialiser};
-use crate::cfg::{Cfg, OBJECT_SHIFT};
+use crate::cfg::Cfg;
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;

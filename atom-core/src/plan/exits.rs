@@ -107,6 +107,7 @@ pub struct Exits {
     finish: u64,
     exec: Option<u64>,
     slots: HashMap<u64, Hook>,
+    /// True if the process has one thread, whose end is the end of the process.
     thread_exit_ends: bool,
     /// True if all objects of the process are instrumented.
     is_whole: bool,
@@ -129,9 +130,8 @@ fn hook_of(name: &str) -> Option<Hook> {
 }
 
 impl Exits {
-    /// Finds the hooks. `thread_exit_ends` is set if the process has one thread, whose end is the end of
-    /// the process. `finish` and `exec` are addresses of the runtime's functions in the tool's file.
-    pub fn new(image: &Image, finish: u64, options: &Options<'_>, thread_exit_ends: bool) -> Self {
+    /// Finds the hooks; `None` if the tool's file has no runtime that they could call.
+    pub fn new(image: &Image, options: &Options<'_>) -> Option<Self> {
         let is_whole = options.home == Home::Area;
         let slots = image
             .relocs
@@ -143,11 +143,11 @@ impl Exits {
                 Some((r.address, hook_of(&symbol.name)?))
             })
             .collect();
-        Self {
-            finish,
+        Some(Self {
+            finish: options.finish?,
             exec: options.exec,
             slots,
-            thread_exit_ends,
+            thread_exit_ends: !options.may_have_threads,
             is_whole,
             looks: options.system_call.filter(|_| is_whole).map(|routine| {
                 let mut numbers = READING_LINKS.to_vec();
@@ -158,7 +158,7 @@ impl Exits {
                 (routine, numbers)
             }),
             is_static: image.kind.is_static(),
-        }
+        })
     }
 
     /// The hook of a procedure that is a PLT entry of such a function, or that is `abort` in a program
@@ -179,9 +179,10 @@ impl Exits {
         let what = cfg.inst(inst);
         match what.flow {
             ControlFlow::Syscall => {
-                let numbers: Vec<u64> = self.numbers().map(|n| n as u64).collect();
-                let is_one =
-                    || Constants::new(image, cfg, proc).may_be(inst, Register::RAX, &numbers);
+                let is_one = || {
+                    let numbers: Vec<u64> = self.numbers().map(|n| n as u64).collect();
+                    Constants::new(image, cfg, proc).may_be(inst, Register::RAX, &numbers)
+                };
                 (!self.is_whole || is_one()).then_some(Hook::Syscall(MADE))
             }
             ControlFlow::IndirectCall | ControlFlow::IndirectJump
@@ -266,9 +267,7 @@ impl Exits {
         asm.pop_flags();
         asm.move_stack(RED_ZONE);
     }
-}
 
-impl Exits {
     /// The numbers of all system calls that have a hook.
     fn numbers(&self) -> impl Iterator<Item = i32> {
         let ends = [SYS_EXIT_GROUP, SYS_EXIT, SYS_EXECVE, SYS_EXECVEAT];

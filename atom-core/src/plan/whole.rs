@@ -21,7 +21,7 @@ use crate::cfg::{Cfg, Numbers};
 use crate::error::Result;
 use crate::image::Image;
 use crate::live::{Live, RegSet};
-use crate::tool::{Call, Calls, Scope};
+use crate::tool::{Call, Calls};
 
 /// An object whose calls are planned.
 #[derive(Clone, Copy)]
@@ -148,7 +148,7 @@ impl Whole {
                 flow,
                 routines: &routines,
                 bodies: options.bodies,
-                exits: exits(unit.image, options),
+                exits: Exits::new(unit.image, options),
                 home: options.home,
                 object: i,
                 biases,
@@ -172,17 +172,6 @@ impl Whole {
         whole.shared.thread_info = whole.plans[starter].thread_info;
         Ok(whole)
     }
-}
-
-/// The hooks of an object, if there are any.
-fn exits(image: &Image, options: &Options<'_>) -> Option<Exits> {
-    let finish = options.finish?;
-    Some(Exits::new(
-        image,
-        finish,
-        options,
-        !options.may_have_threads,
-    ))
 }
 
 /// The counters of edges of all objects.
@@ -218,40 +207,29 @@ fn split(
         return vec![(calls, offsets)];
     }
     let numbers = Numbers::of(units.iter().map(|u| u.cfg));
-    let object_of = |call: &Call| {
-        let first: fn(&Numbers) -> u32 = match call.scope {
-            Scope::Program => return starter,
-            Scope::Proc => |n| n.proc,
-            Scope::Inst => |n| n.inst,
-            Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => |n| n.block,
-        };
-        numbers.partition_point(|n| first(n) <= call.id) - 1
-    };
-    let own_id = |call: &Call, numbers: &Numbers| match call.scope {
-        Scope::Program => 0,
-        Scope::Proc => call.id - numbers.proc,
-        Scope::Inst => call.id - numbers.inst,
-        Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => call.id - numbers.block,
-    };
-    let objects: Vec<u32> = (calls.calls.par_iter())
-        .map(|call| object_of(call) as u32)
+    // The object of each call, and the number there of what the call is added to.
+    let own: Vec<(u32, u32)> = (calls.calls.par_iter())
+        .map(|call| {
+            let (object, id) = call.scope.locate(call.id, &numbers).unwrap_or((starter, 0));
+            (object as u32, id)
+        })
         .collect();
     let part = |object: usize| {
-        let mut own = Calls::default();
+        let mut part = Calls::default();
         let mut own_offsets = Vec::new();
-        let mine = calls.calls.iter().zip(&objects);
-        for (call, _) in mine.filter(|(_, o)| **o == object as u32) {
+        let mine = calls.calls.iter().zip(&own);
+        for (call, (_, id)) in mine.filter(|(_, own)| own.0 == object as u32) {
             let range = call.args.start as usize..call.args.end as usize;
-            let start = own.args.len() as u32;
-            own.args.extend_from_slice(&calls.args[range.clone()]);
+            let start = part.args.len() as u32;
+            part.args.extend_from_slice(&calls.args[range.clone()]);
             own_offsets.extend_from_slice(&offsets[range]);
-            own.calls.push(Call {
-                id: own_id(call, &numbers[object]),
-                args: start..own.args.len() as u32,
+            part.calls.push(Call {
+                id: *id,
+                args: start..part.args.len() as u32,
                 ..call.clone()
             });
         }
-        (own, own_offsets)
+        (part, own_offsets)
     };
     (0..units.len()).into_par_iter().map(part).collect()
 }

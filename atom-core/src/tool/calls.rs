@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use atom_abi::host;
 
+use crate::cfg::Numbers;
 use crate::ids::Address48;
 
 /// What a call is added to: [`host::Scope`] in one byte.
@@ -23,6 +24,23 @@ pub enum Scope {
     Falling,
     /// The way out of a block by a jump or return at its end.
     Taken,
+}
+
+impl Scope {
+    /// The object that the thing `id` of this kind belongs to, and its number in that object. `None`
+    /// for the program. `numbers` has an entry for each object of the process.
+    pub fn locate(self, id: u32, numbers: &[Numbers]) -> Option<(usize, u32)> {
+        let first: fn(&Numbers) -> u32 = match self {
+            Self::Program => return None,
+            Self::Proc => |n| n.proc,
+            Self::Inst => |n| n.inst,
+            Self::Block | Self::Entry | Self::Falling | Self::Taken => |n| n.block,
+        };
+        let object = numbers
+            .partition_point(|n| first(n) <= id)
+            .saturating_sub(1);
+        Some((object, id - first(&numbers[object])))
+    }
 }
 
 impl From<host::Scope> for Scope {

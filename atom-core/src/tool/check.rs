@@ -1,11 +1,11 @@
 //! Checking a call before it is added.
 
+use atom_abi::OBJECT_SHIFT;
 use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
 
 use super::calls::{self, Argument, Call, Calls};
 use super::operand::{At, When};
 use super::session::Session;
-use crate::cfg::OBJECT_SHIFT;
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::x86::ControlFlow;
 use crate::{Error, Result};

@@ -9,7 +9,7 @@ use atom_abi::{INTERFACE_VERSION, StrRef};
 
 use super::check::{self, Request};
 use super::places;
-use super::process::{Process, of_address, of_block, of_inst, of_proc, process, program};
+use super::process::{Process, of_address, of_block, of_inst, of_proc, of_scope, process, program};
 use super::query;
 use super::session::Session;
 use crate::cfg::{Block, Proc, Status};
@@ -109,16 +109,6 @@ impl Session<'_> {
             self.note(self.error(format!("it asked for {kind} {id}, which does not exist")));
         }
         found
-    }
-}
-
-/// The session and the own number of what a call is added to.
-fn of_scope<'c>(context: *mut Context, scope: Scope, id: u32) -> (&'c Session<'c>, u32) {
-    match scope {
-        Scope::Program => (program(context), id),
-        Scope::Proc => of_proc(context, id),
-        Scope::Inst => of_inst(context, id),
-        Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => of_block(context, id),
     }
 }
 

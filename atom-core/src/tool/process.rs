@@ -6,18 +6,21 @@
 use std::cell::OnceCell;
 use std::convert::Infallible;
 
+use atom_abi::OBJECT_SHIFT;
 use atom_abi::host::Context;
 
+use super::calls::Scope;
 use super::load::{Application, Tool};
 use super::session::{Results, Session};
 use super::threads;
 use crate::Error;
-use crate::cfg::{Numbers, OBJECT_SHIFT};
+use crate::cfg::Numbers;
 
 /// The sessions of all objects.
 pub(super) struct Process<'a> {
     /// A session for each object, the program first.
     pub(super) sessions: Vec<Session<'a>>,
+    numbers: Vec<Numbers>,
     may_have_threads: OnceCell<bool>,
 }
 
@@ -29,14 +32,15 @@ impl<'a> Process<'a> {
         panicked: &'a dyn Fn(&Error) -> Infallible,
     ) -> Self {
         let numbers = Numbers::of(objects.iter().map(|o| o.cfg));
-        let sessions = objects.iter().zip(numbers);
+        let sessions = objects.iter().zip(&numbers);
         Self {
             sessions: sessions
                 .map(|(object, numbers)| {
-                    let numbers = (numbers, objects.len() > 1);
+                    let numbers = (*numbers, objects.len() > 1);
                     Session::new(tool, *object, numbers, results, panicked)
                 })
                 .collect(),
+            numbers,
             may_have_threads: OnceCell::new(),
         }
     }
@@ -46,10 +50,10 @@ impl<'a> Process<'a> {
         &self.sessions[0]
     }
 
-    /// The session of the object in which `first` finds its numbers to begin at `id` or before.
-    fn session(&self, id: u32, first: impl Fn(&Numbers) -> u32) -> &Session<'a> {
-        let after = self.sessions.partition_point(|s| first(&s.numbers) <= id);
-        &self.sessions[after.saturating_sub(1)]
+    /// The session and the own number of a thing. The program itself is looked for in its object.
+    fn own(&self, scope: Scope, id: u32) -> (&Session<'a>, u32) {
+        let (object, own) = scope.locate(id, &self.numbers).unwrap_or((0, id));
+        (&self.sessions[object], own)
     }
 
     /// The session and the own address for an address of the process. An address of no object is
@@ -85,22 +89,28 @@ pub(super) fn program<'c>(context: *mut Context) -> &'c Session<'c> {
     process(context).program()
 }
 
+/// The session and the own number of what a call is added to.
+pub(super) fn of_scope<'c>(
+    context: *mut Context,
+    scope: impl Into<Scope>,
+    id: u32,
+) -> (&'c Session<'c>, u32) {
+    process(context).own(scope.into(), id)
+}
+
 /// The session and the own number of a procedure.
 pub(super) fn of_proc<'c>(context: *mut Context, proc: u32) -> (&'c Session<'c>, u32) {
-    let session = process(context).session(proc, |n| n.proc);
-    (session, proc - session.numbers.proc)
+    of_scope(context, Scope::Proc, proc)
 }
 
 /// The session and the own number of a block.
 pub(super) fn of_block<'c>(context: *mut Context, block: u32) -> (&'c Session<'c>, u32) {
-    let session = process(context).session(block, |n| n.block);
-    (session, block - session.numbers.block)
+    of_scope(context, Scope::Block, block)
 }
 
 /// The session and the own number of an instruction.
 pub(super) fn of_inst<'c>(context: *mut Context, inst: u32) -> (&'c Session<'c>, u32) {
-    let session = process(context).session(inst, |n| n.inst);
-    (session, inst - session.numbers.inst)
+    of_scope(context, Scope::Inst, inst)
 }
 
 /// The session and the own address for an address of the process.

@@ -36,12 +36,12 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Parses `NAME`, `file:NAME` or `0xSTART-0xEND`.
+    /// Parses `NAME`, `file:NAME` or `0xSTART-0xEND`, perhaps with `OBJECT:` before it.
     pub fn parse(text: &str) -> Result<Self> {
         let fail = |reason: String| {
             Error::new(DOING, reason).advice(
                 "a pattern is a procedure (main, 'std::*'), a source file ('file:*.c') \
-                 or addresses (0x1000-0x2000)",
+                 or addresses (0x1000-0x2000), perhaps in an object ('libz.so.1:*')",
             )
         };
         if let Some(file) = text.strip_prefix("file:") {
@@ -50,9 +50,7 @@ impl Pattern {
             }
             return Ok(Self::File(file.into()));
         }
-        if let Some((object, rest)) = text.split_once(':')
-            && object.contains(".so")
-        {
+        if let Some((object, rest)) = split_object(text) {
             return Ok(Self::In(object.into(), Box::new(Self::parse(rest)?)));
         }
         if text.starts_with("0x") {
@@ -75,6 +73,14 @@ impl Pattern {
     }
 }
 
+/// Takes the object off `OBJECT:PATTERN`. A `::` belongs to a name, and so does a colon behind a bracket or a
+/// space (`-[Shape scale:]`).
+fn split_object(text: &str) -> Option<(&str, &str)> {
+    let (object, rest) = text.split_once(':')?;
+    let is_file_name = !object.is_empty() && !object.contains(['(', '[', '<', ' ', '/']);
+    (is_file_name && !rest.starts_with(':')).then_some((object, rest))
+}
+
 /// Which parts of a program are instrumented.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Selection {
@@ -90,51 +96,17 @@ impl Selection {
         self.only.is_empty() && self.skip.is_empty()
     }
 
-    /// Compares the patterns with the objects of a process, each with its file name and its file's
-    /// real name. A pattern that
-    /// nothing matches in any object is an error.
-    pub fn resolve_all(
-        &self,
-        objects: &[([String; 2], &Cfg, &dyn LineInfo)],
-    ) -> Result<Vec<Selected>> {
-        let mut sides = [&self.only, &self.skip].map(|_| Vec::new());
-        for (patterns, sides) in [&self.only, &self.skip].into_iter().zip(&mut sides) {
-            let side = |o: &([String; 2], &Cfg, &dyn LineInfo)| Side {
-                procs: vec![false; o.1.procs.len()],
-                ranges: Vec::new(),
-            };
-            *sides = objects.iter().map(side).collect::<Vec<Side>>();
+    /// Compares the patterns with the objects of a process. A pattern that nothing matches in any
+    /// object is an error.
+    pub fn resolve_all(&self, objects: &[Candidate<'_>]) -> Result<Vec<Selected>> {
+        let sides = |patterns: &[Pattern]| -> Result<Vec<Side>> {
+            let mut sides: Vec<Side> = objects.iter().map(|o| Side::none_of(o.cfg)).collect();
             for pattern in patterns {
-                let (object, inner) = match pattern {
-                    Pattern::In(object, inner) => (Some(object), &**inner),
-                    other => (None, other),
-                };
-                let (mut found, mut first_error) = (false, None);
-                for ((names, cfg, lines), side) in objects.iter().zip(sides.iter_mut()) {
-                    if object.is_some_and(|glob| !names.iter().any(|name| matches(glob, name))) {
-                        continue;
-                    }
-                    match Names::new(cfg, *lines).mark(inner, side) {
-                        Ok(()) => found = true,
-                        Err(error) => first_error = first_error.or(Some(error)),
-                    }
-                }
-                if !found {
-                    let object = object.map_or("", String::as_str);
-                    let none = || {
-                        let names: Vec<&str> = objects.iter().map(|o| o.0[0].as_str()).collect();
-                        Error::new(
-                            DOING,
-                            format!("no object of the process is called `{object}`"),
-                        )
-                        .advice(format!("its objects are {}", names.join(", ")))
-                    };
-                    return Err(first_error.unwrap_or_else(none));
-                }
+                mark_all(pattern, objects, &mut sides)?;
             }
-        }
-        let [only, skip] = sides;
-        let pairs = only.into_iter().zip(skip);
+            Ok(sides)
+        };
+        let pairs = sides(&self.only)?.into_iter().zip(sides(&self.skip)?);
         Ok(pairs
             .map(|(only, skip)| Selected {
                 only: (!self.only.is_empty()).then_some(only),
@@ -143,27 +115,61 @@ impl Selection {
             .collect())
     }
 
-    /// Compares the patterns with the program. A pattern that nothing matches is an error.
+    /// Compares the patterns with a program alone. A pattern that nothing matches is an error.
     pub fn resolve(&self, cfg: &Cfg, lines: &dyn LineInfo) -> Result<Selected> {
         let names = Names::new(cfg, lines);
-        let side = |patterns: &[Pattern]| -> Result<Side> {
-            let mut side = Side {
-                procs: vec![false; cfg.procs.len()],
-                ranges: Vec::new(),
-            };
-            for pattern in patterns {
-                names.mark(pattern, &mut side)?;
-            }
-            Ok(side)
+        let side = |patterns: &[Pattern]| {
+            let mut side = Side::none_of(cfg);
+            let mut marked = patterns.iter().map(|p| names.mark(p, &mut side));
+            marked.try_for_each(|m| m).map(|()| side)
         };
+        let only = (!self.only.is_empty()).then(|| side(&self.only));
         Ok(Selected {
-            only: match self.only.as_slice() {
-                [] => None,
-                patterns => Some(side(patterns)?),
-            },
+            only: only.transpose()?,
             skip: side(&self.skip)?,
         })
     }
+}
+
+/// An object of a process whose code may be selected.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    /// The names that a pattern's object is compared with: the name by which the process loads the
+    /// file, and the file's real name.
+    pub names: &'a [String; 2],
+    /// Its procedures.
+    pub cfg: &'a Cfg,
+    /// Its source lines.
+    pub lines: &'a dyn LineInfo,
+}
+
+/// Marks what a pattern matches in the objects of a process.
+fn mark_all(pattern: &Pattern, objects: &[Candidate<'_>], sides: &mut [Side]) -> Result<()> {
+    let (object, inner) = match pattern {
+        Pattern::In(object, inner) => (Some(object), &**inner),
+        other => (None, other),
+    };
+    let is_meant = |names: &[String; 2]| {
+        object.is_none_or(|glob| names.iter().any(|name| matches(glob, name)))
+    };
+    let pairs = objects.iter().zip(sides);
+    let tried: Vec<Result<()>> = pairs
+        .filter(|(candidate, _)| is_meant(candidate.names))
+        .map(|(candidate, side)| Names::new(candidate.cfg, candidate.lines).mark(inner, side))
+        .collect();
+    if tried.iter().any(Result::is_ok) {
+        return Ok(());
+    }
+    let none = || {
+        let object = object.map_or("", String::as_str);
+        let names: Vec<&str> = objects.iter().map(|o| o.names[0].as_str()).collect();
+        Error::new(
+            DOING,
+            format!("no object of the process is called `{object}`"),
+        )
+        .advice(format!("its objects are {}", names.join(", ")))
+    };
+    Err(tried.into_iter().find_map(Result::err).unwrap_or_else(none))
 }
 
 /// The code that the patterns of one option match.
@@ -174,6 +180,14 @@ struct Side {
 }
 
 impl Side {
+    /// Nothing of an object.
+    fn none_of(cfg: &Cfg) -> Self {
+        Self {
+            procs: vec![false; cfg.procs.len()],
+            ranges: Vec::new(),
+        }
+    }
+
     fn covers(&self, proc: ProcId, address: u64) -> bool {
         self.procs[proc.index()] || self.ranges.iter().any(|r| r.contains(&address))
     }
@@ -207,15 +221,11 @@ impl Selected {
         let numbers = Numbers::of(objects.iter().map(|o| o.0));
         let before = calls.calls.len();
         calls.calls.retain(|call| {
-            let first: fn(&Numbers) -> u32 = match call.scope {
-                Scope::Program => return true,
-                Scope::Proc => |n| n.proc,
-                Scope::Inst => |n| n.inst,
-                Scope::Block | Scope::Entry | Scope::Falling | Scope::Taken => |n| n.block,
+            let Some((object, id)) = call.scope.locate(call.id, &numbers) else {
+                return true;
             };
-            let object = numbers.partition_point(|n| first(n) <= call.id) - 1;
             let (cfg, selected) = &objects[object];
-            selected.has(cfg, call.scope, call.id - first(&numbers[object]))
+            selected.has(cfg, call.scope, id)
         });
         before - calls.calls.len()
     }
@@ -245,10 +255,7 @@ pub(super) fn procs_matching(
     lines: &dyn LineInfo,
 ) -> Result<Vec<ProcId>> {
     let names = Names::new(cfg, lines);
-    let mut side = Side {
-        procs: vec![false; cfg.procs.len()],
-        ranges: Vec::new(),
-    };
+    let mut side = Side::none_of(cfg);
     names.mark(pattern, &mut side)?;
     let ids = (0..cfg.procs.len() as u32).map(ProcId);
     let found: Vec<ProcId> = ids
@@ -414,7 +421,21 @@ mod tests {
         );
         let file = Pattern::parse("file:a.c").unwrap();
         assert_eq!(file, Pattern::File("a.c".into()));
-        for wrong in ["", "file:", "0x10", "0x20-0x10", "0x10-20", "0x10-0xg"] {
+        let inner = Box::new(Pattern::Proc("BZ2_*".into()));
+        let object = Pattern::In("libbz2*".into(), inner);
+        assert_eq!(Pattern::parse("libbz2*:BZ2_*").unwrap(), object);
+        for name in ["std::vector*", "-[Shape scale:]", "a::b(int)::c"] {
+            assert_eq!(Pattern::parse(name).unwrap(), Pattern::Proc(name.into()));
+        }
+        for wrong in [
+            "",
+            "file:",
+            "0x10",
+            "0x20-0x10",
+            "0x10-20",
+            "0x10-0xg",
+            "libz.so:",
+        ] {
             assert!(Pattern::parse(wrong).is_err(), "{wrong}");
         }
     }
