@@ -67,8 +67,12 @@ fn enter(kind: SectionKind, tid: u16, sid: u16, start: i32, caller: Caller) {
     {
         return end_if_due();
     }
-    if let Some((slot, me)) = slow(tid, sid, "arp_enter") {
-        let _ = slot.with(me, work);
+    while let Some((slot, me)) = slow(tid, sid, "arp_enter") {
+        match slot.with(me, work) {
+            // Another thread has taken the recorder once more.
+            Err(Refusal::NotOwner) => {}
+            _ => break,
+        }
     }
     end_if_due();
 }
@@ -93,13 +97,17 @@ fn leave(kind: SectionKind, tid: u16, sid: u16, caller: Caller) {
         }
         return end_if_due();
     }
-    if let Some((slot, me)) = slow(tid, sid, "arp_leave") {
-        let _ = slot.with(me, work);
+    while let Some((slot, me)) = slow(tid, sid, "arp_leave") {
+        match slot.with(me, work) {
+            Err(Refusal::NotOwner) => {}
+            _ => break,
+        }
     }
     end_if_due();
 }
 
-/// Handles a thread's first call, or an invalid one. Returns the slot with which to try again.
+/// Handles a thread's first call, an invalid one, and one while another thread holds the recorder. Returns the
+/// slot with which to try again.
 #[cold]
 fn slow(tid: u16, sid: u16, function: &'static str) -> Option<(&'static Slot, usize)> {
     let Some(active) = active() else {
@@ -124,19 +132,16 @@ fn slow(tid: u16, sid: u16, function: &'static str) -> Option<(&'static Slot, us
         active.report(&Problem::Reentered { thread, sid });
         return None;
     }
-    let problem = claim(active, tid, me, sid);
+    let (problem, is_owner) = claim(active, tid, me, sid);
     if let Some(problem) = problem {
-        let fatal = matches!(problem, Problem::SharedThread { .. });
         active.report(&problem);
-        if fatal {
-            return None;
-        }
     }
-    active.slot(tid).map(|slot| (slot, me))
+    active.slot(tid).filter(|_| is_owner).map(|slot| (slot, me))
 }
 
-/// Makes the calling thread the owner of a thread number, if no other thread has it.
-fn claim(active: &Active, tid: u16, me: usize, sid: arp_core::Sid) -> Option<Problem> {
+/// Makes the calling thread the owner of a thread number, if no other thread has it. Returns what is to be
+/// reported, and whether the thread is the owner now.
+fn claim(active: &Active, tid: u16, me: usize, sid: arp_core::Sid) -> (Option<Problem>, bool) {
     let mut table = active.table();
     let thread = Tid(tid.into());
     let slot = active.make_slot(tid);
@@ -153,11 +158,12 @@ fn claim(active: &Active, tid: u16, me: usize, sid: arp_core::Sid) -> Option<Pro
             }
             slot.claim(me);
         }
-        CLOSED => {}
+        // The table's lock is held, so the recorder is not taken for a moment: it is closed for good.
+        CLOSED => return (None, false),
         owner if owner == me => {}
-        _ => problem = Some(Problem::SharedThread { thread, sid }),
+        _ => return (Some(Problem::SharedThread { thread, sid }), false),
     }
-    problem
+    (problem, true)
 }
 
 /// Reports the threads that were spawned in a section that is left and were not joined.
