@@ -61,7 +61,8 @@ pub enum Command {
 #[derive(ClapArgs, Clone, Default)]
 pub struct Choices {
     /// Instrument only this; may be repeated. A procedure (`main`, `std::*`),
-    /// a source file (`file:*.c`) or addresses (`0x1000-0x2000`)
+    /// a source file (`file:*.c`) or addresses (`0x1000-0x2000`); of one object with its file name
+    /// before it (`libz.so.1:deflate*`)
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
     /// Do not instrument this; may be repeated, and prevails over --only

@@ -10,7 +10,7 @@ use std::process::Command;
 use atom_core::cfg::{Cfg, Object};
 use atom_core::check::{Checked, Subject, check};
 use atom_core::image::Image;
-use atom_core::layout::{Extra, Options, Placed};
+use atom_core::layout::{Area, Extra, Options, Placed};
 use atom_core::live::{Live, RegSet};
 use atom_core::plan::{Clobbers, Insertion, Plan, Position, Snippet};
 use atom_core::{Result, pipeline};
@@ -70,6 +70,15 @@ struct Rewritten {
 impl Rewritten {
     /// The program and its plan live as long as the test process.
     fn new(file: &std::path::Path, plan_of: &dyn Fn(&Image, &Cfg) -> Plan) -> Result<Self> {
+        Self::in_process(file, plan_of, None)
+    }
+
+    /// As an object of a process with this area.
+    fn in_process(
+        file: &std::path::Path,
+        plan_of: &dyn Fn(&Image, &Cfg) -> Plan,
+        area: Option<&'static Area>,
+    ) -> Result<Self> {
         let image: &Image = Box::leak(Box::new(Image::open(file)?));
         let (object, sites) = pipeline::understand(image)?;
         let object: &Object<'_> = Box::leak(Box::new(object));
@@ -77,6 +86,7 @@ impl Rewritten {
         let options = Options {
             strict: true,
             extra: Extra::All,
+            area,
             ..Options::default()
         };
         let placed = Placed::new(object, plan, None, sites, &options)?;
@@ -259,6 +269,54 @@ fn finds_code_that_disturbs() {
             ),
         }
     }
+}
+
+/// Inserted code of an object of a process may write to the data that the objects share, and call the
+/// routines whose addresses stand in the table there.
+#[test]
+fn knows_what_the_objects_of_a_process_share() {
+    let file = program("shared", &["-O2"]);
+    let area: &Area = Box::leak(Box::new(Area {
+        file: PathBuf::new(),
+        loader: PathBuf::new(),
+        runtime: 0x7000_0010,
+        start: 0x7000_0000,
+        rw: 0x7001_0000,
+        data: 0x7001_0000,
+        slots: 0x7001_1000,
+        routines: vec![0x10],
+        info: 0x7001_1040,
+        facts: 0x7001_1100,
+        end: 0x7001_2000,
+    }));
+    // mov [address], rbx
+    let store = |address: u32| (vec![0x48, 0x89, 0x1c, 0x25], address);
+    // call [address]
+    let call = |address: u32| (vec![0xff, 0x14, 0x25], address);
+    let cases = [
+        (store(0x7001_0008), ""),
+        (store(0x7000_fff8), "writes to a table that is not its own"),
+        (store(0x7001_2000), "writes to a table that is not its own"),
+        (call(0x7001_1000), "calls with a stack that is not aligned"),
+        (call(0x7001_1008), "calls what is not an analysis routine"),
+        (call(0x7001_1001), "calls what is not an analysis routine"),
+    ];
+    for ((mut code, address), complaint) in cases {
+        code.extend_from_slice(&address.to_le_bytes());
+        let plan = inserted(code.leak(), RegSet::EMPTY);
+        let rewritten = Rewritten::in_process(&file, &plan, Some(area)).unwrap();
+        match rewritten.check(&rewritten.output) {
+            Ok(_) => assert!(complaint.is_empty(), "{complaint}"),
+            Err(e) => assert!(!complaint.is_empty() && e.reason.contains(complaint), "{e}"),
+        }
+    }
+    // Alone it has no such data.
+    let plan = inserted(
+        &[0x48, 0x89, 0x1c, 0x25, 0x08, 0, 0x01, 0x70],
+        RegSet::EMPTY,
+    );
+    let alone = Rewritten::new(&file, &plan).unwrap();
+    assert!(alone.check(&alone.output).is_err());
 }
 
 /// `push rbx; pop rbx` writes below rsp.

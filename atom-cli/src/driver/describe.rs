@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use atom_core::cfg::Cfg;
+use atom_core::check::Checked;
 use atom_core::image::Image;
 use atom_core::layout::Layout;
 use atom_core::plan::Plan;
@@ -107,5 +108,14 @@ pub fn summary(
         count(plan.calls_added as usize, "call"),
         request.output.display(),
         steps.elapsed().as_secs_f64(),
+    )
+}
+
+/// What the checker has compared.
+pub fn checked(done: Checked) -> String {
+    let compared = count(done.instructions as usize, "instruction");
+    format!(
+        "{compared} and {} inserted ones are right",
+        number(done.inserted)
     )
 }

@@ -19,7 +19,7 @@ use atom_core::{Error, Result, check, memory, rewrite};
 
 use crate::args::Run;
 use crate::find;
-use crate::message::{count, note, number};
+use crate::message::{count, note};
 use crate::request::Request;
 use crate::steps::{Step, Steps};
 use crate::tool_code::Loaded;
@@ -201,13 +201,7 @@ fn compare(
     steps.run(
         Step::Check,
         || check::check(&subject),
-        |done| {
-            let compared = count(done.instructions as usize, "instruction");
-            format!(
-                "{compared} and {} inserted ones are right",
-                number(done.inserted)
-            )
-        },
+        |done| describe::checked(*done),
     )?;
     Ok(())
 }

@@ -24,7 +24,7 @@ use atom_core::live::{Live, RegSet};
 use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Unit, Whole};
 use atom_core::tool::select::{Candidate, Selected};
 use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
-use atom_core::{Error, Result, memory, rewrite};
+use atom_core::{Error, Result, check, memory, rewrite};
 
 use crate::message::{count, note, number};
 use crate::output::PendingFile;
@@ -131,9 +131,18 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         &placed[starter],
         &facts,
     );
+    let outputs = steps.run(
+        Step::Emit,
+        || outputs(&placed),
+        |outputs| describe::bytes(outputs.iter().map(emit::Output::len).sum()),
+    )?;
+    if request.check {
+        let subjects = placed.iter().zip(&lives).zip(&outputs);
+        check(subjects, &summaries, steps)?;
+    }
     let size = steps.run(
         Step::Write,
-        || write(request, &files, &placed, &contents, &written),
+        || write(request, &files, &outputs, &contents, &written),
         |size| describe::bytes(*size),
     )?;
     if !request.quiet {
@@ -148,7 +157,6 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
 fn tell_what_is_left_out(request: &Request) {
     let options = [
         ("--report", request.report.is_some()),
-        ("--check", request.check),
         ("--debug-info", request.debug_info),
         ("--keep-tool", request.keep_tool.is_some()),
     ];
@@ -454,6 +462,35 @@ fn place<'a>(
     .collect()
 }
 
+/// The contents of the instrumented objects.
+fn outputs<'a>(placed: &'a [Placed<'a>]) -> Result<Vec<emit::Output<'a>>> {
+    let each = placed.iter();
+    each.map(|placed| emit::write(placed, rewrite::code(placed)?, &[]))
+        .collect()
+}
+
+/// Compares the instrumented objects with the originals.
+fn check<'a>(
+    objects: impl Iterator<Item = ((&'a Placed<'a>, &'a Live<'a>), &'a emit::Output<'a>)>,
+    summaries: &Summaries,
+    steps: &mut Steps,
+) -> Result<()> {
+    let clobbers = |routine| summaries.of(routine).into();
+    let check = || {
+        let each = objects.map(|((placed, live), output)| {
+            check::check(&check::Subject {
+                placed,
+                live,
+                clobbers: &clobbers,
+                output: &output.to_vec()?,
+            })
+        });
+        each.sum::<Result<check::Checked>>()
+    };
+    steps.run(Step::Check, check, |done| describe::checked(*done))?;
+    Ok(())
+}
+
 /// What the runtime is told of the process.
 fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Result<Facts> {
     let mut facts = Facts::new();
@@ -507,7 +544,7 @@ fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Re
 fn write(
     request: &Request,
     files: &[File],
-    placed: &[Placed<'_>],
+    outputs: &[emit::Output<'_>],
     area: &emit::Output<'_>,
     folder: &Path,
 ) -> Result<u64> {
@@ -523,9 +560,7 @@ fn write(
     let mut size = area.len();
     let file = PendingFile::write(&folder.join(AREA), |file| area.write_to(file), 0o644)?;
     file.commit()?;
-    for (file, placed) in files.iter().zip(placed).rev() {
-        let code = rewrite::code(placed)?;
-        let output = emit::write(placed, code, &[])?;
+    for (file, output) in files.iter().zip(outputs).rev() {
         let mode = deliver::output_mode(&file.path)?;
         let target = match file.image.kind.is_program() {
             true => request.output.clone(),

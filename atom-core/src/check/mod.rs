@@ -21,14 +21,14 @@ use crate::cfg::{Cfg, ProcKind};
 use crate::error::{Error, Result};
 use crate::ids::{BlockId, InstId, ProcId};
 use crate::image::Image;
-use crate::layout::{Layout, Placed};
+use crate::layout::{Area, Layout, Placed};
 use crate::live::{EffectsOf, Live, RegSet, is_free_below};
 use crate::plan::Clobbers;
 use crate::x86::{ControlFlow, InstructionInfoFactory, Mnemonic};
 
 use memory::Memory;
 use step::{Borders, Complaint};
-use walk::{Demand, Walker};
+use walk::{Demand, Routines, Walker};
 
 /// The output to check, and the facts that the checker trusts.
 pub struct Subject<'a> {
@@ -55,9 +55,20 @@ impl<'a> Subject<'a> {
         &self.placed.layout
     }
 
-    /// Start and end of the analysis image's code.
-    fn analysis(&self) -> (u64, u64) {
-        (self.placed.placement.analysis, self.placed.placement.rw)
+    /// The tool's routines as inserted code calls them.
+    fn routines(&self) -> Routines<'_> {
+        let placement = &self.placed.placement;
+        Routines {
+            clobbers: self.clobbers,
+            code: (placement.analysis, placement.rw),
+            area: self.placed.area,
+        }
+    }
+
+    /// Start and end of what is written in the area that the objects of a process share.
+    fn shared(&self) -> (u64, u64) {
+        let of_area = |area: &Area| (area.rw, area.end);
+        self.placed.area.map_or((0, 0), of_area)
     }
 }
 
@@ -83,20 +94,24 @@ impl std::ops::Add for Checked {
     }
 }
 
-/// Checks the whole program. The error tells the first difference.
+impl std::iter::Sum for Checked {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |a, b| a + b)
+    }
+}
+
+/// Checks one object. The error tells the first difference.
 pub fn check(subject: &Subject<'_>) -> Result<Checked> {
     let memory = Memory::new(subject.output, subject.layout().region.shift)?;
-    let clobbers = |address: u64| (subject.clobbers)(address.wrapping_sub(subject.analysis().0));
     let walker = Walker {
         memory: &memory,
         borders: Borders {
-            start: subject.layout().start,
-            end: subject.placed.placement.end,
+            own: (subject.layout().start, subject.placed.placement.end),
+            shared: subject.shared(),
             no_red_zone: false,
         },
         text: (subject.layout().start, subject.layout().end),
-        clobbers: &clobbers,
-        analysis: subject.analysis(),
+        routines: subject.routines(),
     };
     (0..subject.cfg().procs.len())
         .into_par_iter()

@@ -14,12 +14,20 @@ const RED_ZONE: i64 = 128;
 /// The memory that inserted code may access.
 #[derive(Clone, Copy)]
 pub struct Borders {
-    /// First address of the new segments.
-    pub start: u64,
-    /// One past the last address of the new segments.
-    pub end: u64,
+    /// First address of the new segments, and the address behind them.
+    pub own: (u64, u64),
+    /// First address of what the objects of a process share, and the address behind it.
+    pub shared: (u64, u64),
     /// True if the program keeps nothing below rsp at the point.
     pub no_red_zone: bool,
+}
+
+impl Borders {
+    /// True if an address is one of inserted code's own data.
+    fn has(&self, address: u64) -> bool {
+        let lies_in = |(start, end): (u64, u64)| (start..end).contains(&address);
+        lies_in(self.own) || lies_in(self.shared)
+    }
 }
 
 /// Why an instruction must not stand in inserted code.
@@ -310,9 +318,6 @@ fn store(
 
 /// Fails for a write outside of the stack, unless it goes to the memory of the new segments.
 fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Result<(), Complaint> {
-    let own = |address: u64| {
-        address.wrapping_sub(borders.start) < borders.end.wrapping_sub(borders.start)
-    };
     match instruction.memory_segment() {
         // The operand names the running thread's copy of the data, so it is judged as without the
         // segment.
@@ -323,13 +328,13 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
     let base = instruction.memory_base();
     if instruction.is_ip_rel_memory_operand() {
         let address = instruction.ip_rel_memory_address();
-        return if own(address) {
+        return if borders.has(address) {
             Ok(())
         } else {
             Err(format!("writes to the program's memory at {address:#x}"))
         };
     }
-    if base == Register::None && !own(instruction.memory_displacement64()) {
+    if base == Register::None && !borders.has(instruction.memory_displacement64()) {
         return Err("writes to a table that is not its own".into());
     }
     let known = |register: Register| {
@@ -337,7 +342,7 @@ fn elsewhere(state: &State, instruction: &Instruction, borders: &Borders) -> Res
     };
     if base == Register::None && instruction.memory_index() == Register::None {
         let address = instruction.memory_displacement64();
-        return if own(address) {
+        return if borders.has(address) {
             Ok(())
         } else {
             Err(format!("writes to the program's memory at {address:#x}"))

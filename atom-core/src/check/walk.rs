@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use super::memory::Memory;
 use super::state::{RSP, State, Value};
 use super::step::{self, Borders, Complaint};
+use crate::layout::Area;
 use crate::live::RegSet;
 use crate::plan::Clobbers;
-use crate::x86::{Code, FlowControl, Instruction, InstructionInfoFactory, decode_at};
+use crate::x86::{
+    Code, FlowControl, Instruction, InstructionInfoFactory, OpKind, Register, decode_at,
+};
 
 /// Largest number of steps of a walk; more than any point needs.
 const MOST_STEPS: usize = 20_000;
@@ -21,10 +24,42 @@ pub struct Walker<'a> {
     pub borders: Borders,
     /// The moved and inserted code: calls into it are followed.
     pub text: (u64, u64),
-    /// Registers and flags that an analysis routine may change, by its address in the output.
+    /// The analysis routines.
+    pub routines: Routines<'a>,
+}
+
+/// The tool's routines as inserted code calls them.
+#[derive(Clone, Copy)]
+pub struct Routines<'a> {
+    /// Registers and flags that a routine may change, by its address in the tool's file.
     pub clobbers: &'a (dyn Fn(u64) -> Clobbers + Sync),
-    /// First address and end of the analysis routines.
-    pub analysis: (u64, u64),
+    /// First address and end of the routines, if they lie in the output.
+    pub code: (u64, u64),
+    /// The area of the process, if the routines lie there. Calls go through its table.
+    pub area: Option<&'a Area>,
+}
+
+impl Routines<'_> {
+    /// The effect of the routine that an instruction calls; `None` if it calls no routine.
+    fn called(&self, instruction: &Instruction) -> Option<Clobbers> {
+        let routine = match (instruction.flow_control(), self.area) {
+            (FlowControl::Call, None) => {
+                let to = instruction.near_branch_target();
+                (self.code.0..self.code.1)
+                    .contains(&to)
+                    .then(|| to - self.code.0)?
+            }
+            (FlowControl::IndirectCall, Some(area)) => {
+                let is_absolute = instruction.op0_kind() == OpKind::Memory
+                    && instruction.memory_base() == Register::None
+                    && instruction.memory_index() == Register::None
+                    && instruction.memory_segment() == Register::DS;
+                area.routine_of(is_absolute.then(|| instruction.memory_displacement64())?)?
+            }
+            _ => return None,
+        };
+        Some((self.clobbers)(routine))
+    }
 }
 
 /// Conditions at the end of inserted code.
@@ -152,10 +187,10 @@ impl Walker<'_> {
                     paths.branch((target, context.clone()), &state);
                     paths.go_on((next, context), state);
                 }
-                FlowControl::Call => {
+                FlowControl::Call | FlowControl::IndirectCall => {
                     let to = instruction.near_branch_target();
-                    if self.is_analysis(to) {
-                        self.call_routine(&mut state, to, demand).map_err(at)?;
+                    if let Some(clobbers) = self.routines.called(&instruction) {
+                        call_routine(&mut state, clobbers, demand).map_err(at)?;
                         paths.go_on((next, context), state);
                     } else if to >= self.text.0 && to < self.text.1 && context.len() < MOST_CALLS {
                         step::push(&mut state, Value::Return(next), &self.borders).map_err(at)?;
@@ -186,33 +221,28 @@ impl Walker<'_> {
             Err(format!("never comes to {goal:#x}"))
         }
     }
+}
 
-    fn is_analysis(&self, address: u64) -> bool {
-        address >= self.analysis.0 && address < self.analysis.1
+/// The effect of a call by the C ABI.
+fn call_routine(state: &mut State, clobbers: Clobbers, demand: Demand) -> Result<(), Complaint> {
+    let Some((base, at)) = state.stack_pointer() else {
+        return Err("calls without a known stack pointer".into());
+    };
+    if clobbers.needs_alignment && (base != super::state::Base::Aligned || at % 16 != 0) {
+        return Err("calls with a stack that is not aligned".into());
     }
-
-    /// The effect of a call by the C ABI.
-    fn call_routine(&self, state: &mut State, to: u64, demand: Demand) -> Result<(), Complaint> {
-        let clobbers = (self.clobbers)(to);
-        let Some((base, at)) = state.stack_pointer() else {
-            return Err("calls without a known stack pointer".into());
-        };
-        if clobbers.needs_alignment && (base != super::state::Base::Aligned || at % 16 != 0) {
-            return Err("calls with a stack that is not aligned".into());
-        }
-        if demand.direction && state.direction {
-            return Err("calls with the direction flag in doubt".into());
-        }
-        for n in (0..16).filter(|n| *n != RSP && clobbers.gprs >> n & 1 != 0) {
-            state.gprs[n] = Value::Unknown;
-        }
-        state.xmms &= !clobbers.xmms;
-        if clobbers.flags {
-            state.flags = RegSet::EMPTY;
-        }
-        state.forget_below();
-        Ok(())
+    if demand.direction && state.direction {
+        return Err("calls with the direction flag in doubt".into());
     }
+    for n in (0..16).filter(|n| *n != RSP && clobbers.gprs >> n & 1 != 0) {
+        state.gprs[n] = Value::Unknown;
+    }
+    state.xmms &= !clobbers.xmms;
+    if clobbers.flags {
+        state.flags = RegSet::EMPTY;
+    }
+    state.forget_below();
+    Ok(())
 }
 
 fn check_end(state: &State, demand: Demand) -> Result<(), Complaint> {

@@ -129,6 +129,13 @@ impl Area {
         })
     }
 
+    /// The routine whose address a place holds, as an address in the tool's file.
+    pub fn routine_of(&self, slot: u64) -> Option<u64> {
+        let offset = slot.checked_sub(self.slots)?;
+        let index = (offset.is_multiple_of(8)).then_some(offset / 8)?;
+        self.routines.get(usize::try_from(index).ok()?).copied()
+    }
+
     /// The place that holds the address of a routine.
     pub fn slot(&self, routine: u64) -> Option<u64> {
         let index = self.routines.binary_search(&routine).ok()?;
