@@ -162,6 +162,7 @@ pub struct StartInfo {
 /// from the next one. Signed numbers are folded: 0, -1, 1, -2 stand as 0, 1, 2, 3.
 ///
 /// - the number of counters;
+/// - the length in bytes of the rest of the record, which need not be read if all its counters are 0;
 /// - the number of sums, and for each the number of its terms, and for each
 ///   term its distance times 2, plus 1 if it is subtracted;
 /// - the number of cells, and for each: its 8-byte word in `data` as a signed

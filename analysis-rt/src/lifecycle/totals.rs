@@ -28,6 +28,19 @@ fn in_totals(threads: &ThreadInfo, cell: *mut u64) -> *mut u64 {
     totals.cast::<u64>().wrapping_byte_add(offset)
 }
 
+/// Reads a counter and sets it to 0. A counter that is 0 is not written, since its page may not be there yet.
+///
+/// # Safety
+/// The counter is there; other threads may count meanwhile.
+unsafe fn take(counter: *mut u64) -> u64 {
+    // SAFETY: the caller's promise.
+    let counter = unsafe { AtomicU64::from_ptr(counter) };
+    match counter.load(Ordering::Relaxed) {
+        0 => 0,
+        _ => counter.swap(0, Ordering::Relaxed),
+    }
+}
+
 /// Adds the counts to the tool's cells and sets the flow's counters to 0, so
 /// that it may be done again, such as in a child that is forked later.
 ///
@@ -51,11 +64,19 @@ pub(crate) unsafe fn settle(info: &StartInfo) {
     unsafe {
         while !table.is_empty() {
             let mut count = 0usize;
+            let mut any = 0;
             for _ in 0..next(&mut table) {
-                let counted = AtomicU64::from_ptr(counter).swap(0, Ordering::Relaxed);
+                let counted = take(counter);
                 *values.add(count) = counted as i64;
+                any |= counted;
                 counter = counter.add(1);
                 count += 1;
+            }
+            let rest = next(&mut table) as usize;
+            if any == 0 {
+                // Most of the code of a process is never executed.
+                table = table.get(rest..).unwrap_or_default();
+                continue;
             }
             for _ in 0..next(&mut table) {
                 let mut sum = 0i64;

@@ -9,6 +9,7 @@
 //! | number | meaning |
 //! | --- | --- |
 //! | `c` | counters |
+//! | `l` | length in bytes of the rest of the record, which need not be read if all counters are 0 |
 //! | `s` | sums; then for each: its number of terms `t`, and `t` times distance * 2, + 1 if subtracted |
 //! | `n` | cells; then for each: the offset in 8-byte words from the one before (signed, first from the data's start), distance * 2, + 1 if an amount follows; the amount (signed) that each unit of the value adds, else 1 |
 
@@ -38,6 +39,7 @@ pub fn write(
         value_of[edge as usize] = next;
         next += 1;
     }
+    let rest = out.len();
     let back = |value_of: &[u32], edge: u32, next: u32| next.checked_sub(value_of[edge as usize]);
     leb128::push(out, solution.derived.len() as u64);
     for derived in &solution.derived {
@@ -61,6 +63,9 @@ pub fn write(
             leb128::push(out, leb128::zigzag(amount));
         }
     }
+    let mut length = Vec::new();
+    leb128::push(&mut length, (out.len() - rest) as u64);
+    out.splice(rest..rest, length);
     Some(())
 }
 
@@ -72,9 +77,11 @@ mod tests {
     /// Reads a record by the description at the head of this file.
     fn read(bytes: &[u8], counters: &[i64]) -> Vec<(i64, i64)> {
         let mut rest = bytes;
-        let mut number = || leb128::take::<u64>(&mut rest).expect("a number");
-        let count = number() as usize;
+        let count = leb128::take::<u64>(&mut rest).expect("a number") as usize;
         assert_eq!(count, counters.len());
+        let length = leb128::take::<u64>(&mut rest).expect("a number");
+        assert_eq!(length, rest.len() as u64);
+        let mut number = || leb128::take::<u64>(&mut rest).expect("a number");
         let mut values = counters.to_vec();
         for _ in 0..number() {
             let mut sum = 0;
