@@ -51,6 +51,7 @@ mod threads;
 pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use lifecycle::end::{finish, set_flush_hook};
 pub use lifecycle::start::start;
+pub use lifecycle::watcher::{is_snapshot, watch};
 pub use process::identity::{pid, start_pid, user};
 pub use process::objects::{object_name, unknown_objects};
 pub use process::told::{opaque, record, unseen};

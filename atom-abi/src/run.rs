@@ -17,3 +17,9 @@ pub struct RunInfo {
 
 // SAFETY: written by `atom`, only read afterwards.
 unsafe impl Sync for RunInfo {}
+
+/// Real-time signal by which `atom run` tells the watcher of a process to report now: the process goes on.
+pub const REPORT_NOW: i32 = 62;
+/// Real-time signal by which `atom run` tells the watcher of a process that the process has ended: the watcher
+/// reports if the process has not, and ends.
+pub const PROCESS_GONE: i32 = 63;

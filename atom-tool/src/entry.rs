@@ -38,7 +38,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
     analysis_rt::set_flush_hook(flush);
     // SAFETY: the caller's promise.
     unsafe { analysis_rt::start(info, stack) }
-    output::remember_directory();
+    output::begin();
 }
 
 /// Flushes the buffers of `print!` and of logs. Nothing else does, as the runtime never returns

@@ -91,7 +91,7 @@ fn nobody_will_wake(word: &AtomicU32, value: u32) {
     }
 }
 
-/// Whether this is certainly the only thread of its process. The directory of
+/// Whether this is certainly the only thread of its process, and no watcher reports. The directory of
 /// threads has two links, and one more for each thread.
 fn alone() -> bool {
     const LINKS_OF_ONE_THREAD: u64 = 3;
@@ -107,5 +107,8 @@ fn alone() -> bool {
             0
         )
     };
-    r == 0 && stat.st_nlink == LINKS_OF_ONE_THREAD && gettid() == getpid()
+    r == 0
+        && stat.st_nlink == LINKS_OF_ONE_THREAD
+        && gettid() == getpid()
+        && !identity::watcher_reports()
 }

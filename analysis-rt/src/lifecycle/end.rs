@@ -52,6 +52,23 @@ pub(crate) unsafe fn finish_for_now() {
     unsafe { end(RUNNING) }
 }
 
+/// As [`finish`], by the watcher after the application's process has ended without it. Locks that a killed
+/// thread held stay locked.
+///
+/// # Safety
+/// As for [`finish`]; no thread of the application is there any more.
+pub(crate) unsafe fn finish_for_the_dead() {
+    if let Some(process) = identity::state() {
+        let begun = (ENDING, RUNNING);
+        process
+            .phase
+            .compare_exchange(begun.0, begun.1, Ordering::AcqRel, Ordering::Acquire)
+            .unwrap_or_default();
+        // SAFETY: the caller's promise.
+        unsafe { end(ENDED) }
+    }
+}
+
 /// Makes the calls at the end, unless that has happened; then the process is in the phase `then`.
 ///
 /// # Safety
@@ -96,5 +113,6 @@ unsafe fn end(then: u32) {
         let flush: fn() = unsafe { core::mem::transmute(flush) };
         flush();
     }
+    process.ender.store(0, Ordering::Release);
     process.phase.store(then, Ordering::Release);
 }

@@ -9,7 +9,7 @@ use core::ffi::c_char;
 
 use crate::c::environment::getenv;
 use crate::c::string::strlen;
-use crate::lifecycle::end;
+use crate::lifecycle::{end, watcher};
 use crate::sys::call::syscall;
 
 /// The file to execute is given by its path.
@@ -36,6 +36,7 @@ pub unsafe extern "C" fn exec(file: *const c_char, how: usize) {
     if may_succeed {
         // SAFETY: the caller's promise.
         unsafe { end::finish_for_now() };
+        watcher::expect_replacement();
     }
 }
 

@@ -6,3 +6,4 @@ pub(crate) mod exec;
 pub(crate) mod start;
 pub(crate) mod system_call;
 pub(crate) mod totals;
+pub(crate) mod watcher;

@@ -7,7 +7,7 @@
 use core::ptr::{self, null_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use crate::sys::call::{getpid, syscall};
+use crate::sys::call::{WATCHER, getpid, syscall};
 use crate::sys::memory::{self, PAGE};
 
 static START_PID: AtomicU32 = AtomicU32::new(0);
@@ -101,6 +101,12 @@ pub(crate) fn state() -> Option<&'static ProcessState> {
     }
     process.pid.store(pid, Ordering::Release);
     Some(process)
+}
+
+/// True if the watcher makes the calls at the end just now, so that it may hold locks.
+pub(crate) fn watcher_reports() -> bool {
+    let watcher = WATCHER.load(Ordering::Acquire);
+    watcher != 0 && state().is_some_and(|s| s.ender.load(Ordering::Acquire) == watcher)
 }
 
 /// The kind of this process.

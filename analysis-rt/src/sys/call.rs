@@ -6,6 +6,7 @@
 //! their upper halves: the kernel truncates them itself.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// The largest error number of the kernel.
 const MAX_ERRNO: isize = 4095;
@@ -54,10 +55,25 @@ pub(crate) fn gettid() -> u32 {
     unsafe { syscall!(libc::SYS_gettid) as u32 }
 }
 
-/// The process number, asked anew each time: a cached one would be wrong after fork.
-pub(crate) fn getpid() -> u32 {
+/// Process number of the watcher (see `lifecycle::watcher`); 0 if there is none.
+pub(crate) static WATCHER: AtomicU32 = AtomicU32::new(0);
+/// Process number of the application that the watcher watches.
+pub(crate) static WATCHED: AtomicU32 = AtomicU32::new(0);
+
+/// The process number that the kernel answers.
+pub(crate) fn system_pid() -> u32 {
     // SAFETY: no effect on memory.
     unsafe { syscall!(libc::SYS_getpid) as u32 }
+}
+
+/// The process number, asked anew each time: a cached one would be wrong after fork. The watcher acts for
+/// the application and has its number.
+pub(crate) fn getpid() -> u32 {
+    let own = system_pid();
+    match WATCHER.load(Ordering::Relaxed) {
+        watcher if watcher == own => WATCHED.load(Ordering::Relaxed),
+        _ => own,
+    }
 }
 
 /// Whether this process has a thread with that number; no thread has number 0.

@@ -58,6 +58,14 @@ impl Drop for Uninterrupted {
     }
 }
 
+/// Runs a piece of the runtime while all signals of the calling thread wait.
+pub(crate) fn with_all_blocked<R>(run: impl FnOnce() -> R) -> R {
+    let before = change_mask(libc::SIG_SETMASK, u64::MAX);
+    let result = run();
+    change_mask(libc::SIG_SETMASK, before);
+    result
+}
+
 /// Changes the calling thread's mask; returns the one before.
 #[inline]
 fn change_mask(how: i32, mask: u64) -> u64 {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use atom_core::{Error, Result};
 
 use super::program::Program;
+use super::watch;
 
 const DOING: &str = "running the program";
 
@@ -62,8 +63,9 @@ extern "C" fn pass_on(signal: i32) {
     }
 }
 
-/// Starts `file` with the program's arguments and waits for its end.
-pub fn run(file: &Path, program: &Program) -> Result<ExitStatus> {
+/// Starts `file` with the program's arguments and waits for its end. The signal `report_on` asks for a report and
+/// is not passed on.
+pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<ExitStatus> {
     let mut command = Command::new(file);
     if let Some(name) = program.arguments.first() {
         command.arg0(name);
@@ -86,8 +88,12 @@ pub fn run(file: &Path, program: &Program) -> Result<ExitStatus> {
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     for signal in PASSED_ON {
-        // SAFETY: the handler makes one system call and reads an atomic number.
-        unsafe { libc::signal(signal, pass_on as *const () as usize) };
+        let handler = match report_on {
+            Some(asking) if asking == signal => watch::on_signal,
+            _ => pass_on as extern "C" fn(i32),
+        };
+        // SAFETY: the handlers make one system call and read an atomic number.
+        unsafe { libc::signal(signal, handler as *const () as usize) };
     }
     let status = child
         .wait()

@@ -11,6 +11,7 @@ mod program;
 mod record;
 mod remembered;
 pub mod store;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,8 +25,9 @@ use crate::find;
 use crate::message::note;
 use identity::Identity;
 use program::Program;
-use record::Record;
+use record::{Record, Said};
 use store::{Entry, Store};
+use watch::{Asking, Wishes};
 
 /// The file in an entry that names the objects which the program loads and the tool does not see.
 const UNSEEN: &str = "unseen";
@@ -42,6 +44,9 @@ pub struct Arguments {
     /// Instrument again, even if the result of an earlier run is there
     #[arg(long)]
     pub fresh: bool,
+    /// Reports while the program runs
+    #[command(flatten)]
+    pub reports: Wishes,
     /// What is instrumented, and how
     #[command(flatten)]
     pub choices: Choices,
@@ -84,8 +89,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     };
     let record = Record::make(&entry.folder)?;
-    let status = child::run(&entry.folder.join(file_name(&program.file)), &program)?;
-    let said = record.read();
+    let asking = Asking::start(&arguments.reports, &record)?;
+    let file = entry.folder.join(file_name(&program.file));
+    let status = child::run(&file, &program, arguments.reports.report_on)?;
+    asking.stop();
+    watch::finish(&Said::read(record.file()).watchers);
+    let said = Said::read(record.file());
     drop(record);
     remembered::add(&store, &program.file, &said.loaded);
     let has_failed = said.tell_failures();

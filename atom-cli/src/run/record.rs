@@ -3,7 +3,7 @@
 //! The file lies in the entry's folder and is named by the process that waits: its number and its start
 //! time. The runtime finds it by the program's parent, so the program's environment and descriptors are
 //! those of the original. Entries are a letter and text with a null behind it: `R` and the path of a
-//! report, `F` and a line for the user that says what could not be written.
+//! report, `O` and the path of a library that was loaded later, `W` and the process number of a watcher, `F` and a line for the user that says what could not be written.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -30,6 +30,8 @@ pub struct Said {
     reports: Vec<PathBuf>,
     /// Libraries that were loaded while the program ran and are not instrumented, each once.
     pub loaded: Vec<PathBuf>,
+    /// Process numbers of watchers, each once.
+    pub watchers: Vec<i32>,
     /// What could not be written, as lines for the user, each once.
     failures: Vec<String>,
 }
@@ -53,10 +55,9 @@ impl Record {
         }
     }
 
-    /// What has been said so far.
-    pub fn read(&self) -> Said {
-        // An unreadable record says nothing.
-        Said::parse(&fs::read(&self.file).unwrap_or_default())
+    /// Path of the file.
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 }
 
@@ -68,6 +69,11 @@ impl Drop for Record {
 }
 
 impl Said {
+    /// What the record of a run has said so far. An unreadable record says nothing.
+    pub fn read(record: &Path) -> Self {
+        Self::parse(&fs::read(record).unwrap_or_default())
+    }
+
     fn parse(bytes: &[u8]) -> Self {
         let mut said = Self::default();
         for entry in bytes.split(|b| *b == 0) {
@@ -83,6 +89,12 @@ impl Said {
                     if !said.loaded.contains(&path) {
                         said.loaded.push(path);
                     }
+                }
+                Some((b'W', number)) => {
+                    let number = std::str::from_utf8(number)
+                        .ok()
+                        .and_then(|n| n.parse().ok());
+                    said.watchers.extend(number.filter(|n: &i32| *n > 0));
                 }
                 Some((b'F', line)) => {
                     let line = String::from_utf8_lossy(line).into_owned();
@@ -166,5 +178,6 @@ mod tests {
         let many: String = (0..6).map(|i| format!("R/{i}\0")).collect();
         assert_eq!(line(&many).unwrap(), "reports: /5, /4, /3, /2 and 2 more");
         assert_eq!(Said::parse(b"Fno space\0R/a\0").failures, ["no space"]);
+        assert_eq!(Said::parse(b"W17\0W-1\0Wx\0").watchers, [17]);
     }
 }

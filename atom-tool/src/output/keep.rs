@@ -9,7 +9,7 @@
 //!
 //! What is not a regular file (a device, a pipe, a symbolic link) is written to, and so is an empty file,
 //! which somebody made to be filled. A file that this process has written is replaced: the end of a
-//! process is reported again if an `exec` fails.
+//! process is reported again if an `exec` fails. So is a report of a process that goes on.
 
 use std::ffi::{CString, c_char, c_int, c_long, c_uint};
 use std::fs::{File, Metadata, TryLockError, symlink_metadata};
@@ -39,7 +39,7 @@ pub(super) fn create(path: &Path) -> Result<File> {
             // Gone meanwhile.
             continue;
         };
-        if !found.is_file() || is_own(&found) {
+        if !found.is_file() || is_own(&found) || analysis_rt::is_snapshot() {
             break;
         }
         if found.len() == 0 {

@@ -19,12 +19,15 @@ pub(crate) use log::flush_all;
 pub(crate) use record::is_object;
 pub use standard::{keep_stdout, stdout};
 
+/// What stands behind the name of a report whose process goes on.
+const SNAPSHOT: &str = "now";
+
 /// The working directory in which the program was started.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
 /// Called before any code of the application.
-pub(crate) fn remember_directory() {
-    record::remember_parent();
+pub(crate) fn begin() {
+    record::begin();
     // If the directory has no name any more, paths stay relative.
     if let Ok(directory) = std::env::current_dir() {
         let _ = DIRECTORY.set(directory);
@@ -33,11 +36,17 @@ pub(crate) fn remember_directory() {
 
 /// The path that a template stands for in this process.
 ///
+/// A report of a process that goes on, which `atom run --every` wants, has `.now` behind its name.
 /// `%p` becomes the process id. Without it a forked child gets `.` and its
 /// process id appended, so that it does not overwrite its parent's file. A
 /// relative path counts from the directory in which the program was started.
 pub fn path(template: &str) -> PathBuf {
-    let path = expand(template, analysis_rt::pid(), analysis_rt::start_pid());
+    let path = expand(
+        template,
+        analysis_rt::pid(),
+        analysis_rt::start_pid(),
+        analysis_rt::is_snapshot(),
+    );
     // Before the directory is remembered, the working directory is used.
     DIRECTORY
         .get()
@@ -75,8 +84,13 @@ pub fn cannot_write(tool: &str, what: impl Display) {
     record::failed(&format!("{tool}: cannot write {what}"));
 }
 
-fn expand(template: &str, pid: u32, start_pid: u32) -> String {
-    if template.contains("%p") {
+/// The name of a file, without a number that an older file may have.
+fn expand(template: &str, pid: u32, start_pid: u32, is_snapshot: bool) -> String {
+    if is_snapshot {
+        // It stands for the process that goes on.
+        let name = expand(template, start_pid, start_pid, false);
+        format!("{name}.{SNAPSHOT}")
+    } else if template.contains("%p") {
         template.replace("%p", &pid.to_string())
     } else if pid != start_pid {
         format!("{template}.{pid}")
@@ -91,9 +105,11 @@ mod tests {
 
     #[test]
     fn a_child_gets_a_file_of_its_own() {
-        assert_eq!(expand("btaken.out", 7, 7), "btaken.out");
-        assert_eq!(expand("btaken.out", 8, 7), "btaken.out.8");
-        assert_eq!(expand("b.%p.out", 7, 7), "b.7.out");
-        assert_eq!(expand("b.%p.out", 8, 7), "b.8.out");
+        assert_eq!(expand("btaken.out", 7, 7, false), "btaken.out");
+        assert_eq!(expand("btaken.out", 8, 7, false), "btaken.out.8");
+        assert_eq!(expand("b.%p.out", 7, 7, false), "b.7.out");
+        assert_eq!(expand("b.%p.out", 8, 7, false), "b.8.out");
+        assert_eq!(expand("btaken.out", 8, 7, true), "btaken.out.now");
+        assert_eq!(expand("b.%p.out", 8, 7, true), "b.7.out.now");
     }
 }

@@ -6,7 +6,7 @@
 //! environment or descriptors. If there is no such file, nobody waits. Each entry is one write of a letter
 //! and text with a null behind it, so the entries of several processes do not mix.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -19,9 +19,16 @@ const SAFELY: i32 = 0o400_000 | 0o4_000;
 /// Number of the process that started the program; 0 until it is known.
 static PARENT: AtomicU32 = AtomicU32::new(0);
 
-/// Called when the program starts, as a forked child has another parent.
-pub(super) fn remember_parent() {
-    PARENT.store(std::os::unix::process::parent_id(), Ordering::Relaxed);
+/// Called when the program starts, as a forked child has another parent. If `atom run` waits for the program,
+/// it is told the number of the watcher.
+pub(super) fn begin() {
+    let parent = std::os::unix::process::parent_id();
+    PARENT.store(parent, Ordering::Relaxed);
+    if let Some(mut record) = open()
+        && let Some(watcher) = analysis_rt::watch(parent)
+    {
+        add(&mut record, b'W', watcher.to_string().as_bytes());
+    }
 }
 
 /// A report stands in this file.
@@ -49,9 +56,18 @@ pub(super) fn failed(line: &str) {
 
 /// Leaves an entry; false if nobody waits for it.
 fn leave(kind: u8, text: &[u8]) -> bool {
-    let Some(stem) = analysis_rt::record() else {
-        return false;
-    };
+    open().is_some_and(|mut record| add(&mut record, kind, text))
+}
+
+/// Writes an entry; false if that fails.
+fn add(record: &mut File, kind: u8, text: &[u8]) -> bool {
+    let entry = [&[kind], text, b"\0"].concat();
+    record.write_all(&entry).is_ok()
+}
+
+/// The record, if somebody waits for it.
+fn open() -> Option<File> {
+    let stem = analysis_rt::record()?;
     let parent = match PARENT.load(Ordering::Relaxed) {
         0 => std::os::unix::process::parent_id(),
         known => known,
@@ -61,10 +77,10 @@ fn leave(kind: u8, text: &[u8]) -> bool {
         .append(true)
         .custom_flags(SAFELY)
         .open(name);
-    let Ok(mut file) = opened else { return false };
     let is_ours = |m: std::fs::Metadata| m.is_file() && m.uid() == analysis_rt::user();
-    let entry = [&[kind], text, b"\0"].concat();
-    file.metadata().is_ok_and(is_ours) && file.write_all(&entry).is_ok()
+    opened
+        .ok()
+        .filter(|file| file.metadata().is_ok_and(is_ours))
 }
 
 /// When a process started, in clock ticks since the system's start; 0 if it cannot be found out.

@@ -1,0 +1,193 @@
+//! The watcher: reports while the process runs, and after it was killed.
+//!
+//! Where `atom run` waits for the program, the runtime starts one further process at the start: the
+//! watcher. It shares the memory of the application's process and nothing else, so it can make the calls
+//! at the program's end when the application cannot: after SIGKILL or a stack overflow. For a report of a
+//! program that goes on it forks a child, which has a copy of the memory at one moment. The watcher sleeps until
+//! `atom run`, its parent, sends it a command.
+//!
+//! The application does not meet it: it is no child of the application, has a copy of the descriptors that
+//! it closes at once, blocks all signals, and is in a process group of its own.
+//!
+//! To the tool's code the watcher is a further thread of the process: it has a thread pointer of its own, by
+//! which the runtime finds a record for it (see `threads::current`), and [`getpid`] answers the application's
+//! number.
+//!
+//! ABI: `clone` with CLONE_VM starts the child on the given stack with the registers of the parent.
+//! CLONE_PARENT makes it a child of the parent's parent. The base of gs is copied, so the watcher names the
+//! first thread's data.
+
+use core::arch::asm;
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use atom_abi::{PROCESS_GONE, REPORT_NOW};
+
+use crate::lifecycle::end;
+use crate::sys::call::{self, WATCHED, WATCHER, syscall};
+use crate::sys::memory;
+use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit, with_all_blocked};
+
+/// Size of the watcher's stack in bytes. Pages that are not used take no memory.
+const STACK: usize = 2 << 20;
+/// Bytes at the top of the stack to which the thread pointer leads. C code reads the stack protector's
+/// value there.
+const THREAD_POINTER: usize = 256;
+
+/// The flags of `clone`; the signal at the end is the application's.
+const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_PARENT | libc::CLONE_SETTLS | libc::CLONE_UNTRACED;
+
+/// True from an `exec` that may succeed on: then its report stands, and the memory is of no use.
+static MAY_BE_REPLACED: AtomicBool = AtomicBool::new(false);
+/// True in a child of the watcher.
+static IS_SNAPSHOT: AtomicBool = AtomicBool::new(false);
+/// Number of the process that waits for the application.
+static PARENT: AtomicU32 = AtomicU32::new(0);
+
+/// True in a process that only reports the state of another one, which goes on.
+pub fn is_snapshot() -> bool {
+    IS_SNAPSHOT.load(Ordering::Relaxed)
+}
+
+/// Starts the watcher for a process whose parent is `parent`. Returns its process number; `None` if it cannot
+/// be started.
+pub fn watch(parent: u32) -> Option<u32> {
+    let stack = memory::map(STACK);
+    if stack.is_null() || WATCHER.load(Ordering::Relaxed) != 0 {
+        return None;
+    }
+    PARENT.store(parent, Ordering::Release);
+    WATCHED.store(call::system_pid(), Ordering::Release);
+    // SAFETY: the stack is fresh and stays mapped.
+    let answer = with_all_blocked(|| unsafe { clone(stack.add(STACK - THREAD_POINTER)) });
+    if call::is_error(answer) {
+        return None;
+    }
+    WATCHER.store(answer as u32, Ordering::Release);
+    Some(answer as u32)
+}
+
+/// Starts the process that runs [`wait_for_commands`]; `top` is the end of its stack and its thread pointer.
+///
+/// # Safety
+/// The memory below and above `top` is the watcher's alone. All signals are blocked.
+unsafe fn clone(top: *mut u8) -> isize {
+    let answer: isize;
+    // SAFETY: in the parent the call changes rax, rcx and r11. The child never comes back from the function.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "call {run}",
+            "ud2",
+            "2:",
+            run = sym wait_for_commands,
+            inlateout("rax") libc::SYS_clone => answer,
+            in("rdi") FLAGS,
+            in("rsi") top,
+            in("rdx") 0,
+            in("r10") 0,
+            in("r8") top,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    answer
+}
+
+/// What the watcher does.
+extern "C" fn wait_for_commands() -> ! {
+    // SAFETY: system calls on this process; the structures live across the calls.
+    unsafe {
+        WATCHER.store(call::system_pid(), Ordering::Release);
+        syscall!(libc::SYS_close_range, 0, u32::MAX, 0);
+        syscall!(libc::SYS_setpgid, 0, 0);
+        syscall!(libc::SYS_prctl, libc::PR_SET_NAME, c"atom-watcher".as_ptr());
+        syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        let parent = PARENT.load(Ordering::Acquire);
+        while syscall!(libc::SYS_getppid) as u32 == parent {
+            match next_command(parent) {
+                Some(REPORT_NOW) if !may_be_replaced() => snapshot(),
+                Some(PROCESS_GONE) => {
+                    if !may_be_replaced() {
+                        end::finish_for_the_dead();
+                    }
+                    break;
+                }
+                _ => {}
+            }
+        }
+        exit()
+    }
+}
+
+/// Makes the calls at the end in a forked child, which has a copy of the memory as it is now. Nothing changes for
+/// the application, whose threads go on counting.
+///
+/// # Safety
+/// Called by the watcher alone.
+unsafe fn snapshot() {
+    // SAFETY: the child has a copy of this stack; it ends here.
+    unsafe {
+        let child = syscall!(libc::SYS_fork);
+        if child == 0 {
+            syscall!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            IS_SNAPSHOT.store(true, Ordering::Relaxed);
+            end::finish();
+            exit();
+        }
+        if child > 0 {
+            syscall!(libc::SYS_wait4, child, 0, libc::__WALL, 0);
+        }
+    }
+}
+
+/// Ends the watcher or its child.
+fn exit() -> ! {
+    loop {
+        // SAFETY: no effect on memory.
+        unsafe { syscall!(libc::SYS_exit_group, 0) };
+    }
+}
+
+/// Waits for a command of the parent. Signals of others are no commands.
+fn next_command(parent: u32) -> Option<i32> {
+    let commands = bit(REPORT_NOW) | bit(PROCESS_GONE);
+    // SAFETY: all zeros are a valid structure, into which the kernel writes.
+    unsafe {
+        let mut from: libc::siginfo_t = core::mem::zeroed();
+        let no_limit: *mut c_void = null_mut();
+        let signal = syscall!(
+            libc::SYS_rt_sigtimedwait,
+            &raw const commands,
+            &raw mut from,
+            no_limit,
+            KERNEL_SIGSET_SIZE
+        );
+        let is_command = from.si_code == libc::SI_QUEUE && from.si_pid() as u32 == parent;
+        (signal > 0 && is_command).then_some(signal as i32)
+    }
+}
+
+/// An `exec` that may succeed has been reported.
+pub(crate) fn expect_replacement() {
+    MAY_BE_REPLACED.store(true, Ordering::Release);
+}
+
+/// True if the application's process may execute another program by now. A process that is there and
+/// shares the watcher's memory does not.
+fn may_be_replaced() -> bool {
+    const KCMP_VM: usize = 1;
+    if !MAY_BE_REPLACED.load(Ordering::Acquire) {
+        return false;
+    }
+    let watched = WATCHED.load(Ordering::Acquire);
+    // SAFETY: the kernel compares two processes.
+    let differs =
+        unsafe { syscall!(libc::SYS_kcmp, watched, call::system_pid(), KCMP_VM, 0, 0) != 0 };
+    MAY_BE_REPLACED.store(differs, Ordering::Release);
+    differs
+}
