@@ -160,7 +160,7 @@ fn atom_run_names_the_report() {
     assert_eq!(ran.status.code(), Some(3));
     let ran = atom_run(&["icount"], &program, &["die"]);
     assert_eq!(ran.status.code(), None);
-    assert!(!said(&ran).contains("report:"), "{ran:?}");
+    assert!(said(&ran).contains("report: icount.out"), "{ran:?}");
     // No word is left behind, and none is left where nobody waits.
     let entries = folder.with_file_name("cache").join("atom/entries");
     let entry = entries.join(&names(&entries)[0]);

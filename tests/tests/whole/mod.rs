@@ -7,6 +7,7 @@ mod loading;
 mod processes;
 mod signals;
 mod truth;
+mod watcher;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
