@@ -92,12 +92,15 @@ fn other_kinds_of_elf() {
     folder.compile("bad", APP, &["-c"]);
     refused(&folder, &["object file", "link it"]);
     folder.compile("bad", APP, &["-shared", "-fPIC"]);
-    // It can be looked at, but it is no program.
-    folder.fails(
-        &["bad"],
-        &["shared object without an entry point", "--libs"],
-    );
+    // A library may be instrumented alone; the C library and the loader may not.
+    assert!(folder.atom(&["bad"]).status.success());
     assert!(folder.atom(&["show", "bad"]).status.success());
+    for (file, reason) in [
+        ("/lib/x86_64-linux-gnu/libc.so.6", "it is the C library"),
+        ("/lib64/ld-linux-x86-64.so.2", "program interpreter"),
+    ] {
+        folder.fails(&[file, "-o", "out"], &[reason, "--libs"]);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::message::note;
 ///
 /// The user is told if the output would not find the libraries.
 pub fn keep(mut image: Image, output: &Path) -> Image {
-    if !image.kind.is_dynamic_program() || !image.uses_origin() {
+    if !image.is_started_by_loader() || !image.uses_origin() {
         return image;
     }
     let Some(folder) = folder_of(&image.path.clone()) else {

@@ -290,11 +290,11 @@ impl Discovery<'_> {
         (offset < inst.offset + u32::from(inst.len)).then_some((i, inst, offset))
     }
 
-    /// Numbers of bodies of IFUNC resolvers of a dynamically linked program, and of their callees.
-    /// The dynamic loader runs them before any inserted code can run. Libraries and the loader are
-    /// instrumented in whole processes only, where inserted code can run from the beginning.
+    /// Numbers of bodies of IFUNC resolvers of an object in which the runtime lies, and of their callees.
+    /// The dynamic loader runs them before any inserted code can run. In a whole process inserted code
+    /// can run from the beginning.
     fn before_start(&self) -> Vec<usize> {
-        if !self.image.kind.is_dynamic_program() {
+        if !self.image.is_started_by_loader() {
             return Vec::new();
         }
         let resolvers = self

@@ -184,9 +184,19 @@ impl<'a> Writer<'a> {
     fn start_code(&mut self) -> Result<StartCode> {
         let image = self.image;
         let entry = image.entry.unwrap_or(0);
-        if !image.kind.is_program() {
+        if self.placed.area.is_some() {
             return self.process_start(entry);
         }
+        if !image.kind.is_program() && self.analysis.is_none() {
+            return Ok(StartCode::default());
+        }
+        // Any thread that loads the library, or calls `exit`, comes to a function of the dynamic section.
+        let function = |tag| {
+            image.dynamic_value(tag).map_or(0, |f| {
+                let guard = self.cfg.block_at(f).and_then(|b| self.layout.guard(b));
+                guard.unwrap_or_else(|| self.moved(f))
+            })
+        };
         let range = |executable: bool| {
             let mut range = (u64::MAX, 0);
             for s in image
@@ -223,11 +233,8 @@ impl<'a> Writer<'a> {
             libc_header_count: self.libc_headers().map_or(0, |v| v.entries.len() as u32),
             original_entry: entry,
             entry: self.moved(entry),
-            fini: image.dynamic_value(elf::DT_FINI).map_or(0, |f| {
-                // Any thread that calls `exit` comes here.
-                let guard = self.cfg.block_at(f).and_then(|b| self.layout.guard(b));
-                guard.unwrap_or_else(|| self.moved(f))
-            }),
+            init: image.is_lone.then(|| function(elf::DT_INIT)),
+            fini: function(elf::DT_FINI),
         };
         let start = start::assemble(&facts)?;
         self.put_rx(self.layout.start, &start.code);
@@ -318,10 +325,10 @@ impl<'a> Writer<'a> {
 
     /// The dynamic loader's hooks: `DT_PREINIT_ARRAY`, which glibc runs before
     /// every other initialiser, and `DT_FINI`, the last of the program's own
-    /// code at exit.
+    /// code at exit. A library has `DT_INIT`, the first of its own initialisers.
     fn dynamic_section(&mut self, start: &StartCode) -> Result<()> {
         let place = self.placement;
-        if !self.image.kind.is_dynamic_program() {
+        if !self.image.is_started_by_loader() {
             return Ok(());
         }
         let mut dynamic = self.image.dynamic.clone();
@@ -342,12 +349,18 @@ impl<'a> Writer<'a> {
             set(elf::DT_STRTAB, place.strings);
             set(elf::DT_STRSZ, strings.bytes.len() as u64);
         }
+        if self.analysis.is_some() {
+            set(elf::DT_FINI, start.fini);
+            if self.image.is_lone {
+                set(elf::DT_INIT, start.preinit);
+            }
+        }
+        if self.image.is_lone {
+            return self.write_dynamic(&dynamic);
+        }
         let theirs = self.image.dynamic_value(elf::DT_PREINIT_ARRAY).unwrap_or(0);
         set(elf::DT_PREINIT_ARRAY, place.preinit);
         set(elf::DT_PREINIT_ARRAYSZ, 8 * place.preinit_count);
-        if self.analysis.is_some() {
-            set(elf::DT_FINI, start.fini);
-        }
         let functions = self.preinit_functions(start, theirs);
         let mut rela = Vec::new();
         // Relocations for which the loader looks up a symbol come after all relative ones.
@@ -398,6 +411,12 @@ impl<'a> Writer<'a> {
             }
             self.out.put(self.rx_offset(place.rela), rela);
         }
+        self.write_dynamic(&dynamic)
+    }
+
+    /// Writes the entries of the dynamic section, at their new place if they have one.
+    fn write_dynamic(&mut self, dynamic: &[(i64, u64)]) -> Result<()> {
+        let place = self.placement;
         let bytes: Vec<u8> = dynamic
             .iter()
             .chain(&[(0, 0)])
@@ -592,7 +611,7 @@ impl<'a> Writer<'a> {
     /// the difference.
     fn moves_heap(&self) -> bool {
         let loader_uses_heap = self.loader().is_some_and(|l| l != LoaderFamily::Glibc);
-        !self.layout.region.is_below && !loader_uses_heap
+        self.image.kind.is_program() && !self.layout.region.is_below && !loader_uses_heap
     }
 
     /// glibc's loader runs the preinit array; for any other, and in a static

@@ -70,6 +70,8 @@ pub struct StartFacts {
     pub entry: u64,
     /// New address of the original `DT_FINI`; 0 if there was none.
     pub fini: u64,
+    /// In a library, the new address of the original `DT_INIT`, 0 if there was none. `None` in a program.
+    pub init: Option<u64>,
 }
 
 /// The start-up code and its entry points.
@@ -79,7 +81,7 @@ pub struct StartCode {
     pub code: Vec<u8>,
     /// Address for the program's entry point.
     pub entry: u64,
-    /// Address for the first preinit function.
+    /// Address for the first preinit function; in a library, for `DT_INIT`.
     pub preinit: u64,
     /// Address for `DT_FINI`.
     pub fini: u64,
@@ -144,8 +146,27 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
 
     // (argc, argv, envp): argv stands behind argc on the process stack.
     a.set_label(&mut preinit)?;
-    a.lea(rdi, rsi - 8)?;
-    a.jmp(init)?;
+    match facts.init {
+        None => {
+            a.lea(rdi, rsi - 8)?;
+            a.jmp(init)?;
+        }
+        Some(theirs) => {
+            let arguments = [rdi, rsi, rdx];
+            for r in arguments {
+                a.push(r)?;
+            }
+            a.lea(rdi, rsi - 8)?;
+            a.call(init)?;
+            for r in arguments.iter().rev() {
+                a.pop(*r)?;
+            }
+            match theirs {
+                0 => a.ret()?,
+                _ => a.jmp(theirs)?,
+            }
+        }
+    }
 
     a.set_label(&mut fini)?;
     finish(&mut a, facts)?;

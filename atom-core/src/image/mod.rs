@@ -136,6 +136,9 @@ pub struct Image {
     pub file: std::sync::Arc<memmap2::Mmap>,
     /// Kind of the object.
     pub kind: ObjectKind,
+    /// True for a shared object that is instrumented alone, without the process that loads it. The runtime lies
+    /// in it, and starts with its initialisers.
+    pub is_lone: bool,
     /// Entry point; a shared object may have none.
     pub entry: Option<u64>,
     /// Lowest virtual address of a loaded segment, rounded down to a page.
@@ -165,6 +168,12 @@ pub struct Image {
 }
 
 impl Image {
+    /// True for an object in which the runtime lies and which the dynamic loader starts: a dynamic program, or a
+    /// shared object, that is instrumented alone.
+    pub fn is_started_by_loader(&self) -> bool {
+        self.kind.is_dynamic_program() || self.is_lone
+    }
+
     /// `len` bytes at a virtual address, as they are in the file.
     pub fn bytes_at(&self, address: u64, len: usize) -> Option<&[u8]> {
         self.rest_at(address)?.get(..len)

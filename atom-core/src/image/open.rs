@@ -27,9 +27,11 @@ const MAX_SPAN: u64 = 512 << 20;
 type Header = elf::FileHeader64<Endianness>;
 
 impl Image {
-    /// Reads the program at `path`. A shared object or a program interpreter is refused.
+    /// Reads the program at `path`, or the shared object that is to be instrumented alone. A program interpreter
+    /// is refused, and so is a library that runs before the runtime could start.
     pub fn open(path: &Path) -> Result<Self> {
-        let image = Self::read(path)?;
+        let mut image = Self::read(path)?;
+        image.is_lone = image.kind == ObjectKind::SharedObject;
         match refusal(&image) {
             None => Ok(image),
             Some(error) => Err(error.file(path)),
@@ -67,12 +69,27 @@ impl Image {
 fn refusal(image: &Image) -> Option<Error> {
     let reason = match (image.kind, image.entry) {
         (ObjectKind::Interpreter, _) => "it is a program interpreter, not a program",
-        (ObjectKind::SharedObject, Some(_)) => "it is a shared object, not a program",
-        (_, None) => "it is a shared object without an entry point, not a program",
+        (ObjectKind::SharedObject, _) => no_lone_library(image)?,
+        (_, None) => "it has no entry point",
         (_, Some(_)) => return None,
     };
     let advice = "instrument a program that loads it, with --libs";
     Some(Error::new(DOING, reason).advice(advice))
+}
+
+/// Why a shared object cannot be instrumented alone.
+fn no_lone_library(image: &Image) -> Option<&'static str> {
+    let needs = |name: &str| image.needed().iter().any(|needed| needed.starts_with(name));
+    let file = image.path.file_name().unwrap_or_default();
+    if image.dynamic.is_empty() {
+        Some("it is a shared object without a dynamic section")
+    } else if file.to_string_lossy().starts_with("libc.so") && !needs("libc.so") {
+        Some("it is the C library, which runs long before its own initialiser")
+    } else if needs("libc.musl") || needs("libc.so") && !needs("libc.so.6") {
+        Some("it is a library for musl, whose loader passes nothing to initialisers")
+    } else {
+        None
+    }
 }
 
 fn io_reason(error: &std::io::Error) -> String {
@@ -185,6 +202,7 @@ fn parse(path: &Path, map: std::sync::Arc<memmap2::Mmap>) -> Result<Image> {
         path: path.to_path_buf(),
         // Decided below, when the tables have been read.
         kind: ObjectKind::SharedObject,
+        is_lone: false,
         entry,
         base,
         end,

@@ -131,7 +131,7 @@ impl Placement {
                 p.rela = cursor.take(16, size + 24 * ours);
             }
         }
-        if let (true, Some(strings)) = (hook_preinit, &image.strings) {
+        if let (true, Some(strings)) = (image.is_started_by_loader(), &image.strings) {
             p.strings = cursor.take(8, strings.bytes.len() as u64);
         }
         p.reloc_capacity = if image.kind.is_position_independent() {
@@ -240,15 +240,20 @@ fn before_data(
 
 /// Tags that the output needs and the original lacks, against the spare ones.
 fn needs_new_dynamic(image: &Image, has_tool: bool) -> bool {
-    if !image.kind.is_dynamic_program() {
+    if !image.is_started_by_loader() {
         return false;
     }
     let lacks = |tag: u32| usize::from(image.dynamic_value(tag).is_none());
     let mut wanted = 0;
-    if image.dynamic_value(elf::DT_PREINIT_ARRAY).is_none() {
+    if image.is_lone {
+        wanted += lacks(elf::DT_INIT);
+    } else if image.dynamic_value(elf::DT_PREINIT_ARRAY).is_none() {
         wanted += 2;
     }
-    if image.kind.is_position_independent() && image.dynamic_value(elf::DT_RELA).is_none() {
+    if !image.is_lone
+        && image.kind.is_position_independent()
+        && image.dynamic_value(elf::DT_RELA).is_none()
+    {
         wanted += 3;
     }
     if has_tool {

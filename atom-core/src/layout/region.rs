@@ -231,7 +231,7 @@ impl Region {
 
     /// True if the heap has less room than usual before it meets the new segments.
     pub fn is_near(&self, image: &Image) -> bool {
-        !self.is_below && self.start < image.end + GAP
+        image.kind.is_program() && !self.is_below && self.start < image.end + GAP
     }
 
     /// The region such that the kernel, whether or not it aligns to huge pages,

@@ -118,6 +118,10 @@ const SYS_CLONE3: u64 = 435;
 
 /// True unless it is certain that the program has one thread only.
 pub fn may_have_threads(image: &Image, cfg: &Cfg) -> bool {
+    // Nothing is known of the process that loads a library.
+    if image.is_lone {
+        return true;
+    }
     let linked = if image.kind.is_static() {
         static_starts(image)
     } else {

@@ -1,5 +1,7 @@
 //! Libraries may do things that inserted code must cope with: they set the base of gs, by which the counters of
-//! a thread are found otherwise.
+//! a thread are found otherwise. And a library may be instrumented alone.
+
+mod alone;
 
 use std::path::Path;
 use std::process::Command;
