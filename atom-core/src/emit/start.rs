@@ -128,21 +128,9 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     let mut fini = a.create_label();
     let mut init = a.create_label();
     let mut heap = a.create_label();
-    let saved = [
-        rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15,
-    ];
 
     a.set_label(&mut entry)?;
-    for r in saved {
-        a.push(r)?;
-    }
-    a.lea(rdi, rsp + 8 * saved.len() as i32)?;
-    correct_vector(&mut a, facts)?;
-    a.call(init)?;
-    for r in saved.iter().rev() {
-        a.pop(*r)?;
-    }
-    a.jmp(facts.entry)?;
+    begin_program(&mut a, init, facts)?;
 
     // (argc, argv, envp): argv stands behind argc on the process stack.
     a.set_label(&mut preinit)?;
@@ -151,21 +139,7 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
             a.lea(rdi, rsi - 8)?;
             a.jmp(init)?;
         }
-        Some(theirs) => {
-            let arguments = [rdi, rsi, rdx];
-            for r in arguments {
-                a.push(r)?;
-            }
-            a.lea(rdi, rsi - 8)?;
-            a.call(init)?;
-            for r in arguments.iter().rev() {
-                a.pop(*r)?;
-            }
-            match theirs {
-                0 => a.ret()?,
-                _ => a.jmp(theirs)?,
-            }
-        }
+        Some(theirs) => begin_library(&mut a, init, theirs)?,
     }
 
     a.set_label(&mut fini)?;
@@ -237,6 +211,49 @@ fn assemble_inner(facts: &StartFacts) -> std::result::Result<StartCode, IcedErro
     };
     start.rows = rows(facts, &start.code, &functions).bytes().to_vec();
     Ok(start)
+}
+
+/// The code at the entry point. It starts the runtime, then goes on at the original's entry point.
+fn begin_program(
+    a: &mut CodeAssembler,
+    init: CodeLabel,
+    facts: &StartFacts,
+) -> std::result::Result<(), IcedError> {
+    let saved = [
+        rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15,
+    ];
+    for r in saved {
+        a.push(r)?;
+    }
+    a.lea(rdi, rsp + 8 * saved.len() as i32)?;
+    correct_vector(a, facts)?;
+    a.call(init)?;
+    for r in saved.iter().rev() {
+        a.pop(*r)?;
+    }
+    a.jmp(facts.entry)
+}
+
+/// The function at `DT_INIT` of a library. It starts the runtime, then goes on at the original's function
+/// `theirs`, if there is one, with the arguments of both.
+fn begin_library(
+    a: &mut CodeAssembler,
+    init: CodeLabel,
+    theirs: u64,
+) -> std::result::Result<(), IcedError> {
+    let arguments = [rdi, rsi, rdx];
+    for r in arguments {
+        a.push(r)?;
+    }
+    a.lea(rdi, rsi - 8)?;
+    a.call(init)?;
+    for r in arguments.iter().rev() {
+        a.pop(*r)?;
+    }
+    match theirs {
+        0 => a.ret(),
+        _ => a.jmp(theirs),
+    }
 }
 
 /// The function at `DT_FINI`. It calls the original's function, at the stack pointer that it has in
