@@ -184,11 +184,8 @@ impl<'a> Writer<'a> {
     fn start_code(&mut self) -> Result<StartCode> {
         let image = self.image;
         let entry = image.entry.unwrap_or(0);
-        if self.placed.area.is_some() {
+        if !image.kind.is_program() && (self.placed.area.is_some() || self.analysis.is_none()) {
             return self.process_start(entry);
-        }
-        if !image.kind.is_program() && self.analysis.is_none() {
-            return Ok(StartCode::default());
         }
         // Any thread that loads the library, or calls `exit`, comes to a function of the dynamic section.
         let function = |tag| {
