@@ -10,8 +10,8 @@ use core::ffi::c_void;
 
 use crate::StrRef;
 use crate::query::{
-    EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord, OperandRecord, RegAccessRecord,
-    RegUsageRecord, Sink, SourceFrameRecord, SymbolRecord, VariableRecord,
+    EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord, ObjectRecord, OperandRecord,
+    RegAccessRecord, RegUsageRecord, Sink, SourceFrameRecord, SymbolRecord, VariableRecord,
 };
 
 /// "There is no such procedure, block or instruction."
@@ -586,4 +586,12 @@ pub struct Host {
     pub entered_import: extern "C" fn(*mut Context, inst: u32) -> StrRef,
     /// Mnemonic of an instruction in lower case, without prefixes.
     pub inst_mnemonic: extern "C" fn(*mut Context, inst: u32) -> StrRef,
+    /// Number of objects: 1 for a program alone.
+    pub object_count: extern "C" fn(*mut Context) -> u32,
+    /// Facts of an object; the program is number 0. False if there is none with this number.
+    pub object: extern "C" fn(*mut Context, object: u32, record: *mut ObjectRecord) -> bool,
+    /// The procedure of another object to which a call or a jump certainly leads through an import:
+    /// through its slot in the global offset table, directly or by the procedure linkage table. [`NONE`]
+    /// if it leads elsewhere, or if the binding is not certain.
+    pub bound_proc: extern "C" fn(*mut Context, inst: u32) -> u32,
 }

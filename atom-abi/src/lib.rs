@@ -151,6 +151,8 @@ pub struct StartInfo {
     pub process: *const ProcessInfo,
     /// Facts of the run; null if there are none.
     pub run: *const RunInfo,
+    /// Load bias of a program alone; see [`ProcessInfo::biases`] for a process.
+    pub bias: u64,
 }
 
 /// How totals follow from the counters of control flow.

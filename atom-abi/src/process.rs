@@ -34,6 +34,16 @@ pub struct ObjectInfo {
     pub end: u64,
 }
 
+/// The instrumented file of an object, as the runtime found it when the program interpreter opened it.
+/// Both numbers are 0 before that.
+#[repr(C)]
+pub struct FileIdentity {
+    /// Device of the file, as `stat` gives it.
+    pub device: AtomicU64,
+    /// Inode of the file.
+    pub inode: AtomicU64,
+}
+
 /// A system call that the process is about to make: its number and its arguments.
 #[repr(C)]
 pub struct SystemCall {
@@ -61,6 +71,8 @@ pub struct ProcessInfo {
     pub named: StrRef,
     /// Path of a symbolic link to the original program; a null follows.
     pub link: StrRef,
+    /// For each object its instrumented file.
+    pub identities: *const FileIdentity,
 }
 
 // SAFETY: written by `atom`; what changes is atomic.

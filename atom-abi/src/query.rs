@@ -396,3 +396,35 @@ pub struct VariableRecord {
     /// The source file that was compiled, or empty.
     pub unit: StrRef,
 }
+
+/// An object of the process.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ObjectRecord {
+    /// File name by which it is loaded.
+    pub name: StrRef,
+    /// Path by which it is loaded.
+    pub path: StrRef,
+    /// Name by which other objects name it as their library (`DT_SONAME`); empty if it has none.
+    pub soname: StrRef,
+    /// The bytes of its build-id, which are no text; empty if it has none.
+    pub build_id: StrRef,
+    /// [`ObjectKind`] as a number.
+    pub kind: u32,
+    /// Its first procedure.
+    pub first_proc: u32,
+    /// Number of its procedures.
+    pub proc_count: u32,
+}
+
+/// Kinds of object.
+#[repr(u32)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum ObjectKind {
+    /// The program.
+    Program = 0,
+    /// The program interpreter, which is the dynamic loader.
+    Interpreter = 1,
+    /// A library.
+    Library = 2,
+}

@@ -139,10 +139,12 @@ fn ask(program: &Path, args: &[&str]) {
         std::process::exit(42)
     };
     let application = Application {
+        path: program,
         image: &image,
         cfg: &cfg,
         lines: &lines,
         selected: None,
+        is_global: true,
     };
     tool.instrument(&[application], &args, &failed)
         .unwrap_or_else(|e| panic!("{}: {e}", program.display()));

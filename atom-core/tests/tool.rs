@@ -95,10 +95,12 @@ fn instrument(program: &Loaded, args: &[&str]) -> Result<Calls> {
     let tool = Tool::load(tool_file())?;
     let args: Vec<String> = args.iter().map(|a| a.to_string()).collect();
     let application = Application {
+        path: &program.image.path,
         image: &program.image,
         cfg: &program.cfg,
         lines: &(),
         selected: None,
+        is_global: true,
     };
     tool.instrument(&[application], &args, &|error: &Error| -> Infallible {
         eprintln!("{error}");

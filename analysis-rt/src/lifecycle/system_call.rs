@@ -4,7 +4,7 @@
 //! paths is as in the original process. Here the path of an object's original file is replaced by the path
 //! of the instrumented file; the object is known by device, inode, size and time of change. A link that
 //! leads to the running program is read as the original's. Calls on what signals do go to
-//! [`super::deaths`].
+//! [`super::deaths`], calls that map files to [`mapping`].
 
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
@@ -13,7 +13,7 @@ use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
 use crate::c::string::strlen;
 use crate::lifecycle::deaths;
-use crate::process::objects;
+use crate::process::{mapping, objects};
 use crate::sys::call::{getpid, syscall};
 
 /// Paths by which a process names its own program.
@@ -37,6 +37,9 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
             (call.arguments[1], call.arguments[2]) = (0, 0);
         }
         return;
+    }
+    if call.number as i64 == libc::SYS_mmap {
+        return mapping::mapped(process, call);
     }
     let at_working_folder = libc::AT_FDCWD as usize;
     let (is_link, folder, path) = match call.number as i64 {
@@ -126,15 +129,14 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
         }
         stat.assume_init()
     };
-    // SAFETY: `atom` wrote the table.
-    let objects = unsafe { core::slice::from_raw_parts(process.objects, process.object_count) };
-    let is = |o: &&ObjectInfo| {
+    let is = |o: &ObjectInfo| {
         (o.device, o.inode, o.size) == (stat.st_dev, stat.st_ino, stat.st_size as u64)
             && (o.changed, o.changed_nanoseconds)
                 == (stat.st_ctime as u64, stat.st_ctime_nsec as u64)
             && o.instrumented.len != 0
     };
-    let found = objects.iter().find(is);
+    let objects = mapping::objects(process);
+    let found = objects.iter().position(is);
     let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
     if found.is_none() && is_file {
         let path = path as *const c_char;
@@ -142,5 +144,6 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
         let path = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
         objects::note_unknown(path);
     }
-    found
+    mapping::opened(process, found?);
+    objects.get(found?)
 }

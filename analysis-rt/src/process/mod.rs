@@ -3,5 +3,6 @@
 
 pub(crate) mod identity;
 pub(crate) mod info;
+pub(crate) mod mapping;
 pub(crate) mod objects;
 pub(crate) mod told;

@@ -1,11 +1,11 @@
-//! The objects of a process that is instrumented as a whole: their names, where they lie, and which files
-//! the program interpreter opened that are none of them.
+//! The objects of a process that is instrumented as a whole: their names, their load biases, and which
+//! files the program interpreter opened that are none of them.
 
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use atom_abi::ProcessInfo;
 
-use crate::process::info;
+use crate::process::{info, mapping};
 
 /// At the start: notes where the program and its interpreter lie, and gives the program the name that the
 /// original's would have.
@@ -18,13 +18,51 @@ pub(crate) unsafe fn begin(process: &ProcessInfo) {
     // SAFETY: `atom` wrote the table; it has an entry for each object.
     unsafe {
         let bias = entry.wrapping_sub(process.entry as usize) as u64;
-        (*process.biases).store(bias, Ordering::Relaxed);
+        mapping::note(process, PROGRAM, bias);
         let interpreter = process.interpreter;
-        (*process.biases.add(interpreter)).store(base as u64, Ordering::Relaxed);
+        if let Some(object) = mapping::objects(process).get(interpreter) {
+            mapping::note(
+                process,
+                interpreter,
+                (base as u64).wrapping_sub(object.base),
+            );
+        }
         if process.named.len != 0 {
             info::replace_auxval(libc::AT_EXECFN as usize, process.named.ptr as usize);
         }
     }
+}
+
+/// Number of the program among the objects.
+const PROGRAM: usize = 0;
+
+/// Load bias of an object (run-time address minus address in the file); `None` before the object is mapped,
+/// for a number that no object has, and before the start. A program alone is object 0.
+pub fn load_bias(object: usize) -> Option<u64> {
+    let Some(process) = process() else {
+        return info::get().filter(|_| object == PROGRAM).map(|i| i.bias);
+    };
+    if object >= process.object_count {
+        return None;
+    }
+    // SAFETY: `atom` wrote the table; it has an entry for each object.
+    let bias = unsafe { (*process.biases.add(object)).load(Ordering::Acquire) };
+    // A program at fixed addresses has a bias of 0; nothing else is mapped at address 0.
+    (bias != 0 || object == PROGRAM).then_some(bias)
+}
+
+/// The object of a process in whose image a run-time address lies, with its new segments, and the object's
+/// load bias. `None` for an address of no object, and for a program alone.
+pub fn object_at(address: u64) -> Option<(usize, u64)> {
+    let all = mapping::objects(process()?);
+    // New segments of the program lie far behind its image, so the others come first.
+    (0..all.len()).rev().find_map(|i| {
+        let bias = load_bias(i)?;
+        let in_file = address.wrapping_sub(bias);
+        (all[i].base..all[i].end)
+            .contains(&in_file)
+            .then_some((i, bias))
+    })
 }
 
 /// Bytes for the paths of objects that are not instrumented.

@@ -83,10 +83,12 @@ fn call_tool(
         || {
             let options = request.tool_options;
             let application = Application {
+                path: &image.path,
                 image,
                 cfg,
                 lines: &lines,
                 selected: selected.as_ref(),
+                is_global: true,
             };
             let tool = &loaded.tool;
             tool.instrument(&[application], options, &end_after_panic)

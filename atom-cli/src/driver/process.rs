@@ -51,6 +51,8 @@ struct File {
     image: Image,
     /// Path of the instrumented file.
     output: PathBuf,
+    /// True if the interpreter loads the file with the program; false if that is not known of all files.
+    is_global: bool,
 }
 
 /// Instruments the program of the request and what it loads. `image` is the program.
@@ -103,7 +105,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
             count(insertions, "insertion")
         },
     )?;
-    let facts = facts(&files, starter, &folder, request)?;
+    let mut facts = facts(&files, starter, &folder, request)?;
     let mut slots = used;
     slots.extend(analysis.header_functions());
     slots.extend(HOOKS.iter().filter_map(|name| analysis.facts.export(name)));
@@ -123,11 +125,12 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
             describe::bytes(size)
         },
     )?;
+    tell_ends(&mut facts, &placed);
     let contents = emit::area::write(
         &area,
         &analysis,
         &whole.shared,
-        whole.biases,
+        (whole.biases, files.len()),
         &placed[starter],
         &facts,
     );
@@ -232,6 +235,7 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
         .filter_map(|loaded| loaded.path)
         .collect();
     paths.push(loader);
+    let with_program = paths.len();
     paths.extend(request.with.iter().cloned());
     let mut names = BTreeSet::from([OsString::from(AREA), OsString::from(LINK)]);
     let mut seen = BTreeSet::new();
@@ -239,14 +243,18 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
         path: request.app.to_path_buf(),
         image: program,
         output: request.output.clone(),
+        is_global: true,
     }];
-    for path in paths {
+    let mut all_are_known = true;
+    for (i, path) in paths.into_iter().enumerate() {
         let real = std::fs::canonicalize(&path)
             .map_err(|e| Error::new(DOING, e.to_string()).file(&path))?;
         if !seen.insert(real.clone()) {
             continue;
         }
+        let is_global = i < with_program;
         let Some(image) = library(&real) else {
+            all_are_known &= !is_global;
             continue;
         };
         let own = path.file_name().unwrap_or("object".as_ref()).to_os_string();
@@ -261,8 +269,10 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
             output: folder.join(name),
             path,
             image,
+            is_global,
         });
     }
+    files.iter_mut().for_each(|f| f.is_global &= all_are_known);
     Ok(files)
 }
 
@@ -322,10 +332,12 @@ fn calls<'a>(
         let choice = |i: usize| selected.as_ref().map(|all| &all[i]);
         let applications: Vec<Application<'_>> = (objects.iter().zip(&lines).enumerate())
             .map(|(i, (object, lines))| Application {
+                path: &files[i].path,
                 image: object.image,
                 cfg: &object.cfg,
                 lines,
                 selected: choice(i),
+                is_global: files[i].is_global,
             })
             .collect();
         let mut calls = steps.run(
@@ -531,12 +543,20 @@ fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Re
                 stat.ctime_nsec() as u64,
             ),
             (offset_of!(ObjectInfo, base), file.image.base),
-            (offset_of!(ObjectInfo, end), file.image.end),
         ] {
             facts.put(at + field, value);
         }
     }
     Ok(facts)
+}
+
+/// Tells the runtime where the objects' images end, which is known when all is placed.
+fn tell_ends(facts: &mut Facts, placed: &[Placed<'_>]) {
+    let table = facts.number(offset_of!(ProcessInfo, objects)) as usize;
+    for (i, placed) in placed.iter().enumerate() {
+        let at = table + i * size_of::<ObjectInfo>() + offset_of!(ObjectInfo, end);
+        facts.put(at, placed.object.image.end.max(placed.placement.end));
+    }
 }
 
 /// Writes all files of the bundle; returns their size together. The program comes last, so that a bundle

@@ -47,6 +47,12 @@ impl Facts {
         self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 
+    /// A number that was written.
+    pub fn number(&self, at: usize) -> u64 {
+        let bytes = self.bytes[at..at + 8].try_into();
+        u64::from_le_bytes(bytes.expect("eight bytes"))
+    }
+
     /// Writes the address of what lies at an offset.
     pub fn put_address(&mut self, at: usize, offset: usize) {
         self.put(at, offset as u64);
@@ -61,12 +67,14 @@ impl Facts {
     }
 }
 
-/// The contents of the area's file. `starter` is the program interpreter.
+/// The contents of the area's file. `biases` is the offset in the data of what the runtime notes of the
+/// objects, see [`crate::plan::Whole::biases`], with the number of objects. `starter` is the program
+/// interpreter.
 pub fn write<'a>(
     area: &Area,
     analysis: &'a AnalysisImage,
     shared: &'a Plan,
-    biases: u32,
+    (biases, objects): (u32, usize),
     starter: &Placed<'_>,
     facts: &'a Facts,
 ) -> Output<'a> {
@@ -114,12 +122,18 @@ pub fn write<'a>(
     out.put(at(area.facts), &facts.bytes[..]);
     for slot in &facts.relocs {
         let from = *slot as usize;
-        let value = facts.bytes[from..from + 8].try_into();
-        let value = u64::from_le_bytes(value.expect("eight bytes"));
+        let value = facts.number(from);
         slots.push((area.facts + u64::from(*slot), area.facts + value));
     }
-    let biases_slot = area.facts + offset_of!(ProcessInfo, biases) as u64;
-    slots.push((biases_slot, area.data + u64::from(biases)));
+    let biases = area.data + u64::from(biases);
+    let notes = [
+        (offset_of!(ProcessInfo, biases), biases),
+        (
+            offset_of!(ProcessInfo, identities),
+            biases + 8 * objects as u64,
+        ),
+    ];
+    slots.extend(notes.map(|(field, value)| (area.facts + field as u64, value)));
     for (slot, value) in slots {
         out.change(at(slot), &value.to_le_bytes());
     }

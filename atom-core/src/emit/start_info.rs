@@ -28,7 +28,7 @@ pub(super) struct StartWords<'a> {
 }
 
 impl StartWords<'_> {
-    /// The words up to the totals' end, or to the end of all: value, and true for an address.
+    /// All words: value, and true for an address.
     pub(super) fn words(&self) -> Vec<(u64, bool)> {
         let (base, analysis) = (self.base, self.analysis);
         let tls = analysis.tls;
@@ -59,6 +59,9 @@ impl StartWords<'_> {
             words.resize(offset_of!(StartInfo, run) / 8, (0, false));
             words.push((self.data + u64::from(offset), true));
         }
+        // The relocated address 0 is the load bias.
+        words.resize(offset_of!(StartInfo, bias) / 8, (0, false));
+        words.push((0, true));
         words
     }
 }

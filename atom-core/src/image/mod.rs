@@ -12,6 +12,7 @@ mod lines;
 mod open;
 mod origin;
 pub mod variables;
+pub mod versions;
 
 pub use decoder::{ImageDecoder, decoded};
 

@@ -71,7 +71,7 @@ impl Image {
     }
 
     /// The string table of the dynamic section.
-    fn string_table(&self) -> Option<&[u8]> {
+    pub(super) fn string_table(&self) -> Option<&[u8]> {
         let size = usize::try_from(self.dynamic_value(elf::DT_STRSZ)?).ok()?;
         self.bytes_at(self.dynamic_value(elf::DT_STRTAB)?, size)
     }

@@ -426,17 +426,23 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// The value of an argument that is an address of another object: the object's load bias, which
-    /// the runtime notes, and the address in the object's file.
+    /// The value of an argument that is an address of one of several objects. In another object it is the
+    /// object's load bias, which the runtime notes, and the address in the object's file.
     fn elsewhere(&self, argument: &Argument) -> Option<Value> {
         let Argument::Original(address) = *argument else {
             return None;
         };
+        if self.home == Home::Own {
+            return None;
+        }
         let object = (address >> OBJECT_SHIFT) as usize;
-        let is_own = self.home == Home::Own || object == self.object;
-        (!is_own).then(|| Value::Pointed {
-            slot: self.biases + 8 * object as u32,
-            offset: address as u32,
+        let offset = address as u32;
+        Some(match object == self.object {
+            true => Value::Original(u64::from(offset)),
+            false => Value::Pointed {
+                slot: self.biases + 8 * object as u32,
+                offset,
+            },
         })
     }
 

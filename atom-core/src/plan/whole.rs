@@ -4,6 +4,7 @@
 //! data of the calls is laid out once, as the objects share it: a cell that is counted in two libraries
 //! is one cell. A program alone is the case of one object, which has the data in its own plan.
 
+use atom_abi::FileIdentity;
 use rayon::prelude::*;
 
 use super::build::Planner;
@@ -40,8 +41,8 @@ pub struct Whole {
     pub plans: Vec<Plan>,
     /// The data; see the fields of the same names of [`Plan`].
     pub shared: Plan,
-    /// Offset in the data of the objects' load biases, 8 bytes for each object, which the runtime fills
-    /// in.
+    /// Offset in the data of what the runtime notes of the objects: the load biases, 8 bytes for each
+    /// object, and behind them for each object an [`atom_abi::FileIdentity`].
     pub biases: u32,
 }
 
@@ -117,7 +118,7 @@ impl Whole {
             EdgeCounts::lay_out(&mut flows, &thread_data, &mut data, options.threads.access);
         let biases = match options.home {
             Home::Own => 0,
-            Home::Area => data.reserve(8 * units.len()),
+            Home::Area => data.reserve((8 + size_of::<FileIdentity>()) * units.len()),
         };
         data.check_size()?;
         let mut whole = Self {

@@ -297,8 +297,9 @@ fn exported(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<A
 /// An address of the program; 0 asks for the load bias.
 fn image_address(session: &Session<'_>, address: u64) -> Result<Argument, String> {
     let image = session.image;
-    if address >> OBJECT_SHIFT != 0 && session.is_one_of_several {
-        // An address of another object: what lies there is checked when the process runs.
+    let is_program = address >> OBJECT_SHIFT == 0 && session.numbers.object == 0;
+    if session.is_one_of_several && !is_program {
+        // Another object's address, or a call in another object: the load bias is found at run time.
         return Ok(Argument::Original(address));
     }
     if address != 0 && !(image.base..=image.end).contains(&address) {

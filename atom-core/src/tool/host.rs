@@ -8,6 +8,7 @@ use atom_abi::host::{Arg, Context, Host, NONE, Place, ProgramInfo, Scope};
 use atom_abi::{INTERFACE_VERSION, StrRef};
 
 use super::check::{self, Request};
+use super::objects;
 use super::places;
 use super::process::{Process, of_address, of_block, of_inst, of_proc, of_scope, process, program};
 use super::query;
@@ -79,6 +80,9 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         variables: places::variables,
         entered_import: places::entered_import,
         inst_mnemonic: query::inst_mnemonic,
+        object_count: objects::object_count,
+        object: objects::object,
+        bound_proc: objects::bound_proc,
     }
 }
 

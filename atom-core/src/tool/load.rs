@@ -34,6 +34,8 @@ const PREFIX: &str = "atom_analysis_";
 /// The program that an instrument routine looks at and adds calls to.
 #[derive(Clone, Copy)]
 pub struct Application<'a> {
+    /// Path by which it is loaded.
+    pub path: &'a Path,
     /// Its file.
     pub image: &'a Image,
     /// Its control flow.
@@ -43,6 +45,9 @@ pub struct Application<'a> {
     /// What the user has chosen to instrument; `None`: everything. The routine may ask what is
     /// chosen; the caller drops calls on other things.
     pub selected: Option<&'a Selected>,
+    /// True if the object is loaded with the program, so that the imports of all objects may be bound to
+    /// it. False if it is loaded later, or if not all objects that are loaded with the program are known.
+    pub is_global: bool,
 }
 
 /// A loaded tool.

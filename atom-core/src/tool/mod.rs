@@ -5,6 +5,7 @@
 //! [`atom_abi::host`]. Everything that it passes is checked,
 //! so that a mistake in a tool leads to a message and not to a broken program.
 
+mod binding;
 pub mod calls;
 mod check;
 mod constants;
@@ -13,6 +14,7 @@ mod host;
 pub mod libraries;
 mod load;
 mod names;
+mod objects;
 pub(crate) mod operand;
 mod places;
 mod process;

@@ -9,12 +9,14 @@ use std::convert::Infallible;
 use atom_abi::OBJECT_SHIFT;
 use atom_abi::host::Context;
 
+use super::binding::{self, Bindings};
 use super::calls::Scope;
 use super::load::{Application, Tool};
 use super::session::{Results, Session};
 use super::threads;
 use crate::Error;
 use crate::cfg::Numbers;
+use crate::ids::{InstId, ProcId};
 
 /// The sessions of all objects.
 pub(super) struct Process<'a> {
@@ -22,12 +24,14 @@ pub(super) struct Process<'a> {
     pub(super) sessions: Vec<Session<'a>>,
     numbers: Vec<Numbers>,
     may_have_threads: OnceCell<bool>,
+    objects: &'a [Application<'a>],
+    bindings: OnceCell<Bindings<'a>>,
 }
 
 impl<'a> Process<'a> {
     pub(super) fn new(
         tool: &'a Tool,
-        objects: &[Application<'a>],
+        objects: &'a [Application<'a>],
         results: &'a Results,
         panicked: &'a dyn Fn(&Error) -> Infallible,
     ) -> Self {
@@ -42,6 +46,8 @@ impl<'a> Process<'a> {
                 .collect(),
             numbers,
             may_have_threads: OnceCell::new(),
+            objects,
+            bindings: OnceCell::new(),
         }
     }
 
@@ -64,6 +70,15 @@ impl<'a> Process<'a> {
             Some(session) if self.sessions.len() > 1 => (session, session.numbers.in_file(address)),
             _ => (self.program(), address),
         }
+    }
+
+    /// The object and the procedure to which a call or jump of an object certainly leads through an import.
+    pub(super) fn bound(&self, object: usize, inst: InstId) -> Option<(usize, ProcId)> {
+        if self.sessions.len() == 1 {
+            return None;
+        }
+        let bindings = self.bindings.get_or_init(|| Bindings::new(self.objects));
+        binding::bound(bindings, &self.sessions, object, inst)
     }
 
     /// True unless it is certain that the process has one thread only.

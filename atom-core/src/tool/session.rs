@@ -6,6 +6,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::path::Path;
 
 use crate::x86::{FormatMnemonicOptions, Formatter, Instruction, NasmFormatter};
 
@@ -39,6 +40,8 @@ pub(super) struct Session<'a> {
     pub(super) numbers: Numbers,
     /// True if the process has several objects.
     pub(super) is_one_of_several: bool,
+    /// Path by which the object is loaded.
+    pub(super) path: &'a Path,
     pub(super) image: &'a Image,
     pub(super) cfg: &'a Cfg,
     pub(super) lines: &'a dyn LineInfo,
@@ -91,15 +94,18 @@ impl<'a> Session<'a> {
         panicked: &'a dyn Fn(&Error) -> Infallible,
     ) -> Self {
         let Application {
+            path,
             image,
             cfg,
             lines,
             selected,
+            ..
         } = application;
         Self {
             tool,
             numbers,
             is_one_of_several,
+            path,
             image,
             cfg,
             lines,

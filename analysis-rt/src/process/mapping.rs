@@ -1,0 +1,125 @@
+//! Load biases of libraries, noted when the program interpreter maps them.
+//!
+//! A program interpreter opens a library, reads its headers, and maps the whole address range of the image
+//! by one `mmap` of the file; segments are then mapped over parts of this range. Inserted code in the
+//! interpreter shows each `mmap` to [`mapped`] before it is made. A call is the first one of an object if
+//! its length is the length of the object's image and its descriptor is the object's instrumented file,
+//! which [`opened`] has noted. The address is the kernel's choice, so the runtime makes the call in the
+//! interpreter's place, and the interpreter's own call maps the same again at the same address.
+//!
+//! If an object is mapped more than once (`dlclose` and `dlopen`, `dlmopen`), the last mapping counts.
+//!
+//! ABI: arguments of `mmap` are address, length, protection, flags, descriptor, offset.
+
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
+
+use crate::sys::call::{is_error, syscall};
+
+const PAGE: u64 = 4096;
+
+/// The tool's function that is called with the number of an object that has been mapped; null if there is
+/// none.
+static HOOK: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// Sets the function that is called each time an object has been mapped, with the object's number. It runs
+/// in the program interpreter, as an analysis routine does, when the object's load bias is known and before
+/// the object is relocated.
+pub fn set_load_hook(hook: fn(usize)) {
+    HOOK.store(hook as *mut (), Ordering::Release);
+}
+
+/// The objects of a process.
+pub(crate) fn objects(process: &ProcessInfo) -> &[ObjectInfo] {
+    // SAFETY: `atom` wrote the table, which stays mapped.
+    unsafe { core::slice::from_raw_parts(process.objects, process.object_count) }
+}
+
+/// Device and inode of a file by the kernel's answer to a call that fills a `stat`.
+fn identity(fill: impl FnOnce(*mut libc::stat) -> isize) -> Option<(u64, u64)> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    if fill(stat.as_mut_ptr()) != 0 {
+        return None;
+    }
+    // SAFETY: the kernel has written the structure.
+    let stat = unsafe { stat.assume_init() };
+    Some((stat.st_dev, stat.st_ino))
+}
+
+/// Notes the instrumented file of an object that the interpreter opens next.
+pub(crate) fn opened(process: &ProcessInfo, object: usize) {
+    let Some(facts) = objects(process).get(object) else {
+        return;
+    };
+    let path = facts.instrumented.ptr;
+    let file = identity(|stat| {
+        // SAFETY: a null follows the path; the kernel writes the structure.
+        unsafe { syscall!(libc::SYS_newfstatat, libc::AT_FDCWD, path, stat, 0) }
+    });
+    let Some((device, inode)) = file else {
+        return;
+    };
+    // SAFETY: `atom` wrote the table; it has an entry for each object.
+    let noted = unsafe { &*process.identities.add(object) };
+    noted.device.store(device, Ordering::Relaxed);
+    noted.inode.store(inode, Ordering::Relaxed);
+}
+
+/// Number of bytes that the first `mmap` of an object asks for, in whole pages.
+fn span(object: &ObjectInfo) -> u64 {
+    object.end.next_multiple_of(PAGE) - object.base / PAGE * PAGE
+}
+
+/// Looks at an `mmap` before it is made. For the first one of an object, notes the load bias.
+pub(crate) fn mapped(process: &ProcessInfo, call: &mut SystemCall) {
+    let [_, length, _, flags, descriptor, _] = call.arguments;
+    let length = (length as u64).checked_next_multiple_of(PAGE);
+    if flags as i32 & libc::MAP_ANONYMOUS != 0 || length.is_none() {
+        return;
+    }
+    let fits = |o: &ObjectInfo| o.instrumented.len != 0 && Some(span(o)) == length;
+    let all = objects(process);
+    if !all.iter().any(fits) {
+        return;
+    }
+    let file = identity(|stat| {
+        // SAFETY: the kernel writes the structure.
+        unsafe { syscall!(libc::SYS_fstat, descriptor, stat) }
+    });
+    let is_file = |object: usize| {
+        // SAFETY: `atom` wrote the table; it has an entry for each object.
+        let noted = unsafe { &*process.identities.add(object) };
+        let noted = &[&noted.device, &noted.inode].map(|cell| cell.load(Ordering::Relaxed));
+        file == Some((noted[0], noted[1]))
+    };
+    let Some(object) = (0..all.len()).find(|i| fits(&all[*i]) && is_file(*i)) else {
+        return;
+    };
+    let [a, b, c, d, e, f] = call.arguments;
+    // SAFETY: the interpreter's own call, with the same effect.
+    let address = unsafe { syscall!(libc::SYS_mmap, a, b, c, d, e, f) };
+    if is_error(address) {
+        // The interpreter's call fails in the same way.
+        return;
+    }
+    call.arguments[0] = address as usize;
+    let without = flags & !(libc::MAP_FIXED_NOREPLACE as usize);
+    call.arguments[3] = without | libc::MAP_FIXED as usize;
+    let bias = (address as u64).wrapping_sub(all[object].base / PAGE * PAGE);
+    note(process, object, bias);
+    let hook = HOOK.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: `set_load_hook` stored a function of this type.
+        let hook: fn(usize) = unsafe { core::mem::transmute(hook) };
+        hook(object);
+    }
+}
+
+/// Notes an object's load bias.
+pub(crate) fn note(process: &ProcessInfo, object: usize, bias: u64) {
+    // SAFETY: `atom` wrote the table; it has an entry for each object.
+    unsafe { (*process.biases.add(object)).store(bias, Ordering::Release) };
+}
