@@ -23,6 +23,27 @@ impl Address {
         }
     }
 
+    /// The number of the object, as [`Object::index`](crate::Object::index) gives it; 0 for the program.
+    pub fn object_number(self) -> usize {
+        self.object()
+            .map_or(0, |_| (self.0 >> OBJECT_SHIFT) as usize)
+    }
+
+    /// The address at run time: the object's load bias and the address in its file. `None` if the object is
+    /// not loaded, or not yet. An object that is loaded in several namespaces (`dlmopen`), or again at
+    /// another address, has the load bias of the last time.
+    pub fn at_run_time(self) -> Option<u64> {
+        let bias = analysis_rt::load_bias(self.object_number())?;
+        Some(bias.wrapping_add(self.in_file()))
+    }
+
+    /// The address whose run-time address this is, in a whole process; `None` if it lies in no object.
+    pub fn of_run_time(address: u64) -> Option<Self> {
+        let (object, bias) = analysis_rt::object_at(address)?;
+        let in_file = address.wrapping_sub(bias);
+        Some(Self(in_file.wrapping_add((object as u64) << OBJECT_SHIFT)))
+    }
+
     /// The address in the object's file.
     pub fn in_file(self) -> u64 {
         match self.object() {
@@ -39,4 +60,24 @@ impl fmt::Display for Address {
         }
         write!(f, "{:#x}", self.in_file())
     }
+}
+
+/// Has a function of the analysis half called each time that the dynamic loader has mapped an object of a
+/// whole process, with the object's number. [`Address::at_run_time`] is then known for the object, which is
+/// not relocated yet. The program and its interpreter are there from the start. There is one such function;
+/// it runs like an analysis routine.
+///
+/// ```no_run
+/// use atom_tool::prelude::*;
+///
+/// #[analysis]
+/// fn begin(table: u64) {
+///     // Objects are numbered from 0; the upper half of an address has the number.
+///     atom_tool::on_object_loaded(|object| eprintln!("object {object} is mapped"));
+///     assert_eq!(Address(table).object_number(), 0);
+///     println!("the table is at {:#x}", Address(table).at_run_time().unwrap_or(0));
+/// }
+/// ```
+pub fn on_object_loaded(function: fn(usize)) {
+    analysis_rt::set_load_hook(function);
 }

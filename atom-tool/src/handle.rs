@@ -423,8 +423,22 @@ impl<'a> Inst<'a> {
         })
     }
 
-    /// The procedure that a direct call calls.
+    /// The procedure that a call calls, where that is certain.
+    ///
+    /// This is the target of a direct call. In a whole process, a call of an imported function leads to the
+    /// procedure in the other object, through the procedure linkage table or the global offset table, if
+    /// exactly one object defines the function, that object is loaded with the program, and the function is
+    /// no `IFUNC` (whose code is chosen when the process starts). Any other call of a stub of the procedure
+    /// linkage table leads to the stub.
     pub fn called_proc(&self) -> Option<Proc<'a>> {
+        if !self.is_type(InstType::Call) {
+            return None;
+        }
+        self.bound_proc().or_else(|| self.directly_called_proc())
+    }
+
+    /// The procedure that a direct call calls, which may be a stub of the procedure linkage table.
+    pub(crate) fn directly_called_proc(&self) -> Option<Proc<'a>> {
         if !self.is_type(InstType::Call) {
             return None;
         }
@@ -434,10 +448,12 @@ impl<'a> Inst<'a> {
         .proc_at(self.target_pc()?)
     }
 
-    /// The procedure that this instruction leads to from outside: by a direct call, or by a
-    /// direct jump from another procedure to its first instruction (a tail call).
+    /// The procedure that this instruction leads to from outside: by a call (see [`Inst::called_proc`]), or
+    /// by a jump from another procedure to its first instruction (a tail call). The jump of a stub of the
+    /// procedure linkage table leads to the imported procedure, with the conditions of `called_proc`.
     pub fn entered_proc(&self) -> Option<Proc<'a>> {
-        self.called_proc().or_else(|| {
+        let imported = || self.called_proc().or_else(|| self.bound_proc());
+        imported().or_else(|| {
             let target = self.target()?;
             let callee = target.proc();
             (callee != self.proc() && target.pc() == callee.pc()).then_some(callee)

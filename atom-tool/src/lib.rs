@@ -89,6 +89,7 @@ mod image;
 mod labels;
 mod landings;
 pub mod notes;
+mod object;
 mod operands;
 mod options;
 pub mod output;
@@ -106,7 +107,7 @@ mod targets;
 mod thread_data;
 mod thread_rows;
 
-pub use address::Address;
+pub use address::{Address, on_object_loaded};
 pub use analysis_rt::{SpinLock, Uninterrupted};
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;
@@ -127,6 +128,7 @@ pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use image::{DataSymbol, ImageAddress, Variable, VariablePlace};
 pub use labels::Label;
 pub use landings::Landing;
+pub use object::Object;
 pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
@@ -159,10 +161,10 @@ pub mod prelude {
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
         Cell, Class, Counter, CounterTable, Counters, Edge, EdgeKind, EffAddrValue, Files, Inst,
-        InstType, PerThread, PlainCounter, PlainCounters, Proc, Program, Record, Reg, RegV, Report,
-        ReportFiles, Result, Routine, Site, SiteList, Sites, Status, Str, StringList, Strings,
-        TargetTable, Targets, ThreadCell, ThreadState, Value, analysis, output, plain_data,
-        thread_state,
+        InstType, Object, PerThread, PlainCounter, PlainCounters, Proc, Program, Record, Reg, RegV,
+        Report, ReportFiles, Result, Routine, Site, SiteList, Sites, Status, Str, StringList,
+        Strings, TargetTable, Targets, ThreadCell, ThreadState, Value, analysis, output,
+        plain_data, thread_state,
     };
 }
 

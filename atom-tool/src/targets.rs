@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use atom_abi::host::{self, ArgKind};
 
+use crate::address::Address;
 use crate::call::{Arg, computed};
 use crate::counters::{Counter, CounterAt, CounterTable, Counters};
 use crate::params::{Param, RegV, code};
@@ -187,8 +188,8 @@ unsafe impl Param for AllTargets {
 pub struct Transfer {
     /// The site, counted from 0 in the order of the table.
     pub site: usize,
-    /// The target as an address of the original file. A target outside of the program is an
-    /// address that the program's file does not have. 0 stands for all targets for which there was
+    /// The target as an address of the original file, with its object's number in a whole process. A target
+    /// outside of all objects is an address that no object's file has. 0 stands for all targets for which there was
     /// no entry.
     pub target: u64,
     /// Number of transfers.
@@ -218,9 +219,14 @@ impl AllTargets {
             if count != 0 {
                 let bias = row.place.load(Relaxed).wrapping_sub(row.pc);
                 let site = row.site as usize - 1;
+                // In a whole process the target may be in another object than the site.
+                let in_process = Address::of_run_time(target).map(|a| a.0);
                 all.push(Transfer {
                     site,
-                    target: target.wrapping_sub(bias),
+                    target: match target == bias {
+                        true => 0,
+                        false => in_process.unwrap_or(target.wrapping_sub(bias)),
+                    },
                     count,
                 });
             }

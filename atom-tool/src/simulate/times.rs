@@ -52,7 +52,9 @@ impl Known {
 
     /// Whether a step must be made before a call.
     fn may_lead_elsewhere(&self, call: Inst<'_>) -> bool {
-        !call.called_proc().is_some_and(|proc| self.contains(proc))
+        !call
+            .directly_called_proc()
+            .is_some_and(|proc| self.contains(proc))
     }
 }
 
