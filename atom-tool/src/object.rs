@@ -156,7 +156,8 @@ impl<'a> Proc<'a> {
     /// The procedure of another object to which a stub of the procedure linkage table certainly leads, in a
     /// whole process; see [`Inst::called_proc`].
     pub fn stub_target(&self) -> Option<Self> {
-        self.last_block()?.last_inst().bound_proc()
+        let mut ends = self.blocks().map(|block| block.last_inst());
+        ends.find_map(|inst| inst.bound_proc())
     }
 }
 

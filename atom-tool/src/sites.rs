@@ -6,10 +6,12 @@
 //! Layout, as one array of bytes: the number of sites (u64), for each site the eight u32 of
 //! [`Row`], then the strings as in a [`StringList`].
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use atom_abi::host::{self, ArgKind};
 
+use crate::address::Address;
 use crate::call::{Arg, array};
 use crate::handle::{Block, Inst, Proc};
 use crate::params::{Array, Param, code};
@@ -118,6 +120,15 @@ pub struct Site {
 }
 
 impl Site {
+    /// The name of its procedure, with the object in front if that is another one than the program:
+    /// `main`, `libz.so.1:deflate`. The options `--only` and `--skip` take it.
+    pub fn proc_of_process(&self) -> Cow<'static, str> {
+        match Address(self.proc_pc).object() {
+            Some(object) => format!("{object}:{}", self.proc).into(),
+            None => self.proc.into(),
+        }
+    }
+
     /// `file:line` as a cell of a table.
     pub fn place(&self) -> Cell {
         Cell::place(self.file, self.line)

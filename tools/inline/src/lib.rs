@@ -88,7 +88,11 @@ fn report(
     for call in &made {
         let callee = &facts[call.callee];
         let fits = (1..=max_size).contains(&callee.insts);
-        if fits && !callee.is_stub && call.caller != call.callee {
+        let object = |pc: u64| Address(pc).object_number();
+        let is_own = procs
+            .get(call.callee)
+            .is_some_and(|site| object(site.pc) == object(call.site.pc));
+        if fits && is_own && !callee.is_stub && call.caller != call.callee {
             // Inlining removes `call`, `ret`, and each `push` with its `pop`.
             let removed = 2 + 2 * u64::from(callee.pushes);
             let saved = call.count * removed;

@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use atom_tool::WAYS;
 use atom_tool::prelude::*;
 use atom_tool::report::Readers;
+use atom_tool::{Transfer, WAYS};
 
 #[analysis]
 fn count(counter: Counter) {
@@ -44,6 +44,14 @@ plain_data! {
     }
 }
 
+plain_data! {
+    /// A stub of the procedure linkage table and the procedure to which it certainly leads.
+    struct Stub {
+        stub: u32,
+        callee: u32,
+    }
+}
+
 /// Stands for a caller that is not known, such as a library or the system.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -68,21 +76,18 @@ fn report(
     targets: AllTargets,
     counts: Counters<WAYS>,
     callers_by_pointer: Array<u32>,
+    stubs: Array<Stub>,
 ) {
     let entries: Vec<u64> = entries.rows().map(|[n]| n).collect();
     let total: u64 = entries.iter().sum();
     let direct = arcs.iter().copied().zip(calls.rows().map(|[n]| n));
-    let numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
-    let indirect = targets.transfers(counts).into_iter().filter_map(|t| {
-        // Other transfers go to a library.
-        let callee = *numbers.get(&t.target)?;
-        let arc = Arc {
-            caller: callers_by_pointer[t.site],
-            callee,
-            kind: Kind::Indirect,
-        };
-        Some((arc, t.count))
-    });
+    let mut numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
+    for Stub { stub, callee } in stubs.iter() {
+        if let Some(site) = procs.get(*stub as usize) {
+            numbers.insert(site.pc, *callee);
+        }
+    }
+    let indirect = by_pointer(&targets.transfers(counts), &numbers, &callers_by_pointer);
     let (graph, explained) = call_graph(&entries, direct.chain(indirect));
     let mut callers: Vec<Vec<(Arc, u64)>> = vec![Vec::new(); entries.len()];
     let mut callees = callers.clone();
@@ -97,6 +102,8 @@ fn report(
 
     let site = |proc: u32| procs.get(proc as usize);
     let name = |proc: u32| site(proc).map_or("(outside)", |site| site.proc);
+    // In the call graph no column has the address, which would tell the object.
+    let shown = |proc: u32| site(proc).map_or("(outside)".into(), |site| site.proc_of_process());
     let pc = |proc: u32| site(proc).map_or(Cell::Empty, |site| Cell::Address(site.pc));
     let mut report = Report::new("prof", &program);
     let entered = entries.iter().filter(|n| **n != 0).count();
@@ -130,12 +137,12 @@ fn report(
     table.readers(Readers::People);
     for i in order {
         for (arc, n) in &callers[i] {
-            let text = format!("    from {}", name(arc.caller));
+            let text = format!("    from {}", shown(arc.caller));
             table.row([(*n).into(), arc.kind.name().into(), text.into()]);
         }
-        table.row([entries[i].into(), "entries".into(), name(i as u32).into()]);
+        table.row([entries[i].into(), "entries".into(), Cell::Text(shown(i as u32))]);
         for (arc, n) in &callees[i] {
-            let text = format!("    to {}", name(arc.callee));
+            let text = format!("    to {}", shown(arc.callee));
             table.row([(*n).into(), arc.kind.name().into(), text.into()]);
         }
     }
@@ -148,6 +155,46 @@ fn report(
         table.row([(*n).into(), kind, from, pc(arc.caller), to, pc(arc.callee)]);
     }
     report.write(files);
+}
+
+/// Bit in the number of a caller by pointer: the site is the jump of a stub.
+const IS_STUB: u32 = 1 << 31;
+
+/// The arcs of calls through pointers, and of the jumps of stubs. `numbers` has the numbers of the
+/// procedures by their addresses.
+fn by_pointer(
+    transfers: &[Transfer],
+    numbers: &HashMap<u64, u32>,
+    callers: &[u32],
+) -> Vec<(Arc, u64)> {
+    let mut arcs = Vec::new();
+    // For each stub its transfers, and the procedures that it led to.
+    let mut stubs: HashMap<u32, (u64, Vec<u32>)> = HashMap::new();
+    for t in transfers {
+        // Other transfers lead to code that is not instrumented.
+        let callee = numbers.get(&t.target).copied();
+        let caller = callers[t.site];
+        if caller & IS_STUB == 0 {
+            let kind = Kind::Indirect;
+            arcs.extend(callee.map(|callee| (Arc { caller, callee, kind }, t.count)));
+            continue;
+        }
+        let caller = caller & !IS_STUB;
+        let stub = stubs.entry(caller).or_default();
+        stub.0 += t.count;
+        stub.1.extend(callee);
+        let kind = Kind::Jump;
+        arcs.extend(callee.map(|callee| (Arc { caller, callee, kind }, t.count)));
+    }
+    // Until a stub is bound it jumps to the dynamic loader, which jumps to the procedure.
+    for (arc, count) in arcs.iter_mut().filter(|(arc, _)| arc.kind == Kind::Jump) {
+        if let Some((all, callees)) = stubs.get(&arc.caller)
+            && let [_] = callees.as_slice()
+        {
+            *count = *all;
+        }
+    }
+    arcs
 }
 
 /// The number of calls of each arc, given the entries of each procedure and the known calls. Arcs from
@@ -188,8 +235,22 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let mut numbers: HashMap<Arc, usize> = HashMap::new();
     let mut places: Vec<(Inst, usize)> = Vec::new();
     let mut pointers: Vec<Inst> = Vec::new();
+    let mut stubs: Vec<Stub> = Vec::new();
+    let is_whole = program.objects().len() > 1;
     for proc in program.procs() {
         procs.push_proc(proc);
+        let stub = proc.index() as u32;
+        if is_whole && proc.is_stub() {
+            // Calls of a stub that certainly leads to a procedure count as calls of that procedure.
+            if let Some(callee) = proc.stub_target() {
+                let callee = callee.index() as u32;
+                stubs.push(Stub { stub, callee });
+                continue;
+            }
+            let jumps = |i: &Inst| i.is_type(InstType::Jump) && i.offers(Before, BranchTarget);
+            let ends = proc.blocks().map(|block| block.last_inst());
+            pointers.extend(ends.filter(|_| with_arcs).find(jumps));
+        }
         if proc.first_block().is_some() {
             proc.add_call(Before, count, (entries.at(proc.index()),));
         }
@@ -224,7 +285,10 @@ fn instrument(program: &Program, args: &Args) -> Result {
             inst.add_call(Before, count, (calls.at(number),));
         }
     }
-    let caller = |inst: &Inst| inst.proc().index() as u32;
+    let caller = |inst: &Inst| match (inst.proc().index() as u32, inst.is_type(InstType::Call)) {
+        (caller, true) => caller,
+        (stub, false) => stub | IS_STUB,
+    };
     let callers: Vec<u32> = pointers.iter().map(caller).collect();
     let targets = program.targets(&pointers);
     for (inst, (row, counts)) in pointers.iter().zip(targets.rows()) {
@@ -233,7 +297,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let name = program.name();
     let counts = targets.counts;
     #[rustfmt::skip]
-    let args = (&files, name, entries, &procs, &arcs, calls, targets, counts, &callers);
+    let args = (&files, name, entries, &procs, &arcs, calls, targets, counts, &callers, &stubs);
     program.add_call(After, report, args);
     Ok(())
 }
