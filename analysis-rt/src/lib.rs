@@ -53,7 +53,7 @@ pub use lifecycle::end::{finish, set_flush_hook};
 pub use lifecycle::start::start;
 pub use lifecycle::watcher::{is_snapshot, watch};
 pub use process::identity::{pid, start_pid, user};
-pub use process::mapping::set_load_hook;
+pub use process::mapping::{MappingHook, set_mapping_hook};
 pub use process::objects::{load_bias, object_at, object_name, unknown_objects};
 pub use process::told::{opaque, record, unseen};
 pub use sys::memory::map_wiped;

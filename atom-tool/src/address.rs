@@ -1,6 +1,7 @@
 //! Addresses as people read them.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use atom_abi::OBJECT_SHIFT;
 
@@ -62,22 +63,48 @@ impl fmt::Display for Address {
     }
 }
 
-/// Has a function of the analysis half called each time that the dynamic loader has mapped an object of a
-/// whole process, with the object's number. [`Address::at_run_time`] is then known for the object, which is
-/// not relocated yet. The program and its interpreter are there from the start. There is one such function;
-/// it runs like an analysis routine.
+/// What happens to an object of a whole process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ObjectEvent {
+    /// The dynamic loader has mapped it, and not relocated it yet. [`Address::at_run_time`] is known.
+    Mapped,
+    /// The dynamic loader is about to unmap it.
+    Unmapped,
+}
+
+/// Has a function of the analysis half called each time that the dynamic loader maps or unmaps an object of
+/// a whole process, with the object's number. The program and its interpreter are there from the start.
+/// There is one such function; it runs like an analysis routine.
 ///
 /// ```no_run
 /// use atom_tool::prelude::*;
+/// use atom_tool::{ObjectEvent, on_object_event};
+///
+/// fn tell(object: usize, event: ObjectEvent) {
+///     eprintln!("object {object}: {event:?}");
+/// }
 ///
 /// #[analysis]
 /// fn begin(table: u64) {
-///     // Objects are numbered from 0; the upper half of an address has the number.
-///     atom_tool::on_object_loaded(|object| eprintln!("object {object} is mapped"));
-///     assert_eq!(Address(table).object_number(), 0);
+///     on_object_event(tell);
 ///     println!("the table is at {:#x}", Address(table).at_run_time().unwrap_or(0));
 /// }
 /// ```
-pub fn on_object_loaded(function: fn(usize)) {
-    analysis_rt::set_load_hook(function);
+pub fn on_object_event(function: fn(usize, ObjectEvent)) {
+    // A second function is the tool's mistake, and changes nothing.
+    let _ = ON_EVENT.set(function);
+    analysis_rt::set_mapping_hook(|object, is_mapped| {
+        if let Some(function) = ON_EVENT.get() {
+            function(
+                object,
+                match is_mapped {
+                    true => ObjectEvent::Mapped,
+                    false => ObjectEvent::Unmapped,
+                },
+            );
+        }
+    });
 }
+
+/// The tool's function.
+static ON_EVENT: OnceLock<fn(usize, ObjectEvent)> = OnceLock::new();

@@ -107,7 +107,7 @@ mod targets;
 mod thread_data;
 mod thread_rows;
 
-pub use address::{Address, on_object_loaded};
+pub use address::{Address, ObjectEvent, on_object_event};
 pub use analysis_rt::{SpinLock, Uninterrupted};
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;

@@ -41,6 +41,9 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
     if call.number as i64 == libc::SYS_mmap {
         return mapping::mapped(process, call);
     }
+    if call.number as i64 == libc::SYS_munmap {
+        return mapping::unmapped(process, call);
+    }
     let at_working_folder = libc::AT_FDCWD as usize;
     let (is_link, folder, path) = match call.number as i64 {
         libc::SYS_open => (false, at_working_folder, 0),

@@ -7,9 +7,11 @@
 //! which [`opened`] has noted. The address is the kernel's choice, so the runtime makes the call in the
 //! interpreter's place, and the interpreter's own call maps the same again at the same address.
 //!
-//! If an object is mapped more than once (`dlclose` and `dlopen`, `dlmopen`), the last mapping counts.
+//! If an object is mapped more than once (`dlclose` and `dlopen`, `dlmopen`), the last mapping counts. An
+//! object that has been unmapped keeps its load bias, for addresses that were noted before.
 //!
-//! ABI: arguments of `mmap` are address, length, protection, flags, descriptor, offset.
+//! ABI: arguments of `mmap` are address, length, protection, flags, descriptor, offset; `munmap` has the first
+//! two.
 
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -17,19 +19,33 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
+use crate::process::objects::load_bias;
 use crate::sys::call::{is_error, syscall};
 
 const PAGE: u64 = 4096;
 
-/// The tool's function that is called with the number of an object that has been mapped; null if there is
-/// none.
+/// A function that is called with the number of an object, and true when the object has been mapped, or
+/// false when it is about to be unmapped.
+pub type MappingHook = fn(usize, bool);
+
+/// The tool's function of this type; null if there is none.
 static HOOK: AtomicPtr<()> = AtomicPtr::new(null_mut());
 
-/// Sets the function that is called each time an object has been mapped, with the object's number. It runs
-/// in the program interpreter, as an analysis routine does, when the object's load bias is known and before
-/// the object is relocated.
-pub fn set_load_hook(hook: fn(usize)) {
+/// Sets the function that is called when an object is mapped or unmapped. It runs in the program
+/// interpreter, as an analysis routine does. When an object has been mapped, its load bias is known and the
+/// object is not relocated yet.
+pub fn set_mapping_hook(hook: MappingHook) {
     HOOK.store(hook as *mut (), Ordering::Release);
+}
+
+/// Calls the tool's function.
+fn tell(object: usize, is_mapped: bool) {
+    let hook = HOOK.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: `set_mapping_hook` stored a function of this type.
+        let hook: MappingHook = unsafe { core::mem::transmute(hook) };
+        hook(object, is_mapped);
+    }
 }
 
 /// The objects of a process.
@@ -110,11 +126,20 @@ pub(crate) fn mapped(process: &ProcessInfo, call: &mut SystemCall) {
     call.arguments[3] = without | libc::MAP_FIXED as usize;
     let bias = (address as u64).wrapping_sub(all[object].base / PAGE * PAGE);
     note(process, object, bias);
-    let hook = HOOK.load(Ordering::Acquire);
-    if !hook.is_null() {
-        // SAFETY: `set_load_hook` stored a function of this type.
-        let hook: fn(usize) = unsafe { core::mem::transmute(hook) };
-        hook(object);
+    tell(object, true);
+}
+
+/// Looks at a `munmap` before it is made, and tells of the object whose image begins there.
+pub(crate) fn unmapped(process: &ProcessInfo, call: &SystemCall) {
+    let [start, length, ..] = call.arguments.map(|word| word as u64);
+    let is_there = |(i, o): &(usize, &ObjectInfo)| {
+        let bias = load_bias(*i).filter(|_| o.instrumented.len != 0);
+        let at = bias.map(|bias| bias.wrapping_add(o.base / PAGE * PAGE));
+        at.is_some_and(|at| at.wrapping_sub(start) < length)
+    };
+    let found = objects(process).iter().enumerate().find(is_there);
+    if let Some((object, _)) = found {
+        tell(object, false);
     }
 }
 

@@ -78,8 +78,8 @@ const SYS_EXIT_GROUP: i32 = libc::SYS_exit_group as i32;
 /// for objects, those that read links by all objects, perhaps for `/proc/self/exe`.
 const OPENING: [i32; 2] = [libc::SYS_open as i32, libc::SYS_openat as i32];
 const READING_LINKS: [i32; 2] = [libc::SYS_readlink as i32, libc::SYS_readlinkat as i32];
-/// Number of the system call by which the program interpreter maps objects.
-const SYS_MMAP: i32 = libc::SYS_mmap as i32;
+/// Numbers of the system calls by which the program interpreter maps and unmaps objects.
+const MAPPING: [i32; 2] = [libc::SYS_mmap as i32, libc::SYS_munmap as i32];
 /// Number of the system call that sets what a signal does.
 const SYS_RT_SIGACTION: i32 = libc::SYS_rt_sigaction as i32;
 /// Numbers of the system calls that replace the process's program.
@@ -156,7 +156,7 @@ impl Exits {
                 numbers.push(SYS_RT_SIGACTION);
                 if image.kind == ObjectKind::Interpreter {
                     numbers.extend(OPENING);
-                    numbers.push(SYS_MMAP);
+                    numbers.extend(MAPPING);
                 }
                 (routine, numbers)
             }),

@@ -4,6 +4,7 @@
 mod behaviour;
 mod environment;
 mod loading;
+mod objects;
 mod processes;
 mod signals;
 mod truth;

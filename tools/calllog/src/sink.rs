@@ -165,7 +165,7 @@ impl Sink {
             Some(Procedure {
                 number,
                 pc: site.pc,
-                name: site.proc.to_owned(),
+                name: site.proc_of_process().into_owned(),
                 file: site.file.to_owned(),
                 line: site.line,
             })
@@ -211,7 +211,7 @@ impl Sink {
             writeln!(to, "Procedures of {}", self.run.settings.program)?;
             for (number, site) in self.run.procs.iter().enumerate() {
                 if self.named[number] {
-                    writeln!(to, "{number} {} 1", site.proc)?;
+                    writeln!(to, "{number} {} 1", site.proc_of_process())?;
                 }
             }
         }

@@ -140,7 +140,11 @@ fn report(
             let text = format!("    from {}", shown(arc.caller));
             table.row([(*n).into(), arc.kind.name().into(), text.into()]);
         }
-        table.row([entries[i].into(), "entries".into(), Cell::Text(shown(i as u32))]);
+        table.row([
+            entries[i].into(),
+            "entries".into(),
+            Cell::Text(shown(i as u32)),
+        ]);
         for (arc, n) in &callees[i] {
             let text = format!("    to {}", shown(arc.callee));
             table.row([(*n).into(), arc.kind.name().into(), text.into()]);
@@ -176,7 +180,16 @@ fn by_pointer(
         let caller = callers[t.site];
         if caller & IS_STUB == 0 {
             let kind = Kind::Indirect;
-            arcs.extend(callee.map(|callee| (Arc { caller, callee, kind }, t.count)));
+            arcs.extend(callee.map(|callee| {
+                (
+                    Arc {
+                        caller,
+                        callee,
+                        kind,
+                    },
+                    t.count,
+                )
+            }));
             continue;
         }
         let caller = caller & !IS_STUB;
@@ -184,7 +197,16 @@ fn by_pointer(
         stub.0 += t.count;
         stub.1.extend(callee);
         let kind = Kind::Jump;
-        arcs.extend(callee.map(|callee| (Arc { caller, callee, kind }, t.count)));
+        arcs.extend(callee.map(|callee| {
+            (
+                Arc {
+                    caller,
+                    callee,
+                    kind,
+                },
+                t.count,
+            )
+        }));
     }
     // Until a stub is bound it jumps to the dynamic loader, which jumps to the procedure.
     for (arc, count) in arcs.iter_mut().filter(|(arc, _)| arc.kind == Kind::Jump) {

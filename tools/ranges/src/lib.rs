@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
-use atom_tool::{ImageAddress, ProgramInfo};
+use atom_tool::{ImageAddress, ProgramInfo, on_object_event};
 
 use frames::StackVariable;
 use heap::{Calls, Wish, WishSite};
@@ -36,7 +36,7 @@ plain_data! {
     /// The meaning of a range's address.
     #[derive(PartialEq, Eq)]
     enum AddressKind {
-        /// An address in the program's file.
+        /// An address in the file of the program or, in a whole process, of another object.
         Image,
         /// An address at run time.
         Absolute,
@@ -71,8 +71,8 @@ plain_data! {
         innermost: bool,
         /// See [`model::CHANGING`].
         changing: bool,
-        /// The program has a dynamic loader, so it has libraries.
-        is_dynamic: bool,
+        /// The program has libraries that are not instrumented.
+        has_unseen_libraries: bool,
         _unused: [u8; 5],
     }
 }
@@ -111,17 +111,23 @@ fn begin(
 ) {
     model::SHAPE.store(setup.shape, Relaxed);
     model::CHANGING.store(setup.changing, Relaxed);
-    let bias = loaded.wrapping_sub(setup.text_start);
+    let program_bias = loaded.wrapping_sub(setup.text_start);
+    // Libraries are mapped later.
+    let start = |range: &DataRange| match range.kind {
+        AddressKind::Image if Address(range.address).object_number() == 0 => {
+            Some(range.address.wrapping_add(program_bias))
+        }
+        AddressKind::Image => Address(range.address).at_run_time(),
+        AddressKind::Absolute => Some(range.address),
+        AddressKind::Moving => None,
+    };
+    on_object_event(live::object_moves);
     let has_pictures = !texts.get(setup.html).is_empty();
     let ranges = ranges.iter().map(|range| Range {
-        fixed: match range.kind {
-            AddressKind::Image => Some(range.address.wrapping_add(bias)),
-            AddressKind::Absolute => Some(range.address),
-            AddressKind::Moving => None,
-        },
-        bias: match range.kind {
-            AddressKind::Image => bias,
-            AddressKind::Absolute | AddressKind::Moving => 0,
+        fixed: start(range),
+        in_file: match range.kind {
+            AddressKind::Image => Some(range.address),
+            AddressKind::Absolute | AddressKind::Moving => None,
         },
         size: AtomicU64::new(range.size),
         times: AtomicU64::new(0),
@@ -183,7 +189,13 @@ fn instrument(program: &Program, args: &Args) -> Result {
 
     let state = program.thread_data(State::zero());
     let calls = program.thread_data(Calls::new());
-    let moves = |r: &Data| matches!(r.place, DataPlace::Heap(_) | DataPlace::Frame { .. });
+    let moves = |r: &Data| match r.place {
+        DataPlace::Heap(_) | DataPlace::Frame { .. } => true,
+        DataPlace::Image { address, .. } => {
+            program.object_at(address).is_some_and(|o| o.index() != 0)
+        }
+        DataPlace::Absolute { .. } => false,
+    };
     let is_changing = data.iter().any(moves) && program.may_have_threads();
     let simulated = Simulated {
         shape,
@@ -213,7 +225,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
         html: texts.push(html),
         innermost,
         changing: is_changing,
-        is_dynamic: !program.section(".interp").is_empty(),
+        has_unseen_libraries: program.objects().len() == 1
+            && !program.section(".interp").is_empty(),
         _unused: [0; 5],
     };
     let mut names = StringList::new();

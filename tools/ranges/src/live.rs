@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
-use atom_tool::{AllThreads, SpinLock, Uninterrupted};
+use atom_tool::{Address, AllThreads, ObjectEvent, SpinLock, Uninterrupted};
 
 use crate::map::{Change, Chunk, Entry, Map};
 use crate::model::{self, State};
@@ -75,8 +75,9 @@ static PIECES: [AtomicPtr<Piece>; TABLES] = {
 pub struct Range {
     /// Address of its first byte, if it does not move.
     pub fixed: Option<u64>,
-    /// Load bias in bytes: run-time address minus file address.
-    pub bias: u64,
+    /// Address in the file of its object, if it has one. The range of a library that is not mapped yet has
+    /// such an address and moves.
+    pub in_file: Option<u64>,
     /// Size in bytes; for a moving range the largest size so far.
     pub size: AtomicU64,
     /// Number of times that it has appeared.
@@ -178,6 +179,26 @@ pub fn begin(ranges: Vec<Range>, threads: AllThreads<State>) {
         if let Some(start) = range.fixed {
             let size = range.size.load(Relaxed);
             locked(|live| live.appear(&[number as u32], start, size));
+        }
+    }
+}
+
+/// The ranges of a library appear when it is mapped, and disappear when it is unmapped.
+pub fn object_moves(object: usize, event: ObjectEvent) {
+    for (number, range) in ranges().iter().enumerate() {
+        let address = range.in_file.filter(|_| range.fixed.is_none()).map(Address);
+        let Some(address) = address.filter(|a| a.object_number() == object) else {
+            continue;
+        };
+        let (number, size) = (number as u32, range.size.load(Relaxed));
+        match (event, address.at_run_time()) {
+            (ObjectEvent::Mapped, Some(start)) => {
+                locked(|live| live.appear(&[number], start, size));
+            }
+            (ObjectEvent::Unmapped, Some(start)) => {
+                locked(|live| live.vanish(&[number], start, size));
+            }
+            (_, None) => {}
         }
     }
 }

@@ -245,8 +245,9 @@ impl HeapPoints {
                 continue;
             }
             let reason = match self.calls {
-                0 => "the program's own code does not call the allocator by a name that is known; what \
-                      its libraries allocate is not seen, nor is the allocator in a static program without symbols"
+                0 => "the instrumented code does not call the allocator by a name that is known; what \
+                      libraries allocate is seen with `atom run` only, and the allocator in a static program \
+                      without symbols is not seen"
                     .to_owned(),
                 calls => format!("none of the {calls} calls of the allocator makes blocks for it"),
             };
@@ -345,8 +346,11 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
             }
         }
         let returns = match inst.called_proc() {
-            Some(proc) => allocator(inst).is_some() || jumping.contains(&proc.index()),
-            None => true,
+            // A stub leads to any procedure.
+            Some(proc) if !proc.is_stub() || program.objects().len() == 1 => {
+                allocator(inst).is_some() || jumping.contains(&proc.index())
+            }
+            _ => true,
         };
         if is_call && returns {
             inst.add_call(After, leave, (calls, Reg::Rsp, Reg::Rax));

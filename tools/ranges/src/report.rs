@@ -87,17 +87,21 @@ fn sums(rows: AllRows, operands: &[Operand]) -> Sums {
     sums
 }
 
+/// The address of a range's first byte as the report shows it: of the file, or at run time. `None` if the
+/// range appeared at several places.
+fn shown_start(range: &Range) -> Option<u64> {
+    let once = || range.times.load(Relaxed) == 1;
+    let at_run_time = || once().then(|| range.last.load(Relaxed));
+    range.in_file.or(range.fixed).or_else(at_run_time)
+}
+
 /// The lowest and the highest address of a range that was touched.
 fn touched(range: &Range) -> [Cell; 2] {
     let (low, high) = (range.low.load(Relaxed), range.high.load(Relaxed));
     if low >= high {
         return [Cell::Empty, Cell::Empty];
     }
-    let start = match range.fixed {
-        Some(start) => Some(start.wrapping_sub(range.bias)),
-        None if range.times.load(Relaxed) == 1 => Some(range.last.load(Relaxed)),
-        None => None,
-    };
+    let start = shown_start(range);
     [low, high - 1].map(|offset| match start {
         Some(start) => Cell::Address(start.wrapping_add(offset)),
         None => Cell::Text(format!("+{offset:#x}").into()),
@@ -106,10 +110,8 @@ fn touched(range: &Range) -> [Cell; 2] {
 
 /// Start and end of a range; empty if it appeared at several places.
 fn bounds(range: &Range) -> [Cell; 2] {
-    let start = match range.fixed {
-        Some(start) => start.wrapping_sub(range.bias),
-        None if range.times.load(Relaxed) == 1 => range.last.load(Relaxed),
-        None => return [Cell::Empty, Cell::Empty],
+    let Some(start) = shown_start(range) else {
+        return [Cell::Empty, Cell::Empty];
     };
     let end = start.wrapping_add(range.size.load(Relaxed));
     [Cell::Address(start), Cell::Address(end)]
@@ -139,8 +141,9 @@ pub fn report(
         .fact("references", total(&|s| s[0]))
         .fact("misses", total(&|s| s[1]))
         .fact("data ranges", ranges.len() as u64);
-    if setup.is_dynamic && !ranges.is_empty() {
-        let note = "what libraries load and store (memcpy and its like) is not seen; it is in a static program";
+    if setup.has_unseen_libraries && !ranges.is_empty() {
+        let note =
+            "what libraries load and store (memcpy and its like) is not seen; `atom run` sees it";
         report.fact("libraries", note);
     }
     let lost = tally::LOST.load(Relaxed);

@@ -184,7 +184,7 @@ fn symbols(program: &Program<'_>, spec: &str, name: &str) -> Vec<Data> {
             (true, _) => symbol.name.to_owned(),
             (false, 1) => name.to_owned(),
             // Several files have a symbol of that name; the address tells them apart.
-            (false, _) => format!("{name} at {:#x}", symbol.address),
+            (false, _) => format!("{name} at {}", program.address_text(symbol.address)),
         };
         ranges.push(Data { name, place });
     }
@@ -267,7 +267,7 @@ fn variables(
                 DataPlace::Image { address, .. } => address,
                 _ => continue,
             };
-            range.name = format!("{name} at {at:#x}");
+            range.name = format!("{name} at {}", program.address_text(at));
         }
     }
     if !ranges.is_empty() {
@@ -376,8 +376,16 @@ fn is_file(path: &str, file: &str) -> bool {
 }
 
 /// Whether a pattern names a procedure: by its symbol, by its demangled name, or by that name without
-/// parameters, also of a clone (`f(int) [clone .part.0]`).
+/// parameters, also of a clone (`f(int) [clone .part.0]`). In front the name of its object may stand
+/// (`libz.so.1:deflate*`).
 fn is_proc(pattern: &str, proc: Proc<'_>) -> bool {
+    if let Some((object, own)) = pattern.split_once(':')
+        && !own.starts_with(':')
+        && names::matches(object, proc.object().name())
+        && is_proc(own, proc)
+    {
+        return true;
+    }
     let name = proc.name();
     let original = name
         .split_once(" [clone")

@@ -7,6 +7,10 @@ long far_table[64];
 
 __attribute__((noinline)) int far_plain(int n) { return n * 3; }
 
+#ifdef PLAIN // for musl, which has neither
+int far_chosen(int n) { return n + 1; }
+int far_versioned(int n) { return n + 20; }
+#else
 static int one(int n) { return n + 1; }
 static int two(int n) { return n + 2; }
 static int (*choose(void))(int) { return getenv("CHOOSE") ? two : one; }
@@ -16,6 +20,7 @@ int far_old(int n) { return n + 10; }
 int far_new(int n) { return n + 20; }
 __asm__(".symver far_old, far_versioned@FAR_1");
 __asm__(".symver far_new, far_versioned@@FAR_2");
+#endif
 
 __attribute__((noinline)) int twice(int n) { return n + n; }
 

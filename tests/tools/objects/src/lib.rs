@@ -8,17 +8,18 @@
 use std::fmt::Write;
 use std::sync::Mutex;
 
+use atom_tool::ObjectEvent;
 use atom_tool::prelude::*;
 
-/// Numbers of the objects that were mapped, in order, and their run-time address 0.
-static LOADED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
+/// Numbers of the objects that were mapped or unmapped, in order, with their load biases.
+static LOADED: Mutex<Vec<(usize, ObjectEvent, u64)>> = Mutex::new(Vec::new());
 
 #[analysis]
 fn begin() {
-    atom_tool::on_object_loaded(|object| {
+    atom_tool::on_object_event(|object, event| {
         let bias = Address((object as u64) << 32).at_run_time();
         if let Ok(mut loaded) = LOADED.lock() {
-            loaded.push((object, bias.unwrap_or(0)));
+            loaded.push((object, event, bias.unwrap_or(0)));
         }
     });
 }
@@ -44,8 +45,8 @@ fn end(output: Str, name: Str, pc: u64, computed: u64) {
 fn loaded(output: Str) {
     let Ok(loaded) = LOADED.lock() else { return };
     let mut text = String::new();
-    for (object, bias) in loaded.iter() {
-        let _ = writeln!(text, "loaded {object} {bias:#x}");
+    for (object, event, bias) in loaded.iter() {
+        let _ = writeln!(text, "{event:?} {object} {bias:#x}");
     }
     append(&output, &text);
 }
