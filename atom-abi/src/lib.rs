@@ -151,8 +151,9 @@ pub struct StartInfo {
     pub process: *const ProcessInfo,
     /// Facts of the run; null if there are none.
     pub run: *const RunInfo,
-    /// Load bias of a program alone; see [`ProcessInfo::biases`] for a process.
-    pub bias: u64,
+    /// Address of this structure in the file. In a program alone, the difference from its run-time address
+    /// is the load bias; see [`ProcessInfo::biases`] for a process.
+    pub address: u64,
 }
 
 /// How totals follow from the counters of control flow.

@@ -40,7 +40,9 @@ const PROGRAM: usize = 0;
 /// for a number that no object has, and before the start. A program alone is object 0.
 pub fn load_bias(object: usize) -> Option<u64> {
     let Some(process) = process() else {
-        return info::get().filter(|_| object == PROGRAM).map(|i| i.bias);
+        let info = info::get().filter(|_| object == PROGRAM)?;
+        let at = core::ptr::from_ref(info).addr() as u64;
+        return Some(at.wrapping_sub(info.address));
     };
     if object >= process.object_count {
         return None;

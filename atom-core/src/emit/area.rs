@@ -113,6 +113,7 @@ pub fn write<'a>(
         after: function(starter.plan.program_after),
         threads: shared.thread_info,
         run: shared.run_info,
+        address: area.info,
         totals: shared.totals,
     };
     let places = (area.info..).step_by(8);

@@ -281,6 +281,7 @@ impl<'a> Writer<'a> {
             after: shared(self.plan.program_after),
             threads: self.plan.thread_info,
             run: self.plan.run_info,
+            address: self.placement.info,
             totals: self.plan.totals,
         };
         let slots = (self.placement.info..).step_by(8);

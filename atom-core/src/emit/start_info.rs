@@ -23,6 +23,8 @@ pub(super) struct StartWords<'a> {
     pub threads: Option<u32>,
     /// Offset in the data of the `RunInfo`.
     pub run: Option<u32>,
+    /// Address of the structure itself.
+    pub address: u64,
     /// Places of the counters of edges and of their table.
     pub totals: Option<Totals>,
 }
@@ -59,9 +61,8 @@ impl StartWords<'_> {
             words.resize(offset_of!(StartInfo, run) / 8, (0, false));
             words.push((self.data + u64::from(offset), true));
         }
-        // The relocated address 0 is the load bias.
-        words.resize(offset_of!(StartInfo, bias) / 8, (0, false));
-        words.push((0, true));
+        words.resize(offset_of!(StartInfo, address) / 8, (0, false));
+        words.push((self.address, false));
         words
     }
 }

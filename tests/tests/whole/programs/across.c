@@ -10,6 +10,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
 int near_calls(int times);
 int near_tail(int n);
 int near_twice(int n);
@@ -19,6 +23,8 @@ void far_frees(long *block);
 
 static long compared;
 long copied[64];
+// Not known to the compiler, which would copy without memcpy.
+static volatile size_t size = sizeof copied;
 
 __attribute__((noinline)) int compare(const void *a, const void *b)
 {
@@ -50,8 +56,8 @@ static int open_twice(const char *path)
     int (*late)(int) = (int (*)(int))dlsym(library, "late");
     int sum = late(1);
     dlclose(library);
-    // The address is taken now.
-    mmap((void *)first, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    // The address is taken now. musl has not unmapped the library.
+    mmap((void *)first, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     library = dlopen(path, RTLD_NOW);
     late = (int (*)(int))dlsym(library, "late");
     sum += late(2);
@@ -66,7 +72,7 @@ int main(int count, char **arguments)
         values[i] = i * 37 % 211;
     near_sorts(values, 200, compare);
     long *block = far_fills(64);
-    memcpy(copied, block, sizeof copied);
+    memcpy(copied, block, size);
     printf("sum %d %d %d %ld\n", near_calls(30), near_tail(4), near_twice(5), copied[63]);
     far_frees(block);
     if (count > 1)

@@ -2,8 +2,8 @@
 // starts, one that another library defines too, and data with known accesses.
 #include <stdlib.h>
 
-// Elements are stored and loaded once each by far_fills.
-long far_table[64];
+// Elements are stored and loaded once each by far_fills. The loader would clear a table of zeros.
+long far_table[64] = {1};
 
 __attribute__((noinline)) int far_plain(int n) { return n * 3; }
 
