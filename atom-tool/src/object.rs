@@ -5,9 +5,9 @@ use std::mem::MaybeUninit;
 use atom_abi::host::{Host, NONE};
 use atom_abi::query::{ObjectKind, ObjectRecord};
 
-use atom_abi::OBJECT_SHIFT;
 use crate::handle::{Block, FromId, Handles, Inst, Proc};
 use crate::program::{Program, Session};
+use atom_abi::OBJECT_SHIFT;
 
 /// One file of the process, as the instrument routine sees it. A program that is instrumented alone is the
 /// only object; in a whole process (`atom run`, `atom APP --libs`) object 0 is the program.

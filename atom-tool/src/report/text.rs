@@ -39,8 +39,12 @@ fn write_table(to: &mut dyn Write, table: &Table, top: usize) -> io::Result<()> 
     };
     let rows = &table.rows[..shown];
     let is_text = |column: usize| {
-        rows.iter()
-            .any(|row| matches!(row.get(column), Some(Cell::Text(_))))
+        rows.iter().any(|row| match row.get(column) {
+            Some(Cell::Text(_)) => true,
+            // Addresses of libraries begin with a name.
+            Some(Cell::Address(at)) => Address(*at).object().is_some(),
+            _ => false,
+        })
     };
     let columns: Vec<(usize, bool)> = (0..table.columns.len())
         .map(|i| {
