@@ -123,6 +123,7 @@ impl Loaded {
             },
             process: std::ptr::null(),
             run: std::ptr::null(),
+            address: 0,
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

@@ -13,6 +13,7 @@ mod unseen;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use crate::Address;
 use crate::output;
 use crate::sites::{Site, Sites};
 
@@ -184,7 +185,8 @@ impl Report {
     ) {
         let [all, some, ratio] = columns;
         let mut procs: BTreeMap<u64, (Site, [u64; 2])> = BTreeMap::new();
-        let mut lines: BTreeMap<(&str, u32), (Site, [u64; 2])> = BTreeMap::new();
+        // Two objects may contain code of one source file.
+        let mut lines: BTreeMap<(&str, u32, usize), (Site, [u64; 2])> = BTreeMap::new();
         let add = |entry: &mut (Site, [u64; 2]), n: [u64; 2]| {
             entry.1 = [entry.1[0] + n[0], entry.1[1] + n[1]];
         };
@@ -198,12 +200,9 @@ impl Report {
             table.row([n[0].into(), n[1].into(), Cell::Address(site.pc)]);
             add(procs.entry(site.proc_pc).or_insert((site, [0, 0])), n);
             if site.line != 0 {
-                add(
-                    lines
-                        .entry((site.file, site.line))
-                        .or_insert((site, [0, 0])),
-                    n,
-                );
+                let object = Address(site.proc_pc).object_number();
+                let line = lines.entry((site.file, site.line, object));
+                add(line.or_insert((site, [0, 0])), n);
             }
         }
         let total: u64 = procs.values().map(|(_, n)| n[1]).sum();
@@ -232,7 +231,7 @@ impl Report {
                 n[0].into(),
                 ratio,
                 site.place(),
-                site.proc.into(),
+                Cell::Text(site.proc_of_process()),
             ]);
         }
         table.sort(2).sort(0);

@@ -118,13 +118,10 @@ fn seen(place: &Place, late: &Path) -> Vec<Vec<String>> {
         let words: Vec<&str> = line.iter().map(String::as_str).collect();
         match words.as_slice() {
             ["address", name, in_file, computed, by_runtime, back] => {
-                // The program itself has no name in its list.
-                let key = if *name == place.name { "" } else { *name };
-                let base = match found.get(key) {
-                    Some(base) => *base,
-                    // musl's loader is named by its path as `libc.so`.
-                    None => found.get("libc.so").copied().unwrap_or(0),
-                };
+                // glibc gives the program no name in its list, and musl names its loader otherwise.
+                let other = if *name == place.name { "" } else { "libc.so" };
+                let base = found.get(*name).or_else(|| found.get(other));
+                let base = *base.unwrap_or_else(|| panic!("{name}: {found:?}"));
                 let expected = base.wrapping_add(hex(in_file));
                 assert_eq!(hex(computed), expected, "{}: {line:?}", place.name);
                 assert_eq!(hex(by_runtime), expected, "{}: {line:?}", place.name);

@@ -156,7 +156,7 @@ pub fn add(report: &mut Report, found: &Found) {
                 n => Cell::Ratio(joules(&sums.each, sums.calls) * 1e6 / n as f64),
             });
         }
-        cells.push(site.proc.into());
+        cells.push(Cell::Text(site.proc_of_process()));
         table.row_of(cells);
     }
 }

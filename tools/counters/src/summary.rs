@@ -291,7 +291,7 @@ fn values(report: &mut Report, found: &Found, event: usize) {
             mean.into(),
             least.into(),
             most.into(),
-            site.proc.into(),
+            Cell::Text(site.proc_of_process()),
         ]);
     }
     table.sort(1);

@@ -110,7 +110,7 @@ fn section(page: &mut String, range: &Range, name: &str, total: Sum, procs: &[(S
             bytes,
             misses,
         } = sum;
-        let proc = escaped(site.proc);
+        let proc = escaped(&site.proc_of_process());
         let _ = writeln!(
             page,
             "<tr><td>{loads}<td>{stores}<td>{bytes}<td>{misses}<td>{proc}"

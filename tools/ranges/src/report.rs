@@ -350,13 +350,14 @@ fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Su
         "procedure",
     ];
     let lines = grouped(sums, sites, |site| {
-        (site.line != 0).then_some((site.file, site.line))
+        let object = Address(site.proc_pc).object_number();
+        (site.line != 0).then_some((site.file, site.line, object))
     });
     if !lines.is_empty() {
         let table = report.table("lines", columns);
         for (range, _, site, sum) in lines {
             let [loads, stores, bytes, misses] = sum.cells();
-            let (line, proc) = (site.place(), site.proc.into());
+            let (line, proc) = (site.place(), Cell::Text(site.proc_of_process()));
             table.row([loads, stores, bytes, misses, name(range).into(), line, proc]);
         }
     }
