@@ -8,7 +8,8 @@
 //! interpreter's place, and the interpreter's own call maps the same again at the same address.
 //!
 //! If an object is mapped more than once (`dlclose` and `dlopen`, `dlmopen`), the last mapping counts. An
-//! object that has been unmapped keeps its load bias, for addresses that were noted before.
+//! object that has been unmapped keeps its load bias, for addresses that were noted before, until another
+//! object is mapped there.
 //!
 //! ABI: arguments of `mmap` are address, length, protection, flags, descriptor, offset; `munmap` has the first
 //! two.
@@ -124,18 +125,39 @@ pub(crate) fn mapped(process: &ProcessInfo, call: &mut SystemCall) {
     call.arguments[0] = address as usize;
     let without = flags & !(libc::MAP_FIXED_NOREPLACE as usize);
     call.arguments[3] = without | libc::MAP_FIXED as usize;
+    forget_replaced(process, address as u64, span(&all[object]));
     let bias = (address as u64).wrapping_sub(all[object].base / PAGE * PAGE);
     note(process, object, bias);
     tell(object, true);
 }
 
+/// Address of the first page of a library's image; `None` if it is not known.
+fn start(object: usize, facts: &ObjectInfo) -> Option<u64> {
+    let bias = load_bias(object).filter(|_| facts.instrumented.len != 0)?;
+    Some(bias.wrapping_add(facts.base / PAGE * PAGE))
+}
+
+/// Forgets the load biases of libraries that were unmapped, where an object of `length` bytes is mapped now.
+fn forget_replaced(process: &ProcessInfo, address: u64, length: u64) {
+    for (object, facts) in objects(process).iter().enumerate() {
+        let Some(start) = start(object, facts) else {
+            continue;
+        };
+        let overlaps = start.wrapping_sub(address) < length;
+        if overlaps || address.wrapping_sub(start) < span(facts) {
+            note(process, object, UNKNOWN);
+        }
+    }
+}
+
+/// Load bias of an object that is not mapped.
+const UNKNOWN: u64 = 0;
+
 /// Looks at a `munmap` before it is made, and tells of the object whose image begins there.
 pub(crate) fn unmapped(process: &ProcessInfo, call: &SystemCall) {
     let [start, length, ..] = call.arguments.map(|word| word as u64);
     let is_there = |(i, o): &(usize, &ObjectInfo)| {
-        let bias = load_bias(*i).filter(|_| o.instrumented.len != 0);
-        let at = bias.map(|bias| bias.wrapping_add(o.base / PAGE * PAGE));
-        at.is_some_and(|at| at.wrapping_sub(start) < length)
+        self::start(*i, o).is_some_and(|at| at.wrapping_sub(start) < length)
     };
     let found = objects(process).iter().enumerate().find(is_there);
     if let Some((object, _)) = found {

@@ -91,7 +91,11 @@ impl<'a> Bindings<'a> {
                 return None;
             }
         }
-        found.filter(|definition| self.is_global[definition.0])
+        let (object, symbol) = found.filter(|definition| self.is_global[definition.0])?;
+        // A reference without a version does not find a definition that only its version tells.
+        let is_hidden = self.versions[object].as_ref()?.of(symbol)?.is_hidden;
+        let has_version = self.has_versions && needed.name.is_some();
+        (has_version || !is_hidden).then_some((object, symbol))
     }
 
     /// True if the loader may take a definition for a reference with this version; `None` if the versions

@@ -231,6 +231,30 @@ fn objects_under_musl() {
 }
 
 #[test]
+fn a_preloaded_library_may_take_a_call() {
+    let (place, _) = across("across-preload", "gcc", &[]);
+    let preloaded = place.library("far.c", "libpre.so", &["-DPLAIN"]);
+    let [seen, output] = ["seen", "output"].map(|file| place.folder.join(file));
+    let mut command = Command::new(atom::command().unwrap());
+    command.env("LD_PRELOAD", &preloaded);
+    command.arg(place.original()).arg("-o").arg(place.bundle());
+    command.args(["-q", "--libs", "--tool", "objects", "--"]);
+    command.args(["--from", "near_calls", "--from", "near_sorts", "--seen"]);
+    command.arg(&seen).arg("--output").arg(&output);
+    assert!(command.status().unwrap().success());
+    let seen: Vec<String> = lines(&seen).iter().map(|l| l.join(" ")).collect();
+    let has = |words: &str| seen.iter().any(|line| line == words);
+    assert!(
+        seen.iter()
+            .any(|l| l.starts_with("object 1 library libpre.so - ")),
+        "{seen:?}"
+    );
+    // Two objects define it.
+    assert!(has("call near_calls far_plain@plt libnear.so"), "{seen:?}");
+    assert!(has("call near_sorts qsort libc.so.6"), "{seen:?}");
+}
+
+#[test]
 fn a_program_alone_is_one_object() {
     let (place, _) = across("across-alone", "gcc", &[]);
     let [seen, output] = ["seen", "output"].map(|file| place.folder.join(file));
