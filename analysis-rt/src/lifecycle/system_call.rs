@@ -13,7 +13,7 @@ use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
 use crate::c::string::strlen;
 use crate::lifecycle::deaths;
-use crate::process::{mapping, objects};
+use crate::process::{mapping, objects, table};
 use crate::sys::call::{getpid, syscall};
 
 /// Paths by which a process names its own program.
@@ -24,7 +24,7 @@ const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
 /// # Safety
 /// Called by inserted code, with the arguments of a system call that is made next.
 pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
-    let Some(process) = objects::process() else {
+    let Some(process) = table::process() else {
         return;
     };
     // SAFETY: the caller's promise.
@@ -138,7 +138,7 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
                 == (stat.st_ctime as u64, stat.st_ctime_nsec as u64)
             && o.instrumented.len != 0
     };
-    let objects = mapping::objects(process);
+    let objects = table::objects(process);
     let found = objects.iter().position(is);
     let is_file = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
     if found.is_none() && is_file {

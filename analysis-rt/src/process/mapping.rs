@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
-use crate::process::objects::load_bias;
+use crate::process::table::{load_bias, note_bias, objects};
 use crate::sys::call::{is_error, syscall};
 
 const PAGE: u64 = 4096;
@@ -47,12 +47,6 @@ fn tell(object: usize, is_mapped: bool) {
         let hook: MappingHook = unsafe { core::mem::transmute(hook) };
         hook(object, is_mapped);
     }
-}
-
-/// The objects of a process.
-pub(crate) fn objects(process: &ProcessInfo) -> &[ObjectInfo] {
-    // SAFETY: `atom` wrote the table, which stays mapped.
-    unsafe { core::slice::from_raw_parts(process.objects, process.object_count) }
 }
 
 /// Device and inode of a file by the kernel's answer to a call that fills a `stat`.
@@ -127,7 +121,7 @@ pub(crate) fn mapped(process: &ProcessInfo, call: &mut SystemCall) {
     call.arguments[3] = without | libc::MAP_FIXED as usize;
     forget_replaced(process, address as u64, span(&all[object]));
     let bias = (address as u64).wrapping_sub(all[object].base / PAGE * PAGE);
-    note(process, object, bias);
+    note_bias(process, object, bias);
     tell(object, true);
 }
 
@@ -145,7 +139,7 @@ fn forget_replaced(process: &ProcessInfo, address: u64, length: u64) {
         };
         let overlaps = start.wrapping_sub(address) < length;
         if overlaps || address.wrapping_sub(start) < span(facts) {
-            note(process, object, UNKNOWN);
+            note_bias(process, object, UNKNOWN);
         }
     }
 }
@@ -163,10 +157,4 @@ pub(crate) fn unmapped(process: &ProcessInfo, call: &SystemCall) {
     if let Some((object, _)) = found {
         tell(object, false);
     }
-}
-
-/// Notes an object's load bias.
-pub(crate) fn note(process: &ProcessInfo, object: usize, bias: u64) {
-    // SAFETY: `atom` wrote the table; it has an entry for each object.
-    unsafe { (*process.biases.add(object)).store(bias, Ordering::Release) };
 }

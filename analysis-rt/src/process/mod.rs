@@ -5,4 +5,5 @@ pub(crate) mod identity;
 pub(crate) mod info;
 pub(crate) mod mapping;
 pub(crate) mod objects;
+pub(crate) mod table;
 pub(crate) mod told;

@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use atom_abi::ProcessInfo;
 
-use crate::process::{info, mapping};
+use crate::process::table::PROGRAM;
+use crate::process::{info, table};
 
 /// At the start: notes where the program and its interpreter lie, and gives the program the name that the
 /// original's would have.
@@ -18,10 +19,10 @@ pub(crate) unsafe fn begin(process: &ProcessInfo) {
     // SAFETY: `atom` wrote the table; it has an entry for each object.
     unsafe {
         let bias = entry.wrapping_sub(process.entry as usize) as u64;
-        mapping::note(process, PROGRAM, bias);
+        table::note_bias(process, PROGRAM, bias);
         let interpreter = process.interpreter;
-        if let Some(object) = mapping::objects(process).get(interpreter) {
-            mapping::note(
+        if let Some(object) = table::objects(process).get(interpreter) {
+            table::note_bias(
                 process,
                 interpreter,
                 (base as u64).wrapping_sub(object.base),
@@ -31,40 +32,6 @@ pub(crate) unsafe fn begin(process: &ProcessInfo) {
             info::replace_auxval(libc::AT_EXECFN as usize, process.named.ptr as usize);
         }
     }
-}
-
-/// Number of the program among the objects.
-const PROGRAM: usize = 0;
-
-/// Load bias of an object (run-time address minus address in the file); `None` before the object is mapped,
-/// for a number that no object has, and before the start. A program alone is object 0.
-pub fn load_bias(object: usize) -> Option<u64> {
-    let Some(process) = process() else {
-        let info = info::get().filter(|_| object == PROGRAM)?;
-        let at = core::ptr::from_ref(info).addr() as u64;
-        return Some(at.wrapping_sub(info.address));
-    };
-    if object >= process.object_count {
-        return None;
-    }
-    // SAFETY: `atom` wrote the table; it has an entry for each object.
-    let bias = unsafe { (*process.biases.add(object)).load(Ordering::Acquire) };
-    // A program at fixed addresses has a bias of 0; nothing else is mapped at address 0.
-    (bias != 0 || object == PROGRAM).then_some(bias)
-}
-
-/// The object of a process in whose image a run-time address lies, with its new segments, and the object's
-/// load bias. `None` for an address of no object, and for a program alone.
-pub fn object_at(address: u64) -> Option<(usize, u64)> {
-    let all = mapping::objects(process()?);
-    // New segments of the program lie far behind its image, so the others come first.
-    (0..all.len()).rev().find_map(|i| {
-        let bias = load_bias(i)?;
-        let in_file = address.wrapping_sub(bias);
-        (all[i].base..all[i].end)
-            .contains(&in_file)
-            .then_some((i, bias))
-    })
 }
 
 /// Bytes for the paths of objects that are not instrumented.
@@ -99,16 +66,9 @@ pub fn unknown_objects(each: &mut dyn FnMut(&[u8])) {
         .for_each(each);
 }
 
-/// The facts of a process whose objects are all instrumented; `None` for a program alone, and before the
-/// start.
-pub(crate) fn process() -> Option<&'static ProcessInfo> {
-    // SAFETY: null, or in the area, which stays mapped.
-    unsafe { info::get()?.process.as_ref() }
-}
-
 /// The file name of an object of the process; `None` for a program alone, and before the start.
 pub fn object_name(object: usize) -> Option<&'static str> {
-    let process = process()?;
+    let process = table::process()?;
     if object >= process.object_count {
         return None;
     }
