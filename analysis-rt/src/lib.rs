@@ -54,6 +54,7 @@ pub use lifecycle::start::start;
 pub use lifecycle::watcher::{is_snapshot, watch};
 pub use process::identity::{pid, start_pid, user};
 pub use process::objects::{object_name, unknown_objects};
+pub use process::run::{executed, waiter};
 pub use process::told::{opaque, record, unseen};
 pub use sys::memory::map_wiped;
 pub use sys::signals::Uninterrupted;

@@ -3,5 +3,7 @@
 
 pub(crate) mod identity;
 pub(crate) mod info;
+pub(crate) mod note;
 pub(crate) mod objects;
+pub(crate) mod run;
 pub(crate) mod told;

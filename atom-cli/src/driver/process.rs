@@ -21,7 +21,7 @@ use atom_core::image::debug::DebugLines;
 use atom_core::image::{Image, LoaderFamily, ObjectKind};
 use atom_core::layout::{self, Area, Options, Placed, Region, Sites};
 use atom_core::live::{Live, RegSet};
-use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Unit, Whole};
+use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Told, Unit, Whole};
 use atom_core::tool::select::{Candidate, Selected};
 use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
 use atom_core::{Error, Result, check, memory, rewrite};
@@ -208,7 +208,7 @@ fn bundle_folder(output: &Path) -> Result<PathBuf> {
 }
 
 /// The path of the folder that belongs to the program of a bundle.
-fn beside(program: &Path) -> PathBuf {
+pub fn beside(program: &Path) -> PathBuf {
     let mut path = program.as_os_str().to_os_string();
     path.push(".libs");
     path.into()
@@ -227,10 +227,13 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
         );
     }
     let loader = PathBuf::from(&interpreter.path);
-    let mut paths: Vec<PathBuf> = closure::libraries(&loader, request.app)?
-        .into_iter()
-        .filter_map(|loaded| loaded.path)
-        .collect();
+    let mut paths = match request.loads {
+        [] => closure::libraries(&loader, request.app)?
+            .into_iter()
+            .filter_map(|loaded| loaded.path)
+            .collect(),
+        known => known.to_vec(),
+    };
     paths.push(loader);
     paths.extend(request.with.iter().cloned());
     let mut names = BTreeSet::from([OsString::from(AREA), OsString::from(LINK)]);
@@ -417,6 +420,7 @@ fn plan(
         finish: Some(facts.finish),
         exec: facts.export(EXEC),
         system_call: facts.export(SYSTEM_CALL),
+        follows: !request.follow.is_empty(),
         may_have_threads,
         bodies: request.inline.then_some(&bodies),
         threads: ThreadOptions::with(access, facts),
@@ -436,8 +440,12 @@ fn plan(
     memory::give_back();
     let record = request.record.map(|path| path.as_os_str().as_bytes());
     let opaque: usize = objects.iter().map(|o| Totals::of(&o.cfg).opaque).sum();
-    let shared = &mut whole.shared;
-    shared.tell(record.unwrap_or_default(), "", opaque as u64);
+    whole.shared.tell(&Told {
+        record: record.unwrap_or_default(),
+        unseen: "",
+        opaque: opaque as u64,
+        follow: &request.follow,
+    });
     Ok(whole)
 }
 
