@@ -195,6 +195,8 @@ fn starter(request: &Request, files: &[File]) -> Result<usize> {
 const EXEC: &str = "__atom_exec";
 const SYSTEM_CALL: &str = "__atom_system_call";
 const HOOKS: [&str; 2] = [EXEC, SYSTEM_CALL];
+/// Export of runtimes that can follow executed programs.
+const FOLLOW: &str = "__atom_follow";
 
 /// The folder beside the output in which the other files of the bundle lie, as an absolute path.
 fn bundle_folder(output: &Path) -> Result<PathBuf> {
@@ -401,8 +403,14 @@ fn plan(
     (analysis, summaries): (&AnalysisImage, &Summaries),
 ) -> Result<Whole> {
     refuse_wide_registers(analysis, summaries, &routines(&calls))?;
-    if let Some(missing) = HOOKS.iter().find(|h| analysis.facts.export(h).is_none()) {
-        let reason = format!("it was built before tools could see whole processes: no {missing}");
+    let follow = (!request.follow.is_empty()).then_some(&FOLLOW);
+    let mut hooks = HOOKS.iter().chain(follow);
+    if let Some(missing) = hooks.find(|h| analysis.facts.export(h).is_none()) {
+        let what = match *missing == FOLLOW {
+            true => "follow executed programs",
+            false => "see whole processes",
+        };
+        let reason = format!("it was built before tools could {what}: no {missing}");
         return Err(Error::new("loading the tool", reason)
             .file(&analysis.file)
             .advice("build the tool again with the atom-tool crate that belongs to this atom"));

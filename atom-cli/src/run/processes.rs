@@ -161,9 +161,11 @@ impl Processes {
     }
 
     /// Writes the list of all processes to a file beside the first report, with `.children` behind its name.
-    /// `None` if there is no report. Returns the file's name, as short as possible.
+    /// `None` if no report is a file. Returns the list's name, as short as possible.
     pub fn write_list(&self) -> Option<std::io::Result<PathBuf>> {
-        let mut name = self.reports().first()?.as_os_str().to_os_string();
+        let reports = self.reports();
+        let first = reports.into_iter().find(|report| report.is_file())?;
+        let mut name = first.as_os_str().to_os_string();
         name.push(".children");
         let file = PathBuf::from(name);
         let written = std::fs::write(&file, self.list());
