@@ -296,4 +296,6 @@ exports! {
     // What inserted code calls, not the tool.
     "__atom_exec" => exec::exec,
     "__atom_system_call" => system_call::system_call,
+    // By this name `atom` knows that the runtime can follow executed programs.
+    "__atom_follow" => system_call::system_call,
 }

@@ -55,6 +55,7 @@ pub use lifecycle::watcher::{is_snapshot, watch};
 pub use process::identity::{pid, start_pid, user};
 pub use process::mapping::{MappingHook, set_mapping_hook};
 pub use process::objects::{object_name, unknown_objects};
+pub use process::run::{executed, waiter};
 pub use process::table::{load_bias, object_at};
 pub use process::told::{opaque, record, unseen};
 pub use sys::memory::map_wiped;

@@ -13,6 +13,9 @@ pub struct RunInfo {
     pub unseen: StrRef,
     /// Number of procedures that are not instrumented because they are not understood.
     pub opaque: u64,
+    /// The first words of the command line by which a program that the process executes is instrumented,
+    /// each with a null behind it: the path of `atom` first. Empty if executed programs run as they are.
+    pub follow: StrRef,
 }
 
 // SAFETY: written by `atom`, only read afterwards.

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -147,6 +148,12 @@ pub struct Run {
     /// The record that the runtime leaves for `atom run`, up to the process number
     #[arg(long, value_name = "PATH", hide = true)]
     pub record: Option<PathBuf>,
+    /// A library that the program loads at its start, the loader included; all of them if there is one
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub loads: Vec<PathBuf>,
+    /// A word of the command line by which executed programs are instrumented
+    #[arg(long, value_name = "WORD", hide = true, allow_hyphen_values = true)]
+    pub follow: Vec<OsString>,
     /// Put debug information into the output: the program's for its new text, and
     /// that of the analysis routines
     #[arg(short = 'g', long = "debug-info")]

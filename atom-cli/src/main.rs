@@ -32,6 +32,9 @@ use clap::Parser;
 const TOO_LARGE: u8 = 3;
 
 fn main() -> ExitCode {
+    if let Some(code) = run::followed::main() {
+        return code;
+    }
     cleanup::on_panic();
     let mut words: Vec<_> = std::env::args_os().collect();
     let command = run::split_command(&mut words);

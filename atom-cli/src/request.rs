@@ -1,5 +1,6 @@
 //! From the command line to checked paths and settings, so that mistakes are found before any work.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use atom_core::layout::{Extra, Wishes};
@@ -53,6 +54,11 @@ pub struct Request<'a> {
     pub named: Option<&'a Path>,
     /// Path of the record for `atom run`, up to the process number.
     pub record: Option<&'a Path>,
+    /// The libraries that the program loads at its start, if they are known.
+    pub loads: &'a [PathBuf],
+    /// First words of the command line that instruments executed programs, each with a null behind it;
+    /// empty if they run as they are.
+    pub follow: Vec<u8>,
     /// Print each step.
     pub verbose: bool,
     /// Do not print the summary.
@@ -97,6 +103,10 @@ impl<'a> Request<'a> {
             placed_at: args.placed_at.as_deref(),
             named: args.named.as_deref(),
             record: args.record.as_deref(),
+            loads: &args.loads,
+            follow: (args.follow.iter())
+                .flat_map(|word| [word.as_bytes(), b"\0"].concat())
+                .collect(),
             verbose: args.verbose,
             quiet: args.quiet,
         };

@@ -306,3 +306,51 @@ fn a_program_that_cannot_start_is_told() {
         stderr(&output)
     );
 }
+
+#[test]
+fn executed_programs_have_reports_in_the_folder_of_the_run() {
+    let runs = Runs::new();
+    let program = r#"
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    if (argc == 1) return 5;
+    if (chdir("/")) return 9;
+    execv(argv[1], argv + 1);
+    return 8;
+}
+"#;
+    runs.folder.compile("other", program, &["-O1"]);
+    let other = runs.folder.path().join("other");
+    let other = other.to_str().expect("UTF-8");
+    let command = ["run", "--children", "icount", "--", "./other", other];
+    let output = runs.command(&command).output().expect("atom runs");
+    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    let text = stderr(&output);
+    assert!(
+        text.contains("1 process, 2 programs: listed in icount.out.children"),
+        "{text}"
+    );
+    let list = runs.folder.read("icount.out.children");
+    let list = String::from_utf8(list).expect("UTF-8");
+    let reports: Vec<&str> = list
+        .lines()
+        .skip(1)
+        .filter_map(|l| l.split('\t').nth(3))
+        .collect();
+    assert_eq!(reports.len(), 2, "{list}");
+    assert_eq!(reports[0], "icount.out");
+    assert!(reports[1].ends_with(".other"), "{list}");
+    for report in reports {
+        assert!(runs.folder.path().join(report).exists(), "{report}");
+    }
+    let command = ["run", "--own", "--children", "icount", "--", "./other"];
+    let output = runs.command(&command).output().expect("atom runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("--children"),
+        "{}",
+        stderr(&output)
+    );
+}

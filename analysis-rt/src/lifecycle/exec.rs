@@ -35,9 +35,18 @@ pub unsafe extern "C" fn exec(file: *const c_char, how: usize) {
     };
     if may_succeed {
         // SAFETY: the caller's promise.
-        unsafe { end::finish_for_now() };
-        watcher::expect_replacement();
+        unsafe { prepare() };
     }
+}
+
+/// Ends the runtime, for the time being, as the process becomes another program now.
+///
+/// # Safety
+/// Called by the instrumented program after the start.
+pub(crate) unsafe fn prepare() {
+    // SAFETY: the caller's promise.
+    unsafe { end::finish_for_now() };
+    watcher::expect_replacement();
 }
 
 /// Whether the kernel may execute the file of a path.

@@ -10,7 +10,7 @@ use atom_abi::StartInfo;
 
 use crate::c::environment::set_environment;
 use crate::lifecycle::deaths;
-use crate::process::{identity, info, objects};
+use crate::process::{identity, info, objects, run};
 use crate::sys::segments;
 use crate::threads::data;
 
@@ -43,11 +43,13 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
         identity::begin();
         data::begin();
 
+        run::begin();
         let info = &*info;
         if let Some(process) = info.process.as_ref() {
             objects::begin(process);
             deaths::begin();
         }
+        run::show_path();
         for i in 0..info.init_count {
             let function = *info.init_array.add(i);
             // The array may hold 0 and -1 as markers, as the ABI for it says.

@@ -4,7 +4,7 @@
 //! paths is as in the original process. Here the path of an object's original file is replaced by the path
 //! of the instrumented file; the object is known by device, inode, size and time of change. A link that
 //! leads to the running program is read as the original's. Calls on what signals do go to
-//! [`super::deaths`], calls that map files to [`mapping`].
+//! [`super::deaths`], calls that map files to [`mapping`], those that execute a program to [`super::follow`].
 
 use core::ffi::c_char;
 use core::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use core::mem::MaybeUninit;
 use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
 use crate::c::string::strlen;
-use crate::lifecycle::deaths;
+use crate::lifecycle::{deaths, follow};
 use crate::process::{mapping, objects, table};
 use crate::sys::call::{getpid, syscall};
 
@@ -24,12 +24,20 @@ const OWN_PROGRAM: [&[u8]; 2] = [b"/proc/self/exe", b"/proc/thread-self/exe"];
 /// # Safety
 /// Called by inserted code, with the arguments of a system call that is made next.
 pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
-    let Some(process) = table::process() else {
-        return;
-    };
     // SAFETY: the caller's promise.
     let call = unsafe { &mut *call };
     let [first, second, third, fourth, ..] = call.arguments;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match call.number as i64 {
+            libc::SYS_execve => return follow::execve(original(first), second, third),
+            libc::SYS_execveat => return follow::execveat(call.arguments),
+            _ => {}
+        }
+    }
+    let Some(process) = table::process() else {
+        return;
+    };
     if call.number as i64 == libc::SYS_rt_sigaction {
         // SAFETY: the caller's promise.
         if unsafe { deaths::sigaction(first, second, third, fourth) } {
@@ -64,6 +72,20 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
     };
     if let Some(replacement) = replacement {
         call.arguments[path] = replacement as usize;
+    }
+}
+
+/// The path to execute: that of the original program in the place of a link to the running program.
+///
+/// # Safety
+/// As for [`is_own_program`].
+unsafe fn original(path: usize) -> usize {
+    match table::process() {
+        // SAFETY: the caller's promise; `atom` wrote the table, with the program first.
+        Some(process) if unsafe { is_own_program(path) } => unsafe {
+            (*process.objects).path.ptr as usize
+        },
+        _ => path,
     }
 }
 

@@ -4,6 +4,8 @@
 pub(crate) mod identity;
 pub(crate) mod info;
 pub(crate) mod mapping;
+pub(crate) mod note;
 pub(crate) mod objects;
+pub(crate) mod run;
 pub(crate) mod table;
 pub(crate) mod told;

@@ -35,3 +35,11 @@ pub fn unseen() -> Option<&'static str> {
 pub fn opaque() -> Option<u64> {
     Some(run()?.opaque)
 }
+
+/// First words of the command line by which `atom` executes a program in this one's place, each with a
+/// null behind it; `None` if executed programs run as they are.
+pub(crate) fn follow() -> Option<&'static [u8]> {
+    let follow = run()?.follow;
+    // SAFETY: `atom` wrote the string, which stays in the image.
+    (follow.len != 0).then(|| unsafe { core::slice::from_raw_parts(follow.ptr, follow.len) })
+}

@@ -318,7 +318,9 @@ pub fn broken_tools(tool: &Path) {
     // and the dynamic section.
     let headers = 0..64 + 56 * 11;
     let tables = 0..image.code[0].start as usize;
-    let data = image.text.len() - 4096..image.text.len() + image.data.len();
+    // Zeros at the data's end are not in the file.
+    let end = good.len().min(image.text.len() + image.data.len());
+    let data = image.text.len() - 4096..end;
     let all = 0..good.len();
     let mut random = 0x0123_4567_89AB_CDEF_u64;
     let mut next = |below: usize| {

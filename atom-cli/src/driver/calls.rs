@@ -13,7 +13,7 @@ use atom_core::image::debug::DebugLines;
 use atom_core::layout::Region;
 use atom_core::live::{Live, RegSet};
 use atom_core::memory;
-use atom_core::plan::{self, Clobbers, Home, Plan, ThreadOptions};
+use atom_core::plan::{self, Clobbers, Home, Plan, ThreadOptions, Told};
 use atom_core::tool::{Application, Argument, Calls, libraries, may_have_threads};
 use atom_core::{Error, Result};
 
@@ -138,7 +138,8 @@ impl Instrumentation {
                 let options = plan::Options {
                     finish: Some(facts.finish),
                     exec: facts.export("__atom_exec"),
-                    system_call: None,
+                    system_call: facts.export("__atom_system_call"),
+                    follows: !request.follow.is_empty(),
                     may_have_threads,
                     bodies: request.inline.then_some(&bodies),
                     threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, no_gs, facts),
@@ -170,8 +171,12 @@ impl Instrumentation {
 /// Adds to the plan what the runtime tells in reports and leaves for `atom run`.
 fn tell(plan: &mut Plan, request: &Request, image: &Image, opaque: usize) {
     let record = request.record.map(|path| path.as_os_str().as_bytes());
-    let unseen = image.needed().join(", ");
-    plan.tell(record.unwrap_or_default(), &unseen, opaque as u64);
+    plan.tell(&Told {
+        record: record.unwrap_or_default(),
+        unseen: &image.needed().join(", "),
+        opaque: opaque as u64,
+        follow: &request.follow,
+    });
 }
 
 /// True if gs must be left to the program's libraries.

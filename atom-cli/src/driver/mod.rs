@@ -7,7 +7,7 @@ mod calls;
 mod deliver;
 mod describe;
 mod origin;
-mod process;
+pub mod process;
 
 use atom_core::emit;
 use atom_core::emit::debug;

@@ -21,7 +21,7 @@ use atom_core::image::debug::DebugLines;
 use atom_core::image::{Image, LoaderFamily, ObjectKind};
 use atom_core::layout::{self, Area, Options, Placed, Region, Sites};
 use atom_core::live::{Live, RegSet};
-use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Unit, Whole};
+use atom_core::plan::{self, Home, ThreadAccess, ThreadOptions, Told, Unit, Whole};
 use atom_core::tool::select::{Candidate, Selected};
 use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
 use atom_core::{Error, Result, check, memory, rewrite};
@@ -198,6 +198,8 @@ fn starter(request: &Request, files: &[File]) -> Result<usize> {
 const EXEC: &str = "__atom_exec";
 const SYSTEM_CALL: &str = "__atom_system_call";
 const HOOKS: [&str; 2] = [EXEC, SYSTEM_CALL];
+/// Export of runtimes that can follow executed programs.
+const FOLLOW: &str = "__atom_follow";
 
 /// The folder beside the output in which the other files of the bundle lie, as an absolute path.
 fn bundle_folder(output: &Path) -> Result<PathBuf> {
@@ -211,7 +213,7 @@ fn bundle_folder(output: &Path) -> Result<PathBuf> {
 }
 
 /// The path of the folder that belongs to the program of a bundle.
-fn beside(program: &Path) -> PathBuf {
+pub fn beside(program: &Path) -> PathBuf {
     let mut path = program.as_os_str().to_os_string();
     path.push(".libs");
     path.into()
@@ -230,10 +232,13 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
         );
     }
     let loader = PathBuf::from(&interpreter.path);
-    let mut paths: Vec<PathBuf> = closure::libraries(&loader, request.app)?
-        .into_iter()
-        .filter_map(|loaded| loaded.path)
-        .collect();
+    let mut paths = match request.loads {
+        [] => closure::libraries(&loader, request.app)?
+            .into_iter()
+            .filter_map(|loaded| loaded.path)
+            .collect(),
+        known => known.to_vec(),
+    };
     paths.push(loader);
     let with_program = paths.len();
     paths.extend(request.with.iter().cloned());
@@ -410,8 +415,14 @@ fn plan(
     (analysis, summaries): (&AnalysisImage, &Summaries),
 ) -> Result<Whole> {
     refuse_wide_registers(analysis, summaries, &routines(&calls))?;
-    if let Some(missing) = HOOKS.iter().find(|h| analysis.facts.export(h).is_none()) {
-        let reason = format!("it was built before tools could see whole processes: no {missing}");
+    let follow = (!request.follow.is_empty()).then_some(&FOLLOW);
+    let mut hooks = HOOKS.iter().chain(follow);
+    if let Some(missing) = hooks.find(|h| analysis.facts.export(h).is_none()) {
+        let what = match *missing == FOLLOW {
+            true => "follow executed programs",
+            false => "see whole processes",
+        };
+        let reason = format!("it was built before tools could {what}: no {missing}");
         return Err(Error::new("loading the tool", reason)
             .file(&analysis.file)
             .advice("build the tool again with the atom-tool crate that belongs to this atom"));
@@ -429,6 +440,7 @@ fn plan(
         finish: Some(facts.finish),
         exec: facts.export(EXEC),
         system_call: facts.export(SYSTEM_CALL),
+        follows: !request.follow.is_empty(),
         may_have_threads,
         bodies: request.inline.then_some(&bodies),
         threads: ThreadOptions::with(access, facts),
@@ -448,8 +460,12 @@ fn plan(
     memory::give_back();
     let record = request.record.map(|path| path.as_os_str().as_bytes());
     let opaque: usize = objects.iter().map(|o| Totals::of(&o.cfg).opaque).sum();
-    let shared = &mut whole.shared;
-    shared.tell(record.unwrap_or_default(), "", opaque as u64);
+    whole.shared.tell(&Told {
+        record: record.unwrap_or_default(),
+        unseen: "",
+        opaque: opaque as u64,
+        follow: &request.follow,
+    });
     Ok(whole)
 }
 

@@ -9,12 +9,12 @@
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use atom_core::{Error, Result};
 
 use super::program::Program;
-use super::watch;
+use super::{surroundings, watch};
 
 const DOING: &str = "running the program";
 
@@ -35,26 +35,6 @@ const PASSED_ON: [i32; 7] = [
 /// The program's process number while it runs.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// The disposition of SIGPIPE with which the process was started: Rust's start-up code sets it to
-/// be ignored before `main`, and the program must get the original one.
-static SIGPIPE_AT_START: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
-
-extern "C" fn remember_sigpipe() {
-    // SAFETY: only reads the disposition, into a structure that zeros are valid for.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0 {
-            SIGPIPE_AT_START.store(action.sa_sigaction, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Runs before Rust's start-up code, as initialisers do.
-#[used]
-// SAFETY: the section holds functions by the C ABI; this one needs nothing to be set up.
-#[unsafe(link_section = ".init_array")]
-static REMEMBER_SIGPIPE: extern "C" fn() = remember_sigpipe;
-
 extern "C" fn pass_on(signal: i32) {
     let child = CHILD.load(Ordering::Relaxed);
     if child > 0 {
@@ -63,15 +43,15 @@ extern "C" fn pass_on(signal: i32) {
     }
 }
 
-/// Starts `file` with the program's arguments and waits for its end. The signal `report_on` asks for a report and
+/// Starts `file` with the program's arguments and waits for its end. Returns its process number, too. The signal `report_on` asks for a report and
 /// is not passed on.
-pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<ExitStatus> {
+pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<(u32, ExitStatus)> {
     let mut command = Command::new(file);
     if let Some(name) = program.arguments.first() {
         command.arg0(name);
     }
     command.args(program.arguments.iter().skip(1));
-    let sigpipe = SIGPIPE_AT_START.load(Ordering::Relaxed);
+    let sigpipe = surroundings::sigpipe_at_start();
     // SAFETY: between fork and exec only a system call is made.
     unsafe {
         command.pre_exec(move || {
@@ -99,7 +79,7 @@ pub fn run(file: &Path, program: &Program, report_on: Option<i32>) -> Result<Exi
         .wait()
         .map_err(|e| Error::new(DOING, format!("waiting for it: {e}")).file(file));
     CHILD.store(0, Ordering::Relaxed);
-    status
+    status.map(|status| (child.id(), status))
 }
 
 /// The exit code for `status`; does not return if a signal killed the program: the same one then

@@ -34,10 +34,21 @@ impl Identity {
 
     /// Adds this command itself, as another build may write another result.
     pub fn add_command(&mut self) -> Result<()> {
-        let command = std::env::current_exe()
-            .map_err(|e| Error::new(DOING, format!("the command's own file: {e}")))?;
         self.add("atom", env!("CARGO_PKG_VERSION").as_bytes());
-        self.add_file(&command)
+        self.add_file(&Self::command()?)
+    }
+
+    /// The digest of words alone, in hexadecimal digits.
+    pub fn of_words(words: &[String]) -> String {
+        let mut identity = Self::new(PathBuf::new());
+        identity.add_words("words", words);
+        identity.name()
+    }
+
+    /// The command's own file.
+    pub fn command() -> Result<PathBuf> {
+        std::env::current_exe()
+            .map_err(|e| Error::new(DOING, format!("the command's own file: {e}")))
     }
 
     /// Adds a file: its path and its contents.

@@ -53,6 +53,35 @@ impl Program {
         .file(&program.file))
     }
 
+    /// What the kernel executes for the file of a path: scripts are followed to their interpreters, `env`
+    /// among them. The kernel has been asked whether it would.
+    pub fn executed(path: &OsStr, arguments: Vec<OsString>) -> Result<Self> {
+        let mut program = Self {
+            file: path.into(),
+            arguments,
+        };
+        for _ in 0..MAX_SCRIPTS {
+            let Some((interpreter, option)) = script_head(&program.file)? else {
+                break;
+            };
+            let mut words = vec![interpreter.clone().into_os_string()];
+            words.extend(option);
+            words.push(program.file.into_os_string());
+            words.extend(program.arguments.into_iter().skip(1));
+            program = Self {
+                file: interpreter,
+                arguments: words,
+            };
+        }
+        Ok(program)
+    }
+
+    /// The name under which the program is run: what `ps` and the program's own messages show.
+    pub fn file_name(&self) -> OsString {
+        let name = self.file.file_name();
+        name.unwrap_or("program".as_ref()).to_os_string()
+    }
+
     /// The interpreter of this script, with the script's path and arguments.
     fn under(self, interpreter: PathBuf, option: Option<OsString>) -> Result<Self> {
         let is_env = interpreter.file_name() == Some(OsStr::new("env"));

@@ -1,57 +1,114 @@
 //! What the runtime says of its reports, in a file that only `atom run` looks at.
 //!
-//! The file lies in the entry's folder and is named by the process that waits: its number and its start
-//! time. The runtime finds it by the program's parent, so the program's environment and descriptors are
-//! those of the original. Entries are a letter and text with a null behind it: `R` and the path of a
-//! report, `O` and the path of a library that was loaded later, `W` and the process number of a watcher, `F` and a line for the user that says what could not be written.
+//! The file lies in the store's folder `records` and is named by the process that waits: its number and its
+//! start time. The runtime finds it by the program's parent, or by the path with which an executed program
+//! was started, so the program's environment and descriptors are those of the original. Entries are a letter
+//! and text with a null behind it:
+//!
+//! | letter | text |
+//! | --- | --- |
+//! | `R` | process, parent, path of a report |
+//! | `O` | process, parent, path of a library that was loaded later and is not instrumented |
+//! | `F` | a line for the user that says what could not be written |
+//! | `E` | process, parent, path that it executes now, tab, path of the program that runs for it (a script's interpreter), tab, arguments for people |
+//! | `N` | process, parent, why the program that it executes now is not instrumented, tab, the program |
+//! | `W` | process number of the watcher |
+//! | `U` | process: its last `N` is taken back, as the program could not be executed |
+//!
+//! Process and parent are numbers with a space behind each.
 
 use std::ffi::OsStr;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use atom_core::{Error, Result};
 
 const DOING: &str = "preparing the run";
 
-/// Number of reports and of failures that are told; of more only the number is.
+/// Number of failures that are told; of more only the number is.
 const NAMED: usize = 4;
+
+/// The folder of the records in the store.
+const FOLDER: &str = "records";
+/// What the names of records begin with.
+const START: &str = "said-";
 
 /// The record of one run; its file is removed with this value.
 pub struct Record {
     file: PathBuf,
 }
 
-/// What the record says.
-#[derive(Default, PartialEq, Eq, Debug)]
-pub struct Said {
-    /// The reports, each once, in the order in which they were created.
-    reports: Vec<PathBuf>,
-    /// Libraries that were loaded while the program ran and are not instrumented, each once.
-    pub loaded: Vec<PathBuf>,
-    /// Process numbers of watchers, each once.
-    pub watchers: Vec<i32>,
-    /// What could not be written, as lines for the user, each once.
-    failures: Vec<String>,
+/// One entry of a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// A process wrote a report.
+    Report(Process, PathBuf),
+    /// A process loaded a library that is not instrumented.
+    Loaded(Process, PathBuf),
+    /// Something could not be written.
+    Failed(String),
+    /// A process executes an instrumented program.
+    Executes(Process, Program),
+    /// A process executes a program that is not instrumented, for this reason.
+    Unseen(Process, String, String),
+    /// The last `Unseen` of this process is not true.
+    TakenBack(u32),
+    /// The process with this number watches the program.
+    Watcher(i32),
 }
 
-/// The part of the file's path that is the same in all runs of the entry in this folder.
-pub fn stem(entry: &Path) -> PathBuf {
-    entry.join("said-")
+/// A program in a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// Path that was executed; of a script for example.
+    pub path: PathBuf,
+    /// Path of the program that runs for it; of the script's interpreter for example.
+    pub file: PathBuf,
+    /// The arguments, for people.
+    pub arguments: String,
+}
+
+/// Numbers of a process and of its parent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// The process.
+    pub number: u32,
+    /// The parent at that time.
+    pub parent: u32,
+}
+
+/// The part of a record's path that is the same in all runs.
+pub fn stem(store: &Path) -> PathBuf {
+    store.join(FOLDER).join(START)
+}
+
+/// The record for which a process waits.
+fn file(store: &Path, waiter: u32) -> PathBuf {
+    let mut file = stem(store).into_os_string();
+    file.push(format!("{waiter}-{}", start_time(waiter)));
+    file.into()
 }
 
 impl Record {
-    /// Makes an empty record in the folder of an entry.
-    pub fn make(entry: &Path) -> Result<Self> {
-        let mut file = stem(entry).into_os_string();
-        file.push(format!("{}-{}", std::process::id(), start_time()));
-        let file = PathBuf::from(file);
+    /// Makes an empty record in the folder of the store.
+    pub fn make(store: &Path) -> Result<Self> {
+        let fail = |e: std::io::Error, file: &Path| Error::new(DOING, e.to_string()).file(file);
+        let folder = store.join(FOLDER);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(fail(e, &folder));
+            }
+            _ => {}
+        }
+        let file = file(store, std::process::id());
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         match options.open(&file) {
             Ok(_) => Ok(Self { file }),
-            Err(e) => Err(Error::new(DOING, e.to_string()).file(&file)),
+            Err(e) => Err(fail(e, &file)),
         }
     }
 
@@ -63,93 +120,122 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // If it stays, it goes with the entry.
+        // If it stays, a later run removes it.
         fs::remove_file(&self.file).unwrap_or_default();
     }
 }
 
-impl Said {
-    /// What the record of a run has said so far. An unreadable record says nothing.
-    pub fn read(record: &Path) -> Self {
-        Self::parse(&fs::read(record).unwrap_or_default())
-    }
+/// What the record of a run has said so far.
+pub fn read(record: &Path) -> Vec<Entry> {
+    // An unreadable record says nothing.
+    parse(&fs::read(record).unwrap_or_default())
+}
 
-    fn parse(bytes: &[u8]) -> Self {
-        let mut said = Self::default();
-        for entry in bytes.split(|b| *b == 0) {
-            match entry.split_first() {
-                Some((b'R', path)) => {
-                    let path = PathBuf::from(OsStr::from_bytes(path));
-                    if !said.reports.contains(&path) {
-                        said.reports.push(path);
-                    }
-                }
-                Some((b'O', path)) => {
-                    let path = PathBuf::from(OsStr::from_bytes(path));
-                    if !said.loaded.contains(&path) {
-                        said.loaded.push(path);
-                    }
-                }
-                Some((b'W', number)) => {
-                    let number = std::str::from_utf8(number)
-                        .ok()
-                        .and_then(|n| n.parse().ok());
-                    said.watchers.extend(number.filter(|n: &i32| *n > 0));
-                }
-                Some((b'F', line)) => {
-                    let line = String::from_utf8_lossy(line).into_owned();
-                    if !said.failures.contains(&line) {
-                        said.failures.push(line);
-                    }
-                }
-                _ => {}
-            }
-        }
-        said
-    }
+/// Process numbers of the watchers.
+pub fn watchers(entries: &[Entry]) -> Vec<i32> {
+    let number = |entry: &Entry| match entry {
+        Entry::Watcher(number) => Some(*number),
+        _ => None,
+    };
+    entries.iter().filter_map(number).collect()
+}
 
-    /// Tells on standard error what could not be written; true if there is something.
-    pub fn tell_failures(&self) -> bool {
-        for line in self.failures.iter().take(NAMED) {
-            eprintln!("{line}");
-        }
-        if let Some(more) = self.failures.len().checked_sub(NAMED + 1) {
-            eprintln!("and {} more", more + 1);
-        }
-        !self.failures.is_empty()
+/// Adds an entry to the record for which a process waits. Nothing happens if there is none.
+pub fn leave(store: &Path, waiter: u32, kind: char, text: &[u8]) {
+    let opened = OpenOptions::new().append(true).open(file(store, waiter));
+    if let Ok(mut record) = opened {
+        let mut buffer = [0; 4];
+        let letter = kind.encode_utf8(&mut buffer).as_bytes();
+        let entry = [letter, text, b"\0"].concat();
+        // Without the entry the list at the end is not complete.
+        record.write_all(&entry).unwrap_or_default();
     }
+}
 
-    /// Names the reports on standard error.
-    pub fn tell_reports(&self) {
-        if let Some(line) = self.line(std::env::current_dir().ok().as_deref()) {
-            eprintln!("{line}");
-        }
-    }
-
-    /// The line that names the reports, those in this folder or below by their names in it. The last
-    /// ones are those of the process that ended last, mostly the program itself.
-    fn line(&self, folder: Option<&Path>) -> Option<String> {
-        let name = |path: &PathBuf| {
-            let inner = folder.and_then(|folder| path.strip_prefix(folder).ok());
-            inner.unwrap_or(path).display().to_string()
-        };
-        let more = self.reports.len().saturating_sub(NAMED);
-        let names: Vec<String> = self.reports[more..].iter().rev().map(name).collect();
-        let names = names.join(", ");
-        match (self.reports.len(), more) {
-            (0, _) => None,
-            (1, _) => Some(format!("report: {names}")),
-            (_, 0) => Some(format!("reports: {names}")),
-            (_, more) => Some(format!("reports: {names} and {more} more")),
+/// Removes the records of runs that were killed.
+pub fn clean_up(store: &Path) {
+    let files = fs::read_dir(store.join(FOLDER))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for found in files.map(|f| f.path()) {
+        let name = found
+            .file_name()
+            .and_then(OsStr::to_str)
+            .unwrap_or_default();
+        let numbers = name.strip_prefix(START).and_then(|n| n.split_once('-'));
+        let waiter = numbers.and_then(|(waiter, _)| waiter.parse().ok());
+        if waiter.is_some_and(|waiter| file(store, waiter) != found) {
+            fs::remove_file(found).unwrap_or_default();
         }
     }
 }
 
-/// When this process started, in clock ticks since the system's start; 0 if it cannot be found out.
-fn start_time() -> u64 {
+fn parse(bytes: &[u8]) -> Vec<Entry> {
+    let entries = bytes.split(|b| *b == 0).filter_map(<[u8]>::split_first);
+    entries
+        .filter_map(|(kind, text)| entry(*kind, text))
+        .collect()
+}
+
+fn entry(kind: u8, text: &[u8]) -> Option<Entry> {
+    let to_path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let to_text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match kind {
+        b'F' => return Some(Entry::Failed(to_text(text))),
+        b'U' => return to_text(text).parse().ok().map(Entry::TakenBack),
+        b'W' => {
+            let number = to_text(text).parse().ok();
+            return number.filter(|n| *n > 0).map(Entry::Watcher);
+        }
+        _ => {}
+    }
+    let mut parts = text.splitn(3, |b| *b == b' ');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse().ok();
+    let (number, parent) = (number()?, number()?);
+    let process = Process { number, parent };
+    let rest = parts.next()?;
+    let mut parts = rest.splitn(3, |b| *b == b'\t');
+    let mut part = || parts.next().unwrap_or_default();
+    match kind {
+        b'R' => Some(Entry::Report(process, to_path(rest))),
+        b'O' => Some(Entry::Loaded(process, to_path(rest))),
+        b'E' => {
+            let program = Program {
+                path: to_path(part()),
+                file: to_path(part()),
+                arguments: to_text(part()),
+            };
+            Some(Entry::Executes(process, program))
+        }
+        b'N' => Some(Entry::Unseen(process, to_text(part()), to_text(part()))),
+        _ => None,
+    }
+}
+
+/// Tells on standard error what could not be written; true if there is something.
+pub fn tell_failures(entries: &[Entry]) -> bool {
+    let mut failures: Vec<&str> = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Failed(line) if !failures.contains(&line.as_str()) => failures.push(line),
+            _ => {}
+        }
+    }
+    for line in failures.iter().take(NAMED) {
+        eprintln!("{line}");
+    }
+    if let Some(more) = failures.len().checked_sub(NAMED + 1) {
+        eprintln!("and {} more", more + 1);
+    }
+    !failures.is_empty()
+}
+
+/// When a process started, in clock ticks since the system's start; 0 if it cannot be found out.
+fn start_time(process: u32) -> u64 {
     /// Number of fields between the command's name and the time.
     const BETWEEN: usize = 19;
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let behind = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = behind.split_whitespace().nth(BETWEEN);
     field.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -159,25 +245,49 @@ fn start_time() -> u64 {
 mod tests {
     use super::*;
 
-    fn line(record: &str) -> Option<String> {
-        Said::parse(record.as_bytes()).line(Some(Path::new("/home/me")))
+    #[test]
+    fn entries_are_read() {
+        let text =
+            b"R7 1 /a b\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
+        let (first, second) = (
+            Process {
+                number: 7,
+                parent: 1,
+            },
+            Process {
+                number: 8,
+                parent: 7,
+            },
+        );
+        let expected = [
+            Entry::Report(first, "/a b".into()),
+            Entry::Executes(
+                second,
+                Program {
+                    path: "/bin/a".into(),
+                    file: "sh".into(),
+                    arguments: "ls -l".into(),
+                },
+            ),
+            Entry::Unseen(second, "it is old".into(), "/bin/su".into()),
+            Entry::TakenBack(8),
+            Entry::Failed("no space".into()),
+            Entry::Watcher(17),
+        ];
+        assert_eq!(parse(text), expected);
     }
 
     #[test]
-    fn reports_are_named() {
-        assert_eq!(line(""), None);
-        assert_eq!(line("R/home/me/a.out\0").unwrap(), "report: a.out");
-        assert_eq!(
-            line("R/tmp/a.out\0R/tmp/a.out\0").unwrap(),
-            "report: /tmp/a.out"
-        );
-        assert_eq!(
-            line("R/home/me/a.out.7\0R/home/me/a.out\0Fno space\0").unwrap(),
-            "reports: a.out, a.out.7"
-        );
-        let many: String = (0..6).map(|i| format!("R/{i}\0")).collect();
-        assert_eq!(line(&many).unwrap(), "reports: /5, /4, /3, /2 and 2 more");
-        assert_eq!(Said::parse(b"Fno space\0R/a\0").failures, ["no space"]);
-        assert_eq!(Said::parse(b"W17\0W-1\0Wx\0").watchers, [17]);
+    fn records_of_runs_that_ended_are_removed() {
+        let store = std::env::temp_dir().join(format!("atom-record-{}", std::process::id()));
+        fs::create_dir_all(store.join(FOLDER)).unwrap();
+        let record = Record::make(&store).unwrap();
+        let old = store.join(FOLDER).join(format!("{START}1-1"));
+        fs::write(&old, "").unwrap();
+        leave(&store, std::process::id(), 'F', b"full");
+        clean_up(&store);
+        assert_eq!(read(record.file()), [Entry::Failed("full".into())]);
+        assert!(!old.exists());
+        fs::remove_dir_all(&store).unwrap();
     }
 }

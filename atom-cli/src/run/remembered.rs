@@ -16,7 +16,8 @@ use super::store::Store;
 /// Number of libraries that are remembered for one program at most.
 const MOST: usize = 512;
 
-fn file(store: &Store, program: &Path) -> PathBuf {
+/// The file of a program's list.
+pub fn file(store: &Store, program: &Path) -> PathBuf {
     let mut identity = Identity::new(store.digests());
     identity.add_words("remembered", &[program.display().to_string()]);
     store.folder().join("remembered").join(identity.name())

@@ -6,12 +6,15 @@
 //!
 //! Several runs use the folder at once, and each may be killed at any moment:
 //!
-//! - An entry is made in a folder of its own under `making/` and renamed into place as a whole. Of
-//!   two runs that make the same entry the second finds it there and drops its own.
+//! - An entry is made in a folder of its own under `making/` and renamed into place as a whole. The
+//!   second of two runs that want to make the same entry waits for the first, by a lock on a file under
+//!   `turns/`, and finds the entry there. Should both make it, the second drops its own.
 //! - Whoever uses or makes an entry holds a shared lock (`flock`) on the file `lock` in it. The
 //!   kernel gives the lock up when the process ends, however it ends.
 //! - What is to be removed is locked exclusively first, so nothing in use is removed, and renamed
-//!   to `making/` before its files go, so nobody finds half of it.
+//!   to `making/` before its files go, so nobody finds half of it. A program that another one has executed
+//!   (`atom run --children`) has nobody that holds the lock for it, so an entry also stays while a process
+//!   runs from it.
 //!
 //! The folder is refused if others may write to it: they could have their code run.
 
@@ -34,6 +37,8 @@ const DIGESTS: &str = "digests";
 const MAX_DIGESTS: usize = 4096;
 /// Entries that are being made or removed.
 const MAKING: &str = "making";
+/// Files that are locked by those that make the entry of the same name.
+const TURNS: &str = "turns";
 /// The file in an entry that its users lock.
 const LOCK: &str = "lock";
 /// The file in an entry whose time of change tells when the entry was last used.
@@ -88,7 +93,7 @@ impl Store {
 
     /// Opens the cache in this folder.
     pub fn at(folder: &Path) -> Result<Self> {
-        let inner = [ENTRIES, MAKING, DIGESTS].map(|name| folder.join(name));
+        let inner = [ENTRIES, MAKING, DIGESTS, TURNS].map(|name| folder.join(name));
         for folder in std::iter::once(folder).chain(inner.iter().map(PathBuf::as_path)) {
             match fs::DirBuilder::new().mode(0o700).create(folder) {
                 Ok(()) => {}
@@ -130,6 +135,10 @@ impl Store {
         label: &str,
         make: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Entry> {
+        if let Some(entry) = self.get(name) {
+            return Ok(entry);
+        }
+        let _turn = Turn::wait(self.folder.join(TURNS).join(name));
         if let Some(entry) = self.get(name) {
             return Ok(entry);
         }
@@ -211,6 +220,7 @@ impl Store {
     /// what runs that were killed left behind. Entries in use stay. Returns the bytes removed.
     pub fn trim(&self, limit: u64) -> Result<u64> {
         self.clean_up();
+        super::record::clean_up(&self.folder);
         let digests = self.digests();
         if fs::read_dir(&digests).is_ok_and(|all| all.count() > MAX_DIGESTS) {
             remove(&digests);
@@ -268,7 +278,8 @@ impl Store {
             remove(folder);
             return true;
         };
-        if lock.try_lock().is_err() {
+        // In this order: a process that is about to run from the entry holds the lock until it does.
+        if lock.try_lock().is_err() || runs_from(folder) {
             return false;
         }
         let Ok(away) = self.new_folder() else {
@@ -293,6 +304,43 @@ impl Store {
             }
         }
     }
+}
+
+/// The right to make an entry, until this value is dropped.
+struct Turn {
+    file: PathBuf,
+    _lock: File,
+}
+
+impl Turn {
+    /// Waits for the turn. `None` if it cannot be had: then two may make the same entry.
+    fn wait(file: PathBuf) -> Option<Self> {
+        let lock = File::create(&file).ok()?;
+        lock.lock().ok()?;
+        Some(Self { file, _lock: lock })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Those that wait already look for the entry before they make it.
+        fs::remove_file(&self.file).unwrap_or_default();
+    }
+}
+
+/// True if a process of this user executes a program of the entry in this folder.
+fn runs_from(folder: &Path) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return false;
+    };
+    // The kernel's names are without symbolic links.
+    let Ok(folder) = fs::canonicalize(folder) else {
+        return false;
+    };
+    let mut programs = processes
+        .flatten()
+        .map(|process| process.path().join("exe"));
+    programs.any(|link| fs::read_link(link).is_ok_and(|program| program.starts_with(&folder)))
 }
 
 /// A number of bytes, as in `100M`.
@@ -500,18 +548,55 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_from_which_a_process_runs_stays() {
+        let folder = fresh("runs");
+        let store = Store::at(&folder).unwrap();
+        let made = store.get_or_make("a", "", |making| {
+            let program = making.join("sleep");
+            fs::copy("/bin/sleep", &program).map_err(|e| fail(&e, &program))?;
+            Ok(())
+        });
+        let program = made.unwrap().folder.join("sleep");
+        let mut process = std::process::Command::new(program)
+            .arg("60")
+            .spawn()
+            .unwrap();
+        store.trim(0).unwrap();
+        assert_eq!(store.list().unwrap().len(), 1);
+        process.kill().unwrap();
+        process.wait().unwrap();
+        store.trim(0).unwrap();
+        assert_eq!(store.list().unwrap().len(), 0);
+        remove(&folder);
+    }
+
+    #[test]
     fn two_runs_that_make_the_same_entry_get_one() {
         let folder = fresh("race");
-        let store = Store::at(&folder).unwrap();
-        let inner = Store::at(&folder).unwrap();
-        let entry = store
-            .get_or_make("a", "", |making| {
-                inner.get_or_make("a", "", fill(5))?;
-                fill(7)(making)
-            })
-            .unwrap();
-        assert_eq!(fs::read(entry.folder.join("program")).unwrap().len(), 5);
-        assert_eq!(fs::read_dir(folder.join(MAKING)).unwrap().count(), 0);
+        let made = AtomicU32::new(0);
+        let make = |_| {
+            let store = Store::at(&folder).unwrap();
+            let slow = |making: &Path| {
+                made.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                fill(5)(making)
+            };
+            let entry = store.get_or_make("a", "", slow).unwrap();
+            assert_eq!(fs::read(entry.folder.join("program")).unwrap().len(), 5);
+        };
+        std::thread::scope(|scope| {
+            for i in 0..4 {
+                scope.spawn(move || make(i));
+            }
+        });
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+        for left in [MAKING, TURNS] {
+            assert_eq!(
+                fs::read_dir(folder.join(left)).unwrap().count(),
+                0,
+                "{left}"
+            );
+        }
         remove(&folder);
     }
 }

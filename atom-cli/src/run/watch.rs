@@ -13,7 +13,7 @@ use atom_abi::{PROCESS_GONE, REPORT_NOW};
 use atom_core::{Error, Result};
 use clap::Args as ClapArgs;
 
-use super::record::{Record, Said};
+use super::record::{self, Record};
 use crate::message::note;
 
 /// Longest wait for the report of a watcher after the program's end.
@@ -99,9 +99,11 @@ impl Asking {
         let (every, record) = (wishes.every, record.file().to_path_buf());
         let ask = move || {
             while wait(&event, every) {
-                Said::read(&record).watchers.iter().for_each(|watcher| {
-                    tell(*watcher, REPORT_NOW);
-                });
+                record::watchers(&record::read(&record))
+                    .iter()
+                    .for_each(|watcher| {
+                        tell(*watcher, REPORT_NOW);
+                    });
             }
         };
         let builder = std::thread::Builder::new().spawn(ask);

@@ -239,16 +239,29 @@ pub struct Plan {
     pub calls_inlined: u64,
 }
 
+/// What the runtime is told of the run; the fields are those of `atom_abi::RunInfo`.
+pub struct Told<'a> {
+    /// Path of the record for `atom run`, up to the process number; may be empty.
+    pub record: &'a [u8],
+    /// Names of the libraries that are not instrumented.
+    pub unseen: &'a str,
+    /// Number of procedures that are not understood.
+    pub opaque: u64,
+    /// First words of the command line that follows executed programs, each with a null behind it.
+    pub follow: &'a [u8],
+}
+
 impl Plan {
-    /// Adds what the runtime is told of the run: an `atom_abi::RunInfo` of these fields.
-    pub fn tell(&mut self, record: &[u8], unseen: &str, opaque: u64) {
+    /// Adds what the runtime is told of the run: an `atom_abi::RunInfo`.
+    pub fn tell(&mut self, told: &Told<'_>) {
         let start = self.data.len().next_multiple_of(8);
-        let texts = [record, unseen.as_bytes()];
+        let texts = [
+            (offset_of!(RunInfo, record), told.record),
+            (offset_of!(RunInfo, unseen), told.unseen.as_bytes()),
+            (offset_of!(RunInfo, follow), told.follow),
+        ];
         self.data.grow(start + size_of::<RunInfo>());
-        for (field, text) in [offset_of!(RunInfo, record), offset_of!(RunInfo, unseen)]
-            .into_iter()
-            .zip(texts)
-        {
+        for (field, text) in texts {
             let (slot, at) = (start + field, self.data.len() as u64);
             self.data.extend(text);
             self.data.extend(b"\0");
@@ -258,7 +271,7 @@ impl Plan {
             self.data_relocs.push(slot as u32);
         }
         let at = start + offset_of!(RunInfo, opaque);
-        self.data.write(at, &opaque.to_le_bytes());
+        self.data.write(at, &told.opaque.to_le_bytes());
         self.run_info = Some(start as u32);
     }
 

@@ -12,7 +12,8 @@
 //! `finish` does nothing the second time, so one hook too many does no harm.
 //!
 //! A successful `exec` ends the program too. It is hooked in the same ways, but with the runtime's
-//! `exec`, which accounts for a call that fails.
+//! `exec`, which accounts for a call that fails. If executed programs are instrumented too, the runtime's
+//! `system_call` comes before it at `syscall` instructions, and executes the instrumented program.
 
 use std::collections::HashMap;
 
@@ -104,6 +105,23 @@ const CALLED: Arguments = Arguments {
     first: Gpr::RSI,
 };
 
+/// Numbers of the system calls at whose arguments the runtime looks in an object of this kind.
+fn looked_at(kind: ObjectKind, is_whole: bool, follows: bool) -> Vec<i32> {
+    let mut numbers = Vec::new();
+    if is_whole {
+        numbers.extend(READING_LINKS);
+        numbers.push(SYS_RT_SIGACTION);
+        if kind == ObjectKind::Interpreter {
+            numbers.extend(OPENING);
+            numbers.extend(MAPPING);
+        }
+    }
+    if follows && (is_whole || kind.is_static()) {
+        numbers.extend([SYS_EXECVE, SYS_EXECVEAT]);
+    }
+    numbers
+}
+
 /// The hooks of a program.
 pub struct Exits {
     finish: u64,
@@ -114,7 +132,7 @@ pub struct Exits {
     /// True if all objects of the process are instrumented.
     is_whole: bool,
     /// Address of the runtime's routine that looks at the arguments of system calls, and the numbers of
-    /// these calls; none for a program alone.
+    /// these calls; `None` if there are none.
     looks: Option<(u64, Vec<i32>)>,
     is_static: bool,
 }
@@ -151,15 +169,10 @@ impl Exits {
             slots,
             thread_exit_ends: !options.may_have_threads,
             is_whole,
-            looks: options.system_call.filter(|_| is_whole).map(|routine| {
-                let mut numbers = READING_LINKS.to_vec();
-                numbers.push(SYS_RT_SIGACTION);
-                if image.kind == ObjectKind::Interpreter {
-                    numbers.extend(OPENING);
-                    numbers.extend(MAPPING);
-                }
-                (routine, numbers)
-            }),
+            looks: options
+                .system_call
+                .map(|routine| (routine, looked_at(image.kind, is_whole, options.follows)))
+                .filter(|(_, numbers)| !numbers.is_empty()),
             is_static: image.kind.is_static(),
         })
     }

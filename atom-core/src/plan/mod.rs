@@ -31,7 +31,9 @@ mod wrapper;
 use crate::analysis::specialise::Specialiser;
 
 pub use crate::x86::asm::{Frame, Shift};
-pub use code::{Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Totals};
+pub use code::{
+    Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals,
+};
 pub use sparse::Sparse;
 pub use threads::{ThreadAccess, ThreadOptions};
 pub use whole::{Unit, Whole};
@@ -93,6 +95,9 @@ pub struct Options<'a> {
     /// Address of the runtime's `system_call` in the tool's file. It is called before some system calls,
     /// whose arguments it may change, if all objects of the process are instrumented.
     pub system_call: Option<u64>,
+    /// True if programs that the process executes are instrumented too: the runtime's `system_call` is then
+    /// also called before the system calls that execute a program, and in a static program.
+    pub follows: bool,
     /// True if the program can have more than one thread, so that the end of a thread need not be the end
     /// of the process.
     pub may_have_threads: bool,

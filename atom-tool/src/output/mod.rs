@@ -22,35 +22,48 @@ pub use standard::{keep_stdout, stdout};
 /// What stands behind the name of a report whose process goes on.
 const SNAPSHOT: &str = "now";
 
-/// The working directory in which the program was started.
+/// The directory from which relative paths count.
 static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 
 /// Called before any code of the application.
 pub(crate) fn begin() {
     record::begin();
     // If the directory has no name any more, paths stay relative.
-    if let Ok(directory) = std::env::current_dir() {
+    if let Some(directory) = directory() {
         let _ = DIRECTORY.set(directory);
     }
+}
+
+/// The working directory in which the program was started. For a program that another one has executed:
+/// the one of the `atom run` that waits, if it still does.
+fn directory() -> Option<PathBuf> {
+    let is_executed = analysis_rt::executed().is_some() && record::is_wanted();
+    let of_run = is_executed.then_some(()).and_then(|()| {
+        let link = format!("/proc/{}/cwd", analysis_rt::waiter());
+        std::fs::read_link(link).ok()
+    });
+    of_run.or_else(|| std::env::current_dir().ok())
 }
 
 /// The path that a template stands for in this process.
 ///
 /// A report of a process that goes on, which `atom run --every` wants, has `.now` behind its name.
 /// `%p` becomes the process id. Without it a forked child gets `.` and its
-/// process id appended, so that it does not overwrite its parent's file. A
-/// relative path counts from the directory in which the program was started.
+/// process id appended, so that it does not overwrite its parent's file. A program that another one has
+/// executed (`atom run --children`) gets its process id in the same way, and `.` and its name behind that:
+/// the process may have written a report as the program before. A
+/// relative path counts from the directory in which the program was started; for an executed program, in
+/// which `atom run` was started.
 pub fn path(template: &str) -> PathBuf {
-    let path = expand(
-        template,
-        analysis_rt::pid(),
-        analysis_rt::start_pid(),
-        analysis_rt::is_snapshot(),
-    );
-    // Before the directory is remembered, the working directory is used.
-    DIRECTORY
-        .get()
-        .map_or_else(|| PathBuf::from(&path), |directory| directory.join(&path))
+    let path = match is_shared(Path::new(template)) {
+        true => template.to_owned(),
+        false => expand(template, Writer::this(), analysis_rt::executed()),
+    };
+    // At ProgramBefore the directory is not yet remembered.
+    match DIRECTORY.get().cloned().or_else(directory) {
+        Some(directory) => directory.join(&path),
+        None => path.into(),
+    }
 }
 
 /// Creates the file of [`path`]. An older file is kept: `name` becomes `name.1`, `name.1` becomes
@@ -84,32 +97,90 @@ pub fn cannot_write(tool: &str, what: impl Display) {
     record::failed(&format!("{tool}: cannot write {what}"));
 }
 
-/// The name of a file, without a number that an older file may have.
-fn expand(template: &str, pid: u32, start_pid: u32, is_snapshot: bool) -> String {
-    if is_snapshot {
-        // It stands for the process that goes on.
-        let name = expand(template, start_pid, start_pid, false);
-        format!("{name}.{SNAPSHOT}")
-    } else if template.contains("%p") {
-        template.replace("%p", &pid.to_string())
-    } else if pid != start_pid {
-        format!("{template}.{pid}")
-    } else {
-        template.to_owned()
+/// True for a device or a pipe, given by its absolute path: all processes write to it.
+fn is_shared(template: &Path) -> bool {
+    template.is_absolute()
+        && std::fs::metadata(template).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// The process that writes a file.
+#[derive(Clone, Copy)]
+struct Writer {
+    /// Its number.
+    pid: u32,
+    /// The number of the process in which the program started.
+    start_pid: u32,
+    /// It reports the state of that process, which goes on.
+    is_snapshot: bool,
+}
+
+impl Writer {
+    fn this() -> Self {
+        Self {
+            pid: analysis_rt::pid(),
+            start_pid: analysis_rt::start_pid(),
+            is_snapshot: analysis_rt::is_snapshot(),
+        }
     }
+}
+
+/// The name of a file, without a number that an older file may have. `executed` is the name of a program
+/// that another one has executed.
+fn expand(template: &str, writer: Writer, executed: Option<&str>) -> String {
+    let Writer {
+        pid,
+        start_pid,
+        is_snapshot,
+    } = writer;
+    // A snapshot stands for the process that goes on.
+    let pid = if is_snapshot { start_pid } else { pid };
+    let is_forked = pid != start_pid;
+    let mut path = match template.contains("%p") {
+        true => template.replace("%p", &pid.to_string()),
+        false if is_forked || executed.is_some() => format!("{template}.{pid}"),
+        false => template.to_owned(),
+    };
+    let name = executed.filter(|_| !is_forked);
+    for part in name.into_iter().chain(is_snapshot.then_some(SNAPSHOT)) {
+        path.push('.');
+        path.push_str(part);
+    }
+    path
 }
 
 #[cfg(test)]
 mod tests {
-    use super::expand;
+    use super::{Writer, expand};
+
+    fn writer(pid: u32, is_snapshot: bool) -> Writer {
+        Writer {
+            pid,
+            start_pid: 7,
+            is_snapshot,
+        }
+    }
 
     #[test]
     fn a_child_gets_a_file_of_its_own() {
-        assert_eq!(expand("btaken.out", 7, 7, false), "btaken.out");
-        assert_eq!(expand("btaken.out", 8, 7, false), "btaken.out.8");
-        assert_eq!(expand("b.%p.out", 7, 7, false), "b.7.out");
-        assert_eq!(expand("b.%p.out", 8, 7, false), "b.8.out");
-        assert_eq!(expand("btaken.out", 8, 7, true), "btaken.out.now");
-        assert_eq!(expand("b.%p.out", 8, 7, true), "b.7.out.now");
+        let name = |template, pid| expand(template, writer(pid, false), None);
+        assert_eq!(name("btaken.out", 7), "btaken.out");
+        assert_eq!(name("btaken.out", 8), "btaken.out.8");
+        assert_eq!(name("b.%p.out", 7), "b.7.out");
+        assert_eq!(name("b.%p.out", 8), "b.8.out");
+    }
+
+    #[test]
+    fn a_report_of_a_process_that_goes_on_has_its_name() {
+        let name = |template| expand(template, writer(8, true), None);
+        assert_eq!(name("btaken.out"), "btaken.out.now");
+        assert_eq!(name("b.%p.out"), "b.7.out.now");
+    }
+
+    #[test]
+    fn an_executed_program_has_its_name_in_the_files() {
+        let name = |template, pid| expand(template, writer(pid, false), Some("ls"));
+        assert_eq!(name("btaken.out", 7), "btaken.out.7.ls");
+        assert_eq!(name("b.%p.out", 7), "b.7.out.ls");
+        assert_eq!(name("btaken.out", 8), "btaken.out.8");
     }
 }

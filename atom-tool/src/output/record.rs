@@ -4,28 +4,27 @@
 //! `atom run` makes an empty file, named by its own process number and start time, in a folder of its
 //! user; `atom` has written the folder into the program. Nothing of that can be seen in the program's
 //! environment or descriptors. If there is no such file, nobody waits. Each entry is one write of a letter
-//! and text with a null behind it, so the entries of several processes do not mix.
+//! and text with a null behind it, so the entries of several processes do not mix. The text of entries on
+//! reports and libraries begins with the numbers of the process and of its parent.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `O_NOFOLLOW` and `O_NONBLOCK`: neither a symbolic link nor a pipe is waited for.
 const SAFELY: i32 = 0o400_000 | 0o4_000;
 
-/// Number of the process that started the program; 0 until it is known.
-static PARENT: AtomicU32 = AtomicU32::new(0);
-
-/// Called when the program starts, as a forked child has another parent. If `atom run` waits for the program,
-/// it is told the number of the watcher.
+/// Called when the program starts. If `atom run` waits for the program and started it, it is told the number
+/// of the watcher. The watcher is a child of the program's parent, so a program that another one has executed
+/// has none: its parent would meet a child that it has not made.
 pub(super) fn begin() {
-    let parent = std::os::unix::process::parent_id();
-    PARENT.store(parent, Ordering::Relaxed);
+    if analysis_rt::executed().is_some() {
+        return;
+    }
     if let Some(mut record) = open()
-        && let Some(watcher) = analysis_rt::watch(parent)
+        && let Some(watcher) = analysis_rt::watch(analysis_rt::waiter())
     {
         add(&mut record, b'W', watcher.to_string().as_bytes());
     }
@@ -33,12 +32,24 @@ pub(super) fn begin() {
 
 /// A report stands in this file.
 pub(super) fn written(path: &Path) {
-    leave(b'R', path.as_os_str().as_bytes());
+    leave(b'R', &of_process(path.as_os_str().as_bytes()));
     analysis_rt::unknown_objects(&mut |path| {
         if is_object(path) {
-            leave(b'O', path);
+            leave(b'O', &of_process(path));
         }
     });
+}
+
+/// A path behind the numbers of the process and of its parent.
+fn of_process(path: &[u8]) -> Vec<u8> {
+    let parent = std::os::unix::process::parent_id();
+    // A snapshot stands for the process that goes on.
+    let process = match analysis_rt::is_snapshot() {
+        true => analysis_rt::start_pid(),
+        false => analysis_rt::pid(),
+    };
+    let numbers = format!("{process} {parent} ");
+    [numbers.as_bytes(), path].concat()
 }
 
 /// True for the path of a library, not of one of the loader's own files.
@@ -52,6 +63,11 @@ pub(super) fn failed(line: &str) {
     if !leave(b'F', line.as_bytes()) {
         eprintln!("{line}");
     }
+}
+
+/// True if an `atom run` waits for the program.
+pub(super) fn is_wanted() -> bool {
+    open().is_some()
 }
 
 /// Leaves an entry; false if nobody waits for it.
@@ -68,11 +84,8 @@ fn add(record: &mut File, kind: u8, text: &[u8]) -> bool {
 /// The record, if somebody waits for it.
 fn open() -> Option<File> {
     let stem = analysis_rt::record()?;
-    let parent = match PARENT.load(Ordering::Relaxed) {
-        0 => std::os::unix::process::parent_id(),
-        known => known,
-    };
-    let name = format!("{stem}{parent}-{}", start_time(parent));
+    let waiter = analysis_rt::waiter();
+    let name = format!("{stem}{waiter}-{}", start_time(waiter));
     let opened = OpenOptions::new()
         .append(true)
         .custom_flags(SAFELY)

@@ -2,6 +2,7 @@
 //! every object, ends by signals, libraries that are opened later, threads and children.
 
 mod behaviour;
+mod children;
 mod environment;
 mod loading;
 mod objects;

@@ -1,0 +1,343 @@
+//! The instrumented program in the store: found there, or made now.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use atom_core::{Error, Result};
+
+use super::identity::Identity;
+use super::program::Program;
+use super::shortcut::{Found, Shortcut, Stamps};
+use super::store::{Entry, Store};
+use super::{Arguments, closure, record, remembered};
+use crate::find;
+
+/// The file in an entry that names the objects which the program loads and the tool does not see.
+pub const UNSEEN: &str = "unseen";
+
+/// Who wants the program, and so who is told what goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Voice<'a> {
+    /// A person: notes and errors go to standard error.
+    Loud,
+    /// A process that another program has started: nothing is printed. Paths in the tool's options count
+    /// from this folder.
+    Silent(&'a Path),
+}
+
+/// How programs are instrumented.
+pub struct Wish<'a> {
+    /// The command line of `atom run`.
+    pub arguments: &'a Arguments,
+    /// The tool's file.
+    pub tool: PathBuf,
+    /// First words of the command line that instruments executed programs; none if they run as they are.
+    pub follow: Vec<OsString>,
+}
+
+/// What came of it.
+pub enum Made {
+    /// The entry with the instrumented program.
+    Entry(Entry),
+    /// Nothing: for this reason, if it has not been told yet.
+    Nothing(Option<String>),
+}
+
+impl<'a> Wish<'a> {
+    /// By a command line.
+    pub fn new(arguments: &'a Arguments) -> Result<Self> {
+        Ok(Self {
+            arguments,
+            tool: tool_file(&arguments.tool)?,
+            follow: Vec::new(),
+        })
+    }
+
+    /// Words that tell any two wishes apart.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec![self.tool.display().to_string()];
+        words.extend(self.arguments.own.then(|| "--own".into()));
+        words.extend(self.arguments.choices.words());
+        words.push("--".into());
+        words.extend(self.arguments.tool_options.iter().cloned());
+        words.push("--".into());
+        let follow = self.follow.iter().map(|w| w.to_string_lossy().into_owned());
+        words.extend(follow);
+        words
+    }
+
+    /// The program from an earlier run, or made now.
+    pub fn instrumented(&self, program: &Program, store: &Store, voice: Voice<'_>) -> Result<Made> {
+        let shortcut = Shortcut::new(store, &self.words(), program);
+        if self.arguments.fresh {
+            shortcut.forget();
+        } else {
+            match shortcut.follow(store) {
+                Some(Found::Entry(entry)) => return Ok(Made::Entry(entry)),
+                // A person is told by a new attempt, with all details.
+                Some(Found::Reason(reason)) if voice != Voice::Loud => {
+                    return Ok(Made::Nothing(Some(reason)));
+                }
+                _ => {}
+            }
+        }
+        let parts = Parts::find(self, program, store)?;
+        let stamps = parts.stamps(self, program, store)?;
+        let name = parts.name(self, program, store)?;
+        if self.arguments.fresh {
+            store.remove(&name)?;
+        }
+        let mut failure = Made::Nothing(None);
+        let mut is_new = false;
+        let label = format!("{} with {}", parts.file.display(), self.arguments.tool);
+        let made = store.get_or_make(&name, &label, |folder| {
+            let made = self.make(program, &parts, store, (&name, folder, voice));
+            match &made {
+                Ok(()) => is_new = true,
+                Err(Failure::Job(reason)) => failure = Made::Nothing(reason.clone()),
+                Err(Failure::Other(_)) => {}
+            }
+            made.map_err(Failure::into_error)
+        });
+        match (made, failure) {
+            (Ok(entry), _) => {
+                shortcut.to_entry(&name, &stamps);
+                if is_new {
+                    store.trim(Store::limit()?)?;
+                }
+                Ok(Made::Entry(entry))
+            }
+            (Err(_), Made::Nothing(Some(reason))) => {
+                // The system's errors may be those of this process's limits.
+                if !reason.contains("os error") {
+                    shortcut.to_reason(&reason, &stamps);
+                }
+                Ok(Made::Nothing(Some(reason)))
+            }
+            (Err(error), _) if voice != Voice::Loud || error.doing != JOB => Err(error),
+            (Err(_), failure) => Ok(failure),
+        }
+    }
+
+    /// Makes the files of an entry in a folder.
+    fn make(
+        &self,
+        program: &Program,
+        parts: &Parts,
+        store: &Store,
+        (name, folder, voice): (&str, &Path, Voice<'_>),
+    ) -> std::result::Result<(), Failure> {
+        let placed_at = store.folder_of(name).join(program.file_name());
+        let mut job = Job::new(self, parts, &folder.join(program.file_name()));
+        job.path("--record", &record::stem(store.folder()));
+        for word in &self.follow {
+            job.option("--follow", word);
+        }
+        if parts.is_whole {
+            job.words.push("--libs".into());
+            job.path("--placed-at", &placed_at);
+            job.path("--named", &program.file);
+            for library in &parts.libraries {
+                let library = std::path::absolute(library).unwrap_or_else(|_| library.clone());
+                job.path("--loads", &library);
+            }
+            parts
+                .later
+                .iter()
+                .for_each(|library| job.path("--with", library));
+        }
+        job.run(voice)?;
+        let unseen = folder.join(UNSEEN);
+        let names = match parts.is_whole {
+            true => String::new(),
+            false => names(&parts.libraries),
+        };
+        std::fs::write(&unseen, names)
+            .map_err(|e| Error::new("noting the program's libraries", e.to_string()).file(unseen))
+            .map_err(Failure::Other)
+    }
+}
+
+/// What an instrumented program is made of.
+struct Parts {
+    /// The program's file, without symbolic links.
+    file: PathBuf,
+    /// The objects that it loads at its start.
+    libraries: Vec<PathBuf>,
+    /// Libraries that earlier runs loaded later.
+    later: Vec<PathBuf>,
+    /// Its libraries are instrumented too.
+    is_whole: bool,
+}
+
+impl Parts {
+    fn find(wish: &Wish<'_>, program: &Program, store: &Store) -> Result<Self> {
+        const DOING: &str = "finding the program to run";
+        let file = std::fs::canonicalize(&program.file)
+            .map_err(|e| Error::new(DOING, e.to_string()).file(&program.file))?;
+        let libraries = libraries(&file)?;
+        Ok(Self {
+            is_whole: !wish.arguments.own && !libraries.is_empty(),
+            later: remembered::get(store, &program.file),
+            file,
+            libraries,
+        })
+    }
+
+    /// The files that decide which entry is the right one.
+    fn stamps(&self, wish: &Wish<'_>, program: &Program, store: &Store) -> Result<Stamps> {
+        let command = Identity::command()?;
+        let remembered = remembered::file(store, &program.file);
+        let some = [&command, &self.file, &program.file, &wish.tool, &remembered];
+        let others = self.libraries.iter().chain(&wish.arguments.choices.with);
+        let all = some.into_iter().chain(others).chain(&self.later);
+        Ok(Stamps::take(all.map(PathBuf::as_path)))
+    }
+
+    /// The name of the entry.
+    fn name(&self, wish: &Wish<'_>, program: &Program, store: &Store) -> Result<String> {
+        let mut identity = Identity::new(store.digests());
+        identity.add_command()?;
+        identity.add_file(&self.file)?;
+        identity.add_file(&wish.tool)?;
+        if self.is_whole {
+            let with = &wish.arguments.choices.with;
+            for library in self.libraries.iter().chain(with).chain(&self.later) {
+                identity.add_file(library)?;
+            }
+            identity.add_words("named", &[program.file.display().to_string()]);
+        }
+        identity.add_words("options", &wish.words());
+        Ok(identity.name())
+    }
+}
+
+/// The objects that the program loads at its start, the loader included. None for a static program, or
+/// if its loader cannot tell: then it cannot load them either, and says so when the program is run.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    let Some(interpreter) = closure::interpreter(program)? else {
+        return Ok(Vec::new());
+    };
+    let loaded = closure::libraries(&interpreter, program).unwrap_or_default();
+    Ok(loaded
+        .into_iter()
+        .filter_map(|object| object.path)
+        .collect())
+}
+
+/// File names of objects, each once, with commas.
+pub fn names(libraries: &[PathBuf]) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for path in libraries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !names.iter().any(|known| *known == name) {
+            names.push(name.into_owned());
+        }
+    }
+    names.join(", ")
+}
+
+const JOB: &str = "instrumenting the program";
+
+/// Why an entry was not made.
+enum Failure {
+    /// The program cannot be instrumented; the reason, if it has not been told.
+    Job(Option<String>),
+    /// Something else.
+    Other(Error),
+}
+
+impl Failure {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Job(_) => Error::new(JOB, "it failed"),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+/// Instrumenting in a process of its own, whose memory is gone when the program runs.
+struct Job<'a> {
+    file: &'a Path,
+    words: Vec<OsString>,
+    tool_options: &'a [String],
+}
+
+impl<'a> Job<'a> {
+    fn new(wish: &'a Wish<'_>, parts: &'a Parts, output: &Path) -> Self {
+        let words = [
+            &parts.file,
+            &wish.tool,
+            Path::new("-q"),
+            Path::new("-o"),
+            output,
+        ];
+        let words = words.iter().map(|w| w.as_os_str().to_os_string());
+        let choices = wish.arguments.choices.words();
+        Self {
+            file: &parts.file,
+            words: words
+                .chain(choices.into_iter().map(OsString::from))
+                .collect(),
+            tool_options: &wish.arguments.tool_options,
+        }
+    }
+
+    /// With an option that takes a path.
+    fn path(&mut self, option: &str, path: &Path) {
+        self.option(option, path.as_os_str());
+    }
+
+    fn option(&mut self, option: &str, value: &OsStr) {
+        self.words.push(option.into());
+        self.words.push(value.to_os_string());
+    }
+
+    /// Runs it.
+    fn run(&self, voice: Voice<'_>) -> std::result::Result<(), Failure> {
+        let fail = |reason: String| Failure::Other(Error::new(JOB, reason).file(self.file));
+        let command = Identity::command().map_err(Failure::Other)?;
+        let mut command = Command::new(command);
+        command.args(&self.words).arg("--").args(self.tool_options);
+        let Voice::Silent(folder) = voice else {
+            let status = command.status().map_err(|e| fail(e.to_string()))?;
+            return match status.success() {
+                true => Ok(()),
+                false => Err(Failure::Job(None)),
+            };
+        };
+        // The program's environment is not the command's.
+        command.env_clear().stdin(Stdio::null());
+        if folder.is_dir() {
+            command.current_dir(folder);
+        }
+        let output = command.output().map_err(|e| fail(e.to_string()))?;
+        match output.status.code() {
+            Some(0) => Ok(()),
+            Some(_) => Err(Failure::Job(Some(reason(&output.stderr)))),
+            None => Err(fail(format!("instrumenting ended: {}", output.status))),
+        }
+    }
+}
+
+/// The reason in what a job has printed: the error's line.
+fn reason(text: &[u8]) -> String {
+    const START: &[u8] = b"atom: ";
+    const NOTE: &[u8] = b"note: ";
+    let mut errors = text
+        .split(|b| *b == b'\n')
+        .filter_map(|line| line.strip_prefix(START));
+    let error = errors.rfind(|line| !line.starts_with(NOTE));
+    String::from_utf8_lossy(error.unwrap_or(b"instrumenting failed")).into_owned()
+}
+
+/// The tool's file, by the shipped tool's name or a path.
+fn tool_file(tool: &str) -> Result<PathBuf> {
+    if !tool.contains('/') {
+        return find::shipped_tool(tool);
+    }
+    let path = Path::new(tool);
+    std::fs::canonicalize(path)
+        .map_err(|e| Error::new("loading the tool", e.to_string()).file(path))
+}
