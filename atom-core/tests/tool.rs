@@ -383,8 +383,8 @@ fn what_is_no_tool_is_refused() {
         "header is not that of a tool",
     );
     refused(
-        &patched("version.so", header + 8, &[9, 0, 0, 0]),
-        "version 9 of the tool interface",
+        &patched("version.so", header + 8, &[0xff, 0, 0, 0]),
+        "version 255 of the tool interface",
     );
     refused(
         &patched("size.so", header + 12, &[9, 0, 0, 0]),
