@@ -1,6 +1,6 @@
 //! Reports of programs that are killed, or that go on: what the watcher does, and that nobody meets it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -108,7 +108,7 @@ fn a_signal_asks_for_a_report() {
 }
 
 /// True if a file has something in it and does not grow.
-fn is_whole(file: &PathBuf) -> bool {
+fn is_whole(file: &Path) -> bool {
     let size = |file: &Path| std::fs::metadata(file).map_or(0, |m| m.len());
     let before = size(file);
     std::thread::sleep(Duration::from_millis(50));
