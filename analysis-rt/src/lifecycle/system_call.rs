@@ -75,7 +75,8 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
     }
 }
 
-/// The path to execute: that of the original program in the place of a link to the running program.
+/// Returns the path to execute. A path that is a link to the running program becomes the original program's
+/// path.
 ///
 /// # Safety
 /// As for [`is_own_program`].

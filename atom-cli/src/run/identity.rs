@@ -5,7 +5,7 @@
 //! each run. The time of the inode's change cannot be set by a program, so a file that differs
 //! is noticed.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -86,16 +86,7 @@ impl Identity {
     fn digest(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         let mut file = fs::File::open(path)?;
         let m = file.metadata()?;
-        let known = self.digests.join(format!(
-            "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
-            m.dev(),
-            m.ino(),
-            m.size(),
-            m.mtime(),
-            m.mtime_nsec(),
-            m.ctime(),
-            m.ctime_nsec()
-        ));
+        let known = self.digests.join(stamp(&m));
         match fs::read(&known) {
             Ok(digest) if digest.len() == Sha256::output_size() => return Ok(digest),
             _ => {}
@@ -120,6 +111,20 @@ impl Identity {
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// What the file system says of a file, as one word: another word if the file may have other contents.
+pub fn stamp(m: &Metadata) -> String {
+    format!(
+        "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
+        m.dev(),
+        m.ino(),
+        m.size(),
+        m.mtime(),
+        m.mtime_nsec(),
+        m.ctime(),
+        m.ctime_nsec()
+    )
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::identity::Identity;
+use super::identity::{self, Identity};
 use super::program::Program;
 use super::store::{Entry, Store};
 
@@ -71,21 +71,9 @@ impl Stamps {
     }
 }
 
-/// What the file system says of a file, as one word.
+/// The [`stamp`](identity::stamp) of a file; `-` if there is none.
 fn stamp(file: &Path) -> String {
-    match fs::metadata(file) {
-        Err(_) => "-".into(),
-        Ok(m) => format!(
-            "{:x}-{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
-            m.dev(),
-            m.ino(),
-            m.size(),
-            m.mtime(),
-            m.mtime_nsec(),
-            m.ctime(),
-            m.ctime_nsec()
-        ),
-    }
+    fs::metadata(file).map_or_else(|_| "-".into(), |m| identity::stamp(&m))
 }
 
 impl Shortcut {

@@ -177,26 +177,14 @@ fn by_pointer(
     for t in transfers {
         // Other transfers lead to code that is not instrumented.
         let callee = numbers.get(&t.target).copied();
-        let caller = callers[t.site];
-        if caller & IS_STUB == 0 {
-            let kind = Kind::Indirect;
-            arcs.extend(callee.map(|callee| {
-                (
-                    Arc {
-                        caller,
-                        callee,
-                        kind,
-                    },
-                    t.count,
-                )
-            }));
-            continue;
+        let caller = callers[t.site] & !IS_STUB;
+        let mut kind = Kind::Indirect;
+        if callers[t.site] & IS_STUB != 0 {
+            kind = Kind::Jump;
+            let stub = stubs.entry(caller).or_default();
+            stub.0 += t.count;
+            stub.1.extend(callee);
         }
-        let caller = caller & !IS_STUB;
-        let stub = stubs.entry(caller).or_default();
-        stub.0 += t.count;
-        stub.1.extend(callee);
-        let kind = Kind::Jump;
         arcs.extend(callee.map(|callee| {
             (
                 Arc {
