@@ -75,12 +75,71 @@ pub struct Report<'a> {
     pub peak_memory_bytes: Option<u64>,
 }
 
-impl Report<'_> {
-    /// The contents of the JSON file.
-    pub fn to_json(&self) -> Vec<u8> {
-        let mut json = serde_json::to_vec_pretty(self).expect("plain fields always serialise");
-        json.push(b'\n');
-        json
+/// The JSON of `--report` for a whole process. Keys that a program alone has too stand for all objects together.
+#[derive(Serialize)]
+pub struct ProcessReport<'a> {
+    /// The program that was read.
+    pub program: FileFacts,
+    /// Path of the tool.
+    pub tool: Option<String>,
+    /// The instrumented program; the size is the size of all files.
+    pub output: FileFacts,
+    /// The procedures of all objects.
+    pub procedures: Totals,
+    /// Number of basic blocks of the procedures that can move.
+    pub blocks: usize,
+    /// Number of instructions of these blocks.
+    pub instructions: usize,
+    /// Calls of analysis routines.
+    pub calls: Calls,
+    /// Sizes of the text before and after, in bytes.
+    pub text_bytes: TextBytes,
+    /// Each object: the program, libraries and the interpreter in load order.
+    pub objects: Vec<ObjectReport<'a>>,
+    /// The steps in the order in which they were done.
+    pub steps: Vec<StepTime>,
+    /// Time of all steps together.
+    pub seconds: f64,
+    /// Largest resident set of this command; `None` if the system does not tell it.
+    pub peak_memory_bytes: Option<u64>,
+}
+
+/// An object of a whole process.
+#[derive(Serialize)]
+pub struct ObjectReport<'a> {
+    /// The file that was read.
+    pub original: FileFacts,
+    /// The file that was written.
+    pub output: FileFacts,
+    /// Its procedures.
+    pub procedures: Procedures<'a>,
+    /// Number of basic blocks of the procedures that can move.
+    pub blocks: usize,
+    /// Number of instructions of these blocks.
+    pub instructions: usize,
+    /// Sizes of its text before and after, in bytes.
+    pub text_bytes: TextBytes,
+}
+
+/// The contents of the JSON file.
+pub fn to_json(report: &impl Serialize) -> Vec<u8> {
+    let mut json = serde_json::to_vec_pretty(report).expect("plain fields always serialise");
+    json.push(b'\n');
+    json
+}
+
+impl std::iter::Sum for Totals {
+    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
+        let none = Self {
+            full: 0,
+            partial: 0,
+            opaque: 0,
+        };
+        each.fold(none, |a, b| Self {
+            full: a.full + b.full,
+            partial: a.partial + b.partial,
+            opaque: a.opaque + b.opaque,
+        })
     }
 }
 
@@ -162,9 +221,12 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The calls of `plan`; `unselected` is the number of calls left out before planning.
-    pub fn of(plan: &Plan, unselected: usize) -> Self {
-        let (added, inlined) = (plan.calls_added, plan.calls_inlined);
+    /// The calls of the plans of all objects; `unselected` is the number of calls left out before planning.
+    pub fn of<'p>(plans: impl IntoIterator<Item = &'p Plan>, unselected: usize) -> Self {
+        let each = plans.into_iter();
+        let (added, inlined) = each.fold((0, 0), |(added, inlined), plan| {
+            (added + plan.calls_added, inlined + plan.calls_inlined)
+        });
         Self {
             added,
             inlined,

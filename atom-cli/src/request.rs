@@ -10,6 +10,9 @@ use atom_core::{Error, Result};
 use crate::args::Run;
 use crate::{find, output};
 
+/// The shipped tool that adds no calls.
+const NO_CALLS: &str = "empty";
+
 /// What the command line asks for.
 pub struct Request<'a> {
     /// Path of the program.
@@ -72,7 +75,11 @@ impl<'a> Request<'a> {
         let app = args.app.as_deref().unwrap_or(Path::new(""));
         let request = Self {
             app,
-            tool: tool_file(args)?,
+            tool: match tool_file(args)? {
+                // A whole process needs a runtime, which comes with a tool.
+                None if args.libs => Some(find::shipped_tool(NO_CALLS)?),
+                tool => tool,
+            },
             tool_options: &args.tool_options,
             output: args.output.clone().unwrap_or_else(|| default_output(app)),
             report: args.report.as_deref(),

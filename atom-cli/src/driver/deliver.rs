@@ -64,7 +64,7 @@ fn report(
         procedures: Procedures::of(cfg, &layout.moved),
         blocks: cfg.blocks.len(),
         instructions: cfg.insts.len(),
-        calls: report::Calls::of(placed.plan, unselected),
+        calls: report::Calls::of([placed.plan], unselected),
         text_bytes: TextBytes {
             r#in: text_size(image),
             out: layout.end - layout.start,
@@ -73,11 +73,11 @@ fn report(
         seconds: steps.elapsed().as_secs_f64(),
         peak_memory_bytes: steps::memory("VmHWM:"),
     };
-    report.to_json()
+    report::to_json(&report)
 }
 
 /// Size in bytes of the executable segments.
-fn text_size(image: &Image) -> u64 {
+pub(super) fn text_size(image: &Image) -> u64 {
     image
         .segments
         .iter()
@@ -87,7 +87,7 @@ fn text_size(image: &Image) -> u64 {
 }
 
 /// A copy of the tool that was used.
-fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
+pub(super) fn keep(tool: &Path, target: &Path) -> Result<PendingFile> {
     let bytes = std::fs::read(tool)
         .map_err(|e| Error::new("keeping the tool", e.to_string()).file(tool))?;
     PendingFile::write(target, |file| file.write_all(&bytes), 0o755)

@@ -3,11 +3,12 @@
 //! Each value is frozen once its step is done: later steps borrow it and make
 //! a new one.
 
+pub mod bundle;
 mod calls;
 mod deliver;
 mod describe;
 mod origin;
-pub mod process;
+mod process;
 
 use atom_core::emit;
 use atom_core::emit::debug;

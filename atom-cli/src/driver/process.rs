@@ -16,6 +16,7 @@ use atom_abi::{ObjectInfo, ProcessInfo};
 use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::Object;
+use atom_core::emit::debug::{self, DebugSection};
 use atom_core::emit::{self, area::Facts};
 use atom_core::image::debug::DebugLines;
 use atom_core::image::{Image, LoaderFamily, ObjectKind};
@@ -26,33 +27,32 @@ use atom_core::tool::select::{Candidate, Selected};
 use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses_gs};
 use atom_core::{Error, Result, check, memory, rewrite};
 
-use crate::message::{count, note, number};
-use crate::output::PendingFile;
+use crate::message::{count, note};
 use crate::report::Totals;
 use crate::request::Request;
 use crate::run::closure;
 use crate::steps::{Step, Steps};
 use crate::tool_code::Loaded;
 
+use super::bundle::{self, Bundle};
 use super::calls::{end_after_panic, refuse_wide_registers, routines};
-use super::{deliver, describe};
+use super::describe;
 
 const DOING: &str = "instrumenting the program with its libraries";
 
-/// The file of the area in a bundle's folder.
-const AREA: &str = "area";
-/// The symbolic link to the original program in a bundle's folder.
-const LINK: &str = "program";
+const WISHES: &str = "-D and --32addr change nothing for a whole process: the tool's data lies below 2 GiB in \
+                      any case, and the loader chooses where libraries lie";
 
 /// A file of the process.
-struct File {
+pub(super) struct File {
     /// Path of the original, as the loader finds it.
-    path: PathBuf,
-    image: Image,
+    pub path: PathBuf,
+    /// The original.
+    pub image: Image,
     /// Path of the instrumented file.
-    output: PathBuf,
+    pub output: PathBuf,
     /// True if the interpreter loads the file with the program; false if that is not known of all files.
-    is_global: bool,
+    pub is_global: bool,
 }
 
 /// Instruments the program of the request and what it loads. `image` is the program.
@@ -61,11 +61,13 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         return Err(Error::new(DOING, "no tool is named")
             .advice("name a tool: --tool NAME, or its file after the program"));
     };
-    tell_what_is_left_out(request);
+    if request.wishes.data.is_some() || request.wishes.low {
+        note(WISHES);
+    }
     // Where the files are written, and where they will be when the program runs.
-    let written = bundle_folder(&request.output)?;
+    let written = bundle::folder(&request.output)?;
     let folder = match request.placed_at {
-        Some(path) => beside(path),
+        Some(path) => bundle::beside(path),
         None => written.clone(),
     };
     let files = steps.run(
@@ -87,7 +89,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
             count(blocks, "block")
         },
     )?;
-    let (calls, lives) = calls(&loaded, request, (&files, &objects), steps)?;
+    let (calls, lives, unselected) = calls(&loaded, request, (&files, &objects), steps)?;
     let used = routines(&calls);
     let (analysis, summaries) = steps.run(
         Step::Analysis,
@@ -114,7 +116,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         whole.shared.data.len() as u64,
         facts.bytes.len() as u64,
         slots,
-        (&folder.join(AREA), &files[starter].output),
+        (&folder.join(bundle::AREA), &files[starter].output),
         layout::room(&files[0].image),
     )?;
     let placed = steps.run(
@@ -134,52 +136,31 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         &placed[starter],
         &facts,
     );
+    let debug = debug_sections(request, &placed, steps)?;
     let outputs = steps.run(
         Step::Emit,
-        || outputs(&placed),
+        || outputs(&placed, &debug),
         |outputs| describe::bytes(outputs.iter().map(emit::Output::len).sum()),
     )?;
     if request.check {
         let subjects = placed.iter().zip(&lives).zip(&outputs);
         check(subjects, &summaries, steps)?;
     }
-    let size = steps.run(
-        Step::Write,
-        || write(request, &files, &outputs, &contents, &written),
-        |size| describe::bytes(*size),
-    )?;
+    let bundle = Bundle {
+        request,
+        files: &files,
+        placed: &placed,
+        outputs: &outputs,
+        area: &contents,
+        unselected,
+    };
+    bundle.deliver(&written, steps)?;
     if !request.quiet {
-        eprintln!("{}", summary(request, tool, &folder, files.len(), size));
+        eprintln!("{}", bundle.summary(tool, &folder));
     }
     // The process ends now, and its memory goes as a whole.
     std::mem::forget(placed);
     Ok(())
-}
-
-/// Options that only a program alone has so far are not ignored in silence.
-fn tell_what_is_left_out(request: &Request) {
-    let options = [
-        ("--report", request.report.is_some()),
-        ("--debug-info", request.debug_info),
-        ("--keep-tool", request.keep_tool.is_some()),
-    ];
-    for (option, _) in options.iter().filter(|o| o.1) {
-        note(&format!("{option} does nothing for a whole process yet"));
-    }
-}
-
-/// The line that says what happened.
-fn summary(request: &Request, tool: &Path, folder: &Path, objects: usize, size: u64) -> String {
-    let tool = tool.file_stem().unwrap_or_default().to_string_lossy();
-    format!(
-        "{} with {} -> {} and {}: {}, {} bytes",
-        request.app.display(),
-        tool.trim_start_matches("lib"),
-        request.output.display(),
-        folder.display(),
-        count(objects, "object"),
-        number(size),
-    )
 }
 
 /// The object of the program interpreter.
@@ -200,24 +181,6 @@ const SYSTEM_CALL: &str = "__atom_system_call";
 const HOOKS: [&str; 2] = [EXEC, SYSTEM_CALL];
 /// Export of runtimes that can follow executed programs.
 const FOLLOW: &str = "__atom_follow";
-
-/// The folder beside the output in which the other files of the bundle lie, as an absolute path.
-fn bundle_folder(output: &Path) -> Result<PathBuf> {
-    let parent = match output.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let parent =
-        std::fs::canonicalize(parent).map_err(|e| Error::new(DOING, e.to_string()).file(parent))?;
-    Ok(beside(&parent.join(output.file_name().unwrap_or_default())))
-}
-
-/// The path of the folder that belongs to the program of a bundle.
-pub fn beside(program: &Path) -> PathBuf {
-    let mut path = program.as_os_str().to_os_string();
-    path.push(".libs");
-    path.into()
-}
 
 /// Opens the program, what its loader loads for it, and what the user adds.
 fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> {
@@ -242,7 +205,7 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
     paths.push(loader);
     let with_program = paths.len();
     paths.extend(request.with.iter().cloned());
-    let mut names = BTreeSet::from([OsString::from(AREA), OsString::from(LINK)]);
+    let mut names = BTreeSet::from([bundle::AREA, bundle::LINK].map(OsString::from));
     let mut seen = BTreeSet::new();
     let mut files = vec![File {
         path: request.app.to_path_buf(),
@@ -329,7 +292,7 @@ fn calls<'a>(
     request: &Request,
     (files, objects): (&[File], &'a [Object<'a>]),
     steps: &mut Steps,
-) -> Result<(Calls, Vec<Live<'a>>)> {
+) -> Result<(Calls, Vec<Live<'a>>, usize)> {
     std::thread::scope(|scope| {
         let live = scope.spawn(|| objects.iter().map(|o| live(o, request)).collect());
         let lines: Vec<DebugLines<'_>> = objects.iter().map(|o| DebugLines::new(o.image)).collect();
@@ -353,6 +316,7 @@ fn calls<'a>(
             },
             |calls| count(calls.calls.len(), "call"),
         )?;
+        let wanted = calls.calls.len();
         if let Some(selected) = selected {
             let pairs: Vec<_> = objects.iter().map(|o| &o.cfg).zip(selected).collect();
             Selected::filter_all(&pairs, &mut calls);
@@ -363,7 +327,8 @@ fn calls<'a>(
             |lives: &Vec<Live<'_>>| count(lives.len(), "object"),
         )?;
         memory::give_back();
-        Ok((calls, lives))
+        let unselected = wanted - calls.calls.len();
+        Ok((calls, lives, unselected))
     })
 }
 
@@ -479,10 +444,14 @@ fn place<'a>(
 ) -> Result<Vec<Placed<'a>>> {
     let each = objects.iter().zip(sites).zip(&whole.plans);
     each.map(|((object, sites), plan)| {
+        let region = match object.image.kind.is_program() {
+            true => Region::wanted(object.image, &request.wishes)?,
+            false => Region::of(object.image),
+        };
         let options = Options {
             strict: request.strict,
             extra: request.extra,
-            region: Some(Region::of(object.image)),
+            region: Some(region),
             area: Some(area),
         };
         Placed::new(object, plan, None, sites, &options)
@@ -491,10 +460,30 @@ fn place<'a>(
 }
 
 /// The contents of the instrumented objects.
-fn outputs<'a>(placed: &'a [Placed<'a>]) -> Result<Vec<emit::Output<'a>>> {
-    let each = placed.iter();
-    each.map(|placed| emit::write(placed, rewrite::code(placed)?, &[]))
+fn outputs<'a>(
+    placed: &'a [Placed<'a>],
+    debug: &'a [Vec<DebugSection>],
+) -> Result<Vec<emit::Output<'a>>> {
+    let each = placed.iter().zip(debug);
+    each.map(|(placed, debug)| emit::write(placed, rewrite::code(placed)?, debug))
         .collect()
+}
+
+/// The debug information of each instrumented object, if it is wanted.
+fn debug_sections(
+    request: &Request,
+    placed: &[Placed<'_>],
+    steps: &mut Steps,
+) -> Result<Vec<Vec<DebugSection>>> {
+    if !request.debug_info {
+        return Ok(placed.iter().map(|_| Vec::new()).collect());
+    }
+    let size = |sections: &Vec<Vec<DebugSection>>| {
+        let size: usize = sections.iter().flatten().map(|s| s.bytes.len()).sum();
+        describe::bytes(size as u64)
+    };
+    let build = || Ok(placed.iter().map(debug::build).collect());
+    steps.run(Step::Debug, build, size)
 }
 
 /// Compares the instrumented objects with the originals.
@@ -534,7 +523,7 @@ fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Re
     let absolute = || std::path::absolute(request.app).unwrap_or(request.app.to_path_buf());
     let named = request.named.map_or_else(absolute, Path::to_path_buf);
     facts.put_text(offset_of!(ProcessInfo, named), named.as_os_str().as_bytes());
-    let link = folder.join(LINK);
+    let link = folder.join(bundle::LINK);
     facts.put_text(offset_of!(ProcessInfo, link), link.as_os_str().as_bytes());
     for (i, file) in files.iter().enumerate() {
         let at = table + i * size_of::<ObjectInfo>();
@@ -573,38 +562,4 @@ fn tell_ends(facts: &mut Facts, placed: &[Placed<'_>]) {
         let at = table + i * size_of::<ObjectInfo>() + offset_of!(ObjectInfo, end);
         facts.put(at, placed.object.image.end.max(placed.placement.end));
     }
-}
-
-/// Writes all files of the bundle; returns their size together. The program comes last, so that a bundle
-/// whose program is there is whole.
-fn write(
-    request: &Request,
-    files: &[File],
-    outputs: &[emit::Output<'_>],
-    area: &emit::Output<'_>,
-    folder: &Path,
-) -> Result<u64> {
-    let fail = |e: std::io::Error| Error::new("writing the bundle", e.to_string()).file(folder);
-    std::fs::create_dir_all(folder).map_err(fail)?;
-    let link = folder.join(LINK);
-    let program = std::fs::canonicalize(request.app).map_err(fail)?;
-    match std::fs::remove_file(&link) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(fail(e)),
-        _ => {}
-    }
-    std::os::unix::fs::symlink(program, &link).map_err(fail)?;
-    let mut size = area.len();
-    let file = PendingFile::write(&folder.join(AREA), |file| area.write_to(file), 0o644)?;
-    file.commit()?;
-    for (file, output) in files.iter().zip(outputs).rev() {
-        let mode = deliver::output_mode(&file.path)?;
-        let target = match file.image.kind.is_program() {
-            true => request.output.clone(),
-            false => folder.join(file.output.file_name().unwrap_or_default()),
-        };
-        let pending = PendingFile::write(&target, |file| output.write_to(file), mode)?;
-        pending.commit()?;
-        size += output.len();
-    }
-    Ok(size)
 }
