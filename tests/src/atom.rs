@@ -31,8 +31,8 @@ pub enum Job {
     Branch(PathBuf),
     /// Any shipped tool with its options.
     Tool(String, Vec<String>),
-    /// A job with a tool, done for the program with all that it loads.
-    Whole(Box<Job>),
+    /// A job done for the program with all that it loads, and with these libraries that it may load later.
+    Whole(Box<Job>, Vec<PathBuf>),
 }
 
 /// Cost of one instrumentation.
@@ -96,8 +96,11 @@ fn build() -> Result<PathBuf> {
 fn words(job: &Job, strict: bool) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut add = |more: &[&str]| words.extend(more.iter().map(|w| w.to_string()));
-    if let Job::Whole(job) = job {
+    if let Job::Whole(job, with) = job {
         add(&["--libs"]);
+        for file in with {
+            add(&["--with", &file.to_string_lossy()]);
+        }
         words.extend(self::words(job, strict));
         return words;
     }
@@ -128,7 +131,7 @@ fn words(job: &Job, strict: bool) -> Vec<String> {
             add(&["--tool", name, "--"]);
             words.extend(options.iter().cloned());
         }
-        Job::Whole(_) => {}
+        Job::Whole(..) => {}
     }
     words
 }
@@ -140,7 +143,7 @@ fn tool(job: &Job) -> Option<&str> {
         Job::Icount(_) | Job::Partly(..) => Some("icount"),
         Job::Branch(_) => Some("branch"),
         Job::Tool(name, _) => Some(name),
-        Job::Whole(job) => tool(job),
+        Job::Whole(job, _) => Some(tool(job).unwrap_or("empty")),
     }
 }
 

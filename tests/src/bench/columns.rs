@@ -1,5 +1,6 @@
 //! The programs that are measured beside the original: rewrites, and other tools that produce the same figures.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -51,13 +52,18 @@ impl FromStr for Column {
 /// The command that runs for a column.
 pub(super) struct Prepared {
     file: PathBuf,
+    /// The program's own name, its first argument.
+    called: PathBuf,
     valgrind: Option<String>,
 }
 
 impl Prepared {
     pub(super) fn command(&self) -> Command {
         let Some(tool) = &self.valgrind else {
-            return Command::new(&self.file);
+            let mut command = Command::new(&self.file);
+            // Some programs do what the name says by which they are called.
+            command.arg0(&self.called);
+            return command;
         };
         let mut command = Command::new("valgrind");
         command.args(["--quiet", "--log-file=/dev/null"]);
@@ -100,13 +106,18 @@ impl Column {
         program: &Program,
         file: &Path,
     ) -> Result<(Cell, Option<Prepared>)> {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let name = program.name.replace([' ', '(', ')'], "-");
+        let called = file.to_path_buf();
         let plain = |file: PathBuf| {
             let valgrind = None;
-            Some(Prepared { file, valgrind })
+            Some(Prepared {
+                file,
+                called,
+                valgrind,
+            })
         };
         let figures = bench.folder.join("figures").display().to_string();
-        let job = match self {
+        let mut job = match self {
             Self::Empty => Job::Empty,
             Self::Moved => Job::Moved,
             Self::Tool(tool, options) => {
@@ -120,9 +131,13 @@ impl Column {
             Self::Valgrind(tool) => {
                 let prepared = Prepared {
                     file: file.into(),
+                    called: file.into(),
                     valgrind: Some(tool.clone()),
                 };
                 return Ok((Cell::default(), Some(prepared)));
+            }
+            Self::ProfileArcs if program.installed().is_some() => {
+                return Ok((Cell::default(), None));
             }
             Self::ProfileArcs => {
                 let out = bench.folder.join(format!("{name}.profile-arcs"));
@@ -134,6 +149,9 @@ impl Column {
         };
         let label = self.name().replace(' ', "_");
         let out = bench.folder.join(format!("{name}.{label}"));
+        if program.installed().is_some() {
+            job = Job::Whole(Box::new(job), program.loads());
+        }
         let made = atom::instrument(file, &out, &job, false)?;
         let bytes = |key: &str| made.report["text_bytes"][key].as_f64();
         let growth = bytes("in").zip(bytes("out")).map(|(old, new)| new / old);

@@ -4,6 +4,7 @@
 //! rewrites run in turns, and each ratio is formed within its turn.
 
 mod columns;
+mod inputs;
 mod programs;
 mod table;
 
@@ -11,14 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::corpus::sample;
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Setting, plain_environment, run};
 use crate::source::End;
 
 pub use columns::Column;
-pub use programs::{PROGRAMS, Program, Sources};
-pub use table::{record, tables};
+pub use programs::{Program, STATIC, Sources, WHOLE};
+pub use table::{Part, record, tables};
 
 /// Folders of programs, rewrites and inputs.
 pub struct Bench {
@@ -60,8 +60,7 @@ impl Bench {
         let inputs = folder.join("inputs");
         std::fs::create_dir_all(&inputs)
             .map_err(|e| Error::new("making a folder", e).file(&inputs))?;
-        std::fs::write(inputs.join("large"), sample(4_000_000))
-            .map_err(|e| Error::new("making the inputs", e).file(&inputs))?;
+        inputs::make(&inputs)?;
         Ok(Self {
             sources: Sources::find(&here)?,
             here,
@@ -72,7 +71,10 @@ impl Bench {
 
     /// Measures one program in `runs` turns; slow columns take part in the first three only.
     pub fn measure(&self, program: &Program, columns: &[Column], runs: usize) -> Result<Row> {
-        let file = self.folder.join(program.name.replace(' ', "-"));
+        let file = match program.installed() {
+            Some(file) => file.to_path_buf(),
+            None => self.folder.join(program.name.replace(' ', "-")),
+        };
         program.build(&self.here, &self.sources, "", &file)?;
         let mut row = Row {
             name: program.name,

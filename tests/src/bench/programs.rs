@@ -1,60 +1,141 @@
-//! The programs: compiled here from the sources of well-known crates and linked
-//! statically, so that all of their user time is spent in their own text.
+//! The programs: some compiled here from the sources of well-known crates and linked
+//! statically, so that all of their user time is spent in their own text; some installed, which do most of
+//! their work in libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Result};
 
-/// How a program is compiled and run.
+/// A program and its work.
 pub struct Program {
     /// Name in the tables.
     pub name: &'static str,
-    /// The crate whose sources it is made of; none for our own.
-    source: Option<&'static str>,
-    /// Shell command: `$SRC` is the crate's folder, `$HERE` ours, `$FLAGS` further
-    /// options of the compiler, `$OUT` the result.
-    build: &'static str,
+    /// Where the program comes from.
+    origin: Origin,
     /// Arguments; `$HERE` and `$IN` (inputs) are replaced.
     pub args: &'static [&'static str],
 }
 
-/// The programs that are measured.
-pub const PROGRAMS: [Program; 5] = [
+/// Where a program comes from.
+enum Origin {
+    /// Compiled from a crate's sources (none for our own) and linked statically. The shell command has
+    /// the variables `$SRC`, the crate's folder, `$HERE`, our folder, `$FLAGS`, further options of the compiler, and
+    /// `$OUT`, the result.
+    Sources(Option<&'static str>, &'static str),
+    /// Installed by the distribution; a whole process is measured. The pattern names libraries that the program
+    /// loads while it runs.
+    Installed(&'static str, Option<&'static str>),
+}
+
+/// Programs whose user time is spent in their own text.
+pub const STATIC: [Program; 5] = [
     Program {
         name: "bzip2",
-        source: Some("bzip2-sys"),
-        build: "cd $SRC/bzip2-1.0.8 && gcc -O2 $FLAGS -static -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c \
-                crctable.c randtable.c compress.c decompress.c bzlib.c -o $OUT",
+        origin: Origin::Sources(
+            Some("bzip2-sys"),
+            "cd $SRC/bzip2-1.0.8 && gcc -O2 $FLAGS -static -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c \
+             crctable.c randtable.c compress.c decompress.c bzlib.c -o $OUT",
+        ),
         args: &["-9", "-k", "-c", "$IN/large"],
     },
     Program {
         name: "zstd",
-        source: Some("zstd-sys"),
-        build: "gcc -O2 $FLAGS -static -DZSTD_DISABLE_ASM=1 -I$SRC/zstd/lib $HERE/zstd.c $SRC/zstd/lib/common/*.c \
-                $SRC/zstd/lib/compress/*.c $SRC/zstd/lib/decompress/*.c -o $OUT",
+        origin: Origin::Sources(
+            Some("zstd-sys"),
+            "gcc -O2 $FLAGS -static -DZSTD_DISABLE_ASM=1 -I$SRC/zstd/lib $HERE/zstd.c $SRC/zstd/lib/common/*.c \
+             $SRC/zstd/lib/compress/*.c $SRC/zstd/lib/decompress/*.c -o $OUT",
+        ),
         args: &["$IN/large"],
     },
     Program {
         name: "lua",
-        source: Some("lua-src"),
-        build: "gcc -O2 $FLAGS -static -I$SRC/lua-5.4.8 $HERE/lua.c $SRC/lua-5.4.8/*.c -lm -o $OUT",
+        origin: Origin::Sources(
+            Some("lua-src"),
+            "gcc -O2 $FLAGS -static -I$SRC/lua-5.4.8 $HERE/lua.c $SRC/lua-5.4.8/*.c -lm -o $OUT",
+        ),
         args: &["$HERE/work.lua"],
     },
     Program {
         name: "sqlite3",
-        source: Some("libsqlite3-sys"),
-        build: "gcc -O2 $FLAGS -static -DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_THREADSAFE=0 -I$SRC/sqlite3 \
-                $HERE/sqlite.c $SRC/sqlite3/sqlite3.c -lm -o $OUT",
+        origin: Origin::Sources(
+            Some("libsqlite3-sys"),
+            "gcc -O2 $FLAGS -static -DSQLITE_OMIT_LOAD_EXTENSION -DSQLITE_THREADSAFE=0 -I$SRC/sqlite3 \
+             $HERE/sqlite.c $SRC/sqlite3/sqlite3.c -lm -o $OUT",
+        ),
         args: &["$HERE/work.sql"],
     },
     Program {
         name: "c++ objects",
-        source: None,
-        build: "g++ -O2 $FLAGS -static -std=c++17 $HERE/objects.cc -o $OUT",
+        origin: Origin::Sources(
+            None,
+            "g++ -O2 $FLAGS -static -std=c++17 $HERE/objects.cc -o $OUT",
+        ),
         args: &["200000"],
     },
 ];
+
+/// Dynamic programs as the distribution ships them, with all that they load.
+pub const WHOLE: [Program; 11] = [
+    Program {
+        name: "bzip2",
+        origin: Origin::Installed("/usr/bin/bzip2", None),
+        args: &["-9", "-k", "-c", "$IN/large"],
+    },
+    Program {
+        name: "xz",
+        origin: Origin::Installed("/usr/bin/xz", None),
+        args: &["-2", "-T1", "-k", "-c", "$IN/large"],
+    },
+    Program {
+        name: "zstd",
+        origin: Origin::Installed("/usr/bin/zstd", None),
+        args: &["-9", "--single-thread", "-k", "-c", "$IN/large"],
+    },
+    Program {
+        name: "sqlite3",
+        origin: Origin::Installed("/usr/bin/sqlite3", None),
+        args: &[":memory:", ".read $HERE/work.sql"],
+    },
+    Program {
+        name: "python3 json",
+        origin: Origin::Installed("/usr/bin/python3", Some(PYTHON_JSON)),
+        args: &["-I", "$HERE/work.py", "json"],
+    },
+    Program {
+        name: "python3 zlib",
+        origin: Origin::Installed("/usr/bin/python3", None),
+        args: &["-I", "$HERE/work.py", "zlib"],
+    },
+    Program {
+        name: "openssl",
+        origin: Origin::Installed("/usr/bin/openssl", None),
+        args: &["dgst", "-sha512", "$IN/huge"],
+    },
+    Program {
+        name: "perl",
+        origin: Origin::Installed("/usr/bin/perl", None),
+        args: &["$HERE/work.pl"],
+    },
+    Program {
+        name: "git log",
+        origin: Origin::Installed("/usr/bin/git", None),
+        args: &["-C", "$IN/history", "--no-pager", "log", "--stat", "-p"],
+    },
+    Program {
+        name: "z3 (C++)",
+        origin: Origin::Installed("/usr/bin/z3", None),
+        args: &["$HERE/work.smt2"],
+    },
+    Program {
+        name: "groff (C++)",
+        origin: Origin::Installed("/usr/bin/troff", None),
+        args: &["-man", "-Tutf8", "$IN/page"],
+    },
+];
+
+/// The compiled part of Python's module `json`.
+const PYTHON_JSON: &str = "/usr/lib/python3*/lib-dynload/_json.*.so";
 
 /// Folders of the crates' sources by crate name.
 pub struct Sources(Vec<(String, PathBuf)>);
@@ -87,6 +168,32 @@ impl Sources {
 }
 
 impl Program {
+    /// The path of an installed program; `None` if the program is compiled here.
+    pub(super) fn installed(&self) -> Option<&'static Path> {
+        match self.origin {
+            Origin::Installed(path, _) => Some(Path::new(path)),
+            Origin::Sources(..) => None,
+        }
+    }
+
+    /// True if the program is expected to be installed and is not.
+    pub fn is_missing(&self) -> bool {
+        self.installed().is_some_and(|file| !file.exists())
+    }
+
+    /// Libraries that the program loads while it runs.
+    pub(super) fn loads(&self) -> Vec<PathBuf> {
+        let Origin::Installed(_, Some(pattern)) = self.origin else {
+            return Vec::new();
+        };
+        let listed = Command::new("sh")
+            .args(["-c", &format!("ls {pattern}")])
+            .output();
+        let names = listed.map(|o| o.stdout).unwrap_or_default();
+        let names = String::from_utf8_lossy(&names).into_owned();
+        names.lines().map(PathBuf::from).collect()
+    }
+
     /// Compiles the program as `out`, unless that file exists.
     pub(super) fn build(
         &self,
@@ -96,11 +203,14 @@ impl Program {
         out: &Path,
     ) -> Result<()> {
         let fail = |reason: &str| Error::new("building the benchmark", reason).file(self.name);
+        let Origin::Sources(source, build) = self.origin else {
+            return Ok(());
+        };
         if out.exists() {
             return Ok(());
         }
         let mut command = Command::new("sh");
-        if let Some(name) = self.source {
+        if let Some(name) = source {
             let (_, folder) = sources
                 .0
                 .iter()
@@ -110,7 +220,7 @@ impl Program {
         }
         let partial = out.with_extension("partial");
         let output = command
-            .args(["-c", self.build])
+            .args(["-c", build])
             .env("HERE", here)
             .env("FLAGS", flags)
             .env("OUT", &partial)

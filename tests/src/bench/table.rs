@@ -100,9 +100,30 @@ fn heading<'a>(start: &str, columns: impl Iterator<Item = &'a Column>) -> String
     format!("{text}\n|{rules}\n")
 }
 
+/// The place of a record in the page on performance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Programs whose user time is spent in their own text.
+    Static,
+    /// Dynamic programs with all that they load.
+    Whole,
+}
+
+impl Part {
+    /// The lines around the record.
+    fn markers(self) -> (String, String) {
+        let name = match self {
+            Self::Static => "run time",
+            Self::Whole => "run time, whole processes",
+        };
+        let line = |start: &str| format!("<!-- {start}: {name} -->");
+        (line("figures") + "\n", line("end of figures"))
+    }
+}
+
 /// Puts the tables into the page on performance, with date, commit and command. The previous tables
 /// become the last of the older records in the lab notes.
-pub fn record(tables: &str, command: &str) -> Result<()> {
+pub fn record(part: Part, tables: &str, command: &str) -> Result<()> {
     let date = output_of("date", &["-u", "+%F"]);
     let commit = output_of("git", &["rev-parse", "--short", "HEAD"]);
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
@@ -117,7 +138,7 @@ pub fn record(tables: &str, command: &str) -> Result<()> {
         std::fs::write(path, text).map_err(|e| fail(path, e.to_string()))
     };
     let (text, older) =
-        replace_newest(&read(&page)?, &newest).map_err(|reason| fail(&page, reason))?;
+        replace_newest(part, &read(&page)?, &newest).map_err(|reason| fail(&page, reason))?;
     let kept = append_older(&read(&notes)?, &older).map_err(|reason| fail(&notes, reason))?;
     write(&notes, kept)?;
     write(&page, text)
@@ -135,12 +156,17 @@ fn output_of(program: &str, args: &[&str]) -> String {
 }
 
 /// The page with another record between its markers, and the previous record.
-fn replace_newest(page: &str, newest: &str) -> std::result::Result<(String, String), String> {
-    const START: &str = "<!-- figures: run time -->\n";
-    const END: &str = "<!-- end of figures: run time -->";
-    let (before, rest) = page.split_once(START).ok_or(format!("no line {START:?}"))?;
-    let (older, after) = rest.split_once(END).ok_or(format!("no line {END:?}"))?;
-    let text = format!("{before}{START}\n{newest}{END}{after}");
+fn replace_newest(
+    part: Part,
+    page: &str,
+    newest: &str,
+) -> std::result::Result<(String, String), String> {
+    let (start, end) = part.markers();
+    let (before, rest) = page
+        .split_once(&start)
+        .ok_or(format!("no line {start:?}"))?;
+    let (older, after) = rest.split_once(&end).ok_or(format!("no line {end:?}"))?;
+    let text = format!("{before}{start}\n{newest}{end}{after}");
     Ok((text, older.trim_start().to_string()))
 }
 
@@ -188,7 +214,8 @@ mod tests {
     fn a_record_replaces_the_newest() {
         let page = include_str!("../../../docs/performance.md");
         let notes = include_str!("../../../docs/lab-notes.md");
-        let (text, older) = replace_newest(page, "### today\n\nfigures\n\n").unwrap();
+        let part = Part::Static;
+        let (text, older) = replace_newest(part, page, "### today\n\nfigures\n\n").unwrap();
         assert!(
             older.starts_with("### ") && older.ends_with("|\n\n"),
             "{older:?}"
@@ -200,7 +227,7 @@ mod tests {
         let kept = append_older(notes, &older).unwrap();
         assert!(kept.contains(&format!("|\n\n{older}<!-- end")), "{kept}");
         assert_eq!(kept.len(), notes.len() + older.len());
-        let (back, newest) = replace_newest(&text, &older).unwrap();
+        let (back, newest) = replace_newest(part, &text, &older).unwrap();
         assert_eq!(
             (back.as_str(), newest.as_str()),
             (page, "### today\n\nfigures\n\n")

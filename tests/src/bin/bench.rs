@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use atom_tests::bench::{self, Bench, Column, PROGRAMS};
+use atom_tests::bench::{self, Bench, Column, Part, STATIC, WHOLE};
 use atom_tests::error::Result;
 use clap::Parser;
 
-/// Prints tables of run time ratios for five programs.
+/// Prints tables of run time ratios for five static programs, or for eleven dynamic ones as whole processes.
 #[derive(Parser)]
 struct Args {
     /// Turns for each program; slow columns take part in three.
@@ -17,12 +17,15 @@ struct Args {
     /// perhaps with options in the same word; valgrind:TOOL; gcc:profile-arcs.
     #[arg(long, default_values_t = ["empty", "moved", "icount", "branch", "cache", "dtb", "prof", "inline"].map(String::from))]
     tool: Vec<String>,
-    /// Measure others too: Valgrind's none and cachegrind, gcc -fprofile-arcs.
+    /// Measure others too: Valgrind's none, cachegrind and callgrind, gcc -fprofile-arcs.
     #[arg(long)]
     others: bool,
     /// Only this program (repeatable).
     #[arg(long)]
     only: Vec<String>,
+    /// Measure dynamic programs with all that they load.
+    #[arg(long)]
+    whole: bool,
     /// Put the tables into docs/performance.md with date and commit; the tables that stood there
     /// move to docs/lab-notes.md.
     #[arg(long)]
@@ -35,13 +38,24 @@ fn main_result(args: &Args) -> Result<()> {
         columns.push(text.parse::<Column>()?);
     }
     if args.others {
-        columns.push(Column::ProfileArcs);
-        columns.extend(["none", "cachegrind"].map(|t| Column::Valgrind(t.into())));
+        if !args.whole {
+            columns.push(Column::ProfileArcs);
+        }
+        let tools = ["none", "cachegrind", "callgrind"];
+        columns.extend(tools.map(|t| Column::Valgrind(t.into())));
     }
     let bench = Bench::new()?;
     let mut rows = Vec::new();
-    for program in &PROGRAMS {
+    let (programs, part): (&[_], _) = match args.whole {
+        true => (&WHOLE, Part::Whole),
+        false => (&STATIC, Part::Static),
+    };
+    for program in programs {
         if !args.only.is_empty() && !args.only.iter().any(|o| o == program.name) {
+            continue;
+        }
+        if program.is_missing() {
+            println!("{} is not installed", program.name);
             continue;
         }
         eprintln!("{}", program.name);
@@ -51,8 +65,14 @@ fn main_result(args: &Args) -> Result<()> {
     println!("{tables}");
     println!(
         "User time over that of the original: median of {} turns (smallest-largest), the mean with the range \
-         of single turns. gcc -O2, linked statically: all user time is spent in the program's own text.",
-        args.runs.max(1)
+         of single turns. {}",
+        args.runs.max(1),
+        match part {
+            Part::Static =>
+                "gcc -O2, linked statically: all user time is spent in the program's own text.",
+            Part::Whole =>
+                "Programs of the distribution, start and end included: the program, its loader, all libraries.",
+        }
     );
     if args.record {
         let words: Vec<String> = std::env::args().skip(1).collect();
@@ -60,7 +80,7 @@ fn main_result(args: &Args) -> Result<()> {
             "cargo run --release -p atom-tests --bin bench -- {}",
             words.join(" ")
         );
-        bench::record(&tables, &command)?;
+        bench::record(part, &tables, &command)?;
     }
     Ok(())
 }

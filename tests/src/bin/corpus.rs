@@ -254,7 +254,7 @@ fn each_job(
         let rewritten = out.join(kind.split(' ').next().unwrap_or(kind));
         let mut job = job(kind, &out.join("figures-%p"), args.seed);
         if args.whole {
-            job = Job::Whole(Box::new(job));
+            job = Job::Whole(Box::new(job), Vec::new());
         }
         let verdict = match atom::instrument(file, &rewritten, &job, !args.lenient) {
             Ok(made) => {

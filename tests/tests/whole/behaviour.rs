@@ -70,7 +70,7 @@ fn try_whole(
     std::fs::create_dir_all(folder)
         .map_err(|e| atom_tests::error::Error::new("making a folder", e).file(folder))?;
     let _lock = atom_tests::lock::exclusive(&folder.join("lock"))?;
-    let job = Job::Whole(Box::new(Job::Icount("/dev/null".into())));
+    let job = Job::Whole(Box::new(Job::Icount("/dev/null".into())), Vec::new());
     atom::instrument(&case.original(), &out, &job, false)?;
     for run in &source.runs {
         let original = case.run(&case.original(), run, source.pristine)?;
