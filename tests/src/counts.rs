@@ -20,7 +20,7 @@ fn lines(path: &Path) -> Result<Vec<Vec<String>>> {
 /// A number that stands for an address as tools print it: `0x1234`, or `libc.so.6+0x1234` in another
 /// object than the program. The numbers of two objects differ.
 pub fn key(text: &str) -> Option<u64> {
-    let (object, address) = match text.split_once('+') {
+    let (object, address) = match text.rsplit_once('+') {
         Some((object, address)) => {
             let name = object
                 .bytes()

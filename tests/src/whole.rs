@@ -208,7 +208,7 @@ pub fn read(path: &Path) -> Result<Counts> {
     let line = |line: &str| {
         let mut fields = line.split('\t');
         let (address, count) = (fields.next()?, fields.next()?.parse().ok()?);
-        let key = match address.split_once('+') {
+        let key = match address.rsplit_once('+') {
             Some((object, address)) => format!("{}+{address}", plain(object)),
             None => address.to_string(),
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
-use atom_tests::corpus::{Bench, Entry, read_table};
+use atom_tests::corpus::{Bench, Entry, installed, read_table};
 use atom_tests::counts::{read_branch, read_flow, read_icount};
 use atom_tests::error::{Error, Result};
 use atom_tests::models;
@@ -40,9 +40,13 @@ struct Args {
     /// Which half of the procedures the rewrite "half" moves.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Rewrite programs with all that they load, for the rewrites that have a tool.
+    /// Rewrite programs with all that they load.
     #[arg(long)]
     whole: bool,
+    /// Instead of the table, every ELF executable of the folders for commands, run with `--version` and
+    /// `--help`; whole, with icount unless other rewrites are named.
+    #[arg(long)]
+    installed: bool,
     /// Do not fill dead text with traps.
     #[arg(long)]
     lenient: bool,
@@ -246,8 +250,7 @@ fn each_job(
             [] => args.with.is_empty() && !ON_DEMAND.contains(&kind),
             wanted => wanted.iter().any(|j| j == kind),
         };
-        let has_tool = !["empty", "moved", "half"].contains(&kind);
-        if !is_wanted || args.whole && !has_tool {
+        if !is_wanted {
             row.cells.push("-".into());
             continue;
         }
@@ -395,6 +398,11 @@ type Subject = (Entry, PathBuf);
 /// The entries that the arguments choose, with their files; and the names of the entries whose programs
 /// are not installed.
 fn chosen(args: &Args) -> Result<(Vec<Subject>, Vec<String>)> {
+    if args.installed {
+        let mut all = installed();
+        all.retain(|(entry, _)| args.only.is_empty() || args.only.contains(&entry.name));
+        return Ok((all, Vec::new()));
+    }
     let table = read_table()?;
     let is_unknown = |name: &&String| !table.iter().any(|e| e.name == **name);
     if let Some(unknown) = args.only.iter().find(is_unknown) {
@@ -486,7 +494,13 @@ fn main_result(args: &Args) -> Result<bool> {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    if args.installed {
+        args.whole = true;
+        if args.job.is_empty() && args.with.is_empty() {
+            args.job.push("icount".into());
+        }
+    }
     if args.list {
         for entry in read_table().unwrap_or_default() {
             println!(

@@ -7,9 +7,11 @@
 //! compared, and the table says so.
 
 mod inputs;
+mod installed;
 mod runs;
 mod table;
 
 pub use inputs::{make as make_inputs, sample};
+pub use installed::installed;
 pub use runs::{Bench, Difference, Verdict};
 pub use table::{Entry, read as read_table};

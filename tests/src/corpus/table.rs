@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::programs::in_path;
@@ -23,7 +24,14 @@ pub struct Entry {
     pub env: Vec<(String, String)>,
     /// Shell commands.
     pub script: String,
+    /// Time that the original has.
+    pub limit: Duration,
+    /// Whether the original runs at its place, where it may look for files beside it; else a copy of it runs.
+    pub is_in_place: bool,
 }
+
+/// Time that the original has, usually.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Reads the table of the crate.
 pub fn read() -> Result<Vec<Entry>> {
@@ -49,6 +57,8 @@ fn parse(text: &str) -> Result<Vec<Entry>> {
                 quick_jobs: Vec::new(),
                 env: Vec::new(),
                 script: String::new(),
+                limit: LIMIT,
+                is_in_place: false,
             };
             for word in words.split_whitespace() {
                 match word.split_once('=') {
@@ -114,7 +124,7 @@ impl Entry {
     }
 }
 
-fn is_elf(file: &Path) -> bool {
+pub(super) fn is_elf(file: &Path) -> bool {
     use std::io::Read;
     let mut magic = [0; 4];
     let read = std::fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic));
