@@ -22,6 +22,7 @@ mod show;
 mod spelling;
 mod steps;
 mod tool_code;
+mod width;
 
 use std::process::ExitCode;
 

@@ -21,15 +21,7 @@ pub fn note(text: &str) {
 
 /// A number with commas: `1,234,567`.
 pub fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    tables::grouped(n)
 }
 
 /// A number and its noun: `1 block`, `2 blocks`.

@@ -8,7 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use tables::{grouped, grouped_decimal};
+
 use crate::gmon::Gmon;
+use crate::table::{fitted, width_of};
 
 /// A procedure of the program's file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -318,12 +321,17 @@ fn notes(rows: &[Row], gmon: &Gmon, period: f64) -> Vec<String> {
     notes
 }
 
+/// Columns of a line behind the name.
+const FIGURES: usize = 79;
+
 impl Comparison {
-    /// The table.
-    pub fn text(&self) -> String {
+    /// The table. A line takes at most `width` columns, if names can be shortened that far; in full without a
+    /// width.
+    pub fn text(&self, width: Option<usize>) -> String {
         let mut text = String::from("-----\nThe log and gprof\n\n");
-        let names = self.rows.iter().map(|r| r.name.chars().count());
-        let width = names.max().unwrap_or(0).clamp(14, 60);
+        let names: Vec<&str> = self.rows.iter().map(|r| &*r.name).collect();
+        let names = fitted(&names, width.map(|w| w.saturating_sub(FIGURES)));
+        let width = width_of(&names);
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
@@ -335,11 +343,10 @@ impl Comparison {
             "{:width$}  {:>11} {:>11}  {:>12} {:>12}  {:>12} {:>12}",
             "", "log", "gprof", "log", "gprof", "log", "gprof"
         );
-        for row in &self.rows {
+        for (row, name) in self.rows.iter().zip(names) {
             let (l, s) = (row.logged.as_ref(), row.sampled.as_ref());
-            let count = |n: Option<u64>| n.map_or("-".into(), |n| n.to_string());
-            let time = |t: Option<f64>| t.map_or("-".into(), |t| format!("{t:.3}"));
-            let name: String = row.name.chars().take(width).collect();
+            let count = |n: Option<u64>| n.map_or("-".into(), grouped);
+            let time = |t: Option<f64>| t.map_or("-".into(), |t| grouped_decimal(t, 3));
             let _ = writeln!(
                 text,
                 "{name:width$}  {:>11} {:>11}  {:>12} {:>12}  {:>12} {:>12}",

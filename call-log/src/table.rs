@@ -1,6 +1,9 @@
 //! The report as a table, laid out as the first figure of the exercise shows it, as CSV and as JSON.
 
+use std::borrow::Cow;
 use std::fmt::Write;
+
+use tables::{grouped, grouped_decimal};
 
 use crate::Result;
 use crate::account::{Account, Figures};
@@ -133,10 +136,12 @@ impl Report {
         self.lines.iter().filter_map(|line| line.figures.as_ref())
     }
 
-    /// The report as a table.
-    pub fn text(&self) -> String {
-        let names = self.lines.iter().map(|l| l.name.chars().count());
-        let width = names.max().unwrap_or(0).clamp(14, 60);
+    /// The report as a table. A line takes at most `width` columns, if names can be shortened that far; in
+    /// full without a width.
+    pub fn text(&self, width: Option<usize>) -> String {
+        let names: Vec<&str> = self.lines.iter().map(|l| &*l.name).collect();
+        let names = fitted(&names, width.map(|w| w.saturating_sub(FIGURES)));
+        let width = width_of(&names);
         let mut text = String::from("-----\n");
         // Writing to a string does not fail.
         let _ = writeln!(text, "{}\n", self.heading);
@@ -151,24 +156,27 @@ impl Report {
             "", "Total", "Pct.", "Total", "Avg./Call", "Pct."
         );
         let (calls, ticks) = (self.calls(), self.ticks());
-        for line in &self.lines {
-            let name = shortened(&line.name, width);
+        for (line, name) in self.lines.iter().zip(names) {
             let Some(f) = line.figures else {
                 let _ = writeln!(text, "{name}");
                 continue;
             };
             let _ = writeln!(
                 text,
-                "{name:width$}  {:>10}  {:>7}  {:>13.3}  {:>12.3}  {:>7}",
-                f.calls,
+                "{name:width$}  {:>10}  {:>7}  {:>13}  {:>12}  {:>7}",
+                grouped(f.calls),
                 percent(f.calls, calls),
-                self.millis(f.own),
-                self.millis(f.own) / f.calls.max(1) as f64,
+                grouped_decimal(self.millis(f.own), 3),
+                grouped_decimal(self.millis(f.own) / f.calls.max(1) as f64, 3),
                 percent(f.own, ticks),
             );
         }
         let total = self.millis(ticks);
-        let _ = writeln!(text, "\nTotal running time in milliseconds: {total:.3}");
+        let _ = writeln!(
+            text,
+            "\nTotal running time in milliseconds: {}",
+            grouped_decimal(total, 3)
+        );
         for note in &self.notes {
             let _ = writeln!(text, "Note: {note}.");
         }
@@ -246,12 +254,22 @@ fn percent(part: u64, whole: u64) -> String {
     format!("{:.2}%", share(part, whole))
 }
 
-/// The name in at most `width` characters; the end of a longer one is replaced by dots.
-fn shortened(name: &str, width: usize) -> String {
-    if name.chars().count() <= width {
-        return name.to_owned();
-    }
-    name.chars().take(width - 3).chain("...".chars()).collect()
+/// Columns of a line behind the name.
+const FIGURES: usize = 59;
+
+/// The column of names has at least this width: its title.
+const NAME_WIDTH: usize = 14;
+
+/// Names for one column, in at most `width` columns or little more, so that those that differ stay different.
+pub(crate) fn fitted<'a>(names: &[&'a str], width: Option<usize>) -> Vec<Cow<'a, str>> {
+    let width = width.map_or(usize::MAX, |width| width.max(NAME_WIDTH));
+    tables::shorten_all(names, width)
+}
+
+/// The width of a column with these names.
+pub(crate) fn width_of(names: &[Cow<'_, str>]) -> usize {
+    let widest = names.iter().map(|name| tables::columns(name)).max();
+    widest.unwrap_or(0).max(NAME_WIDTH)
 }
 
 fn quoted(text: &str) -> String {
@@ -301,11 +319,11 @@ Procedure Name         Calls                 Execution Time (ms.)
                      Total     Pct.          Total     Avg./Call     Pct.
 Main                     1    0.17%          0.000         0.000    0.00%
 A
-B1                     600   99.83%       4120.000         6.867  100.00%
+B1                     600   99.83%      4,120.000         6.867  100.00%
 
-Total running time in milliseconds: 4120.000
+Total running time in milliseconds: 4,120.000
 ";
-        assert_eq!(report.text(), want);
+        assert_eq!(report.text(Some(80)), want);
         assert!(
             report
                 .csv()

@@ -47,7 +47,7 @@ pub fn compare(args: &Analyze, file: &Path, reports: &[(Report, Wanted)]) -> Res
     let comparison = compare_with(&logged, &gmon, &symbols);
     Ok(match args.json {
         true => format!("{:#}\n", comparison.json()),
-        false => comparison.text(),
+        false => comparison.text(args.width.columns()),
     })
 }
 

@@ -12,6 +12,8 @@ use call_log::reader::{self, Log};
 use call_log::table::Report;
 use clap::Args;
 
+use crate::width::Width;
+
 /// Arguments of `atom analyze`.
 #[derive(Args)]
 pub struct Analyze {
@@ -38,6 +40,9 @@ pub struct Analyze {
     /// Write a profile for speedscope
     #[arg(long, value_name = "FILE")]
     pub speedscope: Option<PathBuf>,
+    /// How wide tables are
+    #[command(flatten)]
+    pub width: Width,
 }
 
 /// Runs the command.
@@ -116,7 +121,10 @@ fn in_format(args: &Analyze, reports: &[&Report]) -> String {
         }
         return text;
     }
-    let texts: Vec<_> = reports.iter().map(|r| r.text()).collect();
+    let texts: Vec<_> = reports
+        .iter()
+        .map(|r| r.text(args.width.columns()))
+        .collect();
     texts.join("\n")
 }
 

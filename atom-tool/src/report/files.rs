@@ -1,7 +1,7 @@
 //! The files that a report is written to, by options that all shipped tools share.
 //!
-//! The argument is one array of bytes: the number of rows (u64), then two strings as in a
-//! [`StringList`], the name of the file for people and the name of the file for programs.
+//! The argument is one array of bytes: the number of rows (u64) and the width (u64), then two strings as in
+//! a [`StringList`], the name of the file for people and the name of the file for programs.
 
 use std::io::{self, Write};
 
@@ -18,6 +18,10 @@ use crate::strings::{self, StringList};
 /// Number of rows of each table in the report for people, unless the user says otherwise.
 const ROWS: u64 = 100;
 
+/// Columns of the terminal that a row takes in the report for people, unless the user says otherwise. The
+/// program's terminal, if there is one, need not be where the report is read.
+const WIDTH: u64 = 120;
+
 /// Instrument side: the files of a report. Pass it to a parameter [`Files`].
 #[derive(Clone, Debug)]
 pub struct ReportFiles {
@@ -25,7 +29,7 @@ pub struct ReportFiles {
 }
 
 impl ReportFiles {
-    /// Reads the options `--output FILE`, `--json FILE` and `--top N`.
+    /// Reads the options `--output FILE`, `--json FILE`, `--top N`, `--width N` and `--full-names`.
     ///
     /// `-` is standard output, which is kept open for the report ([`output::keep_stdout`]). With
     /// `--json` alone no file for people is written.
@@ -37,6 +41,12 @@ impl ReportFiles {
             top.parse()
                 .map_err(|_| format!("the option --top takes a number, not `{top}`"))
         })?;
+        let width = options.size("--width", WIDTH)?;
+        let width = if options.flag("--full-names") {
+            0
+        } else {
+            width
+        };
         if [output, json].contains(&"-")
             && let Some(program) = options.program()
         {
@@ -45,7 +55,8 @@ impl ReportFiles {
         let mut names = StringList::new();
         names.push(output);
         names.push(json);
-        let bytes = [&u64::to_le_bytes(rows), names.bytes()].concat();
+        let bytes = [rows.to_le_bytes(), width.to_le_bytes()].concat();
+        let bytes = [&bytes, names.bytes()].concat();
         Ok(Self { bytes })
     }
 }
@@ -67,8 +78,8 @@ struct Names {
     people: &'static str,
     /// The file for programs.
     programs: &'static str,
-    /// Number of rows of each table for people; 0 for all.
-    rows: usize,
+    /// How much is shown to people.
+    extent: text::Extent,
 }
 
 // SAFETY: transparent over an array, which is one pointer.
@@ -79,13 +90,17 @@ unsafe impl Param for Files {
 impl Files {
     fn names(self) -> Names {
         let bytes = self.0.as_slice();
-        let (rows, names) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (rows, bytes) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (width, names) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let (people, next) = strings::read(names, 0).unwrap_or_default();
         let (programs, _) = strings::read(names, next).unwrap_or_default();
         Names {
             people,
             programs,
-            rows: u64::from_le_bytes(*rows) as usize,
+            extent: text::Extent {
+                rows: u64::from_le_bytes(*rows) as usize,
+                width: u64::from_le_bytes(*width) as usize,
+            },
         }
     }
 
@@ -100,7 +115,7 @@ impl Files {
     pub(super) fn write(self, report: &Report) -> io::Result<()> {
         let names = self.names();
         to_file(names.programs, |to| json::write(to, report))?;
-        to_file(names.people, |to| text::write(to, report, names.rows))
+        to_file(names.people, |to| text::write(to, report, names.extent))
     }
 }
 

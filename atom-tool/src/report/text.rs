@@ -1,21 +1,33 @@
-//! A report for people: aligned columns, digits in groups of three.
+//! A report for people: aligned columns, digits in groups of three, names shortened to the width.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+
+use tables::{Column, column_widths, columns, grouped, grouped_decimal, shorten_all};
 
 use super::unseen::Unseen;
 use super::{Cell, Readers, Report, Table};
 use crate::address::Address;
 
-/// Writes the report. If `top` is not 0, tables end after `top` rows.
-pub(super) fn write(to: &mut dyn Write, report: &Report, top: usize) -> io::Result<()> {
+/// How much a report for people shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Extent {
+    /// Number of rows of each table; 0 for all.
+    pub(super) rows: usize,
+    /// Columns of the terminal that a row takes at most; 0 for full names.
+    pub(super) width: usize,
+}
+
+/// Writes the report.
+pub(super) fn write(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
     writeln!(to, "{} of {}", report.tool, report.program)?;
     if let Some(line) = report.unseen.as_ref().and_then(Unseen::line) {
         writeln!(to, "{line}")?;
     }
-    let name_width = report.facts.iter().map(|(name, _)| width(name)).max();
+    let name_width = report.facts.iter().map(|(name, _)| columns(name)).max();
     let values: Vec<String> = report.facts.iter().map(|(_, value)| show(value)).collect();
-    let value_width = values.iter().map(|value| width(value)).max();
+    let value_width = values.iter().map(|value| columns(value)).max();
     let (names, values_wide) = (name_width.unwrap_or(0), value_width.unwrap_or(0));
     for ((name, cell), value) in report.facts.iter().zip(&values) {
         match cell {
@@ -25,98 +37,118 @@ pub(super) fn write(to: &mut dyn Write, report: &Report, top: usize) -> io::Resu
     }
     for table in &report.tables {
         if table.readers != Readers::Programs {
-            write_table(to, table, top)?;
+            write_table(to, table, extent)?;
         }
     }
     Ok(())
 }
 
-fn write_table(to: &mut dyn Write, table: &Table, top: usize) -> io::Result<()> {
+/// Spaces in front of each column.
+const GAP: usize = 2;
+
+/// A column as it is shown.
+struct Shown {
+    /// One text for each row.
+    cells: Vec<Cow<'static, str>>,
+    /// Texts are aligned at their left end.
+    is_left: bool,
+}
+
+fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<()> {
     writeln!(to, "\n{}", table.title)?;
-    let shown = match top {
+    let number = match extent.rows {
         0 => table.rows.len(),
-        top => top.min(table.rows.len()),
+        rows => rows.min(table.rows.len()),
     };
-    let rows = &table.rows[..shown];
-    let is_text = |column: usize| {
-        rows.iter().any(|row| match row.get(column) {
-            Some(Cell::Text(_)) => true,
-            // Addresses of libraries begin with a name.
-            Some(Cell::Address(at)) => Address(*at).object().is_some(),
-            _ => false,
-        })
-    };
-    let columns: Vec<(usize, bool)> = (0..table.columns.len())
-        .map(|i| {
-            let cells = rows
-                .iter()
-                .map(|row| row.get(i).map_or(0, |cell| width(&show(cell))));
-            let widest = cells.max().unwrap_or(0).max(width(table.columns[i]));
-            (widest, is_text(i))
-        })
+    let mut shown: Vec<Shown> = (0..table.columns.len())
+        .map(|i| column(&table.rows[..number], i))
         .collect();
-    let mut line = |cells: &mut dyn Iterator<Item = String>| {
+    let widths = fit(&mut shown, table, extent.width);
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut text = String::new();
-        for (cell, (wide, left)) in cells.zip(&columns) {
+        for ((cell, column), wide) in cells.zip(&shown).zip(&widths) {
             // Writing to a string cannot fail.
-            let _ = if *left {
-                write!(text, "  {cell:<wide$}")
-            } else {
-                write!(text, "  {cell:>wide$}")
+            let _ = match column.is_left {
+                true => write!(text, "{:GAP$}{cell:<wide$}", ""),
+                false => write!(text, "{:GAP$}{cell:>wide$}", ""),
             };
         }
         writeln!(to, "{}", text.trim_end())
     };
-    line(&mut table.columns.iter().map(|title| (*title).to_owned()))?;
-    for row in rows {
-        line(&mut row.iter().map(show))?;
+    line(&mut table.columns.iter().copied())?;
+    for row in 0..number {
+        line(&mut shown.iter().map(|column| &*column.cells[row]))?;
     }
-    let left = table.rows.len() - shown;
+    let left = table.rows.len() - number;
     if left > 0 {
         writeln!(
             to,
             "  ... and {} more; --top 0 shows all",
-            digits(left as u64)
+            grouped(left as u64)
         )?;
     }
     Ok(())
 }
 
-/// Width of a text in characters, which is right for nearly all names.
-fn width(text: &str) -> usize {
-    text.chars().count()
+/// A column of these rows, with its texts in full.
+fn column(rows: &[Vec<Cell>], at: usize) -> Shown {
+    let cells = rows.iter().map(|row| row.get(at).unwrap_or(&Cell::Empty));
+    let is_left = cells.clone().any(|cell| match cell {
+        Cell::Text(_) => true,
+        // Addresses of libraries begin with a name.
+        Cell::Address(at) => Address(*at).object().is_some(),
+        _ => false,
+    });
+    let cells = cells.map(|cell| match cell {
+        Cell::Text(text) => text.clone(),
+        other => show(other).into(),
+    });
+    Shown {
+        cells: cells.collect(),
+        is_left,
+    }
+}
+
+/// Shortens names and source positions so that the table fits a width. Returns the widths of its columns.
+fn fit(shown: &mut [Shown], table: &Table, width: usize) -> Vec<usize> {
+    let needs = shown.iter().enumerate().map(|(i, column)| Column {
+        natural: column.cells.iter().map(|c| columns(c)).max().unwrap_or(0),
+        least: columns(table.columns[i]),
+        is_flexible: table
+            .rows
+            .iter()
+            .any(|row| matches!(row.get(i), Some(Cell::Text(_)))),
+    });
+    let needs: Vec<Column> = needs.collect();
+    let widths = column_widths(&needs, GAP, if width == 0 { usize::MAX } else { width });
+    for ((column, need), width) in shown.iter_mut().zip(&needs).zip(&widths) {
+        if need.natural > *width {
+            let full: Vec<&str> = column.cells.iter().map(|c| &**c).collect();
+            let short = shorten_all(&full, *width);
+            let short = short.into_iter().map(|text| Cow::Owned(text.into_owned()));
+            column.cells = short.collect();
+        }
+    }
+    widths
 }
 
 fn show(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone().into_owned(),
-        Cell::Number(n) => digits(*n),
-        Cell::Ratio(r) => format!("{r:.2}"),
+        Cell::Number(n) => grouped(*n),
+        Cell::Ratio(r) => grouped_decimal(*r, 2),
         Cell::Address(a) => Address(*a).to_string(),
         Cell::Empty => String::new(),
     }
-}
-
-/// `1234567` as `1,234,567`.
-fn digits(n: u64) -> String {
-    let plain = n.to_string();
-    let mut text = String::with_capacity(plain.len() + plain.len() / 3);
-    for (i, digit) in plain.chars().enumerate() {
-        if i != 0 && (plain.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(report: &Report, top: usize) -> String {
+    fn text(report: &Report, rows: usize, width: usize) -> String {
         let mut bytes = Vec::new();
-        write(&mut bytes, report, top).unwrap();
+        write(&mut bytes, report, Extent { rows, width }).unwrap();
         String::from_utf8(bytes).unwrap()
     }
 
@@ -131,17 +163,40 @@ mod tests {
             .row([8.into(), Cell::Empty, "f".into()])
             .sort(0);
         assert_eq!(
-            text(&report, 2),
+            text(&report, 2, 80),
             "count of sort\n  total  1,234,567\n  unit   calls\n\nprocedures\n  calls      %  procedure\n  1,000  12.50  main\n      8         f\n  ... and 1 more; --top 0 shows all\n"
         );
-        assert!(text(&report, 0).ends_with("\n      7   7.00  größe\n"));
+        assert!(text(&report, 0, 80).ends_with("\n      7   7.00  größe\n"));
     }
 
     #[test]
-    fn digits_in_groups() {
+    fn names_are_shortened_to_the_width() {
+        let mut report = Report::new("count", "sort");
+        let name =
+            |t: &str| format!("std::vector<{t}, std::allocator<{t}> >::push_back({t} const&)");
+        let place = "/usr/include/c++/14/bits/stl_vector.h:1234";
+        report
+            .table("procedures", ["calls", "line", "procedure"])
+            .row([7.into(), place.into(), name("std::pair<int, int>").into()])
+            .row([
+                6.into(),
+                "x.cc:1".into(),
+                name("std::pair<int, char>").into(),
+            ])
+            .row([5.into(), Cell::Empty, "main".into()]);
+        let short = text(&report, 0, 72);
         assert_eq!(
-            [0, 999, 1000, u64::MAX].map(digits),
-            ["0", "999", "1,000", "18,446,744,073,709,551,615"]
+            short,
+            "count of sort\n\nprocedures\n  \
+             calls  line                             procedure\n      \
+             7  …/c++/14/bits/stl_vector.h:1234  std::…int, int>>::push_back(…)\n      \
+             6  x.cc:1                           std::…, char>>::push_back(…)\n      \
+             5                                   main\n"
+        );
+        let full = text(&report, 0, 0);
+        assert!(
+            full.contains(&name("std::pair<int, char>")) && full.contains(place),
+            "{full}"
         );
     }
 }

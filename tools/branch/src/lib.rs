@@ -43,8 +43,8 @@ fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: 
         "not taken",
         "taken %",
         "pc",
-        "procedure",
         "line",
+        "procedure",
     ];
     let table = report.table("conditional branches", columns);
     for (counts, site) in counters.rows().zip(sites.iter()) {
@@ -56,8 +56,8 @@ fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: 
                 counts[NOT_TAKEN].into(),
                 Cell::percent(counts[TAKEN], executed),
                 Cell::Address(site.pc),
-                site.proc.into(),
                 site.place(),
+                site.proc.into(),
             ]);
         }
     }

@@ -223,8 +223,8 @@ fn procedures(report: &mut Report, found: &Found) {
         "min ns",
         "max ns",
         "pc",
-        "procedure",
         "line",
+        "procedure",
     ];
     let all: u64 = found.sums.iter().flatten().map(|s| s.exclusive[0]).sum();
     let table = report.table("procedures", columns);
@@ -243,8 +243,8 @@ fn procedures(report: &mut Report, found: &Found) {
             nanos(least),
             nanos(most),
             Cell::Address(site.pc),
-            site.proc.into(),
             site.place(),
+            site.proc.into(),
         ]);
     }
     table.sort(2);

@@ -118,7 +118,7 @@ fn report(
         Per::Instruction => "instructions executed",
         Per::Program => return report.write(files),
     };
-    let columns = ["count", "%", "pc", "procedure", "line"];
+    let columns = ["count", "%", "pc", "line", "procedure"];
     let table = report.table(title, columns);
     for row in &rows {
         // The site of a block has the line of the first instruction only.
@@ -131,8 +131,8 @@ fn report(
             row.count.into(),
             Cell::percent(row.count, total),
             Cell::Address(row.pc),
-            row.site.proc.into(),
             place,
+            row.site.proc.into(),
         ]);
     }
     table.sort(0);

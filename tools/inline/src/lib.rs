@@ -114,7 +114,7 @@ fn report(
         .fact("candidates", candidates.len() as u64)
         .fact("calls by candidates %", Cell::percent(covered, total))
         .fact("instructions saved by all", saved);
-    let columns = "score calls % saved size leaf sites kind pc caller callee line".split(' ');
+    let columns = "score calls % saved size leaf sites kind pc line caller callee".split(' ');
     let table = report.table("candidates", columns);
     for (score, saved, call) in candidates {
         let facts = &facts[call.callee];
@@ -130,9 +130,9 @@ fn report(
             u64::from(facts.sites).into(),
             if call.indirect { "indirect" } else { "direct" }.into(),
             Cell::Address(call.site.pc),
+            call.site.place(),
             call.site.proc.into(),
             callee.into(),
-            call.site.place(),
         ]);
     }
     report.write(files);

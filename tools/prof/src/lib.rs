@@ -111,7 +111,7 @@ fn report(
         .fact("entries", total)
         .fact("procedures entered", entered as u64)
         .fact("procedures", entries.len() as u64);
-    let columns = "entries % callers callees pc procedure line".split(' ');
+    let columns = "entries % callers callees pc line procedure".split(' ');
     let table = report.table("procedures", columns);
     for (i, site) in procs.iter().enumerate() {
         if entries[i] + explained[i] != 0 {
@@ -121,8 +121,8 @@ fn report(
                 (callers[i].len() as u64).into(),
                 (callees[i].len() as u64).into(),
                 Cell::Address(site.pc),
-                site.proc.into(),
                 site.place(),
+                site.proc.into(),
             ]);
         }
     }
