@@ -20,6 +20,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
         atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]\n       \
         atom cache [--clear]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
+        atom annotate FILE [PROC]\n       \
         atom analyze FILE [OPTIONS]\n       \
         atom clocks [--json]\n       \
         atom events [TEXT] [--darr | --iarr | --opcm | --dear | --iear] [--json]\n       \
@@ -48,6 +49,8 @@ pub enum Command {
     Cache(crate::cache::Cache),
     /// Show how a program is understood: its procedures, blocks and instructions
     Show(Show),
+    /// Show source and instructions of procedures with the counts of a profile
+    Annotate(crate::annotate::Annotate),
     /// Report on logs of procedure entries and exits
     Analyze(crate::analyze::Analyze),
     /// Measure the clocks of this machine: granularity, cost, monotonicity

@@ -4,6 +4,7 @@
 //! writes files. Instrumenting itself is in `driver`, step by step.
 
 mod analyze;
+mod annotate;
 mod args;
 mod arp;
 mod cache;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Some(args::Command::Run(run)) => run::run(run),
         Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
         Some(args::Command::Show(show)) => show::run(show).map(done),
+        Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
         Some(args::Command::Events(events)) => events::run(events).map(done),

@@ -18,6 +18,7 @@ use atom_core::{BlockId, Error, ProcId, Result, pipeline};
 use crate::args::Show;
 use crate::find;
 use structure::Structure;
+pub use text::Listing;
 
 /// Runs the command.
 pub fn run(args: &Show) -> Result<()> {
@@ -61,19 +62,7 @@ struct Program<'a> {
 impl Program<'_> {
     /// The name of an address inside a procedure or at a symbol: `name` or `name+0x12`.
     fn place(&self, address: u64) -> Option<String> {
-        let Some(id) = self.cfg.proc_at(address) else {
-            let symbols = self.image.symbols.iter().chain(&self.image.dynamic_symbols);
-            return symbols
-                .filter(|s| s.address == address && !s.is_undefined && !s.name.is_empty())
-                .map(|s| demangle(&s.name))
-                .next();
-        };
-        let proc = self.cfg.proc(id);
-        let name = proc_name(proc);
-        Some(match address - proc.start {
-            0 => name,
-            distance => format!("{name}+{distance:#x}"),
-        })
+        place(self.image, self.cfg, address)
     }
 
     /// The bytes of an instruction.
@@ -82,6 +71,23 @@ impl Program<'_> {
             .bytes_at(instruction.ip(), instruction.len())
             .unwrap_or_default()
     }
+}
+
+/// The name of an address inside a procedure or at a symbol: `name` or `name+0x12`.
+pub fn place(image: &Image, cfg: &Cfg, address: u64) -> Option<String> {
+    let Some(id) = cfg.proc_at(address) else {
+        let symbols = image.symbols.iter().chain(&image.dynamic_symbols);
+        return symbols
+            .filter(|s| s.address == address && !s.is_undefined && !s.name.is_empty())
+            .map(|s| demangle(&s.name))
+            .next();
+    };
+    let proc = cfg.proc(id);
+    let name = proc_name(proc);
+    Some(match address - proc.start {
+        0 => name,
+        distance => format!("{name}+{distance:#x}"),
+    })
 }
 
 fn proc_name(proc: &Proc) -> String {
