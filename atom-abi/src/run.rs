@@ -16,6 +16,11 @@ pub struct RunInfo {
     /// The first words of the command line by which a program that the process executes is instrumented,
     /// each with a null behind it: the path of `atom` first. Empty if executed programs run as they are.
     pub follow: StrRef,
+    /// Size in bytes of all code that is known: the procedures of the instrumented objects, and the executable
+    /// segments of libraries that are not instrumented. 0: not known.
+    pub code: u64,
+    /// Size in bytes of the procedures that are understood, so that a tool can instrument them.
+    pub understood: u64,
 }
 
 // SAFETY: written by `atom`, only read afterwards.

@@ -87,6 +87,9 @@ pub struct Choices {
     /// whole processes
     #[arg(long, value_name = "FILE")]
     pub with: Vec<PathBuf>,
+    /// Instrument all libraries in this folder and below it too; may be repeated. For whole processes
+    #[arg(long, value_name = "FOLDER")]
+    pub with_folder: Vec<PathBuf>,
     /// Leave the gs segment to libraries that use it: threads' own counters are then found more slowly
     #[arg(long)]
     pub no_gs: bool,

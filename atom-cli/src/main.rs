@@ -24,6 +24,7 @@ mod spelling;
 mod steps;
 mod tool_code;
 mod width;
+mod with;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,14 @@ fn main() -> ExitCode {
     let mut args = args::Args::parse_from(&words);
     if let Some(args::Command::Run(run)) = &mut args.command {
         run.command = command;
+    }
+    let choices = match &mut args.command {
+        Some(args::Command::Run(run)) => &mut run.choices,
+        _ => &mut args.run.choices,
+    };
+    if let Err(error) = with::add_folders(choices) {
+        message::error(&error);
+        return ExitCode::FAILURE;
     }
     let done = |()| ExitCode::SUCCESS;
     let result = match &args.command {

@@ -48,6 +48,51 @@ impl Totals {
     }
 }
 
+/// Sizes in bytes: of all known code, and of the code that is understood.
+#[derive(Clone, Copy, Default)]
+pub struct Code {
+    /// The procedures, and the executable segments of libraries that are not instrumented.
+    pub all: u64,
+    /// The procedures that a tool can instrument.
+    pub understood: u64,
+}
+
+impl Code {
+    /// The procedures of an object.
+    pub fn of(cfg: &Cfg) -> Self {
+        let size = |procs: &mut dyn Iterator<Item = &atom_core::cfg::Proc>| {
+            procs.map(|p| p.end - p.start).sum::<u64>()
+        };
+        let is_understood = |p: &&atom_core::cfg::Proc| !matches!(p.status, Status::Opaque(_));
+        Self {
+            all: size(&mut cfg.procs.iter()),
+            understood: size(&mut cfg.procs.iter().filter(is_understood)),
+        }
+    }
+
+    /// With code that is not instrumented.
+    pub fn and(self, unseen: u64) -> Self {
+        Self {
+            all: self.all + unseen,
+            ..self
+        }
+    }
+
+    /// As the runtime is told it.
+    pub fn told(self) -> [u64; 2] {
+        [self.all, self.understood]
+    }
+}
+
+impl std::iter::Sum for Code {
+    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
+        each.fold(Self::default(), |a, b| Self {
+            all: a.all + b.all,
+            understood: a.understood + b.understood,
+        })
+    }
+}
+
 /// The JSON of `--report`.
 #[derive(Serialize)]
 pub struct Report<'a> {

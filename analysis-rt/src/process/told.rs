@@ -36,6 +36,13 @@ pub fn opaque() -> Option<u64> {
     Some(run()?.opaque)
 }
 
+/// Size in bytes of all code that is known, and of the part that a tool can instrument; `None` if it is not
+/// known.
+pub fn code() -> Option<[u64; 2]> {
+    let run = run()?;
+    (run.code != 0).then_some([run.code, run.understood])
+}
+
 /// First words of the command line by which `atom` executes a program in this one's place, each with a
 /// null behind it; `None` if executed programs run as they are.
 pub(crate) fn follow() -> Option<&'static [u8]> {

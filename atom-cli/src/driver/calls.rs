@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
+use std::path::Path;
 
 use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
-use atom_core::cfg::Object;
+use atom_core::cfg::{Cfg, Object};
 use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
 use atom_core::layout::Region;
@@ -19,8 +20,9 @@ use atom_core::{Error, Result};
 
 use crate::cleanup;
 use crate::message::{self, count, note, number};
-use crate::report::Totals;
+use crate::report::{Code, Totals};
 use crate::request::Request;
+use crate::run::closure;
 use crate::steps::{Step, Steps};
 use crate::tool_code::Loaded;
 
@@ -150,7 +152,7 @@ impl Instrumentation {
                 let clobbers = |routine| summaries.of(routine).into();
                 let mut plan = Plan::build(image, cfg, live, calls, &clobbers, &options)?;
                 memory::give_back();
-                tell(&mut plan, request, image, Totals::of(cfg).opaque);
+                tell(&mut plan, request, image, cfg);
                 Ok(plan)
             },
             |plan| {
@@ -169,14 +171,27 @@ impl Instrumentation {
 }
 
 /// Adds to the plan what the runtime tells in reports and leaves for `atom run`.
-fn tell(plan: &mut Plan, request: &Request, image: &Image, opaque: usize) {
+fn tell(plan: &mut Plan, request: &Request, image: &Image, cfg: &Cfg) {
     let record = request.record.map(|path| path.as_os_str().as_bytes());
     plan.tell(&Told {
         record: record.unwrap_or_default(),
         unseen: &image.needed().join(", "),
-        opaque: opaque as u64,
+        opaque: Totals::of(cfg).opaque as u64,
+        code: code(request.app, image, cfg).told(),
         follow: &request.follow,
     });
+}
+
+/// Sizes of the program's code and of the code of the libraries that it loads at its start, which are left out.
+pub(super) fn code(program: &Path, image: &Image, cfg: &Cfg) -> Code {
+    let libraries = match &image.interpreter {
+        Some(interpreter) if image.kind.is_program() => {
+            closure::libraries(Path::new(&interpreter.path), program).unwrap_or_default()
+        }
+        _ => Vec::new(),
+    };
+    let paths = libraries.iter().filter_map(|loaded| loaded.path.as_deref());
+    Code::of(cfg).and(paths.map(closure::code_size).sum())
 }
 
 /// True if gs must be left to the program's libraries.

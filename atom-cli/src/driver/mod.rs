@@ -116,7 +116,7 @@ pub fn run(args: &Run) -> Result<()> {
         let line = describe::summary(&request, &object.cfg, &plan, unselected, &steps);
         eprintln!("{line}");
         if tool.is_some()
-            && let Some(line) = describe::left_out(&image, &object.cfg)
+            && let Some(line) = describe::left_out(request.app, &image, &object.cfg)
         {
             eprintln!("{line}");
         }

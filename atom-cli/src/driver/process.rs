@@ -28,7 +28,7 @@ use atom_core::tool::{Application, Calls, process_may_have_threads, process_uses
 use atom_core::{Error, Result, check, memory, rewrite};
 
 use crate::message::{count, note};
-use crate::report::Totals;
+use crate::report::{Code, Totals};
 use crate::request::Request;
 use crate::run::closure;
 use crate::steps::{Step, Steps};
@@ -429,6 +429,11 @@ fn plan(
         record: record.unwrap_or_default(),
         unseen: "",
         opaque: opaque as u64,
+        code: objects
+            .iter()
+            .map(|o| Code::of(&o.cfg))
+            .sum::<Code>()
+            .told(),
         follow: &request.follow,
     });
     Ok(whole)

@@ -12,7 +12,9 @@ use std::process::{Command, Stdio};
 
 use atom_core::{Error, Result};
 use object::Endianness;
-use object::read::elf::{ElfFile64, ProgramHeader};
+use object::elf::{FileHeader64, PF_X, PT_LOAD};
+use object::read::ReadCache;
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader};
 
 const DOING: &str = "finding the program's libraries";
 
@@ -36,6 +38,25 @@ pub fn interpreter(program: &Path) -> Result<Option<PathBuf>> {
         path.ok().flatten()
     });
     Ok(path.map(|path| PathBuf::from(OsStr::from_bytes(path))))
+}
+
+/// Size in bytes of the executable segments of an object; 0 if the file cannot be read.
+pub fn code_size(object: &Path) -> u64 {
+    let Ok(file) = std::fs::File::open(object) else {
+        return 0;
+    };
+    let data = ReadCache::new(file);
+    let headers = FileHeader64::<Endianness>::parse(&data).and_then(|header| {
+        let endian = header.endian()?;
+        Ok((header.program_headers(endian, &data)?, endian))
+    });
+    let Ok((headers, endian)) = headers else {
+        return 0;
+    };
+    let executable = headers
+        .iter()
+        .filter(|h| h.p_type(endian) == PT_LOAD && h.p_flags(endian) & PF_X != 0);
+    executable.map(|h| h.p_filesz(endian)).sum()
 }
 
 /// One object that the loader names.

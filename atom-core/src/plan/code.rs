@@ -249,6 +249,8 @@ pub struct Told<'a> {
     pub opaque: u64,
     /// First words of the command line that follows executed programs, each with a null behind it.
     pub follow: &'a [u8],
+    /// Size in bytes of all known code, and of the part that is understood.
+    pub code: [u64; 2],
 }
 
 impl Plan {
@@ -270,8 +272,14 @@ impl Plan {
                 .write(slot + 8, &(text.len() as u64).to_le_bytes());
             self.data_relocs.push(slot as u32);
         }
-        let at = start + offset_of!(RunInfo, opaque);
-        self.data.write(at, &told.opaque.to_le_bytes());
+        let [code, understood] = told.code;
+        for (field, number) in [
+            (offset_of!(RunInfo, opaque), told.opaque),
+            (offset_of!(RunInfo, code), code),
+            (offset_of!(RunInfo, understood), understood),
+        ] {
+            self.data.write(start + field, &number.to_le_bytes());
+        }
         self.run_info = Some(start as u32);
     }
 

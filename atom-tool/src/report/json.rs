@@ -1,7 +1,8 @@
 //! A report for programs: one JSON object.
 //!
 //! `tool` and `program`, the libraries that are `not_instrumented` and the number of
-//! `opaque_procedures`, each fact under its name, each table under its title as
+//! `opaque_procedures`, the size of all `code_bytes` and of the part that a tool can instrument
+//! (`understood_code_bytes`), each fact under its name, each table under its title as
 //! an array of objects whose keys are the columns' names. In keys, spaces become
 //! `_` and `%` becomes `percent`. Addresses are strings in hexadecimal, as many programs read
 //! JSON's numbers as doubles. A value that is not known is `null`.
@@ -24,6 +25,12 @@ pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
             string(to, name)?;
         }
         write!(to, "],\n  \"opaque_procedures\": {}", unseen.opaque)?;
+        if let Some([all, understood]) = unseen.code {
+            write!(
+                to,
+                ",\n  \"code_bytes\": {all},\n  \"understood_code_bytes\": {understood}"
+            )?;
+        }
     }
     for (name, value) in &report.facts {
         write!(to, ",\n  ")?;

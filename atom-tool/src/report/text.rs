@@ -22,7 +22,11 @@ pub(super) struct Extent {
 /// Writes the report.
 pub(super) fn write(to: &mut dyn Write, report: &Report, extent: Extent) -> io::Result<()> {
     writeln!(to, "{} of {}", report.tool, report.program)?;
-    if let Some(line) = report.unseen.as_ref().and_then(Unseen::line) {
+    let lines = [Unseen::line, Unseen::share];
+    for line in lines
+        .iter()
+        .filter_map(|line| report.unseen.as_ref().and_then(line))
+    {
         writeln!(to, "{line}")?;
     }
     let name_width = report.facts.iter().map(|(name, _)| columns(name)).max();

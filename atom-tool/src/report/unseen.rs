@@ -1,5 +1,10 @@
 //! What a tool did not see, which each report says in its head.
 
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
 use crate::output::is_object;
 
 /// Code of the process that is not instrumented.
@@ -11,6 +16,8 @@ pub(super) struct Unseen {
     pub loaded: Vec<String>,
     /// Number of procedures that are not understood.
     pub opaque: u64,
+    /// Size in bytes of all known code, and of the part that a tool can instrument.
+    pub code: Option<[u64; 2]>,
 }
 
 impl Unseen {
@@ -18,18 +25,38 @@ impl Unseen {
     pub fn of_program() -> Option<Self> {
         let names = analysis_rt::unseen().unwrap_or("").split(", ");
         let mut loaded = Vec::new();
+        let mut later = 0;
         analysis_rt::unknown_objects(&mut |path| {
             let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
             let name = String::from_utf8_lossy(name).into_owned();
             if is_object(path) && !loaded.contains(&name) {
                 loaded.push(name);
+                later += code_size(path);
             }
         });
         Some(Self {
             loaded,
             libraries: names.filter(|name| !name.is_empty()).collect(),
             opaque: analysis_rt::opaque()?,
+            code: analysis_rt::code().map(|[all, understood]| [all + later, understood]),
         })
+    }
+
+    /// The share of the process's code that a tool can see, in a line for people. Code that is made at run time is
+    /// not part of it.
+    pub fn share(&self) -> Option<String> {
+        let [all, understood] = self.code?;
+        let percent = understood as f64 * 100.0 / all as f64;
+        // Only all of it is 100 %.
+        let percent = match understood == all {
+            true => percent,
+            false => percent.min(99.99),
+        };
+        let mega = |bytes: u64| bytes as f64 / 1e6;
+        let (understood, all) = (mega(understood), mega(all));
+        Some(format!(
+            "instrumented: {percent:.2} % of the process's code ({understood:.2} of {all:.2} MB)"
+        ))
     }
 
     /// One line for people; `None` if nothing was left out.
@@ -54,6 +81,36 @@ impl Unseen {
     }
 }
 
+/// Size in bytes of the executable segments of a library; 0 if the file cannot be read.
+fn code_size(path: &[u8]) -> u64 {
+    /// Offsets in the file header: `e_phoff`, `e_phnum`; size of a program header; offsets in it.
+    const TABLE: usize = 32;
+    const COUNT: usize = 56;
+    const ENTRY: usize = 56;
+    const FLAGS: usize = 4;
+    const FILE_SIZE: usize = 32;
+    const PT_LOAD: u64 = 1;
+    const PF_X: u64 = 1;
+    let size = || {
+        let file = File::open(Path::new(std::ffi::OsStr::from_bytes(path))).ok()?;
+        let mut header = [0; 64];
+        file.read_exact_at(&mut header, 0).ok()?;
+        let table = number(&header[TABLE..][..8]);
+        let mut headers = vec![0; number(&header[COUNT..][..2]) as usize * ENTRY];
+        file.read_exact_at(&mut headers, table).ok()?;
+        let executable = headers
+            .chunks_exact(ENTRY)
+            .filter(|h| number(&h[..4]) == PT_LOAD && number(&h[FLAGS..][..4]) & PF_X != 0);
+        Some(executable.map(|h| number(&h[FILE_SIZE..][..8])).sum())
+    };
+    size().unwrap_or(0)
+}
+
+/// A little-endian number of at most eight bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,6 +124,7 @@ mod tests {
                 libraries,
                 loaded,
                 opaque,
+                code: None,
             }
             .line()
         };
@@ -84,5 +142,42 @@ mod tests {
                 .unwrap()
                 .ends_with("; 2 opaque procedures (atom show lists them)")
         );
+    }
+
+    #[test]
+    fn the_share_is_100_percent_only_if_all_is_seen() {
+        let share = |code| {
+            let unseen = Unseen {
+                libraries: Vec::new(),
+                loaded: Vec::new(),
+                opaque: 0,
+                code,
+            };
+            unseen.share()
+        };
+        assert_eq!(share(None), None);
+        assert!(
+            share(Some([10_000_000, 10_000_000]))
+                .unwrap()
+                .contains(" 100.00 %")
+        );
+        assert!(
+            share(Some([10_000_000, 9_999_999]))
+                .unwrap()
+                .contains(" 99.99 %")
+        );
+        assert!(
+            share(Some([2_000_000, 500_000]))
+                .unwrap()
+                .ends_with("25.00 % of the process's code (0.50 of 2.00 MB)")
+        );
+    }
+
+    #[test]
+    fn size_of_code_in_a_file() {
+        let program = std::env::current_exe().unwrap();
+        let size = code_size(program.as_os_str().as_bytes());
+        assert!(size > 10_000 && size < program.metadata().unwrap().len());
+        assert_eq!(code_size(b"/dev/null"), 0);
     }
 }

@@ -280,6 +280,10 @@ fn each_job(
                 row.cells.push("too large".into());
                 continue;
             }
+            Err(e) if args.installed && e.to_string().contains("it is a Go program") => {
+                row.cells.push("Go".into());
+                continue;
+            }
             Err(e) => (Some(e.to_string()), None),
         };
         row.cells.push(match verdict {

@@ -51,7 +51,9 @@ pub fn installed() -> Vec<(Entry, PathBuf)> {
 
 fn entry(name: &str, path: &Path) -> Entry {
     let quoted = name.replace('\'', "'\\''");
-    let run = |option: &str| format!("'{quoted}' {option} < /dev/null; echo \"ended with $?\"\n");
+    // A shell has commands of its own with the names of some programs; env has none.
+    let run =
+        |option: &str| format!("env '{quoted}' {option} < /dev/null; echo \"ended with $?\"\n");
     Entry {
         name: name.to_string(),
         package: String::new(),
