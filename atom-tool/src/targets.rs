@@ -41,6 +41,27 @@ struct Row {
     shared: u64,
 }
 
+impl Row {
+    /// The index in the shared table from which a target of this site is looked for.
+    #[inline(always)]
+    fn hash(&self, target: u64) -> usize {
+        let mixed = (target ^ self.site << 17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 40) as usize
+    }
+
+    /// An entry of the shared table; the index is taken modulo its length.
+    #[inline(always)]
+    fn shared(&self, index: usize) -> &Shared {
+        // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
+        unsafe {
+            let table = std::ptr::from_ref(self)
+                .byte_add(self.shared as usize)
+                .cast::<Shared>();
+            &*table.add(index % SHARED)
+        }
+    }
+}
+
 #[repr(C)]
 struct Shared {
     target: AtomicU64,
@@ -132,6 +153,13 @@ impl Targets {
                 return counts.add_to(i, 1);
             }
         }
+        // A site with many targets, such as the dispatch of an interpreter, usually finds them here.
+        let row = self.0;
+        let entry = row.shared(row.hash(target));
+        if entry.target.load(Relaxed) == target && entry.site.load(Relaxed) == row.site {
+            entry.count.fetch_add(1, Relaxed);
+            return;
+        }
         self.elsewhere(counts, target, pc);
     }
 
@@ -145,15 +173,9 @@ impl Targets {
                 return counts.add_to(i, 1);
             }
         }
-        let hash = (target ^ row.site << 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let hash = row.hash(target);
         for i in 0..PROBES {
-            // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
-            let entry = unsafe {
-                let table = std::ptr::from_ref(row)
-                    .byte_add(row.shared as usize)
-                    .cast::<Shared>();
-                &*table.add((hash as usize + i) % SHARED)
-            };
+            let entry = row.shared(hash + i);
             // A thread that finds the target without a site may claim the entry, as may the thread
             // that wrote the target.
             if is_or_becomes(&entry.target, target) && is_or_becomes(&entry.site, row.site) {
