@@ -66,6 +66,8 @@ impl Detour {
                 | Value::Data(_)
                 | Value::Reg(_)
                 | Value::Stack(_)
+                | Value::Original(_)
+                | Value::Load(_, 8)
                 | Value::Address(_) => {
                     pushed.push(i);
                     Fill::Pushed(pushed.len() as u8 - 1)

@@ -152,13 +152,23 @@ fn is_simple(value: &Value) -> bool {
     match value {
         Value::Reg(_) | Value::Stack(_) | Value::Taken(Taken::Flags(_)) => true,
         Value::Data(_) | Value::Original(_) | Value::Thread { .. } => true,
-        Value::Load(a, 8) => is_on_stack(a),
-        Value::Address(a) => {
-            let more = a.element.is_some() || a.bits.is_some() || a.image.is_some();
-            a.segment == Segment::Flat && !a.index_is_byte && !more
-        }
+        Value::Load(a, 8) => is_on_stack(a) || is_in_image(a) || is_sum(a) && !a.narrow,
+        Value::Address(a) => is_sum(a),
         _ => false,
     }
+}
+
+/// True for an address that is the sum of registers and a displacement.
+fn is_sum(a: &Address) -> bool {
+    let more = a.element.is_some() || a.bits.is_some() || a.image.is_some();
+    a.segment == Segment::Flat && !a.index_is_byte && !more
+}
+
+/// True for a known address of the image.
+pub(super) fn is_in_image(a: &Address) -> bool {
+    let has_no_register = a.base.is_none() && a.index.is_none() && a.element.is_none();
+    let is_plain = a.bits.is_none() && !a.narrow && a.segment == Segment::Flat;
+    a.image.is_some() && a.disp == 0 && has_no_register && is_plain
 }
 
 /// True for a word at a known distance from rsp.
@@ -174,7 +184,7 @@ pub(super) fn read_from(calls: &[SiteCall], old: Gpr, new: Gpr) -> Vec<SiteCall>
     for value in calls.iter_mut().flat_map(|c| &mut c.values) {
         match value {
             Value::Reg(reg) => *reg = moved(*reg),
-            Value::Address(a) => {
+            Value::Address(a) | Value::Load(a, _) => {
                 a.base = a.base.map(moved);
                 a.index = a.index.map(|(reg, scale)| (moved(reg), scale));
             }
@@ -316,7 +326,7 @@ impl Site<'_> {
             // parts it needs more than one.
             let own = value.sources() & self.intact;
             let reloaded = match value {
-                Value::Address(a) => [a.base, a.index.map(|i| i.0)]
+                Value::Address(a) | Value::Load(a, _) => [a.base, a.index.map(|i| i.0)]
                     .into_iter()
                     .flatten()
                     .filter(|r| *r != Gpr::RSP && !self.is_intact(*r))

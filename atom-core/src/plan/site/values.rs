@@ -2,6 +2,7 @@
 //! branches.
 
 use super::Site;
+use super::inline::is_in_image;
 use crate::plan::code::{Asm, Target};
 use crate::tool::value::{Address, Element, Selected, Taken, Value};
 use crate::x86::abi::RED_ZONE;
@@ -17,6 +18,10 @@ impl Site<'_> {
             {
                 let at = (address.disp + i64::from(self.depth)) as i32;
                 self.asm.load_sized(to, Mem::at(Gpr::RSP, at), size);
+            }
+            Value::Load(ref address, 8) if is_in_image(address) => {
+                let image = address.image.unwrap_or(0);
+                self.asm.load_target(to, Target::original(image));
             }
             Value::Load(ref address, size) => {
                 self.address(to, address);
