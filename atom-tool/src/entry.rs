@@ -39,6 +39,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
     // SAFETY: the caller's promise.
     unsafe { analysis_rt::start(info, stack) }
     output::begin();
+    crate::report::begin();
 }
 
 /// Flushes the buffers of `print!` and of logs. Nothing else does, as the runtime never returns

@@ -27,6 +27,7 @@ impl<'a> Args<'a> {
         Options {
             rest: RefCell::new(self.all.to_vec()),
             known: RefCell::default(),
+            all: self.all,
             session: self.session,
         }
     }
@@ -39,6 +40,7 @@ impl<'a> Args<'a> {
 pub struct Options<'a> {
     rest: RefCell<Vec<&'a str>>,
     known: RefCell<Vec<String>>,
+    all: &'a [&'a str],
     session: Option<&'a Session<'a>>,
 }
 
@@ -46,6 +48,11 @@ impl<'a> Options<'a> {
     /// The program that the options are for.
     pub(crate) fn program(&self) -> Option<Program<'a>> {
         self.session.map(|session| Program { session })
+    }
+
+    /// All arguments of the tool, as they were given.
+    pub(crate) fn all(&self) -> &'a [&'a str] {
+        self.all
     }
 
     /// The value of an option, if it was given.

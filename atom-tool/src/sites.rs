@@ -131,7 +131,14 @@ impl Site {
 
     /// `file:line` as a cell of a table.
     pub fn place(&self) -> Cell {
-        Cell::place(self.file, self.line)
+        match self.line {
+            0 => Cell::Empty,
+            line => Cell::Place {
+                file: self.file.into(),
+                line,
+                object: Address(self.proc_pc).object_number() as u32,
+            },
+        }
     }
 }
 
@@ -220,7 +227,7 @@ mod tests {
                 len: 5
             }
         );
-        assert_eq!(first.place(), Cell::Text("src/a.c:17".into()));
+        assert_eq!(first.place(), Cell::place("src/a.c", 17));
         let second = get(bytes, 1).unwrap();
         assert_eq!((second.proc, second.place()), ("größe", Cell::Empty));
         assert_eq!(get(bytes, 2), None);

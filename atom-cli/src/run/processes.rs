@@ -39,6 +39,8 @@ struct Unseen {
 pub struct Processes {
     stages: Vec<Stage>,
     unseen: Vec<Unseen>,
+    /// Profiles, those of the first process first.
+    profiles: Vec<PathBuf>,
     /// The working folder.
     folder: Option<PathBuf>,
 }
@@ -70,6 +72,13 @@ impl Processes {
     fn add(&mut self, entry: Entry) {
         match entry {
             Entry::Report(process, path) => push(&mut self.stage(process).reports, path),
+            Entry::Profile(process, path) => {
+                let is_first = self.stages.first().is_some_and(|s| s.process == process);
+                match is_first {
+                    true => self.profiles.insert(0, path),
+                    false => self.profiles.push(path),
+                }
+            }
             Entry::Loaded(process, path) => push(&mut self.stage(process).loaded, path),
             Entry::Executes(process, program) => {
                 let is_later = self.of(process.number).is_some();
@@ -190,6 +199,12 @@ impl Processes {
             (_, 0) => Some(format!("reports: {names}")),
             (_, more) => Some(format!("reports: {names} and {} more", number(more as u64))),
         }
+    }
+
+    /// The line that says how the results can be looked at.
+    pub fn next_line(&self) -> Option<String> {
+        let first = self.profiles.first()?;
+        Some(format!("look closer: atom report {}", self.short(first)))
     }
 
     /// The line that names the programs that ran as they are.

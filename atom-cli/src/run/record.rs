@@ -8,6 +8,7 @@
 //! | letter | text |
 //! | --- | --- |
 //! | `R` | process, parent, path of a report |
+//! | `P` | process, parent, path of a profile |
 //! | `O` | process, parent, path of a library that was loaded later and is not instrumented |
 //! | `F` | a line for the user that says what could not be written |
 //! | `E` | process, parent, path that it executes now, tab, path of the program that runs for it (a script's interpreter), tab, arguments for people |
@@ -46,6 +47,8 @@ pub struct Record {
 pub enum Entry {
     /// A process wrote a report.
     Report(Process, PathBuf),
+    /// A process wrote a profile.
+    Profile(Process, PathBuf),
     /// A process loaded a library that is not instrumented.
     Loaded(Process, PathBuf),
     /// Something could not be written.
@@ -199,6 +202,7 @@ fn entry(kind: u8, text: &[u8]) -> Option<Entry> {
     let mut part = || parts.next().unwrap_or_default();
     match kind {
         b'R' => Some(Entry::Report(process, to_path(rest))),
+        b'P' => Some(Entry::Profile(process, to_path(rest))),
         b'O' => Some(Entry::Loaded(process, to_path(rest))),
         b'E' => {
             let program = Program {
@@ -248,7 +252,7 @@ mod tests {
     #[test]
     fn entries_are_read() {
         let text =
-            b"R7 1 /a b\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
+            b"R7 1 /a b\0P7 1 /p\0E8 7 /bin/a\tsh\tls -l\0N8 7 it is old\t/bin/su\0U8\0Fno space\0X\0R7\0W17\0W-1\0Wx\0";
         let (first, second) = (
             Process {
                 number: 7,
@@ -261,6 +265,7 @@ mod tests {
         );
         let expected = [
             Entry::Report(first, "/a b".into()),
+            Entry::Profile(first, "/p".into()),
             Entry::Executes(
                 second,
                 Program {

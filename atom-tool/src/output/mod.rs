@@ -85,6 +85,15 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     keep::create(path).inspect(|_| record::written(path))
 }
 
+/// As [`create`], for a profile: `atom run` tells how to look at it.
+pub(crate) fn create_profile(template: &str) -> io::Result<File> {
+    let path = path(template);
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let file = keep::create(&path).map_err(named)?;
+    record::profile_written(&path);
+    Ok(file)
+}
+
 /// Keeps an older file as [`create`] does, where a library writes the new one; `atom run` names it.
 pub fn make_room(path: &Path) {
     keep::make_room(path);
@@ -98,7 +107,7 @@ pub fn cannot_write(tool: &str, what: impl Display) {
 }
 
 /// True for a device or a pipe, given by its absolute path: all processes write to it.
-fn is_shared(template: &Path) -> bool {
+pub(crate) fn is_shared(template: &Path) -> bool {
     template.is_absolute()
         && std::fs::metadata(template).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }

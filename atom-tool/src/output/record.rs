@@ -40,6 +40,11 @@ pub(super) fn written(path: &Path) {
     });
 }
 
+/// A profile stands in this file.
+pub(super) fn profile_written(path: &Path) {
+    leave(b'P', &of_process(path.as_os_str().as_bytes()));
+}
+
 /// A path behind the numbers of the process and of its parent.
 fn of_process(path: &[u8]) -> Vec<u8> {
     let parent = std::os::unix::process::parent_id();

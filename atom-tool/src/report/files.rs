@@ -1,13 +1,16 @@
 //! The files that a report is written to, by options that all shipped tools share.
 //!
 //! The argument is one array of bytes: the number of rows (u64) and the width (u64), then two strings as in
-//! a [`StringList`], the name of the file for people and the name of the file for programs.
+//! a [`StringList`]: the name of the file for people, the name of the JSON file, the name of the profile, `beside`
+//! if the profile stands beside another file and has its name from there, and the strings of `origin`.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use atom_abi::host::{self, ArgKind};
 
-use super::{Report, json, text};
+use super::origin::{self, Origin};
+use super::{Report, json, profile, text};
 use crate::Result;
 use crate::call::{Arg, array};
 use crate::options::Options;
@@ -22,6 +25,9 @@ const ROWS: u64 = 100;
 /// program's terminal, if there is one, need not be where the report is read.
 const WIDTH: u64 = 120;
 
+/// Size in bytes of the numbers in front of the strings.
+const NUMBERS: usize = 2 * size_of::<u64>();
+
 /// Instrument side: the files of a report. Pass it to a parameter [`Files`].
 #[derive(Clone, Debug)]
 pub struct ReportFiles {
@@ -29,10 +35,12 @@ pub struct ReportFiles {
 }
 
 impl ReportFiles {
-    /// Reads the options `--output FILE`, `--json FILE`, `--top N`, `--width N` and `--full-names`.
+    /// Reads the options `--output FILE`, `--json FILE`, `--profile FILE`, `--no-profile`, `--top N`, `--width N`
+    /// and `--full-names`.
     ///
     /// `-` is standard output, which is kept open for the report ([`output::keep_stdout`]). With
-    /// `--json` alone no file for people is written.
+    /// `--json` alone no file for people is written. The profile stands beside the file for people, or else
+    /// beside the JSON file: `icount.profile` beside `icount.out`.
     pub fn from_options(options: &Options<'_>, default: &str) -> Result<Self> {
         let json = options.value("--json")?.unwrap_or("");
         let output = options.value("--output")?;
@@ -47,7 +55,14 @@ impl ReportFiles {
         } else {
             width
         };
-        if [output, json].contains(&"-")
+        let given = options.value("--profile")?;
+        let has_none = options.flag("--no-profile");
+        let (profile, beside) = match given {
+            _ if has_none => (String::new(), ""),
+            Some(name) => (name.to_owned(), ""),
+            None => (beside([output, json]), BESIDE),
+        };
+        if [output, json, &profile].contains(&"-")
             && let Some(program) = options.program()
         {
             output::keep_stdout(&program);
@@ -55,6 +70,9 @@ impl ReportFiles {
         let mut names = StringList::new();
         names.push(output);
         names.push(json);
+        names.push(&profile);
+        names.push(beside);
+        origin::push(&mut names, options.all(), options.program());
         let bytes = [rows.to_le_bytes(), width.to_le_bytes()].concat();
         let bytes = [&bytes, names.bytes()].concat();
         Ok(Self { bytes })
@@ -67,6 +85,24 @@ impl Arg<Files> for &ReportFiles {
     }
 }
 
+/// Marks a profile that has its name from another file.
+const BESIDE: &str = "beside";
+
+/// The name of the profile beside the first of the reports that is a file: the extension of a report is
+/// replaced. Empty if there is none.
+fn beside(reports: [&str; 2]) -> String {
+    const EXTENSIONS: [&str; 6] = [".out", ".txt", ".json", ".csv", ".tsv", ".html"];
+    let Some(name) = reports.into_iter().find(|name| !name.is_empty()) else {
+        return String::new();
+    };
+    if name == "-" {
+        return String::new();
+    }
+    let stem = EXTENSIONS.iter().find_map(|e| name.strip_suffix(e));
+    let stem = stem.filter(|stem| !stem.is_empty() && !stem.ends_with('/'));
+    format!("{}.profile", stem.unwrap_or(name))
+}
+
 /// Analysis side: the files of a report.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -76,8 +112,14 @@ pub struct Files(Array<u8>);
 struct Names {
     /// The file for people.
     people: &'static str,
-    /// The file for programs.
+    /// The JSON file.
     programs: &'static str,
+    /// The profile.
+    profile: &'static str,
+    /// The profile has its name from another file.
+    is_beside: bool,
+    /// Where the strings of `origin` begin.
+    origin: usize,
     /// How much is shown to people.
     extent: text::Extent,
 }
@@ -93,15 +135,25 @@ impl Files {
         let (rows, bytes) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let (width, names) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let (people, next) = strings::read(names, 0).unwrap_or_default();
-        let (programs, _) = strings::read(names, next).unwrap_or_default();
+        let (programs, next) = strings::read(names, next).unwrap_or_default();
+        let (profile, next) = strings::read(names, next).unwrap_or_default();
+        let (beside, origin) = strings::read(names, next).unwrap_or_default();
         Names {
             people,
             programs,
+            profile,
+            is_beside: beside == BESIDE,
+            origin,
             extent: text::Extent {
                 rows: u64::from_le_bytes(*rows) as usize,
                 width: u64::from_le_bytes(*width) as usize,
             },
         }
+    }
+
+    /// True if a profile is written. A tool need not make what only the profile has if there is none.
+    pub fn has_profile(self) -> bool {
+        !self.names().profile.is_empty()
     }
 
     /// Calls `write` to write the file for people, in a format of the tool's own.
@@ -115,7 +167,17 @@ impl Files {
     pub(super) fn write(self, report: &Report) -> io::Result<()> {
         let names = self.names();
         to_file(names.programs, |to| json::write(to, report))?;
-        to_file(names.people, |to| text::write(to, report, names.extent))
+        to_file(names.people, |to| text::write(to, report, names.extent))?;
+        let reports = [names.people, names.programs].into_iter();
+        let is_shared = |name: &str| output::is_shared(Path::new(name));
+        let beside = reports
+            .filter(|_| names.is_beside)
+            .find(|name| !name.is_empty());
+        if names.profile.is_empty() || beside.is_some_and(is_shared) {
+            return Ok(());
+        }
+        let bytes = self.0.as_slice().get(NUMBERS..).unwrap_or_default();
+        profile::write(names.profile, report, &Origin::read(bytes, names.origin))
     }
 }
 
@@ -134,5 +196,22 @@ fn to_file(name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
                 io::Error::new(e.kind(), format!("{}: {e}", path.display()))
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beside;
+
+    #[test]
+    fn a_profile_stands_beside_its_report() {
+        let name = |people, programs| beside([people, programs]);
+        assert_eq!(name("icount.out", ""), "icount.profile");
+        assert_eq!(name("", "/tmp/x.json"), "/tmp/x.profile");
+        assert_eq!(name("a/result.5", "x.json"), "a/result.5.profile");
+        assert_eq!(name("b.%p.out", ""), "b.%p.profile");
+        assert_eq!(name("a/.out", ""), "a/.out.profile");
+        assert_eq!(name("-", "x.json"), "");
+        assert_eq!(name("", ""), "");
     }
 }

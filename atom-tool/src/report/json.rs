@@ -9,8 +9,7 @@
 
 use std::io::{self, Write};
 
-use super::{Cell, Readers, Report, Table};
-use crate::address::Address;
+use super::{Cell, Readers, Report, Table, shown};
 
 /// Writes the report.
 pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
@@ -32,9 +31,9 @@ pub(super) fn write(to: &mut dyn Write, report: &Report) -> io::Result<()> {
             )?;
         }
     }
-    for (name, value) in &report.facts {
+    for (fact, value) in &report.facts {
         write!(to, ",\n  ")?;
-        key(to, name)?;
+        key(to, fact.name)?;
         cell(to, value)?;
     }
     for table in &report.tables {
@@ -55,7 +54,7 @@ fn rows(to: &mut dyn Write, table: &Table) -> io::Result<()> {
             if i != 0 {
                 write!(to, ", ")?;
             }
-            key(to, column)?;
+            key(to, column.name)?;
             cell(to, value)?;
         }
         write!(to, "}}")?;
@@ -74,7 +73,7 @@ fn cell(to: &mut dyn Write, cell: &Cell) -> io::Result<()> {
         Cell::Number(n) => write!(to, "{n}"),
         Cell::Ratio(r) if r.is_finite() => write!(to, "{r:.4}"),
         Cell::Ratio(_) | Cell::Empty => write!(to, "null"),
-        Cell::Address(a) => string(to, &Address(*a).to_string()),
+        Cell::Address(_) | Cell::Place { .. } => string(to, &shown(cell)),
     }
 }
 

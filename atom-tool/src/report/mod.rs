@@ -1,29 +1,36 @@
-//! The report of a tool: facts and tables, for people and as JSON.
+//! The report of a tool: facts and tables, for people, as JSON, and as a profile.
 //!
 //! Tools differ in what they count, not in how they print it, so aligning,
 //! sorting, shortening, JSON and the options that choose the file live here. A
 //! [`Report`] is filled by the routine at ProgramAfter and written to the [`Files`]
 //! that the instrument routine passed. Its head says what the tool did not see.
 
+mod column;
 mod files;
 mod json;
+mod origin;
+mod profile;
 mod text;
 mod unseen;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use tables::{grouped, grouped_decimal};
+
 use crate::Address;
 use crate::output;
 use crate::sites::{Site, Sites};
 
+pub use column::{By, Column, Sum};
 pub use files::{Files, ReportFiles};
+pub(crate) use profile::begin;
 use unseen::Unseen;
 
 /// One cell of a table, or the value of a fact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A name or a source position.
+    /// A name.
     Text(Cow<'static, str>),
     /// A count.
     Number(u64),
@@ -31,6 +38,15 @@ pub enum Cell {
     Ratio(f64),
     /// An address of the original program.
     Address(u64),
+    /// A source line.
+    Place {
+        /// The source file.
+        file: Cow<'static, str>,
+        /// The line in it, from 1.
+        line: u32,
+        /// The number of the object whose code it is: two objects may contain code of one source file.
+        object: u32,
+    },
     /// The value is not known.
     Empty,
 }
@@ -50,7 +66,11 @@ impl Cell {
         if line == 0 {
             Self::Empty
         } else {
-            Self::Text(format!("{file}:{line}").into())
+            Self::Place {
+                file: file.to_owned().into(),
+                line,
+                object: 0,
+            }
         }
     }
 
@@ -59,7 +79,7 @@ impl Cell {
         match self {
             Self::Number(n) | Self::Address(n) => *n as f64,
             Self::Ratio(r) => *r,
-            Self::Text(_) | Self::Empty => 0.0,
+            Self::Text(_) | Self::Place { .. } | Self::Empty => 0.0,
         }
     }
 }
@@ -97,12 +117,45 @@ pub enum Readers {
 #[derive(Clone, Debug)]
 pub struct Table {
     title: String,
-    columns: Vec<&'static str>,
+    by: By,
+    columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     readers: Readers,
 }
 
+/// The values of a column of [`Report::column_table`], one for each row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Numbers; addresses of the original program in a column of addresses.
+    Numbers(Vec<u64>),
+    /// Texts.
+    Texts(Vec<&'static str>),
+}
+
+/// A table that only the profile has.
+#[derive(Clone, Debug)]
+struct ColumnTable {
+    title: &'static str,
+    by: By,
+    columns: Vec<(Column, Values)>,
+}
+
+impl ColumnTable {
+    fn rows(&self) -> usize {
+        let length = |values: &Values| match values {
+            Values::Numbers(all) => all.len(),
+            Values::Texts(all) => all.len(),
+        };
+        self.columns.first().map_or(0, |(_, values)| length(values))
+    }
+}
+
 impl Table {
+    /// What a row stands for.
+    fn by(&self) -> By {
+        self.by
+    }
+
     /// Appends a row; it should have a cell for each column.
     pub fn row<const N: usize>(&mut self, cells: [Cell; N]) -> &mut Self {
         self.rows.push(cells.into());
@@ -135,8 +188,9 @@ pub struct Report {
     tool: &'static str,
     program: String,
     unseen: Option<Unseen>,
-    facts: Vec<(&'static str, Cell)>,
+    facts: Vec<(Column, Cell)>,
     tables: Vec<Table>,
+    column_tables: Vec<ColumnTable>,
 }
 
 impl Report {
@@ -148,29 +202,58 @@ impl Report {
             unseen: Unseen::of_program(),
             facts: Vec::new(),
             tables: Vec::new(),
+            column_tables: Vec::new(),
         }
     }
 
     /// Adds a fact about the whole run.
     pub fn fact(&mut self, name: &'static str, value: impl Into<Cell>) -> &mut Self {
-        self.facts.push((name, value.into()));
+        self.typed_fact(Column::new(name), value)
+    }
+
+    /// Adds a fact about the whole run, with its type and unit.
+    pub fn typed_fact(&mut self, column: Column, value: impl Into<Cell>) -> &mut Self {
+        self.facts.push((column, value.into()));
         self
     }
 
-    /// Adds an empty table.
+    /// Adds an empty table, given the names of its columns.
     pub fn table(
         &mut self,
         title: impl Into<String>,
         columns: impl IntoIterator<Item = &'static str>,
     ) -> &mut Table {
+        self.typed_table(By::Other, title, columns.into_iter().map(Column::new))
+    }
+
+    /// Adds an empty table. `by` says what a row stands for.
+    pub fn typed_table(
+        &mut self,
+        by: By,
+        title: impl Into<String>,
+        columns: impl IntoIterator<Item = Column>,
+    ) -> &mut Table {
         self.tables.push(Table {
             title: title.into(),
+            by,
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
             readers: Readers::All,
         });
         let last = self.tables.len() - 1;
         &mut self.tables[last]
+    }
+
+    /// Adds a table that only the profile has. It takes less time and memory than rows of cells, so it suits tables
+    /// by block or by instruction. All columns have the same number of values.
+    pub fn column_table(
+        &mut self,
+        by: By,
+        title: &'static str,
+        columns: Vec<(Column, Values)>,
+    ) -> &mut Self {
+        self.column_tables.push(ColumnTable { title, by, columns });
+        self
     }
 
     /// Adds tables by procedure and by source line, and for programs by instruction. `of` gives two
@@ -190,7 +273,10 @@ impl Report {
         let add = |entry: &mut (Site, [u64; 2]), n: [u64; 2]| {
             entry.1 = [entry.1[0] + n[0], entry.1[1] + n[1]];
         };
-        let table = self.table(format!("{prefix}instructions"), [all, some, "pc"]);
+        let counts = |name: &'static str| Column::count(name, name);
+        let columns = [counts(all), counts(some), Column::address("pc")];
+        let title = format!("{prefix}instructions");
+        let table = self.typed_table(By::Instruction, title, columns);
         table.readers(Readers::Programs);
         for (i, site) in sites.iter().enumerate() {
             let n = of(i);
@@ -206,8 +292,16 @@ impl Report {
             }
         }
         let total: u64 = procs.values().map(|(_, n)| n[1]).sum();
-        let columns = [some, "%", all, ratio, "pc", "procedure"];
-        let table = self.table(format!("{prefix}procedures"), columns);
+        let measures = [
+            counts(some),
+            Column::share("%", some),
+            counts(all),
+            Column::percent_of(ratio, some, all),
+        ];
+        let keys = [Column::address("pc"), Column::text("procedure")];
+        let columns = measures.into_iter().chain(keys);
+        let title = format!("{prefix}procedures");
+        let table = self.typed_table(By::Procedure, title, columns);
         for (pc, (site, n)) in procs {
             let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
             let [share, ratio] = share;
@@ -218,10 +312,10 @@ impl Report {
         if lines.is_empty() {
             return;
         }
-        let table = self.table(
-            format!("{prefix}lines"),
-            [some, "%", all, ratio, "line", "procedure"],
-        );
+        let keys = [Column::place("line").key(), Column::text("procedure")];
+        let columns = measures.into_iter().chain(keys);
+        let title = format!("{prefix}lines");
+        let table = self.typed_table(By::Line, title, columns);
         for (site, n) in lines.into_values() {
             let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
             let [share, ratio] = share;
@@ -242,5 +336,17 @@ impl Report {
         if let Err(e) = files.write(self) {
             output::cannot_write(self.tool, e);
         }
+    }
+}
+
+/// A cell as people read it.
+fn shown(cell: &Cell) -> Cow<'_, str> {
+    match cell {
+        Cell::Text(text) => Cow::Borrowed(text),
+        Cell::Number(n) => grouped(*n).into(),
+        Cell::Ratio(r) => grouped_decimal(*r, 2).into(),
+        Cell::Address(a) => Address(*a).to_string().into(),
+        Cell::Place { file, line, .. } => format!("{file}:{line}").into(),
+        Cell::Empty => Cow::Borrowed(""),
     }
 }

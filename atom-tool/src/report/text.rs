@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use tables::{Column, column_widths, columns, grouped, grouped_decimal, shorten_all};
+use tables::{Column, column_widths, columns, grouped, shorten_all};
 
 use super::unseen::Unseen;
-use super::{Cell, Readers, Report, Table};
+use super::{Cell, Readers, Report, Table, shown as show};
 use crate::address::Address;
 
 /// How much a report for people shows.
@@ -29,11 +29,16 @@ pub(super) fn write(to: &mut dyn Write, report: &Report, extent: Extent) -> io::
     {
         writeln!(to, "{line}")?;
     }
-    let name_width = report.facts.iter().map(|(name, _)| columns(name)).max();
-    let values: Vec<String> = report.facts.iter().map(|(_, value)| show(value)).collect();
+    let name_width = report
+        .facts
+        .iter()
+        .map(|(fact, _)| columns(fact.name))
+        .max();
+    let values: Vec<_> = report.facts.iter().map(|(_, value)| show(value)).collect();
     let value_width = values.iter().map(|value| columns(value)).max();
     let (names, values_wide) = (name_width.unwrap_or(0), value_width.unwrap_or(0));
-    for ((name, cell), value) in report.facts.iter().zip(&values) {
+    for ((fact, cell), value) in report.facts.iter().zip(&values) {
+        let name = fact.name;
         match cell {
             Cell::Text(_) => writeln!(to, "  {name:names$}  {value}")?,
             _ => writeln!(to, "  {name:names$}  {value:>values_wide$}")?,
@@ -79,7 +84,7 @@ fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<
         }
         writeln!(to, "{}", text.trim_end())
     };
-    line(&mut table.columns.iter().copied())?;
+    line(&mut table.columns.iter().map(|column| column.name))?;
     for row in 0..number {
         line(&mut shown.iter().map(|column| &*column.cells[row]))?;
     }
@@ -98,14 +103,14 @@ fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<
 fn column(rows: &[Vec<Cell>], at: usize) -> Shown {
     let cells = rows.iter().map(|row| row.get(at).unwrap_or(&Cell::Empty));
     let is_left = cells.clone().any(|cell| match cell {
-        Cell::Text(_) => true,
+        Cell::Text(_) | Cell::Place { .. } => true,
         // Addresses of libraries begin with a name.
         Cell::Address(at) => Address(*at).object().is_some(),
         _ => false,
     });
     let cells = cells.map(|cell| match cell {
         Cell::Text(text) => text.clone(),
-        other => show(other).into(),
+        other => Cow::Owned(show(other).into_owned()),
     });
     Shown {
         cells: cells.collect(),
@@ -117,11 +122,11 @@ fn column(rows: &[Vec<Cell>], at: usize) -> Shown {
 fn fit(shown: &mut [Shown], table: &Table, width: usize) -> Vec<usize> {
     let needs = shown.iter().enumerate().map(|(i, column)| Column {
         natural: column.cells.iter().map(|c| columns(c)).max().unwrap_or(0),
-        least: columns(table.columns[i]),
+        least: columns(table.columns[i].name),
         is_flexible: table
             .rows
             .iter()
-            .any(|row| matches!(row.get(i), Some(Cell::Text(_)))),
+            .any(|row| matches!(row.get(i), Some(Cell::Text(_) | Cell::Place { .. }))),
     });
     let needs: Vec<Column> = needs.collect();
     let widths = column_widths(&needs, GAP, if width == 0 { usize::MAX } else { width });
@@ -134,16 +139,6 @@ fn fit(shown: &mut [Shown], table: &Table, width: usize) -> Vec<usize> {
         }
     }
     widths
-}
-
-fn show(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) => text.clone().into_owned(),
-        Cell::Number(n) => grouped(*n),
-        Cell::Ratio(r) => grouped_decimal(*r, 2),
-        Cell::Address(a) => Address(*a).to_string(),
-        Cell::Empty => String::new(),
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::io::{self, Write};
 
 use atom_tool::prelude::*;
+use atom_tool::report::{By, Column, Sum};
 
 /// Cells of a branch's counter: not taken, taken.
 const NOT_TAKEN: usize = 0;
@@ -31,22 +32,34 @@ fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: 
     let total = taken + not_taken;
     let mut report = Report::new("branch", &program);
     report
-        .fact("executed", total)
-        .fact("taken", taken)
-        .fact("taken %", Cell::percent(taken, total))
-        .fact("usual direction %", Cell::percent(constant, total))
-        .fact("branches", sites.len() as u64)
-        .fact("branches reached", reached as u64);
+        .typed_fact(Column::count("executed", "branches"), total)
+        .typed_fact(Column::count("taken", "branches"), taken)
+        .typed_fact(
+            Column::percent_of("taken %", "taken", "executed"),
+            Cell::percent(taken, total),
+        )
+        .typed_fact(
+            Column::ratio("usual direction %"),
+            Cell::percent(constant, total),
+        )
+        .typed_fact(
+            Column::count("branches", "branches").sum(Sum::Max),
+            sites.len() as u64,
+        )
+        .typed_fact(
+            Column::count("branches reached", "branches").sum(Sum::None),
+            reached as u64,
+        );
     let columns = [
-        "executed",
-        "taken",
-        "not taken",
-        "taken %",
-        "pc",
-        "line",
-        "procedure",
+        Column::count("executed", "branches"),
+        Column::count("taken", "branches"),
+        Column::count("not taken", "branches"),
+        Column::percent_of("taken %", "taken", "executed"),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
     ];
-    let table = report.table("conditional branches", columns);
+    let table = report.typed_table(By::Branch, "conditional branches", columns);
     for (counts, site) in counters.rows().zip(sites.iter()) {
         let executed = counts[TAKEN] + counts[NOT_TAKEN];
         if executed != 0 {

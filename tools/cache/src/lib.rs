@@ -4,6 +4,7 @@
 //! is on the cold path. `docs/tools/cache.md` describes the model, options and output.
 
 use atom_tool::prelude::*;
+use atom_tool::report::Column;
 use atom_tool::simulate::cache::{MAX_LINES, Shape};
 use atom_tool::simulate::groups::{self, Member};
 use atom_tool::simulate::{LookUp, Simulation, SiteReferences};
@@ -79,14 +80,14 @@ fn report(files: Files, program: Str, cache: Str, counts: Counters<2>, executed:
     let [data, code] = report.simulated(counts, executed, references, sites);
     report
         .fact("cache", cache.as_str())
-        .fact("references", data[0])
-        .fact("misses", data[1])
-        .fact("miss %", Cell::percent(data[1], data[0]));
+        .typed_fact(Column::count("references", "references"), data[0])
+        .typed_fact(Column::count("misses", "misses"), data[1])
+        .typed_fact(Column::percent_of("miss %", "misses", "references"), Cell::percent(data[1], data[0]));
     if code[0] != 0 {
         report
-            .fact("fetches", code[0])
-            .fact("fetch misses", code[1])
-            .fact("fetch miss %", Cell::percent(code[1], code[0]));
+            .typed_fact(Column::count("fetches", "fetches"), code[0])
+            .typed_fact(Column::count("fetch misses", "misses"), code[1])
+            .typed_fact(Column::percent_of("fetch miss %", "fetch misses", "fetches"), Cell::percent(code[1], code[0]));
     }
     report.write(files);
 }

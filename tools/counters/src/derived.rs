@@ -1,5 +1,6 @@
 //! Figures that follow from others: instructions per cycle, miss rates, energy.
 
+use atom_tool::report::{By, Column, Sum};
 use atom_tool::{Cell, Report};
 use events::{Exact, Model};
 
@@ -114,9 +115,10 @@ pub fn add(report: &mut Report, found: &Found) {
     if ratios.is_empty() && energy.is_none() {
         return;
     }
-    let mut columns: Vec<&'static str> = ratios.iter().map(|r| r.0).collect();
+    let mut columns: Vec<Column> = ratios.iter().map(|r| Column::ratio(r.0)).collect();
     if let Some(energy) = &energy {
-        columns.extend(["mJ", "self mJ", "uJ per call"]);
+        columns.extend(["mJ", "self mJ"].map(|n| Column::ratio(n).sum(Sum::Add)));
+        columns.push(Column::ratio("uJ per call"));
         let without: Vec<&str> = energy
             .uses()
             .filter(|i| found.is_missing(*i))
@@ -126,10 +128,10 @@ pub fn add(report: &mut Report, found: &Found) {
             report.fact("energy lacks", without.join(", "));
         }
     }
-    columns.push("procedure");
+    columns.push(Column::text("procedure").key());
     let mut order: Vec<&Sums> = found.sums.iter().flatten().collect();
     order.sort_by_key(|s| std::cmp::Reverse(s.exclusive[0]));
-    let table = report.table("derived from own values", columns);
+    let table = report.typed_table(By::Procedure, "derived from own values", columns);
     for sums in order {
         let Some(site) = run.procs.get(sums.proc as usize) else {
             continue;

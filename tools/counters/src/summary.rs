@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use atom_tool::report::{By, Column, Sum};
 use atom_tool::{Address, Cell, Files, Report, output};
 use events::Source;
 use events::perf::Reading;
@@ -120,16 +121,19 @@ pub fn write(files: Files, found: &Found) {
     }
 }
 
+const EXECUTED: Column = Column::count("procedures executed", "procedures").sum(Sum::None);
+const PROCEDURES: Column = Column::count("procedures", "procedures").sum(Sum::Max);
+
 fn facts(report: &mut Report, found: &Found) {
     let (run, costs) = (found.run, cost::costs());
     let nanos = |ticks: u64| Cell::Ratio(ticks as f64 * run.nanos_per_tick());
     let sums = || found.sums.iter().flatten();
     let calls: u64 = sums().map(|s| s.calls).sum();
     report
-        .fact("executions", calls)
-        .fact("procedures executed", sums().count() as u64)
-        .fact("procedures", run.procs.len() as u64)
-        .fact("threads", found.threads)
+        .typed_fact(Column::count("executions", "executions"), calls)
+        .typed_fact(EXECUTED, sums().count() as u64)
+        .typed_fact(PROCEDURES, run.procs.len() as u64)
+        .typed_fact(Column::count("threads", "threads"), found.threads)
         .fact("cost of a start and stop ns", nanos(costs.whole[0]))
         .fact("of it in the execution's own time ns", nanos(costs.own[0]))
         .fact("left over after subtraction ns", nanos(costs.residual));
@@ -150,18 +154,18 @@ fn events_table(report: &mut Report, found: &Found) {
         return;
     }
     let columns = [
-        "event",
-        "source",
-        "read by",
-        "in all",
-        "outside",
-        "cost",
-        "enabled ns",
-        "running ns",
-        "remark",
+        Column::text("event").key(),
+        Column::text("source").key(),
+        Column::text("read by"),
+        Column::count("in all", "events"),
+        Column::count("outside", "events"),
+        Column::count("cost", "events").sum(Sum::None),
+        Column::count("enabled ns", "ns"),
+        Column::count("running ns", "ns"),
+        Column::text("remark"),
     ];
     let costs = cost::costs();
-    let table = report.table("events", columns);
+    let table = report.typed_table(By::Other, "events", columns);
     let mut meters = found.meters.iter();
     for (i, slot) in run.settings.slots.iter().enumerate() {
         let meter = match slot.cell {
@@ -215,19 +219,19 @@ fn events_table(report: &mut Report, found: &Found) {
 fn procedures(report: &mut Report, found: &Found) {
     let run = found.run;
     let columns = [
-        "calls",
-        "time ns",
-        "self ns",
-        "self %",
-        "mean ns",
-        "min ns",
-        "max ns",
-        "pc",
-        "line",
-        "procedure",
+        Column::count("calls", "calls"),
+        Column::count("time ns", "ns"),
+        Column::count("self ns", "ns"),
+        Column::share("self %", "self ns"),
+        Column::count("mean ns", "ns").sum(Sum::None),
+        Column::count("min ns", "ns").sum(Sum::Min),
+        Column::count("max ns", "ns").sum(Sum::Max),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
     ];
     let all: u64 = found.sums.iter().flatten().map(|s| s.exclusive[0]).sum();
-    let table = report.table("procedures", columns);
+    let table = report.typed_table(By::Procedure, "procedures", columns);
     for sums in found.sums.iter().flatten() {
         let Some(site) = run.procs.get(sums.proc as usize) else {
             continue;
@@ -263,13 +267,13 @@ fn spread(sums: &Sums, measure: usize) -> [u64; 3] {
 fn values(report: &mut Report, found: &Found, event: usize) {
     let run = found.run;
     let columns = [
-        "inclusive",
-        "self",
-        "self %",
-        "mean",
-        "min",
-        "max",
-        "procedure",
+        Column::count("inclusive", "events"),
+        Column::count("self", "events"),
+        Column::share("self %", "self"),
+        Column::count("mean", "events").sum(Sum::None),
+        Column::count("min", "events").sum(Sum::Min),
+        Column::count("max", "events").sum(Sum::Max),
+        Column::text("procedure").key(),
     ];
     let measure = 1 + event;
     let all: u64 = found
@@ -278,7 +282,8 @@ fn values(report: &mut Report, found: &Found, event: usize) {
         .flatten()
         .map(|s| s.exclusive[measure])
         .sum();
-    let table = report.table(run.settings.slots[event].choice.name.clone(), columns);
+    let name = run.settings.slots[event].choice.name.clone();
+    let table = report.typed_table(By::Procedure, name, columns);
     for sums in found.sums.iter().flatten() {
         let Some(site) = run.procs.get(sums.proc as usize) else {
             continue;

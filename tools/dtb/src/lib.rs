@@ -5,6 +5,7 @@
 //! options and output.
 
 use atom_tool::prelude::*;
+use atom_tool::report::Column;
 use atom_tool::simulate::groups::{self, Member};
 use atom_tool::simulate::{LookUp, Simulation, SiteReferences, Timed};
 
@@ -80,10 +81,10 @@ fn report(files: Files, program: Str, buffer: Str, counts: Counters<2>, executed
     let [[total, misses], _] = report.simulated(counts, executed, references, sites);
     report
         .fact("buffer", buffer.as_str())
-        .fact("references", total)
-        .fact("hits", total - misses)
-        .fact("misses", misses)
-        .fact("miss %", Cell::percent(misses, total));
+        .typed_fact(Column::count("references", "references"), total)
+        .typed_fact(Column::count("hits", "hits"), total - misses)
+        .typed_fact(Column::count("misses", "misses"), misses)
+        .typed_fact(Column::percent_of("miss %", "misses", "references"), Cell::percent(misses, total));
     report.write(files);
 }
 

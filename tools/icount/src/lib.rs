@@ -5,13 +5,16 @@
 //! call that does not return ends a block early; the other instructions of the block count all the same.)
 //! `docs/tools/icount.md` describes options and output.
 
+mod flow;
 mod packed;
 
 use std::io::{self, Write};
 
 use atom_tool::prelude::*;
+use atom_tool::report::{By, Column};
 
-use packed::{Packed, unpacked};
+use flow::Flow;
+use packed::{BlockFacts, Packed, unpacked};
 
 plain_data! {
     /// The unit that a row of the result stands for.
@@ -57,44 +60,49 @@ fn report(
     sites: Sites,
     lengths: Array<u8>,
 ) {
-    let counts: Vec<u64> = counters.rows().map(|[count]| count).collect();
-    // For each block the number of its executions, the number of its site, the number of its instructions.
-    let blocks = || {
-        let facts = unpacked(&blocks);
-        counts
-            .iter()
-            .zip(facts)
-            .map(|(count, (site, insts))| (*count, site, insts))
-    };
-    let total = blocks().map(|(count, _, insts)| count * insts as u64).sum();
-    let mut rows: Vec<Row> = Vec::new();
     let per = choices.per;
+    let mut sums = vec![0; sites.len()];
+    let mut flow = files.has_profile().then(Flow::default);
+    let (mut total, mut executed) = (0, 0);
+    for ([count], block) in counters.rows().zip(unpacked(&blocks)) {
+        if count == 0 {
+            continue;
+        }
+        let insts = count * block.insts;
+        total += insts;
+        executed += count;
+        if let Some(sum) = sums.get_mut(block.site) {
+            *sum += insts;
+        }
+        if let Some(flow) = &mut flow {
+            flow.push(count, block);
+        }
+    }
+    let mut rows: Vec<Row> = Vec::new();
     if per == Per::Instruction {
         let mut lengths = lengths.iter();
-        for (count, site, insts) in blocks() {
-            let Some(site) = sites.get(site) else {
+        for ([count], block) in counters.rows().zip(unpacked(&blocks)) {
+            let Some(site) = sites.get(block.site) else {
                 continue;
             };
             let mut pc = site.pc;
-            for length in lengths.by_ref().take(insts) {
+            for length in lengths.by_ref().take(block.insts as usize) {
                 rows.push(Row { site, pc, count });
                 pc += u64::from(*length);
             }
         }
+        rows.retain(|row| row.count != 0);
     } else {
-        let mut sums = vec![0; sites.len()];
-        for (count, site, insts) in blocks() {
-            sums[site] += count * insts as u64;
-        }
-        let rows_of = |(site, count): (Site, u64)| Row {
-            site,
-            pc: site.pc,
-            count,
+        let is_executed = |(_, count): &(usize, u64)| *count != 0;
+        let row_of = |(site, count)| {
+            let site = sites.get(site)?;
+            let pc = site.pc;
+            Some(Row { site, pc, count })
         };
-        rows.extend(sites.iter().zip(sums).map(rows_of));
+        let executed = sums.into_iter().enumerate().filter(is_executed);
+        rows.extend(executed.filter_map(row_of));
     }
-    let start = rows.first().map_or(0, |row| row.pc);
-    rows.retain(|row| row.count != 0);
+    let start = sites.get(0).map_or(0, |site| site.pc);
     if choices.is_tsv {
         let written = files.write_with(|to| {
             if per == Per::Program {
@@ -110,16 +118,25 @@ fn report(
 
     let mut report = Report::new("icount", &program);
     report
-        .fact("instructions", total)
-        .fact("blocks executed", counts.iter().sum::<u64>());
-    let title = match per {
-        Per::Procedure => "procedures",
-        Per::Block => "blocks",
-        Per::Instruction => "instructions executed",
+        .typed_fact(Column::count("instructions", "instructions"), total)
+        .typed_fact(Column::count("blocks executed", "blocks"), executed);
+    if let Some(flow) = flow {
+        report.column_table(By::Block, "flow", flow.columns(sites));
+    }
+    let (by, title) = match per {
+        Per::Procedure => (By::Procedure, "procedures"),
+        Per::Block => (By::Block, "blocks"),
+        Per::Instruction => (By::Instruction, "instructions executed"),
         Per::Program => return report.write(files),
     };
-    let columns = ["count", "%", "pc", "line", "procedure"];
-    let table = report.table(title, columns);
+    let columns = [
+        Column::count("count", "instructions"),
+        Column::share("%", "count"),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
+    ];
+    let table = report.typed_table(by, title, columns);
     for row in &rows {
         // The site of a block has the line of the first instruction only.
         let place = if row.pc == row.site.pc {
@@ -175,8 +192,13 @@ fn instrument(program: &Program, args: &Args) -> Result {
             if matches!(per, Per::Block | Per::Instruction) {
                 site = sites.push_block(block);
             }
-            let insts = block.insts();
-            blocks.push(site, insts.len());
+            let (insts, last) = (block.insts(), block.last_inst());
+            blocks.push(BlockFacts {
+                site,
+                pc: block.pc(),
+                bytes: last.pc() + last.size() as u64 - block.pc(),
+                insts: insts.len() as u64,
+            });
             if per == Per::Instruction {
                 lengths.extend(insts.map(|inst| inst.size() as u8));
             }

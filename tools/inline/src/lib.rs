@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use atom_tool::WAYS;
 use atom_tool::prelude::*;
+use atom_tool::report::{By, Column, Sum};
 
 #[analysis]
 fn count(counter: Counter) {
@@ -107,15 +108,29 @@ fn report(
 
     let mut report = Report::new("inline", &program);
     report
-        .fact("calls", total)
-        .fact("calls to unknown places", outside)
-        .fact("call sites", (calls.len() + indirect_sites.len()) as u64)
-        .fact("pairs of call site and callee", made.len() as u64)
-        .fact("candidates", candidates.len() as u64)
-        .fact("calls by candidates %", Cell::percent(covered, total))
-        .fact("instructions saved by all", saved);
-    let columns = "score calls % saved size leaf sites kind pc line caller callee".split(' ');
-    let table = report.table("candidates", columns);
+        .typed_fact(Column::count("calls", "calls"), total)
+        .typed_fact(Column::count("calls to unknown places", "calls"), outside)
+        .typed_fact(
+            Column::count("call sites", "sites").sum(Sum::Max),
+            (calls.len() + indirect_sites.len()) as u64,
+        )
+        .typed_fact(
+            Column::count("pairs of call site and callee", "pairs").sum(Sum::None),
+            made.len() as u64,
+        )
+        .typed_fact(
+            Column::count("candidates", "pairs").sum(Sum::None),
+            candidates.len() as u64,
+        )
+        .typed_fact(
+            Column::ratio("calls by candidates %"),
+            Cell::percent(covered, total),
+        )
+        .typed_fact(
+            Column::count("instructions saved by all", "instructions"),
+            saved,
+        );
+    let table = report.typed_table(By::Other, "candidates", COLUMNS);
     for (score, saved, call) in candidates {
         let facts = &facts[call.callee];
         let callee = procs.get(call.callee).map_or("", |site| site.proc);
@@ -137,6 +152,23 @@ fn report(
     }
     report.write(files);
 }
+
+/// The columns of the table of candidates.
+const COLUMNS: [Column; 12] = [
+    // It grows with the number of calls.
+    Column::ratio("score").sum(Sum::Add),
+    Column::count("calls", "calls"),
+    Column::percent_of_fact("%", "calls", "calls"),
+    Column::count("saved", "instructions"),
+    Column::count("size", "instructions").label(),
+    Column::text("leaf"),
+    Column::count("sites", "sites").label(),
+    Column::text("kind").key(),
+    Column::address("pc"),
+    Column::place("line"),
+    Column::text("caller"),
+    Column::text("callee").key(),
+];
 
 /// The facts of a procedure, apart from its call sites.
 fn facts(proc: Proc<'_>) -> Facts {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use atom_tool::prelude::*;
-use atom_tool::report::Readers;
+use atom_tool::report::{By, Column, Readers, Sum};
 use atom_tool::{Transfer, WAYS};
 
 #[analysis]
@@ -108,11 +108,25 @@ fn report(
     let mut report = Report::new("prof", &program);
     let entered = entries.iter().filter(|n| **n != 0).count();
     report
-        .fact("entries", total)
-        .fact("procedures entered", entered as u64)
-        .fact("procedures", entries.len() as u64);
-    let columns = "entries % callers callees pc line procedure".split(' ');
-    let table = report.table("procedures", columns);
+        .typed_fact(Column::count("entries", "entries"), total)
+        .typed_fact(
+            Column::count("procedures entered", "procedures").sum(Sum::None),
+            entered as u64,
+        )
+        .typed_fact(
+            Column::count("procedures", "procedures").sum(Sum::Max),
+            entries.len() as u64,
+        );
+    let columns = [
+        Column::count("entries", "entries"),
+        Column::share("%", "entries"),
+        Column::count("callers", "procedures").sum(Sum::None),
+        Column::count("callees", "procedures").sum(Sum::None),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
+    ];
+    let table = report.typed_table(By::Procedure, "procedures", columns);
     for (i, site) in procs.iter().enumerate() {
         if entries[i] + explained[i] != 0 {
             table.row([
@@ -151,8 +165,17 @@ fn report(
         }
     }
 
-    let columns = "calls,kind,caller,caller pc,callee,callee pc".split(',');
-    let table = report.table("arcs", columns).readers(Readers::Programs);
+    let columns = [
+        Column::count("calls", "calls"),
+        Column::text("kind").key(),
+        Column::text("caller"),
+        Column::address("caller pc"),
+        Column::text("callee"),
+        Column::address("callee pc"),
+    ];
+    let table = report
+        .typed_table(By::Arc, "arcs", columns)
+        .readers(Readers::Programs);
     for (arc, n) in &graph {
         let (from, to) = (name(arc.caller).into(), name(arc.callee).into());
         let kind = arc.kind.name().into();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::prelude::*;
-use atom_tool::report::Readers;
+use atom_tool::report::{By, Column, Readers};
 
 use crate::html::Page;
 use crate::live::{self, Range};
@@ -38,6 +38,17 @@ impl Sum {
         [self.loads, self.stores, self.bytes, self.misses].map(Cell::from)
     }
 }
+
+/// Number of ranges, which does not grow with the number of runs.
+const RANGES: Column = Column::count("data ranges", "ranges").sum(atom_tool::report::Sum::Max);
+
+/// The columns of [`Sum::cells`].
+const MEASURES: [Column; 4] = [
+    Column::count("loads", "references"),
+    Column::count("stores", "references"),
+    Column::bytes("bytes"),
+    Column::count("misses", "misses"),
+];
 
 /// The sums of each range at each instruction.
 pub type Sums = BTreeMap<(u32, u32), Sum>;
@@ -138,9 +149,9 @@ pub fn report(
     let seen = everything(rows, executed, &operands);
     let total = |of: &dyn Fn(&[u64; 2]) -> u64| seen.values().map(of).sum::<u64>();
     report
-        .fact("references", total(&|s| s[0]))
-        .fact("misses", total(&|s| s[1]))
-        .fact("data ranges", ranges.len() as u64);
+        .typed_fact(Column::count("references", "references"), total(&|s| s[0]))
+        .typed_fact(Column::count("misses", "misses"), total(&|s| s[1]))
+        .typed_fact(RANGES, ranges.len() as u64);
     if setup.has_unseen_libraries && !ranges.is_empty() {
         let note =
             "what libraries load and store (memcpy and its like) is not seen; `atom run` sees it";
@@ -196,22 +207,19 @@ fn whole(report: &mut Report, ranges: &[Range], names: &[&'static str], sums: &S
         return;
     }
     let totals = totals(ranges.len(), sums);
-    let columns = [
-        "loads",
-        "stores",
-        "bytes",
-        "misses",
-        "size",
-        "times",
-        "start",
-        "end",
-        "start offset",
-        "end offset",
-        "first",
-        "last",
-        "range",
-    ];
-    let table = report.table("data ranges", columns);
+    // Places in memory may differ in each run.
+    let columns = MEASURES.into_iter().chain([
+        Column::bytes("size").label(),
+        Column::count("times", "times"),
+        Column::address("start").label(),
+        Column::address("end").label(),
+        Column::bytes("start offset").label(),
+        Column::bytes("end offset").label(),
+        Column::address("first").label(),
+        Column::address("last").label(),
+        Column::text("range").key(),
+    ]);
+    let table = report.typed_table(By::Data, "data ranges", columns);
     for ((range, name), sum) in ranges.iter().zip(names).zip(totals) {
         let [loads, stores, bytes, misses] = sum.cells();
         let [start, end] = bounds(range);
@@ -271,7 +279,13 @@ fn by_code(
             *sum = [sum[0] + n[0], sum[1] + n[1]];
         }
     }
-    let table = report.table("code ranges", ["references", "misses", "miss %", "code"]);
+    let columns = [
+        Column::count("references", "references"),
+        Column::count("misses", "misses"),
+        Column::percent_of("miss %", "misses", "references"),
+        Column::text("code").key(),
+    ];
+    let table = report.typed_table(By::Other, "code ranges", columns);
     for (n, name) in all.iter().zip(code_names) {
         table.row([
             n[0].into(),
@@ -289,8 +303,9 @@ fn by_code(
             both.entry((*range, *code)).or_default().add(*sum);
         }
     }
-    let columns = ["loads", "stores", "bytes", "misses", "code", "range"];
-    let table = report.table("data in code", columns);
+    let keys = [Column::text("code").key(), Column::text("range").key()];
+    let columns = MEASURES.into_iter().chain(keys);
+    let table = report.typed_table(By::Other, "data in code", columns);
     for ((range, code), sum) in both {
         let [loads, stores, bytes, misses] = sum.cells();
         let name = |names: &[&'static str], i: u32| names.get(i as usize).copied().unwrap_or("");
@@ -325,44 +340,31 @@ pub fn grouped<K: Ord + Clone>(
 
 fn by_place(report: &mut Report, names: &[&'static str], sites: Sites, sums: &Sums) {
     let name = |range: u32| names.get(range as usize).copied().unwrap_or("");
-    let columns = [
-        "loads",
-        "stores",
-        "bytes",
-        "misses",
-        "range",
-        "pc",
-        "procedure",
-    ];
-    let table = report.table("procedures", columns);
+    let (range, pc) = (Column::text("range").key(), Column::address("pc"));
+    let proc = Column::text("procedure");
+    let columns = MEASURES.into_iter().chain([range, pc, proc]);
+    let table = report.typed_table(By::Procedure, "procedures", columns);
     for (range, pc, site, sum) in grouped(sums, sites, |site| Some(site.proc_pc)) {
         let [loads, stores, bytes, misses] = sum.cells();
         let (pc, proc) = (Cell::Address(pc), site.proc.into());
         table.row([loads, stores, bytes, misses, name(range).into(), pc, proc]);
     }
-    let columns = [
-        "loads",
-        "stores",
-        "bytes",
-        "misses",
-        "range",
-        "line",
-        "procedure",
-    ];
     let lines = grouped(sums, sites, |site| {
         let object = Address(site.proc_pc).object_number();
         (site.line != 0).then_some((site.file, site.line, object))
     });
     if !lines.is_empty() {
-        let table = report.table("lines", columns);
+        let line = Column::place("line").key();
+        let columns = MEASURES.into_iter().chain([range, line, proc]);
+        let table = report.typed_table(By::Line, "lines", columns);
         for (range, _, site, sum) in lines {
             let [loads, stores, bytes, misses] = sum.cells();
             let (line, proc) = (site.place(), Cell::Text(site.proc_of_process()));
             table.row([loads, stores, bytes, misses, name(range).into(), line, proc]);
         }
     }
-    let columns = ["loads", "stores", "bytes", "misses", "range", "pc"];
-    let table = report.table("instructions", columns);
+    let columns = MEASURES.into_iter().chain([range, pc]);
+    let table = report.typed_table(By::Instruction, "instructions", columns);
     table.readers(Readers::Programs);
     for (range, pc, _, sum) in grouped(sums, sites, |site| Some(site.pc)) {
         let [loads, stores, bytes, misses] = sum.cells();

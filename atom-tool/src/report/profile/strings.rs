@@ -1,0 +1,32 @@
+//! The dictionary of the texts in tables.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+/// The texts, each once. The hash needs no random numbers from the system.
+#[derive(Default)]
+pub struct Texts<'a> {
+    /// The texts in the order of their indices.
+    pub all: Vec<&'a str>,
+    indices: HashMap<&'a str, u32, BuildHasherDefault<DefaultHasher>>,
+    last: Option<(&'a str, u32)>,
+}
+
+impl<'a> Texts<'a> {
+    /// The index of a text.
+    pub fn index(&mut self, text: &'a str) -> u32 {
+        // Rows of one procedure stand together and share its name.
+        if let Some((last, index)) = self.last
+            && std::ptr::eq(last, text)
+        {
+            return index;
+        }
+        let next = self.all.len() as u32;
+        let index = *self.indices.entry(text).or_insert(next);
+        if index == next {
+            self.all.push(text);
+        }
+        self.last = Some((text, index));
+        index
+    }
+}
