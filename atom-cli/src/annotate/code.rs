@@ -129,16 +129,6 @@ impl Code<'_> {
         Some(self.cfg.whole(self.cfg.proc_at(address)?))
     }
 
-    /// The first procedure of a name, as in the symbol table or demangled.
-    pub fn procedure_named(&self, name: &str) -> Option<ProcId> {
-        let ids = (0..self.cfg.procs.len()).map(ProcId::from_index);
-        let mut named = ids.filter(|id| {
-            let proc = self.cfg.proc(*id);
-            proc.name.as_deref() == Some(name) || demangle(&proc.display_name()) == name
-        });
-        named.next().map(|id| self.cfg.whole(id))
-    }
-
     /// A procedure with the counts of a profile.
     pub fn annotate(&self, id: ProcId, counts: &CodeCounts) -> Annotated {
         let proc = self.cfg.proc(id);

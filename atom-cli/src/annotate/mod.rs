@@ -18,9 +18,11 @@ use atom_core::{Error, Result};
 use clap::{Args, ValueEnum};
 use profile::Profile;
 
+use counts::Row;
+
 pub use code::{Annotated, Inst};
 pub use collect::annotate as procedures;
-pub use counts::{CodeCounts, Row};
+pub use counts::{CodeCounts, Measure};
 pub use source::Sources;
 pub use tables::read as counts_of;
 

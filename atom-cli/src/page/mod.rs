@@ -1,0 +1,91 @@
+//! The page of a profile: one HTML file that needs no network.
+//!
+//! The page's scripts read the profile itself, in the form of docs/profile-format.md. Tables of instructions and blocks that
+//! are for programs only stay outside: their counts stand beside the code of the hottest procedures, which is read from
+//! the objects' files when the page is made.
+
+mod code;
+
+use std::path::{Path, PathBuf};
+
+use atom_core::emit::Sink;
+use atom_core::{Error, Result};
+use clap::Args;
+use page::{D3_HIERARCHY, FLAME, GRID, Page};
+use profile::{By, Profile, Readers};
+
+use crate::annotate;
+use crate::output::PendingFile;
+
+const BODY: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPTS: [&str; 6] = [
+    include_str!("model.js"),
+    include_str!("overview.js"),
+    include_str!("tree.js"),
+    include_str!("calls.js"),
+    include_str!("code.js"),
+    include_str!("main.js"),
+];
+
+/// Arguments of the command that writes a page.
+#[derive(Args)]
+pub struct Arguments {
+    /// A profile
+    pub file: PathBuf,
+    /// The page
+    pub out: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &Arguments) -> Result<()> {
+    let profile = Profile::read(&args.file);
+    let profile = profile.map_err(|e| Error::new("writing the page", e.to_string()))?;
+    let problems = write(&args.out, &profile, &[])?;
+    problems.iter().for_each(|p| crate::message::note(p));
+    Ok(())
+}
+
+/// Writes the page of a profile. Source files are also looked for in the folders `sources`. Returns a message for each
+/// object whose code could not be shown.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(out: &Path, profile: &Profile, sources: &[PathBuf]) -> Result<Vec<String>> {
+    let counts = annotate::counts_of(profile);
+    let code = code::Embedded::new(profile, &counts, sources);
+    let mut shown = profile.clone();
+    shown.tables.retain(|table| {
+        table.readers == Readers::All || ![By::Block, By::Instruction].contains(&table.by)
+    });
+    let program = profile.program.path.rsplit('/').next().unwrap_or_default();
+    let title = format!("{} of {program}", profile.tool);
+    let highlight = page::highlight();
+    let mut scripts = vec![D3_HIERARCHY, &highlight, GRID, FLAME];
+    scripts.extend(SCRIPTS);
+    let page = Page {
+        title: &title,
+        styles: &[STYLE],
+        body: BODY,
+        data: &[
+            ("profile", shown.to_json()),
+            ("code", code.json().to_string()),
+        ],
+        scripts: &scripts,
+    };
+    PendingFile::write(out, |to: &mut dyn Sink| page.write(&mut AsWrite(to)), 0o644)?.commit()?;
+    Ok(code.problems)
+}
+
+/// A sink as a writer of bytes.
+struct AsWrite<'a>(&'a mut dyn Sink);
+
+impl std::io::Write for AsWrite<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
