@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::value::Value;
 
 /// Size of the JSON in bytes above which files are compressed.
-const PLAIN: usize = 64 << 10;
+const PLAIN: usize = 256 << 10;
 
 impl Profile {
     /// The profile as one line of JSON.
@@ -32,7 +32,7 @@ impl Profile {
         json
     }
 
-    /// The contents of a file: JSON, compressed if it is larger than 64 KiB.
+    /// The contents of a file: JSON, compressed if it is larger than 256 KiB.
     pub fn to_bytes(&self) -> Vec<u8> {
         let json = self.to_json().into_bytes();
         if json.len() <= PLAIN {

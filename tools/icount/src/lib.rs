@@ -14,7 +14,7 @@ use atom_tool::prelude::*;
 use atom_tool::report::{By, Column};
 
 use flow::Flow;
-use packed::{BlockFacts, Packed, unpacked};
+use packed::{BlockFacts, Packed};
 
 plain_data! {
     /// The unit that a row of the result stands for.
@@ -64,10 +64,7 @@ fn report(
     let mut sums = vec![0; sites.len()];
     let mut flow = files.has_profile().then(Flow::default);
     let (mut total, mut executed) = (0, 0);
-    for ([count], block) in counters.rows().zip(unpacked(&blocks)) {
-        if count == 0 {
-            continue;
-        }
+    packed::executed(&blocks, counters, |count, block| {
         let insts = count * block.insts;
         total += insts;
         executed += count;
@@ -77,21 +74,23 @@ fn report(
         if let Some(flow) = &mut flow {
             flow.push(count, block);
         }
-    }
+    });
     let mut rows: Vec<Row> = Vec::new();
     if per == Per::Instruction {
         let mut lengths = lengths.iter();
-        for ([count], block) in counters.rows().zip(unpacked(&blocks)) {
-            let Some(site) = sites.get(block.site) else {
-                continue;
+        let mut counts = counters.rows();
+        packed::unpacked(&blocks, |block| {
+            let lengths = lengths.by_ref().take(block.insts as usize);
+            let [count] = counts.next().unwrap_or([0]);
+            let Some(site) = sites.get(block.site).filter(|_| count != 0) else {
+                return lengths.for_each(drop);
             };
             let mut pc = site.pc;
-            for length in lengths.by_ref().take(block.insts as usize) {
+            for length in lengths {
                 rows.push(Row { site, pc, count });
                 pc += u64::from(*length);
             }
-        }
-        rows.retain(|row| row.count != 0);
+        });
     } else {
         let is_executed = |(_, count): &(usize, u64)| *count != 0;
         let row_of = |(site, count)| {
@@ -180,13 +179,14 @@ fn instrument(program: &Program, args: &Args) -> Result {
 
     let counters = program.counters(program.block_count());
     let mut sites = SiteList::new();
-    let mut blocks = Packed::default();
+    let mut packed = Packed::default();
     let mut lengths: Vec<u8> = Vec::new();
     for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
         let mut site = match per {
             Per::Program | Per::Procedure => sites.push_proc(proc),
             Per::Block | Per::Instruction => 0,
         };
+        let mut blocks = Vec::new();
         for block in proc.blocks() {
             block.add_call(Before, self::block, (counters.at(block.index()),));
             if matches!(per, Per::Block | Per::Instruction) {
@@ -203,13 +203,14 @@ fn instrument(program: &Program, args: &Args) -> Result {
                 lengths.extend(insts.map(|inst| inst.size() as u8));
             }
         }
+        packed.push(&blocks);
     }
     let choices = Choices {
         per,
         is_tsv,
         _unused: [0; 3],
     };
-    let (name, blocks) = (program.name(), &blocks.bytes);
+    let (name, blocks) = (program.name(), &packed.bytes);
     let args = (&files, &choices, name, counters, blocks, &sites, &lengths);
     program.add_call(After, report, args);
     Ok(())

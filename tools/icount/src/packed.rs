@@ -1,19 +1,21 @@
-//! Facts about blocks, packed because there are many blocks. Each block is two or three unsigned LEB128 numbers:
+//! Facts about blocks, packed because there are many blocks. The blocks of a procedure are one group, so that
+//! procedures that are never executed are skipped. A group begins with four unsigned LEB128 numbers: its number of
+//! blocks, the length of the rest in bytes, the number of its first block's site, and the address of its first block.
+//! Each block is two or three numbers:
 //!
 //! - four times the number of the block's instructions, plus 2 if the block does not begin where the block before
-//!   it ends, plus 1 if it is the first of its site;
+//!   it ends, plus 1 if it is the first of its site, which is another one than the group's first;
 //! - the length of the block in bytes;
 //! - in the case of the 2: where the block begins, as the distance from the end of the block before it. The lowest
 //!   bit says that the block begins in front of that end.
 
+use atom_tool::Counters;
+
 /// Facts about blocks, to be packed.
 #[derive(Default)]
 pub struct Packed {
-    /// The input of [`unpacked`].
+    /// The input of [`executed`] and [`unpacked`].
     pub bytes: Vec<u8>,
-    last_site: Option<usize>,
-    /// Address behind the last block.
-    end: u64,
 }
 
 /// Facts about a block.
@@ -30,18 +32,32 @@ pub struct BlockFacts {
 }
 
 impl Packed {
-    /// Adds a block.
-    pub fn push(&mut self, block: BlockFacts) {
-        let is_first = self.last_site.replace(block.site) != Some(block.site);
-        let gap = block.pc.wrapping_sub(self.end) as i64;
-        let flags = u64::from(gap != 0) << 1 | u64::from(is_first);
-        leb128::push(&mut self.bytes, block.insts << 2 | flags);
-        leb128::push(&mut self.bytes, block.bytes);
-        if gap != 0 {
-            let distance = gap.unsigned_abs() << 1 | u64::from(gap < 0);
-            leb128::push(&mut self.bytes, distance);
+    /// Adds the blocks of a procedure.
+    pub fn push(&mut self, blocks: &[BlockFacts]) {
+        let Some(first) = blocks.first() else { return };
+        let mut group = Vec::new();
+        let (mut site, mut end) = (first.site, first.pc);
+        for block in blocks {
+            let is_first = std::mem::replace(&mut site, block.site) != block.site;
+            let gap = block.pc.wrapping_sub(end) as i64;
+            let flags = u64::from(gap != 0) << 1 | u64::from(is_first);
+            leb128::push(&mut group, block.insts << 2 | flags);
+            leb128::push(&mut group, block.bytes);
+            if gap != 0 {
+                let distance = gap.unsigned_abs() << 1 | u64::from(gap < 0);
+                leb128::push(&mut group, distance);
+            }
+            end = block.pc.wrapping_add(block.bytes);
         }
-        self.end = block.pc.wrapping_add(block.bytes);
+        for number in [
+            blocks.len() as u64,
+            group.len() as u64,
+            first.site as u64,
+            first.pc,
+        ] {
+            leb128::push(&mut self.bytes, number);
+        }
+        self.bytes.extend(group);
     }
 }
 
@@ -57,33 +73,83 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// The facts of each block.
-pub fn unpacked(bytes: &[u8]) -> impl Iterator<Item = BlockFacts> + '_ {
-    let mut sites = 0usize;
-    let mut end = 0u64;
-    let mut bytes = bytes;
+/// A group: its number of blocks, and what its blocks are unpacked from.
+struct Group<'a> {
+    len: usize,
+    bytes: &'a [u8],
+    site: usize,
+    pc: u64,
+}
+
+fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
     std::iter::from_fn(move || {
         let mut next = || take(&mut bytes);
-        let number = next()?;
-        let length = next()?;
-        sites += (number & 1) as usize;
-        let mut pc = end;
-        if number & 2 != 0 {
-            let distance = next()?;
-            let gap = distance >> 1;
-            pc = match distance & 1 {
-                0 => end.wrapping_add(gap),
-                _ => end.wrapping_sub(gap),
-            };
-        }
-        end = pc.wrapping_add(length);
-        Some(BlockFacts {
-            site: sites - 1,
+        let [len, size, site, pc] = [next()?, next()?, next()?, next()?];
+        let (group, rest) = bytes.split_at_checked(size as usize)?;
+        bytes = rest;
+        Some(Group {
+            len: len as usize,
+            bytes: group,
+            site: site as usize,
             pc,
-            bytes: length,
-            insts: number >> 2,
         })
     })
+}
+
+impl Group<'_> {
+    /// Gives each block and its number in the group to `each`.
+    fn each(&self, mut each: impl FnMut(usize, BlockFacts)) {
+        let (mut site, mut end, mut bytes) = (self.site, self.pc, self.bytes);
+        for i in 0..self.len {
+            let mut next = || take(&mut bytes);
+            let (Some(number), Some(length)) = (next(), next()) else {
+                return;
+            };
+            site += (number & 1) as usize;
+            let mut pc = end;
+            if number & 2 != 0 {
+                let distance = next().unwrap_or(0);
+                let gap = distance >> 1;
+                pc = match distance & 1 {
+                    0 => end.wrapping_add(gap),
+                    _ => end.wrapping_sub(gap),
+                };
+            }
+            end = pc.wrapping_add(length);
+            let block = BlockFacts {
+                site,
+                pc,
+                bytes: length,
+                insts: number >> 2,
+            };
+            each(i, block);
+        }
+    }
+}
+
+/// Gives each executed block, with the number of its executions, to `each`.
+pub fn executed(bytes: &[u8], counters: Counters, mut each: impl FnMut(u64, BlockFacts)) {
+    let mut first = 0;
+    for group in groups(bytes) {
+        let count = |i: usize| {
+            let [count] = counters.at(first + i).get();
+            count
+        };
+        if (0..group.len).any(|i| count(i) != 0) {
+            group.each(|i, block| {
+                let count = count(i);
+                if count != 0 {
+                    each(count, block);
+                }
+            });
+        }
+        first += group.len;
+    }
+}
+
+/// Gives the facts of each block to `each`.
+pub fn unpacked(bytes: &[u8], mut each: impl FnMut(BlockFacts)) {
+    groups(bytes).for_each(|group| group.each(|_, block| each(block)));
 }
 
 #[cfg(test)]
@@ -108,10 +174,12 @@ mod tests {
             insts,
         });
         let mut packed = Packed::default();
-        for block in blocks {
-            packed.push(block);
-        }
-        assert!(unpacked(&packed.bytes).eq(blocks));
-        assert_eq!(unpacked(&[]).next(), None);
+        packed.push(&blocks[..4]);
+        packed.push(&[]);
+        packed.push(&blocks[4..]);
+        let mut found = Vec::new();
+        unpacked(&packed.bytes, |block| found.push(block));
+        assert_eq!(found, blocks);
+        unpacked(&[], |block| panic!("{block:?}"));
     }
 }

@@ -22,7 +22,7 @@ use strings::Texts;
 pub(crate) use time::begin;
 
 /// Size of the JSON in bytes above which the file is compressed.
-const PLAIN: usize = 64 << 10;
+const PLAIN: usize = 256 << 10;
 
 /// Level of compression: the quickest, as the program's end waits for it.
 const LEVEL: u8 = 1;
