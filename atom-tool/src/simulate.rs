@@ -262,23 +262,31 @@ impl Report {
         references: Array<SiteReferences>,
         sites: Sites,
     ) -> [[u64; 2]; 2] {
-        let of = |i: usize, referred: Referred| {
-            let Some(site) = references.get(i).filter(|s| s.referred == referred) else {
-                return [0, 0];
-            };
+        let mut counted: [Vec<(usize, [u64; 2])>; 2] = Default::default();
+        for (i, site) in references.iter().enumerate() {
             let [misses, extra] = counts.at(i).get();
             let [times] = executed.at(site.block as usize).get();
-            [(times * u64::from(site.each)).wrapping_add(extra), misses]
-        };
-        [("", Referred::Data), ("fetch ", Referred::Code)].map(|(prefix, referred)| {
-            let sums = (0..sites.len()).map(|i| of(i, referred));
-            let sum = sums.fold([0, 0], |sum, n| [sum[0] + n[0], sum[1] + n[1]]);
-            if referred == Referred::Data || sum != [0, 0] {
-                let columns = ["references", "misses", "miss %"];
-                self.places(prefix, columns, sites, |i| of(i, referred));
+            let n = [(times * u64::from(site.each)).wrapping_add(extra), misses];
+            if n != [0, 0] {
+                counted[usize::from(site.referred == Referred::Code)].push((i, n));
             }
-            sum
-        })
+        }
+        let [data, code] = &counted;
+        [("", Referred::Data, data), ("fetch ", Referred::Code, code)].map(
+            |(prefix, referred, counted)| {
+                let sum = counted
+                    .iter()
+                    .fold([0, 0], |sum, (_, n)| [sum[0] + n[0], sum[1] + n[1]]);
+                if referred == Referred::Data || sum != [0, 0] {
+                    let columns = ["references", "misses", "miss %"];
+                    let each = counted
+                        .iter()
+                        .filter_map(|(i, n)| Some((sites.get(*i)?, *n)));
+                    self.places_of(prefix, columns, each);
+                }
+                sum
+            },
+        )
     }
 }
 

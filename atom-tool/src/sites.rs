@@ -168,6 +168,22 @@ impl Sites {
         get(self.0.as_slice(), i)
     }
 
+    /// The address of the site with this number, which is found without reading the site's names.
+    pub fn pc(self, i: usize) -> Option<u64> {
+        let row = self.0.as_slice().get(HEADER + i * WORDS * 4..)?;
+        let pc = row.first_chunk().filter(|_| i < self.len())?;
+        Some(u64::from_le_bytes(*pc))
+    }
+
+    /// The sites for which `of` has something, given their numbers. Only these are read, which matters where most
+    /// sites were never reached.
+    pub fn with<T>(self, of: impl Fn(usize) -> Option<T>) -> impl Iterator<Item = (Site, T)> {
+        (0..self.len()).filter_map(move |i| {
+            let value = of(i)?;
+            Some((self.get(i)?, value))
+        })
+    }
+
     /// All sites in the order in which they were added.
     pub fn iter(self) -> impl Iterator<Item = Site> {
         (0..self.len()).map_while(move |i| self.get(i))

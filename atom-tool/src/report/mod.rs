@@ -266,6 +266,17 @@ impl Report {
         sites: Sites,
         of: impl Fn(usize) -> [u64; 2],
     ) {
+        let counted = |i: usize| Some(of(i)).filter(|n| *n != [0, 0]);
+        self.places_of(prefix, columns, sites.with(counted));
+    }
+
+    /// As [`Report::places`]; only sites with events are given.
+    pub(crate) fn places_of(
+        &mut self,
+        prefix: &str,
+        columns: [&'static str; 3],
+        counted: impl Iterator<Item = (Site, [u64; 2])>,
+    ) {
         let [all, some, ratio] = columns;
         let mut procs: BTreeMap<u64, (Site, [u64; 2])> = BTreeMap::new();
         // Two objects may contain code of one source file.
@@ -278,11 +289,7 @@ impl Report {
         let title = format!("{prefix}instructions");
         let table = self.typed_table(By::Instruction, title, columns);
         table.readers(Readers::Programs);
-        for (i, site) in sites.iter().enumerate() {
-            let n = of(i);
-            if n == [0, 0] {
-                continue;
-            }
+        for (site, n) in counted {
             table.row([n[0].into(), n[1].into(), Cell::Address(site.pc)]);
             add(procs.entry(site.proc_pc).or_insert((site, [0, 0])), n);
             if site.line != 0 {

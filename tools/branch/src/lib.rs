@@ -60,19 +60,18 @@ fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: 
         Column::text("procedure"),
     ];
     let table = report.typed_table(By::Branch, "conditional branches", columns);
-    for (counts, site) in counters.rows().zip(sites.iter()) {
+    let reached = |i: usize| Some(counters.at(i).get()).filter(|counts| *counts != [0, 0]);
+    for (site, counts) in sites.with(reached) {
         let executed = counts[TAKEN] + counts[NOT_TAKEN];
-        if executed != 0 {
-            table.row([
-                executed.into(),
-                counts[TAKEN].into(),
-                counts[NOT_TAKEN].into(),
-                Cell::percent(counts[TAKEN], executed),
-                Cell::Address(site.pc),
-                site.place(),
-                site.proc.into(),
-            ]);
-        }
+        table.row([
+            executed.into(),
+            counts[TAKEN].into(),
+            counts[NOT_TAKEN].into(),
+            Cell::percent(counts[TAKEN], executed),
+            Cell::Address(site.pc),
+            site.place(),
+            site.proc.into(),
+        ]);
     }
     table.sort(0);
     report.write(files);

@@ -60,7 +60,8 @@ fn report(
     procs: Sites,
     facts: Array<Facts>,
 ) {
-    let numbers: HashMap<u64, usize> = procs.iter().map(|p| p.pc).zip(0..).collect();
+    let pcs = (0..procs.len()).filter_map(|i| Some((procs.pc(i)?, i)));
+    let numbers: HashMap<u64, usize> = pcs.collect();
     let number = |pc: u64| numbers.get(&pc).copied();
     let mut made = Vec::new();
     let mut add = |site: Site, callee, indirect, count| {
@@ -79,8 +80,12 @@ fn report(
             _ => outside += t.count,
         }
     }
-    for (([count], site), callee) in calls.rows().zip(sites.iter()).zip(callees.iter()) {
-        add(site, *callee as usize, false, count);
+    let made_at = |i: usize| {
+        let [count] = calls.at(i).get();
+        (count != 0).then_some((i, count))
+    };
+    for (site, (i, count)) in sites.with(made_at) {
+        add(site, callees[i] as usize, false, count);
     }
     made.retain(|call| call.count != 0);
     let total = made.iter().map(|call| call.count).sum::<u64>() + outside;

@@ -81,12 +81,7 @@ fn report(
     let entries: Vec<u64> = entries.rows().map(|[n]| n).collect();
     let total: u64 = entries.iter().sum();
     let direct = arcs.iter().copied().zip(calls.rows().map(|[n]| n));
-    let mut numbers: HashMap<u64, u32> = procs.iter().map(|p| p.pc).zip(0..).collect();
-    for Stub { stub, callee } in stubs.iter() {
-        if let Some(site) = procs.get(*stub as usize) {
-            numbers.insert(site.pc, *callee);
-        }
-    }
+    let numbers = Numbers::new(procs, &stubs);
     let indirect = by_pointer(&targets.transfers(counts), &numbers, &callers_by_pointer);
     let (graph, explained) = call_graph(&entries, direct.chain(indirect));
     let mut callers: Vec<Vec<(Arc, u64)>> = vec![Vec::new(); entries.len()];
@@ -127,18 +122,17 @@ fn report(
         Column::text("procedure"),
     ];
     let table = report.typed_table(By::Procedure, "procedures", columns);
-    for (i, site) in procs.iter().enumerate() {
-        if entries[i] + explained[i] != 0 {
-            table.row([
-                entries[i].into(),
-                Cell::percent(entries[i], total),
-                (callers[i].len() as u64).into(),
-                (callees[i].len() as u64).into(),
-                Cell::Address(site.pc),
-                site.place(),
-                site.proc.into(),
-            ]);
-        }
+    let reached = |i: usize| (entries[i] + explained[i] != 0).then_some(i);
+    for (site, i) in procs.with(reached) {
+        table.row([
+            entries[i].into(),
+            Cell::percent(entries[i], total),
+            (callers[i].len() as u64).into(),
+            (callees[i].len() as u64).into(),
+            Cell::Address(site.pc),
+            site.place(),
+            site.proc.into(),
+        ]);
     }
     table.sort(0);
 
@@ -187,19 +181,43 @@ fn report(
 /// Bit in the number of a caller by pointer: the site is the jump of a stub.
 const IS_STUB: u32 = 1 << 31;
 
+/// The numbers of procedures by their addresses. The address of a stub has the number of the procedure to which the
+/// stub leads.
+struct Numbers {
+    /// Address and number, in the order of addresses.
+    procs: Vec<(u64, u32)>,
+    stubs: HashMap<u32, u32>,
+}
+
+impl Numbers {
+    fn new(procs: Sites, stubs: &[Stub]) -> Self {
+        let pcs = (0..procs.len()).filter_map(|i| Some((procs.pc(i)?, i as u32)));
+        let mut procs: Vec<(u64, u32)> = pcs.collect();
+        procs.sort_unstable();
+        Self {
+            procs,
+            stubs: stubs.iter().map(|s| (s.stub, s.callee)).collect(),
+        }
+    }
+
+    fn get(&self, pc: u64) -> Option<u32> {
+        // Several procedures with one address: the last one counts.
+        let behind = self.procs.partition_point(|(address, _)| *address <= pc);
+        let (address, number) = *self.procs.get(behind.checked_sub(1)?)?;
+        let number = (address == pc).then_some(number)?;
+        Some(self.stubs.get(&number).copied().unwrap_or(number))
+    }
+}
+
 /// The arcs of calls through pointers, and of the jumps of stubs. `numbers` has the numbers of the
 /// procedures by their addresses.
-fn by_pointer(
-    transfers: &[Transfer],
-    numbers: &HashMap<u64, u32>,
-    callers: &[u32],
-) -> Vec<(Arc, u64)> {
+fn by_pointer(transfers: &[Transfer], numbers: &Numbers, callers: &[u32]) -> Vec<(Arc, u64)> {
     let mut arcs = Vec::new();
     // For each stub its transfers, and the procedures that it led to.
     let mut stubs: HashMap<u32, (u64, Vec<u32>)> = HashMap::new();
     for t in transfers {
         // Other transfers lead to code that is not instrumented.
-        let callee = numbers.get(&t.target).copied();
+        let callee = numbers.get(t.target);
         let caller = callers[t.site] & !IS_STUB;
         let mut kind = Kind::Indirect;
         if callers[t.site] & IS_STUB != 0 {
