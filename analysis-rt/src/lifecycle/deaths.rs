@@ -17,6 +17,7 @@ use core::ffi::{c_int, c_void};
 
 use crate::lifecycle::end;
 use crate::sys::call::{getpid, gettid, syscall};
+use crate::sys::copy::copy_words;
 use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit};
 
 /// Signals whose default action ends the process and which may be handled.
@@ -181,29 +182,10 @@ const FAULTS: [c_int; 4] = [libc::SIGILL, libc::SIGBUS, libc::SIGFPE, libc::SIGS
 
 /// Copies the application's structure; `None` if it cannot be read.
 fn read(action: usize) -> Option<Action> {
-    let mut copy = Action::default();
-    let size = size_of::<Action>();
-    let (to, from) = ([&raw mut copy as usize, size], [action, size]);
-    // SAFETY: the kernel writes to the copy, and answers EFAULT if it cannot read.
-    let read = unsafe {
-        syscall!(
-            libc::SYS_process_vm_readv,
-            getpid(),
-            to.as_ptr(),
-            1,
-            from.as_ptr(),
-            1,
-            0
-        )
-    };
-    if read == size as isize {
-        return Some(copy);
-    }
-    if read == -(libc::EFAULT as isize) {
-        return None;
-    }
-    // SAFETY: the call is not allowed here; the application's pointer is as good as its own call.
-    Some(unsafe { (action as *const Action).read_unaligned() })
+    const WORDS: usize = size_of::<Action>() / size_of::<u64>();
+    let mut words = [0; WORDS];
+    // SAFETY: the structure consists of words, of which any value is valid.
+    copy_words(action, &mut words).then(|| unsafe { core::mem::transmute(words) })
 }
 
 /// Makes the application's system call on a disposition in its place. Returns true if that is done, and

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::lifecycle::totals;
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
-use crate::process::info;
+use crate::process::{info, sandbox};
 use crate::sys::call::{gettid, syscall};
 use crate::sys::fatal::exit_now;
 use crate::threads::data;
@@ -39,8 +39,12 @@ pub(crate) extern "C" fn exit(code: i32) -> ! {
 /// # Safety
 /// Called by the instrumented program after the start, where it may end.
 pub unsafe extern "C" fn finish() {
-    // SAFETY: the caller's promise.
-    unsafe { end(ENDED) }
+    // The kernel would end the process at the first system call of the report. The watcher, if there is one, is
+    // free to make the calls when the process has ended.
+    if sandbox::may_report() {
+        // SAFETY: the caller's promise.
+        unsafe { end(ENDED) }
+    }
 }
 
 /// As [`finish`], for a process that goes on if its `exec` fails. The next end makes the calls again.
@@ -48,8 +52,10 @@ pub unsafe extern "C" fn finish() {
 /// # Safety
 /// As for [`finish`].
 pub(crate) unsafe fn finish_for_now() {
-    // SAFETY: the caller's promise.
-    unsafe { end(RUNNING) }
+    if sandbox::may_report() {
+        // SAFETY: the caller's promise.
+        unsafe { end(RUNNING) }
+    }
 }
 
 /// As [`finish`], by the watcher after the application's process has ended without it. Locks that a killed

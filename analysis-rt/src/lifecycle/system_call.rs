@@ -13,7 +13,7 @@ use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
 use crate::c::string::strlen;
 use crate::lifecycle::{deaths, follow};
-use crate::process::{mapping, objects, table};
+use crate::process::{mapping, objects, sandbox, table};
 use crate::sys::call::{getpid, syscall};
 
 /// Paths by which a process names its own program.
@@ -32,6 +32,7 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
         match call.number as i64 {
             libc::SYS_execve => return follow::execve(original(first), second, third),
             libc::SYS_execveat => return follow::execveat(call.arguments),
+            libc::SYS_prctl | libc::SYS_seccomp => return sandbox::look(call),
             _ => {}
         }
     }
@@ -96,6 +97,9 @@ unsafe fn original(path: usize) -> usize {
 /// The application passes the path to the kernel next; a bad pointer is its own mistake, at which the
 /// kernel looks first.
 unsafe fn is_own_program(path: usize) -> bool {
+    if !sandbox::is_allowed(libc::SYS_access) {
+        return false;
+    }
     // The kernel says whether the string can be read.
     // SAFETY: the kernel answers EFAULT to a bad path.
     let readable = unsafe { syscall!(libc::SYS_access, path, libc::F_OK) };
@@ -146,6 +150,9 @@ fn numbered_name(pid: u32, buffer: &mut [u8; MOST_NUMBERED]) -> &[u8] {
 /// # Safety
 /// As for [`is_own_program`].
 unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&ObjectInfo> {
+    if !sandbox::is_allowed(libc::SYS_newfstatat) {
+        return None;
+    }
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the kernel reads the path and writes the structure, or answers with an error.
     let stat = unsafe {

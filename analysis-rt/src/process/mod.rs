@@ -7,5 +7,6 @@ pub(crate) mod mapping;
 pub(crate) mod note;
 pub(crate) mod objects;
 pub(crate) mod run;
+pub(crate) mod sandbox;
 pub(crate) mod table;
 pub(crate) mod told;

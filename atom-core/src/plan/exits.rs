@@ -83,6 +83,8 @@ const READING_LINKS: [i32; 2] = [libc::SYS_readlink as i32, libc::SYS_readlinkat
 const MAPPING: [i32; 2] = [libc::SYS_mmap as i32, libc::SYS_munmap as i32];
 /// Number of the system call that sets what a signal does.
 const SYS_RT_SIGACTION: i32 = libc::SYS_rt_sigaction as i32;
+/// Numbers of the system calls by which a process forbids itself system calls.
+const FORBIDDING: [i32; 2] = [libc::SYS_prctl as i32, libc::SYS_seccomp as i32];
 /// Numbers of the system calls that replace the process's program.
 const SYS_EXECVE: i32 = libc::SYS_execve as i32;
 const SYS_EXECVEAT: i32 = libc::SYS_execveat as i32;
@@ -115,6 +117,9 @@ fn looked_at(kind: ObjectKind, is_whole: bool, follows: bool) -> Vec<i32> {
             numbers.extend(OPENING);
             numbers.extend(MAPPING);
         }
+    }
+    if is_whole || kind.is_static() {
+        numbers.extend(FORBIDDING);
     }
     if follows && (is_whole || kind.is_static()) {
         numbers.extend([SYS_EXECVE, SYS_EXECVEAT]);

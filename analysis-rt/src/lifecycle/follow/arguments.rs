@@ -11,7 +11,8 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::process::run;
-use crate::sys::call::{getpid, syscall};
+use crate::sys::call::syscall;
+use crate::sys::copy::copy_words;
 use crate::sys::decimal::Decimal;
 use crate::sys::memory::{self, PAGE};
 
@@ -149,51 +150,21 @@ fn each(array: usize, act: &mut dyn FnMut(usize) -> bool) -> bool {
         return true;
     }
     loop {
-        let mut some = [0; AT_ONCE];
+        let mut some = [0u64; AT_ONCE];
         // A page that can be read may be followed by one that cannot.
         let left = (PAGE - at % PAGE).div_ceil(size_of::<usize>());
         let some = &mut some[..left.min(AT_ONCE)];
-        if !read(at, some) {
+        if !copy_words(at, some) {
             return false;
         }
         for pointer in some.iter() {
             if *pointer == 0 {
                 return true;
             }
-            if !act(*pointer) {
+            if !act(*pointer as usize) {
                 return false;
             }
         }
         at += size_of_val(some);
     }
-}
-
-/// Copies words of the application's memory; false if they cannot be read.
-fn read(from: usize, words: &mut [usize]) -> bool {
-    let size = size_of_val(words);
-    let (to, from) = ([words.as_mut_ptr() as usize, size], [from, size]);
-    // SAFETY: the kernel writes to the words, and answers EFAULT if it cannot read.
-    let read = unsafe {
-        syscall!(
-            libc::SYS_process_vm_readv,
-            getpid(),
-            to.as_ptr(),
-            1,
-            from.as_ptr(),
-            1,
-            0
-        )
-    };
-    if read == -(libc::ENOSYS as isize) || read == -(libc::EPERM as isize) {
-        // SAFETY: the call is not allowed here; the application's pointer is as good as its own call.
-        unsafe {
-            let from = from[0] as *const usize;
-            words
-                .iter_mut()
-                .enumerate()
-                .for_each(|(i, word)| *word = from.add(i).read_unaligned());
-        }
-        return true;
-    }
-    read == size as isize
 }
