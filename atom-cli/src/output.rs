@@ -78,6 +78,19 @@ impl PendingFile {
     }
 }
 
+/// A sink as a writer of bytes.
+pub struct AsWrite<'a>(pub &'a mut dyn Sink);
+
+impl Write for AsWrite<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// A file that is written from its start to its end.
 struct Fresh {
     file: File,

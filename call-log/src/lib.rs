@@ -22,7 +22,6 @@ mod error;
 pub mod exercise;
 pub mod gmon;
 pub mod gprof;
-pub mod html;
 pub mod indat;
 pub mod reader;
 pub mod speedscope;

@@ -108,6 +108,25 @@ impl Timeline {
         self.micros(self.last)
     }
 
+    /// A duration in microseconds.
+    pub fn span(&self, ticks: u64) -> f64 {
+        ticks as f64 * 1e6 / self.ticks_per_second
+    }
+
+    /// The last value of the clock.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// True for the main thread: the one with the process's number, or the first if none is known to have it.
+    pub fn is_main(&self, thread: u32) -> bool {
+        let main = self
+            .tids
+            .iter()
+            .position(|tid| *tid == self.process && *tid != 0);
+        thread as usize == main.unwrap_or(0)
+    }
+
     /// Index of a procedure in `procs`.
     pub fn place(&self, proc: u32) -> usize {
         self.places.get(&proc).copied().unwrap_or(0)

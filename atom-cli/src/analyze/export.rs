@@ -7,9 +7,9 @@ use atom_core::{Error, Result};
 use call_log::indat::Wanted;
 use call_log::table::Report;
 use call_log::timeline::Timeline;
-use call_log::{chrome, html, speedscope};
+use call_log::{chrome, speedscope};
 
-use super::{Analyze, failed};
+use super::{Analyze, failed, html};
 use crate::output::PendingFile;
 
 type Writer = fn(&Timeline, &mut dyn Write) -> call_log::Result<io::Result<()>>;

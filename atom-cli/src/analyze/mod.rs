@@ -1,7 +1,10 @@
 //! `atom analyze`: reports on logs of procedure entries and exits.
 
+mod calls;
 mod export;
 mod gprof;
+mod html;
+mod kind;
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;

@@ -1,7 +1,6 @@
 //! One page that shows all data in a browser, without network and libraries.
 //!
-//! The page's script gets the data as JSON in an element that is no script, so names of sections
-//! cannot become code. The page has only as much data as the eye can see: light contexts are put
+//! The page has only as much data as the eye can see: light contexts are put
 //! together, and histograms have a limited number of bars.
 
 use atom_core::emit::Sink;
@@ -10,12 +9,13 @@ use std::path::Path;
 use ::arp::analyse::{Analysis, Figures, Label};
 use ::arp::{Histogram, Stats};
 use atom_core::Result;
+use page::Page;
 use serde_json::{Map, Value, json};
 
 use super::rows::count;
 use super::text::quantile_name;
 use super::{Damage, View, data, names, text};
-use crate::output::PendingFile;
+use crate::output::{AsWrite, PendingFile};
 
 /// Number of contexts on a page at most.
 const CONTEXTS: usize = 20_000;
@@ -50,26 +50,15 @@ pub fn write(
         "sections": sections(analysis, args, sets),
         "contexts": contexts(analysis, sets),
     });
-    // Inside of JSON `<` occurs in texts only, where it can be escaped.
-    let data = data.to_string().replace('<', "\\u003c");
     let title = file.display().to_string();
-    let title = title.replace('&', "&amp;").replace('<', "&lt;");
-    let page = |f: &mut dyn Sink| {
-        // The parts in the order in which they stand in the page.
-        let mut rest = PAGE;
-        for (mark, part) in [
-            ("{{title}}", &*title),
-            ("{{style}}", STYLE),
-            ("{{data}}", &data),
-            ("{{script}}", SCRIPT),
-        ] {
-            let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
-            f.write_all(before.as_bytes())?;
-            f.write_all(part.as_bytes())?;
-            rest = after;
-        }
-        f.write_all(rest.as_bytes())
+    let page = Page {
+        title: &title,
+        styles: &[STYLE],
+        body: PAGE,
+        data: &[("data", data.to_string())],
+        scripts: &[SCRIPT],
     };
+    let page = |to: &mut dyn Sink| page.write(&mut AsWrite(to));
     PendingFile::write(out, page, 0o644)?.commit()
 }
 

@@ -15,7 +15,7 @@ use page::{D3_HIERARCHY, FLAME, GRID, Page};
 use profile::{By, Profile, Readers};
 
 use crate::annotate;
-use crate::output::PendingFile;
+use crate::output::{AsWrite, PendingFile};
 
 const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -75,17 +75,4 @@ pub fn write(out: &Path, profile: &Profile, sources: &[PathBuf]) -> Result<Vec<S
     };
     PendingFile::write(out, |to: &mut dyn Sink| page.write(&mut AsWrite(to)), 0o644)?.commit()?;
     Ok(code.problems)
-}
-
-/// A sink as a writer of bytes.
-struct AsWrite<'a>(&'a mut dyn Sink);
-
-impl std::io::Write for AsWrite<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
-    }
 }

@@ -13,9 +13,9 @@ function drawFacts(model) {
   for (const fact of model.profile.facts ?? []) {
     const isText = fact.type === "text";
     let text = isText ? fact.value : shown(fact.value);
-    if (fact.type === "percent" && typeof fact.value === "number") text = fact.value.toFixed(2) + " %";
+    if ((fact.type === "percent" || fact.name.endsWith("%")) && typeof fact.value === "number") text = fact.value.toFixed(2) + " %";
     if (fact.type === "seconds" && typeof fact.value === "number") text = duration(fact.value * 1e6);
-    const unit = fact.unit && fact.unit !== fact.name && !["percent", "seconds"].includes(fact.type) ? ` (${fact.unit})` : "";
+    const unit = fact.unit && !fact.name.includes(fact.unit) && !["percent", "seconds"].includes(fact.type) ? ` (${fact.unit})` : "";
     card(byId("facts"), fact.name + unit, text, isText);
   }
 }

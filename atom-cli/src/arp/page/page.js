@@ -1,28 +1,8 @@
 "use strict";
-// Tells whoever drives the browser how it went.
-addEventListener("error", (event) => { document.documentElement.dataset.error = event.message; });
-
-const data = JSON.parse(document.getElementById("data").textContent);
-const byId = (id) => document.getElementById(id);
-
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined && text !== null) made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
-
-// What is not a number came as a text or not at all.
-const value = (x) => (typeof x === "number" ? x : x === null || x === undefined ? NaN : Number(x));
-
-function shown(x) {
-  if (x === null || x === undefined) return "-";
-  if (typeof x !== "number") return String(x);
-  const size = Math.abs(x);
-  if (Number.isInteger(x) && size < 1e15) return x.toLocaleString("en");
-  if (size !== 0 && (size < 1e-4 || size >= 1e15)) return x.toExponential(5);
-  return x.toLocaleString("en", { maximumSignificantDigits: size < 1e6 ? 6 : 15, maximumFractionDigits: 9 });
-}
+(async () => {
+themeSwitch(byId("theme"));
+const data = await pageData("data");
+const told = (x) => shown(x) || "-";
 
 // The tree: contexts with their children, outer ones first.
 const contexts = data.contexts.map(([parent, section, name, count, values], index) =>
@@ -45,7 +25,7 @@ let zoom = null;
 const total = (context) => value(context.values[set][0]);
 const matches = (name) => wanted !== "" && name.toLowerCase().includes(wanted);
 
-function percent(x) {
+function share(x) {
   const part = 100 * value(x) / value(data.sets[set].total);
   return Number.isFinite(part) ? part.toFixed(1) : "-";
 }
@@ -86,13 +66,13 @@ function cells(row, columns, item) {
 
 const sums = ["Total", "%", "Self"].map((head, at) => ({
   head,
-  show: (row) => (at === 1 ? percent(figures(row)[0]) : shown(figures(row)[at && 1])),
+  show: (row) => (at === 1 ? share(figures(row)[0]) : told(figures(row)[at && 1])),
   key: (row) => value(figures(row)[at && at - 1]),
 }));
 const figures = (row) => (row.id === undefined ? row.values[set] : row.values[set].f);
 const rest = ["Mean", "Min", "Max"].map((head, at) => ({
   head,
-  show: (row) => shown(figures(row)[at + 2]),
+  show: (row) => told(figures(row)[at + 2]),
   key: (row) => value(figures(row)[at + 2]),
 }));
 const numeric = (count) => Number.parseFloat(String(count).replace(/,/g, ""));
@@ -151,7 +131,7 @@ const sectionColumns = [
   ...rest.slice(0, 2),
   ...data.quantiles.map((head, at) => ({
     head,
-    show: (s) => shown(s.values[set].q[at]),
+    show: (s) => told(s.values[set].q[at]),
     key: (s) => value(s.values[set].q[at]),
   })),
   rest[2],
@@ -185,8 +165,8 @@ function frame(context, level, left, width, around) {
   made.style.background = matches(context.name) ? "" : colour(context.name);
   if (matches(context.name)) made.classList.add("found");
   if (around) made.classList.add("around");
-  made.title = `${context.name}: ${shown(context.values[set][0])} (${percent(context.values[set][0])} %), ` +
-    `self ${shown(context.values[set][1])}, count ${context.count}`;
+  made.title = `${context.name}: ${told(context.values[set][0])} (${share(context.values[set][0])} %), ` +
+    `self ${told(context.values[set][1])}, count ${context.count}`;
   made.dataset.context = context.index;
   made.addEventListener("click", () => { zoom = context; drawFlame(); });
   return made;
@@ -198,7 +178,7 @@ function drawFlame() {
   let deepest = 0;
   const way = [];
   for (let at = zoom; at; at = at.parent === null ? null : contexts[at.parent]) way.unshift(at);
-  const all = element("div", `all: ${shown(data.sets[set].total)}`, "frame");
+  const all = element("div", `all: ${told(data.sets[set].total)}`, "frame");
   all.style.cssText = "top:0;left:0;width:100%;background:#ccc";
   all.addEventListener("click", () => { zoom = null; drawFlame(); });
   parts.append(all);
@@ -233,7 +213,7 @@ function figure(section) {
   const { bars, f, q } = section.values[set];
   const made = element("figure", null, matches(section.name) ? "found" : "");
   made.append(element("figcaption", section.name));
-  made.append(element("div", `count ${section.shown}, mean ${shown(f[2])}`));
+  made.append(element("div", `count ${section.shown}, mean ${told(f[2])}`));
   const space = "http://www.w3.org/2000/svg";
   const svg = document.createElementNS(space, "svg");
   svg.setAttribute("viewBox", "0 0 1 1");
@@ -245,15 +225,15 @@ function figure(section) {
     const place = { x: at / bars.length, width: 0.9 / bars.length, y: 1 - height, height };
     for (const [key, number] of Object.entries(place)) bar.setAttribute(key, number);
     const title = document.createElementNS(space, "title");
-    title.textContent = (from === to ? shown(from) : `${shown(from)} to ${shown(to)}`) + `: ${shown(count)}`;
+    title.textContent = (from === to ? told(from) : `${told(from)} to ${told(to)}`) + `: ${told(count)}`;
     bar.append(title);
     svg.append(bar);
   });
   const ends = element("div", null, "ends");
   const wide = (bar) => bar[1] - bar[0];
   const grows = wide(bars[bars.length - 1]) > 1.5 * wide(bars[0]);
-  ends.append(element("span", shown(f[3])), element("span", grows ? "logarithmic" : ""), element("span", shown(f[4])));
-  const quantiles = data.quantiles.map((name, at) => `${name} ${shown(q[at])}`).join(", ");
+  ends.append(element("span", told(f[3])), element("span", grows ? "logarithmic" : ""), element("span", told(f[4])));
+  const quantiles = data.quantiles.map((name, at) => `${name} ${told(q[at])}`).join(", ");
   made.append(svg, ends, element("div", quantiles));
   return made;
 }
@@ -286,7 +266,7 @@ function draw() {
     if (matches(context.name)) sum += total(context) || 0;
     else stack.push(...context.children);
   }
-  byId("found").textContent = wanted === "" ? "" : `${shown(sum)} (${percent(sum)} %)`;
+  byId("found").textContent = wanted === "" ? "" : `${told(sum)} (${share(sum)} %)`;
 }
 
 document.querySelector("h1").textContent = data.heading[0];
@@ -298,3 +278,5 @@ byId("set").addEventListener("change", (event) => { set = Number(event.target.va
 byId("find").addEventListener("input", (event) => { wanted = event.target.value.toLowerCase(); draw(); });
 draw();
 document.documentElement.dataset.state = "ready";
+document.dispatchEvent(new Event("page-ready"));
+})();
