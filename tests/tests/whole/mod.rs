@@ -7,6 +7,7 @@ mod environment;
 mod loading;
 mod objects;
 mod processes;
+mod sandbox;
 mod signals;
 mod truth;
 mod watcher;
