@@ -5,7 +5,7 @@ pub const INTERFACE_VERSION: u32 = 11;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0xd43b_45b7_f858_bba6;
+pub const INTERFACE_HASH: u64 = 0xc036_9326_89ac_84f0;
 
 /// Oldest version whose tools still work: since then everything was added at the ends. The runtime in
 /// older tools cannot read the table of [`Totals`](crate::Totals).
