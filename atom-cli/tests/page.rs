@@ -131,7 +131,7 @@ fn code_has_heat_loops_callers_and_links() {
         out.back = all("#map .leaf").length > 0;
         return out;
         "##
-        .replace("ROUND", &format!("{}", sample.address("round")))
+        .replace("ROUND", &sample.start("round").to_string())
         .as_str(),
     );
     assert_eq!(strings(&found, "name"), ["round"]);
