@@ -65,9 +65,6 @@ pub enum Command {
     Show(Show),
     /// Show source and instructions of procedures with the counts of a profile
     Annotate(crate::annotate::Annotate),
-    /// Write the page of a profile
-    #[command(hide = true)]
-    Page(crate::page::Arguments),
     /// Report on logs of procedure entries and exits
     Analyze(crate::analyze::Analyze),
     /// Measure the clocks of this machine: granularity, cost, monotonicity

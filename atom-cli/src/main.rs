@@ -77,7 +77,6 @@ fn main() -> ExitCode {
         Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
         Some(args::Command::Show(show)) => show::run(show).map(done),
         Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),
-        Some(args::Command::Page(page)) => page::run(page).map(done),
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
         Some(args::Command::Events(events)) => events::run(events).map(done),

@@ -25,7 +25,7 @@ fn facts_tables_and_search_show_the_profile() {
     let profile = sample
         .blocks("</script><img src=x onerror=\"document.documentElement.dataset.error='code'\">");
     folder.write("data.profile", profile.to_string());
-    folder.atom_ok(&["page", "data.profile", "page.html"]);
+    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
     let text = String::from_utf8(folder.read("page.html")).unwrap();
     for needle in ["src=\"", "@import", "url(", "<link"] {
         assert!(!text.contains(needle), "the page needs nothing: {needle}");
@@ -108,7 +108,7 @@ fn code_has_heat_loops_callers_and_links() {
     let folder = Folder::new();
     let sample = Sample::new(&folder);
     folder.write("data.profile", sample.blocks("other").to_string());
-    folder.atom_ok(&["page", "data.profile", "page.html"]);
+    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
     let found = drive(
         &folder,
         "page.html",
@@ -131,7 +131,7 @@ fn code_has_heat_loops_callers_and_links() {
         out.back = all("#map .leaf").length > 0;
         return out;
         "##
-        .replace("ROUND", &format!("{}", sample.address("round")))
+        .replace("ROUND", &sample.start("round").to_string())
         .as_str(),
     );
     assert_eq!(strings(&found, "name"), ["round"]);
@@ -175,7 +175,7 @@ fn the_call_graph_adds_up() {
     let folder = Folder::new();
     let sample = Sample::new(&folder);
     folder.write("data.profile", sample.arcs().to_string());
-    folder.atom_ok(&["page", "data.profile", "page.html"]);
+    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
     let found = drive(
         &folder,
         "page.html",
@@ -216,7 +216,7 @@ fn hard_branches_and_long_tables() {
     let folder = Folder::new();
     let sample = Sample::new(&folder);
     folder.write("data.profile", sample.branches(100_000).to_string());
-    folder.atom_ok(&["page", "data.profile", "page.html"]);
+    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
     let found = drive(
         &folder,
         "page.html",
@@ -252,7 +252,7 @@ fn the_address_tells_what_is_shown() {
     let folder = Folder::new();
     let sample = Sample::new(&folder);
     folder.write("data.profile", sample.blocks("other").to_string());
-    folder.atom_ok(&["page", "data.profile", "page.html"]);
+    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
     let hash = format!("#tab=table-0&theme=dark&proc=0:{}", sample.address("twice"));
     let document = browse(&folder, "page.html", &hash);
     assert_eq!(browser::attribute(&document, "data-theme"), Some("dark"));

@@ -8,9 +8,8 @@ mod code;
 
 use std::path::{Path, PathBuf};
 
+use atom_core::Result;
 use atom_core::emit::Sink;
-use atom_core::{Error, Result};
-use clap::Args;
 use page::{D3_HIERARCHY, FLAME, GRID, Page};
 use profile::{By, Profile, Readers};
 
@@ -27,24 +26,6 @@ const SCRIPTS: [&str; 6] = [
     include_str!("code.js"),
     include_str!("main.js"),
 ];
-
-/// Arguments of the command that writes a page.
-#[derive(Args)]
-pub struct Arguments {
-    /// A profile
-    pub file: PathBuf,
-    /// The page
-    pub out: PathBuf,
-}
-
-/// Runs the command.
-pub fn run(args: &Arguments) -> Result<()> {
-    let profile = Profile::read(&args.file);
-    let profile = profile.map_err(|e| Error::new("writing the page", e.to_string()))?;
-    let problems = write(&args.out, &profile, &[])?;
-    problems.iter().for_each(|p| crate::message::note(p));
-    Ok(())
-}
 
 /// Writes the page of a profile. Source files are also looked for in the folders `sources`. Returns a message for each
 /// object whose code could not be shown.

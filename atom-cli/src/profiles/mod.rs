@@ -84,6 +84,9 @@ struct View {
     /// Write a page for a browser: tables that sort and search, pictures, source and instructions
     #[arg(long, value_name = "OUT", group = "form", conflicts_with = "output")]
     html: Option<PathBuf>,
+    /// With --html: look for source files in this folder too; may be repeated
+    #[arg(long, value_name = "FOLDER", requires = "html")]
+    source: Vec<PathBuf>,
     /// Write the file of another program
     #[arg(
         long,
@@ -146,7 +149,7 @@ fn view(args: &View) -> Result<()> {
         return std::fs::write(path, bytes).map_err(fail);
     }
     if let Some(path) = &args.html {
-        let problems = crate::page::write(path, &profile, &[])?;
+        let problems = crate::page::write(path, &profile, &args.source)?;
         problems.iter().for_each(|p| note(p));
         return Ok(());
     }

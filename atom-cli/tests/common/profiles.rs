@@ -34,7 +34,7 @@ impl Sample {
         folder.write("app.c", SOURCE);
         let compiled = Command::new("gcc")
             .current_dir(folder.path())
-            .args(["-g", "-O1", "-fno-unroll-loops", "app.c", "-o", "app"])
+            .args(["-g", "-O1", "-fno-builtin", "app.c", "-o", "app"])
             .status();
         assert!(compiled.expect("gcc runs").success());
         let mut symbols = BTreeMap::new();
@@ -71,7 +71,8 @@ impl Sample {
         format!("{:x}", self.symbols[name].0)
     }
 
-    fn start(&self, name: &str) -> u64 {
+    /// Address of a procedure.
+    pub fn start(&self, name: &str) -> u64 {
         self.symbols[name].0
     }
 
