@@ -16,8 +16,8 @@ use core::arch::global_asm;
 use core::ffi::{c_int, c_void};
 
 use crate::lifecycle::end;
+use crate::process::copy::copy_words;
 use crate::sys::call::{getpid, gettid, syscall};
-use crate::sys::copy::copy_words;
 use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit};
 
 /// Signals whose default action ends the process and which may be handled.

@@ -1,6 +1,7 @@
 //! What is known of the process: what `atom` and the kernel said at the start, and whether this is
 //! the process that started or a child of it.
 
+pub(crate) mod copy;
 pub(crate) mod identity;
 pub(crate) mod info;
 pub(crate) mod mapping;

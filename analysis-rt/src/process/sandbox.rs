@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use atom_abi::SystemCall;
 
+use crate::process::copy::copy_words;
 use crate::sys::call::syscall;
-use crate::sys::copy::copy_words;
 use crate::sys::memory;
 
 /// Number of system calls in the table; later ones count as forbidden.

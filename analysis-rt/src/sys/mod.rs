@@ -2,7 +2,6 @@
 //! the runtime, and no thread-local storage: all of it works before the start.
 
 pub(crate) mod call;
-pub(crate) mod copy;
 pub(crate) mod decimal;
 pub(crate) mod fatal;
 pub(crate) mod memory;

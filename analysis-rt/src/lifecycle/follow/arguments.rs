@@ -10,9 +10,9 @@
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::process::copy::copy_words;
 use crate::process::run;
 use crate::sys::call::syscall;
-use crate::sys::copy::copy_words;
 use crate::sys::decimal::Decimal;
 use crate::sys::memory::{self, PAGE};
 
