@@ -13,7 +13,7 @@ use atom_abi::{ObjectInfo, ProcessInfo, SystemCall};
 
 use crate::c::string::strlen;
 use crate::lifecycle::{deaths, follow};
-use crate::process::{mapping, objects, sandbox, table};
+use crate::process::{filters, mapping, objects, sandbox, table};
 use crate::sys::call::{getpid, syscall};
 
 /// Paths by which a process names its own program.
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn system_call(call: *mut SystemCall) {
         match call.number as i64 {
             libc::SYS_execve => return follow::execve(original(first), second, third),
             libc::SYS_execveat => return follow::execveat(call.arguments),
-            libc::SYS_prctl | libc::SYS_seccomp => return sandbox::look(call),
+            libc::SYS_prctl | libc::SYS_seccomp => return filters::look(call),
             _ => {}
         }
     }

@@ -2,6 +2,7 @@
 //! the process that started or a child of it.
 
 pub(crate) mod copy;
+pub(crate) mod filters;
 pub(crate) mod identity;
 pub(crate) mod info;
 pub(crate) mod mapping;
