@@ -20,6 +20,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
         atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]\n       \
         atom cache [--clear]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
+        atom report FILE... [OPTIONS]\n       \
         atom annotate FILE [PROC]\n       \
         atom analyze FILE [OPTIONS]\n       \
         atom clocks [--json]\n       \
@@ -60,6 +61,8 @@ pub enum Command {
     Clocks(crate::clocks::Clocks),
     /// List what can be counted on this machine, and why the rest cannot
     Events(crate::events::Events),
+    /// Look at profiles: print, add up, compare and export the results of any tool
+    Report(crate::profiles::Report),
     /// Look at recorded kernels: show, compare, merge and convert .arp files
     Arp(crate::arp::Arp),
 }

@@ -17,6 +17,7 @@ mod find;
 mod message;
 mod output;
 mod page;
+mod profiles;
 mod report;
 mod request;
 mod run;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Some(args::Command::Analyze(analyze)) => analyze::run(analyze).map(done),
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
         Some(args::Command::Events(events)) => events::run(events).map(done),
+        Some(args::Command::Report(report)) => profiles::run(report),
         Some(args::Command::Arp(arp)) => arp::run(arp).map(done),
         None if args.run.gdb => debugger::run(&args.run, &words).map(done),
         None => cleanup::on_signals()

@@ -45,6 +45,16 @@ pub enum Error {
     /// The profile ends early.
     #[error("the profile ends early: it was not written to its end, or copied in part")]
     Truncated,
+    /// Profiles that cannot be added up or compared.
+    #[error("profiles of different {what}: {first} and {second}")]
+    Different {
+        /// What differs, in the plural.
+        what: &'static str,
+        /// What the first profile has.
+        first: String,
+        /// What the other one has.
+        second: String,
+    },
     /// The profile contradicts itself or its format.
     #[error("a damaged profile: {0}")]
     Damaged(String),

@@ -17,6 +17,7 @@
 //! ```
 #![deny(missing_docs)]
 
+mod add;
 mod column;
 mod derived;
 mod error;
@@ -27,6 +28,7 @@ mod write;
 
 use serde::{Deserialize, Serialize};
 
+pub use add::{Adder, added};
 pub use column::{By, Column, Readers, Role, Sum, Table, Type};
 pub use derived::fraction;
 pub use error::{Error, Result};

@@ -156,6 +156,9 @@ fn tell(processes: &Processes, list: Option<std::io::Result<PathBuf>>) {
     if let Some(line) = processes.line() {
         eprintln!("{line}");
     }
+    if let Some(line) = processes.next_line() {
+        eprintln!("{line}");
+    }
     match list {
         Some(Ok(file)) => eprintln!("{}: listed in {}", processes.size(), file.display()),
         Some(Err(e)) => note(&format!("the list of processes cannot be written: {e}")),

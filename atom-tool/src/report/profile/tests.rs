@@ -52,7 +52,7 @@ fn columns_have_their_types_and_roles() {
     assert!(!profile.program.arguments.is_empty() && profile.host.processors > 0);
     let fact = |name: &str| profile.fact(name).unwrap();
     assert_eq!(fact("calls").number(), Value::Integer(10));
-    assert_eq!(fact("hot %").number(), Value::Float(25.0));
+    assert_eq!(fact("hot %").number().float(), Some(25.0));
     assert_eq!(fact("hot %").whole.as_deref(), Some("calls"));
     let text = profile::FactValue::Text("8 \"KB\"\n".into());
     assert_eq!(fact("cache").value, text);

@@ -1,0 +1,73 @@
+//! Files of other programs.
+
+mod callgrind;
+mod stacks;
+
+use std::collections::BTreeMap;
+
+use atom_core::{Error, Result};
+use clap::ValueEnum;
+use profile::Profile;
+
+use super::group::{self, Spot, Spots, Unit};
+
+/// The forms that other programs read.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub enum Format {
+    /// callgrind_annotate, KCachegrind: lines and calls.
+    Callgrind,
+    /// cg_annotate: lines.
+    Cachegrind,
+    /// Folded stacks, for flame graph programs.
+    Folded,
+    /// speedscope.app.
+    Speedscope,
+    /// genhtml: executed lines.
+    Lcov,
+}
+
+/// The contents of the file, and what could not be found out.
+pub fn bytes(profile: &Profile, format: Format) -> Result<(Vec<u8>, Vec<String>)> {
+    match format {
+        Format::Callgrind => callgrind::callgrind(profile),
+        Format::Cachegrind => callgrind::cachegrind(profile),
+        Format::Lcov => callgrind::lcov(profile),
+        Format::Folded => stacks::folded(profile),
+        Format::Speedscope => stacks::speedscope(profile),
+    }
+}
+
+/// The measures by source line, for formats whose costs stand at lines.
+fn lines(profile: &Profile) -> Result<Spots> {
+    let spots = group::spots(profile, Unit::Line, None)?;
+    let integers = |spot: &Spot| spot.values.iter().all(|v| v.integer().is_some());
+    match spots.all.iter().all(integers) {
+        true => Ok(spots),
+        false => Err(Error::new(
+            "exporting",
+            "the format has room for counts only, and the profile has others",
+        )),
+    }
+}
+
+/// Values by line of a procedure in a file.
+type Costs = BTreeMap<u64, Vec<u64>>;
+
+/// The costs of lines by object, file and procedure.
+fn costs(spots: &Spots) -> BTreeMap<(usize, &str, &str), Costs> {
+    let mut all: BTreeMap<(usize, &str, &str), Costs> = BTreeMap::new();
+    for spot in &spots.all {
+        let key = (spot.object, &*spot.file, &*spot.procedure);
+        let line = all.entry(key).or_default().entry(spot.line);
+        let sums = line.or_insert_with(|| vec![0; spot.values.len()]);
+        for (sum, value) in sums.iter_mut().zip(&spot.values) {
+            *sum = sum.saturating_add(value.integer().unwrap_or(0));
+        }
+    }
+    all
+}
+
+/// A name of one word, for formats with spaces between their fields.
+fn word(text: &str) -> String {
+    text.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+}

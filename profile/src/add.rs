@@ -1,0 +1,409 @@
+//! Several profiles of one program as one: facts and rows are added up, each by the rule of its column.
+
+use std::collections::HashMap;
+
+use crate::column::{By, Column, Role, Sum, Table, Type};
+use crate::value::Value;
+use crate::{Error, Fact, FactValue, Object, Profile, Result};
+
+/// What identifies a row: words of its key columns.
+type Key = Vec<u64>;
+
+/// Adds profiles up.
+///
+/// Facts and measures that cannot be added up are left out as soon as there are two profiles. Labels are those of the
+/// first profile that has the row.
+#[derive(Debug)]
+pub struct Adder {
+    sum: Profile,
+    strings: HashMap<String, u64>,
+    /// For each table of the sum the number of the row of each key.
+    rows: Vec<HashMap<Key, usize>>,
+    files: usize,
+}
+
+impl Adder {
+    /// The sum of one profile.
+    pub fn new(first: Profile) -> Self {
+        let strings = first.strings.iter().cloned().zip(0..).collect();
+        Self {
+            sum: first,
+            strings,
+            rows: Vec::new(),
+            files: 1,
+        }
+    }
+
+    /// Number of profiles in the sum.
+    pub fn files(&self) -> usize {
+        self.files
+    }
+
+    /// The sum.
+    pub fn finish(self) -> Profile {
+        self.sum
+    }
+
+    /// Adds a profile.
+    ///
+    /// # Errors
+    /// It is of another tool or another program.
+    pub fn add(&mut self, other: &Profile) -> Result<()> {
+        self.check(other)?;
+        if self.files == 1 {
+            self.begin();
+        }
+        self.files += 1;
+        let objects: Vec<u32> = other.objects.iter().map(|o| self.object(o)).collect();
+        let strings: Vec<u64> = other.strings.iter().map(|s| self.string(s)).collect();
+        self.sum.time.seconds += other.time.seconds;
+        self.facts(&other.facts);
+        for table in &other.tables {
+            let known = self.sum.tables.iter().position(|t| is_same(t, table));
+            let at = known.unwrap_or_else(|| {
+                let mut empty = table.clone();
+                empty.rows = 0;
+                empty.columns.retain(can_be_added);
+                for column in &mut empty.columns {
+                    (column.objects, column.files, column.values) = Default::default();
+                }
+                self.sum.tables.push(empty);
+                self.rows.push(HashMap::new());
+                self.sum.tables.len() - 1
+            });
+            let maps = Maps {
+                objects: &objects,
+                strings: &strings,
+            };
+            add_rows(&mut self.sum.tables[at], &mut self.rows[at], table, &maps);
+        }
+        self.sum.derive_facts();
+        Ok(())
+    }
+
+    fn check(&self, other: &Profile) -> Result<()> {
+        let sum = &self.sum;
+        let differ = |what: &'static str, first: &str, second: &str| Error::Different {
+            what,
+            first: first.to_owned(),
+            second: second.to_owned(),
+        };
+        if sum.tool != other.tool {
+            return Err(differ("tools", &sum.tool, &other.tool));
+        }
+        let (a, b) = (sum.objects.first(), other.objects.first());
+        let id = |o: Option<&Object>| o.and_then(|o| o.build_id.clone());
+        let (a_path, b_path) = (&sum.program.path, &other.program.path);
+        match (id(a), id(b)) {
+            (Some(a), Some(b)) if a == b => Ok(()),
+            (Some(_), Some(_)) if a_path == b_path => {
+                Err(differ("builds of one program", a_path, b_path))
+            }
+            (None, None) if a_path == b_path => Ok(()),
+            _ => Err(differ("programs", a_path, b_path)),
+        }
+    }
+
+    /// Prepares the first profile for the second.
+    fn begin(&mut self) {
+        let can = |f: &Fact| f.sum != Sum::None || f.part.is_some() || f.kind == Type::Text;
+        self.sum.facts.retain(can);
+        for table in &mut self.sum.tables {
+            table.columns.retain(can_be_added);
+            let rows = (0..table.rows).map(|row| (key(table, row, None), row));
+            self.rows.push(rows.collect());
+        }
+    }
+
+    fn object(&mut self, other: &Object) -> u32 {
+        let is = |o: &Object| o.name == other.name && o.build_id == other.build_id;
+        let objects = &mut self.sum.objects;
+        let at = objects.iter().position(is).unwrap_or_else(|| {
+            objects.push(other.clone());
+            objects.len() - 1
+        });
+        at as u32
+    }
+
+    fn string(&mut self, text: &str) -> u64 {
+        if let Some(index) = self.strings.get(text) {
+            return *index;
+        }
+        let index = self.sum.strings.len() as u64;
+        self.sum.strings.push(text.to_owned());
+        self.strings.insert(text.to_owned(), index);
+        index
+    }
+
+    fn facts(&mut self, others: &[Fact]) {
+        let find = |name: &str| others.iter().find(|f| f.name == name);
+        self.sum.facts.retain_mut(|fact| {
+            let Some(other) = find(&fact.name) else {
+                return true;
+            };
+            if fact.part.is_some() {
+                return true;
+            }
+            if fact.kind == Type::Text {
+                return fact.value == other.value;
+            }
+            fact.value = FactValue::Number(added(fact.sum, fact.number(), other.number()));
+            true
+        });
+        for other in others.iter().filter(|f| f.sum != Sum::None) {
+            if self.sum.fact(&other.name).is_none() {
+                self.sum.facts.push(other.clone());
+            }
+        }
+    }
+}
+
+/// Where the objects and strings of one profile are in the sum.
+struct Maps<'a> {
+    objects: &'a [u32],
+    strings: &'a [u64],
+}
+
+fn is_same(a: &Table, b: &Table) -> bool {
+    a.name == b.name && a.by == b.by
+}
+
+fn can_be_added(column: &Column) -> bool {
+    column.role != Role::Measure || column.sum != Sum::None
+}
+
+/// The sum of two values by a rule. A value that is not known does not count.
+pub fn added(rule: Sum, a: Value, b: Value) -> Value {
+    let (x, y) = match (a, b) {
+        (Value::Unknown, other) | (other, Value::Unknown) => return other,
+        (Value::Integer(a), Value::Integer(b)) => {
+            return match rule {
+                Sum::Add => Value::Integer(a.saturating_add(b)),
+                Sum::Max => Value::Integer(a.max(b)),
+                Sum::Min => Value::Integer(a.min(b)),
+                Sum::None => Value::Unknown,
+            };
+        }
+        (a, b) => (a.float().unwrap_or(0.0), b.float().unwrap_or(0.0)),
+    };
+    match rule {
+        Sum::Add => Value::Float(x + y),
+        Sum::Max => Value::Float(x.max(y)),
+        Sum::Min => Value::Float(x.min(y)),
+        Sum::None => Value::Unknown,
+    }
+}
+
+/// What identifies a row. Rows of a table without keys are told by their numbers.
+fn key(table: &Table, row: usize, maps: Option<&Maps<'_>>) -> Key {
+    let object =
+        |n: usize| maps.map_or(n as u64, |m| m.objects.get(n).copied().unwrap_or(0).into());
+    let string = |n: u64| match maps {
+        Some(maps) => maps.strings.get(n as usize).copied().unwrap_or(n),
+        None => n,
+    };
+    let mut words = Vec::new();
+    for column in table.columns.iter().filter(|c| c.role == Role::Key) {
+        let value = column.values.get(row).copied().unwrap_or_default();
+        match column.kind {
+            Type::Address | Type::Place => {
+                words.push(object(column.object(row)));
+                if column.kind == Type::Place {
+                    let file = column.file(row).map(|file| string(file as u64));
+                    words.push(file.unwrap_or(u64::MAX));
+                }
+                words.push(value.integer().unwrap_or(u64::MAX));
+            }
+            Type::Text => words.push(value.integer().map_or(u64::MAX, string)),
+            _ => words.push(match value {
+                Value::Unknown => u64::MAX,
+                Value::Integer(n) => n,
+                Value::Float(x) => x.to_bits(),
+            }),
+        }
+    }
+    if words.is_empty() {
+        words.push(row as u64);
+    }
+    words
+}
+
+fn add_rows(sum: &mut Table, known: &mut HashMap<Key, usize>, table: &Table, maps: &Maps<'_>) {
+    let columns: Vec<Option<&Column>> = (sum.columns.iter())
+        .map(|column| table.column(&column.name))
+        .collect();
+    for row in 0..table.rows {
+        let next = sum.rows;
+        let at = *known.entry(key(table, row, Some(maps))).or_insert(next);
+        for (into, from) in sum.columns.iter_mut().zip(&columns) {
+            if into.role == Role::Derived {
+                continue;
+            }
+            let value = from.and_then(|c| c.values.get(row)).copied();
+            let value = value.unwrap_or_default();
+            if at == next {
+                append(into, *from, row, maps);
+            } else if into.role == Role::Measure
+                && let Some(old) = into.values.get_mut(at)
+            {
+                *old = added(into.sum, *old, value);
+            }
+        }
+        if at == next {
+            sum.rows += 1;
+        }
+    }
+}
+
+/// Appends the cell of a new row.
+fn append(into: &mut Column, from: Option<&Column>, row: usize, maps: &Maps<'_>) {
+    let before = into.values.len();
+    let value = from.and_then(|c| c.values.get(row)).copied();
+    let mut value = value.unwrap_or_default();
+    if into.kind == Type::Text {
+        let index = value.integer().and_then(|n| maps.strings.get(n as usize));
+        value = index.copied().into();
+    }
+    into.values.push(value);
+    if matches!(into.kind, Type::Address | Type::Place) {
+        let object = from.map_or(0, |c| c.object(row));
+        let object = maps.objects.get(object).copied().unwrap_or(0);
+        if object != 0 || !into.objects.is_empty() {
+            into.objects.resize(before, 0);
+            into.objects.push(object);
+        }
+    }
+    if into.kind == Type::Place {
+        let file = from.and_then(|c| maps.strings.get(c.file(row)?));
+        into.files.resize(before, -1);
+        into.files.push(file.map_or(-1, |file| *file as i64));
+    }
+}
+
+impl Table {
+    /// True if rows are identified by addresses or places of code.
+    pub fn is_of_code(&self) -> bool {
+        let of_code = |c: &Column| matches!(c.kind, Type::Address | Type::Place);
+        self.by != By::Data
+            && self
+                .columns
+                .iter()
+                .any(|c| c.role == Role::Key && of_code(c))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(objects: &str, strings: &str, tables: &str) -> Profile {
+        let text = format!(
+            "{{\"format\":\"atom-profile\",\"version\":1,\"tool\":\"t\",\"program\":{{\"path\":\"/p\"}},
+             \"objects\":[{objects}],\"strings\":[{strings}],
+             \"facts\":[{{\"name\":\"n\",\"type\":\"count\",\"sum\":\"add\",\"value\":4}},
+               {{\"name\":\"all\",\"type\":\"count\",\"sum\":\"max\",\"value\":8}},
+               {{\"name\":\"median\",\"type\":\"count\",\"sum\":\"none\",\"value\":8}},
+               {{\"name\":\"%\",\"type\":\"percent\",\"part\":\"n\",\"whole\":\"all\",\"value\":50}}],
+             \"tables\":[{tables}]}}"
+        );
+        Profile::parse(text.as_bytes()).unwrap()
+    }
+
+    fn table(objects: &str, pcs: &str, names: &str, counts: &str, rows: usize) -> String {
+        format!(
+            "{{\"name\":\"x\",\"by\":\"procedure\",\"rows\":{rows},\"columns\":[
+              {{\"name\":\"n\",\"type\":\"count\",\"role\":\"measure\",\"sum\":\"add\",\"values\":[{counts}]}},
+              {{\"name\":\"mean\",\"type\":\"ratio\",\"role\":\"measure\",\"sum\":\"none\",\"values\":[{counts}]}},
+              {{\"name\":\"%\",\"type\":\"percent\",\"role\":\"derived\",\"part\":\"n\"}},
+              {{\"name\":\"pc\",\"type\":\"address\",\"role\":\"key\",\"objects\":[{objects}],\"values\":[{pcs}]}},
+              {{\"name\":\"procedure\",\"type\":\"text\",\"role\":\"label\",\"values\":[{names}]}}]}}"
+        )
+    }
+
+    const PROGRAM: &str = "{\"name\":\"p\",\"build_id\":\"aa\"}";
+    const C: &str = "{\"name\":\"libc\",\"build_id\":\"bb\"}";
+    const Z: &str = "{\"name\":\"libz\",\"build_id\":\"cc\"}";
+
+    #[test]
+    fn rows_are_matched_by_object_and_address() {
+        let a = profile(
+            &[PROGRAM, C].join(","),
+            "\"main\",\"read\"",
+            &table("0,1", "16,16", "0,1", "5,7", 2),
+        );
+        let b = profile(
+            &[PROGRAM, Z, C].join(","),
+            "\"inflate\",\"read\",\"main\"",
+            &table("2,1,0", "16,32,48", "1,0,2", "1,2,3", 3),
+        );
+        let mut adder = Adder::new(a);
+        adder.add(&b).unwrap();
+        assert_eq!(adder.files(), 2);
+        let sum = adder.finish();
+        let names: Vec<&str> = sum.objects.iter().map(|o| &*o.name).collect();
+        assert_eq!(names, ["p", "libc", "libz"]);
+        let table = &sum.tables[0];
+        let column = |name: &str| table.column(name).unwrap();
+        assert_eq!(column("n").values, [5, 8, 2, 3].map(Value::Integer));
+        assert_eq!(column("pc").objects, [0, 1, 2, 0]);
+        let name = |row: usize| sum.text(column("procedure").values[row]);
+        assert_eq!(
+            [0, 1, 2, 3].map(name),
+            ["main", "read", "inflate", "main"].map(Some)
+        );
+        assert!(table.column("mean").is_none() && table.column("%").is_some());
+        let fact = |name: &str| sum.fact(name).map(Fact::number);
+        assert_eq!(fact("n"), Some(Value::Integer(8)));
+        assert_eq!(fact("all"), Some(Value::Integer(8)));
+        assert_eq!(fact("%"), Some(Value::Float(100.0)));
+        assert_eq!(fact("median"), None);
+    }
+
+    #[test]
+    fn a_profile_twice_is_twice_as_much() {
+        let one = || {
+            profile(
+                &[PROGRAM, C].join(","),
+                "\"main\",\"read\"",
+                &table("0,1", "16,16", "0,1", "5,7", 2),
+            )
+        };
+        let mut adder = Adder::new(one());
+        adder.add(&one()).unwrap();
+        adder.add(&one()).unwrap();
+        let sum = adder.finish();
+        let values = &sum.tables[0].column("n").unwrap().values;
+        assert_eq!(*values, [15, 21].map(Value::Integer));
+        assert_eq!((sum.objects.len(), sum.strings.len()), (2, 2));
+    }
+
+    #[test]
+    fn other_programs_are_refused() {
+        let one = profile(PROGRAM, "", "");
+        let message = |other: Profile| {
+            let mut adder = Adder::new(one.clone());
+            adder.add(&other).unwrap_err().to_string()
+        };
+        let mut other = one.clone();
+        other.tool = "u".into();
+        assert_eq!(message(other), "profiles of different tools: t and u");
+        let mut other = one.clone();
+        other.objects[0].build_id = Some("dd".into());
+        assert!(message(other.clone()).contains("different builds of one program"));
+        other.program.path = "/q".into();
+        assert_eq!(message(other), "profiles of different programs: /p and /q");
+    }
+
+    #[test]
+    fn rules() {
+        let int = Value::Integer;
+        assert_eq!(added(Sum::Add, int(u64::MAX), int(1)), int(u64::MAX));
+        assert_eq!(added(Sum::Min, int(3), int(2)), int(2));
+        assert_eq!(added(Sum::Max, Value::Unknown, int(2)), int(2));
+        assert_eq!(
+            added(Sum::Add, Value::Float(0.5), int(2)),
+            Value::Float(2.5)
+        );
+        assert_eq!(added(Sum::None, int(1), int(2)), Value::Unknown);
+    }
+}
