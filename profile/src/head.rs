@@ -67,7 +67,7 @@ pub struct Time {
 /// A file of code in the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// Its file name, different for each object.
+    /// Its file name.
     pub name: String,
     /// Path of its original file.
     #[serde(default)]

@@ -11,6 +11,9 @@ use super::{costs, lines, word};
 /// Bytes of a file, and what could not be found out.
 type Made = Result<(Vec<u8>, Vec<String>)>;
 
+/// A procedure: path of its object, and its name.
+type Proc<'a> = (&'a str, &'a str);
+
 /// A text for what is not known, as callgrind's own.
 const UNKNOWN: &str = "???";
 
@@ -81,7 +84,7 @@ fn calls(profile: &Profile, table: &Table, are_costs: bool, body: &mut String, s
         let column = table.column(name).filter(|c| c.kind == Type::Address)?;
         profile.object(column, row).map(|o| &*o.path)
     };
-    let mut by_caller: BTreeMap<(&str, &str), Vec<(&str, &str, u64)>> = BTreeMap::new();
+    let mut by_caller: BTreeMap<Proc<'_>, Vec<(&str, &str, u64)>> = BTreeMap::new();
     for row in 0..table.rows {
         let count = table
             .column("calls")
@@ -99,7 +102,7 @@ fn calls(profile: &Profile, table: &Table, are_costs: bool, body: &mut String, s
             by_caller.entry((callee.0, callee.1)).or_default();
         }
     }
-    let mut entries: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    let mut entries: BTreeMap<Proc<'_>, u64> = BTreeMap::new();
     for (object, name, count) in by_caller.values().flatten() {
         *entries.entry((object, name)).or_default() += count;
     }

@@ -1,7 +1,7 @@
 //! Stacks: folded ones, and speedscope's.
 //!
-//! A profile has measures by procedure, not by stack. The stack of a procedure is its object, its source file if it
-//! is known, and itself: what people see is the share of each.
+//! A profile has measures by procedure, not by stack. The stack of a procedure is its object and itself: what people
+//! see is the share of each.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,8 +11,15 @@ use serde_json::json;
 
 use super::super::group::{self, Unit};
 
-/// Stacks with their values, outermost frame first.
-fn stacks(profile: &Profile) -> Result<(String, BTreeMap<[String; 2], u64>, Vec<String>)> {
+/// The name of the measure, its value for each stack with the outermost frame first, and what could not be found
+/// out.
+struct Stacks {
+    measure: String,
+    values: BTreeMap<[String; 2], u64>,
+    notes: Vec<String>,
+}
+
+fn stacks(profile: &Profile) -> Result<Stacks> {
     let spots = group::spots(profile, Unit::Procedure, None)?;
     let Some(measure) = spots.heads.first() else {
         return Err(Error::new(
@@ -31,14 +38,18 @@ fn stacks(profile: &Profile) -> Result<(String, BTreeMap<[String; 2], u64>, Vec<
         *all.entry([object.to_owned(), name]).or_default() += value;
     }
     all.retain(|_, value| *value != 0);
-    Ok((measure.name.clone(), all, spots.notes))
+    Ok(Stacks {
+        measure: measure.name.clone(),
+        values: all,
+        notes: spots.notes,
+    })
 }
 
 /// One line for each stack, with semicolons between its frames, and its value.
 pub fn folded(profile: &Profile) -> Result<(Vec<u8>, Vec<String>)> {
-    let (_, stacks, notes) = stacks(profile)?;
+    let Stacks { values, notes, .. } = stacks(profile)?;
     let mut text = String::new();
-    for (frames, value) in stacks {
+    for (frames, value) in values {
         let frames = frames.map(|frame| frame.replace([';', '\n'], ":"));
         text.push_str(&format!("{} {value}\n", frames.join(";")));
     }
@@ -47,11 +58,15 @@ pub fn folded(profile: &Profile) -> Result<(Vec<u8>, Vec<String>)> {
 
 /// The format of speedscope.
 pub fn speedscope(profile: &Profile) -> Result<(Vec<u8>, Vec<String>)> {
-    let (measure, stacks, notes) = stacks(profile)?;
+    let Stacks {
+        measure,
+        values,
+        notes,
+    } = stacks(profile)?;
     let mut frames: Vec<String> = Vec::new();
     let mut numbers: HashMap<String, usize> = HashMap::new();
     let (mut samples, mut weights) = (Vec::new(), Vec::new());
-    for (stack, value) in stacks {
+    for (stack, value) in values {
         let [object, procedure] = stack;
         let names = [object.clone(), format!("{object}\0{procedure}")];
         let sample = names.map(|name| {

@@ -1,0 +1,380 @@
+//! `atom report`: profiles that tools wrote of a real program.
+//!
+//! The tools are those of the workspace, beside the command: `cargo build --release` builds them.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{APP, Folder, stderr};
+use profile::{By, Profile, Role, Sum};
+
+struct Runs {
+    folder: Folder,
+}
+
+impl Runs {
+    fn new() -> Self {
+        let folder = Folder::new();
+        folder.write("app.c", APP);
+        let status = Command::new("gcc")
+            .current_dir(folder.path())
+            .args(["-O1", "-g", "app.c", "-o", "app"])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        Self { folder }
+    }
+
+    /// Runs a tool; its profile is in the file `name`.
+    fn run(&self, tool: &str, name: &str, arguments: &[&str]) -> Profile {
+        let output = Command::new(env!("CARGO_BIN_EXE_atom"))
+            .current_dir(self.folder.path())
+            .env("XDG_CACHE_HOME", self.folder.join("cache"))
+            .args(["run", "-q", tool, "--profile", name, "--", "./app"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.stderr.is_empty(), "{}", stderr(&output));
+        self.read(name)
+    }
+
+    fn read(&self, name: &str) -> Profile {
+        Profile::read(self.folder.join(name)).unwrap()
+    }
+
+    fn report(&self, words: &[&str]) -> String {
+        self.folder.atom_ok(&[&["report"], words].concat())
+    }
+
+    /// The rows of `--csv`, each by the titles of its columns.
+    fn csv(&self, words: &[&str]) -> Vec<BTreeMap<String, String>> {
+        let text = self.report(&[words, &["--csv"]].concat());
+        let mut lines = text.lines();
+        let titles: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let row = |line: &str| {
+            let cells = line.split(',').map(str::to_owned);
+            titles.iter().map(|t| (*t).to_owned()).zip(cells).collect()
+        };
+        lines.map(row).collect()
+    }
+}
+
+fn number(profile: &Profile, fact: &str) -> u64 {
+    profile.fact(fact).unwrap().number().integer().unwrap()
+}
+
+fn total(profile: &Profile, table: &str, column: &str) -> u64 {
+    let table = profile.table(table).unwrap();
+    table.column(column).unwrap().total().unwrap()
+}
+
+fn sum(rows: &[BTreeMap<String, String>], column: &str) -> u64 {
+    rows.iter().map(|r| r[column].parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn a_profile_agrees_with_itself_and_with_the_report() {
+    let runs = Runs::new();
+    let profile = runs.run("icount", "a.profile", &[]);
+    let all = number(&profile, "instructions");
+    assert!(all > 1000);
+    assert_eq!(total(&profile, "flow", "count"), all);
+    assert_eq!(total(&profile, "procedures", "count"), all);
+    let flow = profile.table("flow").unwrap();
+    let column = |name: &str| &flow.column(name).unwrap().values;
+    for row in 0..flow.rows {
+        let of = |name: &str| column(name)[row].integer().unwrap();
+        assert_eq!(of("executions") * of("insts"), of("count"));
+        assert!((of("insts")..=15 * of("insts")).contains(&of("bytes")));
+    }
+    // The report for people says the same.
+    let text = String::from_utf8(runs.folder.read("icount.out")).unwrap();
+    let line = text.lines().find(|l| l.contains("instructions")).unwrap();
+    let digits: String = line.chars().filter(char::is_ascii_digit).collect();
+    assert_eq!(digits, all.to_string());
+
+    assert_eq!(
+        profile.program.path,
+        runs.folder.join("app").to_str().unwrap()
+    );
+    assert_eq!(profile.program.arguments, ["./app"]);
+    assert_eq!(profile.scope, profile::Scope::Process);
+    assert!(
+        profile
+            .objects
+            .iter()
+            .all(|o| o.build_id.is_some() && Path::new(&o.path).exists())
+    );
+    assert!(profile.process.pid > 1 && profile.time.seconds > 0.0);
+    assert_eq!(profile.time.start.len(), "2026-11-22T22:41:58.123Z".len());
+}
+
+#[test]
+fn every_tool_writes_sums_that_agree() {
+    let runs = Runs::new();
+    let branch = runs.run("branch", "b.profile", &[]);
+    assert_eq!(
+        total(&branch, "conditional branches", "taken"),
+        number(&branch, "taken")
+    );
+    assert_eq!(branch.table("conditional branches").unwrap().by, By::Branch);
+    let cache = runs.run("cache", "c.profile", &[]);
+    for table in ["instructions", "procedures"] {
+        for measure in ["references", "misses"] {
+            assert_eq!(total(&cache, table, measure), number(&cache, measure));
+        }
+    }
+    let prof = runs.run("prof", "p.profile", &[]);
+    assert_eq!(
+        total(&prof, "procedures", "entries"),
+        number(&prof, "entries")
+    );
+    let arcs = prof.table("arcs").unwrap();
+    assert_eq!(
+        arcs.columns.iter().filter(|c| c.role == Role::Key).count(),
+        3
+    );
+    for profile in [branch, cache, prof] {
+        for table in &profile.tables {
+            assert!(table.measures().all(|c| c.unit.is_some()), "{}", table.name);
+            let added = |c: &profile::Column| c.sum == Sum::Add;
+            assert!(table.measures().any(added), "{}", table.name);
+        }
+    }
+}
+
+#[test]
+fn measures_are_put_together_by_code() {
+    let runs = Runs::new();
+    let profile = runs.run("icount", "a.profile", &[]);
+    let all = number(&profile, "instructions");
+    for unit in ["object", "procedure", "file", "line", "instruction"] {
+        let rows = runs.csv(&["a.profile", "--by", unit]);
+        assert_eq!(sum(&rows, "count"), all, "by {unit}");
+    }
+    let objects = runs.csv(&["a.profile", "--by", "object"]);
+    assert_eq!(objects.len(), profile.objects.len());
+    // The loop of `main` calls `twice` five times, and its lines are in app.c.
+    let twice = runs.csv(&["a.profile", "--by", "instruction", "--filter", "twice"]);
+    assert!(twice.iter().any(|row| row["count"] == "5"), "{twice:?}");
+    let lines = runs.csv(&["a.profile", "--by", "line", "--filter", "*/app.c"]);
+    assert!(
+        lines.iter().any(|row| row["line"].ends_with("app.c:3")),
+        "{lines:?}"
+    );
+    // What is sorted and cut.
+    let first = runs.csv(&["a.profile", "--sort", "pc", "--top", "1"]);
+    assert_eq!(first.len(), 1);
+    let text = runs.report(&["a.profile", "--top", "2", "--width", "80"]);
+    assert!(
+        text.contains("more; --top 0 shows all") && text.lines().all(|l| l.chars().count() <= 120)
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&runs.report(&["a.profile", "--json"])).unwrap();
+    assert_eq!(json["facts"]["instructions"], all);
+    assert_eq!(
+        json["tables"]["procedures"][0]["count"],
+        profile.tables[1].columns[0].values[0].integer().unwrap()
+    );
+}
+
+#[test]
+fn an_object_that_is_another_one_is_told() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &[]);
+    runs.folder
+        .compile("app", "int main(void) { return 7; }", &["-O1"]);
+    let output = runs.folder.atom(&["report", "a.profile", "--by", "line"]);
+    assert!(output.status.success());
+    assert!(
+        stderr(&output).contains("its build-id differs"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn profiles_of_one_program_are_added_up() {
+    let runs = Runs::new();
+    let one = runs.run("icount", "a.profile", &[]);
+    let two = runs.run("icount", "b.profile", &["x", "y"]);
+    let twice: serde_json::Value =
+        serde_json::from_str(&runs.report(&["a.profile", "a.profile", "--json"])).unwrap();
+    assert_eq!(twice["profiles"], 2);
+    assert_eq!(
+        twice["facts"]["instructions"],
+        2 * number(&one, "instructions")
+    );
+    let both = runs.csv(&["a.profile", "b.profile"]);
+    let expected = number(&one, "instructions") + number(&two, "instructions");
+    assert_eq!(sum(&both, "count"), expected);
+    assert!(
+        runs.report(&["a.profile", "b.profile"])
+            .contains("sum of 2 profiles")
+    );
+
+    runs.run("branch", "c.profile", &[]);
+    runs.folder.fails(
+        &["report", "a.profile", "c.profile"],
+        &["different tools: icount and branch"],
+    );
+    runs.folder
+        .compile("app", "int main(void) { return 7; }", &["-O1"]);
+    let _ = runs.run("icount", "d.profile", &[]);
+    runs.folder.fails(
+        &["report", "a.profile", "d.profile"],
+        &["different builds", "report diff"],
+    );
+}
+
+#[test]
+fn what_changed_is_shown() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &[]);
+    runs.run("icount", "b.profile", &["x", "y"]);
+    let same = runs.report(&["diff", "a.profile", "a.profile", "--fail-above", "0"]);
+    assert!(same.ends_with("no differences\n"), "{same}");
+    // Two more rounds of the loop.
+    let rows = runs.csv(&["diff", "a.profile", "b.profile"]);
+    let twice = rows.iter().find(|row| row["procedure"] == "twice").unwrap();
+    assert!(twice["before"].parse::<u64>().unwrap() < twice["after"].parse().unwrap());
+    let failed = runs.folder.atom(&[
+        "report",
+        "diff",
+        "a.profile",
+        "b.profile",
+        "--fail-above",
+        "5",
+    ]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(stderr(&failed).contains("grew more than 5 %"));
+
+    // Another build: `twice` has moved and is matched by its name.
+    let source = format!("int before_all(void) {{ return 1; }}\n{APP}");
+    runs.folder.compile("app", &source, &["-O1", "-g"]);
+    runs.run("icount", "c.profile", &[]);
+    let text = runs.report(&["diff", "a.profile", "c.profile", "--top", "0"]);
+    assert!(text.contains("app: other builds, matched by"), "{text}");
+    assert!(
+        !text.lines().any(|l| l.trim_end().ends_with(" twice")),
+        "{text}"
+    );
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let runs = Runs::new();
+    runs.run("icount", "a.profile", &[]);
+    let fails = |words: &[&str], needles: &[&str]| {
+        runs.folder.fails(&[&["report"], words].concat(), needles);
+    };
+    fails(&["none.profile"], &["none.profile", "No such file"]);
+    fails(&["icount.out"], &["icount.out", "not a profile"]);
+    fails(
+        &["a.profile", "--table", "x"],
+        &["no table `x`", "`procedures`"],
+    );
+    fails(
+        &["a.profile", "--sort", "x"],
+        &["no table has a column `x`", "`count`"],
+    );
+    let bytes = runs.folder.read("a.profile");
+    runs.folder.write("half.profile", &bytes[..bytes.len() / 2]);
+    fails(&["half.profile"], &["half.profile", "ends early"]);
+}
+
+/// True if a program is there; else says that a part of the test is left out.
+fn is_there(program: &str) -> bool {
+    let found = Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .output();
+    let is_there = found.is_ok_and(|o| o.status.success());
+    if !is_there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    is_there
+}
+
+fn export(runs: &Runs, profile: &str, format: &str) -> PathBuf {
+    let out = format!("out.{format}");
+    runs.report(&[profile, "--export", format, "-o", &out]);
+    runs.folder.join(&out)
+}
+
+#[test]
+fn exports_are_read_by_the_programs_that_they_are_for() {
+    let runs = Runs::new();
+    let all = number(&runs.run("icount", "a.profile", &[]), "instructions");
+    let grouped = |n: u64| {
+        let digits = n.to_string().into_bytes();
+        let groups = digits
+            .rchunks(3)
+            .rev()
+            .map(|g| String::from_utf8_lossy(g).into_owned());
+        groups.collect::<Vec<_>>().join(",")
+    };
+    for (format, reader) in [
+        ("callgrind", "callgrind_annotate"),
+        ("cachegrind", "cg_annotate"),
+    ] {
+        let file = export(&runs, "a.profile", format);
+        if !is_there(reader) {
+            continue;
+        }
+        let read = Command::new(reader).arg(&file).output().unwrap();
+        let text = String::from_utf8_lossy(&read.stdout).into_owned();
+        assert!(read.status.success(), "{reader}: {}", stderr(&read));
+        assert!(
+            text.contains(&grouped(all)),
+            "{reader} shows {all}:\n{text}"
+        );
+        assert!(
+            text.contains("app.c:twice") || text.contains("twice"),
+            "{text}"
+        );
+    }
+    let lcov = export(&runs, "a.profile", "lcov");
+    let text = std::fs::read_to_string(&lcov).unwrap();
+    assert!(
+        text.contains("/app.c\n") && text.contains("DA:3,"),
+        "{text}"
+    );
+    if is_there("genhtml") {
+        let read = Command::new("genhtml")
+            .args(["--ignore-errors", "source", "--synthesize-missing", "-o"])
+            .arg(runs.folder.join("pages"))
+            .arg(&lcov)
+            .output()
+            .unwrap();
+        assert!(read.status.success(), "genhtml: {}", stderr(&read));
+    }
+    let folded = std::fs::read_to_string(export(&runs, "a.profile", "folded")).unwrap();
+    let values = folded
+        .lines()
+        .map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+    assert_eq!(values.sum::<u64>(), all);
+    assert!(folded.contains("app;twice "), "{folded}");
+    let text = std::fs::read_to_string(export(&runs, "a.profile", "speedscope")).unwrap();
+    let scope: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let weights = scope["profiles"][0]["weights"].as_array().unwrap();
+    assert_eq!(weights.iter().filter_map(|w| w.as_u64()).sum::<u64>(), all);
+
+    // Calls.
+    runs.run("prof", "p.profile", &[]);
+    let file = export(&runs, "p.profile", "callgrind");
+    if is_there("callgrind_annotate") {
+        let read = Command::new("callgrind_annotate")
+            .args(["--tree=both", "--inclusive=yes"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        assert!(
+            read.status.success() && String::from_utf8_lossy(&read.stdout).contains("twice"),
+            "{}",
+            stderr(&read)
+        );
+    }
+}
