@@ -91,7 +91,7 @@ fn lanes_flame_graph_and_sums_show_the_log() {
             .unwrap_or_else(|| panic!("{name}"))
     };
     for row in report["reports"][0]["procedures"].as_array().unwrap() {
-        let (name, calls) = (row["name"].as_str().unwrap(), row["calls"].to_string());
+        let (name, calls) = (row["procedure"].as_str().unwrap(), row["calls"].to_string());
         if let Some(shown) = sums.iter().find(|r| r[6] == name) {
             assert_eq!(shown[3], calls, "{name}");
         }
