@@ -35,6 +35,10 @@ pub const TOOL_MAGIC: u64 = u64::from_le_bytes(*b"ATOMTOOL");
 /// Name of the symbol under which a tool exports its [`ToolHeader`].
 pub const TOOL_HEADER_SYMBOL: &str = "atom_tool_header";
 
+/// Name of the symbol under which a tool exports its help: UTF-8 text of the symbol's size. The first line says
+/// what the tool does. An empty text means that the tool is not listed. A tool may have none.
+pub const TOOL_HELP_SYMBOL: &str = "atom_tool_help";
+
 /// The symbol of a tool's pointer to its instrument routine, for debuggers.
 pub const TOOL_INSTRUMENT_SYMBOL: &str = "atom_tool_instrument";
 

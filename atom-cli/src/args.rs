@@ -16,8 +16,10 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     disable_help_subcommand = true,
-    override_usage = "atom APP [TOOL.so | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
+    override_usage = "atom APP [TOOL.so | TOOL.rs | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]\n       \
+        atom tools\n       \
+        atom new NAME\n       \
         atom cache [--clear]\n       \
         atom show APP [--proc NAME|ADDRESS] [--json]\n       \
         atom report FILE... [OPTIONS]\n       \
@@ -29,6 +31,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     after_help = "Examples:\n  \
         atom /usr/bin/bzip2 --tool branch -o bzip2.branch\n  \
         atom ./app ./libmytool.so -o app.inst -- --output my.out\n  \
+        atom run icount -- bzip2 -k FILE\n  \
+        atom run mytool.rs -- bzip2 -k FILE\n  \
         atom show /usr/bin/bzip2\n\n\
         A program called like a command, such as `show`, in the working directory is ./show."
 )]
@@ -46,6 +50,15 @@ pub struct Args {
 pub enum Command {
     /// Instrument a program and run it
     Run(crate::run::Arguments),
+    /// List the tools, each with a line
+    Tools(crate::help::Tools),
+    /// Make a crate for a tool of your own
+    New(crate::source::new::New),
+    /// Print the completions of a shell
+    Completions(crate::generate::Completions),
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man(crate::generate::Man),
     /// List or clear the programs that `atom run` keeps
     Cache(crate::cache::Cache),
     /// Show how a program is understood: its procedures, blocks and instructions
@@ -129,10 +142,10 @@ pub struct Run {
     /// The program: a linked ELF x86-64 file
     #[arg(required = true)]
     pub app: Option<PathBuf>,
-    /// The tool: a shared object built with atom-tool
-    #[arg(value_name = "TOOL.so", conflicts_with = "tool")]
+    /// The tool: a shared object built with atom-tool, or one source file of a tool
+    #[arg(value_name = "TOOL", conflicts_with = "tool")]
     pub tool_file: Option<PathBuf>,
-    /// A shipped tool, by name
+    /// A tool, by name; `atom tools` lists them
     #[arg(long, value_name = "NAME")]
     pub tool: Option<String>,
     /// Where to write the instrumented program [default: <program name>.atom]

@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atom_core::{Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::exhausted;
+
 /// Temporary files that exist now.
 static FILES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
@@ -34,6 +36,16 @@ pub fn remove_all() {
     }
 }
 
+/// Removes all temporary files if no other thread uses the list at this moment: for code that must not wait.
+pub fn remove_if_free() {
+    if let Ok(files) = FILES.try_lock() {
+        for path in files.iter() {
+            // As above.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// Installs handlers: SIGINT, SIGTERM and SIGHUP remove the temporary files, then end the process.
 pub fn on_signals() -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])
@@ -52,6 +64,10 @@ pub fn on_signals() -> Result<()> {
 pub fn on_panic() {
     std::panic::set_hook(Box::new(|info| {
         remove_all();
+        if exhausted::is_cause(&info.to_string()) {
+            exhausted::report();
+            std::process::exit(1);
+        }
         eprintln!(
             "atom: internal error: {info}\n  help: this is a bug in atom; please report it \
              with the command line, the program and the output of `atom --version`"

@@ -1,9 +1,13 @@
-//! Finding the files that the user named: the program, and shipped tools by name.
+//! Finding the files that the user named: the program, and tools by name.
 
 use std::path::{Path, PathBuf};
 
 use atom_core::{Error, Result};
-use object::{Object, ObjectSymbol};
+
+use crate::help;
+
+/// The variable with folders of tools, separated by colons.
+const TOOLS: &str = "ATOM_TOOLS";
 
 /// Adds advice to an error of opening `app`: the path of a command of this name in `PATH`, since
 /// people expect a command's name to be enough.
@@ -25,8 +29,8 @@ pub fn advise_program(app: &Path, error: Error) -> Error {
     }
 }
 
-/// The file of the shipped tool with a name.
-pub fn shipped_tool(name: &str) -> Result<PathBuf> {
+/// The file of the tool with a name.
+pub fn named_tool(name: &str) -> Result<PathBuf> {
     let folders = tool_folders();
     let file = format!("lib{name}.so");
     let fail = |reason: String| Error::new("finding the tool", reason).symbol(name);
@@ -40,68 +44,119 @@ pub fn shipped_tool(name: &str) -> Result<PathBuf> {
     }
     let places: Vec<_> = folders.iter().map(|f| f.display().to_string()).collect();
     let reason = format!("there is no {file} in {}", places.join(" or "));
-    let mut available: Vec<String> = folders.iter().flat_map(|f| tools_in(f)).collect();
-    available.sort();
-    available.dedup();
-    Err(fail(reason).advice(match available.as_slice() {
-        [] => {
-            "no tools are there at all; build them with `cargo build --release --workspace`".into()
-        }
-        tools => format!("tools available: {}", tools.join(", ")),
-    }))
+    let available: Vec<String> = tools().into_iter().map(|tool| tool.name).collect();
+    Err(
+        fail(reason).advice(match (available.as_slice(), alike(name, &available)) {
+            ([], _) => "there are no tools at all: `cargo install` installs the command alone. \
+                    ./install in the sources of atom installs both; or build the tools with \
+                    `cargo build --release --workspace` and name their folder in ATOM_TOOLS"
+                .into(),
+            (_, Some(alike)) => format!("did you mean {alike}? `atom tools` lists all"),
+            (tools, None) => format!("tools available: {}; see `atom tools`", tools.join(", ")),
+        }),
+    )
 }
 
-/// Adds advice to an error of loading `path`, if that does not exist but has the name of a shipped tool.
+/// The name among `all` that a mistyped one was meant to be.
+fn alike<'a>(name: &str, all: &'a [String]) -> Option<&'a String> {
+    let distance = |other: &str| strsim::damerau_levenshtein(name, other);
+    let nearest = all.iter().min_by_key(|other| distance(other))?;
+    (distance(nearest) <= 1 + name.len() / 4).then_some(nearest)
+}
+
+/// Adds advice to an error of loading `path`, if that does not exist but has the name of a tool.
 pub fn advise_tool(path: &Path, error: Error) -> Error {
     match path.to_str() {
-        Some(name) if !path.exists() && !name.contains('/') && shipped_tool(name).is_ok() => {
-            error.advice(format!("for the shipped tool write --tool {name}"))
+        Some(name) if !path.exists() && !name.contains('/') && named_tool(name).is_ok() => {
+            error.advice(format!("for the tool of this name write --tool {name}"))
         }
         _ => error,
     }
 }
 
-/// The folders in which shipped tools may lie: beside the command, where cargo builds them, and
-/// `lib/atom/tools`, where an installation puts them.
-fn tool_folders() -> Vec<PathBuf> {
-    let Ok(command) = std::env::current_exe() else {
-        return Vec::new();
-    };
-    let Some(folder) = command.parent() else {
-        return Vec::new();
-    };
-    let mut folders = vec![folder.to_path_buf()];
-    if let Some(parent) = folder.parent() {
-        folders.push(parent.join("lib/atom/tools"));
-    }
-    folders
+/// A tool that was found by looking into the folders.
+pub struct Tool {
+    /// Its name.
+    pub name: String,
+    /// Its file.
+    pub file: PathBuf,
+    /// What it says about itself.
+    pub help: Option<String>,
 }
 
-/// Names of the tools in a folder. Shared objects that are no tools are left out.
-fn tools_in(folder: &Path) -> Vec<String> {
+/// The tools in all folders, in alphabetical order, without those that are not to be listed. Of several tools of one
+/// name the one that the name stands for.
+pub fn tools() -> Vec<Tool> {
+    let mut all: Vec<Tool> = Vec::new();
+    for folder in tool_folders() {
+        for tool in tools_in(&folder) {
+            if !all.iter().any(|known| known.name == tool.name) {
+                all.push(tool);
+            }
+        }
+    }
+    all.retain(|tool| tool.help.as_deref() != Some(""));
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// The folders in which tools may lie, in the order in which they are searched: those of `ATOM_TOOLS`; beside
+/// the command, where cargo builds tools; `lib/atom/tools`, where an installation puts them; and
+/// `~/.local/lib/atom/tools`. The command's own tools come before those of the home folder, which may be of another
+/// version.
+pub fn tool_folders() -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if let Some(named) = std::env::var_os(TOOLS) {
+        let named = std::env::split_paths(&named).filter(|f| !f.as_os_str().is_empty());
+        folders.extend(named.map(|f| std::path::absolute(&f).unwrap_or(f)));
+    }
+    let command = std::env::current_exe().unwrap_or_default();
+    if let Some(folder) = command.parent() {
+        folders.push(folder.to_path_buf());
+        folders.extend(folder.parent().map(|f| f.join("lib/atom/tools")));
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let own = home.filter(|home| home.is_absolute());
+    folders.extend(own.map(|home| home.join(".local/lib/atom/tools")));
+    let mut unique: Vec<PathBuf> = Vec::new();
+    for folder in folders {
+        if !unique.contains(&folder) {
+            unique.push(folder);
+        }
+    }
+    unique
+}
+
+/// The tools in a folder. Shared objects that are no tools are left out.
+fn tools_in(folder: &Path) -> Vec<Tool> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
     entries
         .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            let name = path
-                .file_name()?
-                .to_str()?
-                .strip_prefix("lib")?
-                .strip_suffix(".so")?;
-            is_tool(&path).then(|| name.to_string())
+            let file = entry.ok()?.path();
+            let name = help::tool_name(&file)?;
+            let help = help::read(&file)?;
+            Some(Tool { name, file, help })
         })
         .collect()
 }
 
-fn is_tool(path: &Path) -> bool {
-    let Ok(data) = std::fs::read(path) else {
-        return false;
-    };
-    let Ok(file) = object::File::parse(&data[..]) else {
-        return false;
-    };
-    file.dynamic_symbols()
-        .any(|s| s.is_definition() && s.name() == Ok(atom_abi::TOOL_HEADER_SYMBOL))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_names() {
+        let all = ["cache", "icount", "prof"].map(String::from);
+        for (name, meant) in [
+            ("icont", Some("icount")),
+            ("iconut", Some("icount")),
+            ("porf", Some("prof")),
+            ("gprof", Some("prof")),
+            ("valgrind", None),
+        ] {
+            assert_eq!(alike(name, &all).map(|s| &**s), meant, "{name}");
+        }
+    }
 }

@@ -13,8 +13,12 @@ mod clocks;
 mod debugger;
 mod driver;
 mod events;
+mod exhausted;
 mod find;
+mod generate;
+mod help;
 mod message;
+mod misread;
 mod output;
 mod page;
 mod profiles;
@@ -22,6 +26,7 @@ mod report;
 mod request;
 mod run;
 mod show;
+mod source;
 mod spelling;
 mod steps;
 mod tool_code;
@@ -36,6 +41,9 @@ use clap::Parser;
 /// Exit code if the inserted code does not fit; documented in `README.md`.
 const TOO_LARGE: u8 = 3;
 
+#[global_allocator]
+static ALLOCATOR: exhausted::Allocator = exhausted::Allocator;
+
 fn main() -> ExitCode {
     if let Some(code) = run::followed::main() {
         return code;
@@ -44,7 +52,10 @@ fn main() -> ExitCode {
     let mut words: Vec<_> = std::env::args_os().collect();
     let command = run::split_command(&mut words);
     let words = spelling::modern(words);
-    let mut args = args::Args::parse_from(&words);
+    let mut args = match args::Args::try_parse_from(&words) {
+        Ok(args) => args,
+        Err(error) => return misread::told(&error, &words),
+    };
     if let Some(args::Command::Run(run)) = &mut args.command {
         run.command = command;
     }
@@ -59,6 +70,10 @@ fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let result = match &args.command {
         Some(args::Command::Run(run)) => run::run(run),
+        Some(args::Command::Tools(tools)) => help::list(tools).map(done),
+        Some(args::Command::New(new)) => source::new::run(new).map(done),
+        Some(args::Command::Completions(shell)) => generate::completions(shell).map(done),
+        Some(args::Command::Man(man)) => generate::man(man).map(done),
         Some(args::Command::Cache(cache)) => cache::run(cache).map(done),
         Some(args::Command::Show(show)) => show::run(show).map(done),
         Some(args::Command::Annotate(annotate)) => annotate::run(annotate).map(done),
@@ -69,8 +84,12 @@ fn main() -> ExitCode {
         Some(args::Command::Report(report)) => profiles::run(report),
         Some(args::Command::Arp(arp)) => arp::run(arp).map(done),
         None if args.run.gdb => debugger::run(&args.run, &words).map(done),
+        None if help::is_wanted(&args.run.tool_options) => show_help(&args.run).map(done),
         None => cleanup::on_signals()
-            .and_then(|()| driver::run(&args.run))
+            .and_then(|()| {
+                exhausted::on_abort();
+                driver::run(&args.run)
+            })
             .map(done),
     };
     match result {
@@ -83,4 +102,18 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Shows the options of the tool of `atom APP`.
+fn show_help(run: &args::Run) -> atom_core::Result<()> {
+    let file = request::tool_file(run)?.ok_or_else(|| {
+        atom_core::Error::new(
+            "reading the command line",
+            "there are tool options but no tool is named",
+        )
+        .advice("`atom --help` has the options of the command; `atom tools` lists tools")
+    })?;
+    let tool = run.tool.as_ref().map(|name| format!("--tool {name}"));
+    let tool = tool.unwrap_or_else(|| file.display().to_string());
+    help::show(&file, &format!("atom APP {tool} -o OUT -- [OPTIONS]"))
 }

@@ -8,7 +8,7 @@ use atom_core::tool::select::{Pattern, Selection};
 use atom_core::{Error, Result};
 
 use crate::args::Run;
-use crate::{find, output};
+use crate::{find, output, source};
 
 /// The shipped tool that adds no calls.
 const NO_CALLS: &str = "empty";
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
             app,
             tool: match tool_file(args)? {
                 // A whole process needs a runtime, which comes with a tool.
-                None if args.libs => Some(find::shipped_tool(NO_CALLS)?),
+                None if args.libs => Some(find::named_tool(NO_CALLS)?),
                 tool => tool,
             },
             tool_options: &args.tool_options,
@@ -166,9 +166,10 @@ fn patterns(texts: &[String]) -> Result<Vec<Pattern>> {
     texts.iter().map(|text| Pattern::parse(text)).collect()
 }
 
-fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
+/// The tool's file: found by its name, compiled, or as it was given.
+pub fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
     if let Some(name) = &args.tool {
-        return find::shipped_tool(name).map(Some);
+        return find::named_tool(name).map(Some);
     }
     let Some(file) = &args.tool_file else {
         return Ok(None);
@@ -176,6 +177,9 @@ fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
     if !file.exists() {
         let error = Error::new("loading the tool", "there is no such file").file(file);
         return Err(find::advise_tool(file, error));
+    }
+    if source::is_source(file) {
+        return source::compiled(file).map(Some);
     }
     // For a name without a slash the dynamic loader would search its own folders.
     Ok(Some(if file.components().count() == 1 {

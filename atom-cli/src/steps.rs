@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::request::Request;
 
 /// Time after which a step on a terminal brings up the progress bar.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A step of instrumenting. The order is that in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,6 +158,16 @@ pub fn memory(figure: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix(figure))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+/// Shows that something goes on, if it takes longer than [`PATIENCE`].
+pub struct Waiting(#[expect(dead_code)] Option<Bar>);
+
+impl Waiting {
+    /// From now on until the value is dropped.
+    pub fn start(doing: &'static str) -> Self {
+        Self(Bar::start(doing, 0, 1))
+    }
 }
 
 /// A progress bar that appears when its step takes longer than [`PATIENCE`].

@@ -30,6 +30,16 @@ pub const fn header(
     }
 }
 
+/// The bytes of a text; `N` is its length.
+pub const fn bytes<const N: usize>(text: &str) -> [u8; N] {
+    let (text, mut bytes, mut i) = (text.as_bytes(), [0; N], 0);
+    while i < N {
+        bytes[i] = text[i];
+        i += 1;
+    }
+    bytes
+}
+
 /// Starts the runtime in the instrumented program.
 ///
 /// # Safety

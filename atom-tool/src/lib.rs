@@ -172,7 +172,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod private {
     pub use crate::call::routine;
-    pub use crate::entry::{Instrument, header, run, start};
+    pub use crate::entry::{Instrument, bytes, header, run, start};
     pub use crate::params::ParamList;
     pub use analysis_rt::Uninterrupted;
     pub use atom_abi::{StrRef, ToolHeader, host::Host};
@@ -180,8 +180,23 @@ pub mod private {
 
 /// Makes a crate a tool with this instrument routine:
 /// `fn(&Program, &Args) -> Result`.
+///
+/// `help = TEXT` is what `atom run TOOL --help` prints: on the first line what the tool does, which `atom tools`
+/// lists, then its options. It is a constant, such as `include_str!("help.txt")`. A tool with an empty text is
+/// not listed.
 #[macro_export]
 macro_rules! tool {
+    ($instrument:path, help = $help:expr) => {
+        $crate::tool!($instrument);
+
+        /// The text that `atom` shows without loading the tool.
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals)]
+        pub static atom_tool_help: [u8; {
+            let help: &str = $help;
+            help.len()
+        }] = $crate::private::bytes($help);
+    };
     ($instrument:path) => {
         /// The symbol by which `atom` recognises a tool.
         #[unsafe(no_mangle)]

@@ -11,7 +11,7 @@ use super::program::Program;
 use super::shortcut::{Found, Shortcut, Stamps};
 use super::store::{Entry, Store};
 use super::{Arguments, closure, record, remembered};
-use crate::find;
+use crate::{find, source};
 
 /// The file in an entry that names the objects which the program loads and the tool does not see.
 pub const UNSEEN: &str = "unseen";
@@ -302,9 +302,10 @@ impl<'a> Job<'a> {
         command.args(&self.words).arg("--").args(self.tool_options);
         let Voice::Silent(folder) = voice else {
             let status = command.status().map_err(|e| fail(e.to_string()))?;
-            return match status.success() {
-                true => Ok(()),
-                false => Err(Failure::Job(None)),
+            return match status.code() {
+                Some(0) => Ok(()),
+                Some(_) => Err(Failure::Job(None)),
+                None => Err(fail(format!("instrumenting ended: {status}"))),
             };
         };
         // The program's environment is not the command's.
@@ -332,12 +333,15 @@ fn reason(text: &[u8]) -> String {
     String::from_utf8_lossy(error.unwrap_or(b"instrumenting failed")).into_owned()
 }
 
-/// The tool's file, by the shipped tool's name or a path.
-fn tool_file(tool: &str) -> Result<PathBuf> {
-    if !tool.contains('/') {
-        return find::shipped_tool(tool);
-    }
+/// The tool's file, by the tool's name, the path of its source, or its path.
+pub fn tool_file(tool: &str) -> Result<PathBuf> {
     let path = Path::new(tool);
+    if source::is_source(path) {
+        return source::compiled(path);
+    }
+    if !tool.contains('/') {
+        return find::named_tool(tool);
+    }
     std::fs::canonicalize(path)
         .map_err(|e| Error::new("loading the tool", e.to_string()).file(path))
 }

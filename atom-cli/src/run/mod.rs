@@ -9,7 +9,7 @@
 mod child;
 pub mod closure;
 pub mod followed;
-mod identity;
+pub mod identity;
 mod instrument;
 mod processes;
 mod program;
@@ -25,10 +25,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use atom_core::{Error, Result};
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, CommandFactory};
 
 use crate::args::Choices;
 use crate::message::note;
+use crate::{exhausted, help};
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
@@ -58,7 +59,8 @@ pub struct Arguments {
     /// What is instrumented, and how
     #[command(flatten)]
     pub choices: Choices,
-    /// The tool: a shipped one's name, or the path of a shared object built with atom-tool
+    /// The tool: its name (`atom tools` lists them), the path of a shared object built with atom-tool, or
+    /// one source file, such as mytool.rs
     pub tool: String,
     /// Options of the tool
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -84,6 +86,9 @@ pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
 
 /// Runs `atom run ...`; the exit code is the program's.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(code) = instead(arguments)? {
+        return Ok(code);
+    }
     if arguments.command.is_empty() {
         return Err(
             Error::new("reading the command line", "no program is named").advice(
@@ -105,6 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let record = Record::make(store.folder())?;
     let asking = Asking::start(&arguments.reports, &record)?;
     let file = entry.folder.join(program.file_name());
+    exhausted::check_limit(&file)?;
     let (first, status) = child::run(&file, &program, arguments.reports.report_on)?;
     asking.stop();
     watch::finish(&record::watchers(&record::read(record.file())));
@@ -138,6 +144,33 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         0 if has_failed => Ok(ExitCode::FAILURE),
         code => Ok(ExitCode::from(code)),
     }
+}
+
+/// What is done instead of a run: the words that are no tools, and the help of a tool.
+fn instead(arguments: &Arguments) -> Result<Option<ExitCode>> {
+    let done = |()| Some(ExitCode::SUCCESS);
+    let tool = &arguments.tool;
+    match tool.as_str() {
+        "tools" | "list" => return help::list(&help::Tools { verbose: false }).map(done),
+        "help" => {
+            let mut command = crate::args::Args::command();
+            command.build();
+            let run = command
+                .find_subcommand_mut("run")
+                .map(|run| run.render_help());
+            let text = run.map_or(String::new(), |text| text.to_string());
+            return crate::analyze::print(&text).map(done);
+        }
+        _ if !help::is_wanted(&arguments.tool_options) => return Ok(None),
+        _ => {}
+    }
+    show_help(tool).map(done)
+}
+
+/// Shows the options of a tool.
+pub fn show_help(tool: &str) -> Result<()> {
+    let usage = format!("atom run {tool} [OPTIONS] -- PROGRAM [ARGUMENTS]");
+    help::show(&instrument::tool_file(tool)?, &usage)
 }
 
 /// The arguments with absolute paths, which executed programs need: they run in other folders.

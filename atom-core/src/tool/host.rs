@@ -118,7 +118,9 @@ impl Session<'_> {
 
 extern "C" fn error(context: *mut Context, message: StrRef) {
     let session = program(context);
-    session.note(session.error(text(message)));
+    // The tool's own error: mostly about its options, so where its file lies does not matter.
+    let name = session.tool.name();
+    session.note(crate::Error::new("running the tool", text(message)).symbol(name));
 }
 
 extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef) -> ! {

@@ -186,6 +186,12 @@ impl Tool {
         &self.path
     }
 
+    /// The tool's name: its file's name without `lib` and `.so`.
+    pub fn name(&self) -> String {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        stem.strip_prefix("lib").unwrap_or(&stem).to_owned()
+    }
+
     fn header(&self) -> &ToolHeader {
         // SAFETY: the static of a library that stays loaded; its magic, version
         // and size were checked.

@@ -7,4 +7,4 @@ fn instrument(_program: &Program, args: &Args) -> Result {
     args.options().finish()
 }
 
-atom_tool::tool!(instrument);
+atom_tool::tool!(instrument, help = include_str!("help.txt"));

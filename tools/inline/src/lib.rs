@@ -239,4 +239,4 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument);
+atom_tool::tool!(instrument, help = include_str!("help.txt"));

@@ -262,4 +262,4 @@ impl Data {
     }
 }
 
-atom_tool::tool!(instrument);
+atom_tool::tool!(instrument, help = include_str!("help.txt"));

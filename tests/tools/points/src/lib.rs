@@ -123,4 +123,5 @@ fn instrument(program: &Program, args: &Args) -> Result {
     Ok(())
 }
 
-atom_tool::tool!(instrument);
+// A tool for tests, which is not listed.
+atom_tool::tool!(instrument, help = "");

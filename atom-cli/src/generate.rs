@@ -1,0 +1,42 @@
+//! Files about the command's options for other programs: completions of shells, and manual pages.
+
+use std::path::PathBuf;
+
+use atom_core::{Error, Result};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+/// Arguments of `atom completions`.
+#[derive(Args)]
+pub struct Completions {
+    /// The shell: bash, zsh, fish or another one
+    pub shell: Shell,
+}
+
+/// Arguments of `atom man`.
+#[derive(Args)]
+pub struct Man {
+    /// The folder for the pages
+    pub folder: PathBuf,
+}
+
+/// Prints completions.
+pub fn completions(args: &Completions) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(
+        args.shell,
+        &mut crate::args::Args::command(),
+        "atom",
+        &mut text,
+    );
+    crate::analyze::print(&String::from_utf8_lossy(&text))
+}
+
+/// Writes manual pages: atom.1, and one for each subcommand.
+pub fn man(args: &Man) -> Result<()> {
+    let folder = &args.folder;
+    let fail =
+        |e: std::io::Error| Error::new("writing the manual pages", e.to_string()).file(folder);
+    std::fs::create_dir_all(folder).map_err(fail)?;
+    clap_mangen::generate_to(crate::args::Args::command(), folder).map_err(fail)
+}

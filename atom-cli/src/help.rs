@@ -1,0 +1,117 @@
+//! What tools say about themselves: `atom tools` and `atom run TOOL --help`.
+//!
+//! A tool exports a text, which is read from its file. The tool is not loaded, so no code of it runs.
+
+use std::path::{Path, PathBuf};
+
+use atom_core::{Error, Result};
+use clap::Args;
+use object::{Object, ObjectSection, ObjectSymbol};
+
+use crate::find;
+
+/// Arguments of `atom tools`.
+#[derive(Args)]
+pub struct Tools {
+    /// Show the folders in which tools are looked for, and each tool's file
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// Runs `atom tools`.
+pub fn list(args: &Tools) -> Result<()> {
+    let tools = find::tools();
+    let mut text = String::new();
+    let widest = tools.iter().map(|t| t.name.len()).max().unwrap_or(0);
+    for tool in &tools {
+        let summary = tool.help.as_deref().and_then(|help| help.lines().next());
+        let summary = summary.unwrap_or("(does not describe itself)");
+        text.push_str(&format!("{:widest$}  {summary}\n", tool.name));
+        if args.verbose {
+            text.push_str(&format!("{:widest$}  {}\n", "", tool.file.display()));
+        }
+    }
+    if tools.is_empty() || args.verbose {
+        text.push_str("Tools are looked for in:\n");
+        for folder in find::tool_folders() {
+            text.push_str(&format!("  {}\n", folder.display()));
+        }
+    } else {
+        text.push_str("`atom run TOOL --help` shows a tool's options.\n");
+    }
+    crate::analyze::print(&text)
+}
+
+/// The name of the tool in a file: `icount` of `libicount.so`.
+pub fn tool_name(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    Some(name.strip_prefix("lib")?.strip_suffix(".so")?.to_owned())
+}
+
+/// The help that the tool in a file has, if any; `None` for a file that is no tool.
+pub fn read(file: &Path) -> Option<Option<String>> {
+    let data = std::fs::read(file).ok()?;
+    let elf = object::File::parse(&data[..]).ok()?;
+    let symbol = |name: &str| {
+        elf.dynamic_symbols()
+            .find(|s| s.is_definition() && s.name() == Ok(name))
+    };
+    symbol(atom_abi::TOOL_HEADER_SYMBOL)?;
+    let text = symbol(atom_abi::TOOL_HELP_SYMBOL).and_then(|s| {
+        let section = elf.section_by_index(s.section_index()?).ok()?;
+        let bytes = match s.size() {
+            0 => &[],
+            size => section.data_range(s.address(), size).ok()??,
+        };
+        String::from_utf8(bytes.to_vec()).ok()
+    });
+    Some(text)
+}
+
+/// True if these options of a tool ask for its help.
+pub fn is_wanted(options: &[String]) -> bool {
+    options.iter().any(|o| o == "--help" || o == "-h")
+}
+
+/// Prints the help of the tool in a file. `usage` is how it is used, up to its options.
+pub fn show(file: &Path, usage: &str) -> Result<()> {
+    let name = tool_name(file).unwrap_or_else(|| file.display().to_string());
+    let fail = |reason: &str| Error::new("reading the tool", reason).file(file);
+    match read(file) {
+        None => Err(fail("it is no tool")),
+        Some(None) => Err(fail("it does not describe its options").advice(
+            "a wrong option makes most tools name those that they know; the tool's author adds \
+             a description with atom_tool::tool!(instrument, help = \"...\")",
+        )),
+        Some(Some(help)) => {
+            let (summary, rest) = help.split_once('\n').unwrap_or((&help, ""));
+            let text = format!("{name}: {summary}\n\nUsage: {usage}\n{rest}");
+            crate::analyze::print(&format!("{}\n", text.trim_end()))
+        }
+    }
+}
+
+/// True if the help of the tool in a file names this option.
+pub fn has_option(file: &Path, option: &str) -> bool {
+    let name = option.split('=').next().unwrap_or(option);
+    let help = read(file).flatten().unwrap_or_default();
+    help.split(|c: char| c.is_whitespace() || c == ',')
+        .any(|word| word == name)
+}
+
+/// The tool among the words of a command line to which an option belongs that `atom` does not know: its name and
+/// its file.
+pub fn owner(words: &[String], option: &str) -> Option<(String, PathBuf)> {
+    let files = words
+        .iter()
+        .filter(|w| !w.starts_with('-'))
+        .filter_map(|w| {
+            let file = match w.contains('/') || w.ends_with(".so") {
+                true => PathBuf::from(w),
+                false => find::named_tool(w).ok()?,
+            };
+            let name = tool_name(&file)?;
+            has_option(&file, option).then_some((name, file))
+        });
+    files.into_iter().next()
+}
