@@ -51,9 +51,11 @@ pub fn installed() -> Vec<(Entry, PathBuf)> {
 
 fn entry(name: &str, path: &Path) -> Entry {
     let quoted = name.replace('\'', "'\\''");
-    // A shell has commands of its own with the names of some programs; env has none.
-    let run =
-        |option: &str| format!("env '{quoted}' {option} < /dev/null; echo \"ended with $?\"\n");
+    // Some programs look for files beside the place where PATH has their name, so the name stays.
+    let run = |option: &str| {
+        let exec = format!("exec -a \"$0\" \"$PROGRAM\" {option}");
+        format!("bash -c '{exec}' '{quoted}' < /dev/null; echo \"ended with $?\"\n")
+    };
     Entry {
         name: name.to_string(),
         package: String::new(),

@@ -82,11 +82,10 @@ impl Bench {
         let bin = self.fresh("bin")?;
         let work = self.fresh("work")?;
         let target = bin.join(entry.command_name());
-        match entry.is_in_place {
-            true => std::os::unix::fs::symlink(file, &target),
-            false => std::fs::copy(file, &target).map(|_| ()),
+        if !entry.is_in_place {
+            std::fs::copy(file, &target)
+                .map_err(|e| Error::new("copying the program", e).file(file))?;
         }
-        .map_err(|e| Error::new("copying the program", e).file(file))?;
         let mut command = Command::new("/bin/sh");
         plain_environment(&mut command);
         let path = format!(
@@ -96,6 +95,7 @@ impl Bench {
         command
             .env("PATH", path)
             .env("IN", self.root.join("inputs"))
+            .env("PROGRAM", file)
             .env("HOME", &work)
             .envs(entry.env.iter().cloned());
         command.arg("-c").arg(&entry.script).current_dir(&work);

@@ -26,7 +26,8 @@ pub struct Entry {
     pub script: String,
     /// Time that the original has.
     pub limit: Duration,
-    /// Whether the original runs at its place, where it may look for files beside it; else a copy of it runs.
+    /// Whether the original runs at its place, where it may look for files beside it; else a copy of it runs. The
+    /// commands have the program's path in the variable `PROGRAM`.
     pub is_in_place: bool,
 }
 
