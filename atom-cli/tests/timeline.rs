@@ -57,6 +57,7 @@ fn lanes_flame_graph_and_sums_show_the_log() {
         const table = () => all("#grid .row").map((r) => [...r.children].map((c) => c.textContent));
         out.axis = Number(one("#axis").dataset.ticks);
         out.range = texts("#range");
+        out.subtitle = texts("#subtitle");
         out.frames = texts("#flame .frame");
         out.sums = table();
         for (const name of ["fill", "libc.so.6:usleep", "libc.so.6:qsort"]) {
@@ -77,6 +78,16 @@ fn lanes_flame_graph_and_sums_show_the_log() {
     let strings =
         |key: &str| -> Vec<String> { serde_json::from_value(found[key].clone()).unwrap() };
     assert!(found["axis"].as_u64().unwrap() >= 4, "{found}");
+    let subtitle = &strings("subtitle")[0];
+    let digits: String = subtitle
+        .rsplit(" · ")
+        .next()
+        .unwrap()
+        .chars()
+        .filter(char::is_ascii_digit)
+        .collect();
+    assert_eq!(report["reports"][0]["calls"].to_string(), digits);
+    assert!(subtitle.contains("2 threads"), "{subtitle}");
     assert!(strings("range")[0].starts_with("0.000 µs to "));
     assert_ne!(strings("zoom"), strings("range"));
     assert_eq!(strings("whole"), strings("range"));
