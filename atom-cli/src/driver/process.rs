@@ -81,14 +81,11 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         || Loaded::new(tool),
         |loaded| loaded.tool.path().display().to_string(),
     )?;
-    let (objects, sites) = steps.run(
-        Step::Cfg,
-        || understand(&files),
-        |(objects, _)| {
-            let blocks = objects.iter().map(|o| o.cfg.blocks.len()).sum();
-            count(blocks, "block")
-        },
-    )?;
+    let blocks = |(objects, _): &(Vec<Object<'_>>, _)| {
+        let blocks = objects.iter().map(|o| o.cfg.blocks.len()).sum();
+        count(blocks, "block")
+    };
+    let (objects, sites) = steps.run(Step::Cfg, || understand(&files), blocks)?;
     let (calls, lives, unselected) = calls(&loaded, request, (&files, &objects), steps)?;
     let used = routines(&calls);
     let (analysis, summaries) = steps.run(
@@ -96,17 +93,13 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
         || loaded.code(&used),
         |(analysis, _)| describe::bytes(analysis.text.len() as u64),
     )?;
-    let whole = steps.run(
-        Step::Plan,
-        || {
-            let tool = (&analysis, &summaries);
-            plan(request, &objects, &lives, starter, calls, tool)
-        },
-        |whole| {
-            let insertions = whole.plans.iter().map(|p| p.insertions.len()).sum();
-            count(insertions, "insertion")
-        },
-    )?;
+    let tool_code = (&analysis, &summaries);
+    let insertions = |whole: &Whole| {
+        let insertions = whole.plans.iter().map(|p| p.insertions.len()).sum();
+        count(insertions, "insertion")
+    };
+    let planned = || plan(request, &objects, &lives, starter, calls, tool_code);
+    let whole = steps.run(Step::Plan, planned, insertions)?;
     let mut facts = facts(&files, starter, &folder, request)?;
     let mut slots = used;
     slots.extend(analysis.header_functions());

@@ -77,20 +77,7 @@ fn report(
     });
     let mut rows: Vec<Row> = Vec::new();
     if per == Per::Instruction {
-        let mut lengths = lengths.iter();
-        let mut counts = counters.rows();
-        packed::unpacked(&blocks, |block| {
-            let lengths = lengths.by_ref().take(block.insts as usize);
-            let [count] = counts.next().unwrap_or([0]);
-            let Some(site) = sites.get(block.site).filter(|_| count != 0) else {
-                return lengths.for_each(drop);
-            };
-            let mut pc = site.pc;
-            for length in lengths {
-                rows.push(Row { site, pc, count });
-                pc += u64::from(*length);
-            }
-        });
+        rows = instructions(counters, &blocks, sites, &lengths);
     } else {
         let is_executed = |(_, count): &(usize, u64)| *count != 0;
         let row_of = |(site, count)| {
@@ -153,6 +140,26 @@ fn report(
     }
     table.sort(0);
     report.write(files);
+}
+
+/// A row for each executed instruction.
+fn instructions(counters: Counters, blocks: &[u8], sites: Sites, lengths: &[u8]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut lengths = lengths.iter();
+    let mut counts = counters.rows();
+    packed::unpacked(blocks, |block| {
+        let lengths = lengths.by_ref().take(block.insts as usize);
+        let [count] = counts.next().unwrap_or([0]);
+        let Some(site) = sites.get(block.site).filter(|_| count != 0) else {
+            return lengths.for_each(drop);
+        };
+        let mut pc = site.pc;
+        for length in lengths {
+            rows.push(Row { site, pc, count });
+            pc += u64::from(*length);
+        }
+    });
+    rows
 }
 
 fn write_rows(to: &mut dyn Write, rows: &[Row]) -> io::Result<()> {

@@ -137,25 +137,39 @@ fn report(
         );
     let table = report.typed_table(By::Other, "candidates", COLUMNS);
     for (score, saved, call) in candidates {
-        let facts = &facts[call.callee];
         let callee = procs.get(call.callee).map_or("", |site| site.proc);
-        let yes_no = |yes| if yes { "yes" } else { "no" };
-        table.row([
-            Cell::Ratio(score),
-            call.count.into(),
-            Cell::percent(call.count, total),
-            saved.into(),
-            u64::from(facts.insts).into(),
-            yes_no(facts.calls == 0).into(),
-            u64::from(facts.sites).into(),
-            if call.indirect { "indirect" } else { "direct" }.into(),
-            Cell::Address(call.site.pc),
-            call.site.place(),
-            call.site.proc.into(),
-            callee.into(),
-        ]);
+        table.row(cells(
+            call,
+            &facts[call.callee],
+            callee,
+            (score, saved, total),
+        ));
     }
     report.write(files);
+}
+
+/// The row of a candidate, given its score, the instructions that inlining saves, and the number of all calls.
+fn cells(
+    call: &Call,
+    facts: &Facts,
+    callee: &'static str,
+    (score, saved, total): (f64, u64, u64),
+) -> [Cell; 12] {
+    let yes_no = |yes| if yes { "yes" } else { "no" };
+    [
+        Cell::Ratio(score),
+        call.count.into(),
+        Cell::percent(call.count, total),
+        saved.into(),
+        u64::from(facts.insts).into(),
+        yes_no(facts.calls == 0).into(),
+        u64::from(facts.sites).into(),
+        if call.indirect { "indirect" } else { "direct" }.into(),
+        Cell::Address(call.site.pc),
+        call.site.place(),
+        call.site.proc.into(),
+        callee.into(),
+    ]
 }
 
 /// The columns of the table of candidates.

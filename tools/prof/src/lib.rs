@@ -112,16 +112,7 @@ fn report(
             Column::count("procedures", "procedures").sum(Sum::Max),
             entries.len() as u64,
         );
-    let columns = [
-        Column::count("entries", "entries"),
-        Column::share("%", "entries"),
-        Column::count("callers", "procedures").sum(Sum::None),
-        Column::count("callees", "procedures").sum(Sum::None),
-        Column::address("pc"),
-        Column::place("line"),
-        Column::text("procedure"),
-    ];
-    let table = report.typed_table(By::Procedure, "procedures", columns);
+    let table = report.typed_table(By::Procedure, "procedures", PROCEDURES);
     let reached = |i: usize| (entries[i] + explained[i] != 0).then_some(i);
     for (site, i) in procs.with(reached) {
         table.row([
@@ -159,16 +150,8 @@ fn report(
         }
     }
 
-    let columns = [
-        Column::count("calls", "calls"),
-        Column::text("kind").key(),
-        Column::text("caller"),
-        Column::address("caller pc"),
-        Column::text("callee"),
-        Column::address("callee pc"),
-    ];
     let table = report
-        .typed_table(By::Arc, "arcs", columns)
+        .typed_table(By::Arc, "arcs", ARCS)
         .readers(Readers::Programs);
     for (arc, n) in &graph {
         let (from, to) = (name(arc.caller).into(), name(arc.callee).into());
@@ -177,6 +160,27 @@ fn report(
     }
     report.write(files);
 }
+
+/// The columns of the table of procedures.
+const PROCEDURES: [Column; 7] = [
+    Column::count("entries", "entries"),
+    Column::share("%", "entries"),
+    Column::count("callers", "procedures").sum(Sum::None),
+    Column::count("callees", "procedures").sum(Sum::None),
+    Column::address("pc"),
+    Column::place("line"),
+    Column::text("procedure"),
+];
+
+/// The columns of the table of arcs.
+const ARCS: [Column; 6] = [
+    Column::count("calls", "calls"),
+    Column::text("kind").key(),
+    Column::text("caller"),
+    Column::address("caller pc"),
+    Column::text("callee"),
+    Column::address("callee pc"),
+];
 
 /// Bit in the number of a caller by pointer: the site is the jump of a stub.
 const IS_STUB: u32 = 1 << 31;
