@@ -112,10 +112,10 @@ pub struct Fact {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FactValue {
-    /// A number, or not known.
-    Number(Value),
     /// A text.
     Text(String),
+    /// A number, or not known.
+    Number(Value),
 }
 
 impl Fact {

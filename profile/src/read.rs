@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::column::{Column, Role, Table, Type};
 use crate::error::{Error, Result};
 use crate::value::Value;
-use crate::{FORMAT, Profile, VERSION};
+use crate::{FORMAT, FactValue, Profile, VERSION};
 
 /// The first bytes of a compressed file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -93,6 +93,14 @@ fn begins_like_one(json: &[u8]) -> bool {
 /// Leaves out columns of unknown types, and checks that all rows are there and all indices lead somewhere.
 fn checked(mut profile: Profile) -> Result<Profile> {
     let (objects, strings) = (profile.objects.len(), profile.strings.len());
+    for fact in &mut profile.facts {
+        // A large integer is a string in the file.
+        if fact.kind != Type::Text
+            && let FactValue::Text(text) = &fact.value
+        {
+            fact.value = FactValue::Number(Value::of_text(text));
+        }
+    }
     for table in &mut profile.tables {
         let known = |c: &Column| c.kind != Type::Other && c.role != Role::Other;
         table.columns.retain(known);

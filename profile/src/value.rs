@@ -24,6 +24,15 @@ pub enum Value {
 }
 
 impl Value {
+    /// The integer that a string stands for, in decimal or in hexadecimal with `0x`.
+    pub(crate) fn of_text(text: &str) -> Self {
+        let integer = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        integer.map_or(Self::Unknown, Self::Integer)
+    }
+
     /// The value if it is an integer.
     pub fn integer(self) -> Option<u64> {
         match self {
@@ -102,11 +111,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        let integer = match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16),
-            None => text.parse(),
-        };
-        Ok(integer.map_or(Value::Unknown, Value::Integer))
+        Ok(Value::of_text(text))
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {

@@ -1,13 +1,15 @@
 //! Files: plain and compressed ones, and files that are no profiles.
 
-use profile::{By, Column, Error, FORMAT, Profile, Role, Sum, Table, Type, VERSION, Value};
+use profile::{
+    By, Column, Error, FORMAT, FactValue, Profile, Role, Sum, Table, Type, VERSION, Value,
+};
 
 /// A profile with a table of `rows` rows.
 fn sample(rows: usize) -> Profile {
     let mut profile = Profile::parse(
         br#"{"format":"atom-profile","version":1,"tool":"icount","program":{"path":"/bin/ls","arguments":["ls","-l"]},
             "objects":[{"name":"ls","kind":"program"},{"name":"libc.so.6","build_id":"ab","kind":"library"}],
-            "facts":[{"name":"instructions","type":"count","unit":"instructions","sum":"add","value":18446744073709551615},
+            "facts":[{"name":"instructions","type":"count","unit":"instructions","sum":"add","value":"18446744073709551615"},
                      {"name":"cache","type":"text","value":"8 KB"}]}"#,
     )
     .unwrap();
@@ -62,6 +64,12 @@ fn what_is_written_is_read_plain_and_compressed() {
             !is_compressed
         );
         assert_eq!(Profile::parse(&bytes).unwrap(), profile);
+        let facts = profile.facts.iter().map(|f| &f.value);
+        let expected = [
+            FactValue::Number(Value::Integer(u64::MAX)),
+            FactValue::Text("8 KB".into()),
+        ];
+        assert!(facts.eq(&expected));
     }
     assert!(sample(3).to_json().contains("\"values\":[0,1,-1]"));
 }
