@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{Folder, stderr};
@@ -47,7 +48,9 @@ fn tools_are_listed_and_found() {
 
     // A folder of the user's, and a name that is mistyped.
     std::fs::create_dir(folder.join("mine")).unwrap();
-    std::fs::copy(common::tool("hello_tool"), folder.join("mine/libhallo.so")).unwrap();
+    let command = Path::new(env!("CARGO_BIN_EXE_atom"));
+    let icount = command.with_file_name("libicount.so");
+    std::fs::copy(icount, folder.join("mine/libhallo.so")).unwrap();
     let mine = [("ATOM_TOOLS", "mine")];
     assert!(stdout(&atom(&folder, &["tools"], &mine)).contains("\nhallo "));
     let output = atom(&folder, &["run", "hallo", "--", "/bin/true"], &mine);
@@ -122,12 +125,14 @@ fn tools_of_one_file_are_compiled_and_kept() {
     folder.write("hello.rs", source);
     let run = ["run", "hello.rs", "--", "./app"];
     let first = atom(&folder, &run, &[]);
-    assert!(first.status.success(), "{}", stderr(&first));
+    // The program's own exit code.
+    assert_eq!(first.status.code(), Some(1), "{}", stderr(&first));
     let report = String::from_utf8(folder.read("hello.out")).unwrap();
     assert!(report.contains(" twice\n"), "{report}");
     // Nothing is compiled a second time: there is no compiler.
     let again = atom(&folder, &run, &[("CARGO", "/nowhere/cargo")]);
-    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
+    assert!(!stderr(&again).contains("atom: "), "{}", stderr(&again));
     let made = atom(
         &folder,
         &["app", "hello.rs", "-o", "out"],

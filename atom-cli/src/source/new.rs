@@ -88,8 +88,9 @@ name = "NAME"
 version = "0.1.0"
 edition = "2024"
 
+# The shared object is the tool. cargo builds it for tests only if the crate is a library, too.
 [lib]
-crate-type = ["cdylib"]
+crate-type = ["cdylib", "rlib"]
 
 [dependencies]
 atom-tool = { path = PATH }
@@ -150,6 +151,8 @@ const HELP: &str = "The number of calls of each procedure
 Options:
   --output FILE    the table for people; NAME.out by default
   --json FILE      the same as JSON; alone, it replaces the table
+  --profile FILE   where the profile is written, for `atom report`
+  --no-profile     write no profile
   --top N          rows of the table; 100 by default, 0 for all
   --width N        columns that a row takes at most; 120 by default
   --full-names     do not shorten names
@@ -170,15 +173,17 @@ fn calls_of_a_program_are_counted() {
     // cargo builds the tool into the folder of this test.
     let tool = std::env::current_exe().unwrap().with_file_name("LIBRARY");
     let atom = std::env::var_os("ATOM").unwrap_or(ATOM.into());
+    let report = concat!(env!("CARGO_TARGET_TMPDIR"), "/report");
     let output = Command::new(atom)
         .arg("run")
         .arg(tool)
-        .args(["--output", "/dev/stderr", "--", "/bin/echo", "hello"])
+        .args(["--output", report, "--", "/bin/echo", "hello"])
         .output()
         .unwrap();
-    let report = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{report}");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
     assert_eq!(output.stdout, b"hello\n");
+    let report = std::fs::read_to_string(report).unwrap();
     assert!(report.contains("procedures"), "{report}");
 }
 "#;
