@@ -21,6 +21,7 @@ pub fn run(args: &Cache) -> Result<()> {
     let store = Store::open()?;
     if args.clear {
         let removed = store.trim(0)?;
+        crate::source::forget(&store)?;
         let left = store.list()?.len();
         println!("{} removed{}", megabytes(removed), in_use(left));
         return Ok(());

@@ -21,7 +21,7 @@ use manifest::Script;
 const DOING: &str = "compiling the tool";
 
 /// The folder in the cache in which tools are compiled.
-pub const COMPILING: &str = "compiling";
+const COMPILING: &str = "compiling";
 
 /// True for a file that is a tool's source by its name.
 pub fn is_source(file: &Path) -> bool {
@@ -96,6 +96,20 @@ impl Sources {
     /// The path of atom-tool as TOML.
     pub fn tool_crate(&self) -> String {
         manifest::quoted(&self.folder.join("atom-tool"))
+    }
+}
+
+/// Removes what compilations have left for later ones. Compiled tools are entries of the cache.
+pub fn forget(store: &Store) -> Result<()> {
+    let compiling = store.folder().join(COMPILING);
+    let fail = |e: std::io::Error| Error::new("clearing the cache", e.to_string()).file(&compiling);
+    let Ok(lock) = File::open(compiling.join("lock")) else {
+        return Ok(());
+    };
+    // A compilation that goes on needs the folder.
+    match lock.try_lock() {
+        Ok(()) => fs::remove_dir_all(&compiling).map_err(fail),
+        Err(_) => Ok(()),
     }
 }
 
