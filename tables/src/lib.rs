@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(shorten(name, 14), "…::the_method");
         let caller = "    from void ns::f<int>(std::vector<int> const&)";
         assert_eq!(shorten(caller, 28), "    from ns::f<int>(…)");
-        assert_eq!(shorten(caller, 20), "    from ns::f<int>…");
+        assert_eq!(shorten(caller, 20), "    from ns::f<…>(…)");
         assert_eq!(shorten("averyveryverylongword", 9), "aver…word");
         assert_eq!(
             shorten("/usr/include/c++/14/bits/stl_vector.h:1234", 24),

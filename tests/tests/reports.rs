@@ -59,7 +59,14 @@ fn names(folder: &Path) -> Vec<String> {
         .map(|e| e.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
-    names
+    // Each report has a profile of the same number.
+    let (profiles, reports): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|n| n.contains(".profile"));
+    let expected: Vec<String> = (reports.iter().filter(|n| n.starts_with("icount.out")))
+        .map(|n| n.replace(".out", ".profile"))
+        .collect();
+    assert_eq!(profiles, expected);
+    reports
 }
 
 fn instrumented(name: &str) -> (PathBuf, PathBuf) {
