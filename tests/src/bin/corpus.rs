@@ -128,7 +128,12 @@ fn job(kind: &str, output: &Path, seed: u64) -> Job {
 fn tool_wrote(kind: &str, folder: &Path) -> Option<String> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with("figures-") {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with("figures-") {
+            continue;
+        }
+        if name.contains(".profile") {
+            let _ = std::fs::remove_file(entry.path());
             continue;
         }
         let counted = match kind {
