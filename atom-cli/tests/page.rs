@@ -15,17 +15,26 @@ fn strings(found: &Value, key: &str) -> Vec<String> {
     serde_json::from_value(found[key].clone()).unwrap_or_else(|_| panic!("{key} in {found}"))
 }
 
-#[test]
-fn facts_tables_and_search_show_the_profile() {
+/// A folder with the page of a profile, `page.html`; `None` if there is no browser to look at it.
+fn page(profile: impl FnOnce(&Sample) -> Value) -> Option<(Folder, Sample)> {
     if !is_installed() {
-        return;
+        return None;
     }
     let folder = Folder::new();
     let sample = Sample::new(&folder);
-    let profile = sample
-        .blocks("</script><img src=x onerror=\"document.documentElement.dataset.error='code'\">");
-    folder.write("data.profile", profile.to_string());
+    folder.write("data.profile", profile(&sample).to_string());
     folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
+    Some((folder, sample))
+}
+
+#[test]
+fn facts_tables_and_search_show_the_profile() {
+    const HOSTILE: &str =
+        "</script><img src=x onerror=\"document.documentElement.dataset.error='code'\">";
+    let Some((folder, sample)) = page(|sample| sample.blocks(HOSTILE)) else {
+        return;
+    };
+    let profile = sample.blocks(HOSTILE);
     let text = String::from_utf8(folder.read("page.html")).unwrap();
     for needle in ["src=\"", "@import", "url(", "<link"] {
         assert!(!text.contains(needle), "the page needs nothing: {needle}");
@@ -102,13 +111,9 @@ fn facts_tables_and_search_show_the_profile() {
 
 #[test]
 fn code_has_heat_loops_callers_and_links() {
-    if !is_installed() {
+    let Some((folder, sample)) = page(|sample| sample.blocks("other")) else {
         return;
-    }
-    let folder = Folder::new();
-    let sample = Sample::new(&folder);
-    folder.write("data.profile", sample.blocks("other").to_string());
-    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
+    };
     let found = drive(
         &folder,
         "page.html",
@@ -169,13 +174,9 @@ fn code_has_heat_loops_callers_and_links() {
 
 #[test]
 fn the_call_graph_adds_up() {
-    if !is_installed() {
+    let Some((folder, _)) = page(|sample| sample.arcs()) else {
         return;
-    }
-    let folder = Folder::new();
-    let sample = Sample::new(&folder);
-    folder.write("data.profile", sample.arcs().to_string());
-    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
+    };
     let found = drive(
         &folder,
         "page.html",
@@ -210,13 +211,9 @@ fn the_call_graph_adds_up() {
 
 #[test]
 fn hard_branches_and_long_tables() {
-    if !is_installed() {
+    let Some((folder, _)) = page(|sample| sample.branches(100_000)) else {
         return;
-    }
-    let folder = Folder::new();
-    let sample = Sample::new(&folder);
-    folder.write("data.profile", sample.branches(100_000).to_string());
-    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
+    };
     let found = drive(
         &folder,
         "page.html",
@@ -246,13 +243,9 @@ fn hard_branches_and_long_tables() {
 
 #[test]
 fn the_address_tells_what_is_shown() {
-    if !is_installed() {
+    let Some((folder, sample)) = page(|sample| sample.blocks("other")) else {
         return;
-    }
-    let folder = Folder::new();
-    let sample = Sample::new(&folder);
-    folder.write("data.profile", sample.blocks("other").to_string());
-    folder.atom_ok(&["report", "data.profile", "--html", "page.html"]);
+    };
     let hash = format!("#tab=table-0&theme=dark&proc=0:{}", sample.address("twice"));
     let document = browse(&folder, "page.html", &hash);
     assert_eq!(browser::attribute(&document, "data-theme"), Some("dark"));

@@ -4,14 +4,15 @@
 const MOST_DIGITS: usize = 20;
 
 /// The digits of a number.
-pub(crate) struct Decimal {
+pub struct Decimal {
     /// Digits at the end, then a null.
     bytes: [u8; MOST_DIGITS + 1],
     start: usize,
 }
 
 impl Decimal {
-    pub(crate) fn new(number: u64) -> Self {
+    /// The digits of this number.
+    pub fn new(number: u64) -> Self {
         let mut bytes = [0; MOST_DIGITS + 1];
         let mut start = MOST_DIGITS;
         let mut rest = number;
@@ -26,7 +27,7 @@ impl Decimal {
     }
 
     /// The digits.
-    pub(crate) fn digits(&self) -> &[u8] {
+    pub fn digits(&self) -> &[u8] {
         &self.bytes[self.start..MOST_DIGITS]
     }
 

@@ -35,6 +35,8 @@ pub struct Instrumentation {
     pub analysis: AnalysisImage,
     /// What the called routines change.
     pub summaries: Summaries,
+    /// Sizes of the program's code and of the code of the libraries that it loads at its start, which are left out.
+    pub code: Code,
 }
 
 /// Collects the tool's calls and its code as it will lie in the program. The tool uses one
@@ -114,6 +116,7 @@ fn call_tool(
         unselected,
         analysis,
         summaries,
+        code: code(request.app, image, cfg),
     })
 }
 
@@ -152,7 +155,7 @@ impl Instrumentation {
                 let clobbers = |routine| summaries.of(routine).into();
                 let mut plan = Plan::build(image, cfg, live, calls, &clobbers, &options)?;
                 memory::give_back();
-                tell(&mut plan, request, image, cfg);
+                tell(&mut plan, request, image, (cfg, self.code));
                 Ok(plan)
             },
             |plan| {
@@ -171,19 +174,19 @@ impl Instrumentation {
 }
 
 /// Adds to the plan what the runtime tells in reports and leaves for `atom run`.
-fn tell(plan: &mut Plan, request: &Request, image: &Image, cfg: &Cfg) {
+fn tell(plan: &mut Plan, request: &Request, image: &Image, (cfg, code): (&Cfg, Code)) {
     let record = request.record.map(|path| path.as_os_str().as_bytes());
     plan.tell(&Told {
         record: record.unwrap_or_default(),
         unseen: &image.needed().join(", "),
         opaque: Totals::of(cfg).opaque as u64,
-        code: code(request.app, image, cfg).told(),
+        code: code.told(),
         follow: &request.follow,
     });
 }
 
-/// Sizes of the program's code and of the code of the libraries that it loads at its start, which are left out.
-pub(super) fn code(program: &Path, image: &Image, cfg: &Cfg) -> Code {
+/// See [`Instrumentation::code`].
+fn code(program: &Path, image: &Image, cfg: &Cfg) -> Code {
     let libraries = match &image.interpreter {
         Some(interpreter) if image.kind.is_program() => {
             closure::libraries(Path::new(&interpreter.path), program).unwrap_or_default()

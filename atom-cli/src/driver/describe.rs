@@ -9,9 +9,8 @@ use atom_core::layout::Layout;
 use atom_core::plan::Plan;
 use atom_core::rewrite::OldText;
 
-use super::calls;
 use crate::message::{count, number};
-use crate::report::Totals;
+use crate::report::{Code, Totals};
 use crate::request::Request;
 use crate::steps::Steps;
 
@@ -69,12 +68,11 @@ pub fn bytes(size: u64) -> String {
 }
 
 /// What is left out of a program that is instrumented alone, in one line; `None` if it is nothing.
-pub fn left_out(program: &Path, image: &Image, cfg: &Cfg) -> Option<String> {
+pub fn left_out(image: &Image, cfg: &Cfg, code: Code) -> Option<String> {
     let libraries = image.needed();
     let mut parts = Vec::new();
     if !libraries.is_empty() {
         let names = libraries.join(", ");
-        let code = calls::code(program, image, cfg);
         let unseen = (code.all - code.understood) as f64 * 100.0 / code.all.max(1) as f64;
         parts.push(format!(
             "{names} and what they load, {unseen:.0} % of the process's code (--libs includes them)"

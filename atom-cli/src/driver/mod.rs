@@ -115,8 +115,8 @@ pub fn run(args: &Run) -> Result<()> {
     if !request.quiet {
         let line = describe::summary(&request, &object.cfg, &plan, unselected, &steps);
         eprintln!("{line}");
-        if tool.is_some()
-            && let Some(line) = describe::left_out(request.app, &image, &object.cfg)
+        if let Some(tool) = &tool
+            && let Some(line) = describe::left_out(&image, &object.cfg, tool.code)
         {
             eprintln!("{line}");
         }

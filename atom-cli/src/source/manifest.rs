@@ -51,7 +51,7 @@ impl Script {
         })
     }
 
-    /// The name as that of a crate.
+    /// The name of the crate that is made of the source file: see [`crate_name`].
     pub fn crate_name(&self) -> String {
         crate_name(&self.name)
     }
@@ -111,7 +111,8 @@ impl Script {
     }
 }
 
-/// A tool's name as that of a crate.
+/// Makes the name of a crate from the name of a tool: letters, digits and `_` stay, other characters become `_`, and a
+/// name that would begin with a digit or be empty gets `tool_` in front.
 pub fn crate_name(name: &str) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.chars().map(word).collect();

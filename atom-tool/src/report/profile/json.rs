@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use analysis_rt::Decimal;
+
 /// The largest integer below which a double holds each integer. Larger ones are written as strings.
 const EXACT: u64 = 1 << 53;
 
@@ -89,22 +91,12 @@ impl Json {
     /// An integer; a large one is a string.
     pub fn number(&mut self, n: u64) {
         self.begin();
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut rest = n;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
+        let number = Decimal::new(n);
         if n <= EXACT {
-            self.bytes.extend_from_slice(&digits[at..]);
+            self.bytes.extend_from_slice(number.digits());
         } else {
             self.bytes.push(b'"');
-            self.bytes.extend_from_slice(&digits[at..]);
+            self.bytes.extend_from_slice(number.digits());
             self.bytes.push(b'"');
         }
     }
