@@ -14,6 +14,7 @@ use crate::heap::alloc;
 use crate::lifecycle::{end, exec, system_call};
 use crate::process::info;
 use crate::sys::fatal;
+use crate::threads::counts;
 
 macro_rules! exports {
     ($($name:literal => $function:expr,)*) => {
@@ -295,6 +296,7 @@ exports! {
 
     // What inserted code calls, not the tool.
     "__atom_exec" => exec::exec,
+    "__atom_forked" => counts::forked,
     "__atom_system_call" => system_call::system_call,
     // By this name `atom` knows that the runtime can follow executed programs.
     "__atom_follow" => system_call::system_call,

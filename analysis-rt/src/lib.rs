@@ -51,7 +51,7 @@ mod threads;
 pub use exports::{EXPORT_COUNT, EXPORTS};
 pub use lifecycle::end::{finish, set_flush_hook};
 pub use lifecycle::start::start;
-pub use lifecycle::watcher::{is_snapshot, watch};
+pub use lifecycle::watcher::{counts_are_inherited, is_snapshot, watch};
 pub use process::identity::{pid, start_pid, user};
 pub use process::mapping::{MappingHook, set_mapping_hook};
 pub use process::objects::{object_name, unknown_objects};

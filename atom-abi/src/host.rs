@@ -508,6 +508,7 @@ pub struct Host {
     /// instrumented program: a copy of those at `bytes`, or zeros if `bytes` is null. The data is
     /// there before the first call can be made, also before ProgramBefore. Returns its offset,
     /// for [`ArgKind::Data`], or [`u64::MAX`] after having noted the error.
+    /// [`Host::mark_counts`] says which of it forked children do not inherit.
     pub add_data: extern "C" fn(*mut Context, bytes: *const u8, len: usize) -> u64,
 
     /// Places `len` bytes of writable data, aligned to 16 bytes, of which each
@@ -594,4 +595,7 @@ pub struct Host {
     /// through its slot in the global offset table, directly or by the procedure linkage table. [`NONE`]
     /// if it leads elsewhere, or if the binding is not certain.
     pub bound_proc: extern "C" fn(*mut Context, inst: u32) -> u32,
+    /// Marks `len` bytes of placed data, zeros, as counts of what the process does: they are zeros again in a
+    /// forked child. Data for threads needs no mark: its cells that are summed are counts.
+    pub mark_counts: extern "C" fn(*mut Context, offset: u64, len: usize),
 }

@@ -158,6 +158,22 @@ pub struct StartInfo {
     /// Address of this structure in the file. In a program alone, the difference from its run-time address
     /// is the load bias; see [`ProcessInfo::biases`] for a process.
     pub address: u64,
+    /// Layout of the tool's cells, where the process has one thread as well; null if the tool has none.
+    pub cells: *const ThreadInfo,
+    /// Counts that lie outside of the cells, with the counters of [`Totals`] if those are outside of them.
+    pub counts: *const CountRange,
+    /// Number of ranges at `counts`.
+    pub count_ranges: usize,
+}
+
+/// Memory that counts what the process does: zeros at the start, and at the start of a forked child.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CountRange {
+    /// Where it begins.
+    pub start: *mut u8,
+    /// Length in bytes.
+    pub len: usize,
 }
 
 /// How totals follow from the counters of control flow.

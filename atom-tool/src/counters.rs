@@ -88,7 +88,7 @@ impl<const N: usize, S: Sharing> CounterTable<N, S> {
             if bytes.try_reserve_exact(size).is_ok() {
                 bytes.resize(size, 0);
             }
-            program.place("counters", &bytes, size)
+            program.place_counts("counters", &bytes, size, size.saturating_sub(HEADER))
         };
         Self {
             offset,

@@ -328,4 +328,16 @@ impl<'a> Program<'a> {
         }
         (host.add_data)(host.context, bytes.as_ptr(), size)
     }
+
+    /// As [`Program::place`]. The last `counts` bytes, zeros, count what the process does, and are zeros in a
+    /// forked child again.
+    pub(crate) fn place_counts(&self, what: &str, bytes: &[u8], size: usize, counts: usize) -> u64 {
+        let offset = self.place(what, bytes, size);
+        let host = self.host();
+        // After a failure the offset names nothing.
+        if bytes.len() == size && offset != u64::MAX {
+            (host.mark_counts)(host.context, offset + (size - counts) as u64, counts);
+        }
+        offset
+    }
 }

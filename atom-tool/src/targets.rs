@@ -5,7 +5,9 @@
 //! handler or another thread may interrupt at any instruction, and finds each entry either free or
 //! taken.
 //!
-//! Layout of the placed data: the number of rows, then the rows, then the shared table.
+//! Layout of the placed data: the number of rows, then the rows, then the shared table, then for each row the
+//! number of transfers to targets for which no entry was free. The last two count, so they are zeros in a forked
+//! child again; the targets in rows stay.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,8 +33,6 @@ struct Row {
     ways: [AtomicU64; WAYS],
     /// Number of the site, from 1.
     site: u64,
-    /// Number of transfers to targets for which no entry was free.
-    other: AtomicU64,
     /// Address of the site in the file.
     pc: u64,
     /// Run-time address of the site; 0 until it is executed.
@@ -53,11 +53,26 @@ impl Row {
     #[inline(always)]
     fn shared(&self, index: usize) -> &Shared {
         // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
+        unsafe { &*self.table().add(index % SHARED) }
+    }
+
+    /// The shared table.
+    #[inline(always)]
+    fn table(&self) -> *const Shared {
+        // SAFETY: the table lies at that distance, as `TargetTable::new` laid it out.
         unsafe {
-            let table = std::ptr::from_ref(self)
+            std::ptr::from_ref(self)
                 .byte_add(self.shared as usize)
-                .cast::<Shared>();
-            &*table.add(index % SHARED)
+                .cast()
+        }
+    }
+
+    /// Number of transfers to targets for which no entry was free.
+    fn other(&self) -> &AtomicU64 {
+        // SAFETY: a number for each row lies behind the table.
+        unsafe {
+            let numbers = self.table().add(SHARED).cast::<AtomicU64>();
+            &*numbers.add(self.site as usize - 1)
         }
     }
 }
@@ -88,23 +103,22 @@ impl TargetTable {
     pub(crate) fn new(program: &Program<'_>, sites: &[u64]) -> Self {
         let row = size_of::<Row>();
         let shared = HEADER + sites.len() * row;
-        let size = shared
-            + if sites.is_empty() {
-                0
-            } else {
-                SHARED * size_of::<Shared>()
-            };
+        let counts = match sites.len() {
+            0 => 0,
+            rows => SHARED * size_of::<Shared>() + rows * size_of::<u64>(),
+        };
+        let size = shared + counts;
         let mut bytes = Vec::with_capacity(size);
         bytes.extend((sites.len() as u64).to_le_bytes());
         for (i, pc) in sites.iter().enumerate() {
             bytes.resize(HEADER + i * row + WAYS * size_of::<u64>(), 0);
             let distance = (shared - HEADER - i * row) as u64;
-            for word in [i as u64 + 1, 0, *pc, 0, distance] {
+            for word in [i as u64 + 1, *pc, 0, distance] {
                 bytes.extend(word.to_le_bytes());
             }
         }
         bytes.resize(size, 0);
-        let offset = program.place("targets of calls", &bytes, size);
+        let offset = program.place_counts("targets of calls", &bytes, size, counts);
         Self {
             offset,
             rows: sites.len(),
@@ -183,7 +197,7 @@ impl Targets {
                 return;
             }
         }
-        row.other.fetch_add(1, Relaxed);
+        row.other().fetch_add(1, Relaxed);
     }
 }
 
@@ -226,7 +240,7 @@ impl AllTargets {
 
     fn transfers_by(self, counts: impl Fn(usize) -> [u64; WAYS]) -> Vec<Transfer> {
         // SAFETY: values of this type are made only by `atom`, which points them to a
-        // table that `TargetTable::new` laid out: the count, the rows, the shared entries.
+        // table that `TargetTable::new` laid out: the number of rows, the rows, the shared entries.
         let (rows, shared): (&[Row], &[Shared]) = unsafe {
             let count = *self.0 as usize;
             let rows = self.0.byte_add(HEADER).cast::<Row>();
@@ -260,7 +274,7 @@ impl AllTargets {
                 add(row, target, if target == 0 { 0 } else { count });
             }
             let bias = row.place.load(Relaxed).wrapping_sub(row.pc);
-            add(row, bias, row.other.load(Relaxed));
+            add(row, bias, row.other().load(Relaxed));
         }
         for entry in shared {
             let site = entry.site.load(Relaxed) as usize;
@@ -281,13 +295,13 @@ mod tests {
     fn table(sites: &[u64]) -> &'static mut [u64] {
         let row = size_of::<Row>() / 8;
         let shared = 1 + sites.len() * row;
-        let mut words = vec![0; shared + SHARED * 3];
+        let mut words = vec![0; shared + SHARED * 3 + sites.len()];
         words[0] = sites.len() as u64;
         for (i, pc) in sites.iter().enumerate() {
             let at = 1 + i * row;
             words[at + WAYS] = i as u64 + 1;
-            words[at + WAYS + 2] = *pc;
-            words[at + WAYS + 4] = ((shared - at) * 8) as u64;
+            words[at + WAYS + 1] = *pc;
+            words[at + WAYS + 3] = ((shared - at) * 8) as u64;
         }
         words.leak()
     }

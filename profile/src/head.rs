@@ -34,6 +34,9 @@ pub struct Process {
     /// The number of its parent.
     #[serde(default)]
     pub parent: u64,
+    /// True in a forked process whose counts contain its parent's until the fork.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inherits: bool,
 }
 
 /// The machine.

@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use atom_abi::{PROCESS_GONE, REPORT_NOW};
 
 use crate::lifecycle::end;
+use crate::process::identity;
 use crate::sys::call::{self, WATCHED, WATCHER, syscall};
 use crate::sys::memory;
 use crate::sys::signals::{KERNEL_SIGSET_SIZE, bit, with_all_blocked};
@@ -48,6 +49,12 @@ static PARENT: AtomicU32 = AtomicU32::new(0);
 /// True in a process that only reports the state of another one, which goes on.
 pub fn is_snapshot() -> bool {
     IS_SNAPSHOT.load(Ordering::Relaxed)
+}
+
+/// True in a forked process whose counts contain what its parent did before the fork: nothing told the runtime
+/// of the fork.
+pub fn counts_are_inherited() -> bool {
+    identity::counts_are_inherited() && !is_snapshot()
 }
 
 /// Starts the watcher for a process whose parent is `parent`. Returns its process number; `None` if it cannot

@@ -23,6 +23,8 @@ pub(crate) struct ProcessState {
     pub phase: AtomicU32,
     /// The number of the thread that ends the process.
     pub ender: AtomicU32,
+    /// 1 if the counts are those of this process, 0 in a forked child whose counts are its parent's.
+    counts_are_own: AtomicU32,
 }
 
 /// The process has not begun to end.
@@ -65,6 +67,7 @@ pub(crate) fn begin() {
         pid: AtomicU32::new(0),
         phase: AtomicU32::new(RUNNING),
         ender: AtomicU32::new(0),
+        counts_are_own: AtomicU32::new(1),
     };
     START_PID.store(getpid(), Ordering::Relaxed);
     let page = memory::map(PAGE);
@@ -79,7 +82,26 @@ pub(crate) fn begin() {
     }
     STATE.store(process, Ordering::Release);
     // SAFETY: zeroed memory is a valid `ProcessState`, and it is never unmapped.
-    unsafe { (*process).pid.store(getpid(), Ordering::Release) };
+    unsafe {
+        (*process).pid.store(getpid(), Ordering::Release);
+        (*process).counts_are_own.store(1, Ordering::Relaxed);
+    }
+}
+
+/// True once in each forked child with memory of its own: its counts are still its parent's. Always false
+/// before Linux 4.14.
+pub(crate) fn takes_over_counts() -> bool {
+    // SAFETY: null, or a page that stays mapped.
+    let page = unsafe { STATE.load(Ordering::Acquire).as_ref() };
+    // No system call is made here: it might be forbidden. A child in its parent's memory finds a 1.
+    page.is_some_and(|s| s.counts_are_own.swap(1, Ordering::Relaxed) == 0)
+}
+
+/// True if the counts of this process are a copy of its parent's at the fork, and what was added since.
+pub(crate) fn counts_are_inherited() -> bool {
+    let is_own = |s: &ProcessState| s.counts_are_own.load(Ordering::Relaxed) == 1;
+    let is_known = WIPED_ON_FORK.load(Ordering::Relaxed) && state().is_some_and(is_own);
+    kind() == ProcessKind::Forked && !is_known
 }
 
 /// The state of this process; `None` before the start and in a child that

@@ -74,6 +74,27 @@ pub(crate) unsafe fn wipe_on_fork(start: *mut u8, len: usize) -> bool {
     unsafe { syscall!(libc::SYS_madvise, start, len, libc::MADV_WIPEONFORK) == 0 }
 }
 
+/// Fills memory with zeros. Whole pages are given back to the kernel, which is quicker than copying them for a
+/// forked child; they are read again from the file, or from nowhere.
+///
+/// # Safety
+/// `start` and `len` are memory of the caller's that was zeros when it was mapped.
+pub(crate) unsafe fn clear(start: *mut u8, len: usize) {
+    let end = start as usize + len;
+    let (first, last) = (pages(start as usize), end & !(PAGE - 1));
+    // SAFETY: the caller's promise; whole pages inside of the range hold nothing else.
+    unsafe {
+        if first < last
+            && syscall!(libc::SYS_madvise, first, last - first, libc::MADV_DONTNEED) == 0
+        {
+            ptr::write_bytes(start, 0, first - start as usize);
+            ptr::write_bytes(last as *mut u8, 0, end - last);
+        } else {
+            ptr::write_bytes(start, 0, len);
+        }
+    }
+}
+
 /// Fresh zeroed pages for `len` bytes, of which the first `wiped` bytes (whole pages) are zeros again
 /// in a forked child. Null if there is no memory, or if the kernel cannot do that.
 pub fn map_wiped(wiped: usize, len: usize) -> *mut u8 {

@@ -103,7 +103,8 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     let mut facts = facts(&files, starter, &folder, request)?;
     let mut slots = used;
     slots.extend(analysis.header_functions());
-    slots.extend(HOOKS.iter().filter_map(|name| analysis.facts.export(name)));
+    let hooks = HOOKS.iter().chain([&plan::FORKED]);
+    slots.extend(hooks.filter_map(|name| analysis.facts.export(name)));
     let area = Area::new(
         &analysis,
         whole.shared.data.len() as u64,

@@ -112,6 +112,8 @@ pub fn write<'a>(
         before: function(starter.plan.program_before),
         after: function(starter.plan.program_after),
         threads: shared.thread_info,
+        cells: shared.cell_info,
+        counts: shared.counts,
         run: shared.run_info,
         address: area.info,
         totals: shared.totals,

@@ -280,6 +280,8 @@ impl<'a> Writer<'a> {
             before: shared(self.plan.program_before),
             after: shared(self.plan.program_after),
             threads: self.plan.thread_info,
+            cells: self.plan.cell_info,
+            counts: self.plan.counts,
             run: self.plan.run_info,
             address: self.placement.info,
             totals: self.plan.totals,

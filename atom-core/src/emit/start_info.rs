@@ -19,8 +19,12 @@ pub(super) struct StartWords<'a> {
     pub before: u64,
     /// Address of the function that makes the calls at the program's end.
     pub after: u64,
-    /// Offset in the data of the `ThreadInfo`.
+    /// Offset in the data of the `ThreadInfo`, if there may be several threads.
     pub threads: Option<u32>,
+    /// Offset in the data of the `ThreadInfo`, if the tool has cells.
+    pub cells: Option<u32>,
+    /// Offset in the data of the table of counts, and its length.
+    pub counts: (u32, usize),
     /// Offset in the data of the `RunInfo`.
     pub run: Option<u32>,
     /// Address of the structure itself.
@@ -43,10 +47,7 @@ impl StartWords<'_> {
             (analysis.init_functions.len() as u64, false),
             (self.before, true),
             (self.after, true),
-            match self.threads {
-                Some(offset) => (self.data + u64::from(offset), true),
-                None => (0, false),
-            },
+            self.in_data(self.threads),
         ];
         if let Some(totals) = &self.totals {
             words.extend([
@@ -57,12 +58,23 @@ impl StartWords<'_> {
                 (self.data, true),
             ]);
         }
-        if let Some(offset) = self.run {
-            words.resize(offset_of!(StartInfo, run) / 8, (0, false));
-            words.push((self.data + u64::from(offset), true));
-        }
-        words.resize(offset_of!(StartInfo, address) / 8, (0, false));
-        words.push((self.address, false));
+        words.resize(offset_of!(StartInfo, run) / 8, (0, false));
+        words.push(self.in_data(self.run));
+        words.extend([
+            (self.address, false),
+            self.in_data(self.cells),
+            self.in_data(Some(self.counts.0)),
+            (self.counts.1 as u64, false),
+        ]);
+        const { assert!(offset_of!(StartInfo, address) == offset_of!(StartInfo, run) + 8) };
         words
+    }
+
+    /// The word with the address of what lies at an offset in the data.
+    fn in_data(&self, offset: Option<u32>) -> (u64, bool) {
+        match offset {
+            Some(offset) => (self.data + u64::from(offset), true),
+            None => (0, false),
+        }
     }
 }

@@ -124,6 +124,7 @@ impl Planner<'_> {
             plan.original_return = Some(plan.add_shared(asm));
         }
         plan.thread_info = threads.info();
+        plan.cell_info = threads.cells();
         if let (Some(place), Some(wrapper)) = (threads.by_gs(), enter) {
             let enter = plan.add_shared(threads.emit_enter(wrapper));
             // An area needs no relocation.
@@ -517,7 +518,8 @@ impl Planner<'_> {
         self.end_hook(part, b, inst);
         if self.threads.may_start(inst) {
             let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-            self.threads.emit_start(&mut part.asm, &mut part.wrappers);
+            self.threads
+                .emit_start(inst, &mut part.asm, &mut part.wrappers);
             part.close(code, fixups, inst, Position::After);
         }
     }

@@ -222,11 +222,15 @@ pub struct Plan {
     pub original_return: Option<u32>,
     /// The `atom_abi::ThreadInfo` in `data`, if threads have data of their own.
     pub thread_info: Option<u32>,
+    /// The `atom_abi::ThreadInfo` in `data`, if the tool has cells; also if the process has one thread.
+    pub cell_info: Option<u32>,
     /// The slot of `data_relocs` that must be relocated before any code of the program runs: the main
     /// block's own address.
     pub early_reloc: Option<u32>,
     /// Guards of pads, if the running thread's data is found through gs.
     pub guards: Option<Guards>,
+    /// The table of `atom_abi::CountRange` in `data`, and its length.
+    pub counts: (u32, usize),
     /// The `atom_abi::RunInfo` in `data`, if there is one.
     pub run_info: Option<u32>,
     /// How the tool's cells follow from the counters of edges, if there are any.

@@ -1,6 +1,8 @@
 //! Strings and arrays that calls pass: their contents and their records.
 
-use atom_abi::{THREAD_HEADER, THREAD_THIS, ThreadInfo};
+use std::ops::Range;
+
+use atom_abi::{CountRange, THREAD_HEADER, THREAD_THIS, ThreadInfo};
 use rustc_hash::FxHashMap;
 
 use super::sparse::Sparse;
@@ -27,6 +29,8 @@ pub struct Data {
     pub offsets: Vec<u32>,
     /// Offset of the tool's per-thread data, in the main block.
     pub thread_data: u32,
+    /// Ranges that are zeros in a forked child again.
+    pub counts: Vec<Range<u32>>,
     /// Place of per-thread data, if there is any, once it is placed.
     pub threads: Option<ThreadPlace>,
 }
@@ -40,6 +44,7 @@ impl Data {
     pub fn build(calls: &Calls) -> Result<Self> {
         let mut data = Self {
             bytes: Sparse::copy_of(&calls.placed),
+            counts: calls.counts.clone(),
             ..Self::default()
         };
         let mut contents: FxHashMap<&[u8], u32> = FxHashMap::default();
@@ -99,6 +104,26 @@ impl Data {
         let start = self.bytes.len().next_multiple_of(64);
         self.bytes.grow(start + size);
         start as u32
+    }
+
+    /// As [`Data::reserve`], for counts: a forked child begins with zeros.
+    pub fn reserve_counts(&mut self, size: usize) -> u32 {
+        let start = self.reserve(size);
+        self.counts.push(start..start + size as u32);
+        start
+    }
+
+    /// Writes the table of all counts; returns its offset and the number of its entries.
+    pub fn place_counts(&mut self) -> (u32, usize) {
+        let counts = std::mem::take(&mut self.counts);
+        let table = self.reserve(size_of::<CountRange>() * counts.len());
+        for (slot, range) in (table..).step_by(size_of::<CountRange>()).zip(&counts) {
+            let len = u64::from(range.end - range.start);
+            let words = [u64::from(range.start), len].map(u64::to_le_bytes);
+            self.bytes.write(slot as usize, words.as_flattened());
+            self.relocs.push(slot);
+        }
+        (table, counts.len())
     }
 
     /// Lays out the main block and the `ThreadInfo`. Each block gets `cells` further cells, which are

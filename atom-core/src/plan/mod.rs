@@ -35,7 +35,7 @@ pub use code::{
     Fixup, Guard, Guards, Home, Insertion, Plan, Position, Snippet, Target, Told, Totals,
 };
 pub use sparse::Sparse;
-pub use threads::{ThreadAccess, ThreadOptions};
+pub use threads::{FORKED, ThreadAccess, ThreadOptions};
 pub use whole::{Unit, Whole};
 
 /// Registers and flags that an analysis routine, with all that it calls, may change.

@@ -12,6 +12,9 @@
 //!
 //! A pad in the middle of a procedure has a guard too, unless the procedure's own indirect jumps lead
 //! there.
+//!
+//! The counts of a forked child begin at 0. So the runtime is called where such a child begins: behind system calls
+//! that may fork, in processes with one thread too.
 
 use std::collections::HashSet;
 
@@ -30,6 +33,9 @@ use crate::tool::{self, Calls};
 use crate::x86::ControlFlow;
 use crate::x86::abi::RED_ZONE;
 use crate::x86::asm::Gpr;
+
+/// Export of the runtime that is called where a forked child may begin.
+pub const FORKED: &str = "__atom_forked";
 
 /// How inserted code finds the running thread's data.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -54,6 +60,8 @@ pub struct ThreadOptions {
     pub started: u64,
     /// Address of the runtime's `thread_block`.
     pub block: u64,
+    /// Address of the runtime's `forked`; `None` in older tools.
+    pub forked: Option<u64>,
 }
 
 impl ThreadOptions {
@@ -84,6 +92,7 @@ impl ThreadOptions {
             enter: facts.thread_enter,
             started: facts.thread_started,
             block: facts.thread_block,
+            forked: facts.export(FORKED),
         }
     }
 }
@@ -94,24 +103,31 @@ pub struct Threads {
     place: Option<ThreadPlace>,
     /// The program's system calls behind which a new thread may run.
     starts: HashSet<InstId>,
+    /// Instructions behind which a forked child may run.
+    forks: HashSet<InstId>,
 }
 
 impl Threads {
-    /// Makes the part for the data as it is laid out.
+    /// Makes the part for the data as it is laid out. `counts` says whether the tool counts anything, `is_whole`
+    /// whether all objects of the process are instrumented.
     pub fn new(
-        image: &Image,
-        cfg: &Cfg,
+        (image, cfg): (&Image, &Cfg),
         place: Option<ThreadPlace>,
         options: ThreadOptions,
+        (counts, is_whole): (bool, bool),
     ) -> Self {
         let by_gs = place.is_some() && options.access == ThreadAccess::Gs;
+        let set = |found: Vec<InstId>| found.into_iter().collect();
         Self {
             options,
             place,
-            starts: if by_gs {
-                tool::may_start_threads(image, cfg).into_iter().collect()
-            } else {
-                HashSet::new()
+            starts: match by_gs {
+                true => set(tool::may_start_threads(image, cfg)),
+                false => HashSet::new(),
+            },
+            forks: match options.forked.filter(|_| counts) {
+                Some(_) => set(tool::may_fork(image, cfg, is_whole)),
+                None => HashSet::new(),
             },
         }
     }
@@ -120,6 +136,11 @@ impl Threads {
     pub fn by_gs(&self) -> Option<ThreadPlace> {
         self.place
             .filter(|_| self.options.access == ThreadAccess::Gs)
+    }
+
+    /// Offset of the `ThreadInfo`, which says where the tool's cells are; `None` if the tool has none.
+    pub fn cells(&self) -> Option<u32> {
+        self.place.map(|place| place.info)
     }
 
     /// Offset of the `ThreadInfo` for the runtime; `None` if there is only one thread.
@@ -154,13 +175,14 @@ impl Threads {
         }
     }
 
-    /// True if a thread may start behind this instruction.
+    /// True if a thread or a forked child may start behind this instruction.
     pub fn may_start(&self, inst: InstId) -> bool {
-        self.starts.contains(&inst)
+        self.starts.contains(&inst) || self.forks.contains(&inst)
     }
 
-    /// Emits the code behind a system call that may start a thread.
-    pub fn emit_start(&self, asm: &mut Asm, wrappers: &mut Wrappers) {
+    /// Emits the code behind an instruction that may start a thread or a forked child, both of which find a 0 in
+    /// rax.
+    pub fn emit_start(&self, inst: InstId, asm: &mut Asm, wrappers: &mut Wrappers) {
         asm.move_stack(-RED_ZONE);
         asm.push(Gpr::RCX);
         asm.mov(Gpr::RCX, Gpr::RAX);
@@ -169,9 +191,12 @@ impl Threads {
         asm.land(zero);
         asm.push_flags();
         asm.clear_direction();
-        asm.call(Target::Shared(
-            wrappers.index(Wrapper::whole(self.options.started)),
-        ));
+        // A child's counts are its own before its threads are told apart.
+        let forked = self.options.forked.filter(|_| self.forks.contains(&inst));
+        let started = self.starts.contains(&inst).then_some(self.options.started);
+        for routine in forked.into_iter().chain(started) {
+            asm.call(Target::Shared(wrappers.index(Wrapper::whole(routine))));
+        }
         asm.pop_flags();
         asm.land(skip);
         asm.pop(Gpr::RCX);

@@ -65,6 +65,7 @@ impl Plan {
         Ok(Self {
             data: shared.data,
             data_relocs: shared.data_relocs,
+            counts: shared.counts,
             ..own
         })
     }
@@ -120,6 +121,7 @@ impl Whole {
             Home::Own => 0,
             Home::Area => data.reserve((8 + size_of::<FileIdentity>()) * units.len()),
         };
+        let counts = data.place_counts();
         data.check_size()?;
         let mut whole = Self {
             plans: Vec::with_capacity(units.len()),
@@ -143,7 +145,15 @@ impl Whole {
                 live: live(i),
                 points: Points::build(unit.cfg, &calls)?,
                 calls: &calls,
-                threads: Threads::new(unit.image, unit.cfg, data.threads, options.threads),
+                threads: Threads::new(
+                    (unit.image, unit.cfg),
+                    data.threads,
+                    options.threads,
+                    (
+                        data.threads.is_some() || counts.1 != 0,
+                        options.home == Home::Area,
+                    ),
+                ),
                 data: part,
                 shared_size: data.bytes.len(),
                 flow,
@@ -171,6 +181,8 @@ impl Whole {
         whole.shared.data = data.bytes;
         whole.shared.data_relocs = data.relocs;
         whole.shared.thread_info = whole.plans[starter].thread_info;
+        whole.shared.cell_info = whole.plans[starter].cell_info;
+        whole.shared.counts = counts;
         Ok(whole)
     }
 }

@@ -160,6 +160,8 @@ pub struct Calls {
     pub placed: Vec<u8>,
     /// Offsets in `placed` at which the separately placed pieces start, ascending.
     pub regions: Vec<u32>,
+    /// Ranges of `placed` that are zeros in a forked child again.
+    pub counts: Vec<Range<u32>>,
     /// Data of which each thread has a copy.
     pub thread_data: ThreadData,
 }

@@ -440,6 +440,22 @@ pub(super) fn place(session: &Session<'_>, bytes: *const u8, len: usize) -> Resu
     Ok(start as u64)
 }
 
+/// Notes that placed data counts what the process does.
+pub(super) fn mark_counts(session: &Session<'_>, offset: u64, len: usize) -> Result<()> {
+    let calls = &mut *session.calls.borrow_mut();
+    let start = usize::try_from(offset).unwrap_or(usize::MAX);
+    let range = start..start.saturating_add(len);
+    match calls.placed.get(range.clone()) {
+        // The sum of all data fits into 32 bits.
+        Some(bytes) if bytes.iter().all(|b| *b == 0) => {
+            calls.counts.push(range.start as u32..range.end as u32);
+            Ok(())
+        }
+        Some(_) => Err(session.error("counts that it places are not 0")),
+        None => Err(session.error("counts lie outside the data that it placed")),
+    }
+}
+
 /// Places data for each thread; its offset.
 pub(super) fn place_thread_data(
     session: &Session<'_>,

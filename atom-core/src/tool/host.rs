@@ -83,6 +83,7 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         object_count: objects::object_count,
         object: objects::object,
         bound_proc: objects::bound_proc,
+        mark_counts,
     }
 }
 
@@ -421,6 +422,13 @@ extern "C" fn add_data(context: *mut Context, bytes: *const u8, len: usize) -> u
         session.note(error);
         u64::MAX
     })
+}
+
+extern "C" fn mark_counts(context: *mut Context, offset: u64, len: usize) {
+    let session = program(context);
+    if let Err(error) = check::mark_counts(session, offset, len) {
+        session.note(error);
+    }
 }
 
 extern "C" fn offers(

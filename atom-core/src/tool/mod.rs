@@ -31,5 +31,6 @@ pub use facts::ToolFacts;
 pub use load::{Application, Tool};
 pub use names::demangle;
 pub use threads::{
-    may_have_threads, may_start_threads, process_may_have_threads, process_uses_gs, uses_gs,
+    may_fork, may_have_threads, may_start_threads, process_may_have_threads, process_uses_gs,
+    uses_gs,
 };

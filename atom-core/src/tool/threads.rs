@@ -16,7 +16,7 @@ use object::elf;
 use rayon::prelude::*;
 
 use super::constants::Constants;
-use crate::cfg::{Cfg, Proc};
+use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
 use crate::image::{Image, ObjectKind};
 use crate::x86::{ControlFlow, Mnemonic, OpKind, Register, decode_at};
@@ -114,6 +114,7 @@ const C_LIBRARIES: &[&str] = &[
 ];
 
 const SYS_CLONE: u64 = 56;
+const SYS_FORK: u64 = 57;
 const SYS_CLONE3: u64 = 435;
 
 /// True unless it is certain that the program has one thread only.
@@ -292,6 +293,48 @@ fn bytes_may_call(image: &Image, proc: &Proc, reaches: impl Fn(u64) -> bool) -> 
 /// System calls of the program's own code that may start a thread. The thread starts behind the
 /// system call.
 pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
+    may_make(image, cfg, &[SYS_CLONE, SYS_CLONE3])
+}
+
+/// Instructions of the program's own code behind which a process with a copy of the memory may begin: system calls,
+/// and, unless all libraries are instrumented, calls of the C library's `fork`.
+pub fn may_fork(image: &Image, cfg: &Cfg, is_whole: bool) -> Vec<InstId> {
+    let mut found = may_make(image, cfg, &[SYS_CLONE, SYS_FORK, SYS_CLONE3]);
+    if is_whole || image.kind.is_static() {
+        return found;
+    }
+    let stubs: HashSet<u64> = (cfg.procs.iter())
+        .filter(|p| p.kind == ProcKind::Plt && p.name.as_deref() == Some("fork@plt"))
+        .map(|p| p.start)
+        .collect();
+    let slots: HashSet<u64> = (image.relocs.iter())
+        .filter(|r| {
+            let symbol = image.dynamic_symbols.get(r.symbol as usize);
+            matches!(r.kind, elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT)
+                && symbol.is_some_and(|s| bare(&s.name) == "fork")
+        })
+        .map(|r| r.address)
+        .collect();
+    if stubs.is_empty() && slots.is_empty() {
+        return found;
+    }
+    let is_call = |inst: &InstId| match cfg.inst(*inst).flow {
+        ControlFlow::Call => {
+            (cfg.direct_target(image, *inst)).is_some_and(|to| stubs.contains(&to))
+        }
+        ControlFlow::IndirectCall if cfg.inst(*inst).rip_relative => {
+            slots.contains(&cfg.decode(image, *inst).ip_rel_memory_address())
+        }
+        _ => false,
+    };
+    // A call ends its block.
+    let lasts = moved(cfg).flat_map_iter(|proc| proc.blocks().map(|block| cfg.block(block).last()));
+    found.par_extend(lasts.filter(is_call));
+    found
+}
+
+/// System calls of the program's own code whose number may be one of these.
+fn may_make(image: &Image, cfg: &Cfg, wanted: &[u64]) -> Vec<InstId> {
     moved(cfg)
         .flat_map_iter(|proc| {
             let mut numbers = None;
@@ -304,7 +347,7 @@ pub fn may_start_threads(image: &Image, cfg: &Cfg) -> Vec<InstId> {
                     }
                     _ => continue,
                 };
-                if numbers.may_be(inst, Register::RAX, &[SYS_CLONE, SYS_CLONE3]) {
+                if numbers.may_be(inst, Register::RAX, wanted) {
                     found.push(inst);
                 }
             }

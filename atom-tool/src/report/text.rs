@@ -29,6 +29,12 @@ pub(super) fn write(to: &mut dyn Write, report: &Report, extent: Extent) -> io::
     {
         writeln!(to, "{line}")?;
     }
+    if analysis_rt::counts_are_inherited() {
+        writeln!(
+            to,
+            "a forked process, whose counts contain its parent's until the fork"
+        )?;
+    }
     let name_width = report
         .facts
         .iter()

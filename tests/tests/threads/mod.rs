@@ -120,7 +120,15 @@ fn check(name: &str) {
             }
             for file in others {
                 let label = format!("{label}, child");
-                wrong.extend(compare(&label, &read(&file), &children, stripped));
+                let mut figures = read(&file);
+                // Counters begin at 0 in a child, what the tool counts in its own state and behind its lock does not.
+                let counts_alone = |line: &String| {
+                    !["state", "behind a lock"]
+                        .iter()
+                        .any(|what| line.contains(what))
+                };
+                figures.complaints.retain(counts_alone);
+                wrong.extend(compare(&label, &figures, &children, stripped));
             }
         }
     }

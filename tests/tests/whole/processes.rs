@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use super::Place;
 
 /// Ways of `processes.c`, and the number of turns of the loop in each process that reports. A child
-/// begins with its parent's counts.
+/// begins with 0.
 const WAYS: [(&str, &[u64]); 12] = [
     ("threads", &[8028]),
     ("detached", &[500]),
     ("main-ends", &[107]),
-    ("fork", &[30, 40]),
+    ("fork", &[20, 40]),
     ("fork-killed", &[0, 20]),
-    ("fork-threads", &[400, 450]),
+    ("fork-threads", &[50, 400]),
     ("vfork", &[16]),
     ("spawn", &[12]),
     ("exec", &[10]),

@@ -150,8 +150,10 @@ impl EdgeCounts {
         let (counters, prefix) = match for_threads.filter(|_| own) {
             Some(counters) => (counters, Some(prefix::GS)),
             // An atomic addition for all threads costs less than looking up the thread's own cell.
-            None if access == ThreadAccess::Lookup => (data.reserve(8 * count), Some(prefix::LOCK)),
-            None => (data.reserve(8 * count), None),
+            None if access == ThreadAccess::Lookup => {
+                (data.reserve_counts(8 * count), Some(prefix::LOCK))
+            }
+            None => (data.reserve_counts(8 * count), None),
         };
         let mut first = counters;
         let firsts: Vec<u32> = (counted.iter())

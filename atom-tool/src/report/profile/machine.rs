@@ -42,6 +42,9 @@ pub fn write(json: &mut Json) {
     json.key("pid").number(pid.into());
     let parent = std::os::unix::process::parent_id();
     json.key("parent").number(parent.into());
+    if analysis_rt::counts_are_inherited() {
+        json.key("inherits").truth(true);
+    }
     json.close('}');
 
     let [name, kernel] = names();

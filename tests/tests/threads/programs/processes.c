@@ -4,7 +4,7 @@
 // cflags: -pthread
 // count: before 2000
 // count: after 2000
-// count-forked: before 2000
+// count-forked: before 0
 // count-forked: after 50000
 // stdout: spawned 0 forked 7 vforked 3
 #define _GNU_SOURCE

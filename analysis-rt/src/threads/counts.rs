@@ -1,0 +1,73 @@
+//! Counts of a forked child: they begin at 0, so the reports of all processes add up.
+//!
+//! `fork` copies the counts with all other memory. Inserted code behind each system call that may be a fork calls
+//! the runtime in the child, which sets all counts to 0: the tool's cells of all threads, the counters of edges, and
+//! what the tool marked. Everything else stays as the parent left it, such as the contents of a simulated cache.
+//!
+//! No count is lost. A procedure that calls `fork` need not return exactly once, so nothing is derived
+//! from the assumption that it does; the counts of procedures that were active at the fork are exact in both
+//! processes.
+
+use core::ptr::NonNull;
+use core::slice;
+use core::sync::atomic::Ordering;
+
+use atom_abi::{StartInfo, ThreadInfo};
+
+use crate::process::{identity, info};
+use crate::sys::memory;
+
+/// Sets the counts of a forked child to 0, once. Nothing happens in other processes.
+///
+/// # Safety
+/// Called by inserted code, behind an instruction that has answered 0 and may be a fork.
+pub(crate) unsafe extern "C" fn forked() {
+    if let Some(info) = info::get()
+        && identity::takes_over_counts()
+    {
+        // SAFETY: `atom` wrote the places of all counts, and the parent's threads are not in this process.
+        unsafe { clear(info) }
+    }
+}
+
+/// Sets all counts to 0.
+///
+/// # Safety
+/// `info` is what `atom` wrote; no other thread runs in this process.
+unsafe fn clear(info: &StartInfo) {
+    // SAFETY: the caller's promise: each range is memory of the tool's or the flow's, and holds counts alone.
+    unsafe {
+        if let Some(first) = NonNull::new(info.counts.cast_mut()) {
+            for range in slice::from_raw_parts(first.as_ptr(), info.count_ranges) {
+                memory::clear(range.start, range.len);
+            }
+        }
+        if let Some(cells) = info.cells.as_ref() {
+            clear_cells(cells);
+        }
+    }
+}
+
+/// Sets the cells of all threads to 0.
+///
+/// # Safety
+/// As for [`clear`].
+unsafe fn clear_cells(cells: &ThreadInfo) {
+    if cells.sum_count == 0 {
+        return;
+    }
+    // SAFETY: blocks live for ever, and `atom` placed the ranges, which lie in each block.
+    unsafe {
+        let ranges = slice::from_raw_parts(cells.sums, cells.sum_count);
+        let mut block = cells.main;
+        while let Some(header) = block.as_ref() {
+            for range in ranges {
+                let start = block.cast::<u8>().add(range.offset as usize);
+                memory::clear(start, range.len as usize);
+            }
+            block = header.next.load(Ordering::Acquire);
+        }
+    }
+    // The sums were of the parent's end, if it had one.
+    cells.totals.store(cells.main, Ordering::Release);
+}
