@@ -1,6 +1,9 @@
 //! Noticing that a process is a forked child.
 //!
-//! A child has a copy of all data of a tool, and nothing notifies the tool of the fork.
+//! A child has a copy of all data of a tool, but for [counters](crate::Counters), which begin at 0. A tool that counts
+//! in data of its own sets them to 0 in a function for [`in_child`], so that the reports of all processes add up.
+//!
+//! That function is called where the instrumented code sees a fork: not if a library that is not instrumented forks.
 //! Data that must not be in the child, such as output that the parent has not written yet, lies in memory that
 //! the kernel fills with zeros in the child, or is found by a pointer in such memory. (A child of `vfork`
 //! shares its parent's memory, and nothing is filled with zeros.)
@@ -23,6 +26,13 @@ unsafe extern "C" {
 /// Linux 4.14 and cannot wipe memory.
 pub fn memory(size: usize) -> Option<NonNull<u64>> {
     NonNull::new(analysis_rt::map_wiped(WIPED, WIPED + size).cast())
+}
+
+/// Analysis side: sets the function that runs in each forked child as it begins, before any other code of it. One
+/// function for a tool: a second call replaces the first's. Threads of the parent are not in the child, and may have
+/// held locks, so the function must not wait for a lock.
+pub fn in_child(function: fn()) {
+    analysis_rt::in_child(function);
 }
 
 /// True if this process has a thread with the thread id `thread`.

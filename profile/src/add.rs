@@ -20,6 +20,8 @@ pub struct Adder {
     /// For each table of the sum the number of the row of each key.
     rows: Vec<HashMap<Key, usize>>,
     files: usize,
+    /// Profiles of other programs are added too.
+    any_program: bool,
 }
 
 impl Adder {
@@ -31,6 +33,16 @@ impl Adder {
             strings,
             rows: Vec::new(),
             files: 1,
+            any_program: false,
+        }
+    }
+
+    /// The sum of one profile, to which profiles of other programs may be added: those of all processes of a run.
+    /// The sum's program is the first one's.
+    pub fn of_programs(first: Profile) -> Self {
+        Self {
+            any_program: true,
+            ..Self::new(first)
         }
     }
 
@@ -47,7 +59,7 @@ impl Adder {
     /// Adds a profile.
     ///
     /// # Errors
-    /// It is of another tool or another program.
+    /// It is of another tool, or of another program unless those are wanted.
     pub fn add(&mut self, other: &Profile) -> Result<()> {
         self.check(other)?;
         if self.files == 1 {
@@ -91,6 +103,9 @@ impl Adder {
         if sum.tool != other.tool {
             return Err(differ("tools", &sum.tool, &other.tool));
         }
+        if self.any_program {
+            return Ok(());
+        }
         let (a, b) = (sum.objects.first(), other.objects.first());
         let id = |o: Option<&Object>| o.and_then(|o| o.build_id.clone());
         let (a_path, b_path) = (&sum.program.path, &other.program.path);
@@ -116,7 +131,10 @@ impl Adder {
     }
 
     fn object(&mut self, other: &Object) -> u32 {
-        let is = |o: &Object| o.name == other.name && o.build_id == other.build_id;
+        // Without build-ids only the paths tell programs of one name apart.
+        let has_place =
+            |o: &Object| !self.any_program || o.build_id.is_some() || o.path == other.path;
+        let is = |o: &Object| o.name == other.name && o.build_id == other.build_id && has_place(o);
         let objects = &mut self.sum.objects;
         let at = objects.iter().position(is).unwrap_or_else(|| {
             objects.push(other.clone());
@@ -392,6 +410,29 @@ mod tests {
         assert!(message(other.clone()).contains("different builds of one program"));
         other.program.path = "/q".into();
         assert_eq!(message(other), "profiles of different programs: /p and /q");
+    }
+
+    #[test]
+    fn programs_of_a_run_are_added() {
+        let object =
+            |name: &str, path: &str| format!("{{\"name\":\"{name}\",\"path\":\"{path}\"}}");
+        let one = |name: &str, path: &str| {
+            let objects = [object(name, path), C.to_owned()].join(",");
+            profile(
+                &objects,
+                "\"main\",\"read\"",
+                &table("0,1", "16,16", "0,1", "5,7", 2),
+            )
+        };
+        let mut adder = Adder::of_programs(one("sh", "/bin/sh"));
+        adder.add(&one("cc", "/bin/cc")).unwrap();
+        adder.add(&one("sh", "/opt/sh")).unwrap();
+        adder.add(&one("sh", "/bin/sh")).unwrap();
+        let sum = adder.finish();
+        let paths: Vec<&str> = sum.objects.iter().map(|o| &*o.path).collect();
+        assert_eq!(paths, ["/bin/sh", "", "/bin/cc", "/opt/sh"]);
+        let values = &sum.tables[0].column("n").unwrap().values;
+        assert_eq!(*values, [10, 28, 5, 5].map(Value::Integer));
     }
 
     #[test]

@@ -8,14 +8,23 @@
 //! from the assumption that it does; the counts of procedures that were active at the fork are exact in both
 //! processes.
 
-use core::ptr::NonNull;
+use core::ffi::c_void;
+use core::ptr::{NonNull, null_mut};
 use core::slice;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use atom_abi::{StartInfo, ThreadInfo};
 
 use crate::process::{identity, info};
 use crate::sys::memory;
+
+static HOOK: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Sets what runs in a forked child when its counts have been set to 0. Locks may be held by threads that are not in
+/// the child, so the function must not wait for any.
+pub fn in_child(hook: fn()) {
+    HOOK.store(hook as *mut c_void, Ordering::Release);
+}
 
 /// Sets the counts of a forked child to 0, once. Nothing happens in other processes.
 ///
@@ -27,6 +36,12 @@ pub(crate) unsafe extern "C" fn forked() {
     {
         // SAFETY: `atom` wrote the places of all counts, and the parent's threads are not in this process.
         unsafe { clear(info) }
+        let hook = HOOK.load(Ordering::Acquire);
+        if !hook.is_null() {
+            // SAFETY: only `in_child` writes it, always with a `fn()`.
+            let hook: fn() = unsafe { core::mem::transmute(hook) };
+            hook();
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod export;
 mod grid;
 mod group;
 mod print;
+pub mod together;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -60,6 +61,9 @@ struct View {
     /// Profiles that tools have written (NAME.profile); several of one program and tool are added up
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// Add profiles of different programs up, as those of the processes of one run
+    #[arg(long)]
+    together: bool,
     /// Show only this table; names are those of the profile, `list` lists them
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
@@ -125,7 +129,10 @@ fn sum(files: &[PathBuf]) -> Result<(Profile, usize)> {
             None => adder = Some(Adder::new(next)),
             Some(adder) => adder.add(&next).map_err(|e| {
                 let error = Error::new("adding profiles up", e.to_string()).file(path);
-                error.advice("`atom report diff A B` compares builds of one program")
+                error.advice(
+                    "`atom report diff A B` compares builds of one program; \
+                     --together adds different programs up",
+                )
             })?,
         }
     }
@@ -135,7 +142,10 @@ fn sum(files: &[PathBuf]) -> Result<(Profile, usize)> {
 }
 
 fn view(args: &View) -> Result<()> {
-    let (profile, files) = sum(&args.files)?;
+    let (profile, files) = match args.together {
+        true => together::sum(&args.files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?,
+        false => sum(&args.files)?,
+    };
     let fail = |e: std::io::Error| {
         let error = Error::new("writing the report", e.to_string());
         match &args.output {
@@ -181,6 +191,20 @@ fn view(args: &View) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(fail),
     }
+}
+
+/// Writes a sum of profiles as a table for people, with as many rows as are shown by default.
+pub fn write_report(to: &mut dyn Write, profile: &Profile, files: usize) -> std::io::Result<()> {
+    print::head(to, profile, files)?;
+    let people = profile.tables.iter().filter(|t| t.readers == Readers::All);
+    for table in people {
+        let mut grid = Grid::of(profile, table);
+        if let Some(column) = grid.measure() {
+            grid.sort(column);
+        }
+        print::grid(to, profile, &grid, ROWS, None)?;
+    }
+    to.flush()
 }
 
 /// The tables that the user wants, sorted and filtered.

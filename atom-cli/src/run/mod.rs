@@ -21,7 +21,7 @@ mod surroundings;
 mod watch;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use atom_core::{Error, Result};
@@ -29,7 +29,7 @@ use clap::{Args as ClapArgs, CommandFactory};
 
 use crate::args::Choices;
 use crate::message::note;
-use crate::{exhausted, help};
+use crate::{exhausted, help, profiles};
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
@@ -127,8 +127,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         remembered::add(&store, program, loaded);
     }
     let list = arguments.children.then(|| processes.write_list()).flatten();
+    let all = arguments.children.then(|| together(&processes)).flatten();
     if !arguments.quiet {
-        tell(&processes, list);
+        tell(&processes, list, all);
+    } else if let Some(Err(e)) = all {
+        note(&e.to_string());
     }
     if !arguments.quiet
         && let Ok(libraries) = std::fs::read_to_string(entry.folder.join(UNSEEN))
@@ -184,13 +187,50 @@ fn in_any_folder(arguments: &Arguments) -> Arguments {
     arguments
 }
 
+/// Writes the report of all processes together and its profile, if several processes have left profiles. Returns
+/// where they are: the report, the profile, and the number of processes.
+fn together(processes: &Processes) -> Option<Result<(PathBuf, PathBuf, usize)>> {
+    let (report, to) = processes.together()?;
+    let write = || {
+        // A profile that was replaced or removed meanwhile is left out.
+        let mut files = processes.profiles();
+        files.retain(|file| file.is_file());
+        let (sum, number) = profiles::together::sum(&files)?;
+        let fail = |path: &Path, e: String| {
+            Error::new("writing the report of all processes", e).file(path)
+        };
+        let mut text = Vec::new();
+        profiles::write_report(&mut text, &sum, number)
+            .and_then(|()| std::fs::write(&report, text))
+            .map_err(|e| fail(&report, e.to_string()))?;
+        sum.write(&to).map_err(|e| fail(&to, e.to_string()))?;
+        Ok((report.clone(), to.clone(), number))
+    };
+    Some(write())
+}
+
 /// Says on standard error where the reports and the list of processes are, and what was not seen.
-fn tell(processes: &Processes, list: Option<std::io::Result<PathBuf>>) {
+fn tell(
+    processes: &Processes,
+    list: Option<std::io::Result<PathBuf>>,
+    all: Option<Result<(PathBuf, PathBuf, usize)>>,
+) {
     if let Some(line) = processes.line() {
         eprintln!("{line}");
     }
-    if let Some(line) = processes.next_line() {
-        eprintln!("{line}");
+    match &all {
+        Some(Ok((report, _, number))) => {
+            eprintln!("all {number} together: {}", processes.short(report));
+        }
+        Some(Err(e)) => note(&e.to_string()),
+        None => {}
+    }
+    let closer = match all {
+        Some(Ok((_, profile, _))) => Some(profile),
+        _ => processes.profiles().first().map(|p| p.to_path_buf()),
+    };
+    if let Some(profile) = closer {
+        eprintln!("look closer: atom report {}", processes.short(&profile));
     }
     match list {
         Some(Ok(file)) => eprintln!("{}: listed in {}", processes.size(), file.display()),

@@ -4,6 +4,7 @@
 //! record says that the process executes something, and has reports of its own. The first stage of a forked
 //! child is its parent's program.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,7 @@ struct Stage {
     /// The process had another program before.
     is_later: bool,
     reports: Vec<PathBuf>,
+    profiles: Vec<PathBuf>,
     /// Libraries that were loaded while the program ran and are not instrumented, each once.
     loaded: Vec<PathBuf>,
 }
@@ -39,8 +41,6 @@ struct Unseen {
 pub struct Processes {
     stages: Vec<Stage>,
     unseen: Vec<Unseen>,
-    /// Profiles, those of the first process first.
-    profiles: Vec<PathBuf>,
     /// The working folder.
     folder: Option<PathBuf>,
 }
@@ -52,43 +52,28 @@ impl Processes {
             folder: std::env::current_dir().ok(),
             ..Self::default()
         };
-        all.stages.push(Stage {
-            process: Process {
-                number: first,
-                parent: std::process::id(),
-            },
-            program: Some(program),
-            is_later: false,
-            reports: Vec::new(),
-            loaded: Vec::new(),
-        });
+        let process = Process {
+            number: first,
+            parent: std::process::id(),
+        };
+        all.stages.push(Stage::new(process, Some(program), false));
         for entry in entries {
             all.add(entry);
         }
-        all.number_older_reports();
+        number_older(&mut all.stages, |stage| &mut stage.reports);
+        number_older(&mut all.stages, |stage| &mut stage.profiles);
         all
     }
 
     fn add(&mut self, entry: Entry) {
         match entry {
             Entry::Report(process, path) => push(&mut self.stage(process).reports, path),
-            Entry::Profile(process, path) => {
-                let is_first = self.stages.first().is_some_and(|s| s.process == process);
-                match is_first {
-                    true => self.profiles.insert(0, path),
-                    false => self.profiles.push(path),
-                }
-            }
+            Entry::Profile(process, path) => push(&mut self.stage(process).profiles, path),
             Entry::Loaded(process, path) => push(&mut self.stage(process).loaded, path),
             Entry::Executes(process, program) => {
                 let is_later = self.of(process.number).is_some();
-                self.stages.push(Stage {
-                    process,
-                    program: Some(program),
-                    is_later,
-                    reports: Vec::new(),
-                    loaded: Vec::new(),
-                });
+                self.stages
+                    .push(Stage::new(process, Some(program), is_later));
             }
             Entry::Unseen(process, reason, program) => self.unseen.push(Unseen {
                 process,
@@ -118,40 +103,13 @@ impl Processes {
     /// The last stage of a process: a new one for a forked child that is not known yet.
     fn stage(&mut self, process: Process) -> &mut Stage {
         if self.of(process.number).is_none() {
-            self.stages.push(Stage {
-                process,
-                program: None,
-                is_later: false,
-                reports: Vec::new(),
-                loaded: Vec::new(),
-            });
+            self.stages.push(Stage::new(process, None, false));
         }
         let at = self
             .stages
             .iter()
             .rposition(|s| s.process.number == process.number);
         &mut self.stages[at.unwrap_or(0)]
-    }
-
-    /// A process that executes a program of the same name again has given the report before a number.
-    fn number_older_reports(&mut self) {
-        let mut seen: Vec<(PathBuf, usize)> = Vec::new();
-        for report in self
-            .stages
-            .iter_mut()
-            .rev()
-            .flat_map(|s| s.reports.iter_mut().rev())
-        {
-            match seen.iter_mut().find(|(path, _)| path == report) {
-                None => seen.push((report.clone(), 0)),
-                Some((_, older)) => {
-                    *older += 1;
-                    let mut name = report.as_os_str().to_os_string();
-                    name.push(format!(".{older}"));
-                    *report = name.into();
-                }
-            }
-        }
     }
 
     /// All reports, in the order in which their processes began.
@@ -181,8 +139,30 @@ impl Processes {
         Some(written.map(|()| self.short(&file).into()))
     }
 
+    /// The profiles, in the order in which their processes began.
+    pub fn profiles(&self) -> Vec<&Path> {
+        let all = self.stages.iter().flat_map(|s| &s.profiles);
+        all.map(PathBuf::as_path).collect()
+    }
+
+    /// Path of the report of all processes together, and of their profile: those of the first with `.all` behind
+    /// the names. `None` if there is one profile only.
+    pub fn together(&self) -> Option<(PathBuf, PathBuf)> {
+        let profiles = self.profiles();
+        let [profile, _, ..] = profiles[..] else {
+            return None;
+        };
+        let report = *self.reports().first()?;
+        let named = |path: &Path| {
+            let mut name = path.as_os_str().to_os_string();
+            name.push(".all");
+            PathBuf::from(name)
+        };
+        Some((named(report), named(profile)))
+    }
+
     /// A path, by its name in the working folder if it lies in it or below.
-    fn short(&self, path: &Path) -> String {
+    pub fn short(&self, path: &Path) -> String {
         let folder = self.folder.as_deref();
         let inner = folder.and_then(|folder| path.strip_prefix(folder).ok());
         inner.unwrap_or(path).display().to_string()
@@ -199,12 +179,6 @@ impl Processes {
             (_, 0) => Some(format!("reports: {names}")),
             (_, more) => Some(format!("reports: {names} and {} more", number(more as u64))),
         }
-    }
-
-    /// The line that says how the results can be looked at.
-    pub fn next_line(&self) -> Option<String> {
-        let first = self.profiles.first()?;
-        Some(format!("look closer: atom report {}", self.short(first)))
     }
 
     /// The line that names the programs that ran as they are.
@@ -278,6 +252,35 @@ impl Processes {
             );
         }
         text
+    }
+}
+
+impl Stage {
+    /// A stage that nothing is known of yet.
+    fn new(process: Process, program: Option<Program>, is_later: bool) -> Self {
+        Self {
+            process,
+            program,
+            is_later,
+            reports: Vec::new(),
+            profiles: Vec::new(),
+            loaded: Vec::new(),
+        }
+    }
+}
+
+/// A process that executes a program of the same name again has given the file before a number.
+fn number_older(stages: &mut [Stage], files: impl Fn(&mut Stage) -> &mut Vec<PathBuf>) {
+    let mut seen: HashMap<PathBuf, usize> = HashMap::new();
+    let stages = stages.iter_mut().rev();
+    for file in stages.flat_map(|stage| files(stage).iter_mut().rev()) {
+        let later = seen.entry(file.clone()).or_default();
+        if *later != 0 {
+            let mut name = file.as_os_str().to_os_string();
+            name.push(format!(".{later}"));
+            *file = name.into();
+        }
+        *later += 1;
     }
 }
 

@@ -275,6 +275,43 @@ fn a_build_is_counted_and_makes_the_same() {
         let found = names.iter().filter(|found| **found == name).count();
         assert_eq!(found, count, "{name}: {names:?}");
     }
+    // The report of all is the sum of the reports.
+    let instructions = |report: &str| -> u64 {
+        let text = std::fs::read_to_string(folder.path.join(report)).unwrap();
+        let line = text.lines().find(|l| l.trim().starts_with("instructions "));
+        let number = line.and_then(|l| l.split_whitespace().last()).unwrap();
+        number.replace(',', "").parse().unwrap()
+    };
+    let reports = lines.iter().flat_map(|l| l.report.split(", "));
+    let sum: u64 = reports.filter(|r| *r != "none").map(instructions).sum();
+    assert_eq!(instructions("report.all"), sum);
+    let text = std::fs::read_to_string(folder.path.join("report.all")).unwrap();
+    let row = text.lines().find(|l| l.ends_with("/cc1")).unwrap();
+    assert_eq!(row.split_whitespace().nth(3), Some("2"), "{text}");
+}
+
+#[test]
+fn the_counts_of_a_forked_child_are_its_own() {
+    let folder = Folder::new("own-counts");
+    folder.write(
+        "a.sh",
+        "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done\n\
+         (i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done); echo $i\n",
+    );
+    let lines = folder.same(&["sh", "a.sh"]);
+    let counts: Vec<u64> = (lines.iter())
+        .map(|line| {
+            let text = std::fs::read_to_string(folder.path.join(&line.report)).unwrap();
+            let fact = text.lines().find(|l| l.trim().starts_with("instructions "));
+            let number = fact.unwrap().split_whitespace().last().unwrap();
+            number.replace(',', "").parse().unwrap()
+        })
+        .collect();
+    let [parent, child] = counts[..] else {
+        panic!("{lines:?}");
+    };
+    // The shell's start is the parent's alone, so less than a twentieth is left.
+    assert!(0 < child && child * 19 < parent, "{child} of {parent}");
 }
 
 #[test]

@@ -22,14 +22,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
-use atom_tool::{ImageAddress, ProgramInfo, on_object_event};
+use atom_tool::{ImageAddress, ProgramInfo, forks, on_object_event};
 
 use frames::StackVariable;
 use heap::{Calls, Wish, WishSite};
 use live::Range;
 use model::State;
 use picture::Picture;
-use points::Simulated;
+use points::{AllRows, Simulated};
 use spec::{Code, Data, DataPlace};
 
 plain_data! {
@@ -97,6 +97,28 @@ fn follow(
 ) {
     heap::begin(&wishes, &sites);
     frames::begin(&variables, setup.innermost);
+}
+
+/// The counts of all threads.
+static ROWS: OnceLock<Rows> = OnceLock::new();
+
+struct Rows(AllRows);
+// SAFETY: threads share only atomic data.
+unsafe impl Send for Rows {}
+// SAFETY: as above.
+unsafe impl Sync for Rows {}
+
+/// Remembers where the counts are, and has them set to 0 in forked children.
+#[analysis]
+fn remember(rows: AllRows) {
+    if ROWS.set(Rows(rows)).is_ok() {
+        forks::in_child(|| {
+            if let Some(rows) = ROWS.get() {
+                model::clear(rows.0);
+            }
+            tally::clear();
+        });
+    }
 }
 
 /// Begins the analysis at the program's start. `loaded` is the address of the text at run time.
@@ -235,6 +257,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let ranges: Vec<DataRange> = data.iter().map(Data::as_argument).collect();
     let args = (&setup, &heap.wishes, &heap.sites, &variables);
     program.add_call(Before, follow, args);
+    program.add_call(Before, remember, (all.rows,));
     let loaded = ImageAddress(setup.text_start);
     let args = (state, &setup, &texts, &names, loaded, &ranges);
     program.add_call(Before, begin, args);

@@ -17,6 +17,7 @@ use atom_tool::{ThreadRow, ThreadRowAt, repeated};
 
 use crate::live::{self, MAP, Set, WINDOW, WINDOWS};
 use crate::map::Entry;
+use crate::points::AllRows;
 use crate::tally::{self, Tally};
 
 thread_state! {
@@ -52,6 +53,19 @@ pub const MISSES: usize = 1;
 pub const EXTRA: usize = 2;
 /// Cell with the number of misses in the window.
 pub const WINDOW_MISSES: usize = 3;
+
+/// Sets the counts of all operands to 0 in all threads. Each operand's window stays.
+pub fn clear(rows: AllRows) {
+    for row in rows.iter().flatten() {
+        let window = row[WORD].get() >> 48 << 48;
+        for (cell, value) in row.iter().zip([window, 0, 0, 0]) {
+            // A page that was never written stays so.
+            if cell.get() != value {
+                cell.set(value);
+            }
+        }
+    }
+}
 
 /// Splits the cell [`WORD`] into window and count.
 pub const fn word(word: u64) -> (u32, u64) {

@@ -118,6 +118,22 @@ pub fn add(place: u32, set: u32, tally: Tally) {
     LOST.fetch_add(tally.references, Relaxed);
 }
 
+/// Sets all counts to 0.
+pub fn clear() {
+    let mut table = Some(&TABLE);
+    while let Some(t) = table {
+        let slots = (0..t.len).map(|i| t.slot(i));
+        for cell in slots.flat_map(|slot| &slot.cells) {
+            // A page that was never written stays so.
+            if cell.load(Relaxed) != 0 {
+                cell.store(0, Relaxed);
+            }
+        }
+        table = t.next();
+    }
+    LOST.store(0, Relaxed);
+}
+
 /// All counts, with memory operand and set.
 pub fn all() -> Vec<(u32, u32, Tally)> {
     let mut found = Vec::new();
@@ -174,5 +190,11 @@ mod tests {
             );
         }
         assert_eq!(LOST.load(Relaxed), 0);
+        clear();
+        assert!(
+            self::all()
+                .iter()
+                .all(|(.., tally)| *tally == Tally::default())
+        );
     }
 }
