@@ -124,6 +124,9 @@ impl Loaded {
             process: std::ptr::null(),
             run: std::ptr::null(),
             address: 0,
+            cells: std::ptr::null(),
+            counts: std::ptr::null(),
+            count_ranges: 0,
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

@@ -100,13 +100,7 @@ impl Whole {
                 (calls, Data::of_part(offsets, thread_data))
             })
             .collect();
-        let seen = (units.iter().zip(&parts))
-            .map(|(unit, (calls, _))| seen(unit.image, unit.cfg, calls))
-            .fold(RegSet::EMPTY, RegSet::with);
-        let kept: Vec<Live<'_>> = match seen {
-            RegSet::EMPTY => Vec::new(),
-            seen => units.iter().map(|u| u.live.keeping(seen)).collect(),
-        };
+        let kept = kept(units, &parts);
         let live = |i: usize| kept.get(i).unwrap_or(units[i].live);
         let mut flows = match options.bodies.filter(|_| !options.every_point) {
             None => units.iter().map(|_| EdgeCounts::default()).collect(),
@@ -145,15 +139,7 @@ impl Whole {
                 live: live(i),
                 points: Points::build(unit.cfg, &calls)?,
                 calls: &calls,
-                threads: Threads::new(
-                    (unit.image, unit.cfg),
-                    data.threads,
-                    options.threads,
-                    (
-                        data.threads.is_some() || counts.1 != 0,
-                        options.home == Home::Area,
-                    ),
-                ),
+                threads: threads(unit, &data, counts.1 != 0, options),
                 data: part,
                 shared_size: data.bytes.len(),
                 flow,
@@ -185,6 +171,25 @@ impl Whole {
         whole.shared.counts = counts;
         Ok(whole)
     }
+}
+
+/// What is live where the calls may see all registers; nothing if none of them does.
+fn kept<'a>(units: &[Unit<'a>], parts: &[(Calls, Data)]) -> Vec<Live<'a>> {
+    let seen = (units.iter().zip(parts))
+        .map(|(unit, (calls, _))| seen(unit.image, unit.cfg, calls))
+        .fold(RegSet::EMPTY, RegSet::with);
+    match seen {
+        RegSet::EMPTY => Vec::new(),
+        seen => units.iter().map(|u| u.live.keeping(seen)).collect(),
+    }
+}
+
+/// What the planner of an object knows of threads. `counts` says whether data outside of the threads' counts.
+fn threads(unit: &Unit<'_>, data: &Data, counts: bool, options: &Options<'_>) -> Threads {
+    let counts = counts || data.threads.is_some();
+    let is_whole = options.home == Home::Area;
+    let object = (unit.image, unit.cfg);
+    Threads::new(object, data.threads, options.threads, (counts, is_whole))
 }
 
 /// The counters of edges of all objects.
