@@ -11,11 +11,15 @@ use crate::unwind::{CfiKind, CfiReader, Read};
 /// DWARF's number of the stack pointer.
 const RSP: u64 = 7;
 
+const OFFSET_EXTENDED: u8 = 0x05;
+const SAME_VALUE: u8 = 0x08;
 const DEF_CFA: u8 = 0x0c;
 const DEF_CFA_OFFSET: u8 = 0x0e;
 const DEF_CFA_EXPRESSION: u8 = 0x0f;
 const EXPRESSION: u8 = 0x10;
 const DEF_CFA_SF: u8 = 0x12;
+/// `DW_CFA_offset`, with the register in the lower six bits.
+const OFFSET: u8 = 0x80;
 
 /// How the CFA is computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +129,10 @@ impl<'a> State<'a> {
             _ => {}
         }
         for rule in &self.rules {
+            if depth != 0 && self.lies_below_rsp(rule) {
+                out.push(SAME_VALUE);
+                leb128::push(out, rule.register);
+            }
             let Some(e) = rule.expression else { continue };
             let (bytes, changed) = lowered(e, depth).ok_or(ODD)?;
             if changed {
@@ -135,6 +143,29 @@ impl<'a> State<'a> {
             }
         }
         Ok(())
+    }
+
+    /// True if a register's rule names a place below the stack pointer. The program has restored the register and
+    /// leaves the rule as it is (`leave` in front of `ret`), since nothing has written to the place yet. Inserted code
+    /// that lowers the stack pointer does, so the register's own value counts there and afterwards.
+    fn lies_below_rsp(&self, rule: &Rule<'_>) -> bool {
+        let Cfa::Register(RSP, offset) = self.cfa else {
+            return false;
+        };
+        let [first, factor @ ..] = rule.bytes else {
+            return false;
+        };
+        let mut factor = factor;
+        if *first == OFFSET_EXTENDED {
+            // The register's number.
+            leb128::take::<u64>(&mut factor).unwrap_or_default();
+        } else if first >> 6 != OFFSET >> 6 {
+            return false;
+        }
+        // x86-64's data alignment factor is -8.
+        let below = leb128::take::<u64>(&mut factor).ok();
+        let below = below.and_then(|factor| i64::try_from(factor).ok()?.checked_mul(8));
+        below.is_some_and(|below| below > offset)
     }
 
     /// Appends instructions that lead from this state to another one.
