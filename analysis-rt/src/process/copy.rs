@@ -2,6 +2,7 @@
 
 use crate::process::sandbox;
 use crate::sys::call::{getpid, syscall};
+use crate::sys::signals::KERNEL_SIGSET_SIZE;
 
 /// Copies the words at an address of the application, which passes the address to the kernel in its next system
 /// call; false if they cannot be read.
@@ -26,8 +27,51 @@ pub(crate) fn copy_words(from: usize, words: &mut [u64]) -> bool {
         }
     }
     for (i, word) in words.iter_mut().enumerate() {
-        // SAFETY: the kernel does not help here; the application's pointer is as good as its own call.
-        *word = unsafe { (from as *const u64).add(i).read_unaligned() };
+        let at = from.wrapping_add(i * size_of::<u64>());
+        if !is_readable(at) {
+            return false;
+        }
+        // SAFETY: the word can be read, or nothing but the application's own call can tell.
+        *word = unsafe { (at as *const u64).read_unaligned() };
     }
     true
+}
+
+/// True if the word at an address can be read, by a system call that reads it and does nothing else: it
+/// sets the signal mask in a way that there is not. Without that call the answer is true.
+fn is_readable(at: usize) -> bool {
+    const NO_SUCH_WAY: isize = -1;
+    if at == 0 {
+        // The kernel would read nothing.
+        return false;
+    }
+    if !sandbox::is_allowed(libc::SYS_rt_sigprocmask) {
+        return true;
+    }
+    // SAFETY: the kernel reads the word, or answers EFAULT, before it looks at the way.
+    let answer = unsafe {
+        syscall!(
+            libc::SYS_rt_sigprocmask,
+            NO_SUCH_WAY,
+            at,
+            0,
+            KERNEL_SIGSET_SIZE
+        )
+    };
+    answer != -(libc::EFAULT as isize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_memory_is_readable() {
+        let words = [7u64, 8];
+        let at = words.as_ptr() as usize;
+        assert!(is_readable(at) && !is_readable(0) && !is_readable(usize::MAX - 7));
+        let mut copy = [0; 2];
+        assert!(copy_words(at, &mut copy) && copy == words);
+        assert!(!copy_words(8, &mut copy));
+    }
 }

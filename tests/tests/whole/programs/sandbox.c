@@ -1,4 +1,5 @@
 /* A process that forbids itself system calls: `sandbox WAY` itself, `sandbox WAY child` in a forked child. */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +32,22 @@ static void shut(int way) {
 }
 __attribute__((noinline)) void loop_body(void) { __asm__ volatile(""); }
 
+/* As libseccomp asks the kernel what it can do: with filters that are not there. */
+static void probe(void) {
+    struct sock_fprog far = {.len = 4, .filter = (struct sock_filter *)8};
+    long found[] = {
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL), errno,
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 2, (void *)8), errno,
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL), errno,
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &far), errno};
+    for (int i = 0; i < 8; i++)
+        printf("%ld ", found[i]);
+    fflush(stdout);
+}
+
 int main(int argc, char **argv) {
     int way = atoi(argv[1]);
+    probe();
     for (int i = 0; i < 7; i++)
         loop_body();
     if (argc > 2) {
