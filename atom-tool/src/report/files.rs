@@ -164,10 +164,20 @@ impl Files {
         to_file(self.names().people, write)
     }
 
-    pub(super) fn write(self, report: &Report) -> io::Result<()> {
+    /// Number of rows and width of the tables for people.
+    pub(super) fn extent(self) -> text::Extent {
+        self.names().extent
+    }
+
+    /// Writes the files; `write` writes the one for people.
+    pub(super) fn write(
+        self,
+        report: &Report,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         let names = self.names();
         to_file(names.programs, |to| json::write(to, report))?;
-        to_file(names.people, |to| text::write(to, report, names.extent))?;
+        to_file(names.people, write)?;
         let reports = [names.people, names.programs].into_iter();
         let is_shared = |name: &str| output::is_shared(Path::new(name));
         let beside = reports
