@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::runs::{Runs, number, sum, total};
@@ -219,4 +220,110 @@ fn mistakes_are_explained() {
     let bytes = runs.folder.read("a.profile");
     runs.folder.write("half.profile", &bytes[..bytes.len() / 2]);
     fails(&["half.profile"], &["half.profile", "ends early"]);
+}
+
+/// The rows of a table by the texts of a column.
+fn by_text(
+    profile: &profile::Profile,
+    table: &str,
+    name: &str,
+    value: &str,
+) -> BTreeMap<String, f64> {
+    let table = profile.table(table).unwrap();
+    let column = |name: &str| &table.column(name).unwrap().values;
+    let text = |row: usize| profile.text(column(name)[row]).unwrap().to_owned();
+    let number = |row: usize| column(value)[row].float().unwrap();
+    let mut sums = BTreeMap::new();
+    for row in 0..table.rows {
+        *sums.entry(text(row)).or_default() += number(row);
+    }
+    sums
+}
+
+#[test]
+fn a_log_of_calls_has_a_profile_that_says_the_same() {
+    let runs = Runs::new();
+    let profile = runs.run("calllog", "c.profile", &[]);
+    let text = runs.folder.atom_ok(&["analyze", "calllog.out", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let calls = by_text(&profile, "procedures", "procedure", "calls");
+    let own = by_text(&profile, "procedures", "procedure", "own");
+    let inclusive = by_text(&profile, "procedures", "procedure", "inclusive");
+    let mut seen = 0;
+    for row in json["reports"][0]["procedures"].as_array().unwrap() {
+        // Names of libraries' procedures have the library in front.
+        let Some(name) = row["procedure"].as_str().filter(|name| !name.contains(':')) else {
+            continue;
+        };
+        seen += 1;
+        assert_eq!(calls[name], row["calls"].as_f64().unwrap(), "{name}");
+        for (seconds, key) in [(&own, "time_ms"), (&inclusive, "inclusive_ms")] {
+            let analyzed = row[key].as_f64().unwrap() / 1e3;
+            let near = (seconds[name] - analyzed).abs() <= 0.01 * analyzed + 1e-7;
+            assert!(near, "{name}: {} and {analyzed}", seconds[name]);
+        }
+    }
+    assert!(seen > 3 && calls["twice"] == 5.0, "{calls:?}");
+    assert!(inclusive["main"] >= own["main"] + own["twice"]);
+    // A pipe or device has no profile beside it.
+    runs.folder.atom_ok(&[
+        "run",
+        "-q",
+        "--own",
+        "calllog",
+        "--output",
+        "/dev/null",
+        "--",
+        "./app",
+    ]);
+    assert!(!Path::new("/dev/null.profile").exists());
+}
+
+#[test]
+fn kernels_have_a_profile_that_agrees_with_the_recording() {
+    let runs = Runs::new();
+    runs.folder.atom_ok(&[
+        "run",
+        "-q",
+        "--own",
+        "kernel",
+        "--kernel",
+        "twice",
+        "--measure",
+        "instructions",
+        "--",
+        "./app",
+    ]);
+    let profile = runs.read("data.profile");
+    let value = |column: &str| by_text(&profile, "sections", "section", column)["twice"];
+    assert_eq!([value("executions"), value("recorded")], [5.0, 5.0]);
+    let data = arp::Profile::load(runs.folder.join("data.arp")).unwrap();
+    let stats = (0..data.len()).filter_map(|i| data.stats(i, 0));
+    let sum: f64 = stats.map(|s| s.sum()).sum();
+    assert!(sum >= 15.0 && value("instructions") == sum, "{sum}");
+    assert!(value("instructions, least") <= value("instructions, largest"));
+}
+
+#[test]
+fn other_formats_of_the_report_leave_the_profile() {
+    let runs = Runs::new();
+    for (tool, format) in [("icount", "tsv"), ("branch", "atom")] {
+        let output = format!("{format}.txt");
+        runs.folder.atom_ok(&[
+            "run",
+            "-q",
+            tool,
+            "--format",
+            format,
+            "--output",
+            &output,
+            "--profile",
+            "f.profile",
+            "--",
+            "./app",
+        ]);
+        assert!(!runs.folder.read(&output).is_empty());
+        let profile = runs.read("f.profile");
+        assert!(profile.tool == tool && profile.tables.iter().any(|t| t.rows > 3));
+    }
 }

@@ -91,6 +91,14 @@ impl Cell {
         }
     }
 
+    /// A text for people; `kind` is the type of its column. Seconds have microseconds.
+    pub fn shown_as(&self, profile: &Profile, kind: Type) -> String {
+        match (self, kind) {
+            (Self::Number(Value::Float(x)), Type::Seconds) => tables::grouped_decimal(*x, 6),
+            _ => self.shown(profile),
+        }
+    }
+
     /// A text for people.
     pub fn shown(&self, profile: &Profile) -> String {
         match self {
