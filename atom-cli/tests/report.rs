@@ -5,75 +5,11 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use common::{APP, Folder, stderr};
-use profile::{By, Profile, Role, Sum};
-
-struct Runs {
-    folder: Folder,
-}
-
-impl Runs {
-    fn new() -> Self {
-        let folder = Folder::new();
-        folder.write("app.c", APP);
-        let status = Command::new("gcc")
-            .current_dir(folder.path())
-            .args(["-O1", "-g", "app.c", "-o", "app"])
-            .status()
-            .unwrap();
-        assert!(status.success());
-        Self { folder }
-    }
-
-    /// Runs a tool; its profile is in the file `name`.
-    fn run(&self, tool: &str, name: &str, arguments: &[&str]) -> Profile {
-        let output = Command::new(env!("CARGO_BIN_EXE_atom"))
-            .current_dir(self.folder.path())
-            .env("XDG_CACHE_HOME", self.folder.join("cache"))
-            .args(["run", "-q", tool, "--profile", name, "--", "./app"])
-            .args(arguments)
-            .output()
-            .unwrap();
-        assert!(output.stderr.is_empty(), "{}", stderr(&output));
-        self.read(name)
-    }
-
-    fn read(&self, name: &str) -> Profile {
-        Profile::read(self.folder.join(name)).unwrap()
-    }
-
-    fn report(&self, words: &[&str]) -> String {
-        self.folder.atom_ok(&[&["report"], words].concat())
-    }
-
-    /// The rows of `--csv`, each by the titles of its columns.
-    fn csv(&self, words: &[&str]) -> Vec<BTreeMap<String, String>> {
-        let text = self.report(&[words, &["--csv"]].concat());
-        let mut lines = text.lines();
-        let titles: Vec<&str> = lines.next().unwrap().split(',').collect();
-        let row = |line: &str| {
-            let cells = line.split(',').map(str::to_owned);
-            titles.iter().map(|t| (*t).to_owned()).zip(cells).collect()
-        };
-        lines.map(row).collect()
-    }
-}
-
-fn number(profile: &Profile, fact: &str) -> u64 {
-    profile.fact(fact).unwrap().number().integer().unwrap()
-}
-
-fn total(profile: &Profile, table: &str, column: &str) -> u64 {
-    let table = profile.table(table).unwrap();
-    table.column(column).unwrap().total().unwrap()
-}
-
-fn sum(rows: &[BTreeMap<String, String>], column: &str) -> u64 {
-    rows.iter().map(|r| r[column].parse::<u64>().unwrap()).sum()
-}
+use common::runs::{Runs, number, sum, total};
+use common::{APP, stderr};
+use profile::{By, Role, Sum};
 
 #[test]
 fn a_profile_agrees_with_itself_and_with_the_report() {
@@ -286,96 +222,108 @@ fn mistakes_are_explained() {
     fails(&["half.profile"], &["half.profile", "ends early"]);
 }
 
-/// True if a program is there; else says that a part of the test is left out.
-fn is_there(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .output();
-    let is_there = found.is_ok_and(|o| o.status.success());
-    if !is_there {
-        eprintln!("skipped: {program} is not installed");
+/// The rows of a table by the texts of a column.
+fn by_text(
+    profile: &profile::Profile,
+    table: &str,
+    name: &str,
+    value: &str,
+) -> BTreeMap<String, f64> {
+    let table = profile.table(table).unwrap();
+    let column = |name: &str| &table.column(name).unwrap().values;
+    let text = |row: usize| profile.text(column(name)[row]).unwrap().to_owned();
+    let number = |row: usize| column(value)[row].float().unwrap();
+    let mut sums = BTreeMap::new();
+    for row in 0..table.rows {
+        *sums.entry(text(row)).or_default() += number(row);
     }
-    is_there
-}
-
-fn export(runs: &Runs, profile: &str, format: &str) -> PathBuf {
-    let out = format!("out.{format}");
-    runs.report(&[profile, "--export", format, "-o", &out]);
-    runs.folder.join(&out)
+    sums
 }
 
 #[test]
-fn exports_are_read_by_the_programs_that_they_are_for() {
+fn a_log_of_calls_has_a_profile_that_says_the_same() {
     let runs = Runs::new();
-    let all = number(&runs.run("icount", "a.profile", &[]), "instructions");
-    let grouped = |n: u64| {
-        let digits = n.to_string().into_bytes();
-        let groups = digits
-            .rchunks(3)
-            .rev()
-            .map(|g| String::from_utf8_lossy(g).into_owned());
-        groups.collect::<Vec<_>>().join(",")
-    };
-    for (format, [reader, all_rows]) in [
-        ("callgrind", ["callgrind_annotate", "--threshold=100"]),
-        ("cachegrind", ["cg_annotate", "--threshold=0"]),
-    ] {
-        let file = export(&runs, "a.profile", format);
-        if !is_there(reader) {
+    let profile = runs.run("calllog", "c.profile", &[]);
+    let text = runs.folder.atom_ok(&["analyze", "calllog.out", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let calls = by_text(&profile, "procedures", "procedure", "calls");
+    let own = by_text(&profile, "procedures", "procedure", "own");
+    let inclusive = by_text(&profile, "procedures", "procedure", "inclusive");
+    let mut seen = 0;
+    for row in json["reports"][0]["procedures"].as_array().unwrap() {
+        // Names of libraries' procedures have the library in front.
+        let Some(name) = row["procedure"].as_str().filter(|name| !name.contains(':')) else {
             continue;
+        };
+        seen += 1;
+        assert_eq!(calls[name], row["calls"].as_f64().unwrap(), "{name}");
+        for (seconds, key) in [(&own, "time_ms"), (&inclusive, "inclusive_ms")] {
+            let analyzed = row[key].as_f64().unwrap() / 1e3;
+            let near = (seconds[name] - analyzed).abs() <= 0.01 * analyzed + 1e-7;
+            assert!(near, "{name}: {} and {analyzed}", seconds[name]);
         }
-        let read = Command::new(reader)
-            .arg(all_rows)
-            .arg(&file)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&read.stdout).into_owned();
-        assert!(read.status.success(), "{reader}: {}", stderr(&read));
-        assert!(
-            text.contains(&grouped(all)),
-            "{reader} shows {all}:\n{text}"
-        );
-        assert!(text.contains("app.c:twice"), "{text}");
     }
-    let lcov = export(&runs, "a.profile", "lcov");
-    let text = std::fs::read_to_string(&lcov).unwrap();
-    assert!(
-        text.contains("/app.c\n") && text.contains("DA:3,"),
-        "{text}"
-    );
-    if is_there("genhtml") {
-        let read = Command::new("genhtml")
-            .args(["--ignore-errors", "source", "--synthesize-missing", "-o"])
-            .arg(runs.folder.join("pages"))
-            .arg(&lcov)
-            .output()
-            .unwrap();
-        assert!(read.status.success(), "genhtml: {}", stderr(&read));
-    }
-    let folded = std::fs::read_to_string(export(&runs, "a.profile", "folded")).unwrap();
-    let values = folded
-        .lines()
-        .map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
-    assert_eq!(values.sum::<u64>(), all);
-    assert!(folded.contains("app;twice "), "{folded}");
-    let text = std::fs::read_to_string(export(&runs, "a.profile", "speedscope")).unwrap();
-    let scope: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let weights = scope["profiles"][0]["weights"].as_array().unwrap();
-    assert_eq!(weights.iter().filter_map(|w| w.as_u64()).sum::<u64>(), all);
+    assert!(seen > 3 && calls["twice"] == 5.0, "{calls:?}");
+    assert!(inclusive["main"] >= own["main"] + own["twice"]);
+    // A pipe or device has no profile beside it.
+    runs.folder.atom_ok(&[
+        "run",
+        "-q",
+        "--own",
+        "calllog",
+        "--output",
+        "/dev/null",
+        "--",
+        "./app",
+    ]);
+    assert!(!Path::new("/dev/null.profile").exists());
+}
 
-    // Calls.
-    runs.run("prof", "p.profile", &[]);
-    let file = export(&runs, "p.profile", "callgrind");
-    if is_there("callgrind_annotate") {
-        let read = Command::new("callgrind_annotate")
-            .args(["--tree=both", "--inclusive=yes", "--threshold=100"])
-            .arg(&file)
-            .output()
-            .unwrap();
-        assert!(
-            read.status.success() && String::from_utf8_lossy(&read.stdout).contains("twice"),
-            "{}",
-            stderr(&read)
-        );
+#[test]
+fn kernels_have_a_profile_that_agrees_with_the_recording() {
+    let runs = Runs::new();
+    runs.folder.atom_ok(&[
+        "run",
+        "-q",
+        "--own",
+        "kernel",
+        "--kernel",
+        "twice",
+        "--measure",
+        "instructions",
+        "--",
+        "./app",
+    ]);
+    let profile = runs.read("data.profile");
+    let value = |column: &str| by_text(&profile, "sections", "section", column)["twice"];
+    assert_eq!([value("executions"), value("recorded")], [5.0, 5.0]);
+    let data = arp::Profile::load(runs.folder.join("data.arp")).unwrap();
+    let stats = (0..data.len()).filter_map(|i| data.stats(i, 0));
+    let sum: f64 = stats.map(|s| s.sum()).sum();
+    assert!(sum >= 15.0 && value("instructions") == sum, "{sum}");
+    assert!(value("instructions, least") <= value("instructions, largest"));
+}
+
+#[test]
+fn other_formats_of_the_report_leave_the_profile() {
+    let runs = Runs::new();
+    for (tool, format) in [("icount", "tsv"), ("branch", "atom")] {
+        let output = format!("{format}.txt");
+        runs.folder.atom_ok(&[
+            "run",
+            "-q",
+            tool,
+            "--format",
+            format,
+            "--output",
+            &output,
+            "--profile",
+            "f.profile",
+            "--",
+            "./app",
+        ]);
+        assert!(!runs.folder.read(&output).is_empty());
+        let profile = runs.read("f.profile");
+        assert!(profile.tool == tool && profile.tables.iter().any(|t| t.rows > 3));
     }
 }

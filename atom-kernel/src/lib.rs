@@ -68,7 +68,14 @@ pub fn instrument(program: &Program<'_>, args: &Args<'_>) -> Result {
     if options.measures.contains(&Measure::Instructions) {
         weave::count(program, &sites, thread);
     }
-    let ends = (thread, thread, options.summary.as_str(), &facts, &texts);
+    let ends = (
+        thread,
+        thread,
+        options.summary.as_str(),
+        &facts,
+        &texts,
+        &options.files,
+    );
     program.add_call(After, run::end, ends);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The options of the tool.
 
 use arp::{DataType, Mode};
+use atom_tool::report::ReportFiles;
 use atom_tool::{Args, Result};
 
 use crate::find::{MeasuredKind, Pattern};
@@ -46,6 +47,8 @@ pub struct Options {
     pub file: String,
     /// Where a summary goes, or empty.
     pub summary: String,
+    /// Where the profile goes.
+    pub files: ReportFiles,
 }
 
 impl Options {
@@ -95,6 +98,7 @@ impl Options {
         )?;
         let binary = options.choice("--arp-format", &[("binary", true), ("ascii", false)])?;
         let file = text("--arp-data-filename")?.unwrap_or_else(|| "data.arp".to_owned());
+        let files = ReportFiles::beside(&options, &file, "--profile-file")?;
         let summary = text("--summary")?.unwrap_or_default();
         let has_callbacks = callbacks[0].is_some() || callbacks[1].is_some();
         let measures = match options.value("--measure")? {
@@ -117,6 +121,7 @@ impl Options {
             binary,
             file,
             summary,
+            files,
         };
         if has_callbacks {
             options.measures.push(Measure::Callbacks);

@@ -21,6 +21,16 @@ pub struct Figures {
     pub inclusive: u64,
 }
 
+impl Figures {
+    /// Adds the figures of another thread.
+    pub fn add(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.left += other.left;
+        self.own = self.own.saturating_add(other.own);
+        self.inclusive = self.inclusive.saturating_add(other.inclusive);
+    }
+}
+
 /// Stands for an unknown caller, where the log begins.
 pub const OUTSIDE: u32 = u32::MAX;
 

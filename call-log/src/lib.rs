@@ -27,6 +27,7 @@ pub mod reader;
 pub mod speedscope;
 pub mod stack;
 pub mod table;
+pub mod tally;
 pub mod timeline;
 
 pub use error::{Error, Location, Result};

@@ -61,15 +61,24 @@ impl Adder {
     /// # Errors
     /// It is of another tool, or of another program unless those are wanted.
     pub fn add(&mut self, other: &Profile) -> Result<()> {
-        self.check(other)?;
+        if self.sum.tool != other.tool {
+            return Err(differ("tools", &self.sum.tool, &other.tool));
+        }
+        self.check_program(other)?;
         if self.files == 1 {
             self.begin();
         }
         self.files += 1;
-        let objects: Vec<u32> = other.objects.iter().map(|o| self.object(o)).collect();
-        let strings: Vec<u64> = other.strings.iter().map(|s| self.string(s)).collect();
         self.sum.time.seconds += other.time.seconds;
         self.facts(&other.facts);
+        self.add_tables(other);
+        self.sum.derive_facts();
+        Ok(())
+    }
+
+    fn add_tables(&mut self, other: &Profile) {
+        let objects: Vec<u32> = other.objects.iter().map(|o| self.object(o)).collect();
+        let strings: Vec<u64> = other.strings.iter().map(|s| self.string(s)).collect();
         for table in &other.tables {
             let known = self.sum.tables.iter().position(|t| is_same(t, table));
             let at = known.unwrap_or_else(|| {
@@ -89,20 +98,10 @@ impl Adder {
             };
             add_rows(&mut self.sum.tables[at], &mut self.rows[at], table, &maps);
         }
-        self.sum.derive_facts();
-        Ok(())
     }
 
-    fn check(&self, other: &Profile) -> Result<()> {
+    fn check_program(&self, other: &Profile) -> Result<()> {
         let sum = &self.sum;
-        let differ = |what: &'static str, first: &str, second: &str| Error::Different {
-            what,
-            first: first.to_owned(),
-            second: second.to_owned(),
-        };
-        if sum.tool != other.tool {
-            return Err(differ("tools", &sum.tool, &other.tool));
-        }
         if self.any_program {
             return Ok(());
         }
@@ -174,6 +173,39 @@ impl Adder {
             }
         }
     }
+}
+
+fn differ(what: &'static str, first: &str, second: &str) -> Error {
+    Error::Different {
+        what,
+        first: first.to_owned(),
+        second: second.to_owned(),
+    }
+}
+
+/// Puts profiles of several tools for one program together: one profile with the tables of all, in their order. A table
+/// whose name an earlier one has gets its tool's name in front (`prof: procedures`). Facts are those of the first.
+///
+/// # Errors
+/// They are of different programs.
+pub fn join(profiles: Vec<Profile>) -> Result<Option<Profile>> {
+    let mut profiles = profiles.into_iter();
+    let Some(first) = profiles.next() else {
+        return Ok(None);
+    };
+    let mut adder = Adder::new(first);
+    adder.rows = vec![HashMap::new(); adder.sum.tables.len()];
+    for mut other in profiles {
+        adder.check_program(&other)?;
+        for table in &mut other.tables {
+            if adder.sum.tables.iter().any(|t| t.name == table.name) {
+                table.name = format!("{}: {}", other.tool, table.name);
+            }
+        }
+        adder.add_tables(&other);
+        adder.sum.tool = format!("{}, {}", adder.sum.tool, other.tool);
+    }
+    Ok(Some(adder.finish()))
 }
 
 /// Where the objects and strings of one profile are in the sum.

@@ -28,7 +28,7 @@ mod write;
 
 use serde::{Deserialize, Serialize};
 
-pub use add::{Adder, added};
+pub use add::{Adder, added, join};
 pub use column::{By, Column, Readers, Role, Sum, Table, Type};
 pub use derived::fraction;
 pub use error::{Error, Result};

@@ -216,3 +216,14 @@ impl Outcome {
         difference(&original.stderr, &self.stderr).map(|d| format!("stderr differs, {d}"))
     }
 }
+
+/// Seconds of user and system time of all child processes that have ended.
+pub fn children() -> [f64; 2] {
+    // SAFETY: the structure consists of integers, and the call writes it.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+        usage
+    };
+    [usage.ru_utime, usage.ru_stime].map(|t| t.tv_sec as f64 + t.tv_usec as f64 / 1e6)
+}

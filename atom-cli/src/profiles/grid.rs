@@ -7,6 +7,7 @@ use profile::{Column, Profile, Role, Sum, Table, Type, Value};
 pub struct Head {
     pub name: String,
     pub kind: Type,
+    pub unit: Option<String>,
     pub role: Role,
     pub sum: Sum,
     /// Of a derived column: the part, and the whole if it is a column.
@@ -40,6 +41,7 @@ impl Head {
         Self {
             name: column.name.clone(),
             kind: column.kind,
+            unit: column.unit.clone(),
             role: column.role,
             sum: column.sum,
             quotient,
@@ -51,6 +53,7 @@ impl Head {
         Self {
             name: name.into(),
             kind,
+            unit: None,
             role: Role::Key,
             sum: Sum::None,
             quotient: None,
@@ -85,6 +88,14 @@ impl Cell {
             },
             Self::Place(_, 0, _) => String::new(),
             Self::Place(file, line, _) => format!("{file}:{line}"),
+        }
+    }
+
+    /// A text for people; `kind` is the type of its column. Seconds have microseconds.
+    pub fn shown_as(&self, profile: &Profile, kind: Type) -> String {
+        match (self, kind) {
+            (Self::Number(Value::Float(x)), Type::Seconds) => tables::grouped_decimal(*x, 6),
+            _ => self.shown(profile),
         }
     }
 

@@ -91,7 +91,7 @@ struct View {
     /// With --html: look for source files in this folder too; may be repeated
     #[arg(long, value_name = "FOLDER", requires = "html")]
     source: Vec<PathBuf>,
-    /// Write the file of another program
+    /// Write the file of another program; profiles of several tools may be given
     #[arg(
         long,
         group = "form",
@@ -100,6 +100,9 @@ struct View {
         requires = "output"
     )]
     export: Option<export::Format>,
+    /// With --export fdata: the object that will be optimised [default: the program]
+    #[arg(long, value_name = "NAME", requires = "export")]
+    object: Option<String>,
     /// Write to this file [default: standard output]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
@@ -141,9 +144,48 @@ fn sum(files: &[PathBuf]) -> Result<(Profile, usize)> {
     Ok((adder.finish(), number))
 }
 
+/// The sum of the profiles of each tool, and all sums as one profile with the tables of all tools.
+fn joined(files: &[PathBuf]) -> Result<Profile> {
+    let mut tools: Vec<(String, Vec<PathBuf>)> = Vec::new();
+    for path in files {
+        let tool = read(path)?.tool;
+        match tools.iter_mut().find(|(known, _)| *known == tool) {
+            Some((_, files)) => files.push(path.clone()),
+            None => tools.push((tool, vec![path.clone()])),
+        }
+    }
+    let mut sums = Vec::new();
+    for (_, files) in &tools {
+        sums.push(sum(files)?.0);
+    }
+    ::profile::join(sums)
+        .map_err(|e| Error::new("putting profiles together", e.to_string()))?
+        .ok_or_else(|| Error::new(DOING, "no profile is named"))
+}
+
+/// Writes the file of another program.
+fn export(args: &View, format: export::Format, path: &Path) -> Result<()> {
+    let profile = match args.together {
+        true => together(args)?.0,
+        false => joined(&args.files)?,
+    };
+    let (bytes, notes) = export::bytes(&profile, format, args.object.as_deref())?;
+    notes.iter().for_each(|n| note(n));
+    std::fs::write(path, bytes)
+        .map_err(|e| Error::new("writing the report", e.to_string()).file(path))
+}
+
+/// The sum of the profiles of one tool and several programs, and their number.
+fn together(args: &View) -> Result<(Profile, usize)> {
+    together::sum(&args.files.iter().map(PathBuf::as_path).collect::<Vec<_>>())
+}
+
 fn view(args: &View) -> Result<()> {
+    if let (Some(format), Some(path)) = (args.export, &args.output) {
+        return export(args, format, path);
+    }
     let (profile, files) = match args.together {
-        true => together::sum(&args.files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?,
+        true => together(args)?,
         false => sum(&args.files)?,
     };
     let fail = |e: std::io::Error| {
@@ -153,11 +195,6 @@ fn view(args: &View) -> Result<()> {
             None => error,
         }
     };
-    if let (Some(format), Some(path)) = (args.export, &args.output) {
-        let (bytes, notes) = export::bytes(&profile, format)?;
-        notes.iter().for_each(|n| note(n));
-        return std::fs::write(path, bytes).map_err(fail);
-    }
     if let Some(path) = &args.html {
         let problems = crate::page::write(path, &profile, &args.source)?;
         problems.iter().for_each(|p| note(p));

@@ -45,7 +45,7 @@ pub fn head(to: &mut dyn Write, profile: &Profile, files: usize) -> Result<()> {
         writeln!(to, "not instrumented: {}", not.join(", "))?;
     }
     let shown = |fact: &profile::Fact| match &fact.value {
-        FactValue::Number(value) => Cell::Number(*value).shown(profile),
+        FactValue::Number(value) => Cell::Number(*value).shown_as(profile, fact.kind),
         FactValue::Text(text) => text.clone(),
     };
     let values: Vec<String> = profile.facts.iter().map(shown).collect();
@@ -83,7 +83,11 @@ pub fn grid(
     };
     let rows = &grid.rows[..number];
     let mut columns: Vec<Vec<String>> = (0..grid.heads.len())
-        .map(|i| rows.iter().map(|row| row[i].shown(profile)).collect())
+        .map(|i| {
+            let kind = grid.heads[i].kind;
+            let cells = rows.iter().map(|row| row[i].shown_as(profile, kind));
+            cells.collect()
+        })
         .collect();
     let needs: Vec<tables::Column> = (grid.heads.iter().zip(&columns))
         .map(|(head, cells)| tables::Column {

@@ -2,6 +2,8 @@
 //! the command in the folder.
 #![allow(dead_code)]
 
+pub mod runs;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

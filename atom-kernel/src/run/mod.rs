@@ -10,6 +10,7 @@ pub mod meters;
 mod open;
 mod scratch;
 mod session;
+mod sums;
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -401,6 +402,7 @@ pub fn end(
     summary: Str,
     facts: Array<SectionFacts>,
     texts: Strings,
+    files: Files,
 ) {
     let Some(whole) = whole() else { return };
     if whole.is_forked() {
@@ -436,6 +438,9 @@ pub fn end(
     }
     for message in messages {
         eprintln!("kernel: {message}");
+    }
+    if files.has_profile() && whole.settings.mode != Mode::Playback {
+        sums::write(whole, &facts, texts, &sum, files);
     }
     if summary.is_empty() {
         return;

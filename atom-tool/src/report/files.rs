@@ -57,12 +57,34 @@ impl ReportFiles {
         };
         let given = options.value("--profile")?;
         let has_none = options.flag("--no-profile");
+        let report = [output, json].into_iter().find(|name| !name.is_empty());
         let (profile, beside) = match given {
             _ if has_none => (String::new(), ""),
             Some(name) => (name.to_owned(), ""),
-            None => (beside([output, json]), BESIDE),
+            None => (beside([output, json]), report.unwrap_or("")),
         };
-        if [output, json, &profile].contains(&"-")
+        Self::new(options, [output, json, &profile, beside], [rows, width])
+    }
+
+    /// Reads the options for the profile, for a tool whose report is a file in a format of its own: `report`.
+    /// [`Report::write`](super::Report::write) then writes the profile alone, which stands beside that file.
+    /// The option `name` (`--profile` in most tools) gives it another name, `--no-profile` leaves it out.
+    pub fn beside(options: &Options<'_>, report: &str, name: &str) -> Result<Self> {
+        let given = options.value(name)?;
+        let has_none = options.flag("--no-profile");
+        let (profile, beside) = match given {
+            _ if has_none => (String::new(), ""),
+            Some(name) => (name.to_owned(), ""),
+            None => (beside([report, ""]), report),
+        };
+        Self::new(options, ["", "", &profile, beside], [ROWS, WIDTH])
+    }
+
+    /// `files` are the report for people, the JSON file, the profile, and the file beside which the profile stands, if it
+    /// has its name from that.
+    fn new(options: &Options<'_>, files: [&str; 4], [rows, width]: [u64; 2]) -> Result<Self> {
+        let [output, json, profile, beside] = files;
+        if [output, json, profile].contains(&"-")
             && let Some(program) = options.program()
         {
             output::keep_stdout(&program);
@@ -70,7 +92,7 @@ impl ReportFiles {
         let mut names = StringList::new();
         names.push(output);
         names.push(json);
-        names.push(&profile);
+        names.push(profile);
         names.push(beside);
         origin::push(&mut names, options.all(), options.program());
         let bytes = [rows.to_le_bytes(), width.to_le_bytes()].concat();
@@ -85,13 +107,12 @@ impl Arg<Files> for &ReportFiles {
     }
 }
 
-/// Marks a profile that has its name from another file.
-const BESIDE: &str = "beside";
-
 /// The name of the profile beside the first of the reports that is a file: the extension of a report is
 /// replaced. Empty if there is none.
 fn beside(reports: [&str; 2]) -> String {
-    const EXTENSIONS: [&str; 6] = [".out", ".txt", ".json", ".csv", ".tsv", ".html"];
+    const EXTENSIONS: [&str; 8] = [
+        ".out", ".txt", ".json", ".csv", ".tsv", ".html", ".arp", ".dat",
+    ];
     let Some(name) = reports.into_iter().find(|name| !name.is_empty()) else {
         return String::new();
     };
@@ -116,8 +137,8 @@ struct Names {
     programs: &'static str,
     /// The profile.
     profile: &'static str,
-    /// The profile has its name from another file.
-    is_beside: bool,
+    /// The file from which the profile has its name.
+    beside: &'static str,
     /// Where the strings of `origin` begin.
     origin: usize,
     /// How much is shown to people.
@@ -142,7 +163,7 @@ impl Files {
             people,
             programs,
             profile,
-            is_beside: beside == BESIDE,
+            beside,
             origin,
             extent: text::Extent {
                 rows: u64::from_le_bytes(*rows) as usize,
@@ -164,16 +185,22 @@ impl Files {
         to_file(self.names().people, write)
     }
 
-    pub(super) fn write(self, report: &Report) -> io::Result<()> {
+    /// Number of rows and width of the tables for people.
+    pub(super) fn extent(self) -> text::Extent {
+        self.names().extent
+    }
+
+    /// Writes the files; `write` writes the one for people.
+    pub(super) fn write(
+        self,
+        report: &Report,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
         let names = self.names();
         to_file(names.programs, |to| json::write(to, report))?;
-        to_file(names.people, |to| text::write(to, report, names.extent))?;
-        let reports = [names.people, names.programs].into_iter();
-        let is_shared = |name: &str| output::is_shared(Path::new(name));
-        let beside = reports
-            .filter(|_| names.is_beside)
-            .find(|name| !name.is_empty());
-        if names.profile.is_empty() || beside.is_some_and(is_shared) {
+        to_file(names.people, write)?;
+        let is_shared = !names.beside.is_empty() && output::is_shared(Path::new(names.beside));
+        if names.profile.is_empty() || is_shared {
             return Ok(());
         }
         let bytes = self.0.as_slice().get(NUMBERS..).unwrap_or_default();
@@ -211,6 +238,7 @@ mod tests {
         assert_eq!(name("a/result.5", "x.json"), "a/result.5.profile");
         assert_eq!(name("b.%p.out", ""), "b.%p.profile");
         assert_eq!(name("a/.out", ""), "a/.out.profile");
+        assert_eq!(name("data.arp", ""), "data.profile");
         assert_eq!(name("-", "x.json"), "");
         assert_eq!(name("", ""), "");
     }

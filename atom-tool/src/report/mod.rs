@@ -15,6 +15,7 @@ mod unseen;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use tables::{grouped, grouped_decimal};
 
@@ -340,7 +341,13 @@ impl Report {
 
     /// Writes the report to the files; an error goes to standard error.
     pub fn write(&self, files: Files) {
-        if let Err(e) = files.write(self) {
+        self.write_with(files, |to| text::write(to, self, files.extent()));
+    }
+
+    /// Writes the report to the files as [`Report::write`] does, but for the file for people: `write` writes that one,
+    /// in a format of the tool's own.
+    pub fn write_with(&self, files: Files, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if let Err(e) = files.write(self, write) {
             output::cannot_write(self.tool, e);
         }
     }

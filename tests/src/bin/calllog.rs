@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 
 use atom_tests::atom;
 use atom_tests::error::{Error, Result};
-use atom_tests::outcome::{Setting, run};
+use atom_tests::outcome::{Setting, children, run};
 use atom_tests::source::End;
 
 const PROGRAM: &str = "static volatile int sink;\n\
@@ -128,14 +128,4 @@ fn times_of(file: &Path, folder: &Path) -> Result<[f64; 2]> {
     }
     let after = children();
     Ok([after[0] - before[0], after[1] - before[1]])
-}
-
-fn children() -> [f64; 2] {
-    // SAFETY: the structure consists of integers, and the call writes it.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
-        usage
-    };
-    [usage.ru_utime, usage.ru_stime].map(|t| t.tv_sec as f64 + t.tv_usec as f64 / 1e6)
 }

@@ -2,10 +2,13 @@
 //!
 //! `docs/tools/branch.md` describes options and output.
 
+mod edges;
+
 use std::io::{self, Write};
 
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Sum};
+use atom_tool::{AllTargets, WAYS};
 
 /// Cells of a branch's counter: not taken, taken.
 const NOT_TAKEN: usize = 0;
@@ -17,13 +20,18 @@ fn branch(counter: Counter<2>, taken: Value) {
 }
 
 #[analysis]
-fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: Sites) {
-    if atom {
-        if let Err(e) = files.write_with(|to| write_atom(to, counters, sites)) {
-            output::cannot_write("branch", e);
-        }
-        return;
-    }
+fn report(
+    files: Files,
+    atom: bool,
+    program: Str,
+    counters: Counters<2>,
+    sites: Sites,
+    edges: Array<edges::Edge>,
+    blocks: Counters,
+    targets: AllTargets,
+    ways: Counters<WAYS>,
+    pointers: Array<u64>,
+) {
     let sum = |cell: usize| counters.rows().map(|counts| counts[cell]).sum::<u64>();
     let (taken, not_taken) = (sum(TAKEN), sum(NOT_TAKEN));
     // Executions that a perfect static prediction, with one direction for each branch, gets right.
@@ -74,6 +82,20 @@ fn report(files: Files, atom: bool, program: Str, counters: Counters<2>, sites: 
         ]);
     }
     table.sort(0);
+    if !edges.is_empty() && files.has_profile() {
+        let counts = edges::Counts {
+            edges: &edges,
+            branches: counters,
+            blocks,
+            targets,
+            ways,
+            pointers: &pointers,
+        };
+        counts.add_to(&mut report);
+    }
+    if atom {
+        return report.write_with(files, |to| write_atom(to, counters, sites));
+    }
     report.write(files);
 }
 
@@ -100,6 +122,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "btaken.out")?;
     let atom = options.choice("--format", &[("table", false), ("atom", true)])?;
+    let with_edges = options.flag("--edges");
     options.finish()?;
 
     let branches: Vec<Inst> = program
@@ -115,7 +138,16 @@ fn instrument(program: &Program, args: &Args) -> Result {
         sites.push(*inst);
     }
     let name = program.name();
-    program.add_call(After, report, (&files, atom, name, counters, &sites));
+    let edges::Counted {
+        edges,
+        blocks,
+        targets,
+        pointers,
+    } = edges::count(program, with_edges);
+    let ways = targets.counts;
+    #[rustfmt::skip]
+    let args = (&files, atom, name, counters, &sites, &edges, blocks, targets, ways, &pointers);
+    program.add_call(After, report, args);
     Ok(())
 }
 

@@ -9,6 +9,8 @@
 use atom_tool::clocks;
 use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::prelude::*;
+use atom_tool::report::{By, Column};
+use call_log::account::Figures;
 use call_log::balance::Seen;
 use call_log::clock::Clock;
 use call_log::exercise::MOST_PROCEDURES;
@@ -17,7 +19,7 @@ mod settings;
 mod sink;
 mod thread;
 
-use settings::{Settings, SettingsData};
+use settings::{Run, Settings, SettingsData};
 
 /// Kinds of points, as part of a call's constant argument: the entry of a procedure, its exit, and a
 /// landing pad or another place to which control comes back.
@@ -76,18 +78,58 @@ fn note(buffer: PerThread<NoteBuffer>, word: u32, sp: u64, clock: u64) {
 }
 
 #[analysis(uninterrupted)]
-fn begin(settings: Record<SettingsData>, texts: Strings, procs: Sites) {
-    settings::begin(&settings, texts, procs);
+fn begin(settings: Record<SettingsData>, texts: Strings, procs: Sites, files: Files) {
+    settings::begin(&settings, texts, procs, files.has_profile());
 }
 
 #[analysis(uninterrupted)]
-fn end(all: AllThreads<NoteBuffer>) {
-    thread::end(all);
+fn end(all: AllThreads<NoteBuffer>, files: Files) {
+    let Some(run) = settings::run() else { return };
+    let figures = thread::end(run, all);
+    if files.has_profile() {
+        profile(run, &figures, files);
+    }
+}
+
+/// Writes the profile: the sums of all threads by procedure.
+fn profile(run: &Run, figures: &[Figures], files: Files) {
+    let rate = run.ticks_per_second();
+    let seconds = |ticks: u64| ticks as f64 / rate;
+    let calls: u64 = figures.iter().map(|f| f.calls).sum();
+    let own: u64 = figures.iter().map(|f| f.own).sum();
+    let mut report = Report::new("calllog", &run.settings.program);
+    report
+        .typed_fact(Column::count("calls", "calls"), calls)
+        .typed_fact(Column::seconds("seconds"), Cell::Ratio(seconds(own)));
+    let columns = [
+        Column::seconds("own"),
+        Column::share("%", "own"),
+        Column::seconds("inclusive"),
+        Column::count("calls", "calls"),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
+    ];
+    let table = report.typed_table(By::Procedure, "procedures", columns);
+    let was_called = |i: usize| figures.get(i).copied().filter(|f| *f != Figures::default());
+    for (site, figures) in run.procs.with(was_called) {
+        table.row([
+            Cell::Ratio(seconds(figures.own)),
+            Cell::percent(figures.own, own),
+            Cell::Ratio(seconds(figures.inclusive)),
+            figures.calls.into(),
+            Cell::Address(site.pc),
+            site.place(),
+            site.proc.into(),
+        ]);
+    }
+    report.write(files);
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let settings = Settings::from_options(&options, program)?;
+    let files = ReportFiles::beside(&options, &settings.file, "--profile")?;
     options.finish()?;
 
     let mut procs = SiteList::new();
@@ -130,8 +172,8 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let mut texts = StringList::new();
     let data = settings.to_data(&mut texts);
-    program.add_call(Before, begin, (&data, &texts, &procs));
-    program.add_call(After, end, (buffer,));
+    program.add_call(Before, begin, (&data, &texts, &procs, &files));
+    program.add_call(After, end, (buffer, &files));
     Ok(())
 }
 

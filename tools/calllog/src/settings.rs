@@ -113,6 +113,8 @@ pub struct Run {
     pub start: (u64, u64),
     /// Id of the first process.
     pub pid: u32,
+    /// A profile is written.
+    pub has_profile: bool,
 }
 
 static RUN: OnceLock<Run> = OnceLock::new();
@@ -120,7 +122,7 @@ static RUN: OnceLock<Run> = OnceLock::new();
 /// Microseconds from which the timer of `Clock::ItimerProf` counts downwards.
 static TIMER: AtomicU64 = AtomicU64::new(0);
 
-pub fn begin(data: &SettingsData, texts: Strings, procs: Sites) {
+pub fn begin(data: &SettingsData, texts: Strings, procs: Sites, has_profile: bool) {
     let settings = Settings::from_data(data, texts);
     if settings.clock == Clock::ItimerProf {
         start_timer();
@@ -132,6 +134,7 @@ pub fn begin(data: &SettingsData, texts: Strings, procs: Sites) {
         procs,
         start,
         pid,
+        has_profile,
     });
     sink::begin();
 }

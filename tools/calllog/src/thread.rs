@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use atom_tool::notes::{self, NoteBuffer, Notes};
 use atom_tool::{AllThreads, PerThread, Uninterrupted, forks};
+use call_log::account::Figures;
 use call_log::balance::{Balancer, Point};
 use call_log::compact::{Encoder, Tail};
 use call_log::stack::stack_around;
+use call_log::tally::Tally;
 use call_log::{Event, exercise};
 
 use crate::settings::{self, Run};
@@ -45,6 +47,8 @@ pub struct Events {
     pub new_procs: Vec<u32>,
     /// Bit set of the procedures in this thread's events.
     named: Vec<u64>,
+    /// Sums for the profile.
+    tally: Tally,
 }
 
 impl Events {
@@ -53,6 +57,9 @@ impl Events {
         let (word, bit) = (event.proc as usize / 64, 1 << (event.proc % 64));
         if self.named.get(word).is_none_or(|w| w & bit == 0) {
             self.name(word, bit, event.proc);
+        }
+        if run.has_profile {
+            self.tally.add(event);
         }
         if run.settings.is_exercise {
             let since = event.clock.saturating_sub(run.origin());
@@ -197,9 +204,9 @@ fn make(buffer: &NoteBuffer) -> bool {
 }
 
 /// Writes the log when the process ends or calls `exec`. If it continues because the `exec` fails, later events are
-/// appended.
-pub fn end(all: AllThreads<NoteBuffer>) {
-    let Some(run) = settings::run() else { return };
+/// appended. Returns the sums of all threads by procedure.
+pub fn end(run: &'static Run, all: AllThreads<NoteBuffer>) -> Vec<Figures> {
+    let mut sums: Vec<Figures> = vec![Figures::default(); run.procs.len()];
     let now = settings::now(run.settings.clock).0;
     let me = gettid() as u32;
     let mut tail = Tail {
@@ -227,6 +234,9 @@ pub fn end(all: AllThreads<NoteBuffer>) {
             .balancer
             .suspend(clock, &mut |event| events.push(run, event));
         state.hand_over();
+        for (sum, figures) in sums.iter_mut().zip(state.events.tally.figures()) {
+            sum.add(figures);
+        }
         let oddities = state.balancer.oddities();
         tail.unmatched += oddities.unmatched;
         tail.left += oddities.left;
@@ -236,4 +246,5 @@ pub fn end(all: AllThreads<NoteBuffer>) {
     if let Some(mut sink) = sink::lock() {
         Sink::finish(&mut sink, tail);
     }
+    sums
 }

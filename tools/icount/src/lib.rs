@@ -89,19 +89,6 @@ fn report(
         rows.extend(executed.filter_map(row_of));
     }
     let start = sites.get(0).map_or(0, |site| site.pc);
-    if choices.is_tsv {
-        let written = files.write_with(|to| {
-            if per == Per::Program {
-                return writeln!(to, "{}\t{total}\t{}", Address(start), &*program);
-            }
-            write_rows(to, &rows)
-        });
-        if let Err(e) = written {
-            output::cannot_write("icount", e);
-        }
-        return;
-    }
-
     let mut report = Report::new("icount", &program);
     report
         .typed_fact(Column::count("instructions", "instructions"), total)
@@ -113,6 +100,11 @@ fn report(
         Per::Procedure => (By::Procedure, "procedures"),
         Per::Block => (By::Block, "blocks"),
         Per::Instruction => (By::Instruction, "instructions executed"),
+        Per::Program if choices.is_tsv => {
+            return report.write_with(files, |to| {
+                writeln!(to, "{}\t{total}\t{}", Address(start), &*program)
+            });
+        }
         Per::Program => return report.write(files),
     };
     let columns = [
@@ -139,6 +131,9 @@ fn report(
         ]);
     }
     table.sort(0);
+    if choices.is_tsv {
+        return report.write_with(files, |to| write_rows(to, &rows));
+    }
     report.write(files);
 }
 

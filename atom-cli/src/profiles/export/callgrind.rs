@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs::File;
 
-use atom_core::Result;
 use profile::{By, Profile, Table, Type};
 
-use super::{costs, lines, word};
-
-/// Bytes of a file, and what could not be found out.
-type Made = Result<(Vec<u8>, Vec<String>)>;
+use super::{Made, costs, lines, word};
 
 /// A procedure: path of its object, and its name.
 type Proc<'a> = (&'a str, &'a str);
@@ -183,6 +180,10 @@ pub fn lcov(profile: &Profile) -> Made {
             .or_default();
         *line = (*line).max(count);
     }
+    // genhtml ends with an error at the first source file that it cannot read.
+    let all = files.len();
+    files.retain(|file, _| File::open(file).is_ok_and(|f| f.metadata().is_ok_and(|m| m.is_file())));
+    let missing = all - files.len();
     let mut text = String::from("TN:\n");
     for (file, lines) in &files {
         // Writing to a string does not fail.
@@ -194,6 +195,11 @@ pub fn lcov(profile: &Profile) -> Made {
         let _ = writeln!(text, "LF:{}\nLH:{hit}\nend_of_record", lines.len());
     }
     let mut notes = spots.notes;
+    if missing != 0 {
+        notes.push(format!(
+            "{missing} of {all} source files are left out: they cannot be read here"
+        ));
+    }
     notes.push("lines that were not reached are not in the profile, and so not in the file".into());
     Ok((text.into_bytes(), notes))
 }

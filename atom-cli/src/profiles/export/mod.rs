@@ -1,7 +1,10 @@
 //! Files of other programs.
 
 mod callgrind;
+mod fdata;
+mod pprof;
 mod stacks;
+mod tree;
 
 use std::collections::BTreeMap;
 
@@ -10,6 +13,9 @@ use clap::ValueEnum;
 use profile::Profile;
 
 use super::group::{self, Spot, Spots, Unit};
+
+/// Bytes of a file, and what could not be found out.
+type Made = Result<(Vec<u8>, Vec<String>)>;
 
 /// The forms that other programs read.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
@@ -24,14 +30,24 @@ pub enum Format {
     Speedscope,
     /// genhtml: executed lines.
     Lcov,
+    /// `go tool pprof`: instructions, lines and calls.
+    Pprof,
+    /// Perfetto, chrome://tracing: the call graph as a time line.
+    Chrome,
+    /// llvm-bolt: edges of the control flow, from `branch --edges`.
+    Fdata,
 }
 
-/// The contents of the file, and what could not be found out.
-pub fn bytes(profile: &Profile, format: Format) -> Result<(Vec<u8>, Vec<String>)> {
+/// The contents of the file, and what could not be found out. `object` is the name of the object that the file is
+/// about, in formats for one object.
+pub fn bytes(profile: &Profile, format: Format, object: Option<&str>) -> Made {
     match format {
         Format::Callgrind => callgrind::callgrind(profile),
         Format::Cachegrind => callgrind::cachegrind(profile),
         Format::Lcov => callgrind::lcov(profile),
+        Format::Pprof => pprof::pprof(profile),
+        Format::Fdata => fdata::fdata(profile, object),
+        Format::Chrome => stacks::chrome(profile),
         Format::Folded => stacks::folded(profile),
         Format::Speedscope => stacks::speedscope(profile),
     }
