@@ -206,7 +206,7 @@ fn view(args: &View) -> Result<()> {
 
 /// Writes a sum of profiles as a table for people, with as many rows as are shown by default.
 pub fn write_report(to: &mut dyn Write, profile: &Profile, files: usize) -> std::io::Result<()> {
-    print::head(to, profile, files)?;
+    print::head(to, profile, files, None)?;
     let people = profile.tables.iter().filter(|t| t.readers == Readers::All);
     for table in people {
         let mut grid = Grid::of(profile, table);
