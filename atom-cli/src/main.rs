@@ -22,6 +22,7 @@ mod misread;
 mod output;
 mod page;
 mod profiles;
+mod progress;
 mod report;
 mod request;
 mod run;

@@ -1,17 +1,11 @@
 //! Running the steps of a job: measures their times, prints them, shows a progress bar.
 
-use std::io::IsTerminal;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use atom_core::Result;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::progress::Progress;
 use crate::request::Request;
-
-/// Time after which a step on a terminal brings up the progress bar.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A step of instrumenting. The order is that in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +105,7 @@ impl Steps {
         let (name, doing) = step.texts();
         let started = Instant::now();
         let processor = processor_time();
-        let bar = Bar::start(doing, self.done.len() as u64, self.total);
+        let bar = Progress::start_at(doing, self.done.len() as u64, self.total);
         let result = work();
         drop(bar);
         let time = started.elapsed();
@@ -158,57 +152,4 @@ pub fn memory(figure: &str) -> Option<u64> {
     let line = status.lines().find_map(|l| l.strip_prefix(figure))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
-}
-
-/// Shows that something goes on, if it takes longer than [`PATIENCE`].
-pub struct Waiting(#[expect(dead_code)] Option<Bar>);
-
-impl Waiting {
-    /// From now on until the value is dropped.
-    pub fn start(doing: &'static str) -> Self {
-        Self(Bar::start(doing, 0, 1))
-    }
-}
-
-/// A progress bar that appears when its step takes longer than [`PATIENCE`].
-struct Bar {
-    finished: Sender<()>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Bar {
-    fn start(doing: &'static str, position: u64, total: u64) -> Option<Self> {
-        if !std::io::stderr().is_terminal() {
-            return None;
-        }
-        let (finished, wait) = channel();
-        let thread = std::thread::spawn(move || {
-            if wait.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
-                return;
-            }
-            let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} {elapsed}");
-            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
-                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-                .with_message(doing)
-                .with_elapsed(PATIENCE)
-                .with_position(position);
-            bar.enable_steady_tick(Duration::from_millis(100));
-            // Returns when the step ends, because the sender is dropped then.
-            let _ = wait.recv();
-            bar.finish_and_clear();
-        });
-        Some(Self {
-            finished,
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        let _ = self.finished.send(());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
 }

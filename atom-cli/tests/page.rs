@@ -252,3 +252,47 @@ fn the_address_tells_what_is_shown() {
     assert_eq!(browser::attribute(&document, "data-error"), None);
     assert!(document.contains("<h2 id=\"code-name\">twice</h2>"));
 }
+
+#[test]
+fn long_names_are_shortened_and_told_whole() {
+    let name = |last: &str| {
+        format!(
+            "outer::Map<{}int>::{last}(int)",
+            "std::vector<int>, ".repeat(12)
+        )
+    };
+    let Some((folder, _)) = page(|sample| {
+        let mut profile = sample.branches(2);
+        let strings = profile["strings"].as_array_mut().unwrap();
+        for string in strings {
+            *string = json!(name(string.as_str().unwrap()));
+        }
+        profile
+    }) else {
+        return;
+    };
+    let found = drive(
+        &folder,
+        "page.html",
+        r##"
+        const out = {};
+        click("[role=tab]", "conditional branches"); await settle();
+        out.shown = texts("#grid .row .name");
+        out.whole = all("#grid .row .name").map((cell) => cell.title);
+        type("#find", "std::vector<int>, std::vector"); out.found = texts("#grid .row .name");
+        return out;
+        "##,
+    );
+    let (shown, whole) = (strings(&found, "shown"), strings(&found, "whole"));
+    assert_eq!(shown.len(), 2);
+    for (shown, whole) in shown.iter().zip(&whole) {
+        let last = whole.rsplit("::").next().unwrap().replace("(int)", "");
+        assert_eq!(*whole, name(&last));
+        assert!(
+            shown.chars().count() <= 80 && shown.contains(&last),
+            "{shown}"
+        );
+    }
+    assert_ne!(shown[0], shown[1]);
+    assert_eq!(strings(&found, "found").len(), 2);
+}

@@ -7,6 +7,7 @@
 //! - [`shorten`] makes one demangled C++ or Rust name fit a width.
 //! - [`shorten_all`] does so for a table: names that differ stay different.
 //! - [`column_widths`] fits the columns of a table to its width.
+//! - [`wrapped`] makes several lines of a long one.
 //! - [`grouped`] writes a number with commas.
 #![deny(missing_docs)]
 
@@ -15,11 +16,13 @@ mod parse;
 mod reduce;
 mod unique;
 mod widths;
+mod wrap;
 
 use std::borrow::Cow;
 
 pub use unique::shorten_all;
 pub use widths::{Column, column_widths};
+pub use wrap::wrapped;
 
 /// The character that stands for parts which are left out.
 pub const ELLIPSIS: char = '…';

@@ -128,6 +128,11 @@ class ReportPage {
           : column.type === "address" ? (row) => (column.objects?.[row] ?? 0) * 2 ** 48 + value(column.values[row])
             : (row) => model.number(table, column, row),
       };
+      if (column.type === "text") {
+        // The whole name stands in the hint and is found, too.
+        made.find = made.show;
+        made.show = (row) => model.short(model.text(table, column, row));
+      }
       if (column.type === "place") {
         // The folder stands in the hint and is found, too.
         made.find = made.show;
@@ -188,8 +193,8 @@ function markDark() {
   themeSwitch(byId("theme"));
   markDark();
   byId("theme").addEventListener("click", markDark);
-  const [profile, code] = await Promise.all([pageData("profile"), pageData("code")]);
-  globalThis.report = new ReportPage(new Model(profile, code));
+  const [profile, code, short] = await Promise.all(["profile", "code", "short"].map(pageData));
+  globalThis.report = new ReportPage(new Model(profile, code, short));
   document.documentElement.dataset.state = "ready";
   document.dispatchEvent(new Event("page-ready"));
 })();

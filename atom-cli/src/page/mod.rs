@@ -27,6 +27,21 @@ const SCRIPTS: [&str; 6] = [
     include_str!("main.js"),
 ];
 
+/// Names with more characters than this are shortened where they stand in a line.
+const NAME: usize = 80;
+
+/// The shortened forms of a profile's long strings, by their numbers.
+fn short_names(profile: &Profile) -> serde_json::Value {
+    let full: Vec<&str> = profile.strings.iter().map(String::as_str).collect();
+    let short = tables::shorten_all(&full, NAME);
+    let changed = short.into_iter().zip(&full).enumerate();
+    changed
+        .filter(|(_, (short, full))| short != *full)
+        .map(|(number, (short, _))| (number.to_string(), short.into_owned().into()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
 /// Writes the page of a profile. Source files are also looked for in the folders `sources`. Returns a message for each
 /// object whose code could not be shown.
 ///
@@ -51,6 +66,7 @@ pub fn write(out: &Path, profile: &Profile, sources: &[PathBuf]) -> Result<Vec<S
         data: &[
             ("profile", shown.to_json()),
             ("code", code.json().to_string()),
+            ("short", short_names(profile).to_string()),
         ],
         scripts: &scripts,
     };

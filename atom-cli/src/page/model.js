@@ -2,10 +2,11 @@
 // The profile (docs/profile-format.md) as the parts of the page ask for it.
 
 class Model {
-  constructor(profile, code) {
+  constructor(profile, code, short) {
     this.profile = profile;
     this.code = code;
     this.strings = profile.strings ?? [];
+    this.shorts = new Map(Object.entries(short ?? {}).map(([at, text]) => [this.strings[at], text]));
     this.objects = profile.objects ?? [];
     this.tables = (profile.tables ?? []).filter((table) => table.rows);
     this.procedures = this.collect();
@@ -15,6 +16,11 @@ class Model {
       if (!this.embedded.has(procedure.object)) this.embedded.set(procedure.object, []);
       this.embedded.get(procedure.object).push(procedure);
     }
+  }
+
+  // A name as it stands in a line: long names are shortened.
+  short(name) {
+    return this.shorts.get(name) ?? name;
   }
 
   object(index) {

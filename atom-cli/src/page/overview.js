@@ -72,7 +72,7 @@ function drawTop(model, open) {
   if (first && procedures.length) {
     const whole = procedures.reduce((sum, p) => sum + p.values[0], 0);
     const rows = procedures.slice(0, TOP).filter((p) => p.values[0]).map((p) => ({
-      name: p.name, count: p.values[0], place: p, title: `${p.name}\n${model.object(p.object)} ${p.file}`,
+      name: model.short(p.name), count: p.values[0], place: p, title: `${p.name}\n${model.object(p.object)} ${p.file}`,
     }));
     bars(`Procedures by ${first.name}`, rows, whole, open);
   }
@@ -105,9 +105,10 @@ function drawBranches(model, table, open) {
 function drawData(model, table) {
   const [measure] = model.measures(table);
   const label = model.first(table, "text");
-  const rows = Array.from({ length: table.rows }, (_, row) => ({
-    name: label ? model.text(table, label, row) : `row ${row + 1}`, count: value(measure.values[row]) || 0,
-  })).sort((a, b) => b.count - a.count);
+  const rows = Array.from({ length: table.rows }, (_, row) => {
+    const title = label ? model.text(table, label, row) : `row ${row + 1}`;
+    return { name: model.short(title), title, count: value(measure.values[row]) || 0 };
+  }).sort((a, b) => b.count - a.count);
   const whole = rows.reduce((sum, row) => sum + row.count, 0);
   bars(`${table.name} by ${measure.name}`, rows.slice(0, TOP), whole);
 }

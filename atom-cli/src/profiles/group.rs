@@ -148,7 +148,10 @@ fn add_share(grid: &mut Grid) {
 
 /// The finest table by code that has measures, and what its rows stand for.
 fn finest<'p>(profile: &'p Profile, unit: Unit, name: Option<&str>) -> Option<&'p Table> {
-    let has_rows = |t: &&Table| t.measures().any(|c| c.sum == Sum::Add);
+    // Rows of other kinds, such as pairs of a caller and a callee, may be about places of the code.
+    let has_place = |t: &Table| t.first(Type::Address).or(t.first(Type::Place)).is_some();
+    let has_rows =
+        |t: &&Table| t.measures().any(|c| c.sum == Sum::Add) && (t.by != By::Other || has_place(t));
     let order: &[By] = match unit {
         Unit::Procedure => &[
             By::Procedure,
@@ -156,9 +159,10 @@ fn finest<'p>(profile: &'p Profile, unit: Unit, name: Option<&str>) -> Option<&'
             By::Branch,
             By::Instruction,
             By::Line,
+            By::Other,
         ],
-        Unit::Line | Unit::File => &[By::Line, By::Instruction, By::Block, By::Branch],
-        Unit::Instruction => &[By::Instruction, By::Block, By::Branch],
+        Unit::Line | Unit::File => &[By::Line, By::Instruction, By::Block, By::Branch, By::Other],
+        Unit::Instruction => &[By::Instruction, By::Block, By::Branch, By::Other],
         Unit::Object => &[
             By::Procedure,
             By::Block,
@@ -190,7 +194,8 @@ pub fn spots(profile: &Profile, unit: Unit, name: Option<&str>) -> Result<Spots>
         .iter()
         .find(|c| c.kind == Type::Address && c.role == Role::Key);
     let place = table.first(Type::Place);
-    let procedure = table.columns.iter().find(|c| c.kind == Type::Text);
+    let text = |name: &str| table.column(name).filter(|c| c.kind == Type::Text);
+    let procedure = (text("procedure").or(text("caller"))).or_else(|| table.first(Type::Text));
     // Of a block only what counts each of its instructions can be told apart.
     let insts = table.column("insts").filter(|_| is_block);
     let columns: Vec<_> = (table.measures())

@@ -7,6 +7,7 @@ mod diff;
 mod export;
 mod grid;
 mod group;
+mod parquet;
 mod print;
 pub mod together;
 
@@ -20,6 +21,7 @@ use atom_core::{Error, Result};
 use clap::{Args, Subcommand};
 
 use crate::message::note;
+use crate::progress::Progress;
 use crate::width::Width;
 use grid::Grid;
 
@@ -36,7 +38,8 @@ const ROWS: usize = 30;
     disable_help_subcommand = true,
     override_usage = "atom report FILE... [OPTIONS]\n       \
         atom report diff A B [OPTIONS]\n       \
-        atom report FILE... --export FORMAT -o OUT",
+        atom report FILE... --export FORMAT -o OUT\n       \
+        atom report FILE... --parquet FOLDER",
     after_help = "A file called `diff` in the working directory is ./diff."
 )]
 pub struct Report {
@@ -103,6 +106,9 @@ struct View {
     /// With --export fdata: the object that will be optimised [default: the program]
     #[arg(long, value_name = "NAME", requires = "export")]
     object: Option<String>,
+    /// Append all facts and measures to the Parquet files in a folder, for queries over many runs
+    #[arg(long, group = "form", value_name = "FOLDER", conflicts_with_all = ["output", "table", "by", "sort", "filter", "top", "together"])]
+    parquet: Option<PathBuf>,
     /// Write to this file [default: standard output]
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
@@ -126,6 +132,7 @@ fn read(path: &Path) -> Result<Profile> {
 /// The sum of some profiles, and their number.
 fn sum(files: &[PathBuf]) -> Result<(Profile, usize)> {
     let mut adder: Option<Adder> = None;
+    let progress = Progress::start_at("reading profiles", 0, files.len() as u64);
     for path in files {
         let next = read(path)?;
         match &mut adder {
@@ -138,6 +145,7 @@ fn sum(files: &[PathBuf]) -> Result<(Profile, usize)> {
                 )
             })?,
         }
+        progress.advance();
     }
     let adder = adder.ok_or_else(|| Error::new(DOING, "no profile is named"))?;
     let number = adder.files();
@@ -184,6 +192,9 @@ fn view(args: &View) -> Result<()> {
     if let (Some(format), Some(path)) = (args.export, &args.output) {
         return export(args, format, path);
     }
+    if let Some(folder) = &args.parquet {
+        return parquet::append(&args.files, folder);
+    }
     let (profile, files) = match args.together {
         true => together(args)?,
         false => sum(&args.files)?,
@@ -217,7 +228,7 @@ fn view(args: &View) -> Result<()> {
             print::json(&mut to, &profile, files, &grids, top(0))?;
             return to.flush();
         }
-        print::head(&mut to, &profile, files)?;
+        print::head(&mut to, &profile, files, args.width.columns())?;
         for grid in &grids {
             print::grid(&mut to, &profile, grid, top(ROWS), args.width.columns())?;
         }
@@ -232,7 +243,7 @@ fn view(args: &View) -> Result<()> {
 
 /// Writes a sum of profiles as a table for people, with as many rows as are shown by default.
 pub fn write_report(to: &mut dyn Write, profile: &Profile, files: usize) -> std::io::Result<()> {
-    print::head(to, profile, files)?;
+    print::head(to, profile, files, None)?;
     let people = profile.tables.iter().filter(|t| t.readers == Readers::All);
     for table in people {
         let mut grid = Grid::of(profile, table);

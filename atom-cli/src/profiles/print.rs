@@ -10,8 +10,13 @@ use super::grid::{Cell, Grid};
 /// Spaces in front of each column.
 const GAP: usize = 2;
 
-/// Writes what ran and the facts.
-pub fn head(to: &mut dyn Write, profile: &Profile, files: usize) -> Result<()> {
+/// Writes what ran and the facts, in lines of at most `width` columns.
+pub fn head(
+    to: &mut dyn Write,
+    profile: &Profile,
+    files: usize,
+    width: Option<usize>,
+) -> Result<()> {
     let program = &profile.program;
     let command = match program.arguments.get(1..) {
         Some(rest @ [_, ..]) => format!("{} {}", program.path, rest.join(" ")),
@@ -42,7 +47,10 @@ pub fn head(to: &mut dyn Write, profile: &Profile, files: usize) -> Result<()> {
         .map(|o| &*o.name)
         .collect();
     if !not.is_empty() {
-        writeln!(to, "not instrumented: {}", not.join(", "))?;
+        let text = format!("not instrumented: {}", not.join(", "));
+        for line in tables::wrapped(&text, width.unwrap_or(0)) {
+            writeln!(to, "{line}")?;
+        }
     }
     let shown = |fact: &profile::Fact| match &fact.value {
         FactValue::Number(value) => Cell::Number(*value).shown_as(profile, fact.kind),

@@ -13,9 +13,9 @@ use std::process::{Command, Output};
 
 use atom_core::{Error, Result};
 
+use crate::progress::Progress;
 use crate::run::identity::Identity;
 use crate::run::store::Store;
-use crate::steps::Waiting;
 use manifest::Script;
 
 const DOING: &str = "compiling the tool";
@@ -158,7 +158,7 @@ fn compile(script: &Script, sources: &Sources, store: &Store, library: &Path) ->
             "--remap-path-prefix={copy}={}",
             script.file.display()
         ));
-        let waiting = Waiting::start("compiling the tool");
+        let waiting = Progress::start("compiling the tool");
         let output = cargo.output();
         drop(waiting);
         output.map_err(|e| match e.kind() {

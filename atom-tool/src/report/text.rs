@@ -27,7 +27,9 @@ pub(super) fn write(to: &mut dyn Write, report: &Report, extent: Extent) -> io::
         .iter()
         .filter_map(|line| report.unseen.as_ref().and_then(line))
     {
-        writeln!(to, "{line}")?;
+        for line in tables::wrapped(&line, extent.width) {
+            writeln!(to, "{line}")?;
+        }
     }
     if analysis_rt::counts_are_inherited() {
         writeln!(
