@@ -94,6 +94,11 @@ fn instrument(program: &Program, args: &Args) -> Result {
         let Some(first) = proc.first_block() else {
             continue;
         };
+        if !proc.is_selected() {
+            packed::leave_out(&mut blocks, proc.blocks().len());
+            marked.extend(proc.blocks().map(|_| false));
+            continue;
+        }
         let plan = match has_counts {
             true => Plan::default(),
             false => marks::plan(proc, has_edges.then_some(&mut edges)),
@@ -164,7 +169,10 @@ fn add_counts(program: &Program, passed: Passed<'_>) {
     let counters = program.counters(program.block_count());
     let all = || program.procs().flat_map(|proc| proc.blocks());
     let branches = || {
-        let ends = all().map(|block| block.last_inst());
+        let selected = program.procs().filter(Proc::is_selected);
+        let ends = selected
+            .flat_map(|proc| proc.blocks())
+            .map(|block| block.last_inst());
         ends.filter(|inst| inst.is_type(InstType::CondBr))
     };
     let ways = program.counters(branches().count());

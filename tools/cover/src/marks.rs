@@ -63,6 +63,7 @@ impl<'a> Facts<'a> {
             .flatten()
             .any(|e| e.kind == EdgeKind::Unknown);
         let is_known = proc.status() == Status::Full
+            && blocks.iter().all(Block::is_selected)
             && !(jumps_anywhere && entries.iter().skip(1).any(|is_taken| *is_taken));
         for entry in proc.entries() {
             if let Some(is_entry) = entry

@@ -110,6 +110,12 @@ pub struct Group<'a> {
     bytes: &'a [u8],
 }
 
+/// Leaves out a procedure with `blocks` blocks.
+pub fn leave_out(to: &mut Vec<u8>, blocks: usize) {
+    leb128::push(to, blocks as u64);
+    leb128::push(to, 0u64);
+}
+
 /// The procedures that were packed.
 pub fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
     let mut first = 0;
@@ -140,9 +146,9 @@ fn next(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 impl Group<'_> {
-    /// The facts about the procedure.
-    pub fn head(&self) -> Head {
-        head(&mut { self.bytes }).unwrap_or_default()
+    /// The facts about the procedure; none if it was left out.
+    pub fn head(&self) -> Option<Head> {
+        head(&mut { self.bytes })
     }
 
     /// Gives each block, with its place in the procedure, to `each`.
@@ -265,12 +271,14 @@ mod tests {
         };
         let mut bytes = Vec::new();
         push(&mut bytes, Head::default(), 0, &[BlockFacts::default()]);
-        push(&mut bytes, head, 1, &blocks);
+        leave_out(&mut bytes, 5);
+        push(&mut bytes, head, 6, &blocks);
         let all: Vec<Group<'_>> = groups(&bytes).collect();
-        assert_eq!((all.len(), all[1].first, all[1].len), (2, 1, 3));
-        assert_eq!(all[1].head(), head);
+        assert_eq!((all.len(), all[2].first, all[2].len), (3, 6, 3));
+        assert_eq!(all[1].head(), None);
+        assert_eq!(all[2].head(), Some(head));
         let mut found = Vec::new();
-        all[1].each(|i, block| {
+        all[2].each(|i, block| {
             assert_eq!(i, found.len());
             found.push(block.clone());
         });

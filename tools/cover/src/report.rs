@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use atom_tool::prelude::*;
-use atom_tool::report::{By, Column, Readers, Sum, Values};
+use atom_tool::report::{By, Column, Sum, Values};
 use coverage::{Block, Branch, Coverage, File, Function};
 
 use crate::files::{self, Exports};
@@ -103,15 +103,21 @@ struct Way {
     counts: [Option<u64>; 2],
 }
 
-/// Values of a source line in an object: executions, and a procedure that has code of it.
-type Lines = HashMap<(Line, usize), (u64, &'static str)>;
+/// A source line in an object: its executions, and a procedure that has code of it.
+struct LineRow {
+    line: Line,
+    object: usize,
+    count: u64,
+    proc: &'static str,
+}
 
 /// Everything that was reached.
 #[derive(Default)]
 struct Found {
     procs: Vec<Proc>,
     ways: Vec<Way>,
-    lines: Lines,
+    /// In the order of keys of files, and of lines.
+    lines: Vec<LineRow>,
     /// Columns of the executed blocks: address, executed instructions, executions, instructions, bytes.
     blocks: [Vec<u64>; 5],
     names: Vec<&'static str>,
@@ -131,7 +137,7 @@ impl Input<'_> {
         let kind = self.kind();
         let mut branches = 0;
         for group in packed::groups(self.blocks) {
-            let head = group.head();
+            let Some(head) = group.head() else { continue };
             let counts = self
                 .reached
                 .blocks
@@ -146,8 +152,7 @@ impl Input<'_> {
                 entries: counts.first().copied().unwrap_or(0),
                 blocks: [executed, group.len as u64],
             });
-            // In one procedure a line is executed as often as the block of it that is executed most often.
-            let mut lines: HashMap<Line, u64> = HashMap::new();
+            let mut lines: Vec<(Line, u64)> = Vec::new();
             group.each(|i, block| {
                 let count = counts.get(i).copied().unwrap_or(0);
                 if count != 0 {
@@ -163,10 +168,7 @@ impl Input<'_> {
                     }
                     found.names.push(name);
                 }
-                for line in &block.lines {
-                    let known = lines.entry(*line).or_default();
-                    *known = (*known).max(count);
-                }
+                lines.extend(block.lines.iter().map(|line| (*line, count)));
                 let Some(branch) = block.branch else { return };
                 let counts = self.ways(branch.ways, branches, all);
                 branches += 1;
@@ -181,12 +183,26 @@ impl Input<'_> {
                     });
                 }
             });
+            // In one procedure a line is executed as often as the block of it that is executed most often.
+            lines.sort_unstable_by_key(|(line, count)| (*line, std::cmp::Reverse(*count)));
+            lines.dedup_by_key(|(line, _)| *line);
             let object = Address(head.pc).object_number();
-            for (line, count) in lines {
-                let known = found.lines.entry((line, object)).or_insert((0, name));
-                known.0 = kind.sum(known.0, count);
-            }
+            let row = |(line, count)| LineRow {
+                line,
+                object,
+                count,
+                proc: name,
+            };
+            found.lines.extend(lines.into_iter().map(row));
         }
+        found.lines.sort_by_key(|row| (row.line, row.object));
+        found.lines.dedup_by(|row, first| {
+            let is_same = (row.line, row.object) == (first.line, first.object);
+            if is_same {
+                first.count = kind.sum(first.count, row.count);
+            }
+            is_same
+        });
         found
     }
 
@@ -236,7 +252,7 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
         [entered, found.procs.len() as u64],
     );
     if !found.lines.is_empty() {
-        let executed = found.lines.values().filter(|(n, _)| *n != 0).count();
+        let executed = found.lines.iter().filter(|row| row.count != 0).count();
         let names = ["lines executed", "lines", "lines executed %"];
         pair(
             &mut report,
@@ -258,11 +274,11 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
     }
     add_files(&mut report, &found, input.names);
     add_procs(&mut report, &found, input.names, kind);
-    add_lines(&mut report, &found, input.names, kind);
-    if input.reached.has_ways {
-        add_branches(&mut report, &found, input.names, kind);
-    }
     if files.has_profile() {
+        add_lines(&mut report, &found, input.names, kind);
+        if input.reached.has_ways {
+            add_branches(&mut report, &found, input.names, kind);
+        }
         add_blocks(&mut report, found, kind);
     }
     report.write(files);
@@ -271,9 +287,9 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
 /// The table of source files.
 fn add_files(report: &mut Report, found: &Found, names: Strings) {
     let mut files: HashMap<(u32, usize), [u64; 2]> = HashMap::new();
-    for (((file, _), object), (count, _)) in &found.lines {
-        let lines = files.entry((*file, *object)).or_default();
-        lines[0] += u64::from(*count != 0);
+    for row in &found.lines {
+        let lines = files.entry((row.line.0, row.object)).or_default();
+        lines[0] += u64::from(row.count != 0);
         lines[1] += 1;
     }
     if files.is_empty() {
@@ -344,48 +360,57 @@ fn add_procs(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
     table.sort(0);
 }
 
-/// The table of source lines, with those that were not executed.
+/// The profile's table of source lines, with those that were not executed.
 fn add_lines(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
-    let mut lines: Vec<_> = found.lines.iter().collect();
-    let key =
-        |(((file, line), object), _): &(&(Line, usize), _)| (names.get(*file), *line, *object);
-    lines.sort_unstable_by_key(key);
-    let columns = [
-        kind.column("executions", "executed", "lines"),
-        Column::place("line").key(),
-        Column::text("procedure"),
+    let mut last = (u32::MAX, "");
+    let mut place = |row: &LineRow| {
+        let (key, line) = row.line;
+        if last.0 != key {
+            last = (key, names.get(key));
+        }
+        let (file, object) = (last.1.into(), row.object as u32);
+        Cell::Place { file, line, object }
+    };
+    let counts = found.lines.iter().map(|row| row.count).collect();
+    let places = found.lines.iter().map(&mut place).collect();
+    let procs = found.lines.iter().map(|row| row.proc).collect();
+    let columns = vec![
+        (
+            kind.column("executions", "executed", "lines"),
+            Values::Numbers(counts),
+        ),
+        (Column::place("line").key(), Values::Places(places)),
+        (Column::text("procedure"), Values::Texts(procs)),
     ];
-    let table = report.typed_table(By::Line, "lines", columns);
-    table.readers(Readers::Programs);
-    for (((file, line), object), (count, proc)) in lines {
-        let (file, line, object) = (names.get(*file).into(), *line, *object as u32);
-        let place = Cell::Place { file, line, object };
-        table.row([(*count).into(), place, (*proc).into()]);
-    }
+    report.column_table(By::Line, "lines", columns);
 }
 
-/// The table of conditional branches.
+/// The profile's table of conditional branches. Those whose ways are not all seen are left out.
 fn add_branches(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
+    let mut numbers: [Vec<u64>; 3] = Default::default();
+    let (mut places, mut procs) = (Vec::new(), Vec::new());
+    for way in &found.ways {
+        let [Some(taken), Some(not_taken)] = way.counts else {
+            continue;
+        };
+        for (column, number) in numbers.iter_mut().zip([way.pc, taken, not_taken]) {
+            column.push(number);
+        }
+        places.push(place(names, way.pc, way.line));
+        procs.push(way.proc);
+    }
     let columns = [
+        Column::address("pc"),
         kind.column("taken", "taken", "branches"),
         kind.column("not taken", "not taken", "branches"),
-        Column::address("pc"),
-        Column::place("line"),
-        Column::text("procedure"),
     ];
-    let table = report.typed_table(By::Branch, "conditional branches", columns);
-    table.readers(Readers::Programs);
-    for way in &found.ways {
-        let [taken, not_taken] = way.counts.map(|n| n.map_or(Cell::Empty, Cell::Number));
-        let place = place(names, way.pc, way.line);
-        table.row([
-            taken,
-            not_taken,
-            Cell::Address(way.pc),
-            place,
-            way.proc.into(),
-        ]);
-    }
+    let mut columns: Vec<_> = columns
+        .into_iter()
+        .zip(numbers.map(Values::Numbers))
+        .collect();
+    columns.push((Column::place("line"), Values::Places(places)));
+    columns.push((Column::text("procedure"), Values::Texts(procs)));
+    report.column_table(By::Branch, "conditional branches", columns);
 }
 
 /// The profile's table of executed blocks.
@@ -432,13 +457,12 @@ fn coverage(found: &Found, exports: Exports, names: Strings, kind: Kind) -> Cove
             .collect(),
         ..Coverage::default()
     };
-    for (((file, line), _), (count, _)) in &found.lines {
-        let file: &mut File = coverage
-            .files
-            .entry(names.get(*file).to_owned())
-            .or_default();
-        let known = file.lines.entry((*line).into()).or_default();
-        *known = kind.sum(*known, *count);
+    for row in &found.lines {
+        let (file, line) = row.line;
+        let name = names.get(file).to_owned();
+        let file: &mut File = coverage.files.entry(name).or_default();
+        let known = file.lines.entry(line.into()).or_default();
+        *known = kind.sum(*known, row.count);
     }
     for proc in found.procs.iter().filter(|p| p.line.1 != 0) {
         let file = coverage
