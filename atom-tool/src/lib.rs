@@ -82,6 +82,7 @@ pub mod clocks;
 mod counters;
 mod edges;
 mod entry;
+mod float;
 mod flow;
 pub mod forks;
 mod handle;
@@ -124,6 +125,7 @@ pub use counters::{
     PlainCounter, PlainCounters, Sharing,
 };
 pub use edges::Way;
+pub use float::FloatOps;
 pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use image::{DataSymbol, ImageAddress, Variable, VariablePlace};

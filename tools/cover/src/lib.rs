@@ -40,8 +40,9 @@ fn report_counts(
     names: Strings,
     counters: Counters,
     ways: Counters<2>,
+    edges: bool,
 ) {
-    let reached = Reached::counted(counters, ways);
+    let reached = Reached::counted(counters, ways, edges);
     report::write(
         files,
         exports,
@@ -104,7 +105,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
             false => marks::plan(proc, has_edges.then_some(&mut edges)),
         };
         let list: Vec<BlockFacts> = (proc.blocks())
-            .map(|block| facts(block, &plan, has_counts, &mut names))
+            .map(|block| facts(block, &plan, has_counts && has_edges, &mut names))
             .collect();
         let line = list.iter().find_map(|block| block.lines.first());
         let head = Head {
@@ -123,7 +124,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let input = (&files, &exports, program.name(), &blocks, &names);
     match has_counts {
-        true => add_counts(program, input),
+        true => add_counts(program, has_edges, input),
         false => {
             let marks = program.marks(marked.len() + edges as usize);
             let all = program.procs().flat_map(|proc| proc.blocks());
@@ -164,12 +165,14 @@ type Passed<'a> = (
     &'a StringList,
 );
 
-/// Counts the executions of all blocks, and the ways of all conditional branches.
-fn add_counts(program: &Program, passed: Passed<'_>) {
+/// Counts the executions of all blocks, and the ways of all conditional branches if they are wanted.
+fn add_counts(program: &Program, has_edges: bool, passed: Passed<'_>) {
     let counters = program.counters(program.block_count());
     let all = || program.procs().flat_map(|proc| proc.blocks());
     let branches = || {
-        let selected = program.procs().filter(Proc::is_selected);
+        let selected = program
+            .procs()
+            .filter(|proc| has_edges && proc.is_selected());
         let ends = selected
             .flat_map(|proc| proc.blocks())
             .map(|block| block.last_inst());
@@ -183,17 +186,19 @@ fn add_counts(program: &Program, passed: Passed<'_>) {
         branch.add_call(Before, count_ways, (counter, BrCondValue));
     }
     let (files, exports, name, blocks, names) = passed;
-    let args = (files, exports, name, blocks, names, counters, ways);
+    let args = (
+        files, exports, name, blocks, names, counters, ways, has_edges,
+    );
     program.add_call(After, report_counts, args);
 }
 
-/// The facts about a block. With counts the ways of its branch are counted, else they are seen where the plan says.
-fn facts(block: Block<'_>, plan: &Plan, has_counts: bool, names: &mut StringList) -> BlockFacts {
+/// The facts about a block. Ways of its branch are counted (`is_counted`), or seen where the plan says.
+fn facts(block: Block<'_>, plan: &Plan, is_counted: bool, names: &mut StringList) -> BlockFacts {
     let (insts, last) = (block.insts(), block.last_inst());
     let is_branch = last.is_type(InstType::CondBr);
     let ways = match plan.ways.get(&(block.index() as u32)) {
         Some(ways) => Some(*ways),
-        None => has_counts.then_some([Seen::Nowhere; 2]),
+        None => is_counted.then_some([Seen::Nowhere; 2]),
     };
     let mut lines = Vec::new();
     let mut last_line = None;

@@ -53,11 +53,11 @@ pub struct Input<'a> {
 
 impl Reached {
     /// From counters of blocks and of the ways of branches.
-    pub fn counted(counters: Counters, ways: Counters<2>) -> Self {
+    pub fn counted(counters: Counters, ways: Counters<2>, has_ways: bool) -> Self {
         Self {
             blocks: counters.rows().map(|[n]| n).collect(),
             counted: Some(ways),
-            has_ways: true,
+            has_ways,
         }
     }
 
