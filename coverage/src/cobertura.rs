@@ -60,11 +60,11 @@ fn escaped(text: impl Display) -> String {
 }
 
 impl Coverage {
-    /// Writes the source files in Cobertura's format. `time` is the time of the run in milliseconds since 1970.
+    /// Writes the source files in Cobertura's format. `time` is the time of the run.
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn write_cobertura(&self, to: &mut dyn Write, time: u64) -> io::Result<()> {
+    pub fn write_cobertura(&self, to: &mut dyn Write, time: &str) -> io::Result<()> {
         let mut packages: BTreeMap<&str, (Sums, Vec<(&str, &File)>)> = BTreeMap::new();
         let mut all = Sums::default();
         for (path, file) in &self.files {
@@ -81,8 +81,9 @@ impl Coverage {
         writeln!(
             to,
             "<coverage {} lines-covered=\"{lines}\" lines-valid=\"{valid}\" branches-covered=\"{ways}\" \
-             branches-valid=\"{valid_ways}\" complexity=\"0\" version=\"atom\" timestamp=\"{time}\">",
-            all.rates()
+             branches-valid=\"{valid_ways}\" complexity=\"0\" version=\"atom\" timestamp=\"{}\">",
+            all.rates(),
+            escaped(time)
         )?;
         writeln!(to, "<sources><source>/</source></sources>\n<packages>")?;
         for (folder, (sums, files)) in packages {
@@ -145,7 +146,7 @@ mod tests {
     #[test]
     fn names_are_escaped_and_sums_are_right() {
         let mut text = Vec::new();
-        crate::example().write_cobertura(&mut text, 5).unwrap();
+        crate::example().write_cobertura(&mut text, "5").unwrap();
         let text = String::from_utf8(text).unwrap();
         for part in [
             "line-rate=\"0.6667\" branch-rate=\"0.5000\" lines-covered=\"2\" lines-valid=\"3\"",

@@ -72,12 +72,12 @@ pub fn starts(exports: Exports) -> Vec<u64> {
 /// Writes the files; errors go to standard error.
 pub fn write(exports: Exports, coverage: &Coverage) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map_or(0, |time| time.as_millis() as u64);
+    let now = now.map_or(0, |time| time.as_millis() as u64).to_string();
     type Write1<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
     let writers: [Write1<'_>; 3] = [
         &|to| coverage.write_lcov(to),
         &|to| coverage.write_drcov(to),
-        &|to| coverage.write_cobertura(to, now),
+        &|to| coverage.write_cobertura(to, &now),
     ];
     for (name, write) in exports.iter().zip(writers) {
         if name.is_empty() {

@@ -1,12 +1,14 @@
-//! Costs of source lines: the formats of callgrind and cachegrind, and lcov's of covered lines.
+//! Costs of source lines: the formats of callgrind and cachegrind, and those of covered lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use atom_core::Result;
+use coverage::Coverage;
 use profile::{By, Profile, Table, Type};
 
-use super::{costs, lines, word};
+use super::covered::written;
+use super::{Format, costs, lines, word};
 
 /// Bytes of a file, and what could not be found out.
 type Made = Result<(Vec<u8>, Vec<String>)>;
@@ -169,31 +171,18 @@ pub fn cachegrind(profile: &Profile) -> Made {
     Ok((text.into_bytes(), spots.notes))
 }
 
-/// The format of lcov's files: executions of source lines, by the first measure. Lines that were not reached are not
-/// in a profile, so the share of covered lines is not known.
-pub fn lcov(profile: &Profile) -> Made {
+/// The formats of covered lines, for a profile that has reached lines only: executions by the first measure. The share
+/// of covered lines is not known.
+pub fn lines_reached(profile: &Profile, format: Format) -> Made {
     let spots = lines(profile)?;
-    let mut files: BTreeMap<&str, BTreeMap<u64, u64>> = BTreeMap::new();
+    let mut coverage = Coverage::default();
     for spot in spots.all.iter().filter(|s| s.line != 0) {
         let count = spot.values.first().and_then(|v| v.integer()).unwrap_or(0);
-        let line = files
-            .entry(&spot.file)
-            .or_default()
-            .entry(spot.line)
-            .or_default();
+        let file = coverage.files.entry(spot.file.clone()).or_default();
+        let line = file.lines.entry(spot.line).or_default();
         *line = (*line).max(count);
-    }
-    let mut text = String::from("TN:\n");
-    for (file, lines) in &files {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "SF:{file}");
-        for (line, count) in lines {
-            let _ = writeln!(text, "DA:{line},{count}");
-        }
-        let hit = lines.values().filter(|n| **n != 0).count();
-        let _ = writeln!(text, "LF:{}\nLH:{hit}\nend_of_record", lines.len());
     }
     let mut notes = spots.notes;
     notes.push("lines that were not reached are not in the profile, and so not in the file".into());
-    Ok((text.into_bytes(), notes))
+    Ok((written(&coverage, format, profile), notes))
 }

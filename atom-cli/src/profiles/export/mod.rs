@@ -1,6 +1,7 @@
 //! Files of other programs.
 
 mod callgrind;
+mod covered;
 mod stacks;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,10 @@ pub enum Format {
     Speedscope,
     /// genhtml: executed lines.
     Lcov,
+    /// Cobertura's XML: executed lines.
+    Cobertura,
+    /// Disassemblers: executed blocks (drcov, version 2).
+    Drcov,
 }
 
 /// The contents of the file, and what could not be found out.
@@ -31,7 +36,11 @@ pub fn bytes(profile: &Profile, format: Format) -> Result<(Vec<u8>, Vec<String>)
     match format {
         Format::Callgrind => callgrind::callgrind(profile),
         Format::Cachegrind => callgrind::cachegrind(profile),
-        Format::Lcov => callgrind::lcov(profile),
+        Format::Lcov | Format::Cobertura if !covered::has_lines(profile) => {
+            callgrind::lines_reached(profile, format)
+        }
+        Format::Lcov | Format::Cobertura => covered::files(profile, format),
+        Format::Drcov => covered::drcov(profile),
         Format::Folded => stacks::folded(profile),
         Format::Speedscope => stacks::speedscope(profile),
     }
