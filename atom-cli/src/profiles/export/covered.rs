@@ -38,10 +38,35 @@ pub fn written(coverage: &Coverage, format: Format, profile: &Profile) -> Vec<u8
     let mut bytes = Vec::new();
     // Writing to memory does not fail.
     let _ = match format {
-        Format::Cobertura => coverage.write_cobertura(&mut bytes, &profile.time.start),
+        Format::Cobertura => {
+            coverage.write_cobertura(&mut bytes, &milliseconds(&profile.time.start))
+        }
         _ => coverage.write_lcov(&mut bytes),
     };
     bytes
+}
+
+/// A time of a profile, such as `2026-11-22T22:41:58.123Z`, in milliseconds since 1970; 0 if it is not known.
+fn milliseconds(time: &str) -> String {
+    let digits = |range: std::ops::Range<usize>| time.get(range)?.parse::<u64>().ok();
+    let known = || {
+        let [year, month, day] = [digits(0..4)?, digits(5..7)?, digits(8..10)?];
+        // Years begin in March, so that the day that leap years have is the last one.
+        let year = if month < 3 {
+            year.checked_sub(1)?
+        } else {
+            year
+        };
+        let days = 365 * year + year / 4 - year / 100
+            + year / 400
+            + (153 * ((month + 9) % 12) + 2) / 5
+            + day;
+        // The number of days from the first of March of the year 0 to 1970.
+        let days = days.checked_sub(719_469)?;
+        let seconds = (days * 24 + digits(11..13)?) * 3600 + digits(14..16)? * 60 + digits(17..19)?;
+        Some(seconds * 1000 + digits(20..23).unwrap_or(0))
+    };
+    known().unwrap_or(0).to_string()
 }
 
 /// The file and the line of a row, if they are known.
@@ -145,4 +170,21 @@ pub fn drcov(profile: &Profile) -> Made {
     // Writing to memory does not fail.
     let _ = coverage.write_drcov(&mut made);
     Ok((made, notes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::milliseconds;
+
+    #[test]
+    fn times_are_milliseconds_since_1970() {
+        for (time, expected) in [
+            ("1970-01-01T00:00:00.000Z", "0"),
+            ("2000-02-29T12:00:00.500Z", "951825600500"),
+            ("2026-11-22T22:41:58.123Z", "1795387318123"),
+            ("unknown", "0"),
+        ] {
+            assert_eq!(milliseconds(time), expected, "{time}");
+        }
+    }
 }
