@@ -39,6 +39,13 @@ impl Sums {
     }
 }
 
+/// The source files of a folder.
+#[derive(Default)]
+struct Package<'a> {
+    sums: Sums,
+    files: Vec<(&'a str, &'a File)>,
+}
+
 fn rate([some, all]: [usize; 2]) -> String {
     format!("{:.4}", some as f64 / all.max(1) as f64)
 }
@@ -65,13 +72,13 @@ impl Coverage {
     /// # Errors
     /// Those of the writer.
     pub fn write_cobertura(&self, to: &mut dyn Write, time: &str) -> io::Result<()> {
-        let mut packages: BTreeMap<&str, (Sums, Vec<(&str, &File)>)> = BTreeMap::new();
+        let mut packages: BTreeMap<&str, Package<'_>> = BTreeMap::new();
         let mut all = Sums::default();
         for (path, file) in &self.files {
             let (folder, _) = path.rsplit_once('/').unwrap_or((".", ""));
             let package = packages.entry(folder).or_default();
-            package.0.add(Sums::of(file));
-            package.1.push((path, file));
+            package.sums.add(Sums::of(file));
+            package.files.push((path, file));
             all.add(Sums::of(file));
         }
         writeln!(to, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
@@ -86,7 +93,7 @@ impl Coverage {
             escaped(time)
         )?;
         writeln!(to, "<sources><source>/</source></sources>\n<packages>")?;
-        for (folder, (sums, files)) in packages {
+        for (folder, Package { sums, files }) in packages {
             let (name, rates) = (escaped(folder), sums.rates());
             writeln!(
                 to,
