@@ -2,7 +2,7 @@
 //!
 //! A tool that wants to know whether a point was reached, not how often, sets a mark. That is one store of a
 //! constant: no register, no flag and no earlier value is needed. All threads share the table, as every thread
-//! stores the same value.
+//! stores the same value. A forked child keeps the marks of the process before the fork.
 //!
 //! Layout: the number of marks (u64), then one byte for each mark.
 
