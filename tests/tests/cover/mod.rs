@@ -148,10 +148,15 @@ fn lines_are_those_of_gcov() {
         let text = std::fs::read_to_string(&source).unwrap();
         let source: Vec<&str> = text.lines().collect();
         for (line, count) in &expected {
-            // A label without a statement has no code.
-            if source[*line as usize - 1].trim() != "case 1:" {
-                assert_eq!(found.get(line), Some(count), "line {line} with {words:?}");
-            }
+            let expected = match source[*line as usize - 1].trim() {
+                // A label without a statement has no code.
+                "case 1:" => None,
+                // It returns twice, and gcov counts the first time only.
+                text if text.contains("setjmp") => Some(2),
+                _ => Some(*count),
+            };
+            let found = found.get(line).copied();
+            assert_eq!(found, expected, "line {line} with {words:?}");
         }
         // The ends of functions have code, which gcov does not always list.
         for line in found.keys().filter(|line| !expected.contains_key(line)) {

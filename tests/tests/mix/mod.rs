@@ -47,9 +47,8 @@ fn mix(program: &Path) -> Value {
 }
 
 fn rows<'a>(json: &'a Value, table: &str) -> &'a Vec<Value> {
-    json[table]
-        .as_array()
-        .unwrap_or_else(|| panic!("{table} is not in {json}"))
+    let list = json[table.replace(' ', "_")].as_array();
+    list.unwrap_or_else(|| panic!("{table} is not in {json}"))
 }
 
 #[test]
