@@ -598,4 +598,10 @@ pub struct Host {
     /// Marks `len` bytes of placed data, zeros, as counts of what the process does: they are zeros again in a
     /// forked child. Data for threads needs no mark: its cells that are summed are counts.
     pub mark_counts: extern "C" fn(*mut Context, offset: u64, len: usize),
+    /// The addresses that an object occupies, as its file says: the start and the end of its loaded segments.
+    /// False if there is no object with this number.
+    pub object_range: extern "C" fn(*mut Context, object: u32, range: *mut [u64; 2]) -> bool,
+    /// The instruction set extensions that an instruction needs, by the names of their CPUID bits, with `+`
+    /// between them: `AVX512F+AVX512VL`.
+    pub inst_isa: extern "C" fn(*mut Context, inst: u32) -> StrRef,
 }

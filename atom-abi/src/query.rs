@@ -282,6 +282,9 @@ pub enum InstInfo {
     OperandCount = 8,
     /// How a string instruction is repeated, a [`Repeat`] as a number; no other instruction has it.
     Repeat = 9,
+    /// Number of the mask register that chooses the elements of an AVX-512 instruction, 1 to 7. An
+    /// instruction that works on all elements does not have it.
+    MaskRegister = 10,
 }
 
 /// How a string instruction is repeated.

@@ -346,6 +346,14 @@ impl<'a> Inst<'a> {
             .text((self.host().inst_mnemonic)(self.host().context, self.id))
     }
 
+    /// The instruction set extensions that it needs, by the names of their CPUID bits, with `+` between
+    /// them: `SSE2`, `AVX512F+AVX512VL`. Instructions of the processors before these bits have `INTEL8086`,
+    /// `INTEL386` and so on, those that came with 64-bit mode `X64`.
+    pub fn isa(&self) -> &'a str {
+        self.session
+            .text((self.host().inst_isa)(self.host().context, self.id))
+    }
+
     /// The basic block that it belongs to.
     pub fn block(&self) -> Block<'a> {
         Block {

@@ -82,12 +82,14 @@ pub mod clocks;
 mod counters;
 mod edges;
 mod entry;
+mod float;
 mod flow;
 pub mod forks;
 mod handle;
 mod image;
 mod labels;
 mod landings;
+mod marks;
 pub mod notes;
 mod object;
 mod operands;
@@ -123,11 +125,13 @@ pub use counters::{
     PlainCounter, PlainCounters, Sharing,
 };
 pub use edges::Way;
+pub use float::FloatOps;
 pub use flow::{Edge, Frame, Loop, Loops};
 pub use handle::{Block, Handles, Inst, Proc, Status};
 pub use image::{DataSymbol, ImageAddress, Variable, VariablePlace};
 pub use labels::Label;
 pub use landings::Landing;
+pub use marks::{Mark, MarkAt, MarkTable, Marks};
 pub use object::Object;
 pub use operands::{MemoryAccess, Operand, SourceFrame};
 pub use options::{Args, Options};
@@ -161,10 +165,10 @@ pub mod prelude {
     pub use crate::{
         AllTargets, AllThreads, Args, Array, AtomicCounter, AtomicCounters, Block, BrCondValue,
         Cell, Class, Counter, CounterTable, Counters, Edge, EdgeKind, EffAddrValue, Files, Inst,
-        InstType, Object, PerThread, PlainCounter, PlainCounters, Proc, Program, Record, Reg, RegV,
-        Report, ReportFiles, Result, Routine, Site, SiteList, Sites, Status, Str, StringList,
-        Strings, TargetTable, Targets, ThreadCell, ThreadState, Value, analysis, output,
-        plain_data, thread_state,
+        InstType, Mark, MarkTable, Marks, Object, PerThread, PlainCounter, PlainCounters, Proc,
+        Program, Record, Reg, RegV, Report, ReportFiles, Result, Routine, Site, SiteList, Sites,
+        Status, Str, StringList, Strings, TargetTable, Targets, ThreadCell, ThreadState, Value,
+        analysis, output, plain_data, thread_state,
     };
 }
 

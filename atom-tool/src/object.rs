@@ -1,6 +1,7 @@
 //! The objects of the process: the program, its interpreter (the dynamic loader) and its libraries.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use atom_abi::host::{Host, NONE};
 use atom_abi::query::{ObjectKind, ObjectRecord};
@@ -106,6 +107,17 @@ impl<'a> Object<'a> {
     /// True for the program interpreter, which is the dynamic loader.
     pub fn is_interpreter(&self) -> bool {
         self.record().kind == ObjectKind::Interpreter as u32
+    }
+
+    /// The addresses that it occupies, as its file says: from the start of its first loaded segment, rounded
+    /// down to a page, to the end of the last one. As all addresses of the process they have its number in the
+    /// bits from 32 on.
+    pub fn range(&self) -> Range<u64> {
+        let host: &Host = self.session.host;
+        let mut range = [0; 2];
+        let is_known = (host.object_range)(host.context, self.id, &mut range);
+        assert!(is_known, "there is no object {}", self.id);
+        range[0]..range[1]
     }
 
     /// Its procedures in address order.

@@ -10,6 +10,7 @@ use crate::call::{ArgList, AsRoutine, Computed, Exported, computed};
 use crate::counters::{Atomic, CounterTable, Plain};
 use crate::flow::each;
 use crate::handle::{Handles, Inst, Proc};
+use crate::marks::MarkTable;
 use crate::params::Params;
 use crate::proto::{self, NamedArg, Prototype};
 use crate::targets::TargetTable;
@@ -287,6 +288,11 @@ impl<'a> Program<'a> {
     /// with one thread they are ordinary data.
     pub fn counters<const N: usize>(&self, rows: usize) -> CounterTable<N> {
         CounterTable::new(self, rows)
+    }
+
+    /// A table of `rows` marks, all of them clear. All threads share it.
+    pub fn marks(&self, rows: usize) -> MarkTable {
+        MarkTable::new(self, rows)
     }
 
     /// A table that counts the targets of indirect calls and jumps.

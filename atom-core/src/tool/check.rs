@@ -236,7 +236,10 @@ fn register(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<A
         _ if in_program => {
             return Err("a register has no value before or after the program".to_owned());
         }
-        _ if arg.value > Reg::CycleCounter as u64 && !is_vector(arg.value) => {
+        _ if arg.value > Reg::CycleCounter as u64
+            && !is_vector(arg.value)
+            && !is_mask(arg.value) =>
+        {
             return Err(format!("register {} cannot be an argument", arg.value));
         }
         _ => Argument::Regv(arg.value as u8),
@@ -312,6 +315,10 @@ fn image_address(session: &Session<'_>, address: u64) -> Result<Argument, String
         true => Argument::Original(address),
         false => Argument::Const(address),
     })
+}
+
+fn is_mask(register: u64) -> bool {
+    (Reg::K0 as u64..=Reg::K7 as u64).contains(&register)
 }
 
 fn is_vector(register: u64) -> bool {

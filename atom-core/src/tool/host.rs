@@ -84,6 +84,8 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         object: objects::object,
         bound_proc: objects::bound_proc,
         mark_counts,
+        object_range: objects::object_range,
+        inst_isa: query::inst_isa,
     }
 }
 

@@ -26,6 +26,21 @@ pub(super) extern "C" fn object(
     true
 }
 
+pub(super) extern "C" fn object_range(
+    context: *mut Context,
+    object: u32,
+    range: *mut [u64; 2],
+) -> bool {
+    let Some(session) = process(context).sessions.get(object as usize) else {
+        return false;
+    };
+    // SAFETY: by the interface, a place for the result.
+    unsafe {
+        range.write([session.image.base, session.image.end].map(|a| session.numbers.address(a)))
+    };
+    true
+}
+
 pub(super) extern "C" fn bound_proc(context: *mut Context, inst: u32) -> u32 {
     let process = process(context);
     let (session, inst) = of_inst(context, inst);

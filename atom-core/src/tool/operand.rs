@@ -45,10 +45,12 @@ mod number {
     pub const PC: u8 = Reg::Pc as u8;
     pub const FLAGS: u8 = Reg::Flags as u8;
     pub const CYCLE_COUNTER: u8 = Reg::CycleCounter as u8;
+    pub const K0: u8 = Reg::K0 as u8;
+    pub const K7: u8 = Reg::K7 as u8;
     pub const XMM0: u8 = Reg::Xmm0 as u8;
     pub const XMM31: u8 = Reg::Xmm31 as u8;
 }
-use number::{XMM0, XMM31};
+use number::{K0, K7, XMM0, XMM31};
 
 /// An instruction, and the facts of it from which values of arguments are found.
 pub struct At {
@@ -471,6 +473,11 @@ impl At {
             number::PC => self.program_counter(pc, when)?,
             number::FLAGS => Value::Flags,
             number::CYCLE_COUNTER => Value::Cycles,
+            K0..=K7 if avx512() => Value::Mask(number - K0),
+            K0..=K7 => return Err(self.error(format!(
+                "k{} exists only in processors with AVX-512, which the program does not use in this block",
+                number - K0
+            ))),
             _ => Value::Xmm(self.vector(number, avx512)?),
         })
     }

@@ -305,6 +305,14 @@ pub(super) extern "C" fn inst_mnemonic(context: *mut Context, inst: u32) -> StrR
     }
 }
 
+pub(super) extern "C" fn inst_isa(context: *mut Context, inst: u32) -> StrRef {
+    let (session, inst) = of_inst(context, inst);
+    match session.known_inst(inst) {
+        Some(_) => session.intern(&operands::isa(&session.decode(InstId(inst)))),
+        None => StrRef::new(""),
+    }
+}
+
 pub(super) extern "C" fn inst_operands(
     context: *mut Context,
     inst: u32,

@@ -135,6 +135,8 @@ pub enum Value {
     XmmHigh(u8),
     /// The low 32 bits of a vector register, extended by zeros.
     XmmSingle(u8),
+    /// The low 16 bits of a mask register (0 to 7), extended by zeros.
+    Mask(u8),
     /// An element of a vector register, extended by zeros.
     Element(Element),
     /// The return address at rsp, translated to the original program's.

@@ -202,9 +202,19 @@ pub fn info(instruction: &Instruction, bytes: &[u8], what: u32) -> Option<i64> {
         (i && offsets.has_immediate()).then(|| offsets.immediate_size() as i64)
     } else if is(InstInfo::OperandCount) {
         Some(instruction.op_count().into())
+    } else if is(InstInfo::MaskRegister) {
+        let mask = instruction.op_mask();
+        (mask != Register::None).then(|| mask.number() as i64)
     } else {
         None
     }
+}
+
+/// The instruction set extensions that an instruction needs, with `+` between them.
+pub fn isa(instruction: &Instruction) -> String {
+    let names = instruction.cpuid_features().iter();
+    let names: Vec<String> = names.map(|feature| format!("{feature:?}")).collect();
+    names.join("+")
 }
 
 /// How a string instruction is repeated; none for other instructions.

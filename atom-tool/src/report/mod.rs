@@ -131,6 +131,8 @@ pub enum Values {
     Numbers(Vec<u64>),
     /// Texts.
     Texts(Vec<&'static str>),
+    /// Source lines: cells made by [`Cell::place`] or [`Site::place`], or empty ones.
+    Places(Vec<Cell>),
 }
 
 /// A table that only the profile has.
@@ -146,6 +148,7 @@ impl ColumnTable {
         let length = |values: &Values| match values {
             Values::Numbers(all) => all.len(),
             Values::Texts(all) => all.len(),
+            Values::Places(all) => all.len(),
         };
         self.columns.first().map_or(0, |(_, values)| length(values))
     }

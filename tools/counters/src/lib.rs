@@ -16,7 +16,6 @@ mod book;
 mod cost;
 mod derived;
 mod energy;
-mod float;
 mod flow;
 mod meters;
 mod model;

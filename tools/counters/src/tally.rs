@@ -4,10 +4,9 @@
 //! A block counts at its start, so a block that a fault ends early counts in full.
 
 use atom_tool::prelude::*;
-use atom_tool::{CounterAt, CounterTable, MemoryAccess, Times};
+use atom_tool::{CounterAt, CounterTable, FloatOps, MemoryAccess, Times};
 use events::Exact;
 
-use crate::float;
 use crate::settings::{Settings, Slot};
 use crate::{REPLICAS, ROW, flow};
 
@@ -146,8 +145,8 @@ fn constant(exact: Exact, inst: Inst) -> u64 {
         Exact::Instructions => 1,
         Exact::Branches => inst.is_type(InstType::CondBr).into(),
         Exact::Calls => inst.is_type(InstType::Call).into(),
-        Exact::FloatOps => float::operations(inst),
-        Exact::FloatInsts => (float::operations(inst) != 0).into(),
+        Exact::FloatOps => inst.float_ops().map_or(0, FloatOps::count),
+        Exact::FloatInsts => inst.float_ops().is_some().into(),
         Exact::Taken | Exact::NotTaken => 0,
         Exact::Loads | Exact::Stores | Exact::References | Exact::Bytes => {
             let accesses = inst.memory();

@@ -1,12 +1,14 @@
-//! Costs of source lines: the formats of callgrind and cachegrind, and lcov's of covered lines.
+//! Costs of source lines: the formats of callgrind and cachegrind, and those of covered lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs::File;
 
+use coverage::Coverage;
 use profile::{By, Profile, Table, Type};
 
-use super::{Made, costs, lines, word};
+use super::covered::written;
+use super::{Format, Made, costs, lines, word};
 
 /// A procedure: path of its object, and its name.
 type Proc<'a> = (&'a str, &'a str);
@@ -166,34 +168,23 @@ pub fn cachegrind(profile: &Profile) -> Made {
     Ok((text.into_bytes(), spots.notes))
 }
 
-/// The format of lcov's files: executions of source lines, by the first measure. Lines that were not reached are not
-/// in a profile, so the share of covered lines is not known.
-pub fn lcov(profile: &Profile) -> Made {
+/// The formats of covered lines, for a profile that has reached lines only: executions by the first measure. The share
+/// of covered lines is not known.
+pub fn lines_reached(profile: &Profile, format: Format) -> Made {
     let spots = lines(profile)?;
-    let mut files: BTreeMap<&str, BTreeMap<u64, u64>> = BTreeMap::new();
+    let mut coverage = Coverage::default();
     for spot in spots.all.iter().filter(|s| s.line != 0) {
         let count = spot.values.first().and_then(|v| v.integer()).unwrap_or(0);
-        let line = files
-            .entry(&spot.file)
-            .or_default()
-            .entry(spot.line)
-            .or_default();
+        let file = coverage.files.entry(spot.file.clone()).or_default();
+        let line = file.lines.entry(spot.line).or_default();
         *line = (*line).max(count);
     }
     // genhtml ends with an error at the first source file that it cannot read.
-    let all = files.len();
-    files.retain(|file, _| File::open(file).is_ok_and(|f| f.metadata().is_ok_and(|m| m.is_file())));
-    let missing = all - files.len();
-    let mut text = String::from("TN:\n");
-    for (file, lines) in &files {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "SF:{file}");
-        for (line, count) in lines {
-            let _ = writeln!(text, "DA:{line},{count}");
-        }
-        let hit = lines.values().filter(|n| **n != 0).count();
-        let _ = writeln!(text, "LF:{}\nLH:{hit}\nend_of_record", lines.len());
-    }
+    let all = coverage.files.len();
+    let is_readable =
+        |file: &String| File::open(file).is_ok_and(|f| f.metadata().is_ok_and(|m| m.is_file()));
+    coverage.files.retain(|file, _| is_readable(file));
+    let missing = all - coverage.files.len();
     let mut notes = spots.notes;
     if missing != 0 {
         notes.push(format!(
@@ -201,5 +192,5 @@ pub fn lcov(profile: &Profile) -> Made {
         ));
     }
     notes.push("lines that were not reached are not in the profile, and so not in the file".into());
-    Ok((text.into_bytes(), notes))
+    Ok((written(&coverage, format, profile), notes))
 }

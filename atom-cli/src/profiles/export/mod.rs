@@ -1,6 +1,7 @@
 //! Files of other programs.
 
 mod callgrind;
+mod covered;
 mod fdata;
 mod pprof;
 mod stacks;
@@ -36,6 +37,10 @@ pub enum Format {
     Chrome,
     /// llvm-bolt: edges of the control flow, from `branch --edges`.
     Fdata,
+    /// Cobertura's XML: executed lines.
+    Cobertura,
+    /// Disassemblers: executed blocks (drcov, version 2).
+    Drcov,
 }
 
 /// The contents of the file, and what could not be found out. `object` is the name of the object that the file is
@@ -44,10 +49,14 @@ pub fn bytes(profile: &Profile, format: Format, object: Option<&str>) -> Made {
     match format {
         Format::Callgrind => callgrind::callgrind(profile),
         Format::Cachegrind => callgrind::cachegrind(profile),
-        Format::Lcov => callgrind::lcov(profile),
         Format::Pprof => pprof::pprof(profile),
         Format::Fdata => fdata::fdata(profile, object),
         Format::Chrome => stacks::chrome(profile),
+        Format::Lcov | Format::Cobertura if !covered::has_lines(profile) => {
+            callgrind::lines_reached(profile, format)
+        }
+        Format::Lcov | Format::Cobertura => covered::files(profile, format),
+        Format::Drcov => covered::drcov(profile),
         Format::Folded => stacks::folded(profile),
         Format::Speedscope => stacks::speedscope(profile),
     }

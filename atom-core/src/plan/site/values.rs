@@ -30,6 +30,7 @@ impl Site<'_> {
             Value::Part(reg, first, size) => self.part_of(to, reg, first, size),
             Value::Xmm(number) => self.asm.low_of_xmm(to, number, true),
             Value::XmmSingle(number) => self.asm.low_of_xmm(to, number, false),
+            Value::Mask(number) => self.asm.mask_to(to, number),
             Value::XmmHigh(number) => {
                 let whole = Element {
                     register: number,

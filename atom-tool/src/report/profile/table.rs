@@ -92,11 +92,14 @@ pub fn columns<'a>(json: &mut Json, texts: &mut Texts<'a>, table: &'a ColumnTabl
     head(json, table.title, table.by, table.rows());
     json.key("readers").text("programs");
     json.key("columns").open('[');
+    let is_address = |(column, _): &(Column, Values)| column.kind == Some(Type::Address);
+    let has_addresses = table.columns.iter().any(is_address);
     for (column, values) in &table.columns {
         let kind = match (column.kind, values) {
             (Some(kind), _) => kind,
             (None, Values::Numbers(_)) => Type::Count,
             (None, Values::Texts(_)) => Type::Text,
+            (None, Values::Places(_)) => Type::Place,
         };
         let role = column.role.unwrap_or_else(|| role_of(kind, &[kind]));
         column_head(json, column, kind, role);
@@ -115,6 +118,7 @@ pub fn columns<'a>(json: &mut Json, texts: &mut Texts<'a>, table: &'a ColumnTabl
                     .for_each(|text| json.index(Some(texts.index(text))));
                 json.close(']');
             }
+            Values::Places(all) => places(json, texts, all.iter(), !has_addresses),
         }
         json.close('}');
     }

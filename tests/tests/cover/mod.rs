@@ -1,0 +1,268 @@
+//! The tool `cover`: its lines against gcov's, its marks against its counts, and its files against readers of their
+//! formats.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use atom_tests::atom::{self, Job};
+use atom_tests::check::Case;
+use atom_tests::outcome::{Setting, plain_environment, run};
+use atom_tests::programs;
+use atom_tests::source;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = folder.join(format!("cover-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Runs a command in a folder; it must succeed.
+fn ok(command: &mut Command, folder: &Path) -> String {
+    let output = command.current_dir(folder).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {text}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a program with the tool; returns the tracefile and the file of blocks.
+fn measure(program: &Path, folder: &Path, options: &[&str], words: &[&str]) -> (String, Vec<u8>) {
+    let [info, blocks, out] = ["c.info", "c.drcov", "c.out"].map(|name| folder.join(name));
+    let rewritten = folder.join("rewritten");
+    let mut all: Vec<String> = options.iter().map(|o| o.to_string()).collect();
+    for (option, file) in [("--lcov", &info), ("--drcov", &blocks), ("--output", &out)] {
+        all.extend([option.to_owned(), file.display().to_string()]);
+    }
+    atom::instrument(program, &rewritten, &Job::Tool("cover".into(), all), true).unwrap();
+    let mut command = Command::new(&rewritten);
+    command.args(words);
+    plain_environment(&mut command);
+    run(&mut command, &Setting::default()).unwrap();
+    let text = std::fs::read_to_string(&info).unwrap();
+    let bytes = std::fs::read(&blocks).unwrap();
+    for file in [info, blocks, out] {
+        std::fs::remove_file(file).unwrap();
+    }
+    (text, bytes)
+}
+
+/// Counts of a source file's lines in a tracefile.
+fn lines(info: &str, name: &str) -> BTreeMap<u64, u64> {
+    let records = info.split("end_of_record\n");
+    let record = records.filter_map(|r| r.split_once("SF:"));
+    let (_, record) = record
+        .into_iter()
+        .find(|(_, r)| r.lines().next().unwrap().ends_with(name))
+        .unwrap();
+    let line = |text: &str| {
+        let (line, count) = text.strip_prefix("DA:")?.split_once(',')?;
+        Some((line.parse().ok()?, count.parse().ok()?))
+    };
+    record.lines().filter_map(line).collect()
+}
+
+/// The blocks of a file in the format drcov: paths of modules, and start, size, and module of each block.
+fn blocks(bytes: &[u8]) -> (Vec<String>, BTreeSet<(u32, u16, u16)>) {
+    let mut rest = bytes;
+    let mut line = || {
+        let end = rest.iter().position(|b| *b == b'\n').unwrap();
+        let text = std::str::from_utf8(&rest[..end]).unwrap().to_owned();
+        rest = &rest[end + 1..];
+        text
+    };
+    assert_eq!(line(), "DRCOV VERSION: 2");
+    assert!(line().starts_with("DRCOV FLAVOR: "));
+    let table = line();
+    let count: usize = table
+        .strip_prefix("Module Table: version 2, count ")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(line(), "Columns: id, base, end, entry, path");
+    let mut sizes = Vec::new();
+    let mut paths = Vec::new();
+    for number in 0..count {
+        let row = line();
+        let fields: Vec<&str> = row.splitn(5, ',').map(str::trim).collect();
+        assert_eq!(fields[0], number.to_string());
+        let hex = |text: &str| u64::from_str_radix(text.strip_prefix("0x").unwrap(), 16).unwrap();
+        sizes.push(hex(fields[2]) - hex(fields[1]));
+        paths.push(fields[4].to_owned());
+    }
+    let head = line();
+    let count = head
+        .strip_prefix("BB Table: ")
+        .unwrap()
+        .strip_suffix(" bbs")
+        .unwrap();
+    let entries: usize = count.parse().unwrap();
+    assert_eq!(rest.len(), entries * 8);
+    let mut found = BTreeSet::new();
+    for entry in rest.chunks(8) {
+        let start = u32::from_le_bytes(entry[..4].try_into().unwrap());
+        let [size, module] = [4, 6].map(|i| u16::from_le_bytes([entry[i], entry[i + 1]]));
+        assert!(u64::from(start) + u64::from(size) <= sizes[usize::from(module)]);
+        assert!(
+            found.insert((start, size, module)),
+            "{start:#x} is there twice"
+        );
+    }
+    (paths, found)
+}
+
+/// Lines and counts of gcov's text.
+fn gcov(text: &str) -> BTreeMap<u64, u64> {
+    let line = |text: &str| {
+        let mut fields = text.splitn(3, ':').map(str::trim);
+        let count = fields.next()?.trim_end_matches('*');
+        let line: u64 = fields.next()?.parse().ok()?;
+        match count {
+            "#####" | "=====" => Some((line, 0)),
+            count => Some((line, count.parse().ok()?)),
+        }
+    };
+    text.lines().filter_map(line).collect()
+}
+
+#[test]
+fn lines_are_those_of_gcov() {
+    let folder = folder("gcov");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/ways.c");
+    std::fs::copy(&source, folder.join("ways.c")).unwrap();
+    let gcc = |words: &[&str]| ok(Command::new("gcc").args(words), &folder);
+    gcc(&["-O0", "-g", "ways.c", "-o", "plain"]);
+    gcc(&["-O0", "--coverage", "ways.c", "-o", "counting"]);
+    for words in [&[][..], &["word"]] {
+        ok(Command::new("./counting").args(words), &folder);
+        let text = ok(
+            Command::new("gcov").args(["-t", "counting-ways.gcda"]),
+            &folder,
+        );
+        let expected = gcov(&text);
+        assert!(expected.len() > 50, "{text}");
+        std::fs::remove_file(folder.join("counting-ways.gcda")).unwrap();
+        let (info, _) = measure(&folder.join("plain"), &folder, &["--counts"], words);
+        let found = lines(&info, "ways.c");
+        let text = std::fs::read_to_string(&source).unwrap();
+        let source: Vec<&str> = text.lines().collect();
+        for (line, count) in &expected {
+            let expected = match source[*line as usize - 1].trim() {
+                // A label without a statement has no code.
+                "case 1:" => None,
+                // It returns twice, and gcov counts the first time only.
+                text if text.contains("setjmp") => Some(2),
+                _ => Some(*count),
+            };
+            let found = found.get(line).copied();
+            assert_eq!(found, expected, "line {line} with {words:?}");
+        }
+        // The ends of functions have code, which gcov does not always list.
+        for line in found.keys().filter(|line| !expected.contains_key(line)) {
+            assert_eq!(source[*line as usize - 1], "}", "line {line}");
+        }
+        // Without counts the same lines are there, and those that were executed have 1.
+        let (info, _) = measure(&folder.join("plain"), &folder, &[], words);
+        let marked: BTreeMap<u64, u64> = found.iter().map(|(l, n)| (*l, (*n).min(1))).collect();
+        assert_eq!(lines(&info, "ways.c"), marked);
+    }
+}
+
+/// With marks the same blocks and ways of branches are seen as with counts, in all test programs that do the same each
+/// time.
+#[test]
+fn marks_see_what_counters_count() {
+    let folder = folder("marks");
+    let mut built = 0;
+    for source in source::all().unwrap() {
+        if !source.countable || !source.runs_here() {
+            continue;
+        }
+        let Some(variant) = source.variants.first() else {
+            continue;
+        };
+        let case = Case::build(&source, variant).unwrap();
+        let (_, counted) = measure(&case.original(), &folder, &["--counts"], &[]);
+        let (_, marked) = measure(&case.original(), &folder, &[], &[]);
+        let [counted, marked] = [blocks(&counted), blocks(&marked)];
+        assert!(!counted.1.is_empty());
+        let missing: Vec<_> = counted.1.symmetric_difference(&marked.1).collect();
+        assert!(missing.is_empty(), "{}: {missing:x?}", source.name());
+        let (counted, _) = measure(&case.original(), &folder, &["--counts", "--edges"], &[]);
+        let (marked, _) = measure(&case.original(), &folder, &["--edges"], &[]);
+        assert_eq!(ones(&counted), ones(&marked), "{}", source.name());
+        built += 1;
+    }
+    assert!(built > 20, "{built} programs");
+}
+
+/// A tracefile in which all counts are at most 1.
+fn ones(info: &str) -> Vec<String> {
+    let one = |line: &str| {
+        let is_count = |n: &str| n.parse::<u64>().is_ok();
+        match line.split_once(':') {
+            Some((key @ ("DA" | "BRDA"), rest)) => {
+                let (head, count) = rest.rsplit_once(',').unwrap();
+                let count = if is_count(count) && count != "0" {
+                    "1"
+                } else {
+                    count
+                };
+                format!("{key}:{head},{count}")
+            }
+            Some(("FNDA", rest)) => {
+                let (count, name) = rest.split_once(',').unwrap();
+                format!("FNDA:{},{name}", u64::from(count != "0"))
+            }
+            _ => line.to_owned(),
+        }
+    };
+    info.lines().map(one).collect()
+}
+
+#[test]
+fn genhtml_and_xmllint_read_the_files() {
+    let folder = folder("readers");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/ways.c");
+    let program = folder.join("plain");
+    let out = program.display().to_string();
+    ok(
+        Command::new("gcc").arg("-g").arg(source).args(["-o", &out]),
+        &folder,
+    );
+    let xml = folder.join("c.xml").display().to_string();
+    let options = ["--counts", "--edges", "--cobertura", &xml];
+    let (info, found) = measure(&program, &folder, &options, &[]);
+    assert!(
+        info.contains("BRDA:") && info.contains("FNDA:9,choose\n")
+            || info.contains("FNDA:5,choose\n")
+    );
+    let (paths, _) = blocks(&found);
+    assert_eq!(paths, [out]);
+    let all = lines(&info, "ways.c");
+    std::fs::write(folder.join("c.info"), info).unwrap();
+    match programs::in_path("genhtml") {
+        Some(genhtml) => {
+            let text = ok(
+                Command::new(genhtml).args(["c.info", "-o", "html", "--branch-coverage"]),
+                &folder,
+            );
+            let executed = all.values().filter(|n| **n != 0).count();
+            let expected = format!("({executed} of {} lines)", all.len());
+            assert!(text.contains(&expected), "{text}");
+        }
+        None => eprintln!("genhtml is not installed"),
+    }
+    let text = std::fs::read_to_string(&xml).unwrap();
+    assert!(text.contains("condition-coverage=\"50% (1/2)\""), "{text}");
+    match programs::in_path("xmllint") {
+        Some(xmllint) => {
+            _ = ok(
+                Command::new(xmllint).args(["--noout", "--nonet", "c.xml"]),
+                &folder,
+            )
+        }
+        None => eprintln!("xmllint is not installed"),
+    }
+}

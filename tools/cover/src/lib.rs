@@ -1,0 +1,226 @@
+//! Code coverage: which blocks, branches and source lines were executed, or how often.
+//!
+//! Without counts a block sets a mark, which is one store, and most blocks need none (`marks`). With counts there is a
+//! counter for each block and for each way of a conditional branch, and `atom` derives them from fewer.
+//! `docs/tools/cover.md` describes options and output.
+
+mod files;
+mod marks;
+mod packed;
+mod report;
+
+use atom_tool::prelude::*;
+
+use files::{ExportFiles, Exports};
+use marks::{Plan, Seen};
+use packed::{BlockFacts, Branch, Head};
+use report::{Input, Reached};
+
+#[analysis]
+fn count(counter: Counter) {
+    counter.increment();
+}
+
+#[analysis]
+fn count_ways(counter: Counter<2>, taken: Value) {
+    counter.add_to(usize::from(taken.is_true()), 1);
+}
+
+#[analysis]
+fn mark(mark: Mark) {
+    mark.set();
+}
+
+#[analysis]
+fn report_counts(
+    files: Files,
+    exports: Exports,
+    program: Str,
+    blocks: Array<u8>,
+    names: Strings,
+    counters: Counters,
+    ways: Counters<2>,
+    edges: bool,
+) {
+    let reached = Reached::counted(counters, ways, edges);
+    report::write(
+        files,
+        exports,
+        &program,
+        Input {
+            blocks: &blocks,
+            names,
+            reached,
+        },
+    );
+}
+
+#[analysis]
+fn report_marks(
+    files: Files,
+    exports: Exports,
+    program: Str,
+    blocks: Array<u8>,
+    names: Strings,
+    marks: Marks,
+    rules: Array<u32>,
+    edges: bool,
+) {
+    let reached = Reached::marked(marks, &rules, edges);
+    report::write(
+        files,
+        exports,
+        &program,
+        Input {
+            blocks: &blocks,
+            names,
+            reached,
+        },
+    );
+}
+
+fn instrument(program: &Program, args: &Args) -> Result {
+    let options = args.options();
+    let files = ReportFiles::from_options(&options, "cover.out")?;
+    let has_counts = options.flag("--counts");
+    let has_edges = options.flag("--edges");
+    let exports = files::from_options(program, &options)?;
+    options.finish()?;
+
+    let mut names = StringList::new();
+    let mut blocks = Vec::new();
+    let (mut rules, mut marked, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+    let mut edges = 0;
+    for proc in program.procs() {
+        let Some(first) = proc.first_block() else {
+            continue;
+        };
+        if !proc.is_selected() {
+            packed::leave_out(&mut blocks, proc.blocks().len());
+            marked.extend(proc.blocks().map(|_| false));
+            continue;
+        }
+        let plan = match has_counts {
+            true => Plan::default(),
+            false => marks::plan(proc, has_edges.then_some(&mut edges)),
+        };
+        let list: Vec<BlockFacts> = (proc.blocks())
+            .map(|block| facts(block, &plan, has_counts && has_edges, &mut names))
+            .collect();
+        let line = list.iter().find_map(|block| block.lines.first());
+        let head = Head {
+            pc: first.pc(),
+            name: names.intern(proc.name()),
+            line: line.copied().unwrap_or_default(),
+            has_lines: line.is_some(),
+        };
+        packed::push(&mut blocks, head, first.index() as u32, &list);
+        for (block, of) in plan.rules {
+            rules.extend([block, of.len() as u32]);
+            rules.extend(of);
+        }
+        marked.extend(plan.marked);
+        ways.extend(plan.ways);
+    }
+    let input = (&files, &exports, program.name(), &blocks, &names);
+    match has_counts {
+        true => add_counts(program, has_edges, input),
+        false => {
+            let marks = program.marks(marked.len() + edges as usize);
+            let all = program.procs().flat_map(|proc| proc.blocks());
+            for (block, _) in all
+                .clone()
+                .zip(&marked)
+                .filter(|(_, is_marked)| **is_marked)
+            {
+                block.add_call(Before, mark, (marks.at(block.index()),));
+            }
+            ways.sort_unstable_by_key(|(block, _)| *block);
+            let mut all = all;
+            for (number, ways) in ways {
+                let block = all.find(|block| block.index() == number as usize);
+                for (seen, way) in ways.into_iter().zip([Way::Taken, Way::Falling]) {
+                    if let (Seen::Mark(i), Some(block)) = (seen, block) {
+                        let at = marks.at(marked.len() + i as usize);
+                        block.add_call_on(way, mark, (at,));
+                    }
+                }
+            }
+            let (files, exports, name, blocks, names) = input;
+            let args = (
+                files, exports, name, blocks, names, marks, &rules, has_edges,
+            );
+            program.add_call(After, report_marks, args);
+        }
+    }
+    Ok(())
+}
+
+/// What the report gets in both cases.
+type Passed<'a> = (
+    &'a ReportFiles,
+    &'a ExportFiles,
+    &'a str,
+    &'a Vec<u8>,
+    &'a StringList,
+);
+
+/// Counts the executions of all blocks, and the ways of all conditional branches if they are wanted.
+fn add_counts(program: &Program, has_edges: bool, passed: Passed<'_>) {
+    let counters = program.counters(program.block_count());
+    let all = || program.procs().flat_map(|proc| proc.blocks());
+    let branches = || {
+        let selected = program
+            .procs()
+            .filter(|proc| has_edges && proc.is_selected());
+        let ends = selected
+            .flat_map(|proc| proc.blocks())
+            .map(|block| block.last_inst());
+        ends.filter(|inst| inst.is_type(InstType::CondBr))
+    };
+    let ways = program.counters(branches().count());
+    for block in all() {
+        block.add_call(Before, count, (counters.at(block.index()),));
+    }
+    for (branch, counter) in branches().zip(ways.rows()) {
+        branch.add_call(Before, count_ways, (counter, BrCondValue));
+    }
+    let (files, exports, name, blocks, names) = passed;
+    let args = (
+        files, exports, name, blocks, names, counters, ways, has_edges,
+    );
+    program.add_call(After, report_counts, args);
+}
+
+/// The facts about a block. Ways of its branch are counted (`is_counted`), or seen where the plan says.
+fn facts(block: Block<'_>, plan: &Plan, is_counted: bool, names: &mut StringList) -> BlockFacts {
+    let (insts, last) = (block.insts(), block.last_inst());
+    let is_branch = last.is_type(InstType::CondBr);
+    let ways = match plan.ways.get(&(block.index() as u32)) {
+        Some(ways) => Some(*ways),
+        None => is_counted.then_some([Seen::Nowhere; 2]),
+    };
+    let mut lines = Vec::new();
+    let mut last_line = None;
+    for inst in block.insts() {
+        let line = inst.line();
+        if line != last_line
+            && let Some((file, line)) = line
+        {
+            lines.push((names.intern(file), line));
+        }
+        last_line = line.or(last_line);
+    }
+    BlockFacts {
+        pc: block.pc(),
+        bytes: last.pc() + last.size() as u64 - block.pc(),
+        insts: insts.len() as u64,
+        branch: ways.filter(|_| is_branch).map(|ways| Branch {
+            pc: last.pc(),
+            ways,
+        }),
+        lines,
+    }
+}
+
+atom_tool::tool!(instrument, help = include_str!("help.txt"));

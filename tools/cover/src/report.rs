@@ -1,0 +1,492 @@
+//! The report: what was reached, by procedure, source file, line, branch and block.
+
+use std::collections::HashMap;
+
+use atom_tool::prelude::*;
+use atom_tool::report::{By, Column, Sum, Values};
+use coverage::{Block, Branch, Coverage, File, Function};
+
+use crate::files::{self, Exports};
+use crate::marks::Seen;
+use crate::packed::{self, Line};
+
+/// How often blocks and ways of branches were reached; with marks, 1 stands for any number.
+pub struct Reached {
+    blocks: Vec<u64>,
+    /// Counts of ways in the order of branches: not taken, taken.
+    counted: Option<Counters<2>>,
+    /// Ways of branches are known.
+    has_ways: bool,
+}
+
+/// What the rows of a table count: executions, or whether there were any.
+#[derive(Clone, Copy)]
+struct Kind {
+    is_counted: bool,
+}
+
+impl Kind {
+    /// A column with the name for counts, or the one for marks. Marks of several runs are not added: the largest is 1
+    /// if it was executed in one of them.
+    const fn column(self, counts: &'static str, marks: &'static str, unit: &'static str) -> Column {
+        match self.is_counted {
+            true => Column::count(counts, unit),
+            false => Column::count(marks, unit).sum(Sum::Max),
+        }
+    }
+
+    /// The sum of two values of one source line, or of one function.
+    fn sum(self, a: u64, b: u64) -> u64 {
+        match self.is_counted {
+            true => a + b,
+            false => a.max(b),
+        }
+    }
+}
+
+/// What the report is made of.
+pub struct Input<'a> {
+    pub blocks: &'a [u8],
+    pub names: Strings,
+    pub reached: Reached,
+}
+
+impl Reached {
+    /// From counters of blocks and of the ways of branches.
+    pub fn counted(counters: Counters, ways: Counters<2>, has_ways: bool) -> Self {
+        Self {
+            blocks: counters.rows().map(|[n]| n).collect(),
+            counted: Some(ways),
+            has_ways,
+        }
+    }
+
+    /// From marks. Each rule is the number of a block, a number n, and n numbers of blocks.
+    pub fn marked(marks: Marks, rules: &[u32], has_ways: bool) -> Self {
+        let mut blocks: Vec<u64> = (0..marks.len()).map(|i| marks.is_set(i).into()).collect();
+        let mut rest = rules;
+        while let [block, count, behind @ ..] = rest {
+            let (of, behind) = behind.split_at(behind.len().min(*count as usize));
+            let is_reached = of
+                .iter()
+                .any(|i| blocks.get(*i as usize).is_some_and(|n| *n != 0));
+            if let Some(block) = blocks.get_mut(*block as usize) {
+                *block = is_reached.into();
+            }
+            rest = behind;
+        }
+        Self {
+            blocks,
+            counted: None,
+            has_ways,
+        }
+    }
+}
+
+/// What was found out about a procedure.
+struct Proc {
+    pc: u64,
+    name: &'static str,
+    line: Line,
+    /// Executions of its first block.
+    entries: u64,
+    /// Number of its blocks that were executed, and of all.
+    blocks: [u64; 2],
+}
+
+/// A conditional branch.
+struct Way {
+    pc: u64,
+    proc: &'static str,
+    line: Line,
+    /// Taken, not taken; none where it is not seen.
+    counts: [Option<u64>; 2],
+}
+
+/// A source line in an object: its executions, and a procedure that has code of it.
+struct LineRow {
+    line: Line,
+    object: usize,
+    count: u64,
+    proc: &'static str,
+}
+
+/// Everything that was reached.
+#[derive(Default)]
+struct Found {
+    procs: Vec<Proc>,
+    ways: Vec<Way>,
+    /// In the order of keys of files, and of lines.
+    lines: Vec<LineRow>,
+    /// Columns of the executed blocks: address, executed instructions, executions, instructions, bytes.
+    blocks: [Vec<u64>; 5],
+    names: Vec<&'static str>,
+}
+
+impl Input<'_> {
+    fn kind(&self) -> Kind {
+        let is_counted = self.reached.counted.is_some();
+        Kind { is_counted }
+    }
+
+    fn found(&self) -> Found {
+        let mut found = Found::default();
+        let all = packed::groups(self.blocks)
+            .map(|group| group.len)
+            .sum::<usize>();
+        let kind = self.kind();
+        let mut branches = 0;
+        for group in packed::groups(self.blocks) {
+            let Some(head) = group.head() else { continue };
+            let counts = self
+                .reached
+                .blocks
+                .get(group.first..group.first + group.len);
+            let counts = counts.unwrap_or_default();
+            let name = self.names.get(head.name);
+            let executed = counts.iter().filter(|n| **n != 0).count() as u64;
+            found.procs.push(Proc {
+                pc: head.pc,
+                name,
+                line: head.line,
+                entries: counts.first().copied().unwrap_or(0),
+                blocks: [executed, group.len as u64],
+            });
+            let mut lines: Vec<(Line, u64)> = Vec::new();
+            group.each(|i, block| {
+                let count = counts.get(i).copied().unwrap_or(0);
+                if count != 0 {
+                    let row = [
+                        block.pc,
+                        count * block.insts,
+                        count,
+                        block.insts,
+                        block.bytes,
+                    ];
+                    for (column, value) in found.blocks.iter_mut().zip(row) {
+                        column.push(value);
+                    }
+                    found.names.push(name);
+                }
+                lines.extend(block.lines.iter().map(|line| (*line, count)));
+                let Some(branch) = block.branch else { return };
+                let counts = self.ways(branch.ways, branches, all);
+                branches += 1;
+                let line = block.lines.last().copied().unwrap_or_default();
+                if line.1 != 0 || counts.iter().any(|n| n.is_some_and(|n| n != 0)) {
+                    let (pc, proc) = (branch.pc, name);
+                    found.ways.push(Way {
+                        pc,
+                        proc,
+                        line,
+                        counts,
+                    });
+                }
+            });
+            // In one procedure a line is executed as often as the block of it that is executed most often.
+            lines.sort_unstable_by_key(|(line, count)| (*line, std::cmp::Reverse(*count)));
+            lines.dedup_by_key(|(line, _)| *line);
+            let object = Address(head.pc).object_number();
+            let row = |(line, count)| LineRow {
+                line,
+                object,
+                count,
+                proc: name,
+            };
+            found.lines.extend(lines.into_iter().map(row));
+        }
+        found.lines.sort_by_key(|row| (row.line, row.object));
+        found.lines.dedup_by(|row, first| {
+            let is_same = (row.line, row.object) == (first.line, first.object);
+            if is_same {
+                first.count = kind.sum(first.count, row.count);
+            }
+            is_same
+        });
+        found
+    }
+
+    /// Counts of the ways of a branch, taken and not taken. `all` is the number of blocks, behind which the marks of
+    /// ways have their numbers.
+    fn ways(&self, ways: [Seen; 2], number: usize, all: usize) -> [Option<u64>; 2] {
+        if let Some(counters) = self.reached.counted {
+            let [not_taken, taken] = counters.at(number).get();
+            return [Some(taken), Some(not_taken)];
+        }
+        let count = |i: usize| self.reached.blocks.get(i).copied();
+        ways.map(|way| match way {
+            Seen::Block(block) => count(block as usize),
+            Seen::Mark(mark) => count(all + mark as usize),
+            Seen::Nowhere => None,
+        })
+    }
+}
+
+/// Writes all files.
+pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
+    let (found, kind) = (input.found(), input.kind());
+    if files::is_wanted(exports) {
+        files::write(exports, &coverage(&found, exports, input.names, kind));
+    }
+    let mut report = Report::new("cover", program);
+    let sum = |of: fn(&Proc) -> u64| found.procs.iter().map(of).sum::<u64>();
+    let pair = |report: &mut Report, names: [&'static str; 3], unit, [some, all]: [u64; 2]| {
+        report
+            .typed_fact(Column::count(names[0], unit).sum(Sum::None), some)
+            .typed_fact(Column::count(names[1], unit).sum(Sum::Max), all)
+            .typed_fact(Column::ratio(names[2]).unit("%"), Cell::percent(some, all));
+    };
+    let names = ["blocks executed", "blocks", "blocks executed %"];
+    pair(
+        &mut report,
+        names,
+        "blocks",
+        [sum(|p| p.blocks[0]), sum(|p| p.blocks[1])],
+    );
+    let entered = sum(|p| u64::from(p.blocks[0] != 0));
+    let names = ["procedures executed", "procedures", "procedures executed %"];
+    pair(
+        &mut report,
+        names,
+        "procedures",
+        [entered, found.procs.len() as u64],
+    );
+    if !found.lines.is_empty() {
+        let executed = found.lines.iter().filter(|row| row.count != 0).count();
+        let names = ["lines executed", "lines", "lines executed %"];
+        pair(
+            &mut report,
+            names,
+            "lines",
+            [executed as u64, found.lines.len() as u64],
+        );
+    }
+    if input.reached.has_ways {
+        let counts = || {
+            found
+                .ways
+                .iter()
+                .flat_map(|way| way.counts.into_iter().flatten())
+        };
+        let gone = counts().filter(|n| *n != 0).count();
+        let column = Column::count("ways of branches gone", "ways").sum(Sum::None);
+        report.typed_fact(column, gone as u64);
+    }
+    add_files(&mut report, &found, input.names);
+    add_procs(&mut report, &found, input.names, kind);
+    if files.has_profile() {
+        add_lines(&mut report, &found, input.names, kind);
+        if input.reached.has_ways {
+            add_branches(&mut report, &found, input.names, kind);
+        }
+        add_blocks(&mut report, found, kind);
+    }
+    report.write(files);
+}
+
+/// The table of source files.
+fn add_files(report: &mut Report, found: &Found, names: Strings) {
+    let mut files: HashMap<(u32, usize), [u64; 2]> = HashMap::new();
+    for row in &found.lines {
+        let lines = files.entry((row.line.0, row.object)).or_default();
+        lines[0] += u64::from(row.count != 0);
+        lines[1] += 1;
+    }
+    if files.is_empty() {
+        return;
+    }
+    let mut files: Vec<_> = files
+        .into_iter()
+        .map(|((file, _), n)| (names.get(file), n))
+        .collect();
+    files.sort_unstable();
+    let columns = [
+        Column::count("lines executed", "lines").sum(Sum::None),
+        Column::count("lines", "lines").sum(Sum::Max),
+        Column::ratio("%"),
+        Column::text("file").key(),
+    ];
+    let table = report.typed_table(By::File, "source files", columns);
+    for (file, [some, all]) in files {
+        table.row([
+            some.into(),
+            all.into(),
+            Cell::percent(some, all),
+            file.into(),
+        ]);
+    }
+    table.sort(1);
+}
+
+fn place(names: Strings, pc: u64, line: Line) -> Cell {
+    match line.1 {
+        0 => Cell::Empty,
+        number => Cell::Place {
+            file: names.get(line.0).into(),
+            line: number,
+            object: Address(pc).object_number() as u32,
+        },
+    }
+}
+
+/// The table of procedures. Procedures without lines that were not executed have no row.
+fn add_procs(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
+    let columns = [
+        Column::count("blocks executed", "blocks").sum(Sum::None),
+        Column::count("blocks", "blocks").sum(Sum::Max),
+        Column::ratio("%"),
+        kind.column("entries", "entered", "entries"),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
+    ];
+    let table = report.typed_table(By::Procedure, "procedures", columns);
+    for proc in found
+        .procs
+        .iter()
+        .filter(|p| p.blocks[0] != 0 || p.line.1 != 0)
+    {
+        let [some, all] = proc.blocks;
+        table.row([
+            some.into(),
+            all.into(),
+            Cell::percent(some, all),
+            proc.entries.into(),
+            Cell::Address(proc.pc),
+            place(names, proc.pc, proc.line),
+            proc.name.into(),
+        ]);
+    }
+    table.sort(0);
+}
+
+/// The profile's table of source lines, with those that were not executed.
+fn add_lines(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
+    let mut last = (u32::MAX, "");
+    let mut place = |row: &LineRow| {
+        let (key, line) = row.line;
+        if last.0 != key {
+            last = (key, names.get(key));
+        }
+        let (file, object) = (last.1.into(), row.object as u32);
+        Cell::Place { file, line, object }
+    };
+    let counts = found.lines.iter().map(|row| row.count).collect();
+    let places = found.lines.iter().map(&mut place).collect();
+    let procs = found.lines.iter().map(|row| row.proc).collect();
+    let columns = vec![
+        (
+            kind.column("executions", "executed", "lines"),
+            Values::Numbers(counts),
+        ),
+        (Column::place("line").key(), Values::Places(places)),
+        (Column::text("procedure"), Values::Texts(procs)),
+    ];
+    report.column_table(By::Line, "lines", columns);
+}
+
+/// The profile's table of conditional branches. Those whose ways are not all seen are left out.
+fn add_branches(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
+    let mut numbers: [Vec<u64>; 3] = Default::default();
+    let (mut places, mut procs) = (Vec::new(), Vec::new());
+    for way in &found.ways {
+        let [Some(taken), Some(not_taken)] = way.counts else {
+            continue;
+        };
+        for (column, number) in numbers.iter_mut().zip([way.pc, taken, not_taken]) {
+            column.push(number);
+        }
+        places.push(place(names, way.pc, way.line));
+        procs.push(way.proc);
+    }
+    let columns = [
+        Column::address("pc"),
+        kind.column("taken", "taken", "branches"),
+        kind.column("not taken", "not taken", "branches"),
+    ];
+    let mut columns: Vec<_> = columns
+        .into_iter()
+        .zip(numbers.map(Values::Numbers))
+        .collect();
+    columns.push((Column::place("line"), Values::Places(places)));
+    columns.push((Column::text("procedure"), Values::Texts(procs)));
+    report.column_table(By::Branch, "conditional branches", columns);
+}
+
+/// The profile's table of executed blocks.
+fn add_blocks(report: &mut Report, found: Found, kind: Kind) {
+    let [pc, count, executions, insts, bytes] = found.blocks;
+    let mut columns = vec![(Column::address("pc"), Values::Numbers(pc))];
+    if kind.is_counted {
+        let column = Column::count("count", "instructions");
+        columns.push((column, Values::Numbers(count)));
+    }
+    columns.extend([
+        (
+            kind.column("executions", "executed", "blocks"),
+            Values::Numbers(executions),
+        ),
+        (
+            Column::count("insts", "instructions").label(),
+            Values::Numbers(insts),
+        ),
+        (Column::bytes("bytes").label(), Values::Numbers(bytes)),
+        (Column::text("procedure"), Values::Texts(found.names)),
+    ]);
+    report.column_table(By::Block, "blocks", columns);
+}
+
+/// What the files for other programs are made of.
+fn coverage(found: &Found, exports: Exports, names: Strings, kind: Kind) -> Coverage {
+    let starts = files::starts(exports);
+    let block = |(pc, bytes): (&u64, &u64)| {
+        let module = Address(*pc).object_number();
+        let start = pc.wrapping_sub(*starts.get(module)?);
+        Some(Block {
+            module,
+            start,
+            size: *bytes,
+        })
+    };
+    let mut coverage = Coverage {
+        modules: files::modules(exports),
+        blocks: found.blocks[0]
+            .iter()
+            .zip(&found.blocks[4])
+            .filter_map(block)
+            .collect(),
+        ..Coverage::default()
+    };
+    for row in &found.lines {
+        let (file, line) = row.line;
+        let name = names.get(file).to_owned();
+        let file: &mut File = coverage.files.entry(name).or_default();
+        let known = file.lines.entry(line.into()).or_default();
+        *known = kind.sum(*known, row.count);
+    }
+    for proc in found.procs.iter().filter(|p| p.line.1 != 0) {
+        let file = coverage
+            .files
+            .entry(names.get(proc.line.0).to_owned())
+            .or_default();
+        file.functions.push(Function {
+            name: proc.name.to_owned(),
+            line: proc.line.1.into(),
+            entries: proc.entries,
+        });
+    }
+    for way in found.ways.iter().filter(|w| w.line.1 != 0) {
+        let [Some(taken), Some(not_taken)] = way.counts else {
+            continue;
+        };
+        let file = coverage
+            .files
+            .entry(names.get(way.line.0).to_owned())
+            .or_default();
+        file.branches.push(Branch {
+            line: way.line.1.into(),
+            ways: [taken, not_taken],
+        });
+    }
+    coverage
+}
