@@ -91,7 +91,7 @@ fn what_is_installed_works_and_goes_again() {
         "share/man/man1/atom-report.1",
         "share/zsh/site-functions/_atom",
         "share/fish/vendor_completions.d/atom.fish",
-        "include/atom/arp.h",
+        "include/atom/atomium_rp.h",
         "lib/atom/src/atom-tool/Cargo.toml",
         "share/doc/atom/docs/usage.md",
     ] {
@@ -130,11 +130,9 @@ fn uninstalling_leaves_nothing() {
             .status
             .success()
     );
-    assert!(
-        !prefix.exists(),
-        "{:?}",
-        std::fs::read_dir(&prefix).map(|d| d.count())
-    );
+    // The folder itself may be the user's.
+    let left = std::fs::read_dir(&prefix).map_or(0, |d| d.count());
+    assert_eq!(left, 0);
 }
 
 #[test]
