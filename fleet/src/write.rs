@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
 
-use parquet::basic::{Compression, Encoding};
+use parquet::basic::{Compression, Encoding, GzipLevel};
 use parquet::data_type::{ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::Result;
 use parquet::file::metadata::KeyValue;
@@ -27,7 +27,7 @@ pub fn begin(file: File) -> Result<SerializedFileWriter<File>> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
         .set_created_by(concat!("atom version ", env!("CARGO_PKG_VERSION")).into())
-        .set_compression(Compression::SNAPPY)
+        .set_compression(Compression::GZIP(GzipLevel::default()))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_dictionary_page_size_limit(DICTIONARY);
