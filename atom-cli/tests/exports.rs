@@ -93,6 +93,38 @@ fn exports_are_read_by_the_programs_that_they_are_for() {
     }
 }
 
+/// With a profile of prof beside the costs, calls have inclusive costs.
+#[test]
+fn calls_in_callgrinds_format_have_their_costs() {
+    let runs = Runs::new();
+    let costs = runs.run("icount", "i.profile", &[]);
+    runs.run("prof", "p.profile", &[]);
+    let words = [
+        "i.profile",
+        "p.profile",
+        "--export",
+        "callgrind",
+        "-o",
+        "out",
+    ];
+    runs.report(&words);
+    let text = String::from_utf8(runs.folder.read("out")).unwrap();
+    let own = by_name(&costs, By::Procedure, "count", "procedure")["twice"];
+    let call = text.split("cfn=twice\n").nth(1).expect("a call of twice");
+    let cost: Vec<&str> = call.lines().nth(1).unwrap().split(' ').collect();
+    // Only main calls it, and it calls nothing.
+    assert_eq!((cost[0], cost[1]), ("0", &*own.to_string()), "{call}");
+    assert_eq!(text.matches("\nfn=twice\n").count(), 1, "{text}");
+    if is_there("callgrind_annotate") {
+        let read = read_by(
+            &runs,
+            "callgrind_annotate",
+            &["--inclusive=yes", "--threshold=100", "out"],
+        );
+        assert!(read.contains("app.c:main"), "{read}");
+    }
+}
+
 /// The output of a program that reads a file of the folder.
 fn read_by(runs: &Runs, program: &str, arguments: &[&str]) -> String {
     let read = Command::new(program)

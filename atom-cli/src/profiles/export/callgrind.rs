@@ -1,6 +1,6 @@
 //! Costs of source lines: the formats of callgrind and cachegrind, and those of covered lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::fs::File;
 
@@ -8,7 +8,8 @@ use coverage::Coverage;
 use profile::{By, Profile, Table, Type};
 
 use super::covered::written;
-use super::{Format, Made, costs, lines, word};
+use super::tree::{self, Graph};
+use super::{Costs, Format, Made, costs, lines, word};
 
 /// A procedure: path of its object, and its name.
 type Proc<'a> = (&'a str, &'a str);
@@ -43,29 +44,34 @@ pub fn callgrind(profile: &Profile) -> Made {
     let mut sums = vec![0u64; names.len()];
     let mut body = String::new();
     let mut notes = Vec::new();
+    let mut functions = Functions::default();
     if let Some(spots) = &spots {
         notes.clone_from(&spots.notes);
         for ((object, file, procedure), costs) in costs(spots) {
             let object = profile.objects.get(object).map_or("", |o| &*o.path);
-            let _ = writeln!(
-                body,
-                "\nob={}\nfl={}\nfn={}",
-                known(object),
-                known(file),
-                known(procedure)
-            );
-            for (line, values) in costs {
-                let shown: Vec<String> = values.iter().map(u64::to_string).collect();
-                let _ = writeln!(body, "{line} {}", shown.join(" "));
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum += value;
-                }
-            }
+            let function = functions.entry((object, procedure)).or_default();
+            function.files.push((file, costs));
         }
     }
     if let Some(table) = arcs {
-        calls(profile, table, spots.is_none(), &mut body, &mut sums);
+        add_calls(profile, table, &mut functions);
     }
+    let found = spots.as_ref().and_then(|spots| {
+        let graph = Graph::new(profile, tree::own(&spots.all))?;
+        notes.push(format!(
+            "inclusive costs of calls are estimates from the call graph, for {}: all calls of a procedure count as equally expensive",
+            names[0]
+        ));
+        Some(graph.arcs())
+    });
+    let path = |object: usize| profile.objects.get(object).map_or("", |o| &*o.path);
+    let inclusive: HashMap<(Proc<'_>, Proc<'_>), u64> = (found.iter().flatten())
+        .map(|((from, to), cost)| {
+            let [from, to] = [from, to].map(|(object, name)| (path(*object), &**name));
+            ((from, to), *cost)
+        })
+        .collect();
+    write_functions(&functions, &inclusive, &mut body, &mut sums);
     let shown: Vec<String> = sums.iter().map(u64::to_string).collect();
     let _ = writeln!(text, "summary: {}", shown.join(" "));
     text.push_str(&body);
@@ -73,8 +79,30 @@ pub fn callgrind(profile: &Profile) -> Made {
     Ok((text.into_bytes(), notes))
 }
 
-/// Writes the calls. If they are the only cost, a call is a cost of the procedure that is called.
-fn calls(profile: &Profile, table: &Table, are_costs: bool, body: &mut String, sums: &mut [u64]) {
+/// What a file says of a procedure.
+#[derive(Default)]
+struct Function<'a> {
+    /// Costs of its lines by source file.
+    files: Vec<(&'a str, Costs)>,
+    /// Procedures that it calls, and how often.
+    callees: Vec<(Proc<'a>, u64)>,
+    /// Number of its own calls.
+    entries: u64,
+}
+
+type Functions<'a> = BTreeMap<Proc<'a>, Function<'a>>;
+
+impl<'a> Function<'a> {
+    /// The source file with most of its cost: the other ones have code that was inlined.
+    fn file(&self) -> &'a str {
+        let cost = |costs: &Costs| -> u64 { costs.values().filter_map(|v| v.first()).sum() };
+        let most = self.files.iter().max_by_key(|(_, costs)| cost(costs));
+        most.map_or("", |(file, _)| file)
+    }
+}
+
+/// Adds the calls of a table of arcs.
+fn add_calls<'a>(profile: &'a Profile, table: &'a Table, functions: &mut Functions<'a>) {
     let text = |name: &str, row: usize| {
         let column = table.column(name)?;
         profile.text(*column.values.get(row)?)
@@ -83,7 +111,6 @@ fn calls(profile: &Profile, table: &Table, are_costs: bool, body: &mut String, s
         let column = table.column(name).filter(|c| c.kind == Type::Address)?;
         profile.object(column, row).map(|o| &*o.path)
     };
-    let mut by_caller: BTreeMap<Proc<'_>, Vec<(&str, &str, u64)>> = BTreeMap::new();
     for row in 0..table.rows {
         let count = table
             .column("calls")
@@ -95,31 +122,63 @@ fn calls(profile: &Profile, table: &Table, are_costs: bool, body: &mut String, s
             object("caller pc", row).unwrap_or(""),
             text("caller", row).unwrap_or(""),
         );
-        let callee = (object("callee pc", row).unwrap_or(""), callee, count);
-        by_caller.entry(caller).or_default().push(callee);
-        if are_costs {
-            by_caller.entry((callee.0, callee.1)).or_default();
-        }
+        let callee = (object("callee pc", row).unwrap_or(""), callee);
+        let caller = functions.entry(caller).or_default();
+        caller.callees.push((callee, count));
+        functions.entry(callee).or_default().entries += count;
     }
-    let mut entries: BTreeMap<Proc<'_>, u64> = BTreeMap::new();
-    for (object, name, count) in by_caller.values().flatten() {
-        *entries.entry((object, name)).or_default() += count;
-    }
-    let costs = sums.len();
-    for ((ob, name), callees) in &by_caller {
+}
+
+/// Writes all procedures. If there are no other costs, a call is a cost of the procedure that is called.
+fn write_functions(
+    functions: &Functions<'_>,
+    inclusive: &HashMap<(Proc<'_>, Proc<'_>), u64>,
+    body: &mut String,
+    sums: &mut [u64],
+) {
+    let are_costs = functions.values().all(|f| f.files.is_empty());
+    let zeros = " 0".repeat(sums.len() - 1);
+    for (proc @ (object, name), function) in functions {
+        let file = function.file();
         // Writing to a string does not fail.
-        let _ = writeln!(body, "\nob={}\nfl={UNKNOWN}\nfn={}", known(ob), known(name));
-        if are_costs && let Some(own) = entries.get(&(*ob, *name)) {
-            let _ = writeln!(body, "0 {own}");
-            sums[0] += own;
+        let _ = writeln!(
+            body,
+            "\nob={}\nfl={}\nfn={}",
+            known(object),
+            known(file),
+            known(name)
+        );
+        for (other, costs) in &function.files {
+            let is_own = *other == file;
+            if !is_own {
+                let _ = writeln!(body, "fi={}", known(other));
+            }
+            for (line, values) in costs {
+                let shown: Vec<String> = values.iter().map(u64::to_string).collect();
+                let _ = writeln!(body, "{line} {}", shown.join(" "));
+                for (sum, value) in sums.iter_mut().zip(values) {
+                    *sum += value;
+                }
+            }
+            if !is_own {
+                let _ = writeln!(body, "fe={}", known(file));
+            }
         }
-        for (ob, name, count) in callees {
-            let inclusive = if are_costs { *count } else { 0 };
-            let zeros = " 0".repeat(costs - 1);
+        if are_costs && function.entries != 0 {
+            let _ = writeln!(body, "0 {}", function.entries);
+            sums[0] += function.entries;
+        }
+        for (callee @ (object, name), count) in &function.callees {
+            let cost = match are_costs {
+                true => *count,
+                false => inclusive.get(&(*proc, *callee)).copied().unwrap_or(0),
+            };
+            let file = functions.get(callee).map_or("", Function::file);
             let _ = writeln!(
                 body,
-                "cob={}\ncfi={UNKNOWN}\ncfn={}\ncalls={count} 0\n0 {inclusive}{zeros}",
-                known(ob),
+                "cob={}\ncfi={}\ncfn={}\ncalls={count} 0\n0 {cost}{zeros}",
+                known(object),
+                known(file),
                 known(name)
             );
         }

@@ -32,15 +32,7 @@ fn stacks(profile: &Profile) -> Result<Stacks> {
             "the profile has no measure that is added up",
         ));
     };
-    let mut own: BTreeMap<tree::Proc, u64> = BTreeMap::new();
-    for spot in &spots.all {
-        let value = spot.values[0].float().unwrap_or(0.0).round() as u64;
-        let name = match &*spot.procedure {
-            "" => format!("{:#x}", spot.at),
-            name => name.to_owned(),
-        };
-        *own.entry((spot.object, name)).or_default() += value;
-    }
+    let own = tree::own(&spots.all);
     let object = |number: usize| {
         profile
             .objects

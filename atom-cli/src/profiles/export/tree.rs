@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use profile::{By, Profile, Type};
 
+use super::Spot;
+
 /// A procedure: the number of its object, and its name.
 pub type Proc = (usize, String);
 
@@ -18,6 +20,20 @@ const STACKS: usize = 20_000;
 
 /// A stack is left out if its share of all calls of its last procedure is smaller.
 const SMALLEST: f64 = 1e-6;
+
+/// The own costs of procedures, by the first measure. Code that is in no procedure counts by its address.
+pub fn own(spots: &[Spot]) -> BTreeMap<Proc, u64> {
+    let mut own: BTreeMap<Proc, u64> = BTreeMap::new();
+    for spot in spots {
+        let value = spot.values[0].float().unwrap_or(0.0).round() as u64;
+        let name = match &*spot.procedure {
+            "" => format!("{:#x}", spot.at),
+            name => name.to_owned(),
+        };
+        *own.entry((spot.object, name)).or_default() += value;
+    }
+    own
+}
 
 /// A procedure of the graph.
 #[derive(Default)]
@@ -161,6 +177,21 @@ impl Graph {
             costs[node] += callees.iter().map(share).sum::<f64>();
         }
         costs
+    }
+
+    /// What the calls of each arc cost with all that they call, by caller and callee; arcs that lead back cost nothing.
+    pub fn arcs(&self) -> HashMap<(Proc, Proc), u64> {
+        let inclusive = self.inclusive();
+        let mut arcs = HashMap::new();
+        for node in &self.nodes {
+            for (callee, calls) in &node.callees {
+                let to = &self.nodes[*callee];
+                let cost = inclusive[*callee] * *calls as f64 / to.calls.max(1) as f64;
+                let arc = (node.proc.clone(), to.proc.clone());
+                *arcs.entry(arc).or_default() += cost.round() as u64;
+            }
+        }
+        arcs
     }
 
     /// The stacks, the outermost procedure first, with the own costs of their last procedures. What belongs to stacks
