@@ -163,6 +163,10 @@ exports! {
     "lstat64" => files::lstat,
     "fstat" => files::fstat,
     "fstat64" => files::fstat,
+    // The names in front of glibc 2.33.
+    "__xstat64" => files::xstat,
+    "__lxstat64" => files::lxstat,
+    "__fxstat64" => files::fxstat,
     "fstatat" => files::fstatat,
     "fstatat64" => files::fstatat,
     "statx" => files::statx,

@@ -135,6 +135,29 @@ pub(crate) unsafe extern "C" fn lstat(path: *const c_char, out: usize) -> isize 
     unsafe { newfstatat(CURRENT, path, out, libc::AT_SYMLINK_NOFOLLOW as usize) }
 }
 
+/// `stat` as glibc before 2.33 has it: the first argument is the version of the structure, of which x86-64 has one.
+///
+/// # Safety
+/// As C's function.
+pub(crate) unsafe extern "C" fn xstat(_: i32, path: *const c_char, out: usize) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { stat(path, out) }
+}
+
+/// # Safety
+/// As C's function; see [`xstat`].
+pub(crate) unsafe extern "C" fn lxstat(_: i32, path: *const c_char, out: usize) -> isize {
+    // SAFETY: the caller's promise.
+    unsafe { lstat(path, out) }
+}
+
+/// # Safety
+/// As C's function; see [`xstat`].
+pub(crate) unsafe extern "C" fn fxstat(_: i32, file: i32, out: usize) -> isize {
+    // SAFETY: the caller's promise. The system call looks at two arguments.
+    unsafe { fstat(file as usize, out, 0, 0, 0, 0) }
+}
+
 /// # Safety
 /// As C's function.
 pub(crate) unsafe extern "C" fn fstatat(
