@@ -159,10 +159,7 @@ fn add_special(inst: Inst<'_>, shape: Shape, counter: CounterAt) {
     if shape.is_masked {
         let mask = inst.info(InstInfo::MaskRegister).unwrap_or(0) as u32;
         let mask = Reg::from_number(Reg::K0.number() + mask).unwrap_or(Reg::K1);
-        let numbers = match shape.numbers {
-            64.. => u64::MAX,
-            numbers => (1 << numbers) - 1,
-        };
+        let numbers = (1 << shape.numbers) - 1;
         inst.add_call(Before, masked, (counter, mask, numbers));
         return;
     }

@@ -95,7 +95,8 @@ fn shape(inst: Inst<'_>, names: &mut StringList) -> Shape {
         vector: ops.map_or(0, |ops| ops.vector),
         numbers: ops.map_or(0, |ops| ops.numbers),
         each: ops.map_or(0, |ops| ops.each),
-        is_masked: has_mask && ops.is_some(),
+        // A mask register is known in its lower 16 bits.
+        is_masked: has_mask && ops.is_some_and(|ops| ops.numbers <= 16),
         is_repeated: inst.repeat().is_some_and(|repeat| repeat != Repeat::Once),
         _unused: [0; 2],
     }
