@@ -23,9 +23,9 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const SHIPPED: [&str; 11] = [
-    "branch", "cache", "calllog", "counters", "dtb", "empty", "icount", "inline", "kernel", "prof",
-    "ranges",
+const SHIPPED: [&str; 12] = [
+    "bbv", "branch", "cache", "calllog", "counters", "dtb", "empty", "icount", "inline", "kernel",
+    "prof", "ranges",
 ];
 
 #[test]

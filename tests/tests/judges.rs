@@ -25,4 +25,5 @@ mod stepper;
 mod surroundings;
 mod threads;
 mod values;
+mod vectors;
 mod whole;
