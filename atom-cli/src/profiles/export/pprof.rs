@@ -235,7 +235,7 @@ impl<'a> Writer<'a> {
             };
             if let Ok(image) = group::open(object) {
                 let code = || image.segments.iter().filter(|s| s.is_executable());
-                if let (Some(first), Some(last)) = (code().next(), code().last()) {
+                if let (Some(first), Some(last)) = (code().next(), code().next_back()) {
                     start = low + first.address;
                     limit = low + last.address + last.mem_size;
                     file_offset = first.offset;
