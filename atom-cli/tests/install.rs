@@ -105,7 +105,7 @@ fn what_is_installed_works_and_goes_again() {
     std::fs::write(&mine, "mine").unwrap();
     let output = install(&folder, target(), &["--uninstall", "--prefix", to]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(files(&prefix), [mine.clone()]);
+    assert_eq!(files(&prefix), std::slice::from_ref(&mine));
     std::fs::remove_file(mine).unwrap();
     assert!(
         !install(&folder, target(), &["--uninstall", "--prefix", to])
