@@ -23,8 +23,8 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const SHIPPED: [&str; 13] = [
-    "branch", "cache", "calllog", "counters", "cover", "dtb", "empty", "icount", "inline",
+const SHIPPED: [&str; 14] = [
+    "bbv", "branch", "cache", "calllog", "counters", "cover", "dtb", "empty", "icount", "inline",
     "kernel", "mix", "prof", "ranges",
 ];
 

@@ -11,7 +11,7 @@
 use std::ffi::{c_int, c_long};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Number of bytes at the start of [`memory`] that the kernel fills with zeros in a child.
 pub const WIPED: usize = 4096;
@@ -35,6 +35,11 @@ pub fn in_child(function: fn()) {
     analysis_rt::in_child(function);
 }
 
+/// True in a process that only reports the state of another one, which goes on (`atom run --every`).
+pub fn is_snapshot() -> bool {
+    analysis_rt::is_snapshot()
+}
+
 /// True if this process has a thread with the thread id `thread`.
 pub fn is_alive(thread: u32) -> bool {
     const SYS_TGKILL: c_long = 234;
@@ -49,6 +54,8 @@ pub fn is_alive(thread: u32) -> bool {
 pub struct PerProcess<T> {
     /// Address of a word that has the address of the value. The kernel sets the word to 0 in a child.
     own: AtomicPtr<AtomicPtr<Mutex<T>>>,
+    /// Address of the value, which a child inherits.
+    last: AtomicPtr<Mutex<T>>,
 }
 
 impl<T: Send> Default for PerProcess<T> {
@@ -62,6 +69,7 @@ impl<T: Send> PerProcess<T> {
     pub const fn new() -> Self {
         Self {
             own: AtomicPtr::new(null_mut()),
+            last: AtomicPtr::new(null_mut()),
         }
     }
 
@@ -85,9 +93,21 @@ impl<T: Send> PerProcess<T> {
                 // Another thread was first; this thread's value stays unused.
                 Err(other) => other,
             };
+            self.last.store(at, Ordering::Release);
         }
         // SAFETY: only addresses of values that are never freed are stored there.
         let value = unsafe { &*at };
         Some(value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// In a process that only reports the state of another one ([`is_snapshot`]): its copy of that one's value. `None`
+    /// if there is none, or if a thread was changing it.
+    pub fn copy(&'static self) -> Option<MutexGuard<'static, T>> {
+        // SAFETY: null, or the address of a value that is never freed.
+        let value = unsafe { self.last.load(Ordering::Acquire).as_ref()? };
+        match value.try_lock() {
+            Ok(value) => Some(value),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }

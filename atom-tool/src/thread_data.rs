@@ -102,6 +102,17 @@ impl<T: Int> ThreadCell<T> {
         T::load(&self.0)
     }
 
+    /// The cell's value, read in a way that lets the compiler compare it where it lies in memory. An inlined routine
+    /// then needs no register for it.
+    ///
+    /// # Safety
+    /// No other thread writes to the cell at the same time.
+    #[inline(always)]
+    pub unsafe fn get_in_place(&self) -> T {
+        // SAFETY: a valid integer in the thread's own memory; the caller excludes writers.
+        unsafe { std::ptr::from_ref(&self.0).cast::<T>().read() }
+    }
+
     /// Sets the cell.
     #[inline(always)]
     pub fn set(&self, value: T) {

@@ -27,4 +27,5 @@ mod stepper;
 mod surroundings;
 mod threads;
 mod values;
+mod vectors;
 mod whole;
