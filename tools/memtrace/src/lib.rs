@@ -34,6 +34,9 @@ struct Note {
     value: u64,
 }
 
+/// Largest number of signal handlers that interrupt each other between a look at the room and a reservation.
+const HANDLERS: u64 = 256;
+
 /// Size of a note in bytes.
 const NOTE: u64 = size_of::<Note>() as u64;
 
@@ -46,14 +49,15 @@ thread_state! {
 
 #[inline(always)]
 fn note(buffer: PerThread<NoteBuffer>, word: u32, value: u64) {
-    let word = notes::word(word);
-    let note = Note { word, value };
-    let at = buffer.reserve(NOTE);
-    if at < buffer.limit() && buffer.thread() == buffer.thread_number() {
+    // Nothing is stored before this decision, so that the routine can be inlined. A signal handler that runs
+    // behind it asks for as much room, so each level of handlers takes one note of what was asked for.
+    if buffer.has_room(HANDLERS * NOTE) && buffer.thread() == buffer.thread_number() {
+        let word = notes::word(word);
+        let at = buffer.reserve(NOTE);
         // SAFETY: the reserved space belongs to this note only and lies before the limit.
-        unsafe { (at as *mut Note).write(note) };
+        unsafe { (at as *mut Note).write(Note { word, value }) };
     } else {
-        thread::slow(buffer, at, note);
+        thread::slow(buffer, word, value);
     }
 }
 

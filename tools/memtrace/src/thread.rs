@@ -31,10 +31,10 @@ struct State {
 }
 
 /// Writes a note that does not simply go to the buffer: there is no buffer, it is full, the process has forked or the
-/// thread is another one. `at` is the address that the note reserved.
+/// thread is another one. `word` is the number of its group and its kind.
 #[cold]
 #[inline(never)]
-pub fn slow(buffer: PerThread<NoteBuffer>, at: u64, note: Note) {
+pub fn slow(buffer: PerThread<NoteBuffer>, word: u32, value: u64) {
     let _signals_wait = Uninterrupted::begin();
     // Code that runs before the program's start is not traced.
     let Some(run) = sink::run() else { return };
@@ -55,7 +55,7 @@ pub fn slow(buffer: PerThread<NoteBuffer>, at: u64, note: Note) {
         buffer.set_thread(buffer.thread_number());
         state.notes.renew();
     } else {
-        state.flush(run, noted, at);
+        state.flush(run, noted);
     }
     if buffer.thread() != buffer.thread_number() {
         // Another thread goes on with the buffer of one that has ended.
@@ -63,6 +63,8 @@ pub fn slow(buffer: PerThread<NoteBuffer>, at: u64, note: Note) {
         buffer.set_thread(buffer.thread_number());
     }
     let first = state.notes.reserve_first(&buffer);
+    let word = notes::word(word);
+    let note = Note { word, value };
     // SAFETY: the space of the buffer's first note, which has just been reserved.
     unsafe { (first as *mut Note).write(note) };
     state.notes.lock.unlock();
@@ -86,8 +88,8 @@ impl State {
         }
     }
 
-    /// Turns the notes up to `noted` into entries; the note at `own` is reserved and not written.
-    fn consume(&mut self, run: &Run, noted: u64, own: u64) {
+    /// Turns the notes up to `noted` into entries.
+    fn consume(&mut self, run: &Run, noted: u64) {
         for at in self.notes.addresses(noted) {
             // SAFETY: a note in the buffer, all bytes of which are initialised. The accesses are volatile, because
             // the thread may write to it while another thread ends the process.
@@ -97,7 +99,7 @@ impl State {
                 note
             };
             if note.word == 0 {
-                self.lost += u64::from(at != own);
+                self.lost += 1;
                 continue;
             }
             self.take(run, note);
@@ -144,11 +146,11 @@ impl State {
         self.encoder.push(entry);
     }
 
-    fn flush(&mut self, run: &'static Run, noted: u64, own: u64) {
+    fn flush(&mut self, run: &'static Run, noted: u64) {
         if run.is_nowhere() {
             return self.clear(noted);
         }
-        self.consume(run, noted, own);
+        self.consume(run, noted);
         if self.encoder.is_empty() {
             return;
         }
@@ -204,7 +206,7 @@ pub fn end(run: &'static Run, all: AllThreads<NoteBuffer>) -> Option<Totals> {
         if !state.notes.lock_at_end() {
             continue;
         }
-        state.flush(run, state.notes.end(buffer), 0);
+        state.flush(run, state.notes.end(buffer));
         state.notes.rewind(buffer);
         state.notes.lock.unlock();
     }
