@@ -80,6 +80,13 @@ impl NoteBuffer {
         self.cursor.fetch_add(size)
     }
 
+    /// Whether there is room for `more` bytes. A routine that asks this before it reserves its note can be inlined.
+    /// It asks for one note more than its own for each signal handler that may interrupt another one in between.
+    #[inline(always)]
+    pub fn has_room(&self, more: u64) -> bool {
+        self.cursor.get().wrapping_add(more) < self.limit()
+    }
+
     /// Address behind the last note that has room; 0 without a buffer, and in a forked child that has not
     /// emptied it yet.
     #[inline(always)]

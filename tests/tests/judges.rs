@@ -15,6 +15,7 @@ mod ends;
 mod frames;
 mod kernel;
 mod libraries;
+mod memtrace;
 mod mix;
 mod models;
 mod origin;

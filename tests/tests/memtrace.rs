@@ -1,0 +1,174 @@
+//! The tool `memtrace` records the references that a single-stepper sees, in their order; replayed through a model
+//! of a cache they give the figures of the tool `cache`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use atom_tests::atom::{self, Job};
+use atom_tests::check::Case;
+use atom_tests::counts::Missed;
+use atom_tests::models::{Figures, Model, read};
+use atom_tests::outcome::plain_environment;
+use atom_tests::source::Source;
+use atom_tests::stepper::{self, Options, Step};
+use mem_trace::{READ, Reader, Reference, WRITE};
+
+/// Instruction, address, size and access of a reference.
+type Seen = (u64, u64, u64, u8);
+
+/// The references of a trace by thread.
+fn trace(path: &Path) -> BTreeMap<u64, Vec<Reference>> {
+    let file = BufReader::new(File::open(path).unwrap());
+    let mut reader = Reader::new(file).unwrap();
+    let mut threads: BTreeMap<u64, Vec<Reference>> = BTreeMap::new();
+    while let Some(references) = reader.next_chunk().unwrap() {
+        for reference in references {
+            threads.entry(reference.thread).or_default().push(reference);
+        }
+    }
+    threads
+}
+
+/// Runs a build with a tool; returns the procedures that it could not instrument.
+fn run(case: &Case<'_>, source: &Source, tool: &str, folder: &str, options: &[String]) -> Missed {
+    let out = case.rewritten(folder);
+    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+    let job = Job::Tool(tool.into(), options.to_vec());
+    let made = atom::instrument(&case.original(), &out, &job, true).unwrap();
+    case.run(&out, &source.runs[0], true).unwrap();
+    Missed::from_report(&made.report)
+}
+
+fn access(reference: &stepper::Reference) -> u8 {
+    u8::from(reference.reads) * READ | u8::from(reference.writes) * WRITE
+}
+
+/// The references by thread, in the order of the threads.
+fn truth(case: &Case<'_>, source: &Source, missed: &Missed) -> Vec<Vec<Seen>> {
+    let mut command = Command::new(case.original());
+    plain_environment(&mut command);
+    command
+        .args(&source.runs[0].args)
+        .current_dir(case.folder())
+        .stderr(Stdio::null());
+    let options = Options {
+        skip_libraries: true,
+        capture: true,
+        ..Options::default()
+    };
+    let mut numbers = HashMap::new();
+    let mut threads: Vec<Vec<Seen>> = Vec::new();
+    let mut tell = |step: &Step<'_>| {
+        if missed.around(step.pc).is_some() {
+            return;
+        }
+        let number = *numbers.entry(step.thread).or_insert_with(|| {
+            threads.push(Vec::new());
+            threads.len() - 1
+        });
+        let seen = step.references.iter();
+        threads[number].extend(seen.map(|r| (step.pc, r.address, u64::from(r.size), access(r))));
+    };
+    let profile = stepper::watch(&case.original(), &mut command, options, &mut tell).unwrap();
+    profile.ended_as(source.runs[0].end).unwrap();
+    threads
+}
+
+fn judge(case: &Case<'_>, source: &Source) {
+    let label = case.label("memtrace");
+    let _lock = atom_tests::lock::exclusive(&case.folder().join("memtrace.lock")).unwrap();
+    let [file, json] = ["memory.trace", "memory.json"].map(|name| case.folder().join(name));
+    let option = |name: &str, path: &Path| [name.to_owned(), path.display().to_string()];
+    for path in [&file, &json] {
+        // A file that is not there is made.
+        let _ = std::fs::remove_file(path);
+    }
+    let missed = run(
+        case,
+        source,
+        "memtrace",
+        "memtr",
+        &option("--output", &file),
+    );
+    let threads = trace(&file);
+    let expected = truth(case, source, &missed);
+    if expected.len() == 1 {
+        let found: Vec<Seen> = threads[&1]
+            .iter()
+            .map(|r| (r.pc, r.address, r.size, r.access))
+            .collect();
+        let first = found.iter().zip(&expected[0]).position(|(a, b)| a != b);
+        if let Some(at) = first {
+            let from = at.saturating_sub(3);
+            let [found, expected] =
+                [&found, &expected[0]].map(|all| &all[from..all.len().min(at + 5)]);
+            panic!("{label}: reference {at}: {found:x?}, expected {expected:x?}");
+        }
+        assert_eq!(found.len(), expected[0].len(), "{label}");
+    } else {
+        let sorted = |all: Vec<(u64, u64)>| {
+            let mut all = all;
+            all.sort_unstable();
+            all
+        };
+        let found = threads.values().flatten().map(|r| (r.pc, r.size)).collect();
+        let expected = expected.iter().flatten().map(|r| (r.0, r.2)).collect();
+        assert!(sorted(found) == sorted(expected), "{label}: threads");
+        return;
+    }
+
+    run(case, source, "cache", "memca", &option("--json", &json));
+    let expected = read(&json, "instructions").unwrap();
+    let mut figures: BTreeMap<u64, Figures> = BTreeMap::new();
+    let mut model = Model::new(256, 1, 32);
+    for r in &threads[&1] {
+        model.access(r.address, r.size, figures.entry(r.pc).or_default());
+    }
+    assert!(figures == expected, "{label}: the cache's figures differ");
+    let bytes = std::fs::metadata(&file).unwrap().len();
+    println!("{label}: {} references, {bytes} bytes", threads[&1].len());
+}
+
+fn check(name: &str) {
+    let source = Source::named(name).unwrap();
+    if !source.runs_here() {
+        return;
+    }
+    let is_wanted = |name: &str| ["gcc-O0", "gcc-O2", "gcc-bare", "gcc-barepie"].contains(&name);
+    let mut judged = 0;
+    for variant in source.variants.iter().filter(|v| is_wanted(&v.0)) {
+        judge(&Case::build(&source, variant).unwrap(), &source);
+        judged += 1;
+        if name == "threads.c" {
+            // It takes long to step through.
+            break;
+        }
+    }
+    assert!(judged > 0, "{name} has no such variant");
+}
+
+macro_rules! programs {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($file);
+        })*
+    };
+}
+
+programs! {
+    asmpush_c: "asmpush.c",
+    callpop_s: "callpop.S",
+    deep_c: "deep.c",
+    flags_s: "flags.S",
+    interrupts_c: "interrupts.c",
+    jumps_c: "jumps.c",
+    order_s: "order.S",
+    redzone_s: "redzone.S",
+    strings_c: "strings.c",
+    threads_c: "threads.c",
+    vectors_c: "vectors.c",
+}
