@@ -43,7 +43,7 @@ fn run(case: &Case<'_>, source: &Source, tool: &str, folder: &str, options: &[St
 }
 
 fn access(reference: &stepper::Reference) -> u8 {
-    u8::from(reference.reads) * READ | u8::from(reference.writes) * WRITE
+    (u8::from(reference.reads) * READ) | (u8::from(reference.writes) * WRITE)
 }
 
 /// The references by thread, in the order of the threads.
