@@ -182,6 +182,11 @@ impl Place {
             if !name.starts_with("report-") {
                 continue;
             }
+            // The profile beside a report has the same counts.
+            if name.ends_with(".profile") || name.contains(".profile.") {
+                std::fs::remove_file(path).unwrap();
+                continue;
+            }
             let counts = whole::read(&path).unwrap();
             all.push(counts.get(&key).copied().unwrap_or(0));
             std::fs::remove_file(path).unwrap();
