@@ -176,6 +176,19 @@ pub fn read_signed(mut next: impl FnMut() -> Option<u8>) -> Result<i64, Error> {
     }
 }
 
+/// Takes the next unsigned number off the front; `None` if there is none, or if it is malformed. Quick where
+/// nearly all numbers are one byte, as in packed facts about blocks.
+#[inline]
+pub fn next(bytes: &mut &[u8]) -> Option<u64> {
+    match bytes.split_first() {
+        Some((byte, rest)) if *byte < 0x80 => {
+            *bytes = rest;
+            Some((*byte).into())
+        }
+        _ => take(bytes).ok(),
+    }
+}
+
 /// Reads an unsigned number off the front of `bytes`, which then start behind it.
 ///
 /// # Errors

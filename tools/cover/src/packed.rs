@@ -9,6 +9,8 @@
 //!
 //! All numbers are LEB128; differences have their sign in the lowest bit.
 
+use leb128::next;
+
 use crate::marks::Seen;
 
 /// A line: key of the file's name, and number.
@@ -131,18 +133,6 @@ pub fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
             bytes: group,
         })
     })
-}
-
-/// The next number. Nearly all of them are one byte.
-#[inline]
-fn next(bytes: &mut &[u8]) -> Option<u64> {
-    match bytes.split_first() {
-        Some((byte, rest)) if *byte < 0x80 => {
-            *bytes = rest;
-            Some((*byte).into())
-        }
-        _ => leb128::take(bytes).ok(),
-    }
 }
 
 impl Group<'_> {

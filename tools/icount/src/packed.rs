@@ -10,6 +10,7 @@
 //!   bit says that the block begins in front of that end.
 
 use atom_tool::Counters;
+use leb128::next;
 
 /// Facts about blocks, to be packed.
 #[derive(Default)]
@@ -61,18 +62,6 @@ impl Packed {
     }
 }
 
-/// The next number. Nearly all of them are one byte.
-#[inline]
-fn take(bytes: &mut &[u8]) -> Option<u64> {
-    match bytes.split_first() {
-        Some((byte, rest)) if *byte < 0x80 => {
-            *bytes = rest;
-            Some((*byte).into())
-        }
-        _ => leb128::take(bytes).ok(),
-    }
-}
-
 /// A group: its number of blocks, and what its blocks are unpacked from.
 struct Group<'a> {
     len: usize,
@@ -83,8 +72,8 @@ struct Group<'a> {
 
 fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
     std::iter::from_fn(move || {
-        let mut next = || take(&mut bytes);
-        let [len, size, site, pc] = [next()?, next()?, next()?, next()?];
+        let mut take = || next(&mut bytes);
+        let [len, size, site, pc] = [take()?, take()?, take()?, take()?];
         let (group, rest) = bytes.split_at_checked(size as usize)?;
         bytes = rest;
         Some(Group {
@@ -101,14 +90,14 @@ impl Group<'_> {
     fn each(&self, mut each: impl FnMut(usize, BlockFacts)) {
         let (mut site, mut end, mut bytes) = (self.site, self.pc, self.bytes);
         for i in 0..self.len {
-            let mut next = || take(&mut bytes);
-            let (Some(number), Some(length)) = (next(), next()) else {
+            let mut take = || next(&mut bytes);
+            let (Some(number), Some(length)) = (take(), take()) else {
                 return;
             };
             site += (number & 1) as usize;
             let mut pc = end;
             if number & 2 != 0 {
-                let distance = next().unwrap_or(0);
+                let distance = take().unwrap_or(0);
                 let gap = distance >> 1;
                 pc = match distance & 1 {
                     0 => end.wrapping_add(gap),

@@ -2,6 +2,8 @@
 //! group: the number of blocks, the length of the rest in bytes, the number of the procedure's site, and for each block
 //! the number of its instructions and their shapes. All numbers are LEB128.
 
+use leb128::next;
+
 /// The blocks of a procedure.
 pub struct Group<'a> {
     /// Number of the procedure's site.
@@ -44,18 +46,6 @@ pub fn groups(mut bytes: &[u8]) -> impl Iterator<Item = Group<'_>> {
             bytes: group,
         })
     })
-}
-
-/// The next number. Nearly all of them are one or two bytes.
-#[inline]
-fn next(bytes: &mut &[u8]) -> Option<u64> {
-    match bytes.split_first() {
-        Some((byte, rest)) if *byte < 0x80 => {
-            *bytes = rest;
-            Some((*byte).into())
-        }
-        _ => leb128::take(bytes).ok(),
-    }
 }
 
 impl Group<'_> {
