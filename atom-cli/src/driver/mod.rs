@@ -140,12 +140,7 @@ fn open(request: &Request) -> Result<Image> {
 
 /// Refuses programs that cannot be instrumented although the file is sound.
 fn refuse_unsupported(image: &Image, request: &Request) -> Result<()> {
-    let (reason, advice) = if image.is_go() {
-        (
-            "it is a Go program, whose runtime looks its return addresses up in tables of its own",
-            "Go programs are not supported yet",
-        )
-    } else if image.interpreter.is_some() && image.dynamic.is_empty() {
+    let (reason, advice) = if image.interpreter.is_some() && image.dynamic.is_empty() {
         (
             "it names an interpreter but has no dynamic section, so only that knows how it starts",
             "link it statically (klibc: `klcc -static`)",

@@ -213,6 +213,10 @@ impl<'a> Discovery<'a> {
             .iter()
             .map(|(_, pad)| (*pad, mark::LANDING))
             .collect();
+        for function in &frames.go {
+            pending.extend(function.resumed.map(|a| (a, mark::LANDING)));
+            pending.extend(function.pointers().map(|a| (a, mark::INDIRECT)));
+        }
         let mut pointers = std::mem::take(&mut self.data_pointers);
         if self.has_info_tables {
             for (address, certain) in &mut pointers {

@@ -66,8 +66,10 @@ impl Discovery<'_> {
         let bodies = self.bodies.par_iter().enumerate();
         let mut reasons: Reasons = bodies
             .map(|(i, body)| {
+                let is_go = frames.is_go(body.start);
                 self.obstacle_before_code(body, kept)
-                    .or_else(|| self.obstacle_in_jumps(i, body, &owners))
+                    .or_else(|| (!is_go).then(|| self.obstacle_in_return_addresses(body))?)
+                    .or_else(|| self.obstacle_in_jumps(i, body, &owners, is_go))
             })
             .collect();
         for range in &frames.ranges {
@@ -124,17 +126,27 @@ impl Discovery<'_> {
         if let Some(reason) = kept.get(&body.start) {
             return Some(reason.clone());
         }
-        if let Some(pc) = looks_back(image, body) {
-            return Some(format!(
-                "after a call it looks at {pc:#x} where that returned to"
-            ));
-        }
         let (pc, reason) = body.obstacle.as_ref()?;
         Some(format!("{reason} at {pc:#x}"))
     }
 
+    /// Why a procedure stays in place that looks at return addresses of its own calls.
+    fn obstacle_in_return_addresses(&self, body: &Body) -> Option<String> {
+        let pc = looks_back(self.image, body)?;
+        Some(format!(
+            "after a call it looks at {pc:#x} where that returned to"
+        ))
+    }
+
     /// An indirect jump whose targets are not known, as the reason why body number `i` stays in place.
-    fn obstacle_in_jumps(&self, i: usize, body: &Body, owners: &TableOwners) -> Option<String> {
+    /// Go's own functions jump by a computed address to the start of a function, or to where a goroutine goes on.
+    fn obstacle_in_jumps(
+        &self,
+        i: usize,
+        body: &Body,
+        owners: &TableOwners,
+        is_go: bool,
+    ) -> Option<String> {
         let is_own_label =
             |r: &Ref| matches!(r, Ref::Address(t) if body.contains(*t) && *t != body.start);
         let own_labels = body.refs.iter().any(is_own_label);
@@ -149,6 +161,7 @@ impl Discovery<'_> {
                 JumpForm::RelativeTable => Some(format!(
                     "the jump table of the indirect jump at {jump:#x} was not found"
                 )),
+                JumpForm::Computed if is_go && !own_labels => None,
                 JumpForm::Computed => Some(format!(
                     "the indirect jump at {jump:#x} goes to a computed address"
                 )),
@@ -163,7 +176,7 @@ impl Discovery<'_> {
         let mut readers: FxHashSet<u64> = self
             .bodies
             .par_iter()
-            .filter(|b| reads_return_address(image, b, b.start))
+            .filter(|b| !frames.is_go(b.start) && reads_return_address(image, b, b.start))
             .map(|b| b.start)
             .collect();
         self.drop_parts(frames, &mut readers);
@@ -182,7 +195,8 @@ impl Discovery<'_> {
                 _ => None,
             });
             let call = outside.or_else(|| {
-                let mut local = body.local_calls.iter().copied();
+                let local = body.local_calls.iter().copied();
+                let mut local = local.filter(|_| !frames.is_go(body.start));
                 local.find(|t| reads_return_address(image, body, *t))
             });
             if let Some(t) = call {

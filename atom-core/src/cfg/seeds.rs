@@ -12,6 +12,7 @@ use super::{ProcKind, plt};
 use rayon::prelude::*;
 
 use crate::image::Image;
+use crate::unwind::go::GoTable;
 use crate::unwind::{CFA_AT_ENTRY, CfaRule, UnwindTable};
 
 /// A range of `.eh_frame`, as far as discovery needs it.
@@ -38,6 +39,35 @@ pub struct FrameFacts {
     pub ranges: Vec<FrameRange>,
     /// Landing pads: index of the range whose exceptions they catch, and address.
     pub landing_pads: Vec<(usize, u64)>,
+    /// Functions that Go's tables list, by address.
+    pub go: Vec<GoFunction>,
+}
+
+/// A function that Go's tables list. Go's runtime looks all return addresses up in these tables, which are written again
+/// for the new text, so code that reads its return address may move.
+#[derive(Clone, Debug)]
+pub struct GoFunction {
+    /// First address.
+    pub start: u64,
+    /// The next function's first address.
+    pub end: u64,
+    /// Name, with the package's path.
+    pub name: String,
+    /// Where control goes on after a recovered panic.
+    pub resumed: Option<u64>,
+}
+
+/// Name of the function to which the first function of a goroutine returns.
+const GOEXIT: &str = "runtime.goexit";
+
+impl GoFunction {
+    /// Addresses of the function that stand in data: its first one, and for `goexit` the next one as well,
+    /// which the runtime puts on each new stack as return address.
+    pub fn pointers(&self) -> impl Iterator<Item = u64> {
+        let is_goexit = self.name == GOEXIT || self.name == "runtime.goexit.abi0";
+        let second = is_goexit.then_some(self.start + 1);
+        [Some(self.start), second].into_iter().flatten()
+    }
 }
 
 impl FrameFacts {
@@ -59,8 +89,25 @@ impl FrameFacts {
                 })
                 .collect(),
             landing_pads: table.landing_pads().collect(),
+            go: table.go.iter().flat_map(go_functions).collect(),
         }
     }
+
+    /// True if Go's tables list a function at this address.
+    pub fn is_go(&self, start: u64) -> bool {
+        self.go.binary_search_by_key(&start, |f| f.start).is_ok()
+    }
+}
+
+/// The functions of Go's tables that have code.
+fn go_functions<'a>(table: &'a GoTable<'_>) -> impl Iterator<Item = GoFunction> + 'a {
+    let functions = table.functions.iter().filter(|f| f.end > f.start);
+    functions.map(|f| GoFunction {
+        start: f.start,
+        end: f.end,
+        name: table.name(f).to_string(),
+        resumed: table.defer_return(f),
+    })
 }
 
 /// A procedure's start, before its code is examined.
@@ -129,6 +176,15 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
             .or_insert_with(|| Seed::bare(range.start));
         seed.end = Some(range.end);
         seed.looks_like_fragment = !range.is_entry;
+    }
+    for function in &frames.go {
+        if image.is_code(function.start) {
+            let seed = seeds
+                .entry(function.start)
+                .or_insert_with(|| Seed::bare(function.start));
+            seed.end = Some(function.end);
+            seed.name = Some(function.name.clone());
+        }
     }
     for symbol in image.symbols.iter().chain(&image.dynamic_symbols) {
         if symbol.is_undefined

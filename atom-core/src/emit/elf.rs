@@ -52,6 +52,7 @@ pub fn write<'a>(
     };
     writer.out.put_original(image);
     writer.old_text(&code.old)?;
+    writer.go_module()?;
     writer.fill_rx(code.text);
     writer.fill_rw();
     let start = writer.start_code()?;
@@ -112,6 +113,15 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Enters Go's new tables into the program's module data.
+    fn go_module(&mut self) -> Result<()> {
+        let blob = self.placement.go.as_ref();
+        for change in blob.iter().flat_map(|blob| &blob.changes) {
+            self.patch(change.address, &change.value.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
     fn put_rx(&mut self, address: u64, bytes: &[u8]) {
         self.out.change(self.rx_offset(address), bytes);
     }
@@ -135,6 +145,9 @@ impl<'a> Writer<'a> {
             for blob in [&unwind.except_table, &unwind.eh_frame, &unwind.eh_frame_hdr] {
                 self.out.put(self.rx_offset(blob.address), &blob.bytes[..]);
             }
+        }
+        if let Some(go) = &place.go {
+            self.out.put(self.rx_offset(go.address), &go.bytes[..]);
         }
         if let Some(analysis) = self.analysis {
             let offset = self.rx_offset(place.analysis);

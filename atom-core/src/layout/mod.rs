@@ -17,6 +17,7 @@ use crate::unwind::UnwindTable;
 mod area;
 mod frames;
 mod free;
+mod go;
 pub(crate) mod guards;
 mod left;
 mod moved;

@@ -9,6 +9,7 @@ use crate::cfg::Object;
 use crate::error::{Error, Result};
 use crate::image::Image;
 use crate::plan::Plan;
+use crate::unwind::go::{self, write::GoBlob};
 use crate::unwind::write::{self, Additions, UnwindBlobs};
 
 use super::{Area, Frames, Layout, start_size};
@@ -19,6 +20,8 @@ pub struct Placement {
     /// Exception tables for old and new text; `None` if the program has none
     /// or nothing moved.
     pub unwind: Option<UnwindBlobs>,
+    /// Go's tables for old and new text; `None` if the program has none or nothing moved.
+    pub go: Option<GoBlob>,
     /// Copy of the program's `DT_RELA` table with new relocations; 0 if not needed.
     pub rela: u64,
     /// The strings of the dynamic section; 0 if they stay where they are.
@@ -109,6 +112,12 @@ impl Placement {
             let blobs = write::build_with(table, &moved, &frames, &additions, layout.end)?;
             cursor.0 = blobs.eh_frame_hdr.end();
             p.unwind = Some(blobs);
+        }
+        if let Some(go) = table.go.as_ref().filter(|_| !moved.is_empty()) {
+            let frames = Frames { cfg, plan, layout };
+            let blob = go::write::build(go, &frames.moved_procedures(), &frames, cursor.0)?;
+            cursor.0 = blob.end();
+            p.go = Some(blob);
         }
         p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
         if let Some(area) = area

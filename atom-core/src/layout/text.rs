@@ -90,6 +90,8 @@ impl Layout {
             cursor += if line < 16 { line } else { line & 15 };
             starts.push(cursor);
             cursor = cursor.wrapping_add(u64::from(layout.size));
+            // Go's runtime looks up the address behind a call, which must not be the next procedure's.
+            cursor += u64::from(object.unwind.go.is_some());
         }
         for copy in &mut copies {
             copy.address = cursor.next_multiple_of(8);

@@ -17,6 +17,7 @@
 
 mod cfi;
 mod cursor;
+pub mod go;
 mod lsda;
 mod records;
 pub mod write;
@@ -35,12 +36,18 @@ pub use lsda::{CallSite, Lsda, TypeEntry, TypeTable};
 const DOING: &str = "reading exception tables";
 
 impl Image {
+    /// The loaded bytes of the file.
+    fn loaded(&self) -> Memory<'_> {
+        let segments = self.segments.iter();
+        Memory::new(
+            segments
+                .filter_map(|s| Some((s.address, self.bytes_at(s.address, s.file_size as usize)?))),
+        )
+    }
+
     /// The exception tables; empty if the program has none.
     pub fn unwind_table(&self) -> Result<UnwindTable<'_>> {
-        let memory =
-            Memory::new(self.segments.iter().filter_map(|s| {
-                Some((s.address, self.bytes_at(s.address, s.file_size as usize)?))
-            }));
+        let memory = self.loaded();
         let header = self
             .program_headers
             .iter()
@@ -53,7 +60,9 @@ impl Image {
             (_, Some(header)) => UnwindInput::from_header(header.address, memory)?,
             _ => UnwindInput::from_section(&[], 0, memory),
         };
-        parse(&input)
+        let mut table = parse(&input)?;
+        table.go = go::GoTable::read(self)?;
+        Ok(table)
     }
 }
 
@@ -226,6 +235,8 @@ pub struct UnwindTable<'a> {
     pub fdes: Vec<Fde>,
     /// Records left out.
     pub skipped: Vec<Skipped>,
+    /// Go's own tables, in a program of Go.
+    pub go: Option<go::GoTable<'a>>,
     pub(crate) eh_frame: &'a [u8],
     pub(crate) vaddr: u64,
     memory: Memory<'a>,
@@ -253,6 +264,7 @@ pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
         cies: Vec::new(),
         fdes: Vec::new(),
         skipped: Vec::new(),
+        go: None,
         eh_frame: bytes,
         vaddr: input.vaddr,
         memory: input.memory.clone(),

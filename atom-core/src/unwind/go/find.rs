@@ -1,0 +1,226 @@
+//! Finding and checking the tables in the program's file.
+
+use object::elf;
+
+use super::pc_values;
+use super::{DOING, Form, Function, GoTable, Record, VERSIONS, Version, field, word};
+use crate::image::Image;
+use crate::{Error, Result};
+
+/// Number of words of the module data that are looked at.
+const WORDS: usize = 48;
+
+/// Size in bytes of an entry of `ftab`.
+const FTAB_ENTRY: usize = 8;
+
+/// Words of the pcHeader.
+mod header {
+    /// Number of functions.
+    pub const FUNCTIONS: usize = 1;
+    /// Address of the text, up to Go 1.25.
+    pub const TEXT: usize = 3;
+    /// Distance of `pclntable` from the pcHeader.
+    pub const PCLNTABLE: usize = 8;
+    /// Size in bytes.
+    pub const SIZE: usize = 72;
+}
+
+/// Reads the tables of a program that Go's tool chain linked.
+pub(super) fn tables(image: &Image) -> Result<GoTable<'_>> {
+    let (version, form) = version(image)?;
+    let fail = |reason: String| {
+        Error::new(DOING, format!("{reason} ({version})"))
+            .file(&image.path)
+            .advice("please report the program: its tables differ from what Go's own linker writes")
+    };
+    let words = Words::new(image);
+    let header = header_address(image, form).ok_or_else(|| fail("there is no pcHeader".into()))?;
+    let module = module_address(image, &words, header, form)
+        .ok_or_else(|| fail("the module data was not found".into()))?;
+    let at = |word: usize| words.at(module + 8 * word as u64);
+    let slice = |word: usize, what: &str| {
+        let bytes = (at(word), at(word + 1));
+        let found = match bytes {
+            (Some(address), Some(size)) => image.bytes_at(address, size as usize),
+            _ => None,
+        };
+        found.ok_or_else(|| fail(format!("{what} lies outside the file")))
+    };
+    let text = at(word::TEXT).unwrap_or(0);
+    if at(form.text_sections + 1).is_none_or(|sections| sections > 1) {
+        return Err(fail("its text has several sections".into()));
+    }
+    let mut table = GoTable {
+        form,
+        module,
+        text,
+        gofunc: at(form.gofunc).unwrap_or(0),
+        functions: Vec::new(),
+        names: slice(word::NAMES, "funcnametab")?,
+        pctab: slice(word::PCTAB, "pctab")?,
+        pclntable: slice(word::PCLNTABLE, "pclntable")?,
+        memory: image.loaded(),
+        version: version.clone(),
+    };
+    let count = at(word::FTAB + 1).unwrap_or(0) as usize;
+    let ftab = at(word::FTAB)
+        .and_then(|a| image.bytes_at(a, count.checked_mul(FTAB_ENTRY)?))
+        .filter(|_| count >= 2)
+        .ok_or_else(|| fail("ftab lies outside the file".into()))?;
+    table.functions = functions(ftab, text);
+    check(&table, at(word::MIN_PC), at(word::MAX_PC)).map_err(fail)?;
+    Ok(table)
+}
+
+/// The version of a program, if it is one that is understood.
+fn version(image: &Image) -> Result<(Version, Form)> {
+    let refuse = |reason: String| {
+        Err(Error::new(DOING, reason).file(&image.path).advice(format!(
+            "programs of Go 1.{} to 1.{} are supported",
+            VERSIONS.start(),
+            VERSIONS.end()
+        )))
+    };
+    let Some(version) = Version::of(image) else {
+        return refuse("the program does not state with which version of Go it was built".into());
+    };
+    match Form::of(version.minor).filter(|_| VERSIONS.contains(&version.minor)) {
+        Some(form) => Ok((version, form)),
+        None => refuse(format!(
+            "the program was built with {version}, whose tables are not known"
+        )),
+    }
+}
+
+/// The program's words in memory, after relocation to the addresses of the file.
+struct Words<'a> {
+    image: &'a Image,
+    /// Addresses and values of relocated words, by address.
+    relocated: Vec<(u64, u64)>,
+}
+
+impl<'a> Words<'a> {
+    fn new(image: &'a Image) -> Self {
+        let mut relocated: Vec<(u64, u64)> = image
+            .relocs
+            .iter()
+            .filter(|r| r.kind == elf::R_X86_64_RELATIVE)
+            .map(|r| (r.address, r.addend as u64))
+            .collect();
+        relocated.sort_unstable();
+        Self { image, relocated }
+    }
+
+    fn at(&self, address: u64) -> Option<u64> {
+        if let Ok(i) = self.relocated.binary_search_by_key(&address, |r| r.0) {
+            return Some(self.relocated[i].1);
+        }
+        let bytes = self.image.bytes_at(address, 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+    }
+}
+
+/// Address of the pcHeader: the section `.gopclntab`, which begins with the version's magic, a
+/// quantum of 1 byte and a pointer of 8.
+fn header_address(image: &Image, form: Form) -> Option<u64> {
+    let sections = image.sections.iter();
+    let mut named = sections.filter(|s| s.name.ends_with(".gopclntab") && s.address != 0);
+    let section = named.next()?;
+    let bytes = image.bytes_at(section.address, header::SIZE)?;
+    let mut start = form.magic.to_le_bytes().to_vec();
+    start.extend([0, 0, 1, 8]);
+    bytes.starts_with(&start).then_some(section.address)
+}
+
+/// Address of the module data: the words that begin with the pcHeader's address and agree with its
+/// contents.
+fn module_address(image: &Image, words: &Words<'_>, header: u64, form: Form) -> Option<u64> {
+    let header_word = |n: usize| words.at(header + 8 * n as u64);
+    let is_module = |module: u64| {
+        let at = |word: usize| words.at(module + 8 * word as u64);
+        let pclntable = header_word(header::PCLNTABLE).map(|distance| header + distance);
+        let count = header_word(header::FUNCTIONS).map(|n| n + 1);
+        let text = header_word(header::TEXT);
+        at(word::HEADER) == Some(header)
+            && at(word::PCLNTABLE) == pclntable
+            && at(word::FTAB) == pclntable
+            && at(word::FTAB + 1) == count
+            && at(word::MIN_PC).is_some_and(|pc| image.is_code(pc))
+            && at(word::TEXT).is_some_and(|a| text == Some(a) || text == Some(0))
+            && at(WORDS - 1).is_some()
+            && at(form.gofunc).is_some_and(|a| image.rest_at(a).is_some())
+    };
+    let relocated = words.relocated.iter();
+    let mut relocated = relocated.filter(|r| r.1 == header).map(|r| r.0);
+    if let Some(found) = relocated.find(|a| is_module(*a)) {
+        return Some(found);
+    }
+    let wanted = header.to_le_bytes();
+    image.segments.iter().find_map(|segment| {
+        let bytes = image.bytes_at(segment.address, segment.file_size as usize)?;
+        let mut at = bytes.chunks_exact(8).enumerate();
+        at.find_map(|(i, word)| {
+            let address = segment.address + 8 * i as u64;
+            (word == wanted && is_module(address)).then_some(address)
+        })
+    })
+}
+
+/// The functions that `ftab` lists.
+fn functions(ftab: &[u8], text: u64) -> Vec<Function> {
+    let word = |b: &[u8]| u32::from_le_bytes(b.try_into().expect("four bytes"));
+    let starts: Vec<(u64, u32)> = ftab
+        .chunks_exact(FTAB_ENTRY)
+        .map(|entry| (text + u64::from(word(&entry[..4])), word(&entry[4..])))
+        .collect();
+    let all = starts.windows(2).map(|pair| Function {
+        start: pair[0].0,
+        end: pair[1].0,
+        record: pair[0].1,
+    });
+    all.collect()
+}
+
+/// Checks what the runtime checks at the start of the program, and each record with its tables.
+fn check(table: &GoTable<'_>, min: Option<u64>, max: Option<u64>) -> Result<(), String> {
+    let (first, last) = match (table.functions.first(), table.functions.last()) {
+        (Some(first), Some(last)) => (first, last),
+        _ => return Err("it has no functions".into()),
+    };
+    if Some(first.start) != min || Some(last.end) != max {
+        return Err("ftab does not agree with the limits of the text".into());
+    }
+    for function in &table.functions {
+        let at = function.start;
+        if function.end < function.start {
+            return Err(format!("ftab is not in order at {at:#x}"));
+        }
+        check_record(table, function)
+            .ok_or_else(|| format!("the record of {at:#x} makes no sense"))?;
+    }
+    Ok(())
+}
+
+fn check_record(table: &GoTable<'_>, function: &Function) -> Option<()> {
+    let bytes = table.pclntable.get(function.record as usize..)?;
+    bytes.get(table.form.record_size() - 1)?;
+    let record = Record {
+        form: table.form,
+        bytes,
+    };
+    // Real records have five tables and eight data.
+    if record.pcdata_count() > 64 {
+        return None;
+    }
+    bytes.get(..record.size())?;
+    let entry = table.text + u64::from(record.word(field::ENTRY));
+    if entry != function.start && function.end != function.start {
+        return None;
+    }
+    let fixed = field::TABLES.map(|at| record.word(at));
+    let further = (0..record.pcdata_count()).map(|i| record.pcdata(i));
+    for offset in fixed.into_iter().chain(further).filter(|o| *o != 0) {
+        pc_values::read(table.pctab.get(offset as usize..)?)?;
+    }
+    Some(())
+}
