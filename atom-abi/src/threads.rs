@@ -26,6 +26,14 @@ pub const THREAD_THIS: usize = 0;
 pub const THREAD_OWNER: usize = 8;
 /// Offset in a block of [`ThreadBlock::minus_owner`].
 pub const THREAD_MINUS_OWNER: usize = 16;
+/// Offset in a block of [`ThreadBlock::stack`].
+pub const THREAD_STACK: usize = 40;
+
+/// Size in bytes of a thread's stack for analysis routines, where they do not run on the program's.
+pub const STACK_SIZE: usize = 1 << 20;
+/// Bytes of that stack that one call of a routine may use. A signal handler that interrupts the routine calls
+/// others further below.
+pub const STACK_STEP: usize = STACK_SIZE / 4;
 
 /// The header of a block.
 #[repr(C, align(64))]
@@ -42,7 +50,9 @@ pub struct ThreadBlock {
     pub tid: AtomicU32,
     /// 1 in the block of sums that the calls at ProgramAfter get, 0 in blocks of threads.
     pub is_total: u32,
-    _reserved: [u64; 3],
+    /// Where the stack of the next call of an analysis routine begins; 0 where routines run on the program's stack.
+    pub stack: AtomicU64,
+    _reserved: [u64; 2],
 }
 
 impl ThreadBlock {
@@ -55,7 +65,8 @@ impl ThreadBlock {
             next: AtomicPtr::new(main),
             tid: AtomicU32::new(0),
             is_total: 1,
-            _reserved: [0; 3],
+            stack: AtomicU64::new(0),
+            _reserved: [0; 2],
         }
     }
 }
@@ -65,6 +76,7 @@ const _: () = {
     assert!(core::mem::offset_of!(ThreadBlock, this) == THREAD_THIS);
     assert!(core::mem::offset_of!(ThreadBlock, owner) == THREAD_OWNER);
     assert!(core::mem::offset_of!(ThreadBlock, minus_owner) == THREAD_MINUS_OWNER);
+    assert!(core::mem::offset_of!(ThreadBlock, stack) == THREAD_STACK);
 };
 
 /// A range of a block.
@@ -97,6 +109,8 @@ pub struct ThreadInfo {
     pub initial_count: usize,
     /// Contents of the ranges at `initial`, one after the other.
     pub contents: *const u8,
+    /// Size in bytes of each thread's stack for analysis routines; 0 if they run on the program's.
+    pub stack: usize,
 }
 
 // SAFETY: written by `atom`; what changes is atomic.

@@ -79,7 +79,23 @@ fn new_block(info: &ThreadInfo) -> *mut ThreadBlock {
             from = from.add(len);
         }
     }
+    give_stack(info, block);
     block
+}
+
+/// Gives a block the stack on which its thread runs analysis routines, if the program's stacks are not used.
+fn give_stack(info: &ThreadInfo, block: *mut ThreadBlock) {
+    if info.stack == 0 {
+        return;
+    }
+    let memory = map_far(info.stack);
+    if memory.is_null() {
+        fatal("no memory for another thread's stack");
+    }
+    // SAFETY: blocks live for ever, and this field is atomic.
+    let block = unsafe { &*block };
+    let top = memory as u64 + info.stack as u64;
+    block.stack.store(top, Ordering::Relaxed);
 }
 
 /// Puts a block on the list that starts at the main block.
@@ -161,7 +177,8 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
 
 /// At the start: gives the main block to this thread.
 pub(crate) fn begin() {
-    if let Some(main) = main_block() {
+    if let (Some(info), Some(main)) = (info(), main_block()) {
+        give_stack(info, main.this);
         own(main.this, gettid(), fs_base());
         // SAFETY: the record is this thread's own.
         unsafe { (*current::record()).data = main.this };

@@ -15,7 +15,7 @@ use atom_core::layout::Region;
 use atom_core::live::{Live, RegSet};
 use atom_core::memory;
 use atom_core::plan::{self, Clobbers, Home, Plan, ThreadOptions, Told};
-use atom_core::tool::{Application, Argument, Calls, libraries, may_have_threads};
+use atom_core::tool::{Application, Argument, Calls, ToolFacts, libraries, may_have_threads};
 use atom_core::{Error, Result};
 
 use crate::cleanup;
@@ -139,6 +139,7 @@ impl Instrumentation {
                 let may_have_threads = may_have_threads(image, cfg);
                 let no_gs = no_gs(image, &calls, may_have_threads, request);
                 let facts = &self.analysis.facts;
+                let own_stack = own_stack(object, facts)?;
                 let bodies = Specialiser::new(&self.analysis);
                 let options = plan::Options {
                     finish: Some(facts.finish),
@@ -147,7 +148,14 @@ impl Instrumentation {
                     follows: !request.follow.is_empty(),
                     may_have_threads,
                     bodies: request.inline.then_some(&bodies),
-                    threads: ThreadOptions::new(image, cfg, &calls, may_have_threads, no_gs, facts),
+                    threads: ThreadOptions::new(
+                        image,
+                        cfg,
+                        &calls,
+                        (may_have_threads, own_stack),
+                        no_gs,
+                        facts,
+                    ),
                     home: Home::Own,
                     every_point: request.precise_signals,
                     low_room: low_room(image, request)?,
@@ -198,6 +206,26 @@ fn code(program: &Path, image: &Image, cfg: &Cfg) -> Code {
 }
 
 /// True if gs must be left to the program's libraries.
+/// Version of the tool interface from which the runtime has stacks for analysis routines.
+const STACKS: u32 = 15;
+
+/// True if analysis routines need stacks of their own: a goroutine's is small, and moves when it grows.
+fn own_stack(object: &Object<'_>, facts: &ToolFacts) -> Result<bool> {
+    if object.unwind.go.is_none() {
+        return Ok(false);
+    }
+    let reason = if facts.version < STACKS {
+        "the tool was built before Go programs were supported"
+    } else if atom_core::tool::uses_gs(object.image, &object.cfg) {
+        "the program uses the gs segment, by which the stacks of analysis routines are found"
+    } else {
+        return Ok(true);
+    };
+    Err(Error::new("instrumenting a program of Go", reason)
+        .file(&object.image.path)
+        .advice("build the tool again; a program that uses gs cannot be instrumented"))
+}
+
 fn no_gs(image: &Image, calls: &Calls, may_have_threads: bool, request: &Request) -> bool {
     if request.no_gs || calls.thread_data.len == 0 || !may_have_threads {
         return request.no_gs;

@@ -85,6 +85,7 @@ impl Discovery<'_> {
                 first_block: BlockId(first_block),
                 block_count,
                 is_local: part.is_local,
+                is_go: seed.is_go,
             });
             first_insts.push(first_inst);
             first_inst += part.insts.len() as u32;

@@ -86,6 +86,8 @@ pub struct Proc {
     /// True if only known direct calls and jumps can enter it: it is not
     /// exported, and its address is not taken.
     pub is_local: bool,
+    /// True for a function that Go's tables list.
+    pub is_go: bool,
 }
 
 impl Proc {

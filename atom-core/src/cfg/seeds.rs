@@ -11,7 +11,7 @@ use object::elf;
 use super::{ProcKind, plt};
 use rayon::prelude::*;
 
-use crate::image::Image;
+use crate::image::{Image, Symbol};
 use crate::unwind::go::GoTable;
 use crate::unwind::{CFA_AT_ENTRY, CfaRule, UnwindTable};
 
@@ -93,6 +93,15 @@ impl FrameFacts {
         }
     }
 
+    /// True if Go's tables say what lies at a symbol: a function or a part of one, or the end of Go's text.
+    fn names_go(&self, symbol: &Symbol) -> bool {
+        let range = self.go.first().zip(self.go.last());
+        range.is_some_and(|(first, last)| {
+            let is_end = symbol.address == last.end && symbol.size == 0;
+            is_end || (first.start..last.end).contains(&symbol.address)
+        })
+    }
+
     /// True if Go's tables list a function at this address.
     pub fn is_go(&self, start: u64) -> bool {
         self.go.binary_search_by_key(&start, |f| f.start).is_ok()
@@ -125,6 +134,8 @@ pub struct Seed {
     pub looks_like_fragment: bool,
     /// True if other objects can call it.
     pub is_exported: bool,
+    /// True for a function that Go's tables list.
+    pub is_go: bool,
 }
 
 impl Seed {
@@ -184,6 +195,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
                 .or_insert_with(|| Seed::bare(function.start));
             seed.end = Some(function.end);
             seed.name = Some(function.name.clone());
+            seed.is_go = true;
         }
     }
     for symbol in image.symbols.iter().chain(&image.dynamic_symbols) {
@@ -191,6 +203,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
             || !symbol.is_func
             || !image.is_code(symbol.address)
             || in_plt(symbol.address)
+            || frames.names_go(symbol)
         {
             continue;
         }

@@ -21,7 +21,7 @@ pub enum Value {
     Unknown,
     /// The value of a general register at the point, plus a constant.
     Sum(u8, i64),
-    /// The aligned stack pointer, plus a constant.
+    /// The aligned stack pointer, or where the stack of analysis routines begins, plus a constant.
     Aligned(i64),
     /// ax with the result of `lahf` in ah and the overflow flag in al. The set has the flags that
     /// are the program's.
@@ -38,7 +38,7 @@ pub enum Value {
 pub enum Base {
     /// rsp at the point.
     Point,
-    /// rsp after it was aligned.
+    /// rsp after it was aligned, or after it was set to a stack of analysis routines.
     Aligned,
 }
 

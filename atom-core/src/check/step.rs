@@ -80,6 +80,13 @@ pub fn step(
             state.gprs[number(instruction.op0_register())] = value;
             Ok(())
         }
+        M::Mov if is_own_stack(instruction, borders) => match state.stack_pointer() {
+            Some((Base::Point, _)) => {
+                state.gprs[RSP] = Value::Aligned(0);
+                Ok(())
+            }
+            _ => Err("goes to the routine's stack twice".into()),
+        },
         M::Mov if is_gpr64(0) && instruction.op1_kind() == OpKind::Memory => {
             let value = stack_word(state, instruction);
             state.gprs[number(instruction.op0_register())] = value;
@@ -137,6 +144,20 @@ pub fn step(
         _ if keeps_flags(state, instruction) => Ok(()),
         _ => other(state, instruction, borders, info),
     }
+}
+
+/// True for an instruction that goes to the running thread's stack for analysis routines. Its address lies in the
+/// thread's block, so it has a gs prefix.
+fn is_own_stack(instruction: &Instruction, borders: &Borders) -> bool {
+    let is_plain =
+        instruction.memory_base() == Register::None || instruction.is_ip_rel_memory_operand();
+    instruction.op0_kind() == OpKind::Register
+        && instruction.op0_register() == Register::RSP
+        && instruction.op1_kind() == OpKind::Memory
+        && instruction.memory_segment() == Register::GS
+        && is_plain
+        && instruction.memory_index() == Register::None
+        && borders.has(instruction.memory_displacement64())
 }
 
 /// Follows a store of a whole vector register to a known place of the stack.

@@ -10,7 +10,7 @@
 //! procedure of its own.
 
 use crate::cfg::{Cfg, ProcKind, Status, Succ};
-use crate::ids::ProcId;
+use crate::ids::{BlockId, ProcId};
 use crate::image::Image;
 use crate::x86::{ControlFlow, Instruction, Mnemonic, OpKind, Register};
 
@@ -70,6 +70,9 @@ impl Uses {
 /// True if the program keeps nothing below rsp at any place of the procedure.
 pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     let proc = cfg.proc(id);
+    if proc.is_go {
+        return keeps_go(image, cfg, id);
+    }
     if proc.kind != ProcKind::Normal || proc.status != Status::Full {
         return false;
     }
@@ -99,6 +102,23 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
         }
     }
     calls || !uses.copied
+}
+
+/// The same for a function of Go. Go's convention has no red zone, and the check of the stack's size computes addresses
+/// below rsp without using them. But a caller of `duffzero` and `duffcopy`, which it enters in the middle, keeps
+/// rbp below the return address.
+fn keeps_go(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
+    let proc = cfg.proc(id);
+    let is_entered_inside = |b: BlockId| cfg.block(b).is_entry && b != proc.first_block;
+    let is_below = |i: &Instruction| {
+        let by_stack = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory)
+            && i.memory_base() == Register::RSP
+            && (i.memory_displacement64() as i64) < 0;
+        let is_used = i.mnemonic() != Mnemonic::Lea || i.op0_register() == Register::RBP;
+        by_stack && is_used
+    };
+    let uses = |b: BlockId| cfg.decode_block(image, b).any(|i| is_below(&i));
+    !proc.blocks().any(|b| is_entered_inside(b) || uses(b))
 }
 
 /// True if control goes to another procedure, but not to its start.

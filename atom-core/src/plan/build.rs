@@ -80,7 +80,7 @@ impl Planner<'_> {
     /// Plans all calls; `plan` is empty at first.
     pub fn plan(&self, mut plan: Plan) -> Result<Plan> {
         let procs: Vec<ProcId> = (0..self.cfg.procs.len()).map(ProcId::from_index).collect();
-        let mut wrappers = Wrappers::default();
+        let mut wrappers = Wrappers::on(self.threads.stack());
         let mut waves = procs.chunks(CHUNK * WAVE);
         let mut wave = waves.next().map(|procs| self.wave(procs));
         // The pieces of one wave are joined while those of the next wave are made.
@@ -160,6 +160,7 @@ impl Planner<'_> {
 
     fn part(&self, procs: &[ProcId]) -> Result<Part> {
         let mut part = Part::default();
+        part.wrappers = Wrappers::on(self.threads.stack());
         part.asm.by_address = assembler(self.home).by_address;
         let counters = |id: ProcId| {
             let insts = self.cfg.proc_insts(id);
@@ -518,8 +519,9 @@ impl Planner<'_> {
         self.end_hook(part, b, inst);
         if self.threads.may_start(inst) {
             let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
+            let proc = self.cfg.proc(self.cfg.block(b).proc);
             self.threads
-                .emit_start(inst, &mut part.asm, &mut part.wrappers);
+                .emit_start(inst, &mut part.asm, &mut part.wrappers, proc.is_go);
             part.close(code, fixups, inst, Position::After);
         }
     }
@@ -540,7 +542,7 @@ impl Planner<'_> {
         };
         if let Some(hook) = hook {
             let (code, fixups) = (part.asm.code.len(), part.asm.fixups.len());
-            exits.emit(hook, &mut part.asm, &mut part.wrappers);
+            exits.emit(hook, &mut part.asm, &mut part.wrappers, proc.is_go);
             part.close(code, fixups, inst, Position::Before);
         }
     }

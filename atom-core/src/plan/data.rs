@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use atom_abi::{CountRange, THREAD_HEADER, THREAD_THIS, ThreadInfo};
+use atom_abi::{CountRange, STACK_SIZE, THREAD_HEADER, THREAD_THIS, ThreadInfo};
 use rustc_hash::FxHashMap;
 
 use super::sparse::Sparse;
@@ -128,8 +128,14 @@ impl Data {
 
     /// Lays out the main block and the `ThreadInfo`. Each block gets `cells` further cells, which are
     /// summed at the end. Returns the offset of the first of them in the main block.
-    pub fn place_threads(&mut self, threads: &ThreadData, cells: usize) -> Option<u32> {
-        if threads.len == 0 {
+    /// With `stacks`, each thread has a stack for analysis routines, and a block in any case.
+    pub fn place_threads(
+        &mut self,
+        threads: &ThreadData,
+        cells: usize,
+        stacks: bool,
+    ) -> Option<u32> {
+        if threads.len == 0 && !stacks {
             return None;
         }
         const HEADER: u32 = THREAD_HEADER as u32;
@@ -172,8 +178,9 @@ impl Data {
             (initial, true),
             (threads.initial.len() as u64, false),
             (contents.into(), true),
+            (if stacks { STACK_SIZE as u64 } else { 0 }, false),
         ];
-        const { assert!(size_of::<ThreadInfo>() == 8 * 8) };
+        const { assert!(size_of::<ThreadInfo>() == 9 * 8) };
         for (slot, (value, is_address)) in (info..).step_by(8).zip(fields) {
             self.bytes.write(slot as usize, &value.to_le_bytes());
             if is_address {

@@ -21,7 +21,7 @@ use object::elf::{R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 
 use super::code::{Asm, Home, Target};
 use super::site::{self, Point, SiteCall};
-use super::wrapper::{Wrapper, Wrappers};
+use super::wrapper::Wrappers;
 use super::{Clobbers, Options};
 use crate::cfg::{Cfg, Proc, ProcKind};
 use crate::ids::InstId;
@@ -216,8 +216,8 @@ impl Exits {
         }
     }
 
-    /// Emits a hook.
-    pub fn emit(&self, hook: Hook, asm: &mut Asm, wrappers: &mut Wrappers) {
+    /// Emits a hook. `free_below`: the program keeps nothing below rsp.
+    pub fn emit(&self, hook: Hook, asm: &mut Asm, wrappers: &mut Wrappers, free_below: bool) {
         match hook {
             Hook::Always | Hook::Exec(_) => {
                 let (routine, values) = match (hook, self.exec) {
@@ -240,18 +240,22 @@ impl Exits {
                     may_set_df: true,
                     absolute: false,
                     is_piece: false,
-                    free_below: false,
+                    free_below,
                 };
                 // Calls without bodies have no tail.
                 site::emit(asm, asm.code.len(), &[call], point, wrappers);
             }
-            Hook::Syscall(arguments) => self.emit_syscall(arguments, asm, wrappers),
+            Hook::Syscall(arguments) => {
+                let red_zone = if free_below { 0 } else { RED_ZONE };
+                asm.move_stack(-red_zone);
+                self.emit_syscall(arguments, asm, wrappers);
+                asm.move_stack(red_zone);
+            }
         }
     }
 
     /// Emits a hook before a system call. System calls are slow, so saving all flags costs nothing.
     fn emit_syscall(&self, arguments: Arguments, asm: &mut Asm, wrappers: &mut Wrappers) {
-        asm.move_stack(-RED_ZONE);
         asm.push_flags();
         let mut ends = vec![(SYS_EXIT_GROUP, None)];
         if self.thread_exit_ends {
@@ -272,13 +276,13 @@ impl Exits {
             let skip = asm.jump_if(Cond::NE);
             asm.clear_direction();
             match exec.zip(self.exec) {
-                None => asm.call(Target::Shared(wrappers.index(Wrapper::whole(self.finish)))),
+                None => asm.call(Target::Shared(wrappers.whole(self.finish))),
                 Some((how, routine)) => {
                     asm.push(Gpr::RDI);
                     asm.push(Gpr::RSI);
                     asm.mov(Gpr::RDI, arguments.first);
                     asm.mov_imm(Gpr::RSI, how as u64);
-                    asm.call(Target::Shared(wrappers.index(Wrapper::whole(routine))));
+                    asm.call(Target::Shared(wrappers.whole(routine)));
                     asm.pop(Gpr::RSI);
                     asm.pop(Gpr::RDI);
                 }
@@ -286,7 +290,6 @@ impl Exits {
             asm.land(skip);
         }
         asm.pop_flags();
-        asm.move_stack(RED_ZONE);
     }
 
     /// The numbers of all system calls that have a hook.
@@ -318,7 +321,7 @@ impl Exits {
         asm.clear_direction();
         registers.iter().rev().for_each(|r| asm.push(*r));
         asm.mov(Gpr::RDI, Gpr::RSP);
-        asm.call(Target::Shared(wrappers.index(Wrapper::whole(routine))));
+        asm.call(Target::Shared(wrappers.whole(routine)));
         registers.iter().for_each(|r| asm.pop(*r));
     }
 }

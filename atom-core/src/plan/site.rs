@@ -659,7 +659,8 @@ impl Site<'_> {
         let flags_saved = self.needs.flags || self.flags_pushed;
         let flags_lost = clobbers.flags || clobbers.needs_alignment;
         let in_line = (gprs & keep).count_ones() <= MOST_SAVED_IN_LINE;
-        if in_line && xmms == 0 && !clobbers.mxcsr && !clobbers.needs_alignment {
+        let stack = self.wrappers.stack;
+        if in_line && stack.is_none() && xmms == 0 && !clobbers.mxcsr && !clobbers.needs_alignment {
             self.want(unsaved);
             if clobbers.flags && keep_flags && !self.flags_pushed {
                 self.found.flags = true;
@@ -685,6 +686,7 @@ impl Site<'_> {
             align: clobbers.needs_alignment,
             stack_words,
             yields: false,
+            stack,
             detour: None,
         };
         let changed = gprs | if flags { Gpr::RAX.bit() } else { 0 };

@@ -62,6 +62,8 @@ pub struct ThreadOptions {
     pub block: u64,
     /// Address of the runtime's `forked`; `None` in older tools.
     pub forked: Option<u64>,
+    /// True if analysis routines run on stacks of their own, one for each thread, as the program's may be too small.
+    pub own_stack: bool,
 }
 
 impl ThreadOptions {
@@ -71,18 +73,23 @@ impl ThreadOptions {
         image: &Image,
         cfg: &Cfg,
         calls: &Calls,
-        may_have_threads: bool,
+        (may_have_threads, own_stack): (bool, bool),
         no_gs: bool,
         facts: &crate::tool::ToolFacts,
     ) -> Self {
-        let access = if calls.thread_data.len == 0 || !may_have_threads {
+        let access = if own_stack {
+            ThreadAccess::Gs
+        } else if calls.thread_data.len == 0 || !may_have_threads {
             ThreadAccess::Only
         } else if no_gs || tool::uses_gs(image, cfg) {
             ThreadAccess::Lookup
         } else {
             ThreadAccess::Gs
         };
-        Self::with(access, facts)
+        Self {
+            own_stack,
+            ..Self::with(access, facts)
+        }
     }
 
     /// Options for this way to the data.
@@ -93,6 +100,7 @@ impl ThreadOptions {
             started: facts.thread_started,
             block: facts.thread_block,
             forked: facts.export(FORKED),
+            own_stack: false,
         }
     }
 }
@@ -138,6 +146,12 @@ impl Threads {
             .filter(|_| self.options.access == ThreadAccess::Gs)
     }
 
+    /// Offset of the main block, if routines run on stacks that blocks name.
+    pub fn stack(&self) -> Option<u32> {
+        let place = self.place.filter(|_| self.options.own_stack)?;
+        Some(place.block)
+    }
+
     /// Offset of the `ThreadInfo`, which says where the tool's cells are; `None` if the tool has none.
     pub fn cells(&self) -> Option<u32> {
         self.place.map(|place| place.info)
@@ -181,9 +195,16 @@ impl Threads {
     }
 
     /// Emits the code behind an instruction that may start a thread or a forked child, both of which find a 0 in
-    /// rax.
-    pub fn emit_start(&self, inst: InstId, asm: &mut Asm, wrappers: &mut Wrappers) {
-        asm.move_stack(-RED_ZONE);
+    /// rax. `free_below`: the program keeps nothing below rsp.
+    pub fn emit_start(
+        &self,
+        inst: InstId,
+        asm: &mut Asm,
+        wrappers: &mut Wrappers,
+        free_below: bool,
+    ) {
+        let red_zone = if free_below { 0 } else { RED_ZONE };
+        asm.move_stack(-red_zone);
         asm.push(Gpr::RCX);
         asm.mov(Gpr::RCX, Gpr::RAX);
         let zero = asm.jump_if_rcx_zero(false);
@@ -200,7 +221,7 @@ impl Threads {
         asm.pop_flags();
         asm.land(skip);
         asm.pop(Gpr::RCX);
-        asm.move_stack(RED_ZONE);
+        asm.move_stack(red_zone);
     }
 
     /// The stub that guards call. It keeps all registers and flags.

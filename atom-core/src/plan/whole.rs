@@ -109,8 +109,7 @@ impl Whole {
                 flows(units, &parts, &lives, bodies, &regions)
             }
         };
-        let totals =
-            EdgeCounts::lay_out(&mut flows, &thread_data, &mut data, options.threads.access);
+        let totals = EdgeCounts::lay_out(&mut flows, &thread_data, &mut data, &options.threads);
         let biases = match options.home {
             Home::Own => 0,
             Home::Area => data.reserve((8 + size_of::<FileIdentity>()) * units.len()),

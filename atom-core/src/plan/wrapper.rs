@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 
-use super::code::{Asm, call_routine};
+use atom_abi::{STACK_STEP, THREAD_STACK};
+
+use super::code::{Asm, Target, call_routine};
 use super::detour::Detour;
 use crate::live::RegSet;
 use crate::x86::abi::DEFAULT_MXCSR;
@@ -32,6 +34,8 @@ pub struct Wrapper {
     /// True if it stores the result, unless that is 0, in the word above the return address, which the
     /// caller has reserved. rax and rcx are in `gprs`.
     pub yields: bool,
+    /// Offset in the plan's data of the main block, if the routine runs on the stack that the running thread's block names.
+    pub stack: Option<u32>,
     /// Set if the stub is one for rare calls instead. Then it keeps the flags if `flags` is set, and `gprs`
     /// and `xmms` are the registers that the routine changes.
     pub detour: Option<Detour>,
@@ -43,9 +47,27 @@ pub struct Wrappers {
     numbers: HashMap<Wrapper, u32>,
     /// The wrappers in the order of their numbers.
     pub list: Vec<Wrapper>,
+    /// Where routines do not run on the program's stack: see [`Wrapper::stack`].
+    pub stack: Option<u32>,
 }
 
 impl Wrappers {
+    /// No wrappers yet, of routines that run on these stacks.
+    pub fn on(stack: Option<u32>) -> Self {
+        Self {
+            stack,
+            ..Self::default()
+        }
+    }
+
+    /// Number of the wrapper for a call of a routine from a place of which nothing is known.
+    pub fn whole(&mut self, routine: u64) -> u32 {
+        self.index(Wrapper {
+            stack: self.stack,
+            ..Wrapper::whole(routine)
+        })
+    }
+
     /// Number of this wrapper, which is added if it is new.
     pub fn index(&mut self, wrapper: Wrapper) -> u32 {
         *self.numbers.entry(wrapper).or_insert_with(|| {
@@ -78,6 +100,7 @@ impl Wrapper {
             align: true,
             stack_words: 0,
             yields: false,
+            stack: None,
             detour: None,
         }
     }
@@ -85,6 +108,7 @@ impl Wrapper {
     /// Emits the wrapper's code.
     pub fn emit(&self, asm: &mut Asm) {
         asm.open_frame();
+        self.enter_stack(asm);
         bits(self.gprs).for_each(|n| asm.push(Gpr(n)));
         let mut saved = 8 * self.gprs.count_ones() as i32;
         if self.flags {
@@ -104,7 +128,12 @@ impl Wrapper {
             asm.store32_imm(Mem::at(Gpr::RSP, xmm_bytes + 4), DEFAULT_MXCSR);
             asm.load_mxcsr(Mem::at(Gpr::RSP, xmm_bytes + 4));
         }
-        if self.align {
+        let words = 8 * i32::from(self.stack_words);
+        // The routine's own stack is aligned where it begins.
+        let padding = (saved + words) & 8;
+        if self.stack.is_some() {
+            asm.move_stack(-padding);
+        } else if self.align {
             asm.align_stack();
             if !self.stack_words.is_multiple_of(2) {
                 asm.move_stack(-8);
@@ -121,7 +150,10 @@ impl Wrapper {
             asm.store(Mem::at(Gpr::RBP, 16), Gpr::RAX);
             asm.land(none);
         }
-        asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -saved));
+        match self.stack {
+            Some(_) => asm.move_stack(padding + words),
+            None => asm.lea(Gpr::RSP, Mem::at(Gpr::RBP, -saved)),
+        }
         if self.mxcsr {
             asm.load_mxcsr(Mem::at(Gpr::RSP, xmm_bytes));
         }
@@ -134,7 +166,33 @@ impl Wrapper {
             asm.flags_from_ax(true);
         }
         bits(self.gprs).rev().for_each(|n| asm.pop(Gpr(n)));
+        self.leave_stack(asm);
         asm.close_frame();
         asm.ret();
+    }
+
+    /// Goes to the thread's stack for routines, and keeps a part of it for this call: a signal handler may
+    /// interrupt at any instruction and call routines, too. Until the part is kept, nothing lies on it.
+    fn enter_stack(&self, asm: &mut Asm) {
+        let Some(block) = self.stack else {
+            return;
+        };
+        let top = Target::Data(block + THREAD_STACK as u32);
+        asm.gs();
+        asm.load_target(Gpr::RSP, top);
+        asm.move_stack(-(STACK_STEP as i32));
+        asm.gs();
+        asm.store_target(top, Gpr::RSP);
+        asm.move_stack(STACK_STEP as i32);
+    }
+
+    /// Goes back to the program's stack, whose pointer is in rbp.
+    fn leave_stack(&self, asm: &mut Asm) {
+        let Some(block) = self.stack else {
+            return;
+        };
+        asm.gs();
+        asm.store_target(Target::Data(block + THREAD_STACK as u32), Gpr::RSP);
+        asm.mov(Gpr::RSP, Gpr::RBP);
     }
 }

@@ -205,6 +205,7 @@ impl Tool {
         // SAFETY: by the interface, `export_count` entries with static names.
         let exports = unsafe { std::slice::from_raw_parts(header.exports, header.export_count) };
         ToolFacts {
+            version: header.version,
             exports: exports
                 .iter()
                 // SAFETY: as above.

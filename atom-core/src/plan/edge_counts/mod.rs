@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use super::code::{Asm, Position, Target, Totals};
 use super::data::Data;
-use super::threads::ThreadAccess;
+use super::threads::{ThreadAccess, ThreadOptions};
 use crate::cfg::Cfg;
 use crate::grouped::Grouped;
 use crate::ids::{InstId, ProcId};
@@ -135,22 +135,23 @@ impl EdgeCounts {
         all: &mut [Self],
         threads: &ThreadData,
         data: &mut Data,
-        access: ThreadAccess,
+        options: &ThreadOptions,
     ) -> Option<Totals> {
         let counted: Vec<Vec<Counted>> = (all.iter_mut())
             .map(|one| std::mem::take(&mut one.counted))
             .collect();
         let number = |one: &[Counted]| -> usize { one.iter().map(|c| c.spots.len()).sum() };
         let count: usize = counted.iter().map(|one| number(one)).sum();
-        let own = access == ThreadAccess::Gs;
-        let for_threads = data.place_threads(threads, if own { count } else { 0 });
+        let own = options.access == ThreadAccess::Gs;
+        let cells = if own { count } else { 0 };
+        let for_threads = data.place_threads(threads, cells, options.own_stack);
         if count == 0 {
             return None;
         }
         let (counters, prefix) = match for_threads.filter(|_| own) {
             Some(counters) => (counters, Some(prefix::GS)),
             // An atomic addition for all threads costs less than looking up the thread's own cell.
-            None if access == ThreadAccess::Lookup => {
+            None if options.access == ThreadAccess::Lookup => {
                 (data.reserve_counts(8 * count), Some(prefix::LOCK))
             }
             None => (data.reserve_counts(8 * count), None),

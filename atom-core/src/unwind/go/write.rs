@@ -81,6 +81,10 @@ impl GoBlob {
     }
 }
 
+/// Place of the flags in a record, in bytes before the end of the part that all records have.
+const FLAGS_FROM_END: usize = 3;
+/// Flag: unwinding ends at this function.
+const TOP_FRAME: u8 = 1;
 /// Alignment of each part in bytes.
 const ALIGNMENT: usize = 16;
 /// `PCDATA_UnsafePoint`: a thread may not be stopped here.
@@ -269,7 +273,7 @@ impl Builder<'_> {
 }
 
 /// The entry for the addresses between the texts, where inserted code lies that is no function's. A
-/// profile shows them as code outside of the program.
+/// profile shows them as code outside of the program. Unwinding ends there, as the stack may be another one.
 fn gap(table: &GoTable<'_>, start: u64, end: u64) -> Piece {
     let size = table.form.record_size();
     let mut piece = Piece {
@@ -283,6 +287,7 @@ fn gap(table: &GoTable<'_>, start: u64, end: u64) -> Piece {
         let name = get(table.record(function).bytes(), field::NAME);
         set(&mut piece.record, field::NAME, name);
     }
+    piece.record[size - FLAGS_FROM_END] = TOP_FRAME;
     let mut writer = Writer::default();
     writer.push((end - start) as u32, 0, &mut piece.pctab);
     writer.end(&mut piece.pctab);

@@ -177,6 +177,7 @@ impl Site<'_> {
             align: clobbers.needs_alignment,
             stack_words: 0,
             yields: false,
+            stack: None,
             detour: Some(detour),
         };
         self.asm.call(Target::Shared(self.wrappers.index(wrapper)));
