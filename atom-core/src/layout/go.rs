@@ -2,9 +2,10 @@
 //! inserted code.
 
 use crate::ids::InstId;
-use crate::plan::Position;
+use crate::plan::{Insertion, Position};
 use crate::unwind::go::write::{MovedProcedure, NewText, Segment};
-use crate::unwind::write::{AddressMap, MovedRange};
+use crate::unwind::write::{AddressMap, MovedRange, Stray};
+use crate::x86::{Instruction, Run};
 
 use super::Frames;
 use super::text::{snippets_size, take_at};
@@ -35,11 +36,11 @@ impl Frames<'_> {
         let insts = cfg.proc_insts(proc);
         let mut rest = layout.insertions(plan, proc);
         let mut bridges = layout.procs[proc.index()].bridges.iter().peekable();
-        let mut add = |new: u64, old: u64, inserted: bool| {
+        let mut add = |new: u64, old: u64, is_inside: bool| {
             out.push(Segment {
                 new,
                 old,
-                inserted,
+                is_inside,
                 depth: 0,
             });
         };
@@ -47,18 +48,17 @@ impl Frames<'_> {
         for inst in insts.map(InstId::from_index) {
             let (old, old_end) = (cfg.inst_pc(inst), cfg.inst_end(inst));
             let label = layout.label(proc, inst);
-            let mut before = 0;
-            let mut after = 0;
+            let (mut before, mut behind) = (&[][..], &[][..]);
             if rest.first().is_some_and(|i| i.inst == inst) {
                 take_at(&mut rest, inst, Position::Entry);
-                before = snippets_size(plan, take_at(&mut rest, inst, Position::Before));
-                after = snippets_size(plan, take_at(&mut rest, inst, Position::After));
+                before = take_at(&mut rest, inst, Position::Before);
+                behind = take_at(&mut rest, inst, Position::After);
                 take_at(&mut rest, inst, Position::Taken);
             }
-            if before != 0 {
-                add(label, old, true);
+            if !before.is_empty() {
+                add(label, old, self.has_inside(before));
             }
-            let new = label + u64::from(before);
+            let new = label + u64::from(snippets_size(plan, before));
             add(new, old, false);
             let end = new + u64::from(layout.form_size(cfg, proc, inst));
             // What holds behind an instruction holds in front of the next one.
@@ -66,15 +66,51 @@ impl Frames<'_> {
                 true => old_end,
                 false => old,
             };
-            if after != 0 {
-                add(end, next, true);
+            if !behind.is_empty() {
+                add(end, next, self.has_inside(behind));
             }
+            let after = snippets_size(plan, behind);
             if let Some((_, target)) = bridges.next_if(|bridge| bridge.0 == inst) {
                 let inside = procedure.old <= *target && *target < procedure.old_end;
                 let old = if inside { *target } else { old };
-                add(end + u64::from(after), old, true);
+                add(end + u64::from(after), old, false);
             }
         }
+    }
+
+    /// True if a thread may be interrupted behind the first instruction of a snippet.
+    fn has_inside(&self, insertions: &[Insertion]) -> bool {
+        insertions.iter().any(|insertion| {
+            let snippet = &self.plan.snippets[insertion.snippet as usize];
+            let start = snippet.code.start as usize;
+            let code = &self.plan.code[start..start + snippet.main_size() as usize];
+            let mut first = Instruction::default();
+            !Run::new(code, 0).next_into(&mut first) || first.len() != code.len()
+        })
+    }
+
+    /// Pieces of code that stands apart from its block.
+    fn pieces_apart(&self, procedure: &MovedProcedure, strays: &[Stray], out: &mut Vec<Segment>) {
+        let (plan, layout) = (self.plan, self.layout);
+        let Some(proc) = layout.moved_proc_at(self.cfg, procedure.old) else {
+            return;
+        };
+        let taken = &layout.procs[proc.index()].taken;
+        let is_plain = |stray: &Stray| {
+            let offset = (stray.new - procedure.new) as u32;
+            let at = taken.binary_search_by_key(&offset, |t| t.1);
+            at.is_ok_and(|i| {
+                let here = layout.insertions_at(plan, proc, taken[i].0).iter();
+                let mut here = here.filter(|i| i.position == Position::Taken);
+                !here.any(|i| self.has_inside(std::slice::from_ref(i)))
+            })
+        };
+        out.extend(strays.iter().map(|stray| Segment {
+            new: stray.new,
+            old: stray.old,
+            is_inside: !is_plain(stray),
+            depth: 0,
+        }));
     }
 }
 
@@ -89,12 +125,7 @@ impl NewText for Frames<'_> {
         let mut segments = Vec::new();
         self.pieces_in_line(procedure, &mut segments);
         let inserted = self.inserted(&range);
-        segments.extend(inserted.strays.iter().map(|stray| Segment {
-            new: stray.new,
-            old: stray.old,
-            inserted: true,
-            depth: 0,
-        }));
+        self.pieces_apart(procedure, &inserted.strays, &mut segments);
         segments.sort_by_key(|segment| segment.new);
         if inserted.lowered.is_empty() {
             return segments;

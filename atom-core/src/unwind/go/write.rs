@@ -6,7 +6,7 @@
 //! with two exceptions:
 //!
 //! - where inserted code has lowered the stack pointer, the distance from the frame's end is larger;
-//! - in inserted code a thread may not be stopped (`PCDATA_UnsafePoint` -2): the stack maps describe the program's own
+//! - inside of inserted code a thread may not be stopped (`PCDATA_UnsafePoint` -2): the stack maps describe the program's own
 //!   instructions. The same holds for sequences that Go's runtime starts again from their beginning (values below
 //!   -2): the beginning of a sequence would be a place behind inserted code.
 
@@ -23,8 +23,9 @@ pub struct Segment {
     pub new: u64,
     /// The original address for which the tables say what holds here.
     pub old: u64,
-    /// True for code that is not the program's.
-    pub inserted: bool,
+    /// True if a thread may not be stopped here although it may be at `old`: behind the first instruction of inserted code, where
+    /// registers may have other values.
+    pub is_inside: bool,
     /// Distance in bytes by which the stack pointer is lower than in the original.
     pub depth: u32,
 }
@@ -85,6 +86,9 @@ impl GoBlob {
 const FLAGS_FROM_END: usize = 3;
 /// Flag: unwinding ends at this function.
 const TOP_FRAME: u8 = 1;
+/// Functions whose stated entry Go's runtime compares with pointers to them, which keep the original address.
+const COMPARED: [&str; 2] = ["reflect.makeFuncStub", "reflect.methodValueCall"];
+
 /// Alignment of each part in bytes.
 const ALIGNMENT: usize = 16;
 /// `PCDATA_UnsafePoint`: a thread may not be stopped here.
@@ -103,6 +107,8 @@ const BUCKET_SIZE: usize = 4 + PARTS as usize;
 struct Piece {
     /// First address.
     start: u64,
+    /// The address that the record states as the function's entry, from which its tables count.
+    entry: u64,
     /// Record, with offsets in `pctab` and of `funcdata` that count from the piece's own.
     record: Vec<u8>,
     /// Tables by program counter.
@@ -184,7 +190,7 @@ impl Builder<'_> {
             let record = self.bytes.len();
             self.bytes.extend_from_slice(&piece.record);
             let bytes = &mut self.bytes[record..];
-            set(bytes, field::ENTRY, offset(piece.start, table.text)?);
+            set(bytes, field::ENTRY, offset(piece.entry, table.text)?);
             for at in &piece.offsets {
                 let own = get(bytes, *at);
                 set(bytes, *at, offset(tables + u64::from(own), 0)?);
@@ -278,6 +284,7 @@ fn gap(table: &GoTable<'_>, start: u64, end: u64) -> Piece {
     let size = table.form.record_size();
     let mut piece = Piece {
         start,
+        entry: start,
         record: vec![0; size],
         ..Piece::default()
     };
@@ -304,8 +311,13 @@ fn piece(table: &GoTable<'_>, procedure: &MovedProcedure, end: u64, text: &dyn N
     };
     let record = table.record(function);
     let old_lists = record.bytes()[table.form.record_size()..].to_vec();
+    let base = match COMPARED.contains(&table.name(function)) {
+        true => function.start,
+        false => procedure.new,
+    };
     let mut piece = Piece {
         start: procedure.new,
+        entry: base,
         record: record.bytes()[..table.form.record_size()].to_vec(),
         ..Piece::default()
     };
@@ -313,8 +325,8 @@ fn piece(table: &GoTable<'_>, procedure: &MovedProcedure, end: u64, text: &dyn N
     let mut writer = TableWriter {
         table,
         function,
-        procedure,
         segments: &segments,
+        base,
         end,
         out: Vec::new(),
     };
@@ -330,7 +342,7 @@ fn piece(table: &GoTable<'_>, procedure: &MovedProcedure, end: u64, text: &dyn N
         }
     }
     let stoppable = record.funcdata(LOCAL_POINTERS).is_some();
-    let has_inserted = segments.iter().any(|s| s.inserted);
+    let has_inserted = segments.iter().any(|s| s.is_inside);
     let count = record.pcdata_count();
     let new_count = count.max(usize::from(stoppable && has_inserted));
     for number in 0..new_count {
@@ -351,20 +363,20 @@ fn piece(table: &GoTable<'_>, procedure: &MovedProcedure, end: u64, text: &dyn N
         .defer_return(function)
         .filter(|a| (procedure.old..procedure.old_end).contains(a))
         .and_then(|a| text.address(procedure, a));
-    let distance = resumed.map_or(0, |a| (a - procedure.new) as u32);
+    let distance = resumed.map_or(0, |a| (a - base) as u32);
     set(&mut piece.record, field::DEFER_RETURN, distance);
-    piece.inlined = inlined_calls(table, function, &record, procedure, text)
+    let parent = |old: u64| Some((text.address(procedure, old)?.saturating_sub(base)) as u32);
+    piece.inlined = inlined_calls(table, function, &record, parent)
         .map(|bytes| (bytes, lists + 4 * INLINED_CALLS));
     piece
 }
 
-/// The inlined calls of a function with the places of the calls in the new text.
+/// The inlined calls of a function, with the places of the calls in the new text as `parent` gives them.
 fn inlined_calls(
     table: &GoTable<'_>,
     function: &Function,
     record: &Record<'_>,
-    procedure: &MovedProcedure,
-    text: &dyn NewText,
+    parent: impl Fn(u64) -> Option<u32>,
 ) -> Option<Vec<u8>> {
     let bytes = table.funcdata_at(record.funcdata(INLINED_CALLS)?)?;
     let values = table.values(record.pcdata(pcdata::INLINED));
@@ -379,8 +391,8 @@ fn inlined_calls(
     for call in calls.chunks_exact_mut(size) {
         let at = table.form.parent_pc();
         let old = function.start + u64::from(get(call, at));
-        if let Some(new) = text.address(procedure, old) {
-            set(call, at, new.saturating_sub(procedure.new) as u32);
+        if let Some(new) = parent(old) {
+            set(call, at, new);
         }
     }
     Some(calls)
@@ -390,8 +402,9 @@ fn inlined_calls(
 struct TableWriter<'a> {
     table: &'a GoTable<'a>,
     function: &'a Function,
-    procedure: &'a MovedProcedure,
     segments: &'a [Segment],
+    /// The address from which tables count.
+    base: u64,
     end: u64,
     out: Vec<u8>,
 }
@@ -410,8 +423,8 @@ impl TableWriter<'_> {
     /// Writes the table of the places where a thread may be stopped.
     fn unsafe_points(&mut self, old: u32) -> Option<u32> {
         let values = self.table.values(old);
-        let is_needed = old != 0 || self.segments.iter().any(|s| s.inserted);
-        let change = |segment: &Segment, value: i32| match segment.inserted {
+        let is_needed = old != 0 || self.segments.iter().any(|s| s.is_inside);
+        let change = |segment: &Segment, value: i32| match segment.is_inside {
             true => UNSAFE,
             false => value.max(UNSAFE),
         };
@@ -441,7 +454,7 @@ impl TableWriter<'_> {
             }
             let value = values.get(at).map_or(NOTHING, |r| r.value);
             debug_assert_eq!(value, pc_values::at(values, old));
-            let end = (end - self.procedure.new) as u32;
+            let end = (end - self.base) as u32;
             writer.push(end, change(segment, value), &mut self.out);
         }
         writer.end(&mut self.out);
