@@ -4,7 +4,7 @@ use object::elf;
 
 use super::pc_values;
 use super::{DOING, Form, Function, GoTable, Record, VERSIONS, Version, field, word};
-use crate::image::Image;
+use crate::image::{Image, Segment};
 use crate::{Error, Result};
 
 /// Number of words of the module data that are looked at.
@@ -34,8 +34,15 @@ pub(super) fn tables(image: &Image) -> Result<GoTable<'_>> {
             .advice("please report the program: its tables differ from what Go's own linker writes")
     };
     let words = Words::new(image);
-    let header = header_address(image, form).ok_or_else(|| fail("there is no pcHeader".into()))?;
-    let module = module_address(image, &words, header, form)
+    let headers = header_addresses(image, form);
+    if headers.is_empty() {
+        return Err(fail("there is no pcHeader".into()));
+    }
+    let mut modules = headers
+        .iter()
+        .filter_map(|header| module_address(image, &words, *header, form));
+    let module = modules
+        .next()
         .ok_or_else(|| fail("the module data was not found".into()))?;
     let at = |word: usize| words.at(module + 8 * word as u64);
     let slice = |word: usize, what: &str| {
@@ -120,16 +127,33 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Address of the pcHeader: the section `.gopclntab`, which begins with the version's magic, a
-/// quantum of 1 byte and a pointer of 8.
-fn header_address(image: &Image, form: Form) -> Option<u64> {
-    let sections = image.sections.iter();
-    let mut named = sections.filter(|s| s.name.ends_with(".gopclntab") && s.address != 0);
-    let section = named.next()?;
-    let bytes = image.bytes_at(section.address, header::SIZE)?;
+/// Addresses of what looks like a pcHeader: the version's magic, a quantum of 1 byte and a pointer of 8. It stands at the start of
+/// the section `.gopclntab`, which the system's linker may have joined to another one.
+fn header_addresses(image: &Image, form: Form) -> Vec<u64> {
     let mut start = form.magic.to_le_bytes().to_vec();
     start.extend([0, 0, 1, 8]);
-    bytes.starts_with(&start).then_some(section.address)
+    let sections = image.sections.iter();
+    let named = sections.filter(|s| s.name.ends_with(".gopclntab") && s.address != 0);
+    let named: Vec<u64> = named
+        .map(|s| s.address)
+        .filter(|a| {
+            image
+                .bytes_at(*a, header::SIZE)
+                .is_some_and(|b| b.starts_with(&start))
+        })
+        .collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let in_segment = |segment: &Segment| -> Vec<u64> {
+        let bytes = image.bytes_at(segment.address, segment.file_size as usize);
+        let words = bytes.unwrap_or_default().chunks_exact(8).enumerate();
+        let headers = words.filter(|(_, word)| *word == start);
+        headers
+            .map(|(i, _)| segment.address + 8 * i as u64)
+            .collect()
+    };
+    image.segments.iter().flat_map(in_segment).collect()
 }
 
 /// Address of the module data: the words that begin with the pcHeader's address and agree with its
