@@ -218,6 +218,9 @@ impl<'a> Discovery<'a> {
             pending.extend(function.pointers().map(|a| (a, mark::INDIRECT)));
         }
         let mut pointers = std::mem::take(&mut self.data_pointers);
+        if let Some(end) = &frames.go_end {
+            pointers.retain(|(address, _)| !end.contains(address));
+        }
         if self.has_info_tables {
             for (address, certain) in &mut pointers {
                 *certain |= pointers::has_info_table(self.image, *address);

@@ -10,6 +10,7 @@ use object::elf;
 
 use super::{ProcKind, plt};
 use rayon::prelude::*;
+use std::ops::RangeInclusive;
 
 use crate::image::{Image, Symbol};
 use crate::unwind::go::GoTable;
@@ -41,6 +42,8 @@ pub struct FrameFacts {
     pub landing_pads: Vec<(usize, u64)>,
     /// Functions that Go's tables list, by address.
     pub go: Vec<GoFunction>,
+    /// The addresses behind Go's last function, up to where the module data says that the text ends. No code lies there.
+    pub go_end: Option<RangeInclusive<u64>>,
 }
 
 /// A function that Go's tables list. Go's runtime looks all return addresses up in these tables, which are written again
@@ -90,6 +93,10 @@ impl FrameFacts {
                 .collect(),
             landing_pads: table.landing_pads().collect(),
             go: table.go.iter().flat_map(go_functions).collect(),
+            go_end: table.go.as_ref().and_then(|go| {
+                let last = go.functions.last()?;
+                Some(last.end..=go.text_end)
+            }),
         }
     }
 
@@ -97,7 +104,8 @@ impl FrameFacts {
     fn names_go(&self, symbol: &Symbol) -> bool {
         let range = self.go.first().zip(self.go.last());
         range.is_some_and(|(first, last)| {
-            let is_end = symbol.address == last.end && symbol.size == 0;
+            let ends = self.go_end.as_ref();
+            let is_end = symbol.size == 0 && ends.is_some_and(|end| end.contains(&symbol.address));
             is_end || (first.start..last.end).contains(&symbol.address)
         })
     }

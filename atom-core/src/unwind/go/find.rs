@@ -54,13 +54,12 @@ pub(super) fn tables(image: &Image) -> Result<GoTable<'_>> {
         found.ok_or_else(|| fail(format!("{what} lies outside the file")))
     };
     let text = at(word::TEXT).unwrap_or(0);
-    if at(form.text_sections + 1).is_none_or(|sections| sections > 1) {
-        return Err(fail("its text has several sections".into()));
-    }
+    check_section(form, &words, at).map_err(fail)?;
     let mut table = GoTable {
         form,
         module,
         text,
+        text_end: at(word::TEXT_END).unwrap_or(0),
         gofunc: at(form.gofunc).unwrap_or(0),
         functions: Vec::new(),
         names: slice(word::NAMES, "funcnametab")?,
@@ -77,6 +76,28 @@ pub(super) fn tables(image: &Image) -> Result<GoTable<'_>> {
     table.functions = functions(ftab, text);
     check(&table, at(word::MIN_PC), at(word::MAX_PC)).map_err(fail)?;
     Ok(table)
+}
+
+/// Checks that the text is one section: the list of sections has one entry, with the distances of the section's start and end
+/// from the text's start, and its address. The check also shows that the form of the module data is right.
+fn check_section(
+    form: Form,
+    words: &Words<'_>,
+    at: impl Fn(usize) -> Option<u64>,
+) -> Result<(), String> {
+    let list = at(form.text_sections).unwrap_or(0);
+    let entry = [0, 8, 16].map(|offset| words.at(list + offset));
+    let size = at(word::TEXT_END).zip(at(word::TEXT));
+    let size = size.map(|(end, start)| end.wrapping_sub(start));
+    // Since Go 1.22 the section's end lies one byte behind the text.
+    let [start, end, address] = entry;
+    let is_end = |end: u64| size.is_some_and(|size| end == size || end == size + 1);
+    let fits = start == Some(0) && end.is_some_and(is_end) && address == at(word::TEXT);
+    match at(form.text_sections + 1) {
+        Some(1) if fits => Ok(()),
+        Some(2..=64) => Err("its text has several sections".into()),
+        _ => Err("the list of text sections makes no sense".into()),
+    }
 }
 
 /// The version of a program, if it is one that is understood.

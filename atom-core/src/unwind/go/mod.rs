@@ -160,6 +160,8 @@ pub struct GoTable<'a> {
     pub module: u64,
     /// Address of the text, from which offsets count.
     pub text: u64,
+    /// The address behind the text.
+    pub text_end: u64,
     /// Address from which offsets of `funcdata` count.
     pub gofunc: u64,
     /// The functions by address.

@@ -14,6 +14,8 @@ const FLAGS: usize = 15;
 const INLINE: u8 = 2;
 /// Offset of the text.
 const TEXT: usize = 32;
+/// Size in bytes that no version's text has.
+const LONGEST: u64 = 24;
 
 /// A version of Go: 1.`minor`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,9 +35,52 @@ impl fmt::Display for Version {
 impl Version {
     /// The version that a program states; `None` if it states none.
     pub fn of(image: &Image) -> Option<Self> {
-        let section = image.section(".go.buildinfo")?;
-        let bytes = image.bytes_at(section.address, section.size as usize)?;
-        Self::parse(bytes)
+        let section = image.section(".go.buildinfo");
+        let bytes = section.and_then(|s| image.bytes_at(s.address, s.size as usize));
+        match bytes.and_then(Self::parse) {
+            Some(version) => Some(version),
+            None => Self::of_runtime(image),
+        }
+    }
+
+    /// The version that the runtime states (`runtime.buildVersion`), in a program without build information: the only
+    /// text of this form to which a string in the data leads.
+    fn of_runtime(image: &Image) -> Option<Self> {
+        let mut found: Option<Self> = None;
+        for segment in image.segments.iter().filter(|s| s.is_writable()) {
+            let bytes = image.bytes_at(segment.address, segment.file_size as usize);
+            let words: Vec<u64> = bytes
+                .unwrap_or_default()
+                .chunks_exact(8)
+                .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
+                .collect();
+            for string in words.windows(2).filter(|s| (5..LONGEST).contains(&s[1])) {
+                let Some(text) = image.bytes_at(string[0], string[1] as usize) else {
+                    continue;
+                };
+                let Some(version) = Self::plain(text) else {
+                    continue;
+                };
+                if found.as_ref().is_some_and(|other| *other != version) {
+                    return None;
+                }
+                found = Some(version);
+            }
+        }
+        found
+    }
+
+    /// The version that a whole text is (`go1.26.5`, `go1.27rc1`).
+    fn plain(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let number = text.strip_prefix("go1.")?;
+        let digits = number.find(|c: char| !c.is_ascii_digit());
+        let (digits, rest) = number.split_at(digits.unwrap_or(number.len()));
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '.';
+        Some(Self {
+            minor: digits.parse().ok().filter(|_| rest.chars().all(is_part))?,
+            text: text.to_string(),
+        })
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -78,5 +123,10 @@ mod tests {
         assert_eq!(minor("go1.24.3 X:nodwarf5"), Some(24));
         assert_eq!(minor("unknown"), None);
         assert_eq!(Version::parse(b"\xff Go buildinf:"), None);
+        let plain = |text: &str| Version::plain(text.as_bytes()).map(|v| v.minor);
+        assert_eq!(plain("go1.26.5"), Some(26));
+        assert_eq!(plain("go1.27rc1"), Some(27));
+        assert_eq!(plain("go1.20 or later"), None);
+        assert_eq!(plain("go1."), None);
     }
 }
