@@ -5,7 +5,7 @@
 //! program, of `atom` and of the tool, and the options.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +43,12 @@ fn version(compiler: &OsStr) -> String {
     let mut known = KNOWN.get_or_init(Mutex::default).lock();
     let known = known.as_mut().expect("no test panics with the lock");
     let ask = || {
-        let output = Command::new(compiler).arg("--version").output();
+        let question = if compiler == "go" {
+            "version"
+        } else {
+            "--version"
+        };
+        let output = Command::new(compiler).arg(question).output();
         output.map_or(String::new(), |o| {
             String::from_utf8_lossy(&o.stdout).into_owned()
         })
@@ -52,17 +57,18 @@ fn version(compiler: &OsStr) -> String {
 }
 
 /// Runs a compiler to make `out`, or copies the earlier result of the same command for the same source.
-/// The command is complete except for `-o`; `source` is the only file of the project that it reads.
+/// The command is complete except for `-o` and `rest`, which follows it; `source` is the only file of the project that it reads.
 ///
 /// # Errors
 /// The compiler's messages.
-pub fn compiled(mut command: Command, source: &Path, out: &Path) -> Result<()> {
+pub fn compiled(mut command: Command, rest: &[OsString], source: &Path, out: &Path) -> Result<()> {
     let fail = |reason: String| Error::new("compiling", reason).file(source);
     let mut hasher = DefaultHasher::new();
     (contents(source)?, source, version(command.get_program())).hash(&mut hasher);
     (
         command.get_program(),
         command.get_args().collect::<Vec<_>>(),
+        rest,
     )
         .hash(&mut hasher);
     let folder = crate::atom::target_folder()?.join("test-programs/built");
@@ -73,7 +79,7 @@ pub fn compiled(mut command: Command, source: &Path, out: &Path) -> Result<()> {
     if !kept.exists() {
         // Built under another name first: an interrupted build must not look finished.
         let partial = kept.with_extension("partial");
-        let output = command.arg("-o").arg(&partial).output();
+        let output = command.arg("-o").arg(&partial).args(rest).output();
         let output = output.map_err(|e| fail(e.to_string()))?;
         if !output.status.success() {
             return Err(fail(String::from_utf8_lossy(&output.stderr).into_owned()));

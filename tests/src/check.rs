@@ -246,7 +246,7 @@ impl<'a> Case<'a> {
             let wrong = if icount {
                 let counts = read_icount(&file);
                 if let Ok(counts) = &counts {
-                    self.partial_counts(&report, counts, failures)?;
+                    self.partial_counts(&report, counts, &symbols, failures)?;
                 }
                 counts.map(|c| compare_icount(&truth, &c, &symbols, &missed))
             } else {
@@ -312,6 +312,7 @@ impl<'a> Case<'a> {
         &self,
         report: &serde_json::Value,
         full: &BTreeMap<u64, u64>,
+        symbols: &Symbols,
         failures: &mut Vec<String>,
     ) -> Result<()> {
         let procs = report["procedures"]["list"].as_array();
@@ -339,9 +340,13 @@ impl<'a> Case<'a> {
             }
             let outcome = self.run(&out, &self.source.runs[0], true)?;
             let file = self.output(PARTLY, &outcome.pid.to_string());
-            let counts = read_icount(&file);
+            let mut counts = read_icount(&file);
             let _ = std::fs::remove_file(&file);
-            let is_inside = |a: &u64| chosen.iter().any(|r| (r.0..r.1).contains(a));
+            if let Ok(counts) = &mut counts {
+                counts.retain(|a, _| symbols.counts(*a));
+            }
+            let is_inside =
+                |a: &u64| symbols.counts(*a) && chosen.iter().any(|r| (r.0..r.1).contains(a));
             let mut expected = full.clone();
             expected.retain(|a, _| is_inside(a));
             match counts {
@@ -359,14 +364,15 @@ impl<'a> Case<'a> {
 
     /// Names of procedures. A stripped build has none, so the names come from the same build unstripped.
     fn symbols(&self) -> Result<Symbols> {
+        let counted = self.source.counts_in.as_deref();
         let symbols = Symbols::read(&self.original());
         if !symbols.is_empty() {
-            return Ok(symbols);
+            return Ok(symbols.counted_in(counted));
         }
         let twin = Variant(self.variant.0.replace("-strip", ""));
         let path = self.folder.join("twin");
         self.source.build(&twin, &path)?;
-        Ok(Symbols::read(&path))
+        Ok(Symbols::read(&path).counted_in(counted))
     }
 
     /// Procedures that ran and are not instrumented must be named in the source's `missed`.

@@ -97,16 +97,22 @@ pub fn read_branch(path: &Path) -> Result<BTreeMap<u64, BranchCount>> {
 }
 
 /// The names of a program's procedures, for messages and expectations.
-pub struct Symbols(Vec<(u64, u64, String)>);
+#[derive(Default)]
+pub struct Symbols {
+    /// Address, size and name, in order.
+    list: Vec<(u64, u64, String)>,
+    /// What the names of procedures begin with whose counts are compared.
+    counted: String,
+}
 
 impl Symbols {
     /// Reads the symbol table; empty where there is none.
     pub fn read(program: &Path) -> Symbols {
         let Ok(data) = std::fs::read(program) else {
-            return Symbols(Vec::new());
+            return Symbols::default();
         };
         let Ok(file) = object::File::parse(&*data) else {
-            return Symbols(Vec::new());
+            return Symbols::default();
         };
         let mut list: Vec<_> = file
             .symbols()
@@ -118,23 +124,38 @@ impl Symbols {
             .filter_map(|s| Some((s.address(), s.size(), s.name().ok()?.to_string())))
             .collect();
         list.sort();
-        Symbols(list)
+        Symbols {
+            list,
+            ..Symbols::default()
+        }
+    }
+
+    /// Limits comparisons to procedures whose names begin with this.
+    pub fn counted_in(mut self, prefix: Option<&str>) -> Symbols {
+        self.counted = prefix.unwrap_or_default().to_string();
+        self
+    }
+
+    /// Whether counts at an address are compared.
+    pub fn counts(&self, address: u64) -> bool {
+        let has = |name: &str| name.starts_with(&self.counted);
+        self.counted.is_empty() || self.name(address).is_some_and(has)
     }
 
     /// Whether there are no names, as in a stripped program.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Address of a symbol.
     pub fn address(&self, name: &str) -> Option<u64> {
-        self.0.iter().find(|s| s.2 == name).map(|s| s.0)
+        self.list.iter().find(|s| s.2 == name).map(|s| s.0)
     }
 
     /// The procedure that an address lies in, with its start.
     fn around(&self, address: u64) -> Option<(u64, &str)> {
-        let at = self.0.partition_point(|s| s.0 <= address);
-        let found = self.0[..at]
+        let at = self.list.partition_point(|s| s.0 <= address);
+        let found = self.list[..at]
             .iter()
             .rev()
             .take(64)
@@ -234,8 +255,12 @@ fn differences<T: Count>(
     missed: &Missed,
 ) -> Option<String> {
     let mut all: Vec<u64> = truth.keys().chain(tool.keys()).copied().collect();
+    all.retain(|address| symbols.counts(*address));
     all.sort_unstable();
     all.dedup();
+    if all.is_empty() {
+        return Some("nothing was counted".into());
+    }
     let wrong = |address: &u64| {
         let value = |of: &BTreeMap<u64, T>| of.get(address).copied().unwrap_or_default();
         let (expected, got) = (value(truth), value(tool));

@@ -13,11 +13,14 @@
 //! - `counts: no`: instruction counts differ from run to run, or procedures are
 //!   left by faults: not compared;
 //! - `counts-not: VARIANTS`: counts of these builds are not compared (locks, dlopen);
+//! - `counts-in: PREFIX`: only the counts of procedures with such names are compared; those of a runtime
+//!   depend on time;
 //! - `missed: NAMES`: procedures that may be left in place, not understood, as
 //!   long as that is reported;
 //! - `pristine: yes`: prints addresses; runs without address randomisation;
 //! - `needs: FEATURE`: skipped on processors without it.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,6 +74,8 @@ pub struct Source {
     pub countable: bool,
     /// Builds whose counts cannot be compared.
     pub uncountable: Vec<String>,
+    /// What the names of procedures begin with whose counts are compared, if not all are.
+    pub counts_in: Option<String>,
     /// Procedures that may be left in place.
     pub missed: Vec<String>,
     /// Whether it prints addresses.
@@ -96,6 +101,7 @@ impl Source {
             counts: Vec::new(),
             countable: true,
             uncountable: Vec::new(),
+            counts_in: None,
             missed: Vec::new(),
             pristine: false,
             needs: Vec::new(),
@@ -114,6 +120,7 @@ impl Source {
             match key {
                 "variants" => source.variants.extend(words().map(Variant)),
                 "cflags" => source.cflags.extend(words()),
+                "counts-in" => source.counts_in = Some(value.to_string()),
                 "counts-not" => source.uncountable.extend(words()),
                 "missed" => source.missed.extend(words()),
                 "needs" => source.needs.extend(words()),
@@ -181,12 +188,12 @@ impl Source {
             let reason = format!("{reason} (variant {})", variant.0);
             Error::new("building the test program", reason).file(&self.path)
         };
-        let command = self.command(variant).map_err(fail)?;
-        crate::cache::compiled(command, &self.path, out).map_err(|e| fail(e.to_string()))
+        let (command, rest) = self.command(variant).map_err(fail)?;
+        crate::cache::compiled(command, &rest, &self.path, out).map_err(|e| fail(e.to_string()))
     }
 
-    /// The compiler with its options, without `-o`.
-    fn command(&self, variant: &Variant) -> Result<Command, String> {
+    /// The compiler with its options, without `-o`, and what follows `-o`: the source and libraries.
+    fn command(&self, variant: &Variant) -> Result<(Command, Vec<OsString>), String> {
         let mut parts = variant.0.split('-');
         let family = parts.next().unwrap_or_default();
         let extension = self.path.extension().unwrap_or_default();
@@ -194,7 +201,7 @@ impl Source {
             ("gcc", Some("cc")) => "g++",
             ("clang", Some("cc")) => "clang++",
             ("musl", _) => "musl-gcc",
-            ("gcc" | "clang" | "rustc", _) => family,
+            ("gcc" | "clang" | "rustc" | "go", _) => family,
             _ => return Err(format!("no compiler for \"{family}\"")),
         };
         let needed = |program: &str| match program {
@@ -204,6 +211,9 @@ impl Source {
         };
         needed(compiler)?;
         let mut command = Command::new(compiler);
+        if family == "go" {
+            go_build(&mut command, &variant.0).map_err(|e| e.to_string())?;
+        }
         let (mut early, mut late): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for part in parts {
             let options: &[&str] = match part {
@@ -215,6 +225,13 @@ impl Source {
                     "nopie" => &["-Crelocation-model=static"],
                     "static" => &["-Ctarget-feature=+crt-static", "-Crelocation-model=static"],
                     "staticpie" => &["-Ctarget-feature=+crt-static"],
+                    _ => return Err(format!("no modifier \"{part}\"")),
+                },
+                _ if family == "go" => match part {
+                    "strip" => &["-ldflags=-s -w"],
+                    "pie" => &["-buildmode=pie"],
+                    "external" => &["-ldflags=-linkmode=external"],
+                    "externalstatic" => &["-ldflags=-linkmode=external -extldflags=-static"],
                     _ => return Err(format!("no modifier \"{part}\"")),
                 },
                 "O0" => &["-O0"],
@@ -264,9 +281,27 @@ impl Source {
                 early.push(flag.clone())
             }
         }
-        command.args(early).arg(&self.path).args(late);
-        Ok(command)
+        command.args(early);
+        let source = self.path.clone().into_os_string();
+        let late = late.into_iter().map(OsString::from);
+        Ok((command, std::iter::once(source).chain(late).collect()))
     }
+}
+
+/// Lets `go` build without a module, with a cache of its own below the target folder. External linking needs cgo.
+fn go_build(command: &mut Command, variant: &str) -> Result<()> {
+    let cache = crate::atom::target_folder()?.join("test-programs/go-cache");
+    let cgo = if variant.contains("external") {
+        "1"
+    } else {
+        "0"
+    };
+    command
+        .arg("build")
+        .env("GOCACHE", cache)
+        .env("GOFLAGS", "");
+    command.env("CGO_ENABLED", cgo).env("GO111MODULE", "off");
+    Ok(())
 }
 
 fn parse_run(text: &str) -> Option<Run> {

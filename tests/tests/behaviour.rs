@@ -36,6 +36,8 @@ programs! {
     exceptions_cc: "exceptions.cc",
     exec_c: "exec.c",
     flags_s: "flags.S",
+    go_go: "go.go",
+    gocount_go: "gocount.go",
     hardened_c: "hardened.c",
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",

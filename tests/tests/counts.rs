@@ -35,6 +35,7 @@ programs! {
     entries_s: "entries.S",
     exceptions_cc: "exceptions.cc",
     flags_s: "flags.S",
+    gocount_go: "gocount.go",
     hardened_c: "hardened.c",
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",

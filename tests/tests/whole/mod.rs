@@ -12,6 +12,7 @@ mod signals;
 mod truth;
 mod watcher;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -80,12 +81,14 @@ impl Place {
         let (late, early): (Vec<&str>, Vec<&str>) =
             flags.iter().partition(|flag| flag.starts_with("-l"));
         command.arg("-O2").args(early);
-        command.arg(&source).args(late);
+        let rest: Vec<OsString> = std::iter::once(source.clone().into())
+            .chain(late.iter().map(OsString::from))
+            .collect();
         match flags.contains(&"-shared") || flags.iter().all(|f| !f.starts_with("-l")) {
-            true => cache::compiled(command, &source, out).unwrap(),
+            true => cache::compiled(command, &rest, &source, out).unwrap(),
             // The libraries count, too.
             false => {
-                let output = command.arg("-o").arg(out).output().unwrap();
+                let output = command.arg("-o").arg(out).args(&rest).output().unwrap();
                 assert!(output.status.success(), "{output:?}");
             }
         }
