@@ -104,9 +104,12 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     calls || !uses.copied
 }
 
+/// What the names of the functions begin with that a debugger calls in a program of Go, with a number below rsp.
+const DEBUG_CALL: &str = "runtime.debugCallV";
+
 /// The same for a function of Go. Go's convention has no red zone, and the check of the stack's size computes addresses
 /// below rsp without using them. But a caller of `duffzero` and `duffcopy`, which it enters in the middle, keeps
-/// rbp below the return address.
+/// rbp below the return address, and a debugger leaves a number there for [`DEBUG_CALL`].
 fn keeps_go(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     let proc = cfg.proc(id);
     let is_entered_inside = |b: BlockId| cfg.block(b).is_entry && b != proc.first_block;
@@ -118,7 +121,11 @@ fn keeps_go(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
         by_stack && is_used
     };
     let uses = |b: BlockId| cfg.decode_block(image, b).any(|i| is_below(&i));
-    !proc.blocks().any(|b| is_entered_inside(b) || uses(b))
+    let is_debug_call = proc
+        .name
+        .as_ref()
+        .is_some_and(|n| n.starts_with(DEBUG_CALL));
+    !is_debug_call && !proc.blocks().any(|b| is_entered_inside(b) || uses(b))
 }
 
 /// True if control goes to another procedure, but not to its start.
