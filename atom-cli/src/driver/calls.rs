@@ -205,12 +205,11 @@ fn code(program: &Path, image: &Image, cfg: &Cfg) -> Code {
     Code::of(cfg).and(paths.map(closure::code_size).sum())
 }
 
-/// True if gs must be left to the program's libraries.
 /// Version of the tool interface from which the runtime has stacks for analysis routines.
 const STACKS: u32 = 15;
 
 /// True if analysis routines need stacks of their own: a goroutine's is small, and moves when it grows.
-fn own_stack(object: &Object<'_>, facts: &ToolFacts) -> Result<bool> {
+pub fn own_stack(object: &Object<'_>, facts: &ToolFacts) -> Result<bool> {
     if object.unwind.go.is_none() {
         return Ok(false);
     }
@@ -226,6 +225,7 @@ fn own_stack(object: &Object<'_>, facts: &ToolFacts) -> Result<bool> {
         .advice("build the tool again; a program that uses gs cannot be instrumented"))
 }
 
+/// True if gs must be left to the program's libraries.
 fn no_gs(image: &Image, calls: &Calls, may_have_threads: bool, request: &Request) -> bool {
     if request.no_gs || calls.thread_data.len == 0 || !may_have_threads {
         return request.no_gs;

@@ -35,7 +35,7 @@ use crate::steps::{Step, Steps};
 use crate::tool_code::Loaded;
 
 use super::bundle::{self, Bundle};
-use super::calls::{end_after_panic, refuse_wide_registers, routines};
+use super::calls::{end_after_panic, own_stack, refuse_wide_registers, routines};
 use super::describe;
 
 const DOING: &str = "instrumenting the program with its libraries";
@@ -388,12 +388,15 @@ fn plan(
     }
     let each = || objects.iter().map(|o| (o.image, &o.cfg));
     let may_have_threads = process_may_have_threads(each());
+    let facts = &analysis.facts;
+    let stacks = objects.iter().map(|o| own_stack(o, facts));
+    let own_stack = stacks.collect::<Result<Vec<bool>>>()?.contains(&true);
     let access = match () {
+        () if own_stack => ThreadAccess::Gs,
         () if calls.thread_data.len == 0 || !may_have_threads => ThreadAccess::Only,
         () if request.no_gs || process_uses_gs(each()) => ThreadAccess::Lookup,
         () => ThreadAccess::Gs,
     };
-    let facts = &analysis.facts;
     let bodies = Specialiser::new(analysis);
     let options = plan::Options {
         finish: Some(facts.finish),
@@ -402,7 +405,10 @@ fn plan(
         follows: !request.follow.is_empty(),
         may_have_threads,
         bodies: request.inline.then_some(&bodies),
-        threads: ThreadOptions::with(access, facts),
+        threads: ThreadOptions {
+            own_stack,
+            ..ThreadOptions::with(access, facts)
+        },
         every_point: request.precise_signals,
         home: Home::Area,
         low_room: 0,

@@ -13,6 +13,7 @@ mod flatten;
 pub mod frame;
 mod frame_tables;
 mod gaps;
+mod go_stack;
 pub mod graph;
 mod grow;
 mod jump_base;

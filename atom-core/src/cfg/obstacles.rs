@@ -13,7 +13,7 @@ use super::jump_code::{self, JumpForm};
 use super::jump_table::FoundTable;
 use super::seeds::{FrameFacts, Seed};
 use super::traverse::{Body, Ref};
-use super::{Kept, frame_tables};
+use super::{Kept, frame_tables, go_stack};
 use crate::image::{Image, decoded};
 use crate::x86::{ControlFlow, Inst};
 
@@ -95,6 +95,10 @@ impl Discovery<'_> {
         add(
             described.iter().copied().collect(),
             "the program looks its return addresses up in a table (OCaml)",
+        );
+        add(
+            go_stack::tight(frames, &self.bodies),
+            "it may run at the end of a goroutine's stack, with too little left for inserted code",
         );
         add(
             self.before_start(),

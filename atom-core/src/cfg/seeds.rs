@@ -58,6 +58,8 @@ pub struct GoFunction {
     pub name: String,
     /// Where control goes on after a recovered panic.
     pub resumed: Option<u64>,
+    /// Largest size of its frame in bytes, without the return address.
+    pub frame: u32,
 }
 
 /// Name of the function to which the first function of a goroutine returns.
@@ -124,6 +126,7 @@ fn go_functions<'a>(table: &'a GoTable<'_>) -> impl Iterator<Item = GoFunction> 
         end: f.end,
         name: table.name(f).to_string(),
         resumed: table.defer_return(f),
+        frame: table.frame_size(f),
     })
 }
 

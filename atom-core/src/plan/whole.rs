@@ -188,7 +188,10 @@ fn threads(unit: &Unit<'_>, data: &Data, counts: bool, options: &Options<'_>) ->
     let counts = counts || data.threads.is_some();
     let is_whole = options.home == Home::Area;
     let object = (unit.image, unit.cfg);
-    Threads::new(object, data.threads, options.threads, (counts, is_whole))
+    let mut options = options.threads;
+    // Functions of other languages run on large stacks.
+    options.own_stack &= unit.image.is_go();
+    Threads::new(object, data.threads, options, (counts, is_whole))
 }
 
 /// The counters of edges of all objects.

@@ -270,6 +270,13 @@ impl<'a> GoTable<'a> {
         self.memory.at(self.gofunc.checked_add(offset.into())?)
     }
 
+    /// Largest distance in bytes of the stack pointer from the end of the function's frame.
+    pub fn frame_size(&self, function: &Function) -> u32 {
+        let values = self.values(self.record(function).word(field::TABLES[0]));
+        let largest = values.iter().map(|run| run.value).max();
+        largest.unwrap_or(0).max(0) as u32
+    }
+
     /// Where control goes on in a function after a recovered panic: at its call of `deferreturn`.
     pub fn defer_return(&self, function: &Function) -> Option<u64> {
         let distance = self.record(function).defer_return()?;
