@@ -80,13 +80,9 @@ pub fn step(
             state.gprs[number(instruction.op0_register())] = value;
             Ok(())
         }
-        M::Mov if is_own_stack(instruction, borders) => match state.stack_pointer() {
-            Some((Base::Point, _)) => {
-                state.gprs[RSP] = Value::Aligned(0);
-                Ok(())
-            }
-            _ => Err("goes to the routine's stack twice".into()),
-        },
+        M::Mov if is_own_stack(instruction, borders) => {
+            new_frame(state, "goes to the routine's stack twice")
+        }
         M::Mov if is_gpr64(0) && instruction.op1_kind() == OpKind::Memory => {
             let value = stack_word(state, instruction);
             state.gprs[number(instruction.op0_register())] = value;
@@ -111,14 +107,8 @@ pub fn step(
                 && instruction.op1_kind() == OpKind::Immediate8to64
                 && instruction.immediate8to64() == -16 =>
         {
-            match state.stack_pointer() {
-                Some((Base::Point, _)) => {
-                    state.gprs[RSP] = Value::Aligned(0);
-                    state.flags = RegSet::EMPTY;
-                    Ok(())
-                }
-                _ => Err("aligns the stack twice".into()),
-            }
+            state.flags = RegSet::EMPTY;
+            new_frame(state, "aligns the stack twice")
         }
         M::Movaps | M::Movups | M::Movdqu | M::Movdqa
             if instruction.op0_kind() == OpKind::Memory
@@ -158,6 +148,17 @@ fn is_own_stack(instruction: &Instruction, borders: &Borders) -> bool {
         && is_plain
         && instruction.memory_index() == Register::None
         && borders.has(instruction.memory_displacement64())
+}
+
+/// Follows an instruction that sets rsp to an aligned address, which it may do once.
+fn new_frame(state: &mut State, twice: &str) -> Result<(), Complaint> {
+    match state.stack_pointer() {
+        Some((Base::Point, _)) => {
+            state.gprs[RSP] = Value::Aligned(0);
+            Ok(())
+        }
+        _ => Err(twice.into()),
+    }
 }
 
 /// Follows a store of a whole vector register to a known place of the stack.

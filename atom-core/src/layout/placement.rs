@@ -95,30 +95,10 @@ impl Placement {
         area: Option<&Area>,
         layout: &Layout,
     ) -> Result<Self> {
-        let (image, cfg, table) = (object.image, &object.cfg, &object.unwind);
+        let image = object.image;
         let mut p = Self::default();
         let mut cursor = Cursor(layout.end);
-        let moved = layout.moved_ranges(cfg);
-        let tool_table = analysis.and_then(AnalysisImage::unwind_table);
-        if !table.fdes.is_empty() && (!moved.is_empty() || analysis.is_some()) {
-            let frames = Frames { cfg, plan, layout };
-            let (own, entries) = rayon::join(|| frames.own(), || frames.entries());
-            let additions = Additions {
-                own: &own,
-                entries: &entries,
-                start: Some((layout.start, layout.start + start_size(image.kind))),
-                tool: tool_table.as_ref(),
-            };
-            let blobs = write::build_with(table, &moved, &frames, &additions, layout.end)?;
-            cursor.0 = blobs.eh_frame_hdr.end();
-            p.unwind = Some(blobs);
-        }
-        if let Some(go) = table.go.as_ref().filter(|_| !moved.is_empty()) {
-            let frames = Frames { cfg, plan, layout };
-            let blob = go::write::build(go, &frames.moved_procedures(), &frames, cursor.0)?;
-            cursor.0 = blob.end();
-            p.go = Some(blob);
-        }
+        p.tables(object, plan, analysis, layout, &mut cursor)?;
         p.headers = cursor.take(64, 56 * (image.program_headers.len() as u64 + 4));
         if let Some(area) = area
             && image.kind.is_dynamic_program()
@@ -190,6 +170,40 @@ impl Placement {
             return Err(Error::too_large("placing the new segments", "they do").file(&image.path));
         }
         Ok(p)
+    }
+
+    /// Writes the tables by which return addresses are looked up, and places them.
+    fn tables(
+        &mut self,
+        object: &Object<'_>,
+        plan: &Plan,
+        analysis: Option<&AnalysisImage>,
+        layout: &Layout,
+        cursor: &mut Cursor,
+    ) -> Result<()> {
+        let (image, cfg, table) = (object.image, &object.cfg, &object.unwind);
+        let moved = layout.moved_ranges(cfg);
+        let tool_table = analysis.and_then(AnalysisImage::unwind_table);
+        if !table.fdes.is_empty() && (!moved.is_empty() || analysis.is_some()) {
+            let frames = Frames { cfg, plan, layout };
+            let (own, entries) = rayon::join(|| frames.own(), || frames.entries());
+            let additions = Additions {
+                own: &own,
+                entries: &entries,
+                start: Some((layout.start, layout.start + start_size(image.kind))),
+                tool: tool_table.as_ref(),
+            };
+            let blobs = write::build_with(table, &moved, &frames, &additions, layout.end)?;
+            cursor.0 = blobs.eh_frame_hdr.end();
+            self.unwind = Some(blobs);
+        }
+        if let Some(go) = table.go.as_ref().filter(|_| !moved.is_empty()) {
+            let frames = Frames { cfg, plan, layout };
+            let blob = go::write::build(go, &frames.moved_procedures(), &frames, cursor.0)?;
+            cursor.0 = blob.end();
+            self.go = Some(blob);
+        }
+        Ok(())
     }
 
     /// The addresses to which inserted code refers.

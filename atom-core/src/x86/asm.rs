@@ -431,11 +431,6 @@ impl<T> Asm<T> {
         self.op_target(opcode::MOV_R_RM, to.0, target);
     }
 
-    /// `mov [rip + target], from`
-    pub fn store_target(&mut self, target: T, from: Gpr) {
-        self.op_target(opcode::MOV_RM_R, from.0, target);
-    }
-
     /// Prefix that adds the gs base to the memory operand of the next instruction.
     pub fn gs(&mut self) {
         self.byte(prefix::GS);

@@ -104,6 +104,11 @@ impl<T: Copy> Asm<T> {
         }
     }
 
+    /// `mov [rip + target], from`
+    pub fn store_target(&mut self, target: T, from: Gpr) {
+        self.op_target(opcode::MOV_RM_R, from.0, target);
+    }
+
     /// `mov to32, from32`
     pub fn mov32(&mut self, to: Gpr, from: Gpr) {
         self.op_registers(false, opcode::MOV_RM_R, from.0, to);
