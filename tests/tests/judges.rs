@@ -5,6 +5,7 @@
 //! folder. Judges come first, then how programs behave, then what each shipped tool says.
 
 mod behaviour;
+mod cache;
 mod callgraph;
 mod calllog;
 mod counters;
