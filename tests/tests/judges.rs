@@ -21,6 +21,7 @@ mod mix;
 mod models;
 mod origin;
 mod points;
+mod predict;
 mod ranges;
 mod real;
 mod registers;
