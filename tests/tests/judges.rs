@@ -26,6 +26,7 @@ mod ranges;
 mod real;
 mod registers;
 mod reports;
+mod reuse;
 mod stepper;
 mod surroundings;
 mod threads;
