@@ -10,10 +10,12 @@
 //! A forked child has a copy of the parent's notes, which the parent will report. The limit lies in
 //! memory that the kernel empties in a child: the child's first note finds no room.
 
+use std::cell::UnsafeCell;
+
 use analysis_rt::SpinLock;
 
 use crate::forks;
-use crate::thread_data::ThreadCell;
+use crate::thread_data::{AllThreads, PerThread, ThreadCell};
 use crate::thread_state;
 
 /// Marks the first word of a note as written.
@@ -196,6 +198,14 @@ impl Notes {
         buffer.cursor.get().min(self.start + self.room)
     }
 
+    /// The notes in the buffer.
+    fn taken<const N: usize>(&self, buffer: &NoteBuffer) -> Taken<N> {
+        Taken {
+            next: self.start,
+            end: self.end(buffer),
+        }
+    }
+
     /// Size of a note in bytes.
     pub fn size(&self) -> u64 {
         self.size
@@ -204,6 +214,121 @@ impl Notes {
     /// Addresses of the notes up to the address `end`.
     pub fn addresses(&self, end: u64) -> impl Iterator<Item = u64> + use<> {
         (self.start..end).step_by(self.size as usize)
+    }
+}
+
+/// Takes the notes of a thread when its buffer is full, and at the end. A note has `N` words.
+pub trait Consume<const N: usize>: Sized {
+    /// Takes the notes in the order in which room for them was reserved. A note that was reserved and never written has
+    /// 0 as its first word.
+    fn take(&mut self, notes: Taken<N>);
+
+    /// Takes the notes that a forked child has inherited; its parent takes them, too. The child's counts begin at 0.
+    fn take_inherited(&mut self, notes: Taken<N>);
+
+    /// The notes that follow are of another thread, which goes on with the buffer of one that has ended.
+    fn change_thread(&mut self) {}
+}
+
+/// The notes of a buffer, which are removed from it one by one.
+pub struct Taken<const N: usize> {
+    next: u64,
+    end: u64,
+}
+
+impl<const N: usize> Iterator for Taken<N> {
+    type Item = [u64; N];
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<[u64; N]> {
+        if self.next >= self.end {
+            return None;
+        }
+        let note = self.next as *mut [u64; N];
+        self.next += size_of::<[u64; N]>() as u64;
+        // SAFETY: a note in the buffer, all bytes of which are initialised. The accesses are volatile, because
+        // the thread may write to it while another thread ends the process.
+        unsafe {
+            let words = note.read_volatile();
+            note.cast::<u64>().write_volatile(0);
+            Some(words)
+        }
+    }
+}
+
+/// What a buffer's address of state leads to.
+struct Kept<S> {
+    /// Its lock is held while `own` is used.
+    notes: Notes,
+    own: UnsafeCell<S>,
+}
+
+/// Makes room in a thread's buffer, to which `make` gives a state if it has none: the state takes the notes in it.
+/// `room` is the size of a new buffer in bytes. Call it with signals blocked. False if there is no memory, or if the
+/// process ends and another thread works on this buffer; the note is lost then.
+pub fn make_room<S: Consume<N>, const N: usize>(
+    buffer: PerThread<NoteBuffer>,
+    room: usize,
+    make: impl FnOnce() -> S,
+) -> bool {
+    if !buffer.is_attached() {
+        let Some(notes) = Notes::new(size_of::<[u64; N]>(), room) else {
+            return false;
+        };
+        let own = UnsafeCell::new(make());
+        let kept = Box::leak(Box::new(Kept { notes, own }));
+        let at = std::ptr::from_mut(kept);
+        kept.notes.attach(&buffer, at);
+        buffer.set_thread(buffer.thread_number());
+        return true;
+    }
+    // SAFETY: the address was stored above. Nothing of that type is ever freed.
+    let kept = unsafe { &*buffer.state::<Kept<S>>() };
+    if !kept.notes.lock.try_lock() {
+        return false;
+    }
+    // SAFETY: the lock is held.
+    let own = unsafe { &mut *kept.own.get() };
+    let notes = kept.notes.taken(&buffer);
+    if kept.notes.is_inherited() {
+        own.take_inherited(notes);
+        buffer.set_thread(buffer.thread_number());
+        kept.notes.renew();
+    } else {
+        own.take(notes);
+    }
+    if buffer.thread() != buffer.thread_number() {
+        own.change_thread();
+        buffer.set_thread(buffer.thread_number());
+    }
+    kept.notes.rewind(&buffer);
+    kept.notes.lock.unlock();
+    true
+}
+
+/// Gives the state of each thread to `each` when the process ends, after it has taken its notes. In a forked child
+/// these are the threads that made notes there. A process that only reports the state of another one has all of them.
+pub fn at_end<S: Consume<N>, const N: usize>(
+    all: AllThreads<NoteBuffer>,
+    mut each: impl FnMut(&mut S),
+) {
+    let is_copy = forks::is_snapshot();
+    for buffer in all.iter() {
+        // The limit is 0 without a buffer, and in a forked process unless the thread has made a note there.
+        if !buffer.is_attached() || buffer.limit() == 0 && !is_copy {
+            continue;
+        }
+        // SAFETY: a buffer has a state, which `make_room` made and which is never freed.
+        let kept = unsafe { &*buffer.state::<Kept<S>>() };
+        if !kept.notes.lock_at_end() {
+            continue;
+        }
+        // SAFETY: the lock is held.
+        let own = unsafe { &mut *kept.own.get() };
+        own.take(kept.notes.taken(buffer));
+        each(own);
+        kept.notes.rewind(buffer);
+        kept.notes.lock.unlock();
     }
 }
 

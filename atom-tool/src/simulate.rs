@@ -7,6 +7,7 @@
 pub mod cache;
 pub mod groups;
 mod look_up;
+pub mod noted;
 pub mod times;
 
 pub use self::look_up::{
@@ -25,7 +26,7 @@ use crate::report::{Files, Report, ReportFiles};
 use crate::sites::{SiteList, Sites};
 use crate::thread_data::{PerThread, ThreadCell, ThreadData, ThreadState};
 
-/// Cells of the counters of a [`Simulation`].
+/// Cells of the counters of a [`Simulation`]. A tool may have more cells than these (`N`), which count further events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Seen {
@@ -58,11 +59,11 @@ crate::plain_data! {
 
 /// Parameters of a routine that writes a report: its files, the name of the program, the
 /// description of the simulated memory, then the parts of a [`Simulation`] in their order.
-pub type ReportParams = (
+pub type ReportParams<const N: usize = 2> = (
     Files,
     Str,
     Str,
-    Counters<2>,
+    Counters<N>,
     Counters,
     Array<SiteReferences>,
     Sites,
@@ -70,27 +71,28 @@ pub type ReportParams = (
 
 /// A routine for instructions that make many references: state, shape, both addresses (the
 /// second is 0 if there is none), times, direction, size, counter.
-pub type RepeatRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, u64, u64, u64, Counter<2>)>;
+pub type RepeatRoutine<T, const N: usize = 2> =
+    Routine<(PerThread<T>, u64, u64, u64, u64, u64, u64, Counter<N>)>;
 
 /// The routines of a tool. `shape` is a constant that only the tool interprets. A reference to
 /// several lines is several references; the routine adds those beyond the first to [`Seen::Extra`].
-pub struct Simulator<T: 'static> {
+pub struct Simulator<T: 'static, const N: usize = 2> {
     /// For instructions that make each of their references once.
-    pub look_up: LookUp<T>,
+    pub look_up: LookUp<T, N>,
     /// For a repeated string instruction, or an element of a vector. Only this routine counts
     /// their references.
-    pub repeat: RepeatRoutine<T>,
+    pub repeat: RepeatRoutine<T, N>,
     /// Before a string comparison, which may end early: state, both addresses, times.
     pub compare: Routine<(PerThread<T>, u64, u64, u64)>,
     /// After a string comparison: state, shape, rcx, direction, size, counter.
-    pub compared: Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>,
+    pub compared: Routine<(PerThread<T>, u64, u64, u64, u64, Counter<N>)>,
 }
 
 /// Instrument side: the calls for all references of a program, and their counters. Its
 /// parts are arguments for [`Report::simulated`].
-pub struct Simulation {
+pub struct Simulation<const N: usize = 2> {
     /// Misses and extra references of each site.
-    pub counts: CounterTable<2>,
+    pub counts: CounterTable<N>,
     /// Executions of each block.
     pub executed: CounterTable,
     /// The references of each site.
@@ -104,12 +106,12 @@ fn simulated_block(counter: Counter) {
     counter.increment();
 }
 
-impl Simulation {
+impl<const N: usize> Simulation<N> {
     /// Adds calls that simulate all loads and stores. With `code`, its state and the size of a line in
     /// bytes, the fetching of all instructions is simulated, too, at their addresses in the program's file.
     pub fn new<T: ThreadState>(
         program: &Program<'_>,
-        simulator: &Simulator<T>,
+        simulator: &Simulator<T, N>,
         shape: u64,
         data: ThreadData<T>,
         code: Option<(ThreadData<T>, u64)>,
@@ -188,7 +190,7 @@ impl Simulation {
     pub fn report_at_end(
         &self,
         program: &Program<'_>,
-        routine: impl AsRoutine<ReportParams>,
+        routine: impl AsRoutine<ReportParams<N>>,
         files: &ReportFiles,
         memory: String,
     ) {
@@ -208,7 +210,7 @@ impl Simulation {
     }
 }
 
-impl<T: ThreadState> Simulator<T> {
+impl<T: ThreadState, const N: usize> Simulator<T, N> {
     /// Adds the calls for an instruction. Returns the number of references that each of its
     /// executions makes and that the routine does not count.
     pub fn add(
@@ -217,7 +219,7 @@ impl<T: ThreadState> Simulator<T> {
         references: &References,
         state: ThreadData<T>,
         shape: u64,
-        count: CounterAt<2>,
+        count: CounterAt<N>,
     ) -> u32 {
         let operands = &references.operands;
         if references.times == Times::Once {
@@ -262,27 +264,45 @@ impl Report {
         references: Array<SiteReferences>,
         sites: Sites,
     ) -> [[u64; 2]; 2] {
-        let mut counted: [Vec<(usize, [u64; 2])>; 2] = Default::default();
+        let columns = ["references", "misses", "miss %"];
+        let of = |[misses, extra]: [u64; 2], n: u64| [n.wrapping_add(extra), misses];
+        self.simulated_with(columns, &[], (counts, executed, references, sites), of)
+    }
+
+    /// As [`Report::simulated`] for counters with more cells. `of` makes of a site's cells, and of the references that
+    /// its block tells, the counts that columns show: references, misses, and one for each column of `more`.
+    pub fn simulated_with<const N: usize, const K: usize>(
+        &mut self,
+        columns: [&'static str; 3],
+        more: &[&'static str],
+        (counts, executed, references, sites): (
+            Counters<N>,
+            Counters,
+            Array<SiteReferences>,
+            Sites,
+        ),
+        of: impl Fn([u64; N], u64) -> [u64; K],
+    ) -> [[u64; K]; 2] {
+        let mut counted: [Vec<(usize, [u64; K])>; 2] = Default::default();
         for (i, site) in references.iter().enumerate() {
-            let [misses, extra] = counts.at(i).get();
             let [times] = executed.at(site.block as usize).get();
-            let n = [(times * u64::from(site.each)).wrapping_add(extra), misses];
-            if n != [0, 0] {
+            let n = of(counts.at(i).get(), times * u64::from(site.each));
+            if n != [0; K] {
                 counted[usize::from(site.referred == Referred::Code)].push((i, n));
             }
         }
         let [data, code] = &counted;
         [("", Referred::Data, data), ("fetch ", Referred::Code, code)].map(
             |(prefix, referred, counted)| {
-                let sum = counted
-                    .iter()
-                    .fold([0, 0], |sum, (_, n)| [sum[0] + n[0], sum[1] + n[1]]);
-                if referred == Referred::Data || sum != [0, 0] {
-                    let columns = ["references", "misses", "miss %"];
+                let mut sum = [0; K];
+                for (_, n) in counted {
+                    sum.iter_mut().zip(n).for_each(|(sum, n)| *sum += n);
+                }
+                if referred == Referred::Data || sum != [0; K] {
                     let each = counted
                         .iter()
                         .filter_map(|(i, n)| Some((sites.get(*i)?, *n)));
-                    self.places_of(prefix, columns, each);
+                    self.places_of(prefix, columns, more, each);
                 }
                 sum
             },
@@ -326,26 +346,32 @@ pub fn end(comparison: &Comparison, rcx: u64) -> ([u64; 2], u64) {
 ///
 /// The arguments are the type of the state, which has a [`Comparison`] named `comparison`, and two functions:
 /// `touch(state, shape, address, size, times, counter)` makes a reference `times` times in succession
-/// and counts all references and misses; `line(shape)` returns the size of a line, or of a page, in bytes.
+/// and counts all references and misses; `line(shape)` returns the size of a line, or of a page, in bytes. For
+/// counters with more than two cells, and for a second simulator in one tool, further arguments are the number of cells,
+/// the names of the three routines and the name of the function.
 #[macro_export]
 macro_rules! simulator {
     ($state:ty, $touch:path, $line:path) => {
+        $crate::simulator!($state, $touch, $line, 2, [repeat, compare, compared], simulator);
+    };
+    ($state:ty, $touch:path, $line:path, $cells:literal,
+     [$repeat:ident, $compare:ident, $compared:ident], $simulator:ident) => {
         #[$crate::analysis]
         #[rustfmt::skip]
-        fn repeat(state: PerThread<$state>, shape: u64, a: u64, b: u64, times: u64, down: u64, size: u64, count: Counter<2>) {
+        fn $repeat(state: PerThread<$state>, shape: u64, a: u64, b: u64, times: u64, down: u64, size: u64, count: Counter<$cells>) {
             $crate::repeated([a, b], times, size, down, $line(shape), |address, n| {
                 $touch(&state, shape, address, size, n, count);
             });
         }
 
         #[$crate::analysis]
-        fn compare(state: PerThread<$state>, a: u64, b: u64, times: u64) {
+        fn $compare(state: PerThread<$state>, a: u64, b: u64, times: u64) {
             $crate::simulate::begin(&state.comparison, [a, b, times]);
         }
 
         #[$crate::analysis]
         #[rustfmt::skip]
-        fn compared(state: PerThread<$state>, shape: u64, rcx: u64, down: u64, size: u64, count: Counter<2>) {
+        fn $compared(state: PerThread<$state>, shape: u64, rcx: u64, down: u64, size: u64, count: Counter<$cells>) {
             let (at, times) = $crate::simulate::end(&state.comparison, rcx);
             $crate::repeated(at, times, size, down, $line(shape), |address, n| {
                 $touch(&state, shape, address, size, n, count);
@@ -353,14 +379,14 @@ macro_rules! simulator {
         }
 
         /// The routines for a program; `look_up` has those for single references.
-        fn simulator(
-            look_up: $crate::simulate::LookUp<$state>,
-        ) -> $crate::simulate::Simulator<$state> {
+        fn $simulator(
+            look_up: $crate::simulate::LookUp<$state, $cells>,
+        ) -> $crate::simulate::Simulator<$state, $cells> {
             $crate::simulate::Simulator {
                 look_up,
-                repeat: repeat(),
-                compare: compare(),
-                compared: compared(),
+                repeat: $repeat(),
+                compare: $compare(),
+                compared: $compared(),
             }
         }
     };

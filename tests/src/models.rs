@@ -24,6 +24,8 @@ pub struct Figures {
     pub references: u64,
     /// Number of references whose line was not in the cache.
     pub misses: u64,
+    /// Number of these whose line was not in the second level either; 0 without one.
+    pub beyond: u64,
 }
 
 /// A cache, or with one set a translation buffer.
@@ -32,6 +34,7 @@ pub struct Model {
     sets: Vec<Vec<u64>>,
     ways: usize,
     line: u64,
+    second: Option<Box<Model>>,
 }
 
 impl Model {
@@ -41,7 +44,14 @@ impl Model {
             sets: vec![Vec::new(); sets],
             ways,
             line,
+            second: None,
         }
+    }
+
+    /// The same cache with a second level, to which a line that is missed is a reference.
+    pub fn with_second(mut self, second: Model) -> Self {
+        self.second = Some(Box::new(second));
+        self
     }
 
     /// Accesses `size` bytes at an address, and adds to the figures.
@@ -52,7 +62,14 @@ impl Model {
             figures.references += 1;
             match set.iter().position(|other| *other == line) {
                 Some(place) => drop(set.remove(place)),
-                None => figures.misses += 1,
+                None => {
+                    figures.misses += 1;
+                    if let Some(second) = &mut self.second {
+                        let mut own = Figures::default();
+                        second.access(line * self.line, 1, &mut own);
+                        figures.beyond += own.misses;
+                    }
+                }
             }
             set.insert(0, line);
             set.truncate(self.ways);
@@ -132,6 +149,7 @@ pub fn read(path: &Path, table: &str) -> Result<BTreeMap<u64, Figures>> {
         let figures = Figures {
             references: row["references"].as_u64()?,
             misses: row["misses"].as_u64()?,
+            beyond: row["L2_misses"].as_u64().unwrap_or(0),
         };
         Some((pc, figures))
     };
@@ -242,7 +260,7 @@ fn differences(
     let comparable = |figures: Option<&Figures>| {
         let mut figures = figures.copied().unwrap_or_default();
         if only_references {
-            figures.misses = 0;
+            (figures.misses, figures.beyond) = (0, 0);
         }
         figures
     };
@@ -289,6 +307,18 @@ mod tests {
             assert_eq!(f.references - before.references, references, "{address:#x}");
             assert_eq!(f.misses - before.misses, misses, "{address:#x}");
         }
+    }
+
+    /// By hand: two lines of 16 bytes, then four of 32.
+    #[test]
+    fn two_levels() {
+        let (model, mut f) = (Model::new(2, 1, 16), Figures::default());
+        let mut model = model.with_second(Model::new(1, 4, 32));
+        for address in [0x100, 0x110, 0x120, 0x100, 0x100] {
+            model.access(address, 8, &mut f);
+        }
+        // The second line is in the first one's line of the second level.
+        assert_eq!((f.references, f.misses, f.beyond), (5, 4, 2));
     }
 
     /// The least recently used of two is replaced.

@@ -5,6 +5,7 @@
 //! folder. Judges come first, then how programs behave, then what each shipped tool says.
 
 mod behaviour;
+mod cache;
 mod callgraph;
 mod calllog;
 mod counters;
@@ -20,10 +21,12 @@ mod mix;
 mod models;
 mod origin;
 mod points;
+mod predict;
 mod ranges;
 mod real;
 mod registers;
 mod reports;
+mod reuse;
 mod stepper;
 mod surroundings;
 mod threads;

@@ -26,6 +26,19 @@ fn questions() -> Vec<Question> {
             Model::new(1, 12, 16),
             true,
         ),
+        question(
+            "cache",
+            &["--preset", "l1", "--l2", "64k,4,128"],
+            Model::new(64, 8, 64).with_second(Model::new(128, 4, 128)),
+            false,
+        ),
+        // Small levels, so that the second one has misses of its own.
+        question(
+            "cache",
+            &["--size=256", "--line=16", "--ways=2", "--l2=1k,2,32"],
+            Model::new(8, 2, 16).with_second(Model::new(16, 2, 32)),
+            false,
+        ),
         question("dtb", &[], Model::new(1, 32, 4096), false),
         question(
             "dtb",

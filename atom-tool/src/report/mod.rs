@@ -271,35 +271,39 @@ impl Report {
         of: impl Fn(usize) -> [u64; 2],
     ) {
         let counted = |i: usize| Some(of(i)).filter(|n| *n != [0, 0]);
-        self.places_of(prefix, columns, sites.with(counted));
+        self.places_of(prefix, columns, &[], sites.with(counted));
     }
 
-    /// As [`Report::places`]; only sites with events are given.
-    pub(crate) fn places_of(
+    /// As [`Report::places`]; only sites with events are given. Counts behind the first two are those of the columns
+    /// `more`.
+    pub(crate) fn places_of<const K: usize>(
         &mut self,
         prefix: &str,
         columns: [&'static str; 3],
-        counted: impl Iterator<Item = (Site, [u64; 2])>,
+        more: &[&'static str],
+        counted: impl Iterator<Item = (Site, [u64; K])>,
     ) {
         let [all, some, ratio] = columns;
-        let mut procs: BTreeMap<u64, (Site, [u64; 2])> = BTreeMap::new();
+        let mut procs: BTreeMap<u64, (Site, [u64; K])> = BTreeMap::new();
         // Two objects may contain code of one source file.
-        let mut lines: BTreeMap<(&str, u32, usize), (Site, [u64; 2])> = BTreeMap::new();
-        let add = |entry: &mut (Site, [u64; 2]), n: [u64; 2]| {
-            entry.1 = [entry.1[0] + n[0], entry.1[1] + n[1]];
+        let mut lines: BTreeMap<(&str, u32, usize), (Site, [u64; K])> = BTreeMap::new();
+        let add = |entry: &mut (Site, [u64; K]), n: [u64; K]| {
+            entry.1.iter_mut().zip(n).for_each(|(sum, n)| *sum += n);
         };
         let counts = |name: &'static str| Column::count(name, name);
-        let columns = [counts(all), counts(some), Column::address("pc")];
+        let names = [all, some].into_iter().chain(more.iter().copied());
+        let columns = names.map(counts).chain([Column::address("pc")]);
         let title = format!("{prefix}instructions");
         let table = self.typed_table(By::Instruction, title, columns);
         table.readers(Readers::Programs);
         for (site, n) in counted {
-            table.row([n[0].into(), n[1].into(), Cell::Address(site.pc)]);
-            add(procs.entry(site.proc_pc).or_insert((site, [0, 0])), n);
+            let cells = n.into_iter().map(Cell::Number);
+            table.row_of(cells.chain([Cell::Address(site.pc)]).collect());
+            add(procs.entry(site.proc_pc).or_insert((site, [0; K])), n);
             if site.line != 0 {
                 let object = Address(site.proc_pc).object_number();
                 let line = lines.entry((site.file, site.line, object));
-                add(line.or_insert((site, [0, 0])), n);
+                add(line.or_insert((site, [0; K])), n);
             }
         }
         let total: u64 = procs.values().map(|(_, n)| n[1]).sum();
@@ -309,35 +313,33 @@ impl Report {
             counts(all),
             Column::percent_of(ratio, some, all),
         ];
-        let keys = [Column::address("pc"), Column::text("procedure")];
-        let columns = measures.into_iter().chain(keys);
+        let measures = || measures.into_iter().chain(more.iter().copied().map(counts));
+        let values = |n: [u64; K]| -> Vec<Cell> {
+            let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
+            let [share, ratio] = share;
+            let first = [n[1].into(), share, n[0].into(), ratio];
+            let more = n.into_iter().skip(2).map(Cell::Number);
+            first.into_iter().chain(more).collect()
+        };
+        let columns = measures().chain([Column::address("pc"), Column::text("procedure")]);
         let title = format!("{prefix}procedures");
         let table = self.typed_table(By::Procedure, title, columns);
         for (pc, (site, n)) in procs {
-            let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
-            let [share, ratio] = share;
-            let (pc, name) = (Cell::Address(pc), site.proc.into());
-            table.row([n[1].into(), share, n[0].into(), ratio, pc, name]);
+            let mut row = values(n);
+            row.extend([Cell::Address(pc), site.proc.into()]);
+            table.row_of(row);
         }
         table.sort(2).sort(0);
         if lines.is_empty() {
             return;
         }
-        let keys = [Column::place("line").key(), Column::text("procedure")];
-        let columns = measures.into_iter().chain(keys);
+        let columns = measures().chain([Column::place("line").key(), Column::text("procedure")]);
         let title = format!("{prefix}lines");
         let table = self.typed_table(By::Line, title, columns);
         for (site, n) in lines.into_values() {
-            let share = [Cell::percent(n[1], total), Cell::percent(n[1], n[0])];
-            let [share, ratio] = share;
-            table.row([
-                n[1].into(),
-                share,
-                n[0].into(),
-                ratio,
-                site.place(),
-                Cell::Text(site.proc_of_process()),
-            ]);
+            let mut row = values(n);
+            row.extend([site.place(), Cell::Text(site.proc_of_process())]);
+            table.row_of(row);
         }
         table.sort(2).sort(0);
     }

@@ -78,18 +78,35 @@ impl Shape {
     /// # Errors
     /// The message says which option is wrong, or why there is no such cache.
     pub fn from_options(options: &Options<'_>) -> Result<(Self, String)> {
-        let default = Self::DEFAULT;
-        let size = options.size("--size", default.lines() as u64 * default.line())?;
-        let line = options.size("--line", default.line())?;
-        let ways = options.size("--ways", default.ways())?;
-        let lines = size / line;
-        let sets = lines / ways;
+        Self::from_options_or(options, [8 << 10, 1, 32])
+    }
+
+    /// As [`Shape::from_options`]; an option that is not given has its value in `default`: size in bytes, ways, size of
+    /// a line in bytes.
+    ///
+    /// # Errors
+    /// As [`Shape::from_options`].
+    pub fn from_options_or(options: &Options<'_>, default: [u64; 3]) -> Result<(Self, String)> {
+        let size = options.size("--size", default[0])?;
+        let ways = options.size("--ways", default[1])?;
+        let line = options.size("--line", default[2])?;
+        Self::of(size, ways, line, MAX_LINES)
+    }
+
+    /// The shape of a cache of `size` bytes with sets of `ways` lines of `line` bytes, and its description for reports.
+    /// It has at most `most` lines.
+    ///
+    /// # Errors
+    /// The message says why there is no such cache.
+    pub fn of(size: u64, ways: u64, line: u64, most: usize) -> Result<(Self, String)> {
+        let lines = size / line.max(1);
+        let sets = lines / ways.max(1);
         if !sets.is_power_of_two() || !line.is_power_of_two() || sets * ways * line != size {
             let shape = format!("{ways} lines of {line} bytes");
             return Err(format!("{size} bytes are not a power of two of sets of {shape}").into());
         }
-        if lines > MAX_LINES as u64 || line > MAX_LINE {
-            let reason = format!("at most {MAX_LINES} lines of at most {MAX_LINE} bytes");
+        if lines > most as u64 || line > MAX_LINE {
+            let reason = format!("at most {most} lines of at most {MAX_LINE} bytes");
             return Err(format!("a cache has {reason}, not {lines} of {line}").into());
         }
         let kind = match ways {

@@ -243,11 +243,11 @@ fn is_word(inst: &Inst<'_>) -> bool {
 
 /// Analysis side: makes the references of a group in order. `address` is the lowest reference's, `count`
 /// the counter of the first. `access` gets address, size and counter of each.
-pub fn each(
+pub fn each<const N: usize>(
     address: u64,
     members: Array<Member>,
-    count: Counter<2>,
-    mut access: impl FnMut(u64, u64, Counter<2>),
+    count: Counter<N>,
+    mut access: impl FnMut(u64, u64, Counter<N>),
 ) {
     for member in members.iter() {
         let count = count.row_after(member.row.into());

@@ -13,39 +13,41 @@ use crate::thread_data::{PerThread, ThreadData, ThreadState};
 use crate::{InstType, Reg};
 
 /// For one reference: state, shape, address, size, counter.
-pub type ReferRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>)>;
+pub type ReferRoutine<T, const N: usize = 2> = Routine<(PerThread<T>, u64, u64, u64, Counter<N>)>;
 
 /// For a group of references: state, shape, lowest address, number of bytes from there to the end of
 /// the highest reference, counter of the first reference, the references.
-pub type GroupRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, Counter<2>, Array<Member>)>;
+pub type GroupRoutine<T, const N: usize = 2> =
+    Routine<(PerThread<T>, u64, u64, u64, Counter<N>, Array<Member>)>;
 
 /// A [`ReferRoutine`] with the reference's number (see [`times`]) after the shape.
-pub type TimedRoutine<T> = Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>)>;
+pub type TimedRoutine<T, const N: usize = 2> =
+    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<N>)>;
 
 /// A [`GroupRoutine`] with the group's number after the shape.
-pub type TimedGroupRoutine<T> =
-    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<2>, Array<Member>)>;
+pub type TimedGroupRoutine<T, const N: usize = 2> =
+    Routine<(PerThread<T>, u64, u64, u64, u64, Counter<N>, Array<Member>)>;
 
 /// The look-up of references that an instruction makes once at each execution.
-pub enum LookUp<T: 'static> {
+pub enum LookUp<T: 'static, const N: usize = 2> {
     /// One by one.
-    Each(ReferRoutine<T>),
+    Each(ReferRoutine<T, N>),
     /// In groups where one look-up may answer. The number is the largest size of a group in bytes.
-    Grouped(ReferRoutine<T>, GroupRoutine<T>, u64),
+    Grouped(ReferRoutine<T, N>, GroupRoutine<T, N>, u64),
     /// In groups, by routines that note the time of each reference.
-    Timed(Timed<T>),
+    Timed(Timed<T, N>),
 }
 
 /// Routines that get the number of a reference. The time of the reference is the number plus the value of a
 /// clock that the routines keep.
-pub struct Timed<T: 'static> {
+pub struct Timed<T: 'static, const N: usize = 2> {
     /// Adds [`times::STEP`] to the clock.
     pub step: Routine<(PerThread<T>,)>,
     /// For one reference: the first for operands with other base registers than rsp and the frame pointer,
     /// the second for operands with one of these, whether or not they address the stack.
-    pub refer: [TimedRoutine<T>; 2],
+    pub refer: [TimedRoutine<T, N>; 2],
     /// For a group, in the same way.
-    pub group: [TimedGroupRoutine<T>; 2],
+    pub group: [TimedGroupRoutine<T, N>; 2],
     /// Largest size of a group in bytes.
     pub unit: u64,
 }
@@ -53,9 +55,9 @@ pub struct Timed<T: 'static> {
 /// A block, and its instructions that refer to memory.
 pub(super) type BlockReferences<'a, 'b> = (Block<'a>, &'b [(Inst<'a>, References)]);
 
-impl<T: ThreadState> LookUp<T> {
+impl<T: ThreadState, const N: usize> LookUp<T, N> {
     /// The routine for one reference without a number.
-    pub(super) fn refer(&self) -> ReferRoutine<T> {
+    pub(super) fn refer(&self) -> ReferRoutine<T, N> {
         match self {
             Self::Each(refer) | Self::Grouped(refer, ..) => *refer,
             Self::Timed(_) => panic!("a timed routine needs the number of the reference"),
@@ -69,7 +71,7 @@ impl<T: ThreadState> LookUp<T> {
         &self,
         proc: Proc<'a>,
         blocks: &[BlockReferences<'a, '_>],
-        (state, shape, counts, mut first): (ThreadData<T>, u64, CounterTable<2>, usize),
+        (state, shape, counts, mut first): (ThreadData<T>, u64, CounterTable<N>, usize),
         known: &Known,
     ) {
         let unit = match self {
@@ -114,7 +116,7 @@ impl<T: ThreadState> LookUp<T> {
         &self,
         insts: &[(Inst<'_>, References)],
         group: &Group,
-        (state, shape, count): (ThreadData<T>, u64, CounterAt<2>),
+        (state, shape, count): (ThreadData<T>, u64, CounterAt<N>),
     ) {
         let (number, operand) = group.lowest;
         let inst = insts[number].0;
@@ -133,7 +135,7 @@ impl<T: ThreadState> LookUp<T> {
         &self,
         inst: Inst<'_>,
         operand: u8,
-        (state, shape, count): (ThreadData<T>, u64, CounterAt<2>),
+        (state, shape, count): (ThreadData<T>, u64, CounterAt<N>),
     ) {
         let refer = self.refer();
         let (address, size) = (EffAddrOf(operand), AccessSizeOf(operand));
@@ -145,14 +147,14 @@ impl<T: ThreadState> LookUp<T> {
     }
 }
 
-impl<T: ThreadState> Timed<T> {
+impl<T: ThreadState, const N: usize> Timed<T, N> {
     /// Adds the call for a group of references with its number, and a step before it if `steps`.
     /// `frame` is the procedure's frame register.
     fn add_group(
         &self,
         insts: &[(Inst<'_>, References)],
         group: &Group,
-        (state, shape, count): (ThreadData<T>, u64, CounterAt<2>),
+        (state, shape, count): (ThreadData<T>, u64, CounterAt<N>),
         (number, steps): (u64, bool),
         frame: Option<Reg>,
     ) {

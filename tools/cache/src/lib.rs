@@ -7,11 +7,15 @@ use atom_tool::prelude::*;
 use atom_tool::report::Column;
 use atom_tool::simulate::cache::{MAX_LINES, Shape};
 use atom_tool::simulate::groups::{self, Member};
-use atom_tool::simulate::{LookUp, Simulation, SiteReferences};
+use atom_tool::simulate::{LookUp, Seen, Simulation, SiteReferences};
 
+mod geometry;
 mod lines;
+mod second;
 
+use geometry::Geometry;
 use lines::{Cache, DEFAULT, look_up_fast, look_up_slow, touch};
+use second::Caches;
 
 /// One reference to a cache of the default shape, which is a constant here.
 #[analysis]
@@ -73,16 +77,35 @@ fn line(shape: u64) -> u64 {
 
 atom_tool::simulator!(Cache, touch, line);
 
+/// Adds the description of the caches.
+fn describe(report: &mut Report, texts: Strings) {
+    for (name, text) in ["geometry", "cache", "second level"]
+        .iter()
+        .zip(texts.iter())
+    {
+        if !text.is_empty() {
+            report.fact(name, text);
+        }
+    }
+}
+
+fn references(report: &mut Report, [references, misses]: [u64; 2]) {
+    report
+        .typed_fact(Column::count("references", "references"), references)
+        .typed_fact(Column::count("misses", "misses"), misses)
+        .typed_fact(
+            Column::percent_of("miss %", "misses", "references"),
+            Cell::percent(misses, references),
+        );
+}
+
 #[analysis]
 #[rustfmt::skip]
-fn report(files: Files, program: Str, cache: Str, counts: Counters<2>, executed: Counters, references: Array<SiteReferences>, sites: Sites) {
+fn report(files: Files, program: Str, texts: Strings, counts: Counters<2>, executed: Counters, sites: Array<SiteReferences>, places: Sites) {
     let mut report = Report::new("cache", &program);
-    let [data, code] = report.simulated(counts, executed, references, sites);
-    report
-        .fact("cache", cache.as_str())
-        .typed_fact(Column::count("references", "references"), data[0])
-        .typed_fact(Column::count("misses", "misses"), data[1])
-        .typed_fact(Column::percent_of("miss %", "misses", "references"), Cell::percent(data[1], data[0]));
+    let [data, code] = report.simulated(counts, executed, sites, places);
+    describe(&mut report, texts);
+    references(&mut report, data);
     if code[0] != 0 {
         report
             .typed_fact(Column::count("fetches", "fetches"), code[0])
@@ -92,13 +115,70 @@ fn report(files: Files, program: Str, cache: Str, counts: Counters<2>, executed:
     report.write(files);
 }
 
+/// The report of two levels.
+#[analysis]
+#[rustfmt::skip]
+fn report_twice(files: Files, program: Str, texts: Strings, counts: Counters<3>, executed: Counters, sites: Array<SiteReferences>, places: Sites) {
+    let mut report = Report::new("cache", &program);
+    let columns = ["references", "misses", "miss %"];
+    let of = |cells: [u64; second::CELLS], n: u64| {
+        let references = n.wrapping_add(cells[Seen::Extra as usize]);
+        [references, cells[Seen::Misses as usize], cells[second::SECOND]]
+    };
+    let parts = (counts, executed, sites, places);
+    let [[all, misses, beyond], _] = report.simulated_with(columns, &["L2 misses"], parts, of);
+    describe(&mut report, texts);
+    references(&mut report, [all, misses]);
+    report
+        .typed_fact(Column::count("L2 misses", "misses"), beyond)
+        .typed_fact(Column::percent_of("L2 miss %", "L2 misses", "misses"), Cell::percent(beyond, misses));
+    if second::had_no_memory() {
+        report.fact("second level failed", "no memory: its references count as misses");
+    }
+    report.write(files);
+}
+
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "cache.out")?;
     let with_code = options.flag("--icache");
-    let (shape, description) = Shape::from_options(&options)?;
+    let geometry = Geometry::from_options(&options)?;
     options.finish()?;
+    let shape = geometry.first;
     let line = shape.line();
+    let mut texts = StringList::new();
+    for text in [
+        &geometry.origin,
+        &geometry.first_text,
+        &geometry.second_text,
+    ] {
+        texts.push(text);
+    }
+    let name = program.name();
+    if let Some(second) = geometry.second {
+        if with_code {
+            return Err(
+                "a second level is simulated for data only: leave out --icache or the second level"
+                    .into(),
+            );
+        }
+        let caches = program.thread_data(Caches::new());
+        program.add_call(Before, second::begin(), (caches, second.0));
+        let simulator = second::simulator(line / 2);
+        let all = Simulation::new(program, &simulator, shape.0, caches, None);
+        let (sites, places) = (&all.references, &all.sites);
+        let args = (
+            &files,
+            name,
+            &texts,
+            all.counts,
+            all.executed,
+            sites,
+            places,
+        );
+        program.add_call(After, report_twice, args);
+        return Ok(());
+    }
     let simulator = if shape == DEFAULT {
         simulator(LookUp::Grouped(refer_default(), group_default(), line / 2))
     } else {
@@ -107,7 +187,17 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let cache = || program.thread_data(Cache::new());
     let code = with_code.then(|| (cache(), line));
     let all = Simulation::new(program, &simulator, shape.0, cache(), code);
-    all.report_at_end(program, report, &files, description);
+    let (sites, places) = (&all.references, &all.sites);
+    let args = (
+        &files,
+        name,
+        &texts,
+        all.counts,
+        all.executed,
+        sites,
+        places,
+    );
+    program.add_call(After, report, args);
     Ok(())
 }
 

@@ -82,17 +82,30 @@ fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
 
 /// Makes a reference `times` times in succession, and counts one reference for each line that it touches.
 pub fn touch(cache: &Cache, shape: u64, address: u64, size: u64, times: u64, count: Counter<2>) {
-    let shape = Shape(shape);
-    let mut line = shape.start(address);
-    while line < address.saturating_add(size) {
-        let set = shape.set_of(&cache.lines, line);
-        let tag = line.wrapping_neg();
-        let place = set.iter().position(|other| other.get() == tag);
-        bring_to_front(set, place, tag);
-        if place.is_none() {
+    visit(&cache.lines, Shape(shape), address, size, |_, missed| {
+        if missed {
             count.add_to(Seen::Misses as usize, times);
         }
         count.add_to(Seen::Extra as usize, times);
+    });
+}
+
+/// Makes a reference to each line that `size` bytes touch. `each` gets the line's address, and whether it was missed.
+#[inline(always)]
+pub fn visit(
+    lines: &Lines,
+    shape: Shape,
+    address: u64,
+    size: u64,
+    mut each: impl FnMut(u64, bool),
+) {
+    let mut line = shape.start(address);
+    while line < address.saturating_add(size) {
+        let set = shape.set_of(lines, line);
+        let tag = line.wrapping_neg();
+        let place = set.iter().position(|other| other.get() == tag);
+        bring_to_front(set, place, tag);
+        each(line, place.is_none());
         line += shape.line();
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! A reference goes to the file in three steps:
 //!
-//! - A routine of a few instructions notes the address of a group of references in its thread's buffer (this module). What
-//!   belongs to a group is known beforehand (`groups`).
+//! - A routine of a few instructions notes the address of a group of references in its thread's buffer
+//!   (`atom_tool::simulate::noted`). What belongs to a group is known beforehand (`groups`).
 //! - A full buffer is turned into entries of a chunk (`thread`).
 //! - The chunks of all threads go to the file (`sink`).
 
-use atom_tool::notes::{self, NoteBuffer};
+use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::report::Column;
-use atom_tool::simulate::{self, Comparison};
+use atom_tool::simulate::noted::Noted;
 
 mod groups;
 mod sink;
@@ -19,77 +19,7 @@ mod thread;
 use groups::GroupList;
 use sink::Run;
 
-/// Kinds of notes: the address of a group; of a repeated instruction the first address, the second one, and
-/// twice the number of repetitions, plus 1 if addresses go down.
-const GROUP: u32 = 0;
-const FIRST: u32 = 1;
-const SECOND: u32 = 2;
-const TIMES: u32 = 3;
-
-/// A note: its kind and the number of its group (see [`notes::word`]), and a value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Note {
-    word: u64,
-    value: u64,
-}
-
-/// Largest number of signal handlers that interrupt each other between a look at the room and a reservation.
-const HANDLERS: u64 = 256;
-
-/// Size of a note in bytes.
-const NOTE: u64 = size_of::<Note>() as u64;
-
-thread_state! {
-    /// What is known before a comparison that may end early.
-    struct Compared {
-        comparison: Comparison,
-    }
-}
-
-#[inline(always)]
-fn note(buffer: PerThread<NoteBuffer>, word: u32, value: u64) {
-    // Nothing is stored before this decision, so that the routine can be inlined. A signal handler that runs
-    // behind it asks for as much room, so each level of handlers takes one note of what was asked for.
-    if buffer.has_room(HANDLERS * NOTE) && buffer.thread() == buffer.thread_number() {
-        let word = notes::word(word);
-        let at = buffer.reserve(NOTE);
-        // SAFETY: the reserved space belongs to this note only and lies before the limit.
-        unsafe { (at as *mut Note).write(Note { word, value }) };
-    } else {
-        thread::slow(buffer, word, value);
-    }
-}
-
-/// Notes a group of references that are made once.
-#[analysis]
-fn refer(buffer: PerThread<NoteBuffer>, word: u32, address: u64) {
-    note(buffer, word, address);
-}
-
-/// Notes a repeated instruction, or an element of a vector.
-#[analysis]
-fn repeat(buffer: PerThread<NoteBuffer>, word: u32, a: u64, b: u64, times: u64, down: u64) {
-    note(buffer, word | FIRST, a);
-    note(buffer, word | SECOND, b);
-    note(buffer, word | TIMES, times << 1 | u64::from(down != 0));
-}
-
-/// Keeps what is known before a comparison.
-#[analysis]
-fn compare(state: PerThread<Compared>, a: u64, b: u64, times: u64) {
-    simulate::begin(&state.comparison, [a, b, times]);
-}
-
-/// Notes a comparison after its end, where rcx tells the number of repetitions.
-#[analysis]
-#[rustfmt::skip]
-fn compared(buffer: PerThread<NoteBuffer>, state: PerThread<Compared>, word: u32, rcx: u64, down: u64) {
-    let ([a, b], times) = simulate::end(&state.comparison, rcx);
-    note(buffer, word | FIRST, a);
-    note(buffer, word | SECOND, b);
-    note(buffer, word | TIMES, times << 1 | u64::from(down != 0));
-}
+atom_tool::noted_references!(thread::slow);
 
 #[analysis(uninterrupted)]
 fn begin(file: Str, program: Str, objects: Strings, descriptions: Array<u8>, starts: Array<u32>) {
@@ -131,9 +61,13 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let files = ReportFiles::beside(&options, file, "--profile")?;
     options.finish()?;
 
-    let mut list = GroupList::new(program);
+    let noted = Noted::new(program, routines());
+    let mut list = GroupList::new();
+    let mut push = |is_repeated: bool, members: &[_]| list.push(is_repeated, members);
     match patterns.is_empty() {
-        true => program.procs().for_each(|proc| list.add_proc(proc)),
+        true => program
+            .procs()
+            .for_each(|proc| noted.add_proc(proc, &mut push)),
         false => {
             let mut procs = Vec::new();
             for pattern in patterns {
@@ -141,7 +75,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
             }
             procs.sort_by_key(|proc| proc.index());
             procs.dedup_by_key(|proc| proc.index());
-            procs.into_iter().for_each(|proc| list.add_proc(proc));
+            procs
+                .into_iter()
+                .for_each(|proc| noted.add_proc(proc, &mut push));
         }
     }
     let mut objects = StringList::new();
@@ -156,7 +92,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         &list.starts,
     );
     program.add_call(Before, begin, args);
-    program.add_call(After, end, (list.buffer, &files));
+    program.add_call(After, end, (noted.buffer, &files));
     Ok(())
 }
 

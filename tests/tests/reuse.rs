@@ -1,0 +1,272 @@
+//! The tool `reuse` gives the distances of a list that is searched from its start for each reference of a single-stepper,
+//! and the misses of the tool `cache` with a fully associative cache.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use atom_tests::atom::{self, Job};
+use atom_tests::check::Case;
+use atom_tests::counts::Missed;
+use atom_tests::outcome::plain_environment;
+use atom_tests::source::Source;
+use atom_tests::stepper::{self, Options, Step};
+use serde_json::Value;
+
+const LINE: u64 = 64;
+
+/// References by distance; `None` for first touches. Distances of a bin count as its smallest one.
+type Histogram = BTreeMap<Option<u64>, u64>;
+
+/// The smallest distance of a bin: below 16 each has its own, from there on each power of two has eight.
+fn smallest(distance: u64) -> u64 {
+    let mut width = 1;
+    while width * 16 <= distance {
+        width *= 2;
+    }
+    distance / width * width
+}
+
+/// Runs a build with a tool; returns its JSON and the procedures that it could not instrument.
+fn run(case: &Case<'_>, source: &Source, tool: &str, options: &[&str]) -> (Value, Missed) {
+    let out = case.rewritten("reuse");
+    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+    let json = case.folder().join("reuse.json");
+    // A file that is not there is made.
+    let _ = std::fs::remove_file(&json);
+    let mut words: Vec<String> = options.iter().map(|o| o.to_string()).collect();
+    words.extend(["--json".into(), json.display().to_string()]);
+    let job = Job::Tool(tool.into(), words);
+    let made = atom::instrument(&case.original(), &out, &job, true).unwrap();
+    case.run(&out, &source.runs[0], true).unwrap();
+    let json = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    (json, Missed::from_report(&made.report))
+}
+
+fn rows<'a>(json: &'a Value, table: &str) -> &'a [Value] {
+    json[table]
+        .as_array()
+        .unwrap_or_else(|| panic!("{table} in {json}"))
+}
+
+fn histogram(json: &Value) -> Histogram {
+    let row = |row: &Value| {
+        let distance = row["distance"].as_str().unwrap();
+        (distance.parse().ok(), row["references"].as_u64().unwrap())
+    };
+    rows(json, "distances").iter().map(row).collect()
+}
+
+/// A thread as the judge knows it.
+#[derive(Default)]
+struct Thread {
+    /// Lines, the last used one first.
+    list: Vec<u64>,
+    /// Lines of the current interval.
+    touched: Vec<u64>,
+    references: u64,
+    /// Numbers of different lines of the intervals.
+    intervals: Vec<u64>,
+}
+
+impl Thread {
+    fn touch(&mut self, line: u64, interval: u64, histogram: &mut Histogram) {
+        let place = self.list.iter().position(|other| *other == line);
+        place.map(|place| self.list.remove(place));
+        self.list.insert(0, line);
+        let distance = place.map(|place| smallest(place as u64));
+        *histogram.entry(distance).or_default() += 1;
+        if !self.touched.contains(&line) {
+            self.touched.push(line);
+        }
+        self.references += 1;
+        if self.references.is_multiple_of(interval) {
+            self.intervals.push(self.touched.len() as u64);
+            self.touched.clear();
+        }
+    }
+}
+
+/// The distances of all references, and the working sets of the first thread.
+fn truth(
+    case: &Case<'_>,
+    source: &Source,
+    missed: &Missed,
+    interval: u64,
+) -> (Histogram, Vec<u64>) {
+    let mut command = Command::new(case.original());
+    plain_environment(&mut command);
+    command
+        .args(&source.runs[0].args)
+        .current_dir(case.folder())
+        .stderr(Stdio::null());
+    let options = Options {
+        skip_libraries: true,
+        capture: true,
+        ..Options::default()
+    };
+    let mut threads: HashMap<i32, Thread> = HashMap::new();
+    let mut first = None;
+    let mut histogram = Histogram::new();
+    let mut tell = |step: &Step<'_>| {
+        if missed.around(step.pc).is_some() {
+            return;
+        }
+        first.get_or_insert(step.thread);
+        let thread = threads.entry(step.thread).or_default();
+        for r in step.references {
+            for line in r.address / LINE..=(r.address + u64::from(r.size) - 1) / LINE {
+                thread.touch(line, interval, &mut histogram);
+            }
+        }
+    };
+    let profile = stepper::watch(&case.original(), &mut command, options, &mut tell).unwrap();
+    profile.ended_as(source.runs[0].end).unwrap();
+    let mut first = threads.remove(&first.unwrap()).unwrap();
+    if !first.touched.is_empty() {
+        first.intervals.push(first.touched.len() as u64);
+    }
+    (histogram, first.intervals)
+}
+
+fn judge(case: &Case<'_>, source: &Source) {
+    const INTERVAL: u64 = 500;
+    let label = case.label("reuse");
+    let _lock = atom_tests::lock::exclusive(&case.folder().join("reuse.lock")).unwrap();
+    // Repeated instructions make all references to a line at once, so an interval may end later.
+    let has_repeats = source.name() == "strings.c";
+    let options: &[&str] = match has_repeats {
+        true => &[],
+        false => &["--interval", "500"],
+    };
+    let (json, missed) = run(case, source, "reuse", options);
+    let (expected, intervals) = truth(case, source, &missed, INTERVAL);
+    let found = histogram(&json);
+    if source.name() == "threads.c" {
+        // A thread may go on with the stack of one that has ended.
+        let sum = |all: &Histogram| all.values().sum::<u64>();
+        assert_eq!(sum(&found), sum(&expected), "{label}");
+        return;
+    }
+    assert_eq!(found, expected, "{label}");
+    if !has_repeats {
+        let sets = rows(&json, "working_set").iter();
+        let found: Vec<u64> = sets.map(|row| row["lines"].as_u64().unwrap()).collect();
+        assert_eq!(found, intervals, "{label}");
+    }
+    for table in ["procedures", "data"] {
+        let all = rows(&json, table).iter();
+        let sum: u64 = all.map(|row| row["references"].as_u64().unwrap()).sum();
+        assert_eq!(sum, expected.values().sum::<u64>(), "{label}: {table}");
+    }
+    for lines in [8u64, 64, 512] {
+        let (size, ways) = ((lines * LINE).to_string(), lines.to_string());
+        let options = ["--line", "64", "--size", &size, "--ways", &ways];
+        let (cache, _) = run(case, source, "cache", &options);
+        let ratio = rows(&json, "miss_ratios").iter();
+        let row = ratio
+            .rev()
+            .find(|row| row["lines"].as_u64().unwrap() <= lines);
+        assert_eq!(
+            row.unwrap()["misses"],
+            cache["misses"],
+            "{label}: {lines} lines"
+        );
+    }
+}
+
+fn check(name: &str) {
+    let source = Source::named(name).unwrap();
+    if !source.runs_here() {
+        return;
+    }
+    let is_wanted = |name: &str| ["gcc-O0", "gcc-O2", "gcc-bare", "gcc-barepie"].contains(&name);
+    let mut judged = 0;
+    for variant in source.variants.iter().filter(|v| is_wanted(&v.0)) {
+        judge(&Case::build(&source, variant).unwrap(), &source);
+        judged += 1;
+        if name == "threads.c" {
+            // It takes long to step through.
+            break;
+        }
+    }
+    assert!(judged > 0, "{name} has no such variant");
+}
+
+macro_rules! programs {
+    ($($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            check($file);
+        })*
+    };
+}
+
+programs! {
+    asmpush_c: "asmpush.c",
+    callpop_s: "callpop.S",
+    deep_c: "deep.c",
+    jumps_c: "jumps.c",
+    order_s: "order.S",
+    redzone_s: "redzone.S",
+    strings_c: "strings.c",
+    threads_c: "threads.c",
+    vectors_c: "vectors.c",
+}
+
+/// A sample's miss ratios are near the exact ones, by a few of the errors that the report states.
+#[test]
+fn samples_state_their_error() {
+    let folder = atom::target_folder()
+        .unwrap()
+        .join("test-programs/reuse-sample");
+    std::fs::create_dir_all(&folder).unwrap();
+    let Some(bzip2) = atom_tests::programs::in_path("bzip2") else {
+        return;
+    };
+    let text: Vec<u8> = (0..40_000u32)
+        .flat_map(|n| (n * n % 977).to_string().into_bytes())
+        .collect();
+    std::fs::write(folder.join("text"), text).unwrap();
+    let of = |options: &[&str]| -> Value {
+        let out = folder.join("sampled");
+        let json = folder.join("sampled.json");
+        let mut words: Vec<String> = options.iter().map(|o| o.to_string()).collect();
+        words.extend(["--json".into(), json.display().to_string()]);
+        let job = Job::Whole(Box::new(Job::Tool("reuse".into(), words)), Vec::new());
+        atom::instrument(&bzip2, &out, &job, false).unwrap();
+        let mut command = Command::new(&out);
+        plain_environment(&mut command);
+        command.args(["-k", "-f", "text"]).current_dir(&folder);
+        let setting = atom_tests::outcome::Setting::default();
+        atom_tests::outcome::run(&mut command, &setting).unwrap();
+        read(&json)
+    };
+    let exact = of(&[]);
+    let sample = of(&["--sample", "10"]);
+    let by_size = |json: &Value, column: &str| -> BTreeMap<u64, f64> {
+        let row = |row: &Value| Some((row["lines"].as_u64()?, row[column].as_f64()?));
+        rows(json, "miss_ratios").iter().filter_map(row).collect()
+    };
+    let (exact, near) = (
+        by_size(&exact, "miss_percent"),
+        by_size(&sample, "miss_percent"),
+    );
+    let errors = by_size(&sample, "error_percent");
+    let mut compared = 0;
+    // Below some hundred lines a distance in the sample is mostly 0.
+    for (lines, exact) in exact.iter().filter(|(lines, _)| **lines >= 256) {
+        if let (Some(near), Some(error)) = (near.get(lines), errors.get(lines)) {
+            assert!(
+                (near - exact).abs() <= 4.0 * error + 0.5,
+                "{lines}: {near}, {exact}, {error}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 3, "{exact:?} {near:?}");
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}

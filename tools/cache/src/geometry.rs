@@ -1,0 +1,279 @@
+//! Which caches are simulated: presets, options, and the geometry of this machine.
+//!
+//! The machine's caches are those of its first processor, by Linux, or by the processor itself (leaf 4 of `cpuid`;
+//! AMD's 0x8000001d) where Linux does not tell, as in some containers.
+
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::fs;
+use std::path::Path;
+
+use atom_tool::Options;
+use atom_tool::prelude::*;
+use atom_tool::simulate::cache::Shape;
+
+/// Largest number of lines of the second level.
+pub const MAX_SECOND: usize = 1 << 22;
+
+/// Size in bytes, ways, size of a line in bytes: the parameters of ATOM's cache and of the preset `l1`.
+const ATOM: [u64; 3] = [8 << 10, 1, 32];
+const L1: [u64; 3] = [32 << 10, 8, 64];
+
+/// Where Linux describes the first processor's caches.
+const SYSTEM: &str = "/sys/devices/system/cpu/cpu0/cache";
+
+/// Largest number of caches that are looked for.
+const MOST: u32 = 16;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Preset {
+    Atom,
+    L1,
+    Machine,
+}
+
+/// The caches to simulate.
+pub struct Geometry {
+    pub first: Shape,
+    /// Description of the first level for reports.
+    pub first_text: String,
+    pub second: Option<Shape>,
+    /// Description of the second level, or why there is none; empty if none was asked for.
+    pub second_text: String,
+    /// What the geometry comes from; empty without a preset.
+    pub origin: String,
+}
+
+impl Geometry {
+    /// The caches that the options ask for.
+    ///
+    /// # Errors
+    /// The message says which option is wrong, or that the machine's caches are not known.
+    pub fn from_options(options: &Options<'_>) -> Result<Self> {
+        let presets = [
+            ("atom", Preset::Atom),
+            ("l1", Preset::L1),
+            ("machine", Preset::Machine),
+        ];
+        let preset = options.choice("--preset", &presets)?;
+        let machine = (preset == Preset::Machine)
+            .then(Machine::find)
+            .transpose()?;
+        let default = match (&machine, preset) {
+            (Some(machine), _) => machine.first,
+            (None, Preset::L1) => L1,
+            (None, _) => ATOM,
+        };
+        let (first, first_text) = Shape::from_options_or(options, default)?;
+        let mut all = Self {
+            first,
+            first_text,
+            second: None,
+            second_text: String::new(),
+            origin: match (&machine, preset) {
+                (Some(machine), _) => machine.origin(),
+                (None, Preset::L1) => "preset l1".into(),
+                (None, _) => String::new(),
+            },
+        };
+        let known = machine.and_then(|machine| machine.second);
+        let wanted = match options.value("--l2")? {
+            Some(text) => Some(parsed(text)?),
+            None => known,
+        };
+        if let Some([size, ways, line]) = wanted {
+            let (second, text) = Shape::of(size, ways, line, MAX_SECOND)
+                .map_err(|e| format!("the second level: {e}"))?;
+            if second.line() < first.line() {
+                let (line, first) = (second.line(), first.line());
+                let reason = format!("its lines have {line} bytes, those of the first {first}");
+                return Err(format!("the second level cannot have smaller lines: {reason}").into());
+            }
+            (all.second, all.second_text) = (Some(second), text);
+        } else if preset == Preset::Machine {
+            all.second_text = "not known, not simulated".into();
+        }
+        Ok(all)
+    }
+}
+
+/// The value of `--l2`.
+fn parsed(text: &str) -> Result<[u64; 3]> {
+    let parts: Vec<Option<u64>> = text.split(',').map(bytes).collect();
+    match parts[..] {
+        [Some(size), Some(ways), Some(line)] => Ok([size, ways, line]),
+        _ => Err(format!("--l2 takes SIZE,WAYS,LINE, such as 256k,8,64, not `{text}`").into()),
+    }
+}
+
+/// A number, perhaps with `k` or `m` behind it.
+fn bytes(text: &str) -> Option<u64> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(['k', 'm']);
+    let factor = match &lower[digits.len()..] {
+        "" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        _ => return None,
+    };
+    let number = digits.parse::<u64>().ok()?.checked_mul(factor)?;
+    (number != 0).then_some(number)
+}
+
+/// A cache of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Level {
+    level: u64,
+    /// Whether it has data; else only instructions.
+    has_data: bool,
+    /// Size, ways, line.
+    shape: [u64; 3],
+}
+
+/// The caches of this machine.
+struct Machine {
+    first: [u64; 3],
+    second: Option<[u64; 3]>,
+    by: &'static str,
+}
+
+impl Machine {
+    fn find() -> Result<Self> {
+        let by_system = (system(Path::new(SYSTEM)), SYSTEM);
+        let by_processor = || (processor(), "cpuid");
+        let known = |(levels, by): (Vec<Level>, &'static str)| Self::of(&levels, by);
+        known(by_system).or_else(|| known(by_processor())).ok_or_else(|| {
+            let reason = "neither Linux nor the processor tells them";
+            format!("the caches of this machine are not known: {reason}; give --size, --ways, --line").into()
+        })
+    }
+
+    fn of(levels: &[Level], by: &'static str) -> Option<Self> {
+        let at = |level: u64| {
+            let found = levels.iter().find(|l| l.level == level && l.has_data);
+            found.map(|l| l.shape)
+        };
+        Some(Self {
+            first: at(1)?,
+            second: at(2),
+            by,
+        })
+    }
+
+    fn origin(&self) -> String {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let line = info.lines().find(|line| line.starts_with("model name"));
+        let name = line.and_then(|line| line.split_once(": "));
+        let name = name.map_or("model not known", |(_, name)| name.trim());
+        format!("this machine ({name}), by {}", self.by)
+    }
+}
+
+/// The caches that Linux describes in a folder.
+fn system(folder: &Path) -> Vec<Level> {
+    let cache = |number: u32| {
+        let read = |name: &str| {
+            let text = fs::read_to_string(folder.join(format!("index{number}/{name}")));
+            text.ok().map(|text| text.trim().to_owned())
+        };
+        Some(Level {
+            level: read("level")?.parse().ok()?,
+            has_data: read("type")? != "Instruction",
+            shape: [
+                bytes(&read("size")?)?,
+                bytes(&read("ways_of_associativity")?)?,
+                bytes(&read("coherency_line_size")?)?,
+            ],
+        })
+    };
+    (0..MOST).filter_map(cache).collect()
+}
+
+/// The caches that the processor describes.
+fn processor() -> Vec<Level> {
+    const INTEL: u32 = 4;
+    const AMD: u32 = 0x8000_001d;
+    let leaf = |leaf: u32| {
+        let largest = __cpuid(leaf & 0x8000_0000).eax;
+        let caches = (0..MOST).map(|n| __cpuid_count(leaf, n));
+        let caches = caches.map(|r| level([r.eax, r.ebx, r.ecx]));
+        let caches: Vec<Level> = caches.map_while(|level| level).collect();
+        if largest < leaf { Vec::new() } else { caches }
+    };
+    let found = leaf(INTEL);
+    if found.is_empty() { leaf(AMD) } else { found }
+}
+
+/// A cache by the registers eax, ebx, ecx of its leaf; `None` behind the last one.
+fn level([eax, ebx, ecx]: [u32; 3]) -> Option<Level> {
+    const INSTRUCTIONS: u32 = 2;
+    let kind = eax & 0x1f;
+    let field = |value: u32, shift: u32, mask: u32| u64::from(value >> shift & mask) + 1;
+    let (line, parts, ways) = (
+        field(ebx, 0, 0xfff),
+        field(ebx, 12, 0x3ff),
+        field(ebx, 22, 0x3ff),
+    );
+    let sets = u64::from(ecx) + 1;
+    (kind != 0).then_some(Level {
+        level: u64::from(eax >> 5 & 7),
+        has_data: kind != INSTRUCTIONS,
+        shape: [line * parts * ways * sets, ways, line],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_with_units() {
+        assert_eq!(bytes("256k"), Some(256 << 10));
+        assert_eq!(bytes("48K\n"), Some(48 << 10));
+        assert_eq!(bytes("2M"), Some(2 << 20));
+        assert_eq!(bytes("64"), Some(64));
+        assert_eq!((bytes("0"), bytes("k"), bytes("1kk")), (None, None, None));
+        assert_eq!(parsed("1m,16,64").unwrap(), [1 << 20, 16, 64]);
+        assert!(parsed("1m,16").is_err());
+    }
+
+    #[test]
+    fn registers_of_the_processor() {
+        // 48 KiB of data in 12 ways and 64 sets, as an Ice Lake says; then nothing.
+        let data = level([0x0400_4121, 0x02c0_003f, 0x3f]).unwrap();
+        assert_eq!((data.level, data.has_data), (1, true));
+        assert_eq!(data.shape, [48 << 10, 12, 64]);
+        let code = level([0x0400_4122, 0x01c0_003f, 0x3f]).unwrap();
+        assert_eq!((code.has_data, code.shape), (false, [32 << 10, 8, 64]));
+        assert_eq!(level([0, 0, 0]), None);
+    }
+
+    #[test]
+    fn folders_of_linux() {
+        let folder = std::env::temp_dir().join(format!("atom-caches-{}", std::process::id()));
+        let caches = [
+            ["1", "Data", "32K", "8", "64"],
+            ["1", "Instruction", "64K", "4", "64"],
+            ["2", "Unified", "512K", "8", "64"],
+        ];
+        let names = [
+            "level",
+            "type",
+            "size",
+            "ways_of_associativity",
+            "coherency_line_size",
+        ];
+        for (number, values) in caches.iter().enumerate() {
+            let index = folder.join(format!("index{number}"));
+            fs::create_dir_all(&index).unwrap();
+            for (name, value) in names.iter().zip(values) {
+                fs::write(index.join(name), format!("{value}\n")).unwrap();
+            }
+        }
+        let levels = system(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        let machine = Machine::of(&levels, "test").unwrap();
+        assert_eq!(machine.first, [32 << 10, 8, 64]);
+        assert_eq!(machine.second, Some([512 << 10, 8, 64]));
+        assert!(Machine::of(&levels[1..], "test").is_none());
+    }
+}

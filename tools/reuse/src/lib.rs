@@ -1,0 +1,166 @@
+//! Reuse distances: how many different lines of memory a thread touches between two touches of a line.
+//!
+//! All references are noted (`atom_tool::simulate::noted`) and looked at when the thread's buffer is full (`thread`), by
+//! an exact LRU stack (`stack`). `docs/tools/reuse.md` describes options and output.
+
+mod data;
+mod histogram;
+mod report;
+mod stack;
+mod thread;
+
+use atom_tool::notes::NoteBuffer;
+use atom_tool::prelude::*;
+use atom_tool::simulate::noted::{Member, Noted};
+
+use data::{Image, Variable};
+use thread::Run;
+
+/// Largest size of a line in bytes.
+const MOST_LINE: u64 = 4096;
+
+plain_data! {
+    /// A group of references.
+    pub struct Group {
+        /// Number of its first part; the next group's is behind its last one.
+        first: u32,
+        /// Number of its procedure's site.
+        site: u32,
+    }
+
+    /// A reference of a group.
+    pub struct Part {
+        /// Distance in bytes from the lowest reference.
+        offset: u32,
+        /// In bytes.
+        size: u32,
+    }
+
+    /// The options.
+    pub struct Settings {
+        /// Binary logarithm of a line's size.
+        line: u32,
+        _unused: u32,
+        sample: u64,
+        interval: u64,
+        /// Address of the program's first byte in its file.
+        start: u64,
+        /// Size of the program in memory.
+        size: u64,
+    }
+}
+
+atom_tool::noted_references!(thread::slow);
+
+#[analysis(uninterrupted)]
+fn begin(
+    settings: Record<Settings>,
+    loaded: u64,
+    groups: Array<Group>,
+    parts: Array<Part>,
+    variables: Array<Variable>,
+) {
+    thread::begin(Run {
+        groups: groups.as_slice(),
+        parts: parts.as_slice(),
+        variables: variables.as_slice(),
+        program: Image {
+            start: loaded,
+            size: settings.size,
+            in_file: settings.start,
+        },
+        line: settings.line,
+        sample: settings.sample,
+        interval: settings.interval,
+    });
+}
+
+#[analysis(uninterrupted)]
+fn report(files: Files, program: Str, all: AllThreads<NoteBuffer>, sites: Sites, names: Strings) {
+    let Some(run) = thread::run() else { return };
+    report::write(files, &program, run, all, (sites, names));
+}
+
+/// The variables of the symbol tables in the order of their addresses, without overlaps.
+fn variables(program: &Program, names: &mut StringList) -> Vec<Variable> {
+    let mut symbols = program.data_symbols();
+    symbols.retain(|symbol| symbol.size != 0);
+    // Of several symbols for one place the largest one stands for all.
+    symbols.sort_by_key(|symbol| (symbol.address, u64::MAX - symbol.size));
+    let mut found: Vec<Variable> = Vec::new();
+    let mut end = 0;
+    for symbol in symbols {
+        if symbol.address < end {
+            continue;
+        }
+        end = symbol.address + symbol.size;
+        let object = program
+            .object_at(symbol.address)
+            .filter(|o| !o.is_program());
+        let name = match object {
+            Some(object) => format!("{}:{}", object.name(), symbol.name),
+            None => symbol.name.to_owned(),
+        };
+        found.push(Variable {
+            start: symbol.address,
+            size: u32::try_from(symbol.size).unwrap_or(u32::MAX),
+            name: names.push(&name),
+        });
+    }
+    found
+}
+
+fn instrument(program: &Program, args: &Args) -> Result {
+    let options = args.options();
+    let files = ReportFiles::from_options(&options, "reuse.out")?;
+    let line = options.size("--line", 64)?;
+    let sample = options.size("--sample", 1)?;
+    let interval = options.size("--interval", 0)?;
+    options.finish()?;
+    if !line.is_power_of_two() || line > MOST_LINE {
+        let reason = format!("a power of two of at most {MOST_LINE} bytes");
+        return Err(format!("a line is {reason}, not {line}").into());
+    }
+
+    let (mut groups, mut parts) = (Vec::new(), Vec::new());
+    let mut sites = SiteList::new();
+    let noted = Noted::new(program, routines());
+    for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
+        let site = sites.push_proc(proc) as u32;
+        noted.add_proc(proc, &mut |_, members: &[Member]| {
+            groups.push(Group {
+                first: parts.len() as u32,
+                site,
+            });
+            parts.extend(members.iter().map(|member| Part {
+                offset: member.offset as u32,
+                size: member.size as u32,
+            }));
+            groups.len() as u32 - 1
+        });
+    }
+    groups.push(Group {
+        first: parts.len() as u32,
+        site: 0,
+    });
+    let mut names = StringList::new();
+    let variables = variables(program, &mut names);
+    let program_range = program.objects().next().map(|object| object.range());
+    let range = program_range.unwrap_or_default();
+    let settings = Settings {
+        line: line.trailing_zeros(),
+        _unused: 0,
+        sample,
+        interval,
+        start: range.start,
+        size: range.end - range.start,
+    };
+    let loaded = ImageAddress(range.start);
+    let args = (&settings, loaded, &groups, &parts, &variables);
+    program.add_call(Before, begin, args);
+    let args = (&files, program.name(), noted.buffer, &sites, &names);
+    program.add_call(After, report, args);
+    Ok(())
+}
+
+atom_tool::tool!(instrument, help = include_str!("help.txt"));

@@ -1,0 +1,319 @@
+//! The report: miss ratios, procedures, data, working sets, and the histogram itself.
+
+use atom_tool::AllThreads;
+use atom_tool::notes::NoteBuffer;
+use atom_tool::prelude::*;
+use atom_tool::report::{By, Column, Readers, Sum};
+
+use crate::data::{ELSEWHERE, FIRST, UNNAMED};
+use crate::histogram::{self, BINS, Histogram};
+use crate::thread::{self, ByNumber, Counts, Interval, PARTS, Run};
+
+/// Sizes of caches, in bytes, for which tables by procedure and by data have columns, and the columns' names.
+const SIZES: [(u64, &str); 3] = [
+    (32 << 10, "misses of 32 KiB"),
+    (1 << 20, "misses of 1 MiB"),
+    (32 << 20, "misses of 32 MiB"),
+];
+
+/// An interval of a thread.
+struct Row {
+    thread: u64,
+    /// Number of the thread's references before it.
+    start: u64,
+    interval: Interval,
+}
+
+/// Writes all files.
+pub fn write(
+    files: Files,
+    program: &str,
+    run: &Run,
+    all: AllThreads<NoteBuffer>,
+    (sites, names): (Sites, Strings),
+) {
+    let mut counts = Counts::new();
+    let mut rows = Vec::new();
+    let mut threads = 0;
+    thread::end(all, |own, current| {
+        threads += 1;
+        counts.merge(own);
+        let last = Some(current).filter(|last| last.lines != 0);
+        for (number, interval) in own.intervals.iter().copied().chain(last).enumerate() {
+            rows.push(Row {
+                thread: threads,
+                start: number as u64 * run.interval,
+                interval,
+            });
+        }
+    });
+    let mut report = Report::new("reuse", program);
+    facts(&mut report, run, &counts, threads);
+    ratios(&mut report, run, &counts);
+    procedures(&mut report, run, &counts, sites);
+    data(&mut report, run, &counts, names);
+    if run.interval != 0 {
+        working_sets(&mut report, run, &rows);
+    }
+    distances(&mut report, run, &counts.all);
+    report.write(files);
+}
+
+fn facts(report: &mut Report, run: &Run, counts: &Counts, threads: u64) {
+    let line = 1u64 << run.line;
+    report
+        .typed_fact(Column::count("references", "references"), counts.references)
+        .typed_fact(
+            Column::count("lines", "lines").sum(Sum::None),
+            counts.lines * run.sample,
+        )
+        .typed_fact(
+            Column::bytes("footprint").sum(Sum::None),
+            counts.lines * run.sample * line,
+        )
+        .typed_fact(Column::bytes("line").sum(Sum::Max), line)
+        .typed_fact(Column::count("threads", "threads"), threads);
+    if run.sample != 1 {
+        report
+            .typed_fact(Column::count("sample", "lines").sum(Sum::Max), run.sample)
+            .typed_fact(
+                Column::count("references in the sample", "references"),
+                counts.all.references(),
+            );
+    }
+    if counts.lost != 0 {
+        report.typed_fact(Column::count("lost", "notes"), counts.lost);
+    }
+}
+
+/// Share of the references that miss a cache of `lines` lines, in percent. In a sample it is that of the sample.
+fn miss_ratio(histogram: &Histogram, lines: u64) -> f64 {
+    let references = histogram.references();
+    match references {
+        0 => 0.0,
+        all => histogram.misses(lines) as f64 * 100.0 / all as f64,
+    }
+}
+
+/// Standard error of the miss ratio, by the differences of the parts of the sample: each is a sample by itself.
+fn error(parts: &[Histogram], lines: u64) -> f64 {
+    let all: u64 = parts.iter().map(Histogram::references).sum();
+    let misses: u64 = parts.iter().map(|part| part.misses(lines)).sum();
+    if all == 0 {
+        return 0.0;
+    }
+    let ratio = misses as f64 / all as f64;
+    let squares: f64 = parts
+        .iter()
+        .map(|part| {
+            let left = part.misses(lines) as f64 - ratio * part.references() as f64;
+            left * left
+        })
+        .sum();
+    let parts = PARTS as f64;
+    (squares * parts / (parts - 1.0)).sqrt() / all as f64 * 100.0
+}
+
+/// Miss ratios of fully associative caches by size.
+fn ratios(report: &mut Report, run: &Run, counts: &Counts) {
+    let is_sample = run.sample != 1;
+    let mut columns = vec![
+        Column::bytes("cache").key(),
+        Column::count("lines", "lines").sum(Sum::Max),
+        Column::count("misses", "references"),
+        Column::ratio("miss %"),
+    ];
+    if is_sample {
+        columns.push(Column::ratio("error %"));
+    }
+    let table = report.typed_table(By::Other, "miss ratios", columns);
+    for power in 0..histogram_powers(&counts.all) {
+        let lines = 1u64 << power;
+        let mut row = vec![
+            Cell::Number(lines << run.line),
+            lines.into(),
+            counts.all.misses(lines).into(),
+            Cell::Ratio(miss_ratio(&counts.all, lines)),
+        ];
+        if is_sample {
+            row.push(Cell::Ratio(error(&counts.sampled, lines)));
+        }
+        table.row_of(row);
+    }
+}
+
+/// Number of powers of two until only first touches miss.
+fn histogram_powers(histogram: &Histogram) -> u32 {
+    let last = histogram.bins.iter().rposition(|n| *n != 0).unwrap_or(0);
+    histogram::start(last)
+        .checked_ilog2()
+        .map_or(1, |power| power + 2)
+}
+
+/// The columns of tables by procedure and by data.
+fn columns() -> Vec<Column> {
+    let mut columns = vec![
+        Column::count("references", "references"),
+        Column::share("%", "references"),
+        Column::count("first touches", "references"),
+    ];
+    columns.extend(SIZES.map(|(_, name)| Column::count(name, "references")));
+    columns
+}
+
+fn cells(histogram: &Histogram, run: &Run, total: u64) -> Vec<Cell> {
+    let references = histogram.references();
+    let mut cells = vec![
+        references.into(),
+        Cell::percent(references, total),
+        histogram.first.into(),
+    ];
+    for (size, _) in SIZES {
+        cells.push(histogram.misses((size >> run.line).max(1)).into());
+    }
+    cells
+}
+
+/// Column by which tables are sorted: misses of the smallest cache.
+const SORTED: usize = 3;
+
+fn procedures(report: &mut Report, run: &Run, counts: &Counts, sites: Sites) {
+    let mut columns = columns();
+    columns.extend([
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
+    ]);
+    let total = counts.all.references();
+    let table = report.typed_table(By::Procedure, "procedures", columns);
+    for (number, histogram) in counts.procs.iter() {
+        let Some(site) = sites.get(number as usize) else {
+            continue;
+        };
+        let mut row = cells(histogram, run, total);
+        row.extend([Cell::Address(site.pc), site.place(), site.proc.into()]);
+        table.row_of(row);
+    }
+    table.sort(0).sort(SORTED);
+    let name = |number: u32| {
+        sites
+            .get(number as usize)
+            .map(|site| site.proc_of_process())
+    };
+    by_distance(
+        report,
+        "distances by procedure",
+        "procedure",
+        &counts.procs,
+        |n| name(n).map(|name| name.into_owned()),
+    );
+}
+
+fn data(report: &mut Report, run: &Run, counts: &Counts, names: Strings) {
+    let variables = run.variables;
+    let name = |number: u32| -> Option<String> {
+        match number {
+            ELSEWHERE => Some("(heap, stack, other memory)".into()),
+            UNNAMED => Some("(data without a symbol)".into()),
+            number => {
+                let variable = variables.get((number - FIRST) as usize)?;
+                Some(names.get(variable.name).to_owned())
+            }
+        }
+    };
+    let mut columns = columns();
+    columns.push(Column::text("data").key());
+    let total = counts.all.references();
+    let table = report.typed_table(By::Data, "data", columns);
+    for (number, histogram) in counts.data.iter() {
+        if let Some(name) = name(number) {
+            let mut row = cells(histogram, run, total);
+            row.push(name.into());
+            table.row_of(row);
+        }
+    }
+    table.sort(0).sort(SORTED);
+    by_distance(report, "distances by data", "data", &counts.data, name);
+}
+
+fn working_sets(report: &mut Report, run: &Run, rows: &[Row]) {
+    let columns = [
+        Column::count("thread", "threads").sum(Sum::None),
+        Column::count("from reference", "references").sum(Sum::None),
+        Column::count("lines", "lines").sum(Sum::None),
+        Column::bytes("bytes").sum(Sum::None),
+        Column::count("new lines", "lines").sum(Sum::None),
+    ];
+    let table = report.typed_table(By::Other, "working set", columns);
+    for row in rows {
+        let lines = row.interval.lines * run.sample;
+        table.row([
+            row.thread.into(),
+            row.start.into(),
+            lines.into(),
+            (lines << run.line).into(),
+            (row.interval.new * run.sample).into(),
+        ]);
+    }
+}
+
+/// The histogram: bins that are not empty, then first touches.
+fn distances(report: &mut Report, run: &Run, histogram: &Histogram) {
+    let columns = [
+        Column::text("distance").key(),
+        Column::bytes("bytes").sum(Sum::Max),
+        Column::count("references", "references"),
+        Column::share("%", "references"),
+    ];
+    let total = histogram.references();
+    let table = report.typed_table(By::Other, "distances", columns);
+    for (bin, count) in histogram.bins.iter().enumerate().filter(|(_, n)| **n != 0) {
+        let start = histogram::start(bin);
+        table.row([
+            start.to_string().into(),
+            (start << run.line).into(),
+            (*count).into(),
+            Cell::percent(*count, total),
+        ]);
+    }
+    if histogram.first != 0 {
+        let share = Cell::percent(histogram.first, total);
+        table.row([
+            "first touch".into(),
+            Cell::Empty,
+            histogram.first.into(),
+            share,
+        ]);
+    }
+}
+
+/// For programs: the histogram of each procedure or variable.
+fn by_distance(
+    report: &mut Report,
+    title: &'static str,
+    what: &'static str,
+    all: &ByNumber,
+    name: impl Fn(u32) -> Option<String>,
+) {
+    let columns = [
+        Column::text(what).key(),
+        Column::text("distance").key(),
+        Column::count("references", "references"),
+    ];
+    let table = report.typed_table(By::Other, title, columns);
+    table.readers(Readers::Programs);
+    for (number, histogram) in all.iter() {
+        let Some(name) = name(number) else { continue };
+        for bin in (0..BINS).filter(|bin| histogram.bins[*bin] != 0) {
+            table.row([
+                name.clone().into(),
+                histogram::start(bin).to_string().into(),
+                histogram.bins[bin].into(),
+            ]);
+        }
+        if histogram.first != 0 {
+            let first = Cell::Number(histogram.first);
+            table.row([name.into(), "first touch".into(), first]);
+        }
+    }
+}
