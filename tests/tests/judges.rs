@@ -7,6 +7,7 @@
 mod behaviour;
 mod callgraph;
 mod calllog;
+mod calltree;
 mod counters;
 mod counts;
 mod cover;
