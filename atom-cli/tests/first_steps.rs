@@ -23,9 +23,9 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-const SHIPPED: [&str; 16] = [
-    "bbv", "branch", "cache", "calllog", "calltree", "counters", "cover", "dtb", "empty", "icount",
-    "inline", "kernel", "memtrace", "mix", "prof", "ranges",
+const SHIPPED: [&str; 17] = [
+    "bbv", "branch", "cache", "calllog", "calltree", "counters", "cover", "dtb", "empty", "heap",
+    "icount", "inline", "kernel", "memtrace", "mix", "prof", "ranges",
 ];
 
 #[test]

@@ -14,6 +14,7 @@ mod cover;
 mod crypto;
 mod ends;
 mod frames;
+mod heap;
 mod kernel;
 mod libraries;
 mod memtrace;

@@ -46,6 +46,7 @@
 //!   called the library.
 
 mod amounts;
+mod reach;
 mod slow;
 mod state;
 mod tree;
@@ -62,6 +63,7 @@ use crate::thread_data::{AllThreads, ThreadData, ThreadState};
 use crate::{EdgeKind, InstType, Reg, analysis, forks};
 
 pub use amounts::{Spot, amounts};
+pub use reach::leading_to;
 pub use state::{PathNode, PathState};
 pub use tree::{Repeat, Tree, TreeNode};
 
@@ -95,6 +97,8 @@ pub struct CallPaths {
     pub state: ThreadData<PathState>,
     /// The procedures, in the order of the numbers that nodes have.
     pub procs: SiteList,
+    /// The calls, in the order of the numbers that nodes have for their call sites; empty where these do not count.
+    pub calls: SiteList,
     by_site: bool,
 }
 
@@ -140,11 +144,21 @@ impl CallPaths {
     /// Adds the calls that follow call paths. A tool that adds calls at the same points does so afterwards: its
     /// routines then see the path with the entered procedure.
     pub fn add(program: &Program<'_>, options: PathOptions) -> Self {
+        Self::add_for(program, options, &|_| true)
+    }
+
+    /// As [`CallPaths::add`], with only some procedures on the paths. All procedures that call these must be among them,
+    /// and all parts that they go on in; [`leading_to`] finds such.
+    pub fn add_for(
+        program: &Program<'_>,
+        options: PathOptions,
+        has: &dyn Fn(Proc<'_>) -> bool,
+    ) -> Self {
         let state = program.thread_data(PathState::zero());
-        let mut procs = SiteList::new();
+        let (mut procs, mut calls) = (SiteList::new(), SiteList::new());
         let is_whole = program.objects().len() > 1;
         for proc in program.procs() {
-            if proc.first_block().is_none() || proc.is_stub() {
+            if proc.first_block().is_none() || proc.is_stub() || !has(proc) {
                 continue;
             }
             if !is_part(proc) {
@@ -154,7 +168,13 @@ impl CallPaths {
                 landing.add_call(state::path_back, (state, Reg::Rsp));
             }
             for block in proc.blocks() {
-                leave(block, state);
+                let call = block.last_inst();
+                leave(call, state, options.by_site, has);
+                let is_call = options.by_site && call.is_type(InstType::Call);
+                if is_call && call.called_proc().is_none_or(|to| to.is_stub() || has(to)) {
+                    let number = calls.push(call) as u64 + 1;
+                    call.add_call(Before, state::path_call, (state, number));
+                }
                 end_threads(block, state, is_whole);
             }
         }
@@ -163,6 +183,7 @@ impl CallPaths {
         Self {
             state,
             procs,
+            calls,
             by_site: options.by_site,
         }
     }
@@ -198,18 +219,25 @@ fn is_part(proc: Proc<'_>) -> bool {
         .any(|edge| edge.block.is_some_and(|block| !is_own(block)))
 }
 
-/// Adds the calls for ways out of a procedure at the end of a block.
-fn leave(block: Block<'_>, state: ThreadData<PathState>) {
-    let last = block.last_inst();
+/// Adds the call for a way out of a procedure at the end of a block.
+fn leave(
+    last: Inst<'_>,
+    state: ThreadData<PathState>,
+    by_site: bool,
+    has: &dyn Fn(Proc<'_>) -> bool,
+) {
     if last.is_type(InstType::Ret) {
-        return last.add_call(Before, state::path_leave, (state, Reg::Rsp));
+        return match by_site {
+            true => last.add_call(Before, state::path_leave_to, (state, Reg::Rsp)),
+            false => last.add_call(Before, state::path_leave, (state, Reg::Rsp)),
+        };
     }
     if last.is_type(InstType::Call) {
         return;
     }
     let out = |kind| matches!(kind, EdgeKind::Tail | EdgeKind::Unknown);
-    let is_out = block.successors().iter().any(|edge| out(edge.kind));
-    if !is_out || leads_to_seen(last) {
+    let is_out = last.block().successors().iter().any(|edge| out(edge.kind));
+    if !is_out || leads_to_seen(last, has) {
         return;
     }
     if last.is_type(InstType::CondBr) {
@@ -221,7 +249,7 @@ fn leave(block: Block<'_>, state: ThreadData<PathState>) {
 }
 
 /// True if a jump certainly leads to a procedure whose entry is seen.
-fn leads_to_seen(jump: Inst<'_>) -> bool {
+fn leads_to_seen(jump: Inst<'_>, has: &dyn Fn(Proc<'_>) -> bool) -> bool {
     let Some(proc) = jump.entered_proc() else {
         return false;
     };
@@ -229,7 +257,7 @@ fn leads_to_seen(jump: Inst<'_>) -> bool {
         true => proc.stub_target(),
         false => Some(proc),
     };
-    proc.is_some_and(|proc| proc.first_block().is_some() && proc.is_selected())
+    proc.is_some_and(|proc| proc.first_block().is_some() && proc.is_selected() && has(proc))
 }
 
 /// Adds calls where a thread may end: a thread that begins may go on with its state.

@@ -168,6 +168,8 @@ pub(super) fn enter(state: &PathState, proc: u32, site: u64, sp: u64) {
     }
     let is_jump = state.sp.get() == sp;
     let node = state.node.get();
+    // Frames that were dropped have brought their call site back.
+    let site = if site == 0 { 0 } else { state.site.get() };
     let child = match find(state, node, proc, site) {
         Some(child) => child,
         None => make(state, [node, site], proc, is_jump),
@@ -180,7 +182,7 @@ pub(super) fn enter(state: &PathState, proc: u32, site: u64, sp: u64) {
     if is_jump {
         state.node.set(target);
     } else if state.top.get() < state.limit.get() {
-        state.push(sp, target);
+        state.push(sp, target, site);
     } else {
         // Too deep: the entry is counted, and what runs belongs to the node until the next exit.
         state.node.set(target);
@@ -199,7 +201,7 @@ pub(super) fn leave(state: &PathState, sp: u64) {
         settle(state, sp);
     }
     if state.sp.get() == sp {
-        state.pop();
+        state.pop::<true>();
     }
 }
 
@@ -244,7 +246,7 @@ fn settle(state: &PathState, sp: u64) {
         arena.find_stack(state, sp);
     }
     while state.sp.get() < sp {
-        state.pop();
+        state.pop::<true>();
     }
 }
 
@@ -432,4 +434,4 @@ impl Arena {
     }
 }
 
-const _: () = assert!(size_of::<Aligned>() == 64 && size_of::<Frame>() == 16);
+const _: () = assert!(size_of::<Aligned>() == 64 && size_of::<Frame>() == 24);

@@ -19,7 +19,7 @@ use crate::thread_data::{PerThread, ThreadCell};
 use crate::thread_state;
 
 /// Number of entries in a thread's cache of nodes, a power of two.
-pub(super) const CACHED: u64 = 1 << 13;
+pub(super) const CACHED: u64 = 1 << 15;
 /// Size of a cache entry in bytes.
 const ENTRY: u64 = 8;
 /// The bits of an offset in the cache.
@@ -37,7 +37,7 @@ pub(super) const NO_SP: u64 = u64::MAX;
 
 thread_state! {
     /// A node of a thread's tree of call paths. Its children are found by the parent's place, their procedure and,
-    /// where call sites count, the return address.
+    /// where call sites count, the call site.
     pub struct PathNode {
         /// What the tool adds up by [`PathState::count`].
         pub(super) own: ThreadCell<u64>,
@@ -48,7 +48,7 @@ thread_state! {
         /// Place of the node that counts. It is the node itself, or of a recursive call the node to which the
         /// call leads back.
         pub(super) target: ThreadCell<u64>,
-        /// Return address at run time; 0 where call sites do not count.
+        /// Number of the call site, from 1 on; 0 where call sites do not count, or if the call was not seen.
         pub(super) site: ThreadCell<u64>,
         /// Number of the procedure, from 1 on; 0 for the root.
         pub(super) proc: ThreadCell<u32>,
@@ -70,6 +70,8 @@ thread_state! {
         pub(super) node: ThreadCell<u64>,
         /// rsp at the entry of the innermost open procedure; [`NO_SP`] if none is open, 0 before the first entry.
         pub(super) sp: ThreadCell<u64>,
+        /// Number of the last call site, where call sites count.
+        pub(super) site: ThreadCell<u64>,
         /// Address of the next frame.
         pub(super) top: ThreadCell<u64>,
         /// Address behind the last frame.
@@ -90,6 +92,11 @@ thread_state! {
 }
 
 impl PathNode {
+    /// Number of the call site, as [`CallPaths::calls`](super::CallPaths) has it.
+    pub(super) fn call(&self) -> Option<usize> {
+        (self.site.get() as usize).checked_sub(1)
+    }
+
     /// What the tool has kept at the node; 0 at first.
     pub fn tool(&self) -> u64 {
         self.tool.get()
@@ -107,6 +114,9 @@ impl PathNode {
 pub(super) struct Frame {
     pub sp: u64,
     pub node: u64,
+    /// The call site by which the procedure was entered. It is the last one again when the procedure has been left: what a
+    /// signal handler called, or the dynamic loader on the way to a procedure, does not count.
+    pub site: u64,
 }
 
 /// Size of a frame in bytes.
@@ -156,7 +166,6 @@ impl PathState {
     #[inline(always)]
     fn offset(node: u64, spread: u32, site: u64) -> u64 {
         let nodes = node >> (NODE_BITS - ENTRY.trailing_zeros());
-        // The lowest bits of a return address tell most.
         let sites = site.wrapping_mul(ENTRY);
         nodes.wrapping_add(spread.into()).wrapping_add(sites) & OFFSETS
     }
@@ -174,13 +183,14 @@ impl PathState {
 
     /// Puts a frame on the stack and makes `node` the running one.
     #[inline(always)]
-    pub(super) fn push(&self, sp: u64, node: u64) {
+    pub(super) fn push(&self, sp: u64, node: u64, site: u64) {
         let top = self.top.get();
         self.top.set(top + FRAME);
         in_this_order();
         let around = Frame {
             sp: self.sp.get(),
             node: self.node.get(),
+            site,
         };
         // SAFETY: the frame lies below the limit, which the caller has checked, in memory of this thread.
         unsafe { std::ptr::with_exposed_provenance_mut::<Frame>(top as usize).write(around) };
@@ -189,15 +199,19 @@ impl PathState {
         self.node.set(node);
     }
 
-    /// Takes the uppermost frame from the stack, and goes back to what it kept.
+    /// Takes the uppermost frame from the stack, and goes back to what it kept. `SITES` says whether call sites
+    /// count.
     #[inline(always)]
-    pub(super) fn pop(&self) {
+    pub(super) fn pop<const SITES: bool>(&self) {
         let top = self.top.get().wrapping_sub(FRAME);
         // SAFETY: the caller knows that a procedure is open, so there is a frame.
         let around = unsafe { std::ptr::with_exposed_provenance::<Frame>(top as usize).read() };
         in_this_order();
         self.top.set(top);
         in_this_order();
+        if SITES {
+            self.site.set(around.site);
+        }
         self.sp.set(around.sp);
         self.node.set(around.node);
     }
@@ -212,15 +226,19 @@ pub(super) fn path_enter(state: PerThread<PathState>, proc: u32, spread: u32, sp
 /// A procedure is entered, and call sites count.
 #[analysis]
 pub(super) fn path_enter_from(state: PerThread<PathState>, proc: u32, spread: u32, sp: RegV) {
-    // SAFETY: at an entry rsp is the address of the return address.
-    let site = unsafe { std::ptr::with_exposed_provenance::<u64>(sp.0 as usize).read() };
-    enter(&state, [proc, spread], site, sp.0);
+    enter(&state, [proc, spread], state.site.get(), sp.0);
+}
+
+/// A call is made, and call sites count.
+#[analysis]
+pub(super) fn path_call(state: PerThread<PathState>, site: u64) {
+    state.site.set(site);
 }
 
 #[inline(always)]
 fn enter(state: &PathState, [proc, spread]: [u32; 2], site: u64, sp: u64) {
     // This is false before the first entry, too: there is no cache then.
-    if state.sp.get() > sp && state.top.get() < state.limit.get() {
+    if state.sp.get() >= sp && state.top.get() < state.limit.get() {
         let node = state.node.get();
         let entry = state.cache.get() + PathState::offset(node, spread, site);
         // SAFETY: the offset lies in the cache, whose entries are places.
@@ -228,12 +246,14 @@ fn enter(state: &PathState, [proc, spread]: [u32; 2], site: u64, sp: u64) {
             let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read();
             state.at(place)
         };
-        if child.parent.get() == node
-            && child.proc.get() == proc
-            && (site == 0 || child.site.get() == site)
-        {
+        if child.parent.get() == node && child.proc.get() == proc && child.site.get() == site {
             child.calls.add(1);
-            return state.push(sp, child.target.get());
+            let target = child.target.get();
+            // A procedure that is jumped to takes the place of the jumping one, and returns in its stead.
+            return match state.sp.get() == sp {
+                true => state.node.set(target),
+                false => state.push(sp, target, site),
+            };
         }
     }
     slow::enter(state, proc, site, sp);
@@ -242,13 +262,19 @@ fn enter(state: &PathState, [proc, spread]: [u32; 2], site: u64, sp: u64) {
 /// A procedure returns, or jumps to code that is not seen.
 #[analysis]
 pub(super) fn path_leave(state: PerThread<PathState>, sp: RegV) {
-    leave(&state, sp.0);
+    leave::<false>(&state, sp.0);
+}
+
+/// A procedure returns, and call sites count.
+#[analysis]
+pub(super) fn path_leave_to(state: PerThread<PathState>, sp: RegV) {
+    leave::<true>(&state, sp.0);
 }
 
 #[inline(always)]
-fn leave(state: &PathState, sp: u64) {
+fn leave<const SITES: bool>(state: &PathState, sp: u64) {
     if state.sp.get() == sp {
-        state.pop();
+        state.pop::<SITES>();
     } else {
         slow::leave(state, sp);
     }
@@ -300,7 +326,7 @@ pub(super) fn path_system_call(state: PerThread<PathState>, number: RegV, sp: Re
 #[inline(always)]
 fn pop_if(state: &PathState, sp: u64) {
     if state.sp.get() == sp {
-        state.pop();
+        state.pop::<true>();
     }
 }
 

@@ -16,8 +16,9 @@ pub struct TreeNode {
     /// Number of the procedure, as [`CallPaths::procs`](super::CallPaths) has it. `None` of the root, and of
     /// the node below which calls continue that [`PathOptions::most`](super::PathOptions) keeps from being new paths.
     pub proc: Option<usize>,
-    /// Return address at run time; 0 where call sites do not count.
-    pub site: u64,
+    /// Number of the call that leads here, as [`CallPaths::calls`](super::CallPaths) has it; `None` where call sites do not
+    /// count, or if no call was seen.
+    pub call: Option<usize>,
     /// What [`PathState::count`] has added up here.
     pub own: u64,
     /// What it has added up here and in the nodes below.
@@ -68,7 +69,7 @@ impl Tree {
             parent: 0,
             depth: 0,
             proc: None,
-            site: 0,
+            call: None,
             own: 0,
             total: 0,
             calls: 0,
@@ -126,7 +127,7 @@ impl Tree {
                     proc: Some(node.proc.get())
                         .filter(|proc| *proc != MORE)
                         .map(|proc| proc as usize - 1),
-                    site: node.site.get(),
+                    call: node.call(),
                     own: 0,
                     total: 0,
                     calls: 0,

@@ -10,7 +10,7 @@ use atom_tool::report::{By, Column, Readers, Sum};
 use crate::exports::{self, Export};
 
 /// Largest number of call paths in the profile; the others are one row.
-const MOST_PATHS: usize = 10_000;
+const MOST_PATHS: usize = 2_000;
 
 /// What a procedure costs.
 #[derive(Clone, Copy, Default)]
