@@ -77,6 +77,7 @@
 extern crate self as atom_tool;
 
 mod address;
+mod allocators;
 mod call;
 pub mod clocks;
 mod counters;
@@ -96,6 +97,7 @@ mod operands;
 mod options;
 pub mod output;
 mod params;
+pub mod paths;
 mod plain;
 mod program;
 mod proto;
@@ -104,12 +106,14 @@ mod registers;
 pub mod report;
 pub mod simulate;
 mod sites;
+mod stack;
 mod strings;
 mod targets;
 mod thread_data;
 mod thread_rows;
 
 pub use address::{Address, ObjectEvent, on_object_event};
+pub use allocators::Allocator;
 pub use analysis_rt::{SpinLock, Uninterrupted};
 pub use atom_abi::host::{Class, InstType, Place, ProgramInfo, Reg};
 pub use atom_abi::names;
@@ -143,6 +147,7 @@ pub use references::{References, Times, repeated};
 pub use registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use report::{Cell, Files, Report, ReportFiles};
 pub use sites::{Site, SiteList, Sites};
+pub use stack::stack_around;
 pub use strings::{StringList, Strings};
 pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
 pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};

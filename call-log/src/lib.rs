@@ -25,7 +25,6 @@ pub mod gprof;
 pub mod indat;
 pub mod reader;
 pub mod speedscope;
-pub mod stack;
 pub mod table;
 pub mod tally;
 pub mod timeline;

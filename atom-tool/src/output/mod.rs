@@ -10,7 +10,7 @@ mod standard;
 
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -104,6 +104,25 @@ pub fn make_room(path: &Path) {
 /// errors of [`create`] do. `atom run` tells it at the end, and ends with code 1 where the program succeeds.
 pub fn cannot_write(tool: &str, what: impl Display) {
     record::failed(&format!("{tool}: cannot write {what}"));
+}
+
+/// Creates the file of [`path`] and writes it; errors go to standard error as by [`cannot_write`]. An empty name stands
+/// for a file that is not wanted.
+pub fn write_file(
+    tool: &str,
+    template: &str,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) {
+    if template.is_empty() {
+        return;
+    }
+    let written = create(template).and_then(|mut file| {
+        let written = write(&mut file).and_then(|()| file.flush());
+        written.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path(template).display())))
+    });
+    if let Err(error) = written {
+        cannot_write(tool, error);
+    }
 }
 
 /// True for a device or a pipe, given by its absolute path: all processes write to it.

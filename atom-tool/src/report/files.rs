@@ -177,6 +177,11 @@ impl Files {
         !self.names().profile.is_empty()
     }
 
+    /// Number of rows of each table in the report for people; 0 for all.
+    pub fn rows(self) -> usize {
+        self.names().extent.rows
+    }
+
     /// Calls `write` to write the file for people, in a format of the tool's own.
     pub fn write_with(
         self,

@@ -68,7 +68,7 @@ impl Prepared {
         let mut command = Command::new("valgrind");
         command.args(["--quiet", "--log-file=/dev/null"]);
         command.arg(format!("--tool={tool}"));
-        if matches!(tool.as_str(), "cachegrind" | "callgrind") {
+        if matches!(tool.as_str(), "cachegrind" | "callgrind" | "massif") {
             command.arg(format!("--{tool}-out-file=/dev/null"));
         }
         command.arg(&self.file);

@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use atom_tool::notes::{self, NoteBuffer, Notes};
-use atom_tool::{AllThreads, PerThread, Uninterrupted, forks};
+use atom_tool::{AllThreads, PerThread, Uninterrupted, forks, stack_around};
 use call_log::account::Figures;
 use call_log::balance::{Balancer, Point};
 use call_log::compact::{Encoder, Tail};
-use call_log::stack::stack_around;
 use call_log::tally::Tally;
 use call_log::{Event, exercise};
 

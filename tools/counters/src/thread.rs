@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use atom_tool::notes::{self, NoteBuffer, Notes};
-use atom_tool::{AllThreads, Counters, Files, Uninterrupted, forks};
+use atom_tool::{AllThreads, Counters, Files, Uninterrupted, forks, stack_around};
 use call_log::balance::{Balancer, Point, Seen};
-use call_log::stack::stack_around;
 
 use crate::book::{Book, Row};
 use crate::cost::{self, MEASURES};

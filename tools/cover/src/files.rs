@@ -80,17 +80,6 @@ pub fn write(exports: Exports, coverage: &Coverage) {
         &|to| coverage.write_cobertura(to, &now),
     ];
     for (name, write) in exports.iter().zip(writers) {
-        if name.is_empty() {
-            continue;
-        }
-        let written = output::create(name).and_then(|mut file| {
-            let written = write(&mut file).and_then(|()| file.flush());
-            written.map_err(|e| {
-                io::Error::new(e.kind(), format!("{}: {e}", output::path(name).display()))
-            })
-        });
-        if let Err(e) = written {
-            output::cannot_write("cover", e);
-        }
+        output::write_file("cover", name, write);
     }
 }

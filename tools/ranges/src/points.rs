@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::Shape;
 use atom_tool::{
-    AllThreadRows, MemoryAccess, References, ThreadData, ThreadRowAt, ThreadRows, Times,
+    AllThreadRows, Allocator, MemoryAccess, References, ThreadData, ThreadRowAt, ThreadRows, Times,
 };
 
 use crate::frames::{StackVariable, back, entered, left};
-use crate::heap::{Allocator, Calls, Wish, WishSite, enter, enter_by_jump, leave};
+use crate::heap::{Calls, Wish, WishSite, enter, enter_by_jump, leave};
 use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
 use crate::spec::{Code, Data, DataPlace};
 

@@ -1,4 +1,4 @@
-//! The stack to which an address belongs, for a [`Balancer`](crate::balance::Balancer).
+//! The mapping to which an address of a stack belongs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

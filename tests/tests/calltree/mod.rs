@@ -1,0 +1,209 @@
+//! The tool `calltree` against call paths that are found in another way: the program is executed instruction by instruction,
+//! and a stack of its calls is kept by the return addresses that calls write and returns read.
+
+mod steps;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use atom_tests::atom::{self, Job};
+use atom_tests::counts::read_icount;
+use atom_tests::outcome::{Setting, plain_environment, run};
+use serde_json::Value;
+
+/// Instructions by call path.
+type Paths = BTreeMap<Vec<String>, u64>;
+
+/// Compiles a program; returns its path in a folder of its own.
+fn build(source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let folder = atom::target_folder().unwrap().join("test-programs");
+    let folder = folder.join(format!("calltree-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = here.join("tests/calltree/programs").join(source);
+    let out = folder.join(name);
+    let compiler = if source.extension().is_some_and(|e| e == "cc") {
+        "g++"
+    } else {
+        "gcc"
+    };
+    let mut command = Command::new(compiler);
+    command.args(["-g", "-pthread"]).args(flags);
+    command.arg(source).arg("-o").arg(&out);
+    assert!(command.status().unwrap().success());
+    out
+}
+
+/// Runs the program with a tool.
+fn measure(program: &Path, job: &Job) {
+    let out = program.with_extension("rewritten");
+    atom::instrument(program, &out, job, true).unwrap();
+    let mut command = Command::new(&out);
+    plain_environment(&mut command);
+    let outcome = run(&mut command, &Setting::default()).unwrap();
+    assert_eq!(outcome.stderr, b"");
+}
+
+/// Runs the program with `calltree`; returns its JSON and the folded stacks.
+fn calltree(program: &Path, options: &[&str]) -> (Value, Paths) {
+    let (json, folded) = (
+        program.with_extension("json"),
+        program.with_extension("folded"),
+    );
+    let mut all = vec!["--json".to_owned(), json.display().to_string()];
+    all.extend(["--folded".to_owned(), folded.display().to_string()]);
+    all.extend(options.iter().map(|option| (*option).to_owned()));
+    measure(program, &Job::Tool("calltree".into(), all));
+    let json = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let text = std::fs::read_to_string(&folded).unwrap();
+    let line = |line: &str| {
+        let (stack, count) = line.rsplit_once(' ').unwrap();
+        let names = stack.split(';').map(str::to_owned).collect();
+        (names, count.parse().unwrap())
+    };
+    (json, text.lines().map(line).collect())
+}
+
+/// Number of executed instructions, as `icount` counts them.
+fn instructions(program: &Path) -> u64 {
+    let out = program.with_extension("tsv");
+    let options = [
+        "--per",
+        "block",
+        "--format",
+        "tsv",
+        "--output",
+        out.to_str().unwrap(),
+    ];
+    let options = options.map(str::to_owned).into();
+    measure(program, &Job::Tool("icount".into(), options));
+    read_icount(&out).unwrap().values().sum()
+}
+
+/// The instructions of the procedures of the test program's own source, by their path without other procedures. What
+/// libraries do depends on the moment at which threads meet.
+fn own(paths: &Paths) -> Paths {
+    let mut own = Paths::new();
+    for (path, count) in paths {
+        let is_own = |name: &&String| name.starts_with("p_") || *name == "main";
+        let names: Vec<String> = path.iter().filter(is_own).cloned().collect();
+        if path.last().is_some_and(|name| is_own(&name)) {
+            *own.entry(names).or_default() += count;
+        }
+    }
+    own
+}
+
+fn compare(found: &Paths, expected: &Paths) {
+    let all: std::collections::BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    let differences: Vec<String> = all
+        .into_iter()
+        .filter(|path| found.get(*path) != expected.get(*path))
+        .map(|path| {
+            let (found, expected) = (found.get(path), expected.get(path));
+            format!("{}: {found:?}, not {expected:?}", path.join(";"))
+        })
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn paths_are_those_of_single_steps() {
+    for (name, flags) in [
+        ("plain", ["-O1", "-static"]),
+        ("optimized", ["-O2", "-static"]),
+    ] {
+        let program = build("paths.c", name, &flags);
+        let (json, paths) = calltree(&program, &[]);
+        let expected = steps::paths(&program);
+        compare(&own(&paths), &expected);
+        assert_eq!(json["instructions"].as_u64(), Some(paths.values().sum()));
+    }
+}
+
+#[test]
+fn sums_are_those_of_icount() {
+    let alone = build("paths.c", "alone", &["-O2", "-static", "-DALONE"]);
+    let (json, paths) = calltree(&alone, &[]);
+    let whole = instructions(&alone);
+    assert_eq!(json["instructions"].as_u64(), Some(whole));
+    assert_eq!(paths.values().sum::<u64>(), whole);
+
+    let program = build("paths.c", "sums", &["-O2", "-static"]);
+    let (json, paths) = calltree(&program, &["--per-thread", "--top", "0"]);
+    let whole = paths.values().sum::<u64>();
+    assert_eq!(json["instructions"].as_u64(), Some(whole));
+    let rows = json["procedures"].as_array().unwrap();
+    let of = |name: &str, column: &str| {
+        let row = rows
+            .iter()
+            .find(|row| row["procedure"].as_str() == Some(name));
+        row.unwrap_or_else(|| panic!("{name} has no row"))[column]
+            .as_u64()
+            .unwrap()
+    };
+    let own: u64 = rows.iter().map(|row| row["own"].as_u64().unwrap()).sum();
+    assert!(own <= whole && whole - own < 100, "{own} of {whole}");
+    // Calls, with recursive ones: 0 to 4 from main and 5 from each thread, each down to 0.
+    assert_eq!(of("p_deep", "calls"), (1 + 2 + 3 + 4 + 5) + 3 * 6);
+    assert!(of("main", "inclusive") > of("main", "own"));
+    // A thread for each pthread_create at most, since one that begins may go on with the state of another one.
+    let threads = paths.keys().map(|path| &path[0]);
+    let threads: std::collections::BTreeSet<&String> = threads.collect();
+    assert!((2..=4).contains(&threads.len()), "{threads:?}");
+}
+
+/// Without a limit each recursive call has a path of its own.
+#[test]
+fn recursion_is_kept_on_demand() {
+    let program = build("paths.c", "recursion", &["-O1", "-static"]);
+    let depth = |paths: &Paths| {
+        let own = own(paths);
+        let count = |path: &Vec<String>| path.iter().filter(|name| *name == "p_deep").count();
+        own.keys().map(count).max()
+    };
+    for (option, expected) in [("1", 1), ("3", 3), ("0", 6)] {
+        let (json, paths) = calltree(&program, &["--recursion", option]);
+        assert_eq!(depth(&paths), Some(expected), "--recursion {option}");
+        assert_eq!(json["instructions"].as_u64(), Some(paths.values().sum()));
+    }
+    // With few paths, the sum is the same.
+    let (json, paths) = calltree(&program, &["--paths", "20"]);
+    assert_eq!(json["instructions"].as_u64(), Some(paths.values().sum()));
+    assert!(paths.keys().any(|path| path[0] == "(more paths)"));
+}
+
+/// Callgrind's own program reads the file, and finds the sums.
+#[test]
+fn callgrind_annotate_reads_the_file() {
+    let program = build("paths.c", "callgrind", &["-O2", "-static"]);
+    let file = program.with_extension("callgrind");
+    let (json, _) = calltree(&program, &["--callgrind", file.to_str().unwrap()]);
+    let mut command = Command::new("callgrind_annotate");
+    let Ok(output) = command
+        .args(["--inclusive=yes", "--threshold=100"])
+        .arg(&file)
+        .output()
+    else {
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let number = |line: &str| {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        first.replace(',', "").parse::<u64>().ok()
+    };
+    let line = |name: &str| {
+        let line = text.lines().find(|line| line.contains(name));
+        line.and_then(number)
+            .unwrap_or_else(|| panic!("{name} is not in {text}"))
+    };
+    assert_eq!(Some(line("PROGRAM TOTALS")), json["instructions"].as_u64());
+    let rows = json["procedures"].as_array().unwrap();
+    let main = rows
+        .iter()
+        .find(|row| row["procedure"].as_str() == Some("main"));
+    assert_eq!(Some(line(":main")), main.unwrap()["inclusive"].as_u64());
+}

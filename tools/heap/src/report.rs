@@ -1,0 +1,311 @@
+//! The tables.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use atom_tool::paths::Tree;
+use atom_tool::prelude::*;
+use atom_tool::report::{By, Column, Readers, Sum};
+
+use crate::Settings;
+use crate::exports;
+use crate::live::{Figures, Heap};
+use crate::sites::Places;
+
+/// Largest number of procedures of a path that the tables for people show.
+const SHOWN: usize = 8;
+
+/// What was found.
+pub struct Found<'a> {
+    pub heap: &'a Heap,
+    pub tree: Tree,
+    pub sites: Places,
+    /// Ticks of the time-stamp counter in a millisecond.
+    pub ticks_per_ms: f64,
+}
+
+/// The figures of a call path of the process.
+#[derive(Clone, Copy, Default)]
+pub struct Path {
+    pub allocations: u64,
+    pub bytes: u64,
+    /// Number and bytes of blocks that were live at the peak, and of those that were never freed.
+    pub peak: [u64; 2],
+    pub end: [u64; 2],
+    pub freed: u64,
+    pub lifetimes: u64,
+    pub largest: u64,
+    pub bad_frees: u64,
+}
+
+fn sum(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+impl Path {
+    fn add(&mut self, figures: &Figures, peak: u64) {
+        let at_peak = figures.at_peak(peak);
+        self.allocations += figures.allocations;
+        self.bytes += figures.bytes;
+        self.peak = sum(self.peak, at_peak);
+        self.end = sum(self.end, figures.live);
+        self.freed += figures.freed[0];
+        self.lifetimes += figures.lifetimes;
+        self.largest = self.largest.max(figures.largest);
+        self.bad_frees += figures.bad_frees;
+    }
+}
+
+impl Found<'_> {
+    /// The figures by the index of their node.
+    pub fn paths(&self) -> BTreeMap<usize, Path> {
+        let mut paths: BTreeMap<usize, Path> = BTreeMap::new();
+        for (number, node) in &self.tree.kept {
+            if let Some(figures) = self.heap.paths.get(*number as usize - 1) {
+                paths
+                    .entry(*node)
+                    .or_default()
+                    .add(figures, self.heap.peaks);
+            }
+        }
+        for (node, path) in &mut paths {
+            if path.bad_frees != 0 && self.is_internal(*node) {
+                path.bad_frees = 0;
+            }
+        }
+        paths
+    }
+
+    /// True if a path leads from the allocator's own library, which frees what it allocated by other means, such as its
+    /// cache of blocks at a thread's end.
+    fn is_internal(&self, node: usize) -> bool {
+        const ENDS: [&str; 2] = ["tcache_thread_shutdown", "__malloc_arena_thread_freeres"];
+        let nodes = &self.tree.nodes;
+        let [callee, caller] = [node, nodes[node].parent].map(|node| self.sites.proc(&nodes[node]));
+        let (Some(callee), Some(caller)) = (callee, caller) else {
+            return false;
+        };
+        let [from, to] = [caller.pc, callee.pc].map(|pc| Address(pc).object_number());
+        from == to && (from != 0 || ENDS.contains(&caller.proc))
+    }
+
+    /// Milliseconds since the start.
+    pub fn ms(&self, time: u64) -> f64 {
+        time.saturating_sub(self.heap.start) as f64 / self.ticks_per_ms
+    }
+
+    /// The procedures of a path as people read them, the innermost caller first.
+    fn text(&self, mut node: usize, most: usize) -> String {
+        let nodes = &self.tree.nodes;
+        let mut parts: Vec<String> = Vec::new();
+        while node != 0 && parts.len() < most {
+            let caller = nodes[node].parent;
+            let name = match caller {
+                0 => format!("({})", self.sites.name(&nodes[node])),
+                caller => self.sites.name(&nodes[caller]),
+            };
+            parts.push(match self.sites.line(&nodes[node]) {
+                Some((file, line)) if caller != 0 => {
+                    let file = file.rsplit('/').next().unwrap_or(file);
+                    format!("{name} ({file}:{line})")
+                }
+                _ => name,
+            });
+            node = caller;
+        }
+        // The outermost procedure has no caller, and stands there itself already.
+        if node == 0 && parts.len() > 1 {
+            parts.pop();
+        }
+        parts.join(" < ")
+    }
+}
+
+/// Writes the report and the other files.
+pub fn write(found: &Found<'_>, files: Files, settings: &Settings, texts: Strings) {
+    let mut texts = texts.iter();
+    let program = texts.next().unwrap_or_default();
+    let paths = found.paths();
+    let names: Vec<&str> = texts.collect();
+    exports::write(found, &paths, program, settings.measure as usize, &names);
+
+    let mut report = Report::new("heap", program);
+    let bad_frees = paths.values().map(|path| path.bad_frees).sum();
+    facts(&mut report, found, settings, bad_frees);
+    tables(&mut report, found, &paths);
+    procedures(&mut report, found, &paths);
+    timeline(&mut report, found);
+    report.write(files);
+}
+
+fn facts(report: &mut Report, found: &Found<'_>, settings: &Settings, bad_frees: u64) {
+    let totals = &found.heap.totals;
+    let blocks = |name| Column::count(name, "blocks");
+    let most = |column: Column| column.sum(Sum::Max);
+    report
+        .typed_fact(blocks("allocations"), totals.allocations)
+        .typed_fact(
+            Column::count("reallocations", "calls"),
+            totals.reallocations,
+        )
+        .typed_fact(Column::count("frees", "calls"), totals.frees)
+        .typed_fact(Column::bytes("bytes allocated"), totals.bytes)
+        .typed_fact(most(Column::bytes("bytes at the peak")), totals.peak[1])
+        .typed_fact(most(blocks("blocks at the peak")), totals.peak[0])
+        .typed_fact(
+            Column::seconds("time of the peak").sum(Sum::None),
+            Cell::Ratio(found.ms(totals.peak_time) / 1000.0),
+        )
+        .typed_fact(Column::bytes("bytes never freed"), totals.live[1])
+        .typed_fact(blocks("blocks never freed"), totals.live[0])
+        .typed_fact(Column::count("bad frees", "calls"), bad_frees)
+        .typed_fact(Column::count("failed allocations", "calls"), totals.failed);
+    if totals.unseen_frees != 0 {
+        report.typed_fact(
+            blocks("blocks whose free was not seen"),
+            totals.unseen_frees,
+        );
+    }
+    if totals.inherited != 0 {
+        report.typed_fact(
+            blocks("blocks of the parent that were freed"),
+            totals.inherited,
+        );
+    }
+    if settings.has_unseen {
+        report.fact(
+            "not seen",
+            "what libraries allocate and free for themselves: `atom run` sees it",
+        );
+    }
+}
+
+fn tables(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>) {
+    let totals = &found.heap.totals;
+    let ms = |path: &Path| match path.freed {
+        0 => Cell::Empty,
+        freed => Cell::Ratio(path.lifetimes as f64 / freed as f64 / found.ticks_per_ms),
+    };
+    let columns = [
+        Column::bytes("bytes"),
+        Column::share("%", "bytes"),
+        Column::count("allocations", "blocks"),
+        Column::bytes("largest").sum(Sum::Max),
+        Column::bytes("peak").sum(Sum::Max),
+        Column::bytes("never freed"),
+        Column::ratio("lifetime ms"),
+        Column::text("path").key(),
+    ];
+    let table = report.typed_table(By::Other, "allocations by call path", columns);
+    let mut order: Vec<(&usize, &Path)> =
+        paths.iter().filter(|(_, p)| p.allocations != 0).collect();
+    order.sort_by_key(|(node, path)| (Reverse(path.bytes), **node));
+    for (node, path) in order {
+        table.row([
+            path.bytes.into(),
+            Cell::percent(path.bytes, totals.bytes),
+            path.allocations.into(),
+            path.largest.into(),
+            path.peak[1].into(),
+            path.end[1].into(),
+            ms(path),
+            found.text(*node, SHOWN).into(),
+        ]);
+    }
+    type Of = fn(&Path) -> [u64; 2];
+    let more: [(&'static str, u64, Of); 2] = [
+        ("live at the peak", totals.peak[1], |path| path.peak),
+        ("never freed", totals.live[1], |path| path.end),
+    ];
+    for (title, whole, of) in more {
+        let columns = [
+            Column::bytes("bytes"),
+            Column::share("%", "bytes"),
+            Column::count("blocks", "blocks"),
+            Column::text("path"),
+        ];
+        let table = report
+            .typed_table(By::Other, title, columns)
+            .readers(Readers::People);
+        for (node, path) in paths.iter().filter(|(_, path)| of(path)[0] != 0) {
+            let [blocks, bytes] = of(path);
+            let text = found.text(*node, SHOWN).into();
+            table.row([
+                bytes.into(),
+                Cell::percent(bytes, whole),
+                blocks.into(),
+                text,
+            ]);
+        }
+        table.sort(0);
+    }
+    if paths.values().any(|path| path.bad_frees != 0) {
+        let columns = [
+            Column::count("bad frees", "calls"),
+            Column::text("path").key(),
+        ];
+        let table = report.typed_table(By::Other, "frees of no live block", columns);
+        for (node, path) in paths.iter().filter(|(_, path)| path.bad_frees != 0) {
+            table.row([path.bad_frees.into(), found.text(*node, SHOWN).into()]);
+        }
+        table.sort(0);
+    }
+}
+
+/// The procedures that call the allocator.
+fn procedures(report: &mut Report, found: &Found<'_>, paths: &BTreeMap<usize, Path>) {
+    let mut procs: BTreeMap<u64, (Site, Path)> = BTreeMap::new();
+    for (node, path) in paths {
+        let caller = found.tree.nodes[*node].parent;
+        let Some(site) = found.sites.proc(&found.tree.nodes[caller]) else {
+            continue;
+        };
+        let of_proc = &mut procs.entry(site.pc).or_insert((site, Path::default())).1;
+        of_proc.bytes += path.bytes;
+        of_proc.allocations += path.allocations;
+        of_proc.peak = sum(of_proc.peak, path.peak);
+        of_proc.end = sum(of_proc.end, path.end);
+    }
+    let columns = [
+        Column::bytes("bytes"),
+        Column::share("%", "bytes"),
+        Column::count("allocations", "blocks"),
+        Column::bytes("peak").sum(Sum::Max),
+        Column::bytes("never freed"),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
+    ];
+    let table = report.typed_table(By::Procedure, "procedures", columns);
+    for (site, path) in procs
+        .into_values()
+        .filter(|(_, path)| path.allocations != 0)
+    {
+        table.row([
+            path.bytes.into(),
+            Cell::percent(path.bytes, found.heap.totals.bytes),
+            path.allocations.into(),
+            path.peak[1].into(),
+            path.end[1].into(),
+            Cell::Address(site.pc),
+            site.place(),
+            site.proc.into(),
+        ]);
+    }
+    table.sort(0);
+}
+
+/// Live bytes over time, for programs.
+fn timeline(report: &mut Report, found: &Found<'_>) {
+    let columns = [
+        Column::count("microseconds", "").key(),
+        Column::bytes("live").sum(Sum::None),
+    ];
+    let table = report
+        .typed_table(By::Other, "live bytes over time", columns)
+        .readers(Readers::Programs);
+    for (time, bytes) in &found.heap.timeline.samples {
+        let microseconds = (found.ms(*time) * 1000.0) as u64;
+        table.row([microseconds.into(), (*bytes).into()]);
+    }
+}
