@@ -15,6 +15,7 @@ mod cover;
 mod crypto;
 mod ends;
 mod frames;
+mod go;
 mod heap;
 mod kernel;
 mod libraries;

@@ -113,7 +113,7 @@ impl Code<'_> {
                 .advice("run the program once more, or put the old file back"));
         }
         let (object, _) = pipeline::understand(&image)?;
-        let lines = DebugLines::new(&image);
+        let lines = object.unwind.lines(&image);
         let code = Code {
             index,
             image: &image,

@@ -10,7 +10,6 @@ use atom_core::analysis::specialise::Specialiser;
 use atom_core::analysis::{AnalysisImage, Summaries};
 use atom_core::cfg::{Cfg, Object};
 use atom_core::image::Image;
-use atom_core::image::debug::DebugLines;
 use atom_core::layout::Region;
 use atom_core::live::{Live, RegSet};
 use atom_core::memory;
@@ -76,7 +75,7 @@ fn call_tool(
     steps: &mut Steps,
 ) -> Result<Instrumentation> {
     let (image, cfg) = (object.image, &object.cfg);
-    let lines = DebugLines::new(image);
+    let lines = object.unwind.lines(image);
     // Before the tool runs, as a wrong pattern is the user's mistake.
     let selected = match request.selection.is_all() {
         true => None,

@@ -289,7 +289,7 @@ fn calls<'a>(
 ) -> Result<(Calls, Vec<Live<'a>>, usize)> {
     std::thread::scope(|scope| {
         let live = scope.spawn(|| objects.iter().map(|o| live(o, request)).collect());
-        let lines: Vec<DebugLines<'_>> = objects.iter().map(|o| DebugLines::new(o.image)).collect();
+        let lines: Vec<DebugLines<'_>> = objects.iter().map(|o| o.unwind.lines(o.image)).collect();
         let selected = selected(request, files, objects, &lines)?;
         let choice = |i: usize| selected.as_ref().map(|all| &all[i]);
         let applications: Vec<Application<'_>> = (objects.iter().zip(&lines).enumerate())

@@ -264,7 +264,11 @@ fn refine(profile: &Profile, spots: &mut Spots, blocks: &[u64], unit: Unit) {
                 continue;
             }
         };
-        let lines = DebugLines::new(&image);
+        let unwind = image.unwind_table().ok();
+        let lines = match &unwind {
+            Some(unwind) => unwind.lines(&image),
+            None => DebugLines::new(&image),
+        };
         let needs_lines = unit != Unit::Instruction;
         if needs_lines && lines.is_empty() {
             spots.notes.push(format!(

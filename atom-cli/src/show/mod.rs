@@ -24,7 +24,7 @@ pub use text::Listing;
 pub fn run(args: &Show) -> Result<()> {
     let image = Image::read(&args.app).map_err(|e| find::advise_program(&args.app, e))?;
     let (object, _) = pipeline::understand(&image)?;
-    let lines = DebugLines::new(&image);
+    let lines = object.unwind.lines(&image);
     let program = Program {
         image: &image,
         cfg: &object.cfg,

@@ -24,7 +24,7 @@ use object::{CompressionFormat, Object, ObjectSection};
 
 use super::Image;
 use super::inlined::Functions;
-use super::{LineInfo, SourceFrame};
+use super::{LineInfo, LineSource, SourceFrame};
 
 /// Folder in which distributions keep separate debug files.
 pub(super) const DEBUG_ROOT: &str = "/usr/lib/debug";
@@ -45,12 +45,20 @@ pub struct DebugLines<'i> {
     image: &'i Image,
     table: OnceCell<Table>,
     functions: OnceCell<Option<Functions>>,
+    /// What is asked where there is no debug information.
+    other: Option<&'i dyn LineSource>,
 }
 
 impl<'i> DebugLines<'i> {
     /// The source lines of `image`.
     pub fn new(image: &'i Image) -> Self {
+        Self::or(image, None)
+    }
+
+    /// The source lines of `image`; without debug information, those of the other source.
+    pub fn or(image: &'i Image, other: Option<&'i dyn LineSource>) -> Self {
         Self {
+            other,
             image,
             table: OnceCell::new(),
             functions: OnceCell::new(),
@@ -59,7 +67,7 @@ impl<'i> DebugLines<'i> {
 
     /// File and line of the instruction at a virtual address.
     pub fn line_of(&self, address: u64) -> Option<(&str, u32)> {
-        let table = self.table.get_or_init(|| load(self.image));
+        let table = self.table();
         let offset = u32::try_from(address.checked_sub(self.image.base)?).ok()?;
         let row = table.row_at(offset)?;
         Some((table.names.get(row.name as usize)?, row.line))
@@ -74,10 +82,17 @@ impl<'i> DebugLines<'i> {
 
     /// True if there is any line information.
     pub fn is_empty(&self) -> bool {
-        self.table
-            .get_or_init(|| load(self.image))
-            .sequences
-            .is_empty()
+        self.table().sequences.is_empty()
+    }
+
+    fn table(&self) -> &Table {
+        self.table.get_or_init(|| {
+            let table = load(self.image);
+            match self.other.filter(|_| table.sequences.is_empty()) {
+                Some(other) => Table::of(self.image.base, other),
+                None => table,
+            }
+        })
     }
 }
 
@@ -115,6 +130,33 @@ struct Table {
 }
 
 impl Table {
+    /// The lines of another source.
+    fn of(base: u64, other: &dyn LineSource) -> Self {
+        let (rows, end) = other.rows();
+        let offset = |address: u64| u32::try_from(address.wrapping_sub(base)).ok();
+        let mut table = Self::default();
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        for row in &rows {
+            let Some(offset) = offset(row.start) else {
+                continue;
+            };
+            let name = *numbers.entry(row.file).or_insert_with(|| {
+                table.names.push(row.file.to_owned());
+                table.names.len() as u32 - 1
+            });
+            let line = row.line;
+            table.rows.push(Row { offset, name, line });
+        }
+        if let (Some(first), Some(end)) = (table.rows.first(), offset(end)) {
+            table.sequences.push(Sequence {
+                start: first.offset,
+                end,
+                rows: 0..table.rows.len(),
+            });
+        }
+        table
+    }
+
     fn row_at(&self, offset: u32) -> Option<Row> {
         let i = self
             .sequences

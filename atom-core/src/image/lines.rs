@@ -26,6 +26,23 @@ pub struct SourceFrame {
     pub column: u32,
 }
 
+/// Source lines that stand elsewhere than in debug information.
+pub trait LineSource {
+    /// The lines by address, each up to the next one's start, and the address behind the last.
+    fn rows(&self) -> (Vec<SourceRow<'_>>, u64);
+}
+
+/// The line of the code from an address on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceRow<'a> {
+    /// The address.
+    pub start: u64,
+    /// Source file; empty if unknown.
+    pub file: &'a str,
+    /// Line; 0 if unknown.
+    pub line: u32,
+}
+
 /// No debug information.
 impl LineInfo for () {
     fn line_at(&self, _: u64) -> Option<(&str, u32)> {

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use memmap2::UncheckedAdvice;
 
 pub use kind::{Interpreter, LoaderFamily, ObjectKind};
-pub use lines::{LineInfo, SourceFrame};
+pub use lines::{LineInfo, LineSource, SourceFrame, SourceRow};
 pub use origin::Strings;
 
 /// A loaded segment (`PT_LOAD`).

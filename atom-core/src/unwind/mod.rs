@@ -26,7 +26,8 @@ use std::ops::Range;
 
 use object::elf;
 
-use crate::image::Image;
+use crate::image::debug::DebugLines;
+use crate::image::{Image, LineSource};
 use crate::{Error, Result};
 pub use cfi::{CFA_AT_ENTRY, CfaRule};
 pub(crate) use cfi::{CfiKind, CfiReader};
@@ -295,6 +296,11 @@ pub fn parse<'a>(input: &UnwindInput<'a>) -> Result<UnwindTable<'a>> {
 }
 
 impl<'a> UnwindTable<'a> {
+    /// The source lines of a program: from its debug information, or else from Go's tables.
+    pub fn lines<'s>(&'s self, image: &'s Image) -> DebugLines<'s> {
+        DebugLines::or(image, self.go.as_ref().map(|go| go as &dyn LineSource))
+    }
+
     /// The FDE that covers an address.
     pub fn find(&self, address: u64) -> Option<usize> {
         let i = self

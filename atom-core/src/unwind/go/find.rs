@@ -45,10 +45,13 @@ pub(super) fn tables(image: &Image) -> Result<GoTable<'_>> {
         .next()
         .ok_or_else(|| fail("the module data was not found".into()))?;
     let at = |word: usize| words.at(module + 8 * word as u64);
-    let slice = |word: usize, what: &str| {
+    let slice = |word: usize, what: &str, width: usize| {
         let bytes = (at(word), at(word + 1));
         let found = match bytes {
-            (Some(address), Some(size)) => image.bytes_at(address, size as usize),
+            (Some(address), Some(count)) => {
+                let size = (count as usize).checked_mul(width);
+                size.and_then(|size| image.bytes_at(address, size))
+            }
             _ => None,
         };
         found.ok_or_else(|| fail(format!("{what} lies outside the file")))
@@ -62,9 +65,11 @@ pub(super) fn tables(image: &Image) -> Result<GoTable<'_>> {
         text_end: at(word::TEXT_END).unwrap_or(0),
         gofunc: at(form.gofunc).unwrap_or(0),
         functions: Vec::new(),
-        names: slice(word::NAMES, "funcnametab")?,
-        pctab: slice(word::PCTAB, "pctab")?,
-        pclntable: slice(word::PCLNTABLE, "pclntable")?,
+        names: slice(word::NAMES, "funcnametab", 1)?,
+        units: slice(word::UNITS, "cutab", 4)?,
+        files: slice(word::FILES, "filetab", 1)?,
+        pctab: slice(word::PCTAB, "pctab", 1)?,
+        pclntable: slice(word::PCLNTABLE, "pclntable", 1)?,
         memory: image.loaded(),
         version: version.clone(),
     };

@@ -24,6 +24,7 @@
 //! is refused as a whole, since guesses would break it.
 
 mod find;
+mod lines;
 pub mod pc_values;
 mod version;
 pub mod write;
@@ -125,6 +126,8 @@ pub mod field {
     pub const TABLES: [usize; 3] = [16, 20, 24];
     /// Number of further tables by program counter.
     pub const PCDATA_COUNT: usize = 28;
+    /// Number in `cutab` of the first source file of the function's unit.
+    pub const UNIT: usize = 32;
 }
 
 /// Numbers of tables by program counter (`PCDATA_*`).
@@ -167,6 +170,9 @@ pub struct GoTable<'a> {
     /// The functions by address.
     pub functions: Vec<Function>,
     names: &'a [u8],
+    /// For each source file of each unit its offset in `files`, in 32 bits.
+    units: &'a [u8],
+    files: &'a [u8],
     pctab: &'a [u8],
     pclntable: &'a [u8],
     memory: Memory<'a>,
