@@ -75,6 +75,27 @@ pub const STATIC: [Program; 5] = [
     },
 ];
 
+/// Builds the work in Go.
+const GO: &str = "cd /tmp && GO111MODULE=off GOFLAGS= CGO_ENABLED=0 GOCACHE=$OUT.cache go build -o $OUT $HERE/work.go \
+    && rm -rf $OUT.cache";
+
+/// Programs of Go: what such programs do much of their time. They are one program with different arguments.
+pub const GO_PROGRAMS: [Program; 5] = [
+    go("json", &["json"]),
+    go("regexp", &["regexp"]),
+    go("compress", &["compress"]),
+    go("map", &["map"]),
+    go("channel", &["channel"]),
+];
+
+const fn go(name: &'static str, args: &'static [&'static str]) -> Program {
+    Program {
+        name,
+        origin: Origin::Sources(None, GO),
+        args,
+    }
+}
+
 /// Dynamic programs as the distribution ships them, with all that they load.
 pub const WHOLE: [Program; 11] = [
     Program {

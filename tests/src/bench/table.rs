@@ -107,6 +107,8 @@ pub enum Part {
     Static,
     /// Dynamic programs with all that they load.
     Whole,
+    /// Programs of Go.
+    Go,
 }
 
 impl Part {
@@ -115,6 +117,7 @@ impl Part {
         let name = match self {
             Self::Static => "run time",
             Self::Whole => "run time, whole processes",
+            Self::Go => "run time, Go",
         };
         let line = |start: &str| format!("<!-- {start}: {name} -->");
         (line("figures") + "\n", line("end of figures"))

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use atom_tests::bench::{self, Bench, Column, Part, STATIC, WHOLE};
+use atom_tests::bench::{self, Bench, Column, GO_PROGRAMS, Part, STATIC, WHOLE};
 use atom_tests::error::Result;
 use clap::Parser;
 
-/// Prints tables of run time ratios for five static programs, or for eleven dynamic ones as whole processes.
+/// Prints tables of run time ratios for five static programs, for eleven dynamic ones as whole processes, or for
+/// five programs of Go.
 #[derive(Parser)]
 struct Args {
     /// Turns for each program; slow columns take part in three.
@@ -26,6 +27,9 @@ struct Args {
     /// Measure dynamic programs with all that they load.
     #[arg(long)]
     whole: bool,
+    /// Measure programs of Go.
+    #[arg(long, conflicts_with_all = ["whole", "others"])]
+    go: bool,
     /// Put the tables into docs/performance.md with date and commit; the tables that stood there
     /// move to docs/lab-notes.md.
     #[arg(long)]
@@ -46,9 +50,10 @@ fn main_result(args: &Args) -> Result<()> {
     }
     let bench = Bench::new()?;
     let mut rows = Vec::new();
-    let (programs, part): (&[_], _) = match args.whole {
-        true => (&WHOLE, Part::Whole),
-        false => (&STATIC, Part::Static),
+    let (programs, part): (&[_], _) = match () {
+        () if args.whole => (&WHOLE, Part::Whole),
+        () if args.go => (&GO_PROGRAMS, Part::Go),
+        () => (&STATIC, Part::Static),
     };
     for program in programs {
         if !args.only.is_empty() && !args.only.iter().any(|o| o == program.name) {
@@ -70,6 +75,8 @@ fn main_result(args: &Args) -> Result<()> {
         match part {
             Part::Static =>
                 "gcc -O2, linked statically: all user time is spent in the program's own text.",
+            Part::Go =>
+                "Static programs of the distribution's Go, one processor's time (`GOMAXPROCS=1`).",
             Part::Whole =>
                 "Programs of the distribution, start and end included: the program, its loader, all libraries.",
         }
