@@ -10,8 +10,6 @@
 //! A forked child has a copy of the parent's notes, which the parent will report. The limit lies in
 //! memory that the kernel empties in a child: the child's first note finds no room.
 
-mod consumer;
-
 use std::cell::UnsafeCell;
 
 use analysis_rt::SpinLock;
@@ -19,8 +17,6 @@ use analysis_rt::SpinLock;
 use crate::forks;
 use crate::thread_data::{AllThreads, PerThread, ThreadCell};
 use crate::thread_state;
-
-pub use consumer::{Consumer, slow, take_all};
 
 /// Marks the first word of a note as written.
 const NOTED: u64 = 1 << 63;

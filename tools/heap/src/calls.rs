@@ -6,12 +6,18 @@
 //!
 //! A call that frees is noted at the entry, since another thread may have the memory before the exit.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use atom_tool::Uninterrupted;
 use atom_tool::clocks;
 use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::paths::PathState;
 use atom_tool::prelude::*;
 
 use crate::live::Thread;
+
+/// Number of notes of a buffer.
+const ROOM: usize = 4096;
 
 /// Kinds of notes: an allocation, a reallocation, a block that is freed.
 pub const ALLOCATED: u32 = 0;
@@ -93,7 +99,24 @@ impl Here {
             // SAFETY: the reserved space belongs to this note only and lies before the limit.
             unsafe { (at as *mut Note).write(note) };
         } else {
-            notes::slow::<Thread, WORDS>(buffer, note);
+            slow(buffer, note);
+        }
+    }
+}
+
+/// Makes a note that finds no room.
+#[cold]
+#[inline(never)]
+fn slow(buffer: PerThread<NoteBuffer>, note: Note) {
+    let _signals_wait = Uninterrupted::begin();
+    if notes::make_room(buffer, ROOM * NOTE as usize, Thread::new) {
+        let at = buffer.reserve(NOTE);
+        // SAFETY: the reserved space belongs to this note only; the buffer has just been emptied.
+        unsafe { (at as *mut Note).write(note) };
+    } else if !buffer.is_attached() {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        if !TOLD.swap(true, Ordering::Relaxed) {
+            eprintln!("heap: no memory for a thread's notes (or a kernel older than Linux 4.14)");
         }
     }
 }

@@ -7,15 +7,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atom_tool::clocks;
-use atom_tool::notes::{self, Consumer};
+use atom_tool::notes::{self, Consume, Taken};
 use atom_tool::paths::PathNode;
 use rustc_hash::FxHashMap;
 
 use crate::calls::{ALLOCATED, FREED, Note, REALLOCATED, WORDS};
 use crate::time::Timeline;
-
-/// Number of notes of a thread's buffer.
-const ROOM: usize = 4096;
 
 /// With several threads: largest number of notes that are kept.
 const KEPT: usize = 1 << 18;
@@ -174,22 +171,23 @@ pub fn in_child() {
 /// A thread's notes go to the heap.
 pub struct Thread;
 
-impl Consumer<WORDS> for Thread {
-    const ROOM: usize = ROOM;
-    const TOOL: &'static str = "heap";
-
-    fn new() -> Self {
+impl Thread {
+    /// For a thread's first note.
+    pub fn new() -> Self {
         if let Some(heap) = lock().as_mut() {
             heap.threads += 1;
         }
         Self
     }
+}
 
-    fn take(&mut self, notes: impl Iterator<Item = Note>) {
+impl Consume<WORDS> for Thread {
+    fn take(&mut self, notes: Taken<WORDS>) {
+        let notes = notes.filter(|note| note[0] != 0);
         let mut heap = lock();
         let Some(heap) = heap.as_mut() else { return };
         if heap.threads == 1 {
-            return notes.for_each(|note| heap.take(note));
+            return notes.for_each(|note| heap.take_one(note));
         }
         heap.kept.extend(notes);
         if heap.kept.len() > KEPT {
@@ -197,7 +195,10 @@ impl Consumer<WORDS> for Thread {
         }
     }
 
-    fn forget(&mut self) {}
+    fn take_inherited(&mut self, notes: Taken<WORDS>) {
+        // The parent takes its own notes.
+        notes.for_each(drop);
+    }
 }
 
 impl Heap {
@@ -206,11 +207,11 @@ impl Heap {
         let mut kept = std::mem::take(&mut self.kept);
         kept.sort_by_key(|[_, time, ..]| *time);
         kept.drain(..count.min(kept.len()))
-            .for_each(|note| self.take(note));
+            .for_each(|note| self.take_one(note));
         self.kept = kept;
     }
 
-    fn take(&mut self, note: Note) {
+    fn take_one(&mut self, note: Note) {
         let [word, time, block, size, node, other] = note;
         let path = self.path(node);
         match notes::kind(word) {
