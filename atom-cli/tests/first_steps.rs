@@ -180,24 +180,24 @@ fn a_new_tool_builds_and_passes_its_test() {
 fn want_of_memory_is_told() {
     let folder = Folder::with_app();
     let atom = env!("CARGO_BIN_EXE_atom");
-    // Enough to map the program, not enough to instrument it.
-    let little = 30_000 + std::fs::metadata(atom).unwrap().len() / 1024;
+    // Where memory ends depends on the sizes of files: while one is mapped, the system's message is shown.
+    let out_of_memory = ["out of memory", "Cannot allocate memory"];
     for (kilobytes, line, said) in [
         (
-            little,
+            60_000,
             format!("{atom} {atom} --tool icount -o out"),
-            "out of memory",
+            &out_of_memory[..],
         ),
         (
             60_000,
             format!("{atom} run icount -- ./app"),
-            "out of memory",
+            &out_of_memory[..],
         ),
         // Enough for the command, but the kernel would not start the result.
         (
             1_000_000,
             format!("{atom} run icount -- ./app"),
-            "ulimit -v",
+            &["ulimit -v"][..],
         ),
     ] {
         let output = Command::new("bash")
@@ -210,7 +210,7 @@ fn want_of_memory_is_told() {
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{line}: {text}");
         assert!(
-            text.contains(said) && !text.contains("backtrace"),
+            said.iter().any(|said| text.contains(said)) && !text.contains("backtrace"),
             "{line}: {text}"
         );
     }

@@ -256,9 +256,26 @@ impl Image {
     /// tables of return addresses.
     pub fn is_go(&self) -> bool {
         let names = [".gopclntab", ".go.buildinfo", ".note.go.buildid"];
-        self.sections
-            .iter()
-            .any(|s| names.iter().any(|n| s.name.ends_with(n)))
+        let has_name = |s: &Section| names.iter().any(|n| s.name.ends_with(n));
+        self.sections.iter().any(has_name)
+            || self.sections.is_empty() && self.go_build_info().is_some()
+    }
+
+    /// The build information of a program that the Go tool chain linked. It has a section of its own; without
+    /// section headers its magic tells where it is.
+    pub fn go_build_info(&self) -> Option<&[u8]> {
+        const MAGIC: &[u8] = b"\xff Go buildinf:";
+        const ALIGNMENT: usize = 16;
+        if let Some(section) = self.section(".go.buildinfo") {
+            return self.bytes_at(section.address, section.size as usize);
+        }
+        let writable = self.segments.iter().filter(|s| s.is_writable());
+        writable.filter(|_| self.sections.is_empty()).find_map(|s| {
+            let bytes = self.rest_at(s.address)?;
+            let mut places = (0..bytes.len()).step_by(ALIGNMENT);
+            let at = places.find(|at| bytes[*at..].starts_with(MAGIC))?;
+            Some(&bytes[at..])
+        })
     }
 
     /// The file that the program was read from.

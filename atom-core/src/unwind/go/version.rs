@@ -35,9 +35,7 @@ impl fmt::Display for Version {
 impl Version {
     /// The version that a program states; `None` if it states none.
     pub fn of(image: &Image) -> Option<Self> {
-        let section = image.section(".go.buildinfo");
-        let bytes = section.and_then(|s| image.bytes_at(s.address, s.size as usize));
-        match bytes.and_then(Self::parse) {
+        match image.go_build_info().and_then(Self::parse) {
             Some(version) => Some(version),
             None => Self::of_runtime(image),
         }
