@@ -13,7 +13,7 @@ const TOOLS: [(&str, &[&str]); 14] = [
     ("bbv", &["--interval", "1000000"]),
     ("branch", &[]),
     ("cache", &[]),
-    ("calllog", &["--only", "main.*"]),
+    ("calllog", &[]),
     ("calltree", &[]),
     ("cover", &[]),
     ("dtb", &[]),
