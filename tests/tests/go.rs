@@ -8,8 +8,8 @@ use atom_tests::atom::{self, Job};
 use atom_tests::check::Case;
 use atom_tests::source::{Source, Variant};
 
-/// Tools whose report names procedures, and their options.
-const TOOLS: [(&str, &[&str]); 14] = [
+/// Tools and their options. *predict* is left out: it delays the stops of a loop without calls by seconds (docs/go.md).
+const TOOLS: [(&str, &[&str]); 13] = [
     ("bbv", &["--interval", "1000000"]),
     ("branch", &[]),
     ("cache", &[]),
@@ -21,7 +21,6 @@ const TOOLS: [(&str, &[&str]); 14] = [
     ("inline", &[]),
     ("memtrace", &[]),
     ("mix", &[]),
-    ("predict", &["--model", "gshare"]),
     ("prof", &[]),
     ("reuse", &["--sample", "100"]),
 ];
