@@ -30,7 +30,7 @@ pub(super) fn create(path: &Path) -> Result<File> {
     for _ in 0..ROUNDS {
         match File::options().write(true).create_new(true).open(path) {
             Ok(file) if take(&file) => return Ok(file),
-            // Another process has taken the file, which was empty.
+            // Another process has taken the file while it was empty, and may have filled it.
             Ok(_) => continue,
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e),
@@ -44,7 +44,7 @@ pub(super) fn create(path: &Path) -> Result<File> {
         }
         if found.len() == 0 {
             let file = File::options().write(true).open(path)?;
-            if take(&file) && file.metadata()?.len() == 0 {
+            if take(&file) {
                 return Ok(file);
             }
         }
@@ -153,13 +153,18 @@ const FILES: usize = 16;
 static OWN: [[AtomicU64; 3]; FILES] = [const { [const { AtomicU64::new(0) }; 3] }; FILES];
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Takes a file for this process; false if another process has it. The lock ends with the file.
+/// Takes an empty file for this process. Returns false if another process has the file or has filled it. The
+/// lock ends with the file.
 fn take(file: &File) -> bool {
     // Where the file system has no locks, two processes seldom meet.
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
         return false;
     }
     if let Ok(found) = file.metadata() {
+        // The length is read under the lock: the other process may have been quick.
+        if found.len() != 0 {
+            return false;
+        }
         let at = NEXT.fetch_add(1, Ordering::Relaxed) % FILES;
         for (word, value) in OWN[at].iter().zip(identity(&found)) {
             word.store(value, Ordering::Relaxed);
@@ -202,6 +207,22 @@ mod tests {
         for own in &OWN {
             own[0].store(0, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn a_file_that_another_process_filled_is_not_taken() {
+        let folder = folder("filled");
+        let path = folder.join("a.out");
+        // This process has created the file, and another one is quicker from here on.
+        let created = File::create_new(&path).unwrap();
+        let other = File::options().write(true).open(&path).unwrap();
+        other.try_lock().unwrap();
+        assert!(!take(&created));
+        (&other).write_all(b"the other's").unwrap();
+        drop(other);
+        assert!(!take(&created));
+        assert!(!is_own(&created.metadata().unwrap()));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
