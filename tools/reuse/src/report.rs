@@ -86,32 +86,45 @@ fn facts(report: &mut Report, run: &Run, counts: &Counts, threads: u64) {
     }
 }
 
-/// Share of the references that miss a cache of `lines` lines, in percent. In a sample it is that of the sample.
-fn miss_ratio(histogram: &Histogram, lines: u64) -> f64 {
-    let references = histogram.references();
-    match references {
+/// Percentage of the run's references that miss a cache of `lines` lines, of which `misses` stand in the histogram.
+/// Each reference of a sample stands for [`Run::sample`] references. The divisor is the number of all references, which
+/// is known exactly: so a line with a large share of the references, nearly all of them hits, changes the ratio little
+/// whether the sample has the line or not.
+fn miss_ratio(misses: f64, run: &Run, counts: &Counts) -> f64 {
+    match counts.references {
         0 => 0.0,
-        all => histogram.misses(lines) as f64 * 100.0 / all as f64,
+        all => misses * run.sample as f64 * 100.0 / all as f64,
     }
 }
 
-/// Standard error of the miss ratio, by the differences of the parts of the sample: each is a sample by itself.
-fn error(parts: &[Histogram], lines: u64) -> f64 {
-    let all: u64 = parts.iter().map(Histogram::references).sum();
-    let misses: u64 = parts.iter().map(|part| part.misses(lines)).sum();
-    if all == 0 {
-        return 0.0;
-    }
-    let ratio = misses as f64 / all as f64;
-    let squares: f64 = parts
-        .iter()
-        .map(|part| {
-            let left = part.misses(lines) as f64 - ratio * part.references() as f64;
-            left * left
-        })
-        .sum();
-    let parts = PARTS as f64;
-    (squares * parts / (parts - 1.0)).sqrt() / all as f64 * 100.0
+/// Standard error of the misses in the sample, from its two causes: which references the sample has, and how well
+/// distances are known.
+fn error(run: &Run, counts: &Counts, lines: u64) -> f64 {
+    let of_references = error_of_references(&counts.sampled, lines);
+    of_references.hypot(error_of_distances(&counts.all, run.sample, lines))
+}
+
+/// The first part of [`error`], by the differences of the parts of the sample: each part is a sample by itself.
+fn error_of_references(parts: &[Histogram], lines: u64) -> f64 {
+    let misses = || parts.iter().map(|part| part.misses(lines) as f64);
+    let number = PARTS as f64;
+    let mean = misses().sum::<f64>() / number;
+    let squares: f64 = misses().map(|misses| (misses - mean).powi(2)).sum();
+    (squares * number / (number - 1.0)).sqrt()
+}
+
+/// The second part of [`error`]. Of `lines` lines the sample has `lines / sample` in the mean; how many it has in truth
+/// is distributed binomially. Each relative error of the distances moves the references that lie as near to the limit.
+fn error_of_distances(histogram: &Histogram, sample: u64, lines: u64) -> f64 {
+    let relative = (sample.saturating_sub(1) as f64 / lines as f64).sqrt();
+    let around = |factor: f64| histogram::bin((lines as f64 * factor) as u64);
+    // At least the bins on both sides of the limit.
+    let at = histogram::bin(lines);
+    let first = around(1.0 / (1.0 + relative)).min(at.saturating_sub(1));
+    let last = around(1.0 + relative).max(at);
+    let near: u64 = histogram.bins[first..=last].iter().sum();
+    let width = histogram::start(last + 1) as f64 / histogram::start(first).max(1) as f64;
+    near as f64 / width.ln() * relative
 }
 
 /// Miss ratios of fully associative caches by size.
@@ -133,10 +146,11 @@ fn ratios(report: &mut Report, run: &Run, counts: &Counts) {
             Cell::Number(lines << run.line),
             lines.into(),
             counts.all.misses(lines).into(),
-            Cell::Ratio(miss_ratio(&counts.all, lines)),
+            Cell::Ratio(miss_ratio(counts.all.misses(lines) as f64, run, counts)),
         ];
         if is_sample {
-            row.push(Cell::Ratio(error(&counts.sampled, lines)));
+            let error = error(run, counts, lines);
+            row.push(Cell::Ratio(miss_ratio(error, run, counts)));
         }
         table.row_of(row);
     }

@@ -226,7 +226,7 @@ impl State {
                 self.current.lines += 1;
                 self.current.new += u64::from(touched.distance.is_none());
             }
-            // A sample sees one of so many lines between two touches.
+            // The sample has one of `sample` lines, so the distance in the sample stands for `sample` times as many lines.
             let distance = touched.distance.map(|distance| distance * sample);
             let counts = &mut self.counts;
             counts.all.add(distance, times);
