@@ -411,6 +411,32 @@ impl<'a> Case<'a> {
     }
 }
 
+/// Builds of a test program that differ in kind: with a compiler's libraries or bare, at fixed addresses or not.
+const FEW: [&str; 4] = ["gcc-O0", "gcc-O2", "gcc-bare", "gcc-barepie"];
+
+/// Judges a few builds of the test program `name` ([`FEW`]), of `threads.c` one: it takes long to step through. Passes over a
+/// program that needs another processor.
+///
+/// # Panics
+/// A build fails, the program has none of these builds, or the judge finds something wrong.
+pub fn check_few(name: &str, judge: impl Fn(&Case<'_>, &Source)) {
+    let source = Source::named(name).unwrap();
+    if !source.runs_here() {
+        return;
+    }
+    let most = if name == "threads.c" { 1 } else { FEW.len() };
+    let wanted = source
+        .variants
+        .iter()
+        .filter(|v| FEW.contains(&v.0.as_str()));
+    let mut judged = 0;
+    for variant in wanted.take(most) {
+        judge(&Case::build(&source, variant).unwrap(), &source);
+        judged += 1;
+    }
+    assert!(judged > 0, "{name} has no such variant");
+}
+
 /// What to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {

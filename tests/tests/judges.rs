@@ -4,6 +4,16 @@
 //! One module for each subject. Programs and helpers that only one subject needs are in its
 //! folder. Judges come first, then how programs behave, then what each shipped tool says.
 
+/// A test for each listed test program: `$check` takes the name of its file.
+macro_rules! tests_of_programs {
+    ($check:expr; $($test:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            $check($file);
+        })*
+    };
+}
+
 mod behaviour;
 mod cache;
 mod callgraph;

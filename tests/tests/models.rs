@@ -65,16 +65,8 @@ fn some(variant: &str) -> bool {
     ["gcc-O0", "gcc-O2", "gcc-bare", "gcc-barepie", "rustc-O2"].contains(&variant)
 }
 
-macro_rules! programs {
-    ($($test:ident: $file:literal,)*) => {
-        $(#[test]
-        fn $test() {
-            check($file, some, &questions());
-        })*
-    };
-}
-
-programs! {
+tests_of_programs! {
+    (|name| check(name, some, &questions()));
     asmpush_c: "asmpush.c",
     callpop_s: "callpop.S",
     coldpop_s: "coldpop.S",

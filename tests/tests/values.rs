@@ -3,16 +3,8 @@
 
 use atom_tests::check::{Check, check};
 
-macro_rules! programs {
-    ($($test:ident: $file:literal,)*) => {
-        $(#[test]
-        fn $test() {
-            check($file, Check::Values);
-        })*
-    };
-}
-
-programs! {
+tests_of_programs! {
+    (|name| check(name, Check::Values));
     avx512_s: "avx512.S",
     flags_s: "flags.S",
     redparts_s: "redparts.S",

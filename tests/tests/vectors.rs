@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use atom_tests::atom::{self, Job};
-use atom_tests::check::Case;
+use atom_tests::check::{Case, check_few};
 use atom_tests::error::{Error, Result};
 use atom_tests::outcome::plain_environment;
 use atom_tests::source::Source;
@@ -162,34 +162,16 @@ fn judge(case: &Case<'_>, source: &Source, interval: u64) -> Result<()> {
 }
 
 fn check(name: &str) {
-    let source = Source::named(name).unwrap();
-    let is_wanted = |name: &str| ["gcc-O0", "gcc-O2", "gcc-bare", "gcc-barepie"].contains(&name);
-    let mut judged = 0;
-    for variant in source.variants.iter().filter(|v| is_wanted(&v.0)) {
-        let case = Case::build(&source, variant).unwrap();
+    check_few(name, |case, source| {
         // The first is shorter than a block, the second than what is left to parts, the third is divided into parts.
         for interval in [3, 1000, 20_011] {
-            judge(&case, &source, interval).unwrap();
+            judge(case, source, interval).unwrap();
         }
-        judged += 1;
-        if name == "threads.c" {
-            // It takes long to step through.
-            break;
-        }
-    }
-    assert!(judged > 0, "{name} has no such variant");
+    });
 }
 
-macro_rules! programs {
-    ($($test:ident: $file:literal,)*) => {
-        $(#[test]
-        fn $test() {
-            check($file);
-        })*
-    };
-}
-
-programs! {
+tests_of_programs! {
+    check;
     deep_c: "deep.c",
     flags_s: "flags.S",
     interrupts_c: "interrupts.c",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use atom_tests::atom::{self, Job};
-use atom_tests::check::Case;
+use atom_tests::check::{Case, check_few};
 use atom_tests::counts::{Missed, key};
 use atom_tests::outcome::{Setting, plain_environment, run};
 use atom_tests::source::Source;
@@ -175,33 +175,11 @@ fn judge(case: &Case<'_>, source: &Source) {
 }
 
 fn check(name: &str) {
-    let source = Source::named(name).unwrap();
-    if !source.runs_here() {
-        return;
-    }
-    let is_wanted = |name: &str| ["gcc-O0", "gcc-O2", "gcc-bare", "gcc-barepie"].contains(&name);
-    let mut judged = 0;
-    for variant in source.variants.iter().filter(|v| is_wanted(&v.0)) {
-        judge(&Case::build(&source, variant).unwrap(), &source);
-        judged += 1;
-        if name == "threads.c" {
-            // It takes long to step through.
-            break;
-        }
-    }
-    assert!(judged > 0, "{name} has no such variant");
+    check_few(name, judge);
 }
 
-macro_rules! programs {
-    ($($test:ident: $file:literal,)*) => {
-        $(#[test]
-        fn $test() {
-            check($file);
-        })*
-    };
-}
-
-programs! {
+tests_of_programs! {
+    check;
     asmpush_c: "asmpush.c",
     callpop_s: "callpop.S",
     deep_c: "deep.c",
