@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use atom_core::image::Image;
 use atom_core::image::debug::DebugLines;
+use atom_core::image::{Image, LineSource};
+use atom_core::unwind::go::GoTable;
 use atom_core::{Error, Result};
 use clap::ValueEnum;
 use iced_x86::{Decoder, DecoderOptions};
@@ -264,11 +265,8 @@ fn refine(profile: &Profile, spots: &mut Spots, blocks: &[u64], unit: Unit) {
                 continue;
             }
         };
-        let unwind = image.unwind_table().ok();
-        let lines = match &unwind {
-            Some(unwind) => unwind.lines(&image),
-            None => DebugLines::new(&image),
-        };
+        let go = GoTable::read(&image).ok().flatten();
+        let lines = DebugLines::or(&image, go.as_ref().map(|go| go as &dyn LineSource));
         let needs_lines = unit != Unit::Instruction;
         if needs_lines && lines.is_empty() {
             spots.notes.push(format!(

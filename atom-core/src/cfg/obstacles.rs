@@ -66,7 +66,7 @@ impl Discovery<'_> {
         let bodies = self.bodies.par_iter().enumerate();
         let mut reasons: Reasons = bodies
             .map(|(i, body)| {
-                let is_go = frames.is_go(body.start);
+                let is_go = self.seeds[i].is_go;
                 self.obstacle_before_code(body, kept)
                     .or_else(|| (!is_go).then(|| self.obstacle_in_return_addresses(body))?)
                     .or_else(|| self.obstacle_in_jumps(i, body, &owners, is_go))
@@ -180,8 +180,9 @@ impl Discovery<'_> {
         let mut readers: FxHashSet<u64> = self
             .bodies
             .par_iter()
-            .filter(|b| !frames.is_go(b.start) && reads_return_address(image, b, b.start))
-            .map(|b| b.start)
+            .zip(&self.seeds)
+            .filter(|(b, seed)| !seed.is_go && reads_return_address(image, b, b.start))
+            .map(|(b, _)| b.start)
             .collect();
         self.drop_parts(frames, &mut readers);
         // The code to which such a procedure returns expects arguments, not results.
@@ -193,14 +194,15 @@ impl Discovery<'_> {
             }
         }
         self.add_jumps_to(&mut readers);
-        for (body, reason) in self.bodies.iter().zip(&mut *reasons) {
+        let bodies = self.bodies.iter().zip(&self.seeds);
+        for ((body, seed), reason) in bodies.zip(&mut *reasons) {
             let outside = body.refs.iter().find_map(|r| match r {
                 Ref::Call(t) if readers.contains(t) => Some(*t),
                 _ => None,
             });
             let call = outside.or_else(|| {
                 let local = body.local_calls.iter().copied();
-                let mut local = local.filter(|_| !frames.is_go(body.start));
+                let mut local = local.filter(|_| !seed.is_go);
                 local.find(|t| reads_return_address(image, body, *t))
             });
             if let Some(t) = call {

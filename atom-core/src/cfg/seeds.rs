@@ -111,11 +111,6 @@ impl FrameFacts {
             is_end || (first.start..last.end).contains(&symbol.address)
         })
     }
-
-    /// True if Go's tables list a function at this address.
-    pub fn is_go(&self, start: u64) -> bool {
-        self.go.binary_search_by_key(&start, |f| f.start).is_ok()
-    }
 }
 
 /// The functions of Go's tables that have code.

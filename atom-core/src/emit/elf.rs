@@ -115,42 +115,43 @@ impl<'a> Writer<'a> {
 
     /// Enters Go's new tables into the program's module data.
     fn go_module(&mut self) -> Result<()> {
-        let blob = self.placement.go.as_ref();
-        for change in blob.iter().flat_map(|blob| &blob.changes) {
+        let Some(blob) = &self.placement.go else {
+            return Ok(());
+        };
+        for change in &blob.changes {
             self.patch(change.address, &change.value.to_le_bytes())?;
         }
         let (table, entries) = self.relocations();
-        for (at, addend) in self.go_addends(&entries) {
+        for (at, addend) in self.go_addends(entries) {
             self.patch(table + at as u64, &addend)?;
         }
         Ok(())
     }
 
     /// Address and contents of the table of relocations.
-    fn relocations(&self) -> (u64, Vec<u8>) {
+    fn relocations(&self) -> (u64, &'a [u8]) {
         let value = |tag| self.image.dynamic_value(tag).unwrap_or(0);
         let (table, size) = (value(elf::DT_RELA), value(elf::DT_RELASZ));
         let bytes = self.image.bytes_at(table, size as usize);
-        (table, bytes.unwrap_or_default().to_vec())
+        (table, bytes.unwrap_or_default())
     }
 
     /// New addends of the relocations of words of Go's module data, with their offsets in the table.
     fn go_addends(&self, entries: &[u8]) -> Vec<(usize, [u8; 8])> {
-        let blob = self.placement.go.as_ref();
-        let changes: Vec<_> = blob.iter().flat_map(|blob| &blob.changes).collect();
+        let Some(blob) = &self.placement.go else {
+            return Vec::new();
+        };
         let entries = entries.chunks_exact(RELA_SIZE as usize).enumerate();
         let of = |(i, entry): (usize, &[u8])| {
             let address = u64::from_le_bytes(entry[..8].try_into().expect("eight bytes"));
+            let changes = &blob.changes;
             let change = changes
                 .iter()
                 .find(|c| c.is_address && c.address == address)?;
             let addend = (i + 1) * RELA_SIZE as usize - 8;
             Some((addend, change.value.to_le_bytes()))
         };
-        entries
-            .filter(|_| !changes.is_empty())
-            .filter_map(of)
-            .collect()
+        entries.filter_map(of).collect()
     }
 
     fn put_rx(&mut self, address: u64, bytes: &[u8]) {
@@ -438,11 +439,12 @@ impl<'a> Writer<'a> {
         }
         let ours = rela.len() as u64 / RELA_SIZE;
         if place.rela != 0 {
-            let (_, mut entries) = self.relocations();
-            for (at, addend) in self.go_addends(&entries) {
-                entries[at..at + 8].copy_from_slice(&addend);
-            }
+            let (_, entries) = self.relocations();
+            let theirs = rela.len();
             rela.extend(entries);
+            for (at, addend) in self.go_addends(entries) {
+                rela[theirs + at..][..8].copy_from_slice(&addend);
+            }
             rela.extend(looked_up);
             set(elf::DT_RELA, place.rela);
             set(elf::DT_RELASZ, rela.len() as u64);

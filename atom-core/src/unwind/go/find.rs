@@ -1,6 +1,7 @@
 //! Finding and checking the tables in the program's file.
 
 use object::elf;
+use rayon::prelude::*;
 
 use super::pc_values;
 use super::{DOING, Form, Function, GoTable, Record, VERSIONS, Version, field, word};
@@ -240,15 +241,17 @@ fn check(table: &GoTable<'_>, min: Option<u64>, max: Option<u64>) -> Result<(), 
     if Some(first.start) != min || Some(last.end) != max {
         return Err("ftab does not agree with the limits of the text".into());
     }
-    for function in &table.functions {
+    let check = |function: &Function| {
         let at = function.start;
         if function.end < function.start {
-            return Err(format!("ftab is not in order at {at:#x}"));
+            return Some(format!("ftab is not in order at {at:#x}"));
         }
-        check_record(table, function)
-            .ok_or_else(|| format!("the record of {at:#x} makes no sense"))?;
-    }
-    Ok(())
+        let checked = check_record(table, function);
+        let makes_sense = checked.is_some();
+        (!makes_sense).then(|| format!("the record of {at:#x} makes no sense"))
+    };
+    let functions = table.functions.par_iter();
+    functions.find_map_first(check).map_or(Ok(()), Err)
 }
 
 fn check_record(table: &GoTable<'_>, function: &Function) -> Option<()> {

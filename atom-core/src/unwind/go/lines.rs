@@ -1,7 +1,7 @@
 //! Source lines from Go's tables, for programs without debug information.
 
-use super::pc_values::{NOTHING, Run};
-use super::{Function, GoTable, field};
+use super::pc_values::{self, NOTHING, Run};
+use super::{Function, GoTable, field, text_at, word_at};
 use crate::image::{LineSource, SourceRow};
 
 impl GoTable<'_> {
@@ -9,11 +9,7 @@ impl GoTable<'_> {
     fn file(&self, function: &Function, number: i32) -> Option<&str> {
         let unit = self.record(function).word(field::UNIT) as usize;
         let at = 4 * (unit + usize::try_from(number).ok()?);
-        let offset = self.units.get(at..at + 4)?;
-        let offset = u32::from_le_bytes(offset.try_into().expect("four bytes"));
-        let rest = self.files.get(offset as usize..)?;
-        let end = rest.iter().position(|b| *b == 0)?;
-        std::str::from_utf8(&rest[..end]).ok()
+        text_at(self.files, word_at(self.units, at)?)
     }
 
     /// The lines of a function.
@@ -22,11 +18,8 @@ impl GoTable<'_> {
         let [_, files, lines] = field::TABLES.map(|at| self.values(record.word(at)));
         let size = (function.end - function.start) as u32;
         let run_at = |runs: &[Run], offset: u32| {
-            let i = runs.partition_point(|r| r.end <= offset);
-            runs.get(i).copied().unwrap_or(Run {
-                end: size,
-                value: NOTHING,
-            })
+            let (end, value) = (size, NOTHING);
+            pc_values::run_at(runs, offset).unwrap_or(Run { end, value })
         };
         let mut offset = 0;
         while offset < size {

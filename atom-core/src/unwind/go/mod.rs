@@ -185,10 +185,22 @@ pub struct Record<'a> {
     bytes: &'a [u8],
 }
 
+/// The 32-bit number at an offset.
+fn word_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
+}
+
+/// The text at an offset, up to the zero byte behind it.
+fn text_at(bytes: &[u8], at: u32) -> Option<&str> {
+    let rest = bytes.get(at as usize..)?;
+    let end = rest.iter().position(|b| *b == 0)?;
+    std::str::from_utf8(&rest[..end]).ok()
+}
+
 impl<'a> Record<'a> {
     fn word(&self, at: usize) -> u32 {
-        let bytes = self.bytes.get(at..at + 4);
-        bytes.map_or(0, |b| u32::from_le_bytes(b.try_into().expect("four bytes")))
+        word_at(self.bytes, at).unwrap_or(0)
     }
 
     fn pcdata_count(&self) -> usize {
@@ -258,10 +270,8 @@ impl<'a> GoTable<'a> {
 
     /// Name of a function, with its package's path.
     pub fn name(&self, function: &Function) -> &'a str {
-        let at = self.record(function).word(field::NAME) as usize;
-        let rest = self.names.get(at..).unwrap_or_default();
-        let end = rest.iter().position(|b| *b == 0).unwrap_or(0);
-        std::str::from_utf8(&rest[..end]).unwrap_or_default()
+        let at = self.record(function).word(field::NAME);
+        text_at(self.names, at).unwrap_or_default()
     }
 
     /// The table by program counter at an offset of `pctab`; empty for offset 0, which means none.

@@ -33,10 +33,15 @@ pub fn read(mut bytes: &[u8]) -> Option<Vec<Run>> {
     }
 }
 
+/// The run at a distance from the function's start; `None` behind the table's end.
+pub fn run_at(runs: &[Run], offset: u32) -> Option<Run> {
+    let i = runs.partition_point(|r| r.end <= offset);
+    runs.get(i).copied()
+}
+
 /// The value at a distance from the function's start; [`NOTHING`] behind the table's end.
 pub fn at(runs: &[Run], offset: u32) -> i32 {
-    let i = runs.partition_point(|r| r.end <= offset);
-    runs.get(i).map_or(NOTHING, |r| r.value)
+    run_at(runs, offset).map_or(NOTHING, |r| r.value)
 }
 
 /// Writes a table, run by run. Neighbours with the same value become one.

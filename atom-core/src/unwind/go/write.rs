@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 
 use super::pc_values::{self, NOTHING, Run, Writer};
-use super::{DOING, Function, GoTable, INLINED_CALLS, Record, field, pcdata, word};
+use super::{DOING, Function, GoTable, INLINED_CALLS, Record, field, pcdata, word, word_at};
 use crate::{Error, Result};
 
 /// A piece of the new text, up to the next one's start.
@@ -463,7 +463,7 @@ impl TableWriter<'_> {
 }
 
 fn get(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    word_at(bytes, at).expect("the place lies in the record")
 }
 
 fn set(bytes: &mut [u8], at: usize, value: u32) {
