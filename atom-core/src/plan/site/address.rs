@@ -130,8 +130,12 @@ impl Site<'_> {
         if segment != Segment::Flat {
             let holder = self.scratch(to);
             match segment {
-                Segment::Fs => self.asm.load_self_pointer(holder),
-                _ => self.asm.read_base(holder, true),
+                // By the ABI for thread-local storage the word at fs:[0] holds the base of fs. Go's runtime, for
+                // whose small stacks routines have stacks of their own, keeps something else there.
+                Segment::Fs if self.wrappers.stack.is_none() => {
+                    self.asm.load_self_pointer(holder);
+                }
+                segment => self.asm.read_base(holder, segment != Segment::Fs),
             }
             self.asm.lea(to, Mem::indexed(to, holder, 1));
         }
