@@ -38,6 +38,7 @@ programs! {
     flags_s: "flags.S",
     go_go: "go.go",
     gocount_go: "gocount.go",
+    goheap_go: "goheap.go",
     hardened_c: "hardened.c",
     ifunc_c: "ifunc.c",
     inlinedata_s: "inlinedata.S",

@@ -13,6 +13,7 @@ use atom_tests::source::Source;
 
 use judge::{compare, cut, data_of};
 
+mod golang;
 mod judge;
 
 fn folder(name: &str) -> PathBuf {

@@ -24,6 +24,9 @@ thread_state! {
         /// For each call: rsp before it, kind and site, size, address of the old block or of the
         /// result.
         calls: [[ThreadCell<u64>; 4]; DEPTH],
+        /// Of a program of Go: the goroutine that entered the runtime last, and by which call.
+        pub goroutine: ThreadCell<u64>,
+        pub site: ThreadCell<u64>,
     }
 }
 
@@ -32,6 +35,8 @@ impl Calls {
         Self {
             depth: ThreadCell::new(0),
             calls: std::array::from_fn(|_| std::array::from_fn(|_| ThreadCell::new(0))),
+            goroutine: ThreadCell::new(0),
+            site: ThreadCell::new(0),
         }
     }
 }
@@ -216,12 +221,22 @@ fn returned(calls: &Calls, sp: u64, result: u64) {
         }
         return;
     }
-    let mut ranges = old.map_or(Vec::new(), |(_, old)| old.ranges);
+    let ranges = old.map_or(Vec::new(), |(_, old)| old.ranges);
+    add(block, size, with_wanted(ranges, site, size));
+}
+
+/// These ranges, and those that want a new block.
+fn with_wanted(mut ranges: Vec<u32>, site: usize, size: u64) -> Vec<u32> {
     for range in ranges_of(site, size) {
         if !ranges.contains(&range) {
             ranges.push(range);
         }
     }
+    ranges
+}
+
+/// A block of these ranges has been allocated.
+fn add(block: u64, size: u64, ranges: Vec<u32>) {
     if ranges.is_empty() || size == 0 {
         return;
     }
@@ -233,6 +248,26 @@ fn returned(calls: &Calls, sp: u64, result: u64) {
         live.appear(&ranges, block, size);
         live.blocks.insert(block, Block { size, ranges });
     });
+}
+
+/// A block has been allocated in memory that a collector has freed.
+pub fn given(site: usize, block: u64, size: u64) {
+    let end = block.saturating_add(size);
+    if block != 0 && MAP.covers(block, end) {
+        live::locked(|live| {
+            // Blocks do not overlap, so the last one that begins before the end is the last one that may be hit.
+            while let Some((at, old)) = live.blocks.range(..end).next_back() {
+                let at = *at;
+                if at.saturating_add(old.size) <= block {
+                    break;
+                }
+                if let Some(old) = live.blocks.remove(&at) {
+                    live.vanish(&old.ranges, at, old.size);
+                }
+            }
+        });
+    }
+    add(block, size, with_wanted(Vec::new(), site, size));
 }
 
 /// Memory is freed: a block, or `size` bytes of a mapping.

@@ -5,7 +5,7 @@
 //! to be counted. An instruction stores the number of a window with its count. A number is reused for the same set
 //! of ranges only, so the count remains valid when blocks of the heap appear and disappear.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
@@ -118,7 +118,7 @@ pub struct Live {
     /// The largest number of a piece.
     pieces: u32,
     /// Blocks of the heap that are in ranges, by address.
-    pub blocks: HashMap<u64, Block>,
+    pub blocks: BTreeMap<u64, Block>,
     /// Variables of procedures that run.
     pub variables: Vec<Variable>,
 }

@@ -10,6 +10,7 @@ use atom_tool::{
 };
 
 use crate::frames::{StackVariable, back, entered, left};
+use crate::golang;
 use crate::heap::{Calls, Wish, WishSite, enter, enter_by_jump, leave};
 use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
 use crate::spec::{Code, Data, DataPlace};
@@ -357,6 +358,7 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
         }
     }
     points.calls = site as usize;
+    golang::add(program, &wishes, calls, &mut points);
     points
 }
 

@@ -119,6 +119,11 @@ impl Heap {
         Ok(heap)
     }
 
+    /// True if there are no conditions on the code.
+    pub fn is_anywhere(&self) -> bool {
+        self.proc.is_none() && self.lines.is_none()
+    }
+
     /// Whether a call of the allocator by this instruction meets the conditions on the code.
     pub fn fits(&self, inst: Inst<'_>) -> bool {
         let proc = self.proc.as_ref();
