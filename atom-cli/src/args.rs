@@ -16,7 +16,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
     disable_help_subcommand = true,
-    override_usage = "atom APP [TOOL.so | TOOL.rs | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
+    override_usage = "atom APP [TOOL.so | TOOL.rs | TOOL.inst.c TOOL.anal.c | --tool NAME] [-o OUT] [OPTIONS] [-- TOOL-OPTIONS]\n       \
         atom run [OPTIONS] TOOL [TOOL-OPTIONS] -- PROGRAM [ARGUMENTS]\n       \
         atom tools\n       \
         atom new NAME\n       \
@@ -139,9 +139,12 @@ pub struct Run {
     /// The program: a linked ELF x86-64 file
     #[arg(required = true)]
     pub app: Option<PathBuf>,
-    /// The tool: a shared object built with atom-tool, or one source file of a tool
+    /// The tool: a shared object built with atom-tool, one source file in Rust, or the instrument file of a tool in C
     #[arg(value_name = "TOOL", conflicts_with = "tool")]
     pub tool_file: Option<PathBuf>,
+    /// The analysis files of a tool in C: sources, objects and archives
+    #[arg(value_name = "ANALYSIS-FILES", conflicts_with = "tool")]
+    pub tool_parts: Vec<PathBuf>,
     /// A tool, by name; `atom tools` lists them
     #[arg(long, value_name = "NAME")]
     pub tool: Option<String>,

@@ -39,11 +39,22 @@ pub fn run(args: &Run, words: &[OsString]) -> Result<()> {
     Err(Error::new("starting gdb", error.to_string()).advice("install gdb, or leave --gdb out"))
 }
 
+/// The function of a tool in C that calls the user's routine, and the names that this may have.
+const IN_C: &str = "atom_c_instrument";
+const ROUTINES: [&str; 2] = ["InstrumentAll", "Instrument"];
+
 /// The symbol of the tool's instrument routine.
 fn instrument_symbol(tool: &Path) -> Result<String> {
     let fail = |reason: &str| Error::new(DOING, reason).file(tool);
     let bytes = std::fs::read(tool).map_err(|e| fail(&e.to_string()))?;
     let file = object::File::parse(&*bytes).map_err(|e| fail(&e.to_string()))?;
+    let defined = |name: &str| {
+        file.symbols()
+            .any(|s| s.is_definition() && s.name() == Ok(name))
+    };
+    if let Some(routine) = ROUTINES.iter().find(|name| defined(IN_C) && defined(name)) {
+        return Ok((*routine).to_owned());
+    }
     let slot = file
         .dynamic_symbols()
         .find(|s| s.name() == Ok(atom_abi::TOOL_INSTRUMENT_SYMBOL))

@@ -179,7 +179,13 @@ pub fn tool_file(args: &Run) -> Result<Option<PathBuf>> {
         return Err(find::advise_tool(file, error));
     }
     if source::is_source(file) {
-        return source::compiled(file).map(Some);
+        return source::compiled(file, &args.tool_parts).map(Some);
+    }
+    if let Some(part) = args.tool_parts.first() {
+        let error = Error::new("reading the command line", "there are two tools").file(part);
+        return Err(
+            error.advice("only a tool in C consists of several files: APP TOOL.inst.c TOOL.anal.c")
+        );
     }
     // For a name without a slash the dynamic loader would search its own folders.
     Ok(Some(if file.components().count() == 1 {

@@ -78,6 +78,16 @@ fn what_is_installed_works_and_goes_again() {
     );
     assert!(report.contains("libc.so.6"), "{report}");
 
+    // A tool in C: headers and archive come from the installation.
+    for file in ["branch.inst.c", "branch.anal.c"] {
+        let source = workspace().join("atom-cli/tests/tools/c").join(file);
+        std::fs::copy(source, folder.join(file)).unwrap();
+    }
+    let words = ["run", "branch.inst.c", "branch.anal.c", "--", "/bin/true"];
+    run(&folder, &atom, &words);
+    let branches = std::fs::read_to_string(folder.join("btaken.out")).unwrap();
+    assert!(branches.lines().count() > 10_000, "{branches:.200}");
+
     // The manual, the completions, the header files, and the sources against which a tool is compiled.
     let manual = std::fs::read_to_string(prefix.join("share/man/man1/atom.1")).unwrap();
     assert!(manual.contains(".TH"), "{manual}");
@@ -92,6 +102,8 @@ fn what_is_installed_works_and_goes_again() {
         "share/zsh/site-functions/_atom",
         "share/fish/vendor_completions.d/atom.fish",
         "include/atom/atomium_rp.h",
+        "include/atom/cmplrs/atom.inst.h",
+        "lib/atom/libatom_c.a",
         "lib/atom/src/atom-tool/Cargo.toml",
         "share/doc/atom/docs/usage.md",
     ] {

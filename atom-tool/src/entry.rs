@@ -4,24 +4,35 @@ use std::panic::PanicHookInfo;
 
 use analysis_rt::EXPORTS;
 use atom_abi::host::Host;
-use atom_abi::{INTERFACE_VERSION, StartInfo, StrRef, TOOL_MAGIC, ToolHeader};
+use atom_abi::{Export, INTERFACE_VERSION, StartInfo, StrRef, TOOL_MAGIC, ToolHeader};
 
 use crate::options::Args;
 use crate::output;
 use crate::program::{Program, Session};
 use crate::{Error, Result};
 
+/// Runs an instrument routine inside `atom`.
+pub type Run = extern "C" fn(*const Host, usize, *const StrRef) -> i32;
+
 /// The header that [`tool!`](crate::tool) exports.
-pub const fn header(
-    instrument: extern "C" fn(*const Host, usize, *const StrRef) -> i32,
+pub const fn header(instrument: Run) -> ToolHeader {
+    header_with(instrument, EXPORTS.as_ptr(), EXPORTS.len(), start)
+}
+
+/// As [`header`], with a longer table of C functions and a start of its own, which calls [`start`].
+pub const fn header_with(
+    instrument: Run,
+    exports: *const Export,
+    export_count: usize,
+    start: unsafe extern "C" fn(*const StartInfo, *const usize),
 ) -> ToolHeader {
     ToolHeader {
         magic: TOOL_MAGIC,
         version: INTERFACE_VERSION,
         size: size_of::<ToolHeader>() as u32,
         instrument,
-        exports: EXPORTS.as_ptr(),
-        export_count: EXPORTS.len(),
+        exports,
+        export_count,
         start,
         finish: analysis_rt::finish,
         thread_enter: analysis_rt::thread_enter,
@@ -54,7 +65,7 @@ pub unsafe extern "C" fn start(info: *const StartInfo, stack: *const usize) {
 
 /// Flushes the buffers of `print!` and of logs. Nothing else does, as the runtime never returns
 /// from `main`.
-fn flush() {
+pub fn flush() {
     use std::io::Write;
     output::flush_all();
     // An error here cannot be reported: the process ends.

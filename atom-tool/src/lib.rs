@@ -142,7 +142,7 @@ pub use options::{Args, Options};
 pub use params::{Array, Element, Param, Params, RegV, Str, Value};
 pub use plain::Record;
 pub use program::Program;
-pub use proto::NamedArg;
+pub use proto::{NamedArg, Placed};
 pub use references::{References, Times, repeated};
 pub use registers::{Access, RegAccess, RegSet, RegUsage, flags};
 pub use report::{Cell, Files, Report, ReportFiles};
@@ -150,7 +150,7 @@ pub use sites::{Site, SiteList, Sites};
 pub use stack::stack_around;
 pub use strings::{StringList, Strings};
 pub use targets::{AllTargets, TargetAt, TargetTable, Targets, Transfer, WAYS};
-pub use thread_data::{AllThreads, PerThread, ThreadCell, ThreadData, ThreadState};
+pub use thread_data::{AllThreads, PerThread, ThreadBytes, ThreadCell, ThreadData, ThreadState};
 pub use thread_rows::{AllThreadRows, ThreadRow, ThreadRowAt, ThreadRows};
 
 /// The error of an instrument routine: any error, or a message made by `.into()`.
@@ -181,10 +181,13 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod private {
     pub use crate::call::routine;
-    pub use crate::entry::{Instrument, bytes, header, run, start};
+    pub use crate::entry::{Instrument, bytes, flush, header, header_with, run, start};
     pub use crate::params::ParamList;
+    pub use crate::proto::Type;
+    pub use crate::thread_data::{first_copy, next_copy, thread_of_copy};
     pub use analysis_rt::Uninterrupted;
-    pub use atom_abi::{StrRef, ToolHeader, host::Host};
+    pub use analysis_rt::{EXPORT_COUNT, EXPORTS, set_flush_hook};
+    pub use atom_abi::{Export, StartInfo, StrRef, ToolHeader, host::Host};
 }
 
 /// Makes a crate a tool with this instrument routine:

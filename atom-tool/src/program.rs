@@ -9,12 +9,12 @@ use atom_abi::host::{self, Host, NONE, Place, ProgramInfo, Scope};
 use crate::call::{ArgList, AsRoutine, Computed, Exported, computed};
 use crate::counters::{Atomic, CounterTable, Plain};
 use crate::flow::each;
-use crate::handle::{Handles, Inst, Proc};
+use crate::handle::{Block, Handles, Inst, Proc};
 use crate::marks::MarkTable;
 use crate::params::Params;
 use crate::proto::{self, NamedArg, Prototype};
 use crate::targets::TargetTable;
-use crate::thread_data::{ThreadData, ThreadState};
+use crate::thread_data::{ThreadBytes, ThreadData, ThreadState};
 use crate::{Error, Result};
 
 /// The function table of `atom`, and the prototypes that the tool declared.
@@ -228,6 +228,28 @@ impl<'a> Program<'a> {
         }
     }
 
+    /// The procedure with this [`index`](Proc::index).
+    pub fn proc(&self, index: usize) -> Option<Proc<'a>> {
+        self.procs().nth(index)
+    }
+
+    /// The block with this [`index`](Block::index).
+    pub fn block(&self, index: usize) -> Option<Block<'a>> {
+        Handles::new(self.session, 0, self.block_count() as u32).nth(index)
+    }
+
+    /// The instruction with this [`index`](Inst::index).
+    pub fn inst(&self, index: usize) -> Option<Inst<'a>> {
+        Handles::new(self.session, 0, self.inst_count() as u32).nth(index)
+    }
+
+    /// Ends `atom` with a message, as an error of the instrument routine would. For code through which no
+    /// error can be returned, such as C's.
+    pub fn stop(&self, message: &str) -> ! {
+        let host = self.host();
+        (host.panicked)(host.context, StrRef::new(message), StrRef::new(""))
+    }
+
     /// The procedure that contains an address.
     pub fn proc_at(&self, address: u64) -> Option<Proc<'a>> {
         let host = self.host();
@@ -274,13 +296,21 @@ impl<'a> Program<'a> {
 
     /// Declares an analysis routine by a C prototype, as in ATOM:
     /// `"CondBranch(int, VALUE)"`. Parameter types are `char`, `int`, `long`,
-    /// `char*`, `char[n]`, `int[n]`, `long[n]`, `REGV` and `VALUE`.
+    /// `char*`, `char[n]`, `int[n]`, `long[n]`, `REGV` and `VALUE`; for routines that are not written in Rust also
+    /// `ADDRESS`, `COUNTER`, `COUNTERS`, `MARK`, `MARKS`, `THREAD` and `THREADS`, each a pointer or an address.
     pub fn add_call_proto(&self, prototype: &str) -> Result {
         let host = self.host();
         let find = |name: &str| (host.named_routine)(host.context, StrRef::new(name));
         let (name, prototype) = proto::resolve(prototype, find)?;
         self.session.prototypes.borrow_mut().insert(name, prototype);
         Ok(())
+    }
+
+    /// The types of the parameters of a routine that [`Program::add_call_proto`] has declared.
+    #[doc(hidden)]
+    pub fn parameters(&self, routine: &str) -> Option<Vec<proto::Type>> {
+        let prototypes = self.session.prototypes.borrow();
+        prototypes.get(routine).map(Prototype::types)
     }
 
     /// A table of `rows` rows of `N` counters, all 0, in the instrumented program.
@@ -315,6 +345,11 @@ impl<'a> Program<'a> {
     /// State of which each thread has a copy with this initial value.
     pub fn thread_data<T: ThreadState>(&self, value: T) -> ThreadData<T> {
         ThreadData::new(self, &value)
+    }
+
+    /// As [`Program::thread_data`], for state that a routine in another language gives a shape.
+    pub fn thread_bytes(&self, bytes: &[u8]) -> ThreadBytes {
+        ThreadBytes::new(self, bytes)
     }
 
     /// Places per-thread data; the host notes a failure.

@@ -7,8 +7,12 @@ use std::ffi::c_char;
 
 use atom_abi::host::{self, ArgKind, Reg};
 
-use crate::call::{Computed, HighHalf, array, computed, constant, string};
+use crate::call::{Arg, Computed, HighHalf, array, computed, constant, string};
+use crate::counters::{Counter, CounterAt, CounterTable, Counters, Sharing};
+use crate::image::ImageAddress;
+use crate::marks::{Mark, MarkAt, MarkTable, Marks};
 use crate::params::{ParamList, code};
+use crate::thread_data::ThreadBytes;
 use crate::{Error, Result};
 
 /// An argument of a call by name.
@@ -32,6 +36,96 @@ pub enum NamedArg<'a> {
     /// For `VALUE`: the kind and number of a [`Computed`] type.
     #[doc(hidden)]
     Value(ArgKind, u64),
+    /// For `ADDRESS`, at ProgramBefore and ProgramAfter.
+    Image(ImageAddress),
+    /// For `COUNTER` and the other types of data that the instrument routine has placed.
+    Placed(Placed),
+}
+
+/// Data that the instrument routine has placed in the program, as an argument of a routine that is not written
+/// in Rust: counters, marks, state of threads. The routine gets its address.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    what: PlacedType,
+    kind: ArgKind,
+    offset: u64,
+}
+
+impl Placed {
+    /// The copies of all threads, for a parameter `THREADS`.
+    pub fn all_threads(bytes: ThreadBytes) -> Self {
+        Self {
+            what: PlacedType::Threads,
+            kind: ArgKind::ThreadData,
+            offset: bytes.all_threads(),
+        }
+    }
+
+    /// The running thread's copy, for a parameter `THREAD`.
+    pub fn this_thread(bytes: ThreadBytes) -> Self {
+        Self {
+            what: PlacedType::Thread,
+            kind: ArgKind::ThreadData,
+            offset: bytes.this_thread(),
+        }
+    }
+
+    fn of(what: PlacedType, arg: host::Arg) -> NamedArg<'static> {
+        NamedArg::Placed(Self {
+            what,
+            kind: arg.kind,
+            offset: arg.value,
+        })
+    }
+}
+
+/// The types of parameters for [`Placed`] data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum PlacedType {
+    Counter,
+    Counters,
+    Mark,
+    Marks,
+    Thread,
+    Threads,
+}
+
+impl PlacedType {
+    const ALL: [(Self, &'static str); 6] = [
+        (Self::Counter, "COUNTER"),
+        (Self::Counters, "COUNTERS"),
+        (Self::Mark, "MARK"),
+        (Self::Marks, "MARKS"),
+        (Self::Thread, "THREAD"),
+        (Self::Threads, "THREADS"),
+    ];
+}
+
+impl<const N: usize, S: Sharing> From<CounterAt<N, S>> for NamedArg<'_> {
+    fn from(row: CounterAt<N, S>) -> Self {
+        let arg = Arg::<Counter<N, S>>::to_host(&row);
+        Placed::of(PlacedType::Counter, arg)
+    }
+}
+
+impl<const N: usize, S: Sharing> From<CounterTable<N, S>> for NamedArg<'_> {
+    fn from(table: CounterTable<N, S>) -> Self {
+        let arg = Arg::<Counters<N, S>>::to_host(&table);
+        Placed::of(PlacedType::Counters, arg)
+    }
+}
+
+impl From<MarkAt> for NamedArg<'_> {
+    fn from(mark: MarkAt) -> Self {
+        Placed::of(PlacedType::Mark, Arg::<Mark>::to_host(&mark))
+    }
+}
+
+impl From<MarkTable> for NamedArg<'_> {
+    fn from(table: MarkTable) -> Self {
+        Placed::of(PlacedType::Marks, Arg::<Marks>::to_host(&table))
+    }
 }
 
 macro_rules! from {
@@ -60,6 +154,8 @@ from! {
     &'a [i64]: a => Self::Longs(a);
     Reg: r => Self::Reg(r);
     HighHalf: r => Self::HighHalf(r);
+    ImageAddress: a => Self::Image(a);
+    Placed: p => Self::Placed(p);
 }
 
 macro_rules! from_computed {
@@ -79,15 +175,21 @@ from_computed!(
 
 /// A type of a prototype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Type {
+pub enum Type {
     /// `char`, `int`, `long`: size in bytes.
     Int(u8),
     /// `char*`.
     Str,
     /// `char[n]`, `int[n]`, `long[n]`: size of an element in bytes, number of elements.
     Array(u8, u64),
+    /// `REGV`.
     Regv,
+    /// `VALUE`.
     Value,
+    /// `ADDRESS`.
+    Address,
+    /// Data that the instrument routine has placed.
+    Placed(PlacedType),
 }
 
 /// A declared routine.
@@ -187,6 +289,8 @@ fn c_kind(of: Type) -> ArgKind {
         Type::Array(..) => ArgKind::CArray,
         Type::Regv => ArgKind::Regv,
         Type::Value => ArgKind::EffAddrValue,
+        Type::Address => ArgKind::ImageAddress,
+        Type::Placed(_) => ArgKind::Data,
     }
 }
 
@@ -256,7 +360,7 @@ impl Type {
     fn parse(text: &str, is_word: impl Fn(&str) -> bool) -> Result<Self, String> {
         let unknown = || {
             format!(
-                "`{text}` is not a parameter type; there are char, int, long, char*, char[n], int[n], long[n], REGV and VALUE"
+                "`{text}` is not a parameter type; there are char, int, long, char*, char[n], int[n], long[n], REGV, VALUE, ADDRESS, COUNTER, COUNTERS, MARK, MARKS, THREAD and THREADS"
             )
         };
         let (front, length) = match text.split_once('[') {
@@ -284,6 +388,10 @@ impl Type {
             "long" => 8,
             "REGV" if length.is_none() && !stars => return Ok(Self::Regv),
             "VALUE" if length.is_none() && !stars => return Ok(Self::Value),
+            "ADDRESS" if length.is_none() && !stars => return Ok(Self::Address),
+            _ if length.is_none() && !stars && Self::placed(word).is_some() => {
+                return Self::placed(word).ok_or_else(unknown);
+            }
             _ => return Err(unknown()),
         };
         match (stars, length) {
@@ -292,6 +400,17 @@ impl Type {
             (true, None) if size == 1 => Ok(Self::Str),
             _ => Err(unknown()),
         }
+    }
+
+    /// True for `THREADS`.
+    pub fn is_threads(self) -> bool {
+        self == Self::Placed(PlacedType::Threads)
+    }
+
+    /// The type of placed data with this name.
+    fn placed(word: &str) -> Option<Self> {
+        let found = PlacedType::ALL.iter().find(|(_, name)| *name == word)?;
+        Some(Self::Placed(found.0))
     }
 
     fn name(self) -> String {
@@ -306,11 +425,21 @@ impl Type {
             Self::Array(size, n) => format!("{}[{n}]", int(size)),
             Self::Regv => "REGV".to_owned(),
             Self::Value => "VALUE".to_owned(),
+            Self::Address => "ADDRESS".to_owned(),
+            Self::Placed(what) => {
+                let name = PlacedType::ALL.iter().find(|(of, _)| *of == what);
+                name.map_or("", |(_, name)| name).to_owned()
+            }
         }
     }
 }
 
 impl Prototype {
+    /// The types of the parameters.
+    pub(crate) fn types(&self) -> Vec<Type> {
+        self.params.iter().map(|param| param.0).collect()
+    }
+
     /// The arguments as they cross the border, if they fit.
     pub(crate) fn check(&self, args: &[NamedArg<'_>]) -> Result<Vec<host::Arg>> {
         let name = &self.text;
@@ -357,6 +486,10 @@ fn fit(of: Type, kind: ArgKind, int: Int, arg: &NamedArg<'_>) -> Result<host::Ar
         (Type::Regv, NamedArg::Reg(reg)) => computed(ArgKind::Regv, reg as u64),
         (Type::Regv, NamedArg::HighHalf(half)) => computed(ArgKind::RegvHigh, half.0 as u64),
         (Type::Value, NamedArg::Value(kind, number)) => computed(kind, number),
+        (Type::Address, NamedArg::Image(address)) => computed(ArgKind::ImageAddress, address.0),
+        (Type::Placed(what), NamedArg::Placed(data)) if what == data.what => {
+            computed(data.kind, data.offset)
+        }
         (_, given) => return Err(format!("{given:?} was given")),
     })
 }
@@ -428,7 +561,17 @@ mod tests {
         assert_eq!(types, expected);
         assert_eq!(parse("void g(void);").unwrap(), ("g".to_owned(), vec![]));
         assert_eq!(parse("h( int n , char *s )").unwrap().1.len(), 2);
+        let placed = "p(COUNTER, MARKS m, THREADS, ADDRESS)";
+        let expected = [
+            Type::Placed(PlacedType::Counter),
+            Type::Placed(PlacedType::Marks),
+            Type::Placed(PlacedType::Threads),
+            Type::Address,
+        ];
+        assert_eq!(parse(placed).unwrap().1, expected);
         for bad in [
+            "f(COUNTER*)",
+            "f(MARK[2])",
             "f",
             "f(",
             "f(double)",

@@ -258,21 +258,116 @@ impl<T> Copy for ThreadData<T> {}
 impl<T: ThreadState> ThreadData<T> {
     pub(crate) fn new(program: &Program<'_>, value: &T) -> Self {
         const { assert!(align_of::<T>() <= 16, "alignment of at most 16 bytes") }
-        // The offset is known only when data is placed, so a first, empty placement finds it out.
         let size = size_of::<T>();
         let mut bytes = vec![0; HEAD + size];
         let from = std::ptr::from_ref(value).cast::<u8>();
         // SAFETY: `size` bytes of a value of atomics, which `program.place` only copies;
         // padding is copied with whatever contents it has.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr().add(HEAD), size) };
-        let offset = program.place_for_threads(&[], 0, 0);
-        let distance = (THREAD_HEADER as u64).wrapping_add(offset);
-        bytes[..8].copy_from_slice(&distance.to_le_bytes());
-        let length = bytes.len();
         Self {
-            offset: program.place_for_threads(&bytes, length, length & !7),
+            offset: place(program, bytes),
             state: PhantomData,
         }
+    }
+}
+
+/// Places a value with its header, `HEAD` bytes at the start that are still empty. Returns its offset.
+fn place(program: &Program<'_>, mut bytes: Vec<u8>) -> u64 {
+    // The offset is known only when data is placed, so a first, empty placement finds it out.
+    let offset = program.place_for_threads(&[], 0, 0);
+    let distance = (THREAD_HEADER as u64).wrapping_add(offset);
+    bytes[..8].copy_from_slice(&distance.to_le_bytes());
+    let length = bytes.len();
+    program.place_for_threads(&bytes, length, length & !7)
+}
+
+/// Instrument side: bytes that each thread has a copy of, made by [`Program::thread_bytes`]. A routine gets
+/// their address.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadBytes {
+    offset: u64,
+}
+
+impl ThreadBytes {
+    pub(crate) fn new(program: &Program<'_>, bytes: &[u8]) -> Self {
+        let mut all = vec![0; HEAD];
+        all.extend(bytes);
+        // Offsets of what is placed next stay multiples of 8.
+        all.resize(all.len().next_multiple_of(8), 0);
+        Self {
+            offset: place(program, all),
+        }
+    }
+
+    /// Offset of the running thread's copy.
+    pub(crate) fn this_thread(self) -> u64 {
+        self.offset.wrapping_add(HEAD as u64)
+    }
+
+    /// Offset of the word that leads to the copies of all threads.
+    pub(crate) fn all_threads(self) -> u64 {
+        self.offset
+    }
+}
+
+/// Analysis side: the first copy of the data whose `THREADS` argument is `all`.
+///
+/// # Safety
+/// `all` is such an argument, at ProgramAfter.
+pub unsafe fn first_copy(all: *const u64) -> *mut u8 {
+    // SAFETY: the caller's promise; blocks live for ever.
+    unsafe {
+        let block = all.byte_sub(*all as usize).cast::<ThreadBlock>();
+        let first = match (*block).is_total {
+            0 => block,
+            _ => (*block).next.load(Acquire).cast_const(),
+        };
+        copy_in(first, *all)
+    }
+}
+
+/// Analysis side: the copy after this one, or null.
+///
+/// # Safety
+/// `copy` is an argument of type `THREAD`, or a result of this function or of [`first_copy`].
+pub unsafe fn next_copy(copy: *const u8) -> *mut u8 {
+    // SAFETY: the caller's promise; in each block the distance between its start and the data is the same.
+    unsafe {
+        let distance = *copy.sub(HEAD).cast::<u64>();
+        copy_in((*block_of(copy)).next.load(Acquire), distance)
+    }
+}
+
+/// Analysis side: the number in the system of the thread to which a copy belongs; see
+/// [`PerThread::thread_number`].
+///
+/// # Safety
+/// As for [`next_copy`].
+pub unsafe fn thread_of_copy(copy: *const u8) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { (*block_of(copy)).tid.load(Relaxed) }
+}
+
+/// The block that a copy lies in.
+///
+/// # Safety
+/// As for [`next_copy`].
+unsafe fn block_of(copy: *const u8) -> *const ThreadBlock {
+    // SAFETY: the caller's promise: the header lies in front of the data.
+    unsafe {
+        let head = copy.sub(HEAD);
+        head.sub(*head.cast::<u64>() as usize).cast()
+    }
+}
+
+/// The copy in a block, or null without one.
+fn copy_in(block: *const ThreadBlock, distance: u64) -> *mut u8 {
+    match block.is_null() {
+        true => std::ptr::null_mut(),
+        false => block
+            .cast::<u8>()
+            .wrapping_add(distance as usize + HEAD)
+            .cast_mut(),
     }
 }
 

@@ -23,6 +23,7 @@ use super::store::Store;
 use super::surroundings::Surroundings;
 use crate::args::{Args, Command};
 use crate::driver::bundle;
+use crate::source;
 
 /// The word by which this command is known.
 const WORD: &str = "--followed";
@@ -50,9 +51,11 @@ pub fn follow_words(wish: &Wish<'_>, store: &Store) -> Result<Vec<OsString>> {
             .map(OsString::from),
     );
     // A name is looked for beside the command; a path counts from any folder.
-    run.push(match wish.arguments.tool.contains('/') {
+    let tool = &wish.arguments.tool;
+    let is_path = tool.contains('/') || source::is_source(Path::new(tool));
+    run.push(match is_path {
         true => wish.tool.clone().into_os_string(),
-        false => wish.arguments.tool.clone().into(),
+        false => tool.clone().into(),
     });
     run.extend(wish.arguments.tool_options.iter().map(OsString::from));
     let command = Identity::command()?.into_os_string();

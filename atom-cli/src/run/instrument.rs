@@ -49,7 +49,7 @@ impl<'a> Wish<'a> {
     pub fn new(arguments: &'a Arguments) -> Result<Self> {
         Ok(Self {
             arguments,
-            tool: tool_file(&arguments.tool)?,
+            tool: tool_file(&arguments.tool, &arguments.tool_parts)?,
             follow: Vec::new(),
         })
     }
@@ -333,11 +333,11 @@ fn reason(text: &[u8]) -> String {
     String::from_utf8_lossy(error.unwrap_or(b"instrumenting failed")).into_owned()
 }
 
-/// The tool's file, by the tool's name, the path of its source, or its path.
-pub fn tool_file(tool: &str) -> Result<PathBuf> {
+/// The tool's file, by the tool's name, the path of its source, or its path. A tool in C may have further parts.
+pub fn tool_file(tool: &str, parts: &[PathBuf]) -> Result<PathBuf> {
     let path = Path::new(tool);
     if source::is_source(path) {
-        return source::compiled(path);
+        return source::compiled(path, parts);
     }
     if !tool.contains('/') {
         return find::named_tool(tool);

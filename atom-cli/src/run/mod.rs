@@ -29,7 +29,7 @@ use clap::{Args as ClapArgs, CommandFactory};
 
 use crate::args::Choices;
 use crate::message::note;
-use crate::{exhausted, help, profiles};
+use crate::{exhausted, help, profiles, source};
 use instrument::{Made, UNSEEN, Voice, Wish};
 use processes::Processes;
 use program::Program;
@@ -60,11 +60,14 @@ pub struct Arguments {
     #[command(flatten)]
     pub choices: Choices,
     /// The tool: its name (`atom tools` lists them), the path of a shared object built with atom-tool, or
-    /// one source file, such as mytool.rs
+    /// its source: mytool.rs, or in C mytool.inst.c mytool.anal.c
     pub tool: String,
     /// Options of the tool
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub tool_options: Vec<String>,
+    /// Behind the first part of a tool in C its other parts
+    #[arg(skip)]
+    pub tool_parts: Vec<PathBuf>,
     /// The program and its arguments, behind the first `--`
     #[arg(skip)]
     pub command: Vec<OsString>,
@@ -86,6 +89,7 @@ pub fn split_command(words: &mut Vec<OsString>) -> Vec<OsString> {
 
 /// Runs `atom run ...`; the exit code is the program's.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let arguments = &with_parts(arguments);
     if let Some(code) = instead(arguments)? {
         return Ok(code);
     }
@@ -173,7 +177,19 @@ fn instead(arguments: &Arguments) -> Result<Option<ExitCode>> {
 /// Shows the options of a tool.
 pub fn show_help(tool: &str) -> Result<()> {
     let usage = format!("atom run {tool} [OPTIONS] -- PROGRAM [ARGUMENTS]");
-    help::show(&instrument::tool_file(tool)?, &usage)
+    help::show(&instrument::tool_file(tool, &[])?, &usage)
+}
+
+/// The arguments with the files behind a tool in C as its parts.
+fn with_parts(arguments: &Arguments) -> Arguments {
+    let mut arguments = arguments.clone();
+    if source::is_part_in_c(Path::new(&arguments.tool)) {
+        let options = &mut arguments.tool_options;
+        let is_part = |word: &&String| source::is_part_in_c(Path::new(word));
+        let count = options.iter().take_while(is_part).count();
+        arguments.tool_parts = options.drain(..count).map(PathBuf::from).collect();
+    }
+    arguments
 }
 
 /// The arguments with absolute paths, which executed programs need: they run in other folders.

@@ -1,9 +1,12 @@
-//! Tools of one source file: compiled when they are used, and kept.
+//! Tools that are given as sources. Those in C have a module of their own (`c`).
+//!
+//! Tools in Rust of one source file: compiled when they are used, and kept.
 //!
 //! The file is a crate of its own; packages that it needs stand in its head (`manifest`). cargo compiles it
 //! against the copy of atom-tool that belongs to this command. The result is an entry of the cache, under a
 //! digest of the source and of the command.
 
+mod c;
 mod manifest;
 pub mod new;
 
@@ -25,11 +28,29 @@ const COMPILING: &str = "compiling";
 
 /// True for a file that is a tool's source by its name.
 pub fn is_source(file: &Path) -> bool {
-    file.extension().is_some_and(|e| e == "rs")
+    file.extension().is_some_and(|e| e == "rs") || c::is_part(file)
+}
+
+/// True for a part of a tool in C. The first part may be followed by others.
+pub fn is_part_in_c(file: &Path) -> bool {
+    c::is_part(file)
+}
+
+/// The shared object of the tool with these sources, of which those behind the first belong to a tool in C.
+pub fn compiled(source: &Path, more: &[PathBuf]) -> Result<PathBuf> {
+    if c::is_part(source) {
+        let mut files = vec![source.to_path_buf()];
+        files.extend_from_slice(more);
+        return c::compiled(&files);
+    }
+    match more.first() {
+        None => compiled_in_rust(source),
+        Some(other) => Err(Error::new(DOING, "a tool in Rust has one source file").file(other)),
+    }
 }
 
 /// The shared object of the tool with this source: found in the cache, or compiled.
-pub fn compiled(source: &Path) -> Result<PathBuf> {
+fn compiled_in_rust(source: &Path) -> Result<PathBuf> {
     let fail = |reason: String| Error::new(DOING, reason).file(source);
     let file = fs::canonicalize(source).map_err(|e| fail(reason_of(&e)))?;
     let text = fs::read_to_string(&file).map_err(|e| fail(reason_of(&e)))?;

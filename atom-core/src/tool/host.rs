@@ -130,7 +130,8 @@ extern "C" fn panicked(context: *mut Context, message: StrRef, location: StrRef)
     let session = program(context);
     let (message, location) = (text(message), text(location));
     let reason = match location {
-        "" => format!("it panicked: {message}"),
+        // The routine stopped by itself, where it could not return an error.
+        "" => message.to_owned(),
         _ => format!("it panicked at {location}: {message}"),
     };
     match (session.panicked)(&session.error(reason)) {}

@@ -1,0 +1,190 @@
+/* Uses the C library in ways of which the output is known: it is the output of the same code with the system's. */
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+static int compare(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+static void by_list(FILE *out, const char *format, ...) {
+    va_list list, copy;
+    va_start(list, format);
+    va_copy(copy, list);
+    vfprintf(out, format, list);
+    char text[200];
+    int n = vsnprintf(text, sizeof text, format, copy);
+    fprintf(out, "%d %s", n, text);
+    va_end(copy);
+    va_end(list);
+}
+
+static void formats(FILE *out) {
+    static const char *flags[] = {"", "-", "+", " ", "#", "0", "-0", "+#0", "0 "};
+    static const char *sizes[] = {"", "3", "12", ".0", ".3", "12.4", "20.10"};
+    static const long long ints[] = {0, 1, -1, 42, -12345, INT_MAX, INT_MIN, LLONG_MAX, LLONG_MIN};
+    static const double doubles[] = {0.0, -0.0, 1.0, -1.5, 0.5, 2.5, 1e-5, 123456.789, 1e15, 9.999999e20,
+        1e100, 5e-324, 1.7976931348623157e308, 3.141592653589793, 100000.0, 999999.4, 0.0001, 0.00001234};
+    char format[40];
+    for (unsigned f = 0; f < sizeof flags / sizeof *flags; f++) {
+        for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            for (unsigned i = 0; i < sizeof ints / sizeof *ints; i++) {
+                for (const char *c = "diuoxX"; *c; c++) {
+                    snprintf(format, sizeof format, "%%%s%s%c|", flags[f], sizes[s], *c);
+                    fprintf(out, format, (int)ints[i]);
+                    snprintf(format, sizeof format, "%%%s%sll%c|", flags[f], sizes[s], *c);
+                    fprintf(out, format, ints[i]);
+                    snprintf(format, sizeof format, "%%%s%shh%c|", flags[f], sizes[s], *c);
+                    fprintf(out, format, (int)ints[i]);
+                }
+                fputc('\n', out);
+            }
+            for (unsigned i = 0; i < sizeof doubles / sizeof *doubles; i++) {
+                for (const char *c = "eEfFgGaA"; *c; c++) {
+                    snprintf(format, sizeof format, "%%%s%s%c|", flags[f], sizes[s], *c);
+                    fprintf(out, format, doubles[i]);
+                }
+                fputc('\n', out);
+            }
+            snprintf(format, sizeof format, "%%%s%ss|%%%s%sc|%%%s%sg\n", flags[f], sizes[s], flags[f],
+                s < 3 ? sizes[s] : "", flags[f], sizes[s]);
+            fprintf(out, format, "some text", 'x', INFINITY);
+        }
+    }
+    int written = 0;
+    fprintf(out, "%*d|%-*d|%.*f|%5.1f%%|%s|%p|%n%zu\n", 7, 42, 7, 42, 2, 3.14159, 99.5, "end", (void *)0, &written,
+        sizeof(long));
+    fprintf(out, "%d %c%c%c %hd %ld %jd %td\n", written, 'a', 'b', 'c', (short)-3, -4L, (intmax_t)-5, (ptrdiff_t)-6);
+    by_list(out, "%d %d %d %d %d %d %d %d %f %f %f %f %f %f %f %f %f %f %s\n", 1, 2, 3, 4, 5, 6, 7, 8, 1.0, 2.0, 3.0,
+        4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, "last");
+    char small[5];
+    fprintf(out, "%d %s\n", snprintf(small, sizeof small, "%s", "too long"), small);
+}
+
+static void strings(FILE *out) {
+    char text[100] = "alpha", *rest;
+    strcat(text, ",beta,");
+    strncat(text, "gamma and more", 5);
+    fprintf(out, "%s %zu %s %s %s\n", text, strlen(text), strchr(text, ','), strrchr(text, ','), strstr(text, "et"));
+    fprintf(out, "%zu %zu %s\n", strspn(text, "ahlp"), strcspn(text, ","), strpbrk(text, "xyg"));
+    char *copy = strdup(text);
+    for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
+        fprintf(out, "<%s>", word);
+    free(copy);
+    fprintf(out, "%d %d %d\n", strcasecmp("ABC", "abd") < 0, strncmp("abc", "abd", 2), memcmp("abc", "abd", 3) < 0);
+    memset(text, 'x', 10);
+    memmove(text + 2, text, 20);
+    text[30] = 0;
+    fprintf(out, "%s %s\n", text, strerror(ENOENT));
+    for (int c = 0; c < 128; c++)
+        fprintf(out, "%d%d%d%d%d%d%d%d %d %d ", !!isalpha(c), !!isdigit(c), !!isspace(c), !!isupper(c), !!isprint(c),
+            !!ispunct(c), !!isxdigit(c), !!iscntrl(c), toupper(c), tolower(c));
+    fputs("\n", out);
+}
+
+static void numbers(FILE *out) {
+    static const char *texts[] = {"42", "  -17x", "0x1f", "077", "99999999999999999999", "-99999999999999999999", "", "z",
+        "1e3", "  2.5e-3 rest", "-0x1.8p3", "inf", "nan(1)", ".5.", "1e", "0x", "+8"};
+    for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+        for (int base = 0; base <= 36; base += 4) {
+            char *end;
+            if (base == 4)
+                base = 8;
+            long n = strtol(texts[i], &end, base);
+            fprintf(out, "%ld %d ", n, (int)(end - texts[i]));
+            unsigned long u = strtoul(texts[i], &end, base);
+            fprintf(out, "%lu %d|", u, (int)(end - texts[i]));
+        }
+        char *end;
+        double d = strtod(texts[i], &end);
+        fprintf(out, "%.17g %d %d\n", d, (int)(end - texts[i]) <= 3 || texts[i][0] != 'n' ? (int)(end - texts[i]) : 3, atoi(texts[i]));
+    }
+    int values[] = {5, 3, 9, -1, 3, 0}, key = 9;
+    qsort(values, 6, sizeof *values, compare);
+    for (int i = 0; i < 6; i++)
+        fprintf(out, "%d ", values[i]);
+    fprintf(out, "%td %d %ld\n", (int *)bsearch(&key, values, 6, sizeof *values, compare) - values, abs(-3), labs(-4));
+    int a = 0, b = 0, n = 0, count;
+    unsigned x = 0;
+    float f = 0;
+    double d = 0;
+    char word[20] = "", set[20] = "", c = 0;
+    count = sscanf("12 -34 ff 2.5 3.25 hello abc123 Z", "%d %d %x %f %lf %19s %19[a-c] %n", &a, &b, &x, &f, &d, word, set, &n);
+    fprintf(out, "%d: %d %d %x %g %g %s %s %d\n", count, a, b, x, f, d, word, set, n);
+    count = sscanf("7,8;x", "%d,%*d;%c", &a, &c);
+    fprintf(out, "%d: %d %c\n", count, a, c);
+    fprintf(out, "%d %d\n", sscanf("", "%d", &a), sscanf("x", "%d", &a));
+}
+
+static void mathematics(FILE *out) {
+    for (double x = 0.125; x < 20; x *= 1.7)
+        fprintf(out, "%.9g %.9g %.9g %.9g %.9g %.9g %.9g %.9g %ld\n", sin(x) + cos(x), tan(x), exp(x), log(x), sqrt(x),
+            pow(x, 1.5), floor(x) + ceil(x) + fmod(x, 0.7), erf(x), lround(x));
+    for (float x = 0.25f; x < 9; x += 0.75f) {
+        int e;
+        float whole;
+        fprintf(out, "%.5g %.5g %.5g %.5g %ld\n", sinf(x) + cosf(x), sqrtf(x), frexpf(x, &e), modff(x, &whole), lroundf(x));
+    }
+    int e;
+    double whole, fraction = modf(3.75, &whole), half = frexp(10.0, &e);
+    fprintf(out, "%g %d %g %g %g %g\n", half, e, fraction, whole, ldexp(1.5, 4), copysign(2, -1));
+}
+
+static void files(FILE *out) {
+    char line[100];
+    FILE *file = fopen("library.tmp", "w+");
+    if (!file) {
+        fprintf(out, "fopen: %s\n", strerror(errno));
+        return;
+    }
+    for (int i = 0; i < 1000; i++)
+        fprintf(file, "line %d\n", i);
+    fprintf(out, "%ld ", ftell(file));
+    fseek(file, 3500, SEEK_SET);
+    if (fgets(line, sizeof line, file) && fgets(line, sizeof line, file))
+        fprintf(out, "%ld %s", ftell(file), line);
+    rewind(file);
+    char *read = NULL;
+    size_t room = 0;
+    ssize_t length = getline(&read, &room, file);
+    fprintf(out, "%zd %d %s", length, room > 7, read);
+    free(read);
+    rewind(file);
+    int n = 0, c, last = -1;
+    while ((c = getc(file)) != EOF)
+        n += c == '\n';
+    fprintf(out, "%d %d %d ", n, !!feof(file), ferror(file));
+    fseek(file, -9, SEEK_END);
+    ungetc('L', file);
+    n = fscanf(file, "%19s %d", line, &last);
+    fprintf(out, "%d %s %d\n", n, line, last);
+    fwrite("abcdef", 2, 3, file);
+    fclose(file);
+    file = fopen("library.tmp", "a");
+    putc('!', file);
+    fclose(file);
+    file = fopen("library.tmp", "r");
+    fseek(file, -8, SEEK_END);
+    fprintf(out, "%zu", fread(line, 1, 50, file));
+    fprintf(out, " %.8s\n", line);
+    fclose(file);
+    remove("library.tmp");
+    file = fopen("/nowhere/file", "r");
+    fprintf(out, "%d %d\n", file == NULL, errno == ENOENT);
+}
+
+static void use_the_library(FILE *out) {
+    formats(out);
+    strings(out);
+    numbers(out);
+    mathematics(out);
+    files(out);
+}

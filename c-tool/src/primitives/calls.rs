@@ -1,0 +1,252 @@
+//! Prototypes and calls.
+//!
+//! Arguments of a call follow a variable list; the prototype tells their types.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use atom_tool::private::Type;
+use atom_tool::{
+    AccessSize, AccessSizeOf, BrCondValue, BranchTarget, Computed, Direction, EffAddrOf,
+    EffAddrValue, HighHalf, ImageAddress, LoadedValue, LoadedValueOf, NamedArg, Place, Reg,
+    RepCount, Result, ReturnValue, StoredValue, StoredValueOf,
+};
+
+use super::handles::{block, inst, proc, program, stop, word};
+use super::placed;
+use crate::varargs::VaList;
+
+/// Bit of a register's number that stands for its second 64 bits.
+const HIGH_HALF: u32 = 0x100;
+
+/// # Safety
+/// `prototype` is a string of C.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn AddCallProto(prototype: *const c_char) {
+    const NAME: &str = "AddCallProto";
+    // SAFETY: the caller's promise.
+    let added = program().add_call_proto(unsafe { word(prototype, NAME) });
+    added.unwrap_or_else(|e| stop(NAME, e));
+}
+
+crate::variadic! {
+    /// `AddCallProgram(place, routine, ...)`
+    #[unsafe(no_mangle)]
+    AddCallProgram => to_program, 16, "rdx";
+    /// `AddCallProc(proc, place, routine, ...)`
+    #[unsafe(no_mangle)]
+    AddCallProc => to_proc, 24, "rcx";
+    /// `AddCallBlock(block, place, routine, ...)`
+    #[unsafe(no_mangle)]
+    AddCallBlock => to_block, 24, "rcx";
+    /// `AddCallInst(inst, place, routine, ...)`
+    #[unsafe(no_mangle)]
+    AddCallInst => to_inst, 24, "rcx";
+}
+
+/// The place with a number of `PlaceType`. The numbers of a scope begin at `first`.
+fn place(number: c_int, first: c_int, primitive: &str) -> Place {
+    const NAMES: [&str; 4] = ["Program", "Proc", "Block", "Inst"];
+    match number - first {
+        0 => Place::Before,
+        1 => Place::After,
+        _ => {
+            let name = NAMES[first as usize / 2];
+            stop(
+                primitive,
+                format!("the place is neither {name}Before nor {name}After"),
+            )
+        }
+    }
+}
+
+/// # Safety
+/// `routine` is a string of C; the list has the arguments that its prototype names.
+unsafe extern "C" fn to_program(at: c_int, routine: *const c_char, list: *mut VaList) {
+    const NAME: &str = "AddCallProgram";
+    let at = place(at, 0, NAME);
+    // SAFETY: the caller's promise.
+    unsafe {
+        add(NAME, routine, list, |name, args| {
+            program().add_call_named(at, name, args)
+        })
+    }
+}
+
+/// # Safety
+/// As for [`to_program`].
+unsafe extern "C" fn to_proc(to: usize, at: c_int, routine: *const c_char, list: *mut VaList) {
+    const NAME: &str = "AddCallProc";
+    let (to, at) = (proc(to, NAME), place(at, 2, NAME));
+    // SAFETY: the caller's promise.
+    unsafe {
+        add(NAME, routine, list, |name, args| {
+            to.add_call_named(at, name, args)
+        })
+    }
+}
+
+/// # Safety
+/// As for [`to_program`].
+unsafe extern "C" fn to_block(to: usize, at: c_int, routine: *const c_char, list: *mut VaList) {
+    const NAME: &str = "AddCallBlock";
+    let (to, at) = (block(to, NAME), place(at, 4, NAME));
+    // SAFETY: the caller's promise.
+    unsafe {
+        add(NAME, routine, list, |name, args| {
+            to.add_call_named(at, name, args)
+        })
+    }
+}
+
+/// # Safety
+/// As for [`to_program`].
+unsafe extern "C" fn to_inst(to: usize, at: c_int, routine: *const c_char, list: *mut VaList) {
+    const NAME: &str = "AddCallInst";
+    let (to, at) = (inst(to, NAME), place(at, 6, NAME));
+    // SAFETY: the caller's promise.
+    unsafe {
+        add(NAME, routine, list, |name, args| {
+            to.add_call_named(at, name, args)
+        })
+    }
+}
+
+/// Reads the arguments and adds the call.
+///
+/// # Safety
+/// As for [`to_program`].
+unsafe fn add(
+    primitive: &str,
+    routine: *const c_char,
+    list: *mut VaList,
+    add: impl FnOnce(&str, &[NamedArg<'_>]) -> Result,
+) {
+    // SAFETY: the caller's promise.
+    let (name, list) = unsafe { (word(routine, primitive), &mut *list) };
+    let Some(types) = program().parameters(name) else {
+        stop(
+            primitive,
+            format!("no prototype of `{name}` was added; call AddCallProto first"),
+        );
+    };
+    let mut args = Vec::new();
+    for of in types {
+        // SAFETY: the caller's promise: the next argument has the type that the prototype names.
+        args.push(unsafe { argument(of, list, primitive) });
+    }
+    add(name, &args).unwrap_or_else(|e| stop(primitive, e));
+}
+
+/// The next argument, of a type of the prototype.
+///
+/// # Safety
+/// The list has one of this type; strings and arrays live for `'a`.
+unsafe fn argument<'a>(of: Type, list: &mut VaList, primitive: &str) -> NamedArg<'a> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match of {
+            Type::Int(8) => (list.word() as i64).into(),
+            Type::Int(_) => list.int().into(),
+            Type::Str => {
+                let text = list.pointer::<c_char>();
+                if text.is_null() {
+                    stop(primitive, "a string is NULL");
+                }
+                match CStr::from_ptr(text).to_str() {
+                    Ok(text) => text.into(),
+                    Err(_) => stop(primitive, "a string is not UTF-8"),
+                }
+            }
+            Type::Array(size, n) => array(size, n as usize, list.pointer(), primitive),
+            Type::Regv => register(list.int() as u32, primitive),
+            Type::Value => value(list.int() as u32, primitive),
+            Type::Address => ImageAddress(list.word()).into(),
+            Type::Placed(_) => {
+                let is_all = of.is_threads();
+                placed::argument(list.word() as usize, is_all, primitive)
+            }
+        }
+    }
+}
+
+/// An array of `n` elements of `size` bytes.
+///
+/// # Safety
+/// They can be read for `'a`.
+unsafe fn array<'a>(size: u8, n: usize, at: *const u8, primitive: &str) -> NamedArg<'a> {
+    if at.is_null() {
+        stop(primitive, "an array is NULL");
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match size {
+            1 => std::slice::from_raw_parts(at, n).into(),
+            4 => std::slice::from_raw_parts(at.cast::<i32>(), n).into(),
+            _ => std::slice::from_raw_parts(at.cast::<i64>(), n).into(),
+        }
+    }
+}
+
+fn register(number: u32, primitive: &str) -> NamedArg<'static> {
+    match (Reg::from_number(number & !HIGH_HALF), number & HIGH_HALF) {
+        (Some(reg), 0) => reg.into(),
+        (Some(reg), _) => HighHalf(reg).into(),
+        (None, _) => stop(primitive, format!("there is no register {}", number as i32)),
+    }
+}
+
+/// Calls `then` with the value that a number of `ValueType` stands for: the kind, and from bit 8 on the number of a memory operand
+/// plus 1, or 0 for no operand in particular.
+fn with_value<R>(number: u32, primitive: &str, then: impl ValueVisitor<R>) -> R {
+    let operand = (number >> 8).checked_sub(1).map(|n| n as u8);
+    match (number & 0xff, operand) {
+        (1, None) => then.visit(BrCondValue),
+        (2, None) => then.visit(EffAddrValue),
+        (2, Some(n)) => then.visit(EffAddrOf(n)),
+        (3, None) => then.visit(LoadedValue),
+        (3, Some(n)) => then.visit(LoadedValueOf(n)),
+        (4, None) => then.visit(StoredValue),
+        (4, Some(n)) => then.visit(StoredValueOf(n)),
+        (5, None) => then.visit(AccessSize),
+        (5, Some(n)) => then.visit(AccessSizeOf(n)),
+        (6, None) => then.visit(RepCount),
+        (7, None) => then.visit(Direction),
+        (8, None) => then.visit(BranchTarget),
+        (9, None) => then.visit(ReturnValue),
+        _ => stop(primitive, format!("there is no value {number:#x}")),
+    }
+}
+
+/// What is done with a value of any of the types.
+trait ValueVisitor<R> {
+    fn visit(self, value: impl Computed + Into<NamedArg<'static>>) -> R;
+}
+
+/// Makes the argument of a call.
+struct AsArgument;
+
+impl ValueVisitor<NamedArg<'static>> for AsArgument {
+    fn visit(self, value: impl Computed + Into<NamedArg<'static>>) -> NamedArg<'static> {
+        value.into()
+    }
+}
+
+fn value(number: u32, primitive: &str) -> NamedArg<'static> {
+    with_value(number, primitive, AsArgument)
+}
+
+/// Asks whether a call at a place of an instruction can have the value.
+struct Offers(usize, Place, &'static str);
+
+impl ValueVisitor<bool> for Offers {
+    fn visit(self, value: impl Computed + Into<NamedArg<'static>>) -> bool {
+        inst(self.0, self.2).offers(self.1, value)
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn InstOffers(handle: usize, at: c_int, what: u32) -> c_int {
+    const NAME: &str = "InstOffers";
+    let at = place(at, 6, NAME);
+    with_value(what, NAME, Offers(handle, at, NAME)).into()
+}
