@@ -49,7 +49,7 @@ mod sys;
 mod threads;
 
 pub use exports::{EXPORT_COUNT, EXPORTS};
-pub use lifecycle::end::{finish, set_flush_hook};
+pub use lifecycle::end::{be_silent, finish, set_flush_hook};
 pub use lifecycle::start::start;
 pub use lifecycle::watcher::{counts_are_inherited, is_snapshot, watch};
 pub use process::identity::{pid, start_pid, user};

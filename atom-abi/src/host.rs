@@ -604,4 +604,6 @@ pub struct Host {
     /// The instruction set extensions that an instruction needs, by the names of their CPUID bits, with `+`
     /// between them: `AVX512F+AVX512VL`.
     pub inst_isa: extern "C" fn(*mut Context, inst: u32) -> StrRef,
+    /// Adds bytes to the instrumented program's file, which nothing loads.
+    pub sign: extern "C" fn(*mut Context, bytes: *const u8, len: usize),
 }

@@ -1,11 +1,11 @@
 //! The interface's version, and the hash that reminds of it.
 
 /// Changes whenever a type of this crate changes its meaning or shape.
-pub const INTERFACE_VERSION: u32 = 15;
+pub const INTERFACE_VERSION: u32 = 16;
 
 /// Hash of this crate's source without comments and white space, as `tests/version.rs` makes it.
 /// It changes with the interface, so the test fails until somebody has looked at the version.
-pub const INTERFACE_HASH: u64 = 0x7cbd_756e_7fe1_c399;
+pub const INTERFACE_HASH: u64 = 0x16f1_62b8_7e28_9452;
 
 /// Oldest version whose tools still work: since then everything was added at the ends. The runtime in
 /// older tools cannot read the table of [`Totals`](crate::Totals).

@@ -35,6 +35,12 @@ pub fn in_child(function: fn()) {
     analysis_rt::in_child(function);
 }
 
+/// Analysis side: lets this process, and children that it forks from now on, end without the calls at ProgramAfter. A
+/// process that forks a child for each of many short runs need not pay for reports that nobody reads.
+pub fn end_without_report() {
+    analysis_rt::be_silent();
+}
+
 /// True in a process that only reports the state of another one, which goes on (`atom run --every`).
 pub fn is_snapshot() -> bool {
     analysis_rt::is_snapshot()

@@ -90,6 +90,14 @@ impl Mark {
     pub fn set(self) {
         self.0.store(1, Relaxed);
     }
+
+    /// Takes the mark for a count of 8 bits and adds 1; the count goes from 255 to 1, never back to 0. Threads that
+    /// count at the same time may lose counts.
+    #[inline(always)]
+    pub fn count(self) {
+        let (sum, has_wrapped) = self.0.load(Relaxed).overflowing_add(1);
+        self.0.store(sum + u8::from(has_wrapped), Relaxed);
+    }
 }
 
 /// Analysis side: a whole table.
@@ -118,6 +126,11 @@ impl Marks {
         self.len() == 0
     }
 
+    /// Address of the first mark; the others follow it.
+    pub fn address(self) -> usize {
+        self.all().as_ptr().addr()
+    }
+
     /// True if the mark `i` is set; false if there is no such mark.
     pub fn is_set(self, i: usize) -> bool {
         self.all()
@@ -144,5 +157,15 @@ mod tests {
             [0, 1, 2, 3].map(|i| marks.is_set(i)),
             [false, true, false, false]
         );
+        assert_eq!(marks.address(), table.addr() + 8);
+        let cell = &marks.all()[2];
+        let counts: Vec<u8> = (0..256)
+            .map(|_| {
+                Mark(cell).count();
+                cell.load(Relaxed)
+            })
+            .collect();
+        assert_eq!(counts[..3], [1, 2, 3]);
+        assert_eq!(counts[253..], [254, 255, 1]);
     }
 }

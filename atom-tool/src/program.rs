@@ -325,6 +325,12 @@ impl<'a> Program<'a> {
         MarkTable::new(self, rows)
     }
 
+    /// Adds bytes to the instrumented program's file, by which other programs recognise it. Nothing loads them.
+    pub fn sign(&self, bytes: &[u8]) {
+        let host = self.host();
+        (host.sign)(host.context, bytes.as_ptr(), bytes.len());
+    }
+
     /// A table that counts the targets of indirect calls and jumps.
     pub fn targets(&self, sites: &[Inst<'_>]) -> TargetTable {
         let sites: Vec<u64> = sites.iter().map(Inst::pc).collect();

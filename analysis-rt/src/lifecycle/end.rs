@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::lifecycle::totals;
 use crate::process::identity::{self, ENDED, ENDING, RUNNING};
@@ -18,6 +18,15 @@ use crate::threads::data;
 const MOST_ROUNDS: usize = 30_000;
 
 static FLUSH: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// True if this process and its forked children end without the calls at ProgramAfter.
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Lets this process, and children that it forks from now on, end without the calls at ProgramAfter and without
+/// flushing.
+pub fn be_silent() {
+    IS_SILENT.store(true, Ordering::Relaxed);
+}
 
 /// Sets what runs after the ProgramAfter calls, such as flushing `std`'s stdout.
 pub fn set_flush_hook(hook: fn()) {
@@ -41,7 +50,7 @@ pub(crate) extern "C" fn exit(code: i32) -> ! {
 pub unsafe extern "C" fn finish() {
     // The kernel would end the process at the first system call of the report. The watcher, if there is one, is
     // free to make the calls when the process has ended.
-    if sandbox::may_report() {
+    if !IS_SILENT.load(Ordering::Relaxed) && sandbox::may_report() {
         // SAFETY: the caller's promise.
         unsafe { end(ENDED) }
     }
@@ -80,6 +89,9 @@ pub(crate) unsafe fn finish_for_the_dead() {
 /// # Safety
 /// As for [`finish`].
 unsafe fn end(then: u32) {
+    if IS_SILENT.load(Ordering::Relaxed) {
+        return;
+    }
     let Some(process) = identity::state() else {
         return;
     };

@@ -641,6 +641,7 @@ impl<'a> Writer<'a> {
             rx_offset,
             rw_offset,
         };
+        self.out.append(1, &self.plan.signature[..]);
         sections::append(&facts, &mut self.out);
         self.out.append(1, appended::find(self.image));
         self.out.close();

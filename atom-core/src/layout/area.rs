@@ -90,7 +90,7 @@ impl Area {
                 at = own + size;
                 own
             };
-            let data = take(64, data_size);
+            let data = take(PAGE, data_size);
             let slots = take(8, table_size);
             let info = take(64, size_of::<StartInfo>() as u64);
             let facts = take(64, facts_size);

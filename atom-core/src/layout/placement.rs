@@ -145,7 +145,8 @@ impl Placement {
             cursor.0 = cursor.0.next_multiple_of(PAGE);
             p.rw = cursor.0;
         }
-        p.data = cursor.take(64, plan.data.len() as u64);
+        // A tool may map other memory over a table (`program.marks`), and memory is mapped by pages.
+        p.data = cursor.take(PAGE, plan.data.len() as u64);
         if hook_preinit && image.kind.is_position_independent() {
             p.early = plan.early_reloc.map_or(0, |slot| p.data + u64::from(slot));
         }

@@ -231,6 +231,8 @@ pub struct Plan {
     pub guards: Option<Guards>,
     /// The table of `atom_abi::CountRange` in `data`, and its length.
     pub counts: (u32, usize),
+    /// Bytes that the file gets and that nothing loads.
+    pub signature: Vec<u8>,
     /// The `atom_abi::RunInfo` in `data`, if there is one.
     pub run_info: Option<u32>,
     /// How the tool's cells follow from the counters of edges, if there are any.

@@ -92,6 +92,7 @@ impl Whole {
         let regions = Regions::new(&calls, &data);
         calls.placed = Vec::new();
         let thread_data = std::mem::take(&mut calls.thread_data);
+        let signature = std::mem::take(&mut calls.signature);
         let calls_added = calls.calls.len() as u64;
         let split = split(units, starter, calls, std::mem::take(&mut data.offsets));
         let mut parts: Vec<(Calls, Data)> = (split.into_iter())
@@ -162,6 +163,9 @@ impl Whole {
                 plan = planner.plan(again)?;
             }
             whole.plans.push(plan);
+        }
+        if let Some(program) = whole.plans.first_mut() {
+            program.signature = signature;
         }
         whole.shared.data = data.bytes;
         whole.shared.data_relocs = data.relocs;

@@ -164,6 +164,8 @@ pub struct Calls {
     pub counts: Vec<Range<u32>>,
     /// Data of which each thread has a copy.
     pub thread_data: ThreadData,
+    /// Bytes that the program's file gets and that nothing loads.
+    pub signature: Vec<u8>,
 }
 
 /// Data that the tool placed for each thread; [`Argument::ThreadData`] points into it.

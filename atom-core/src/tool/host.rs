@@ -86,6 +86,7 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         mark_counts,
         object_range: objects::object_range,
         inst_isa: query::inst_isa,
+        sign,
     }
 }
 
@@ -431,6 +432,15 @@ extern "C" fn mark_counts(context: *mut Context, offset: u64, len: usize) {
     let session = program(context);
     if let Err(error) = check::mark_counts(session, offset, len) {
         session.note(error);
+    }
+}
+
+extern "C" fn sign(context: *mut Context, bytes: *const u8, len: usize) {
+    if len != 0 {
+        // SAFETY: by the interface, `bytes` leads to `len` bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes, len) };
+        let mut calls = program(context).calls.borrow_mut();
+        calls.signature.extend(bytes);
     }
 }
 

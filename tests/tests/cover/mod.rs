@@ -1,6 +1,8 @@
 //! The tool `cover`: its lines against gcov's, its marks against its counts, and its files against readers of their
 //! formats.
 
+mod afl;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -4,6 +4,7 @@
 //! counter for each block and for each way of a conditional branch, and `atom` derives them from fewer.
 //! `docs/tools/cover.md` describes options and output.
 
+mod afl;
 mod files;
 mod marks;
 mod packed;
@@ -81,6 +82,10 @@ fn report_marks(
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
+    if let Some(settings) = afl::Settings::from_options(&options)? {
+        options.finish()?;
+        return afl::instrument(program, &settings);
+    }
     let files = ReportFiles::from_options(&options, "cover.out")?;
     let has_counts = options.flag("--counts");
     let has_edges = options.flag("--edges");

@@ -1,0 +1,200 @@
+//! Coverage for fuzzers that speak AFL's protocol: AFL++, LibAFL and others.
+//!
+//! Each way between blocks has a cell of 8 bits that counts how often it was gone, or shares it where one follows from
+//! the other (`crate::marks`). Before the program's own work begins, the fuzzer's shared memory takes the place of the
+//! cells (`map`), and the process becomes a fork server (`server`). Each child that the server makes is a run of the
+//! program. `docs/tools/cover.md` describes options and use.
+//!
+//! Cells have a fixed place in the program's data, so a count is in line code without a base register. The place need
+//! not be the start of a page, and memory is mapped by pages: the first cell that is used lies a page behind the
+//! table's start, so that no other data shares its page.
+
+mod map;
+mod persistent;
+mod server;
+mod start;
+mod sys;
+
+use atom_tool::prelude::*;
+use atom_tool::{MarkTable, Options};
+
+use crate::marks::{self, Seen};
+use map::{MARGIN, Map};
+use persistent::Loop;
+
+/// Number of cells of the largest map that the handshake can announce, less the margin in front.
+const MOST_CELLS: u64 = (8 << 20) - MARGIN as u64;
+
+/// Cycles of a persistent process before it makes room for a new one.
+const CYCLES: u64 = 1000;
+
+#[analysis]
+fn hit(cell: Mark) {
+    cell.count();
+}
+
+#[analysis]
+fn begin(marks: Marks, cells: u32, protocol: u32) {
+    server::begin(Map::of(marks, cells), protocol);
+}
+
+#[analysis]
+fn cycle(
+    marks: Marks,
+    numbers: Array<u64>,
+    proc: u64,
+    first: RegV,
+    second: RegV,
+    third: RegV,
+    fourth: RegV,
+    fifth: RegV,
+    sixth: RegV,
+) {
+    let [cells, protocol, cycles] = [numbers[0], numbers[1], numbers[2]];
+    let map = Map::of(marks, cells as u32);
+    server::begin(map, protocol as u32);
+    let words = [first, second, third, fourth, fifth, sixth].map(|value| value.0);
+    persistent::run(
+        map,
+        Loop {
+            proc,
+            words,
+            cycles,
+        },
+    );
+}
+
+/// Options of this mode; none of them if it is not wanted.
+pub struct Settings {
+    start: Option<String>,
+    persistent: Option<String>,
+    cycles: u64,
+    most_cells: u64,
+    protocol: u32,
+}
+
+impl Settings {
+    /// Reads the options. `None` without `--afl`.
+    pub fn from_options(options: &Options<'_>) -> Result<Option<Self>> {
+        let is_wanted = options.flag("--afl");
+        let settings = Self {
+            start: options.value("--afl-start")?.map(str::to_owned),
+            persistent: options.value("--afl-persistent")?.map(str::to_owned),
+            cycles: options.size("--afl-cycles", CYCLES)?,
+            most_cells: options.size("--afl-map", MOST_CELLS)?,
+            protocol: options.choice("--afl-protocol", &[("0", 0), ("1", 1)])?,
+        };
+        if !is_wanted {
+            let has_others = settings.start.is_some() || settings.persistent.is_some();
+            return match has_others {
+                true => Err("--afl-start and --afl-persistent need --afl".into()),
+                false => Ok(None),
+            };
+        }
+        if settings.start.is_some() && settings.persistent.is_some() {
+            return Err(
+                "--afl-start and --afl-persistent cannot be used together: a persistent \
+                        process begins at its procedure"
+                    .into(),
+            );
+        }
+        if !(1..=MOST_CELLS).contains(&settings.most_cells) {
+            return Err(format!("--afl-map takes 1 to {MOST_CELLS} cells").into());
+        }
+        if !(1..=u64::from(u32::MAX)).contains(&settings.cycles) {
+            return Err("--afl-cycles takes a number from 1 to 4294967295".into());
+        }
+        Ok(Some(settings))
+    }
+}
+
+/// Adds the calls of this mode.
+pub fn instrument(program: &Program, settings: &Settings) -> Result {
+    let points = points(program);
+    if points.is_empty() {
+        return Err("no code is selected: there is nothing to see for a fuzzer".into());
+    }
+    let cells = settings.most_cells.min(points.len() as u64) as usize;
+    // The fuzzer takes a program for one of its kind if its file has this text.
+    program.sign(map::SIGNATURE.to_bytes_with_nul());
+    let marks = program.marks(cells + map::SPARE);
+    for (number, point) in points.iter().enumerate() {
+        let cell = (marks.at(MARGIN + number % cells),);
+        match point.way {
+            None => point.block.add_call(Before, hit, cell),
+            Some(way) => point.block.add_call_on(way, hit, cell),
+        }
+    }
+    if points.len() > cells {
+        let share = points.len().div_ceil(cells);
+        eprintln!(
+            "cover: {} ways between blocks share {cells} cells, up to {share} in each",
+            points.len()
+        );
+    }
+    let (cells, protocol) = (cells as u32, settings.protocol);
+    match &settings.persistent {
+        Some(pattern) => add_cycles(program, pattern, settings, marks, cells)?,
+        None => {
+            for point in start::find(program, settings.start.as_deref())? {
+                point.add_call((marks, cells, protocol));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the calls of a persistent process at the procedures of a pattern.
+fn add_cycles(
+    program: &Program,
+    pattern: &str,
+    settings: &Settings,
+    marks: MarkTable,
+    cells: u32,
+) -> Result {
+    let numbers = [cells.into(), settings.protocol.into(), settings.cycles];
+    for proc in program.procs_matching(pattern)? {
+        if proc.is_opaque() {
+            let name = proc.name();
+            return Err(format!("--afl-persistent: {name} is not instrumented").into());
+        }
+        let words = [Reg::Rdi, Reg::Rsi, Reg::Rdx, Reg::Rcx, Reg::R8, Reg::R9];
+        let [a, b, c, d, e, f] = words;
+        let at = ImageAddress(proc.pc());
+        let numbers = &numbers[..];
+        proc.add_call(Before, cycle, (marks, numbers, at, a, b, c, d, e, f));
+    }
+    Ok(())
+}
+
+/// A place at which a cell counts: before a block, or on a way out of it.
+struct Point<'a> {
+    block: Block<'a>,
+    way: Option<Way>,
+}
+
+/// The places that tell all ways between blocks of the selected procedures.
+fn points<'a>(program: &Program<'a>) -> Vec<Point<'a>> {
+    let mut points = Vec::new();
+    // Which way a PLT entry goes tells whether its function is bound already: that is none of the input's doing.
+    let is_wanted = |proc: &Proc<'_>| proc.is_selected() && !proc.is_stub();
+    let selected = program.procs().filter(is_wanted);
+    for proc in selected.filter(|proc| proc.first_block().is_some()) {
+        let plan = marks::plan(proc, Some(&mut 0));
+        for (block, is_marked) in proc.blocks().zip(&plan.marked) {
+            if *is_marked {
+                points.push(Point { block, way: None });
+            }
+            let Some(ways) = plan.ways.get(&(block.index() as u32)) else {
+                continue;
+            };
+            for (seen, way) in ways.iter().zip([Way::Taken, Way::Falling]) {
+                if let Seen::Mark(_) = seen {
+                    let way = Some(way);
+                    points.push(Point { block, way });
+                }
+            }
+        }
+    }
+    points
+}

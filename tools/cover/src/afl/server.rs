@@ -1,0 +1,218 @@
+//! The fork server.
+//!
+//! Protocol: the fuzzer passes two descriptors. The server announces itself on [`STATUS`]. Then each word that it reads
+//! from [`CONTROL`] asks for a run: the server forks, and answers with the child's process number and, when the child
+//! has ended or stopped, with its status as `wait` gives it. The word is not 0 if the fuzzer has killed the child that
+//! was there before. A child that stops itself has finished a cycle of a persistent process, and goes on for the next
+//! run.
+
+use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use atom_tool::forks;
+
+use super::map::Map;
+use super::sys::{self, SYS_ARCH_PRCTL, SYS_CLONE, SYS_KILL, SYS_PRCTL, SYS_WAIT4, syscall};
+
+/// The descriptor on which the fuzzer asks.
+const CONTROL: c_int = 198;
+/// The descriptor on which the server answers.
+const STATUS: c_int = 199;
+
+/// Announcement in the first form: the word has options.
+const OPTIONS: u32 = 0x8000_0001;
+/// The size of the map is in bits 1 to 23.
+const HAS_MAP_SIZE: u32 = 0x4000_0000;
+/// Announcement in the second form: letters and version.
+const VERSION_1: u32 = 0x4146_4c01;
+/// An option of the second form: the size of the map follows.
+const MAP_SIZE_FOLLOWS: u32 = 1;
+
+/// True in a fork server and its children.
+static IS_SERVED: AtomicBool = AtomicBool::new(false);
+
+/// True in a process that a fork server has made.
+pub fn is_child() -> bool {
+    IS_SERVED.load(Ordering::Relaxed)
+}
+
+/// Attaches the shared memory and serves, at the first call. Returns in children, and in the process itself if no
+/// fuzzer is there.
+pub fn begin(map: Map, protocol: u32) {
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+    if HAS_BEGUN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    match map.attach() {
+        Ok(false) => return,
+        Ok(true) => {}
+        Err(message) => {
+            eprintln!("cover: {message}");
+            sys::exit(1);
+        }
+    }
+    if announce(map.size as u32, protocol) {
+        serve();
+    }
+}
+
+/// Tells the fuzzer that the server is there. False if there is no fuzzer.
+fn announce(map_size: u32, protocol: u32) -> bool {
+    if protocol == 0 {
+        let size = (map_size - 1) << 1;
+        return sys::write_word(STATUS, OPTIONS | HAS_MAP_SIZE | size);
+    }
+    if !sys::write_word(STATUS, VERSION_1) {
+        return false;
+    }
+    let answer = sys::read_word(CONTROL);
+    if answer != Some(!VERSION_1) {
+        eprintln!(
+            "cover: the fuzzer does not know version 1 of the protocol: use --afl-protocol 0"
+        );
+        sys::exit(1);
+    }
+    [MAP_SIZE_FOLLOWS, map_size, VERSION_1]
+        .into_iter()
+        .all(|word| sys::write_word(STATUS, word))
+}
+
+/// Forks a child for each run; returns in the children.
+fn serve() {
+    // What is stored here and not in the children costs no copy of a page for each of them.
+    IS_SERVED.store(true, Ordering::Relaxed);
+    forks::end_without_report();
+    // The program's handlers are not for the server's children, and the fuzzer ends the server by SIGTERM.
+    let signals = [sys::SIGCHLD, sys::SIGTERM];
+    let before = signals.map(|signal| sys::set_disposition(signal, sys::Disposition::default()));
+    let thread = Thread::current();
+    let mut stopped: Option<u32> = None;
+    loop {
+        // The fuzzer has gone.
+        let Some(was_killed) = sys::read_word(CONTROL) else {
+            sys::exit(0)
+        };
+        if let Some(child) = stopped
+            && was_killed != 0
+        {
+            wait(child);
+            stopped = None;
+        }
+        let child = match stopped {
+            Some(child) => {
+                // SAFETY: no effect on memory.
+                unsafe { syscall(SYS_KILL, child, sys::SIGCONT) };
+                child
+            }
+            None => match thread.fork() {
+                None => {
+                    eprintln!("cover: cannot fork");
+                    sys::exit(1)
+                }
+                Some(0) => {
+                    for (signal, before) in signals.into_iter().zip(before) {
+                        sys::set_disposition(signal, before);
+                    }
+                    sys::close(CONTROL);
+                    sys::close(STATUS);
+                    return;
+                }
+                Some(child) => child,
+            },
+        };
+        let mut is_answered = sys::write_word(STATUS, child);
+        let status = wait(child);
+        stopped = is_stopped(status).then_some(child);
+        is_answered &= sys::write_word(STATUS, status);
+        if !is_answered {
+            sys::exit(1);
+        }
+    }
+}
+
+/// True if a status is that of a child that has stopped.
+fn is_stopped(status: u32) -> bool {
+    const STOPPED: u32 = 0x7f;
+    status & 0xff == STOPPED
+}
+
+/// Waits until a child ends or stops.
+fn wait(child: u32) -> u32 {
+    const STOPPED_TOO: c_long = 2;
+    let mut status = 0u32;
+    // SAFETY: the kernel writes a word. A signal may interrupt the call, which is then made again.
+    while unsafe { syscall(SYS_WAIT4, child, &raw mut status, STOPPED_TOO, 0) } != child.into() {
+        // SAFETY: no effect on memory; signal 0 only asks whether the child exists.
+        if unsafe { syscall(SYS_KILL, child, 0) } != 0 {
+            break;
+        }
+    }
+    status
+}
+
+/// What a C library keeps of the calling thread's number: it must be the new one in a child.
+struct Thread {
+    /// Address at which the kernel writes 0 when the thread ends; 0 if there is none.
+    cleared: usize,
+    /// Flags of `clone`.
+    flags: usize,
+    /// Address of a further copy of the thread's number; 0 if there is none.
+    copy: usize,
+}
+
+impl Thread {
+    fn current() -> Self {
+        const GET_TID_ADDRESS: c_long = 40;
+        const CHILD_SETTID: usize = 0x0100_0000;
+        const CHILD_CLEARTID: usize = 0x0020_0000;
+        /// Distance of the number from musl's thread pointer.
+        const IN_MUSL: usize = 48;
+        let number = sys::gettid();
+        let mut cleared = 0usize;
+        const GET_FS: c_long = 0x1003;
+        let mut thread = 0usize;
+        // SAFETY: the kernel writes two addresses, or nothing.
+        unsafe {
+            syscall(SYS_PRCTL, GET_TID_ADDRESS, &raw mut cleared);
+            syscall(SYS_ARCH_PRCTL, GET_FS, &raw mut thread);
+        }
+        let is_number = |at: usize| {
+            // SAFETY: addresses in the C library's description of the thread, which stays while the thread does.
+            at != 0
+                && unsafe { std::ptr::with_exposed_provenance::<u32>(at).read_unaligned() }
+                    == number
+        };
+        let mut flags = sys::SIGCHLD as usize;
+        if cleared != 0 {
+            flags |= CHILD_CLEARTID;
+        }
+        if is_number(cleared) {
+            // glibc: one address for both.
+            flags |= CHILD_SETTID;
+        }
+        let copy = match thread {
+            0 => 0,
+            _ => thread + IN_MUSL,
+        };
+        let is_copy = flags & CHILD_SETTID == 0 && is_number(copy);
+        Self {
+            cleared,
+            flags,
+            copy: if is_copy { copy } else { 0 },
+        }
+    }
+
+    /// Forks. Returns the child's number, 0 in the child, and `None` after an error.
+    fn fork(&self) -> Option<u32> {
+        // SAFETY: without a new stack and without shared memory `clone` is a fork. The addresses are the C library's.
+        let child = unsafe { syscall(SYS_CLONE, self.flags, 0, 0, self.cleared, 0) };
+        if child == 0 && self.copy != 0 {
+            let number = sys::gettid();
+            // SAFETY: checked above to have the thread's number.
+            unsafe {
+                std::ptr::with_exposed_provenance_mut::<u32>(self.copy).write_unaligned(number)
+            };
+        }
+        u32::try_from(child).ok()
+    }
+}
