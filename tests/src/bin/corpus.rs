@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use atom_tests::atom::{self, Job};
-use atom_tests::corpus::{Bench, Entry, installed, read_table};
+use atom_tests::corpus::{Bench, Entry, installed, read_table, read_table_from};
 use atom_tests::counts::{read_branch, read_flow, read_icount};
 use atom_tests::error::{Error, Result};
 use atom_tests::models;
@@ -59,6 +59,9 @@ struct Args {
     /// List the table.
     #[arg(long)]
     list: bool,
+    /// Use this file as the table. Its programs are looked up in PATH.
+    #[arg(long)]
+    table: Option<PathBuf>,
     /// Any program with its arguments, instead of the table.
     #[arg(last = true)]
     command: Vec<String>,
@@ -74,6 +77,13 @@ const JOBS: [&str; 11] = [
 const ON_DEMAND: [&str; 4] = ["calllog", "counters", "dtb", "prof"];
 
 impl Args {
+    /// The table of programs.
+    fn read_table(&self) -> Result<Vec<Entry>> {
+        self.table
+            .as_deref()
+            .map_or_else(read_table, read_table_from)
+    }
+
     /// All rewrites in the order of the columns.
     fn kinds(&self) -> impl Iterator<Item = &str> {
         JOBS.into_iter().chain(self.with.iter().map(String::as_str))
@@ -412,7 +422,7 @@ fn chosen(args: &Args) -> Result<(Vec<Subject>, Vec<String>)> {
         all.retain(|(entry, _)| args.only.is_empty() || args.only.contains(&entry.name));
         return Ok((all, Vec::new()));
     }
-    let table = read_table()?;
+    let table = args.read_table()?;
     let is_unknown = |name: &&String| !table.iter().any(|e| e.name == **name);
     if let Some(unknown) = args.only.iter().find(is_unknown) {
         let reason = format!("the table has no \"{unknown}\"");
@@ -511,7 +521,7 @@ fn main() -> ExitCode {
         }
     }
     if args.list {
-        for entry in read_table().unwrap_or_default() {
+        for entry in args.read_table().unwrap_or_default() {
             println!(
                 "{}\t{}\t{}",
                 entry.name,

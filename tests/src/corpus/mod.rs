@@ -14,4 +14,4 @@ mod table;
 pub use inputs::{make as make_inputs, sample};
 pub use installed::installed;
 pub use runs::{Bench, Difference, Verdict};
-pub use table::{Entry, read as read_table};
+pub use table::{Entry, read as read_table, read_from as read_table_from};

@@ -39,6 +39,13 @@ pub fn read() -> Result<Vec<Entry>> {
     parse(include_str!("../../programs.txt"))
 }
 
+/// Reads a table of the same form from a file.
+pub fn read_from(file: &Path) -> Result<Vec<Entry>> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| Error::new("reading the corpus table", e).file(file))?;
+    parse(&text)
+}
+
 fn parse(text: &str) -> Result<Vec<Entry>> {
     let mut entries: Vec<Entry> = Vec::new();
     for (number, line) in text.lines().enumerate() {
