@@ -12,7 +12,7 @@ use std::ptr;
 
 use atom_tool::Marks;
 
-use super::sys::{SYS_MMAP, SYS_MREMAP, SYS_MUNMAP, SYS_SHMAT, SYS_SHMCTL, SYS_SHMDT, syscall};
+use super::sys::syscall;
 
 const PAGE: usize = 4096;
 
@@ -71,40 +71,40 @@ impl Map {
     }
 
     fn attach_system_v(self, number: c_long) -> Option<()> {
-        const IPC_STAT: c_long = 2;
+        const IPC_STAT: c_long = libc::IPC_STAT as c_long;
         /// Bytes of the kernel's description of a segment, at most.
         const DESCRIPTION: usize = 128;
         /// Place of the size in it, in words: it follows the permissions.
         const SIZE_AT: usize = 48 / 8;
-        const MAY_MOVE_TO_FIXED: c_long = 3;
+        const MAY_MOVE_TO_FIXED: c_long = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as c_long;
         let mut description = [0usize; DESCRIPTION / 8];
         // SAFETY: the kernel writes the description, which is smaller than that. The new mapping's addresses are the
         // kernel's choice. The pages that are replaced belong to the table alone: `SPARE` leaves a page on both sides.
         unsafe {
-            if syscall(SYS_SHMCTL, number, IPC_STAT, description.as_mut_ptr()) != 0 {
+            if syscall(libc::SYS_shmctl, number, IPC_STAT, description.as_mut_ptr()) != 0 {
                 return None;
             }
             let size = description[SIZE_AT].next_multiple_of(PAGE);
-            let at = syscall(SYS_SHMAT, number, ptr::null::<c_void>(), 0);
+            let at = syscall(libc::SYS_shmat, number, ptr::null::<c_void>(), 0);
             if at == -1 {
                 return None;
             }
             let used = size.min(self.mapped_size());
             let to = self.start;
-            if syscall(SYS_MREMAP, at, used, used, MAY_MOVE_TO_FIXED, to) == -1 {
-                syscall(SYS_SHMDT, at);
+            if syscall(libc::SYS_mremap, at, used, used, MAY_MOVE_TO_FIXED, to) == -1 {
+                syscall(libc::SYS_shmdt, at);
                 return None;
             }
             if used < size {
-                syscall(SYS_MUNMAP, at as usize + used, size - used);
+                syscall(libc::SYS_munmap, at as usize + used, size - used);
             }
         }
         Some(())
     }
 
     fn attach_posix(self, name: &str) -> Option<()> {
-        const READ_WRITE: c_long = 3;
-        const SHARED_FIXED: c_long = 0x11;
+        const READ_WRITE: c_long = (libc::PROT_READ | libc::PROT_WRITE) as c_long;
+        const SHARED_FIXED: c_long = (libc::MAP_SHARED | libc::MAP_FIXED) as c_long;
         let path = format!("/dev/shm/{}", name.trim_start_matches('/'));
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
         let size = file.metadata().ok()?.len() as usize;
@@ -113,7 +113,7 @@ impl Map {
         let at = unsafe {
             let descriptor = file.as_raw_fd();
             syscall(
-                SYS_MMAP,
+                libc::SYS_mmap,
                 self.start,
                 used,
                 READ_WRITE,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::map::Map;
 use super::server;
-use super::sys::{self, SIGSTOP, SYS_GETPID, SYS_TGKILL, syscall};
+use super::sys::{self, syscall};
 
 /// A procedure, what it is called with, and how often.
 pub struct Loop {
@@ -47,5 +47,12 @@ pub fn run(map: Map, of: Loop) {
 /// Stops the process until the server has it go on.
 fn stop() {
     // SAFETY: no effect on memory.
-    unsafe { syscall(SYS_TGKILL, syscall(SYS_GETPID), sys::gettid(), SIGSTOP) };
+    unsafe {
+        syscall(
+            libc::SYS_tgkill,
+            syscall(libc::SYS_getpid),
+            sys::gettid(),
+            libc::SIGSTOP,
+        )
+    };
 }

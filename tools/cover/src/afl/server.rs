@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use atom_tool::forks;
 
 use super::map::Map;
-use super::sys::{self, SYS_ARCH_PRCTL, SYS_CLONE, SYS_KILL, SYS_PRCTL, SYS_WAIT4, syscall};
+use super::sys::{self, syscall};
 
 /// The descriptor on which the fuzzer asks.
 const CONTROL: c_int = 198;
@@ -83,7 +83,7 @@ fn serve() {
     IS_SERVED.store(true, Ordering::Relaxed);
     forks::end_without_report();
     // The program's handlers are not for the server's children, and the fuzzer ends the server by SIGTERM.
-    let signals = [sys::SIGCHLD, sys::SIGTERM];
+    let signals = [libc::SIGCHLD, libc::SIGTERM];
     let before = signals.map(|signal| sys::set_disposition(signal, sys::Disposition::default()));
     let thread = Thread::current();
     let mut stopped: Option<u32> = None;
@@ -101,7 +101,7 @@ fn serve() {
         let child = match stopped {
             Some(child) => {
                 // SAFETY: no effect on memory.
-                unsafe { syscall(SYS_KILL, child, sys::SIGCONT) };
+                unsafe { syscall(libc::SYS_kill, child, libc::SIGCONT) };
                 child
             }
             None => match thread.fork() {
@@ -130,20 +130,20 @@ fn serve() {
     }
 }
 
-/// True if a status is that of a child that has stopped.
+/// True if a status from `wait` says that the child has stopped and may go on.
 fn is_stopped(status: u32) -> bool {
-    const STOPPED: u32 = 0x7f;
-    status & 0xff == STOPPED
+    libc::WIFSTOPPED(status as i32)
 }
 
 /// Waits until a child ends or stops.
 fn wait(child: u32) -> u32 {
-    const STOPPED_TOO: c_long = 2;
     let mut status = 0u32;
     // SAFETY: the kernel writes a word. A signal may interrupt the call, which is then made again.
-    while unsafe { syscall(SYS_WAIT4, child, &raw mut status, STOPPED_TOO, 0) } != child.into() {
+    while unsafe { syscall(libc::SYS_wait4, child, &raw mut status, libc::WUNTRACED, 0) }
+        != child.into()
+    {
         // SAFETY: no effect on memory; signal 0 only asks whether the child exists.
-        if unsafe { syscall(SYS_KILL, child, 0) } != 0 {
+        if unsafe { syscall(libc::SYS_kill, child, 0) } != 0 {
             break;
         }
     }
@@ -162,9 +162,9 @@ struct Thread {
 
 impl Thread {
     fn current() -> Self {
-        const GET_TID_ADDRESS: c_long = 40;
-        const CHILD_SETTID: usize = 0x0100_0000;
-        const CHILD_CLEARTID: usize = 0x0020_0000;
+        const GET_TID_ADDRESS: c_long = libc::PR_GET_TID_ADDRESS as c_long;
+        const CHILD_SETTID: usize = libc::CLONE_CHILD_SETTID as usize;
+        const CHILD_CLEARTID: usize = libc::CLONE_CHILD_CLEARTID as usize;
         /// Distance of the number from musl's thread pointer.
         const IN_MUSL: usize = 48;
         let number = sys::gettid();
@@ -173,8 +173,8 @@ impl Thread {
         let mut thread = 0usize;
         // SAFETY: the kernel writes two addresses, or nothing.
         unsafe {
-            syscall(SYS_PRCTL, GET_TID_ADDRESS, &raw mut cleared);
-            syscall(SYS_ARCH_PRCTL, GET_FS, &raw mut thread);
+            syscall(libc::SYS_prctl, GET_TID_ADDRESS, &raw mut cleared);
+            syscall(libc::SYS_arch_prctl, GET_FS, &raw mut thread);
         }
         let is_number = |at: usize| {
             // SAFETY: addresses in the C library's description of the thread, which stays while the thread does.
@@ -182,7 +182,7 @@ impl Thread {
                 && unsafe { std::ptr::with_exposed_provenance::<u32>(at).read_unaligned() }
                     == number
         };
-        let mut flags = sys::SIGCHLD as usize;
+        let mut flags = libc::SIGCHLD as usize;
         if cleared != 0 {
             flags |= CHILD_CLEARTID;
         }
@@ -205,7 +205,7 @@ impl Thread {
     /// Forks. Returns the child's number, 0 in the child, and `None` after an error.
     fn fork(&self) -> Option<u32> {
         // SAFETY: without a new stack and without shared memory `clone` is a fork. The addresses are the C library's.
-        let child = unsafe { syscall(SYS_CLONE, self.flags, 0, 0, self.cleared, 0) };
+        let child = unsafe { syscall(libc::SYS_clone, self.flags, 0, 0, self.cleared, 0) };
         if child == 0 && self.copy != 0 {
             let number = sys::gettid();
             // SAFETY: checked above to have the thread's number.
