@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use atom_tool::ThreadData;
 use atom_tool::prelude::*;
 
-use crate::heap::{self, Calls, WishSite};
+use crate::heap::{self, Calls};
 use crate::points::HeapPoints;
 use crate::spec;
 
@@ -29,16 +29,20 @@ fn is_runtime(proc: &Proc<'_>) -> bool {
     name.starts_with("runtime.") || name.starts_with("internal/runtime/")
 }
 
+/// The last instructions of the blocks of some procedures: calls are among them.
+fn calls_of<'a>(procs: impl Iterator<Item = Proc<'a>>) -> impl Iterator<Item = Inst<'a>> {
+    procs
+        .flat_map(|proc| proc.blocks())
+        .map(|block| block.last_inst())
+}
+
 /// The procedures of the runtime that call one of these, or call procedures that do, by their numbers.
 fn leading_to(program: &Program<'_>, allocators: &[Proc<'_>]) -> HashSet<usize> {
     let mut callers: HashMap<usize, Vec<usize>> = HashMap::new();
-    for proc in program.procs().filter(is_runtime) {
-        let calls = proc.blocks().map(|block| block.last_inst());
-        for called in calls.filter_map(|inst| inst.called_proc()) {
-            callers
-                .entry(called.index())
-                .or_default()
-                .push(proc.index());
+    for inst in calls_of(program.procs().filter(is_runtime)) {
+        if let Some(called) = inst.called_proc() {
+            let callers = callers.entry(called.index()).or_default();
+            callers.push(inst.proc().index());
         }
     }
     let mut new: Vec<usize> = allocators.iter().map(Proc::index).collect();
@@ -63,12 +67,7 @@ pub fn add(
     if allocators.is_empty() {
         return;
     }
-    let unknown = points.calls as u64;
-    points.calls += 1;
-    for (number, _) in wishes.iter().enumerate().filter(|(_, w)| w.is_anywhere()) {
-        let (site, wish) = (unknown as u32, number as u32);
-        points.sites.push(WishSite { site, wish });
-    }
+    let unknown = points.add_site(wishes, spec::Heap::is_anywhere);
     for proc in &allocators {
         let number = proc.index() as u64 + 1;
         proc.add_call(
@@ -84,26 +83,13 @@ pub fn add(
         }
     }
     let leading = leading_to(program, &allocators);
-    for inst in program
-        .procs()
-        .filter(|p| !is_runtime(p))
-        .flat_map(|p| p.blocks())
-        .map(|block| block.last_inst())
-    {
-        let Some(to) = inst
-            .called_proc()
-            .filter(|to| leading.contains(&to.index()))
-        else {
-            continue;
-        };
-        debug_assert!(is_runtime(&to) || is_allocator(&to));
-        let site = points.calls as u32;
-        points.calls += 1;
-        for (number, _) in wishes.iter().enumerate().filter(|(_, w)| w.fits(inst)) {
-            let wish = number as u32;
-            points.sites.push(WishSite { site, wish });
+    let others = program.procs().filter(|proc| !is_runtime(proc));
+    for inst in calls_of(others) {
+        let called = inst.called_proc();
+        if called.is_some_and(|to| leading.contains(&to.index())) {
+            let site = points.add_site(wishes, |wish| wish.fits(inst));
+            inst.add_call(Before, enter_runtime, (calls, Reg::R14, site));
         }
-        inst.add_call(Before, enter_runtime, (calls, Reg::R14, u64::from(site)));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::frames::{StackVariable, back, entered, left};
 use crate::golang;
 use crate::heap::{Calls, Wish, WishSite, enter, enter_by_jump, leave};
 use crate::model::{self, CELLS, OperandTag, Repeated, RepeatedOperand, State};
-use crate::spec::{Code, Data, DataPlace};
+use crate::spec::{self, Code, Data, DataPlace};
 
 plain_data! {
     /// A memory operand of an instruction.
@@ -239,6 +239,19 @@ pub struct HeapPoints {
 }
 
 impl HeapPoints {
+    /// Adds a call of the allocator, which may allocate blocks for the wishes that `fits` names. Returns the call's
+    /// number.
+    pub fn add_site(&mut self, wishes: &[&spec::Heap], fits: impl Fn(&spec::Heap) -> bool) -> u64 {
+        let site = self.calls;
+        self.calls += 1;
+        let fitting = wishes.iter().enumerate().filter(|(_, wish)| fits(wish));
+        self.sites.extend(fitting.map(|(wish, _)| WishSite {
+            site: site as u32,
+            wish: wish as u32,
+        }));
+        site as u64
+    }
+
     /// Fails if no call of the allocator can allocate a block for a range of blocks.
     pub fn check(&self, data: &[Data]) -> Result {
         for (number, wish) in self.wishes.iter().enumerate() {
@@ -324,21 +337,12 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
         return points;
     }
     let jumping = jumping_procs(program);
-    let mut site = 0;
     for inst in leaving(program) {
         let is_call = inst.is_type(InstType::Call);
         if let Some(allocator) = allocator(inst) {
+            let site = points.add_site(&wishes, |wish| wish.fits(inst));
             let what = site << 4 | allocator as u64;
             let (sp, a, b, c) = (Reg::Rsp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
-            for (number, wish) in wishes.iter().enumerate() {
-                if wish.fits(inst) {
-                    points.sites.push(WishSite {
-                        site: site as u32,
-                        wish: number as u32,
-                    });
-                }
-            }
-            site += 1;
             // A call pushes a return address; a jump leaves the caller's on top of the stack.
             if is_call {
                 inst.add_call(Before, enter, (calls, what, sp, a, b, c));
@@ -357,7 +361,6 @@ pub fn heap(program: &Program<'_>, data: &[Data], calls: ThreadData<Calls>) -> H
             inst.add_call(After, leave, (calls, Reg::Rsp, Reg::Rax));
         }
     }
-    points.calls = site as usize;
     golang::add(program, &wishes, calls, &mut points);
     points
 }
