@@ -37,20 +37,31 @@ crate::variadic! {
     snprintf_checked => vsnprintf_checked, 40, "r9";
 }
 
+/// The formatted text.
+///
+/// # Safety
+/// C's contract: `text` ends with a null, and `list` has the arguments that `text` names.
+unsafe fn formatted(text: *const c_char, list: *mut VaList) -> Vec<u8> {
+    let mut printed = Vec::new();
+    unsafe {
+        format(
+            &mut |part| printed.extend_from_slice(part),
+            bytes(text),
+            &mut *list,
+        );
+    }
+    printed
+}
+
 pub unsafe extern "C" fn vfprintf(
     file: *mut File,
     text: *const c_char,
     list: *mut VaList,
 ) -> c_int {
-    let mut printed = Vec::new();
     unsafe {
-        let n = format(
-            &mut |part| printed.extend_from_slice(part),
-            bytes(text),
-            &mut *list,
-        );
+        let printed = formatted(text, list);
         match File::with(file, |file| file.put(&printed)) {
-            true => n as c_int,
+            true => printed.len() as c_int,
             false => -1,
         }
     }
@@ -108,13 +119,9 @@ pub unsafe extern "C" fn vasprintf(
     text: *const c_char,
     list: *mut VaList,
 ) -> c_int {
-    let mut printed = Vec::new();
     unsafe {
-        let n = format(
-            &mut |part| printed.extend_from_slice(part),
-            bytes(text),
-            &mut *list,
-        );
+        let mut printed = formatted(text, list);
+        let n = printed.len();
         let copy = malloc(n + 1);
         *to = copy;
         if copy.is_null() {
