@@ -86,6 +86,7 @@ impl Discovery<'_> {
                 block_count,
                 is_local: part.is_local,
                 is_go: seed.is_go,
+                go_origin: seed.go_origin,
             });
             first_insts.push(first_inst);
             first_inst += part.insts.len() as u32;

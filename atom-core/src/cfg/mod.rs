@@ -39,6 +39,7 @@ use rayon::prelude::*;
 
 use crate::ids::{Address48, BlockId, InstId, ProcId};
 use crate::image::Image;
+use crate::unwind::go::Origin;
 use crate::x86::{Inst, Instruction, Run, decode_at, target_of};
 
 pub use exits::Exit;
@@ -89,6 +90,8 @@ pub struct Proc {
     pub is_local: bool,
     /// True for a function that Go's tables list.
     pub is_go: bool,
+    /// The language of such a function.
+    pub go_origin: Origin,
 }
 
 impl Proc {

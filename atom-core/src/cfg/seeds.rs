@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use std::ops::RangeInclusive;
 
 use crate::image::{Image, Symbol};
-use crate::unwind::go::GoTable;
+use crate::unwind::go::{GoTable, Origin};
 use crate::unwind::{CFA_AT_ENTRY, CfaRule, UnwindTable};
 
 /// A range of `.eh_frame`, as far as discovery needs it.
@@ -60,6 +60,8 @@ pub struct GoFunction {
     pub resumed: Option<u64>,
     /// Largest size of its frame in bytes, without the return address.
     pub frame: u32,
+    /// The language that it was written in.
+    pub origin: Origin,
 }
 
 /// Name of the function to which the first function of a goroutine returns.
@@ -122,6 +124,7 @@ fn go_functions<'a>(table: &'a GoTable<'_>) -> impl Iterator<Item = GoFunction> 
         name: table.name(f).to_string(),
         resumed: table.defer_return(f),
         frame: table.frame_size(f),
+        origin: table.record(f).origin(),
     })
 }
 
@@ -142,6 +145,8 @@ pub struct Seed {
     pub is_exported: bool,
     /// True for a function that Go's tables list.
     pub is_go: bool,
+    /// The language of such a function.
+    pub go_origin: Origin,
 }
 
 impl Seed {
@@ -202,6 +207,7 @@ pub fn collect(image: &Image, frames: &FrameFacts) -> Vec<Seed> {
             seed.end = Some(function.end);
             seed.name = Some(function.name.clone());
             seed.is_go = true;
+            seed.go_origin = function.origin;
         }
     }
     for symbol in image.symbols.iter().chain(&image.dynamic_symbols) {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
+use super::convention::{AT_GO_ENTRY, Convention};
 use super::effects::{Effects, EffectsOf, Transfer};
 use super::span::Span;
 use super::{RegSet, far_calls, unknown_code};
@@ -40,6 +41,8 @@ pub enum End {
     Call(Callee),
     /// A call through a pointer.
     CallPointer,
+    /// A call through a pointer in code of Go.
+    CallGo,
     /// A call through a pointer whose callee may keep every register: the
     /// sequence that computes a thread-local address by a TLS descriptor.
     CallKeeping,
@@ -47,6 +50,8 @@ pub enum End {
     Return,
     /// A jump through a pointer to a function.
     TailCall,
+    /// A jump through a pointer in code of Go: to a function, or to a place where Go's runtime left a goroutine.
+    JumpGo,
     /// A jump through a pointer that was loaded, to a function or to a label of this procedure.
     Dispatch,
     /// No code runs after the block.
@@ -128,6 +133,8 @@ pub struct ProcInfo {
     pub writes: RegSet,
     /// What may be read between entry and return before being written, callees included.
     pub reads: RegSet,
+    /// The convention that it keeps to.
+    pub convention: Convention,
     /// True if code that is not understood may call or jump to the procedure directly.
     pub has_unknown_callers: bool,
     /// True if the procedure may run with the direction flag set.
@@ -137,6 +144,19 @@ pub struct ProcInfo {
 }
 
 impl ProcInfo {
+    /// Registers whose values at the entry a caller may have to give, if it reads those in `after` when the procedure has
+    /// returned. What is live at the entry for the sake of other callers is left out for functions of Go: their
+    /// functions in assembly keep registers for callers in C.
+    pub fn wanted(&self, after: RegSet) -> RegSet {
+        match self.convention {
+            Convention {
+                is_compiled: true, ..
+            } => (self.reads | after) & AT_GO_ENTRY,
+            Convention { is_go: true, .. } => self.reads | after,
+            _ => self.reads | self.writes,
+        }
+    }
+
     /// Calls and jumps to known blocks: the number of the calling block in the procedure, the target
     /// and the target's procedure. `blocks` are the procedure's own, of which `first` is the first.
     fn calls(
@@ -191,7 +211,11 @@ impl LiveGraph {
             .map(|_| AtomicBool::new(false))
             .collect();
         let read = |reader: &mut Reader, p: usize, own: &mut [BlockInfo]| {
-            let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, is_go);
+            let convention = match is_go {
+                true => Convention::in_go(&cfg.procs[p]),
+                false => Convention::SYSTEM_V,
+            };
+            let mut info = read_proc(image, cfg, ProcId::from_index(p), own, reader, convention);
             let first = cfg.procs[p].first_block;
             info.find_callees(first, own);
             for (_, target, _) in info.calls(first, own) {
@@ -336,6 +360,7 @@ fn callers(procs: &[ProcInfo]) -> Grouped<ProcId> {
 struct Known {
     effects: Effects,
     sets_df: bool,
+    restores_flags: bool,
     /// How the instruction changes the top of the stack; `None` if it does not.
     stack_top: Option<StackTop>,
 }
@@ -365,6 +390,7 @@ impl<'a> Reader<'a> {
                     instruction.mnemonic(),
                     Mnemonic::Std | Mnemonic::Popf | Mnemonic::Popfq
                 ),
+                restores_flags: instruction.mnemonic() == Mnemonic::Popfq,
                 stack_top: StackTop::after(&instruction),
             }
         })
@@ -377,10 +403,14 @@ fn read_proc(
     id: ProcId,
     blocks: &mut [BlockInfo],
     reader: &mut Reader<'_>,
-    is_go: bool,
+    convention: Convention,
 ) -> ProcInfo {
     let proc = cfg.proc(id);
-    let mut info = ProcInfo::default();
+    let mut info = ProcInfo {
+        convention,
+        ..ProcInfo::default()
+    };
+    let mut restores_flags = false;
     for b in proc.blocks() {
         let block = cfg.block(b);
         let mut effects = Effects::default();
@@ -389,11 +419,12 @@ fn read_proc(
             let known = reader.read(inst, bytes, cfg.base + u64::from(inst.offset));
             effects = effects.then(&known.effects);
             info.may_set_df |= known.sets_df;
+            restores_flags |= known.restores_flags;
             if inst.flow != ControlFlow::Return {
                 stack_top = known.stack_top.unwrap_or(stack_top);
             }
         }
-        let end = end_of(image, cfg, b, stack_top, is_go);
+        let end = end_of(image, cfg, b, stack_top, convention);
         // Few blocks load a 64-bit constant.
         if end == End::CallPointer
             && block
@@ -412,13 +443,17 @@ fn read_proc(
                 info.writes |= RegSet::CALLER_SAVED;
                 info.reads |= RegSet::ALL;
             }
+            End::CallGo | End::JumpGo => {
+                info.writes |= RegSet::ALL;
+                info.reads |= AT_GO_ENTRY;
+            }
             End::Call(Callee::Unknown) | End::Unknown | End::Dispatch => {
                 info.writes |= RegSet::ALL;
                 info.reads |= RegSet::ALL;
             }
         }
         if end == End::Plain {
-            for callee in tails_of(cfg, b) {
+            for callee in tails_of(cfg, b, convention) {
                 match callee {
                     Callee::Known(..) => {}
                     Callee::Abi => {
@@ -432,12 +467,15 @@ fn read_proc(
                 }
                 info.tails.push((b, callee));
             }
-        } else if matches!(end, End::Call(_) | End::CallPointer | End::CallKeeping) {
+        } else if matches!(
+            end,
+            End::Call(_) | End::CallPointer | End::CallGo | End::CallKeeping
+        ) {
             // A call at the end of a procedure returns into the next one, or,
             // if there is no code, not at all.
             let returns = cfg.proc_at(cfg.inst_end(block.last())).is_some();
             info.tails.extend(
-                tails_of(cfg, b)
+                tails_of(cfg, b, convention)
                     .filter(|_| returns)
                     .map(|callee| (b, callee)),
             );
@@ -452,9 +490,13 @@ fn read_proc(
                 blocks[(to.0 - first) as usize].comes_from(number, to.0 - first);
             }
         }
-        if end == End::Return || info.tails.last().is_some_and(|t| t.0 == b) {
+        if matches!(end, End::Return | End::JumpGo) || info.tails.last().is_some_and(|t| t.0 == b) {
             info.returns = info.returns.with(Span::one(number));
         }
+    }
+    if convention.is_go && restores_flags {
+        // It returns to code that did not call it.
+        info.convention.at_return = RegSet::ALL;
     }
     info
 }
@@ -578,7 +620,8 @@ impl Pointer {
     }
 }
 
-fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> End {
+fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, convention: Convention) -> End {
+    let is_open = convention.is_open;
     let block = cfg.block(b);
     let inst = cfg.inst(block.last());
     let succs = cfg.succs(b);
@@ -593,11 +636,11 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
     match inst.flow {
         ControlFlow::Call if inst.special => End::Unknown,
         ControlFlow::Call => match cfg.direct_target(image, block.last()) {
-            Some(target) => End::Call(callee_at(cfg, target)),
+            Some(target) => End::Call(callee_at(cfg, target, convention)),
             None => End::Unknown,
         },
-        ControlFlow::IndirectCall if is_go => End::Unknown,
-        ControlFlow::IndirectCall if last.code() != Code::Call_rm64 => End::Unknown,
+        ControlFlow::IndirectCall if is_open || last.code() != Code::Call_rm64 => End::Unknown,
+        ControlFlow::IndirectCall if convention.is_go => End::CallGo,
         ControlFlow::IndirectCall
             if last.op0_kind() == OpKind::Memory
                 && last.memory_base() == Register::RAX
@@ -607,7 +650,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
             End::CallKeeping
         }
         ControlFlow::IndirectCall => End::CallPointer,
-        ControlFlow::Return if is_go || top == StackTop::Computed => End::Unknown,
+        ControlFlow::Return if is_open || top == StackTop::Computed => End::Unknown,
         ControlFlow::Return if !matches!(last.mnemonic(), Mnemonic::Ret) => End::Unknown,
         ControlFlow::Return => End::Return,
         ControlFlow::Halt if last.mnemonic() == Mnemonic::Ud2 => End::Dead,
@@ -620,10 +663,14 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
                 .is_ok();
             let inner = succs.iter().any(|s| matches!(s, Succ::Branch(_)));
             let before = cfg.decode_block(image, b).take(block.count as usize - 1);
+            let is_odd = is_open || convention.is_go;
             match (bounded && inner, Pointer::of(&last, before)) {
                 (true, _) => End::Plain,
-                (false, Pointer::Loaded) if !inner && !is_go => End::TailCall,
-                (false, Pointer::Loaded | Pointer::LookedUp) if !is_go => End::Dispatch,
+                (false, Pointer::Loaded) if !inner && !is_odd => End::TailCall,
+                (false, Pointer::Loaded) if !inner && convention.is_go => End::JumpGo,
+                (false, Pointer::Loaded | Pointer::LookedUp) if !is_odd => End::Dispatch,
+                // A switch: its table is not bounded by a comparison, but leads to the function's own labels.
+                (false, Pointer::LookedUp) if inner && convention.is_compiled => End::Plain,
                 _ => End::Unknown,
             }
         }
@@ -644,7 +691,7 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, is_go: bool) -> E
 }
 
 /// The targets outside of its procedure to which a block leads.
-fn tails_of(cfg: &Cfg, b: BlockId) -> impl Iterator<Item = Callee> + '_ {
+fn tails_of(cfg: &Cfg, b: BlockId, convention: Convention) -> impl Iterator<Item = Callee> + '_ {
     let last = cfg.block(b).last();
     let table = match cfg.inst(last).flow {
         ControlFlow::IndirectJump => cfg.jump_tables.binary_search_by_key(&last, |t| t.jump).ok(),
@@ -660,18 +707,20 @@ fn tails_of(cfg: &Cfg, b: BlockId) -> impl Iterator<Item = Callee> + '_ {
         Succ::Tail(target) => Some(target.get()),
         _ => None,
     });
-    tails.chain(outside).map(|target| callee_at(cfg, target))
+    let targets = tails.chain(outside);
+    targets.map(move |target| callee_at(cfg, target, convention))
 }
 
-fn callee_at(cfg: &Cfg, target: u64) -> Callee {
+fn callee_at(cfg: &Cfg, target: u64, convention: Convention) -> Callee {
     let Some(proc) = cfg.proc_at(target) else {
         return Callee::Unknown;
     };
     if cfg.proc(proc).kind == ProcKind::Plt {
-        return if cfg.proc(proc).start == target {
-            Callee::Abi
-        } else {
-            Callee::Unknown
+        // Another object's function that code of Go calls may be one of Go, too.
+        let keeps_to_abi = cfg.proc(proc).start == target && !convention.is_go;
+        return match keeps_to_abi {
+            true => Callee::Abi,
+            false => Callee::Unknown,
         };
     }
     match cfg.block_at(target) {

@@ -11,6 +11,7 @@
 //! (`no_caller_saved_registers`, `preserve_most`).
 
 mod below;
+mod convention;
 mod effects;
 mod far_calls;
 mod graph;

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relax
 use rayon::prelude::*;
 
 use super::RegSet;
+use super::convention::{before_go_pointer, before_keeping};
 use super::graph::{BlockInfo, Callee, End, LiveGraph};
 use super::span::Span;
 use crate::cfg::{Cfg, ProcKind, Succ};
@@ -216,10 +217,14 @@ impl Solver<'_> {
 
     fn at_return(&self, p: ProcId) -> RegSet {
         let known = RegSet(self.ret_live[p.index()].load(Relaxed));
-        if self.graph.procs[p.index()].has_unknown_callers {
+        let info = &self.graph.procs[p.index()];
+        if info.convention.is_compiled {
+            return info.convention.at_return;
+        }
+        if info.has_unknown_callers {
             return RegSet::ALL;
         }
-        RegSet::CALLEE_SAVED | RegSet::RESULTS | known
+        info.convention.at_return | known
     }
 
     /// Index in the procedure's tails of the first tail at or after a block.
@@ -250,8 +255,9 @@ impl Solver<'_> {
                 return RegSet::ALL.without(RegSet::FLAGS) | (flags & RegSet::FLAGS);
             }
             End::Dead => return RegSet::EMPTY,
+            End::JumpGo => return before_go_pointer(self.at_return(p)),
             End::TailCall => return RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
-            End::Plain | End::Call(_) | End::CallPointer | End::CallKeeping => {}
+            End::Plain | End::Call(_) | End::CallPointer | End::CallGo | End::CallKeeping => {}
         }
         let mut live = RegSet::EMPTY;
         for succ in self.cfg.succs(b) {
@@ -265,8 +271,8 @@ impl Solver<'_> {
                 Callee::Abi => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
                 Callee::Known(block, q) => {
                     let info = &self.graph.procs[q.index()];
-                    (self.block_in(block) & (info.reads | info.writes))
-                        | self.at_return(p).without(info.writes)
+                    let returns = self.at_return(p);
+                    (self.block_in(block) & info.wanted(returns)) | returns.without(info.writes)
                 }
             };
         }
@@ -279,12 +285,16 @@ impl Solver<'_> {
         match block.end {
             End::Call(Callee::Known(block, q)) => {
                 let info = &self.graph.procs[q.index()];
-                (self.block_in(block) & (info.reads | info.writes))
+                if info.convention.keeps_all {
+                    return before_keeping(self.block_in(block), after);
+                }
+                (self.block_in(block) & info.wanted(after))
                     | after.without(info.writes)
-                    | RegSet::CALLEE_SAVED
+                    | info.convention.at_call
             }
             End::Call(Callee::Abi) => RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
             End::Call(Callee::Unknown) => RegSet::ALL,
+            End::CallGo => before_go_pointer(after),
             End::CallPointer => RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
             End::CallKeeping => RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED | after,
             _ => after,
@@ -301,7 +311,10 @@ impl Solver<'_> {
         across: RegSet,
     ) -> bool {
         let block = &self.graph.blocks[b.index()];
-        let told = |q, live: RegSet| live.without(self.at_return(q)).is_empty();
+        let told = |q: ProcId, live: RegSet| {
+            self.graph.procs[q.index()].convention.is_compiled
+                || live.without(self.at_return(q)).is_empty()
+        };
         let returns = self.at_return(self.cfg.block(b).proc);
         let tails_know = tails.iter().take_while(|t| t.0 == b).all(|t| match t.1 {
             Callee::Known(_, q) => told(q, returns),
@@ -317,10 +330,11 @@ impl Solver<'_> {
     /// Adds `live` to what is live at the returns of `q`.
     fn grow_return(&self, q: ProcId, live: RegSet) {
         let old = RegSet(self.ret_live[q.index()].fetch_or(live.0, Relaxed));
-        // Callee-saved registers and results are live there in any case.
-        let known = old | RegSet::CALLEE_SAVED | RegSet::RESULTS;
-        let is_open = self.graph.procs[q.index()].has_unknown_callers;
-        if !is_open && !live.without(known).is_empty() {
+        // Some registers are live there in any case.
+        let known = old | self.graph.procs[q.index()].convention.at_return;
+        let info = &self.graph.procs[q.index()];
+        let is_fixed = info.has_unknown_callers || info.convention.is_compiled;
+        if !is_fixed && !live.without(known).is_empty() {
             self.make_dirty(q, self.graph.procs[q.index()].returns);
         }
     }

@@ -218,3 +218,22 @@ fn virtual_calls_and_exceptions() {
         check(&folder, &program, &[]);
     }
 }
+
+/// Go's own convention: more is dead than by the System V ABI, and nothing is kept for unwinding.
+#[test]
+fn programs_of_go() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/sources");
+    for name in ["go.go", "gocount.go"] {
+        let folder = Folder::new(name);
+        let program = folder.0.join("program");
+        let status = Command::new("go")
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg(sources.join(name))
+            .env("GO111MODULE", "off")
+            .env("GOFLAGS", "")
+            .status();
+        assert!(status.expect("go runs").success());
+        check(&folder, &program, &[]);
+    }
+}

@@ -30,6 +30,8 @@ struct Poison {
     plan: Plan,
     choice: Choice,
     state: u64,
+    /// Registers that are left alone, since unwinding reads them.
+    kept: RegSet,
 }
 
 impl Poison {
@@ -45,7 +47,7 @@ impl Poison {
         let point = u64::from(inst.0) << 2 | position as u64;
         self.state = (point + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.choice.seed << 7;
         let start = self.plan.code.len() as u32;
-        let dead = !(live | RegSet::CALLEE_SAVED);
+        let dead = !(live | self.kept);
         for n in 0..16u8 {
             if dead.contains(RegSet::gpr(n.into())) && self.chosen() {
                 // mov r64, sign-extended imm32
@@ -113,6 +115,10 @@ pub fn plan(image: &Image, cfg: &Cfg, choice: Choice) -> Plan {
         plan: Plan::default(),
         choice,
         state: 1,
+        kept: match image.is_go() {
+            true => RegSet::gpr(4),
+            false => RegSet::CALLEE_SAVED,
+        },
     };
     for b in (0..cfg.blocks.len()).map(BlockId::from_index) {
         let block = cfg.block(b);

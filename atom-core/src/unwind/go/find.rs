@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::pc_values;
 use super::{DOING, Form, Function, GoTable, Record, VERSIONS, Version, field, word};
-use crate::image::{Image, Segment};
+use crate::image::{Image, Reloc, Segment};
 use crate::{Error, Result};
 
 /// Number of words of the module data that are looked at.
@@ -138,8 +138,7 @@ impl<'a> Words<'a> {
         let mut relocated: Vec<(u64, u64)> = image
             .relocs
             .iter()
-            .filter(|r| r.kind == elf::R_X86_64_RELATIVE)
-            .map(|r| (r.address, r.addend as u64))
+            .filter_map(|r| Some((r.address, relocated_to(image, r)?)))
             .collect();
         relocated.sort_unstable();
         Self { image, relocated }
@@ -152,6 +151,19 @@ impl<'a> Words<'a> {
         let bytes = self.image.bytes_at(address, 8)?;
         Some(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
     }
+}
+
+/// The address that a relocation writes, if it is one of the file. A plugin names some of its tables by symbol.
+fn relocated_to(image: &Image, reloc: &Reloc) -> Option<u64> {
+    let base = match reloc.kind {
+        elf::R_X86_64_RELATIVE => 0,
+        elf::R_X86_64_64 => {
+            let symbol = image.dynamic_symbols.get(reloc.symbol as usize)?;
+            (!symbol.is_undefined).then_some(symbol.address)?
+        }
+        _ => return None,
+    };
+    Some(base.wrapping_add_signed(reloc.addend))
 }
 
 /// Addresses of what looks like a pcHeader: the version's magic, a quantum of 1 byte and a pointer of 8. It stands at the start of

@@ -128,6 +128,16 @@ pub mod field {
     pub const PCDATA_COUNT: usize = 28;
     /// Number in `cutab` of the first source file of the function's unit.
     pub const UNIT: usize = 32;
+    /// Place of the flags, in bytes before the end of the part that all records have.
+    pub const FLAGS_FROM_END: usize = 3;
+}
+
+/// Flags of functions (`FuncFlag*`).
+pub mod flag {
+    /// Unwinding ends at this function.
+    pub const TOP_FRAME: u8 = 1;
+    /// The function was written in assembly.
+    pub const ASSEMBLY: u8 = 4;
 }
 
 /// Numbers of tables by program counter (`PCDATA_*`).
@@ -150,6 +160,18 @@ pub struct Function {
     pub end: u64,
     /// Offset of the record in `pclntable`.
     pub record: u32,
+}
+
+/// The language of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Origin {
+    /// Go.
+    Go,
+    /// The assembly of Go's tool chain.
+    Assembly,
+    /// Another one, such as C. Go's linker lists such functions, but knows no source lines of them.
+    #[default]
+    Other,
 }
 
 /// The tables of a program.
@@ -235,6 +257,19 @@ impl<'a> Record<'a> {
     /// The bytes, with the lists.
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[..self.size()]
+    }
+
+    /// The language that the function was written in.
+    pub fn origin(&self) -> Origin {
+        let flags = self.bytes[self.form.record_size() - field::FLAGS_FROM_END];
+        let [_, files, lines] = field::TABLES.map(|at| self.word(at));
+        if files == 0 && lines == 0 {
+            return Origin::Other;
+        }
+        match flags & flag::ASSEMBLY {
+            0 => Origin::Go,
+            _ => Origin::Assembly,
+        }
     }
 
     /// Distance from the entry to the call of `deferreturn`, if there is one.

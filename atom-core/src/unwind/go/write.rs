@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 
 use super::pc_values::{self, NOTHING, Run, Writer};
-use super::{DOING, Function, GoTable, INLINED_CALLS, Record, field, pcdata, word, word_at};
+use super::{DOING, Function, GoTable, INLINED_CALLS, Record, field, flag, pcdata, word, word_at};
 use crate::{Error, Result};
 
 /// A piece of the new text, up to the next one's start.
@@ -82,10 +82,6 @@ impl GoBlob {
     }
 }
 
-/// Place of the flags in a record, in bytes before the end of the part that all records have.
-const FLAGS_FROM_END: usize = 3;
-/// Flag: unwinding ends at this function.
-const TOP_FRAME: u8 = 1;
 /// Functions whose stated entry Go's runtime compares with pointers to them, which keep the original address.
 const COMPARED: [&str; 2] = ["reflect.makeFuncStub", "reflect.methodValueCall"];
 
@@ -294,7 +290,7 @@ fn gap(table: &GoTable<'_>, start: u64, end: u64) -> Piece {
         let name = get(table.record(function).bytes(), field::NAME);
         set(&mut piece.record, field::NAME, name);
     }
-    piece.record[size - FLAGS_FROM_END] = TOP_FRAME;
+    piece.record[size - field::FLAGS_FROM_END] = flag::TOP_FRAME;
     let mut writer = Writer::default();
     writer.push((end - start) as u32, 0, &mut piece.pctab);
     writer.end(&mut piece.pctab);
