@@ -2,33 +2,35 @@
 //!
 //! A reference goes to the file in three steps:
 //!
-//! - A routine of a few instructions notes the address of a group of references in its thread's buffer
-//!   (`atom_tool::simulate::noted`). What belongs to a group is known beforehand (`groups`).
+//! - A routine of a few instructions notes the addresses of a batch of references in its thread's buffer
+//!   (`atom_tool::simulate::batched`). What belongs to a batch is known beforehand (`batches`).
 //! - A full buffer is turned into entries of a chunk (`thread`).
 //! - The chunks of all threads go to the file (`sink`).
 
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::report::Column;
-use atom_tool::simulate::noted::Noted;
+use atom_tool::simulate::batched::{Batched, Noted};
 
-mod groups;
+mod batches;
 mod sink;
 mod thread;
 
-use groups::GroupList;
+use batches::{BatchList, Description};
 use sink::Run;
 
-atom_tool::noted_references!(thread::slow);
+atom_tool::batched_references!(thread::slow);
 
 #[analysis(uninterrupted)]
-fn begin(file: Str, program: Str, objects: Strings, descriptions: Array<u8>, starts: Array<u32>) {
+#[rustfmt::skip]
+fn begin(buffers: AllThreads<NoteBuffer>, file: Str, program: Str, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
+    atom_tool::notes::tell_threads_apart(buffers);
     sink::begin(Run {
         file: file.as_str(),
         program: program.as_str(),
         objects,
+        bytes: bytes.as_slice(),
         descriptions: descriptions.as_slice(),
-        starts: starts.as_slice(),
     });
 }
 
@@ -61,9 +63,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let files = ReportFiles::beside(&options, file, "--profile")?;
     options.finish()?;
 
-    let noted = Noted::new(program, routines());
-    let mut list = GroupList::new();
-    let mut push = |is_repeated: bool, members: &[_]| list.push(is_repeated, members);
+    let noted = Batched::new(program, routines(), false);
+    let mut list = BatchList::new();
+    let mut push = |batch: &Noted<'_>| list.push(batch);
     match patterns.is_empty() {
         true => program
             .procs()
@@ -82,14 +84,19 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let mut objects = StringList::new();
     for object in program.objects() {
-        objects.push(object.name());
+        let build_id = object.build_id().unwrap_or_default();
+        let build_id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        for text in [object.name(), object.path(), &build_id] {
+            objects.push(text);
+        }
     }
     let args = (
+        noted.buffer,
         file,
         program.name(),
         &objects,
+        &list.bytes,
         &list.descriptions,
-        &list.starts,
     );
     program.add_call(Before, begin, args);
     program.add_call(After, end, (noted.buffer, &files));
