@@ -15,22 +15,25 @@ use atom_tool::simulate::batched::{Batched, Noted};
 mod batches;
 mod sink;
 mod thread;
+mod window;
 
 use batches::{BatchList, Description};
 use sink::Run;
+use window::Windows;
 
 atom_tool::batched_references!(thread::slow);
 
 #[analysis(uninterrupted)]
 #[rustfmt::skip]
-fn begin(buffers: AllThreads<NoteBuffer>, file: Str, program: Str, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
+fn begin(buffers: AllThreads<NoteBuffer>, windows: Record<Windows>, texts: Strings, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
     atom_tool::notes::tell_threads_apart(buffers);
     sink::begin(Run {
-        file: file.as_str(),
-        program: program.as_str(),
+        file: texts.get(0),
+        program: texts.get(1),
         objects,
         bytes: bytes.as_slice(),
         descriptions: descriptions.as_slice(),
+        windows: windows.get(),
     });
 }
 
@@ -60,10 +63,19 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let file = options.value("--output")?.unwrap_or("memtrace.trace");
     let patterns = options.values("--proc")?;
+    let has_instructions = options.flag("--instructions");
+    let windows = Windows::from_options(&options)?;
     let files = ReportFiles::beside(&options, file, "--profile")?;
     options.finish()?;
 
-    let noted = Batched::new(program, routines(), false);
+    let routines = match windows {
+        Some(_) => routines_at_times(),
+        None => routines(),
+    };
+    let noted = Batched::new(program, routines, has_instructions);
+    if windows.is_some() {
+        window::add(program, noted.buffer);
+    }
     let mut list = BatchList::new();
     let mut push = |batch: &Noted<'_>| list.push(batch);
     match patterns.is_empty() {
@@ -90,10 +102,13 @@ fn instrument(program: &Program, args: &Args) -> Result {
             objects.push(text);
         }
     }
+    let mut texts = StringList::new();
+    texts.push(file);
+    texts.push(program.name());
     let args = (
         noted.buffer,
-        file,
-        program.name(),
+        &windows.unwrap_or_default(),
+        &texts,
         &objects,
         &list.bytes,
         &list.descriptions,

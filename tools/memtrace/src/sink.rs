@@ -9,6 +9,7 @@ use atom_tool::{Strings, output};
 use mem_trace::{MAGIC, Streams};
 
 use crate::batches::Description;
+use crate::window::Windows;
 
 /// Number of bytes that are kept in memory before they are written.
 const MEMORY: usize = 256 << 10;
@@ -25,6 +26,8 @@ pub struct Run {
     pub bytes: &'static [u8],
     /// For each number of a batch where its description is.
     pub descriptions: &'static [Description],
+    /// When references are noted.
+    pub windows: &'static Windows,
 }
 
 // SAFETY: all of it is data that never changes.
