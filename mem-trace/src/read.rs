@@ -133,6 +133,13 @@ fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     decompress_to_vec(bytes).map_err(|_| Error::Damaged("compressed data"))
 }
 
+impl Batch {
+    /// The batch with a description as [`describe`](crate::describe) makes it.
+    pub fn parse(description: &[u8]) -> Result<Self, Error> {
+        batch(description)
+    }
+}
+
 fn batch(mut bytes: &[u8]) -> Result<Batch, Error> {
     let damaged = || Error::Damaged("a batch");
     let head = split(&mut bytes, 2)?;

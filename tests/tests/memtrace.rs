@@ -173,6 +173,7 @@ fn judge_instructions(case: &Case<'_>, source: &Source) {
         executed.map(|r| r.pc).collect()
     };
     formats::judge(&label, &case.original(), &case.folder().join(FILE), &found);
+    judge_filter(&label, case, source, &found);
     let all = executed(&found);
     let options = ["--skip", "1000", "--window", "500", "--every", "2000"];
     let windows = [&["--instructions"], &options[..]].concat();
@@ -183,6 +184,21 @@ fn judge_instructions(case: &Case<'_>, source: &Source) {
         "{label}: windows"
     );
     assert_eq!(found.is_empty(), all.len() < 900, "{label}: windows");
+}
+
+/// With `--addresses` the trace has the references that touch a range, here of 24 bytes around one of them.
+fn judge_filter(label: &str, case: &Case<'_>, source: &Source, all: &[Reference]) {
+    let references = all.iter().filter(|r| r.access != EXECUTED);
+    let references: Vec<&Reference> = references.collect();
+    let start = references[references.len() / 2].address - 10;
+    let end = start + 24;
+    let range = format!("{start:#x}-{end:#x}");
+    let (found, _) = one_thread(case, source, &["--instructions", "--addresses", &range]);
+    let touches = |r: &&Reference| r.address < end && start < r.address + r.size;
+    let fits = |r: &&Reference| r.access == EXECUTED || touches(r);
+    let expected: Vec<Reference> = all.iter().filter(fits).copied().collect();
+    assert!(found == expected, "{label}: filter");
+    assert!(references.iter().any(|r| !touches(r)), "{label}: filter");
 }
 
 /// Whether `found` is what windows leave of `all`, each moved by less than a block.

@@ -94,6 +94,14 @@ impl Note {
         // one ends the process.
         std::array::from_fn(|i| unsafe { self.words.add(1 + i).read_volatile() })
     }
+
+    /// Copies the values, as many as there is room for.
+    pub fn copy_values(&self, to: &mut [u64]) {
+        for (i, to) in to.iter_mut().enumerate().take(self.len) {
+            // SAFETY: as above.
+            *to = unsafe { self.words.add(1 + i).read_volatile() };
+        }
+    }
 }
 
 /// Takes the next note. Words of notes that were never written are skipped, and counted in `lost`.

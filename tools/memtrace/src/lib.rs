@@ -13,11 +13,13 @@ use atom_tool::report::Column;
 use atom_tool::simulate::batched::{Batched, Noted};
 
 mod batches;
+mod filter;
 mod sink;
 mod thread;
 mod window;
 
 use batches::{BatchList, Description};
+use filter::Addresses;
 use sink::Run;
 use window::Windows;
 
@@ -25,7 +27,7 @@ atom_tool::batched_references!(thread::slow);
 
 #[analysis(uninterrupted)]
 #[rustfmt::skip]
-fn begin(buffers: AllThreads<NoteBuffer>, windows: Record<Windows>, texts: Strings, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
+fn begin(buffers: AllThreads<NoteBuffer>, windows: Record<Windows>, addresses: Array<Addresses>, texts: Strings, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
     atom_tool::notes::tell_threads_apart(buffers);
     sink::begin(Run {
         file: texts.get(0),
@@ -33,6 +35,7 @@ fn begin(buffers: AllThreads<NoteBuffer>, windows: Record<Windows>, texts: Strin
         objects,
         bytes: bytes.as_slice(),
         descriptions: descriptions.as_slice(),
+        addresses: addresses.as_slice(),
         windows: windows.get(),
     });
 }
@@ -65,6 +68,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let patterns = options.values("--proc")?;
     let has_instructions = options.flag("--instructions");
     let windows = Windows::from_options(&options)?;
+    let addresses = filter::from_options(&options)?;
     let files = ReportFiles::beside(&options, file, "--profile")?;
     options.finish()?;
 
@@ -108,6 +112,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let args = (
         noted.buffer,
         &windows.unwrap_or_default(),
+        &addresses,
         &texts,
         &objects,
         &list.bytes,

@@ -1,5 +1,6 @@
 //! The trace of a process: chunks in memory, which are written to the file above some size.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::sync::{MutexGuard, OnceLock};
@@ -9,6 +10,7 @@ use atom_tool::{Strings, output};
 use mem_trace::{MAGIC, Streams};
 
 use crate::batches::Description;
+use crate::filter::Addresses;
 use crate::window::Windows;
 
 /// Number of bytes that are kept in memory before they are written.
@@ -26,6 +28,8 @@ pub struct Run {
     pub bytes: &'static [u8],
     /// For each number of a batch where its description is.
     pub descriptions: &'static [Description],
+    /// To which addresses references are written; empty for all.
+    pub addresses: &'static [Addresses],
     /// When references are noted.
     pub windows: &'static Windows,
 }
@@ -37,7 +41,7 @@ unsafe impl Sync for Run {}
 
 impl Run {
     /// The description of a batch.
-    fn description(&self, number: u32) -> Option<&'static [u8]> {
+    pub fn description(&self, number: u32) -> Option<&'static [u8]> {
         let at = self.descriptions.get(number as usize)?;
         let start = at.start as usize;
         self.bytes.get(start..start + at.len as usize)
@@ -100,6 +104,9 @@ pub struct Sink {
     bytes: Vec<u8>,
     /// For each number of a batch, whether the trace describes it.
     is_described: Vec<bool>,
+    /// Variants of batches, by the batch and the references that are kept: their numbers, and their descriptions by number.
+    variants: HashMap<(u32, u128), u32>,
+    described_variants: HashMap<u32, Vec<u8>>,
     is_created: bool,
     has_failed: bool,
     pub totals: Totals,
@@ -122,6 +129,8 @@ impl Sink {
             run,
             bytes,
             is_described: vec![false; run.descriptions.len()],
+            variants: HashMap::new(),
+            described_variants: HashMap::new(),
             is_created: false,
             has_failed: false,
             totals: Totals::default(),
@@ -134,6 +143,17 @@ impl Sink {
         self.totals.threads
     }
 
+    /// The number of a variant of a batch: of the batch and the kept references, the number of values and the description.
+    pub fn variant(&mut self, which: (u32, u128), values: u32, description: Vec<u8>) -> u32 {
+        let next = self.is_described.len();
+        *self.variants.entry(which).or_insert_with(|| {
+            self.described_variants.insert(next as u32, description);
+            self.is_described
+                .resize(next + values.max(1) as usize, false);
+            next as u32
+        })
+    }
+
     /// Adds a thread's entries, which may have batches that are new in the thread.
     pub fn take(&mut self, thread: u64, streams: &mut Streams, new: &mut Vec<u32>) {
         let is_described = &mut self.is_described;
@@ -143,8 +163,12 @@ impl Sink {
         };
         let new = new.drain(..).filter(is_new);
         let run = self.run;
+        let variants = &self.described_variants;
         let described: Vec<(u32, &[u8])> = new
-            .filter_map(|number| Some((number, run.description(number)?)))
+            .filter_map(|number| {
+                let variant = variants.get(&number).map(|bytes| &bytes[..]);
+                Some((number, variant.or_else(|| run.description(number))?))
+            })
             .collect();
         if !described.is_empty() {
             mem_trace::descriptions(&mut self.bytes, &described);

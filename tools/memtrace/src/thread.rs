@@ -7,6 +7,7 @@ use atom_tool::simulate::batched::{self, Note};
 use atom_tool::{AllThreads, PerThread, Uninterrupted};
 use mem_trace::{Encoder, Source, Streams};
 
+use crate::filter::{Filter, Filtered};
 use crate::sink::{self, Run, Totals};
 
 /// Size of a thread's buffer of notes in bytes: small enough for a processor's second cache.
@@ -21,6 +22,7 @@ struct State {
     streams: Streams,
     /// Batches that are new in this thread's entries.
     new: Vec<u32>,
+    filter: Filter,
 }
 
 /// Makes a note that does not simply go to the buffer.
@@ -50,17 +52,18 @@ impl State {
             encoder: Encoder::default(),
             streams: Streams::default(),
             new: Vec::new(),
+            filter: Filter::default(),
         }
     }
 }
 
 /// Notes as entries of the trace.
-struct Noted<'s> {
-    run: &'static Run,
+pub struct Noted<'s> {
+    pub run: &'static Run,
     notes: Taken<1>,
     new: &'s mut Vec<u32>,
     /// Number of references of repeated instructions.
-    repeated: u64,
+    pub repeated: u64,
     lost: u64,
 }
 
@@ -82,12 +85,22 @@ impl Source for Noted<'_> {
     }
 
     fn first_time(&mut self, number: u32) -> u32 {
-        self.new.push(number);
+        self.is_new(number);
         self.run.references(number)
     }
 }
 
 impl Noted<'_> {
+    /// The next note.
+    pub fn next_note(&mut self) -> Option<Note> {
+        batched::next(&mut self.notes, &mut self.lost)
+    }
+
+    /// Says that a batch is new in this thread's entries.
+    pub fn is_new(&mut self, number: u32) {
+        self.new.push(number);
+    }
+
     #[cold]
     fn count_repeated(&mut self, note: Note) {
         let [_, _, times] = note.values();
@@ -108,7 +121,14 @@ impl Consume<1> for State {
             repeated: 0,
             lost: 0,
         };
-        self.encoder.encode(&mut self.streams, &mut noted);
+        if self.run.addresses.is_empty() {
+            self.encoder.encode(&mut self.streams, &mut noted);
+        } else {
+            let filter = &mut self.filter;
+            let mut filtered = Filtered { noted, filter };
+            self.encoder.encode(&mut self.streams, &mut filtered);
+            noted = filtered.noted;
+        }
         let (repeated, lost) = (noted.repeated, noted.lost);
         all.clear();
         if self.streams.is_empty() {
