@@ -26,10 +26,23 @@ atom_tool::plain_data! {
 /// An entry: number of its batch, number of values, values.
 type Entry = (u32, usize, [u64; MOST_VALUES]);
 
+/// A batch, as it is looked at for each entry.
+struct Known {
+    batch: Batch,
+    /// Number of the value, distance and size of each reference.
+    references: Vec<(usize, u64, u64)>,
+    /// All references.
+    all: Kept,
+    has_instructions: bool,
+    /// The last references that fitted, and their variant.
+    last: Option<(Kept, u32)>,
+}
+
 /// What a thread knows of batches.
 #[derive(Default)]
 pub struct Filter {
-    batches: HashMap<u32, Batch>,
+    /// By the batch's number.
+    batches: Vec<Option<Box<Known>>>,
     /// Numbers of variants.
     variants: HashMap<(u32, Kept), u32>,
     /// Numbers of references of variants by the variants' numbers.
@@ -70,11 +83,6 @@ fn fits(ranges: &[Addresses], address: u64, size: u64) -> bool {
     ranges.any(|range| address < range.end && range.start < end)
 }
 
-/// The references of a batch among its items, in order.
-fn references(batch: &Batch) -> impl Iterator<Item = &Item> {
-    batch.items.iter().filter(|item| item.access != EXECUTED)
-}
-
 /// The items of a batch of which only some references are kept.
 fn items(batch: &Batch, kept: Kept) -> Vec<Item> {
     let mut number = 0;
@@ -87,66 +95,96 @@ fn items(batch: &Batch, kept: Kept) -> Vec<Item> {
     batch.items.iter().filter(is_kept).copied().collect()
 }
 
-impl Filter {
-    /// The batch that has the kept references alone.
-    fn variant(&mut self, run: &'static Run, number: u32, kept: Kept) -> Option<u32> {
-        let batch = self.batches.get(&number)?;
-        if kept.count_ones() as usize == references(batch).count() {
-            return Some(number);
+impl Known {
+    fn new(batch: Batch) -> Self {
+        let references = batch.items.iter().filter(|item| item.access != EXECUTED);
+        let reference = |item: &Item| (item.value.into(), item.offset as u64, item.size);
+        let references: Vec<_> = references.map(reference).collect();
+        Self {
+            all: references.iter().fold(0, |all, _| all << 1 | 1),
+            has_instructions: references.len() < batch.items.len(),
+            references,
+            batch,
+            last: None,
         }
-        if let Some(variant) = self.variants.get(&(number, kept)) {
-            return Some(*variant);
-        }
-        let items = items(batch, kept);
-        let bytes = mem_trace::describe(batch.is_repeated, batch.values as u8, &items);
-        let variant = sink::lock(run)?.variant((number, kept), batch.values as u32, bytes);
-        self.variants.insert((number, kept), variant);
-        let references = if batch.is_repeated {
-            0
-        } else {
-            kept.count_ones()
-        };
-        self.references.insert(variant, references);
-        Some(variant)
     }
 
     /// Which references fit, with the values of an entry, and moved by a number of repetitions.
-    fn kept(&self, run: &Run, number: u32, values: &[u64], times: u64, down: bool) -> Kept {
-        let Some(batch) = self.batches.get(&number) else {
-            return 0;
-        };
-        let bits = references(batch).enumerate().map(|(i, item)| {
-            let far = item.size.wrapping_mul(times);
+    fn kept(&self, ranges: &[Addresses], values: &[u64; MOST_VALUES], moved: (u64, bool)) -> Kept {
+        let (times, down) = moved;
+        let mut kept = 0;
+        for (i, &(value, offset, size)) in self.references.iter().enumerate() {
+            let far = size.wrapping_mul(times);
             let far = if down { far.wrapping_neg() } else { far };
-            let start = values[usize::from(item.value)].wrapping_add(item.offset as u64);
-            Kept::from(fits(run.addresses, start.wrapping_add(far), item.size)) << i
-        });
-        bits.fold(0, |kept, bit| kept | bit)
+            let address = values[value].wrapping_add(offset).wrapping_add(far);
+            kept |= Kept::from(fits(ranges, address, size)) << i;
+        }
+        kept
+    }
+}
+
+impl Filter {
+    fn known(&mut self, run: &'static Run, number: u32) -> Option<&mut Known> {
+        let at = number as usize;
+        if self.batches.len() <= at {
+            self.batches.resize_with(at + 1, || None);
+        }
+        if self.batches[at].is_none() {
+            let batch = Batch::parse(run.description(number)?).ok()?;
+            self.batches[at] = Some(Box::new(Known::new(batch)));
+        }
+        self.batches[at].as_deref_mut()
+    }
+
+    /// The batch that has the kept references alone.
+    fn variant(&mut self, run: &'static Run, number: u32, kept: Kept) -> Option<u32> {
+        let known = self.known(run, number)?;
+        match known.last {
+            _ if kept == known.all => return Some(number),
+            Some((last, variant)) if last == kept => return Some(variant),
+            _ => {}
+        }
+        let variant = self.find_variant(run, number, kept)?;
+        self.known(run, number)?.last = Some((kept, variant));
+        Some(variant)
+    }
+
+    fn find_variant(&mut self, run: &'static Run, number: u32, kept: Kept) -> Option<u32> {
+        if let Some(variant) = self.variants.get(&(number, kept)) {
+            return Some(*variant);
+        }
+        let batch = &self.known(run, number)?.batch;
+        let (is_repeated, values) = (batch.is_repeated, batch.values);
+        let bytes = mem_trace::describe(is_repeated, values as u8, &items(batch, kept));
+        let variant = sink::lock(run)?.variant((number, kept), values as u32, bytes);
+        self.variants.insert((number, kept), variant);
+        let references = if is_repeated { 0 } else { kept.count_ones() };
+        self.references.insert(variant, references);
+        Some(variant)
     }
 
     /// Adds what fits of a repeated instruction; returns the number of references.
     fn repeated(&mut self, run: &'static Run, number: u32, values: [u64; MOST_VALUES]) -> u64 {
         let (times, down) = (values[2] >> 1, values[2] & 1 != 0);
-        let sizes: Vec<u64> = match self.batches.get(&number) {
-            Some(batch) => references(batch).map(|item| item.size).collect(),
-            None => return 0,
-        };
         let (mut found, mut first) = (0, 0);
         while first < times {
-            let kept = self.kept(run, number, &values, first, down);
-            let same = |i: &u64| self.kept(run, number, &values, *i, down) == kept;
+            let Some(known) = self.known(run, number) else {
+                return 0;
+            };
+            let kept = known.kept(run.addresses, &values, (first, down));
+            let same = |i: &u64| known.kept(run.addresses, &values, (*i, down)) == kept;
             let last = (first + 1..times).find(|i| !same(i)).unwrap_or(times);
+            let mut moved = values;
+            for (value, (_, _, size)) in moved.iter_mut().zip(&known.references) {
+                let far = size.wrapping_mul(first);
+                let far = if down { far.wrapping_neg() } else { far };
+                *value = value.wrapping_add(far);
+            }
+            moved[2] = (last - first) << 1 | u64::from(down);
             if kept != 0
                 && let Some(variant) = self.variant(run, number, kept)
             {
-                let mut values = values;
-                for (value, size) in values.iter_mut().zip(&sizes) {
-                    let far = size.wrapping_mul(first);
-                    let far = if down { far.wrapping_neg() } else { far };
-                    *value = value.wrapping_add(far);
-                }
-                values[2] = (last - first) << 1 | u64::from(down);
-                self.waiting.push_back((variant, 3, values));
+                self.waiting.push_back((variant, 3, moved));
                 found += (last - first) * u64::from(kept.count_ones());
             }
             first = last;
@@ -165,22 +203,16 @@ impl Source for Filtered<'_, '_> {
                 return Some(entry);
             }
             let note = self.noted.next_note()?;
-            let number = note.number;
-            if !filter.batches.contains_key(&number) {
-                let batch = run.description(number).and_then(|b| Batch::parse(b).ok())?;
-                filter.batches.insert(number, batch);
-            }
             let mut values = [0; MOST_VALUES];
             note.copy_values(&mut values);
             if note.is_repeated {
-                self.noted.repeated += filter.repeated(run, number, values);
+                self.noted.repeated += filter.repeated(run, note.number, values);
                 continue;
             }
-            let kept = filter.kept(run, number, &values, 0, false);
-            let batch = &filter.batches[&number];
-            let is_executed = batch.items.iter().any(|item| item.access == EXECUTED);
-            if (kept != 0 || is_executed)
-                && let Some(variant) = filter.variant(run, number, kept)
+            let known = filter.known(run, note.number)?;
+            let kept = known.kept(run.addresses, &values, (0, false));
+            if (kept != 0 || known.has_instructions)
+                && let Some(variant) = filter.variant(run, note.number, kept)
             {
                 return Some((variant, note.len, values));
             }
