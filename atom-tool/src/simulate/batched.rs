@@ -1,7 +1,7 @@
 //! References to memory as notes of whole batches: for tools that look at all references of a thread, in their
 //! order, later, and at many of them in one step.
 //!
-//! [`Batched`] divides blocks into [batches](super::batches) and adds a call for each. A routine of a few
+//! [`Batched`] divides blocks into [batches] and adds a call for each. A routine of a few
 //! instructions notes the batch and the values of its sources in the thread's [buffer](crate::notes): one check for room,
 //! one word for the batch, one for each value. A repeated string instruction has a note of its own with both
 //! addresses and the number of repetitions. [`batched_references!`](crate::batched_references) defines the routines.
