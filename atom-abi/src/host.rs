@@ -111,7 +111,14 @@ pub enum ArgKind {
     /// The run-time address of the byte at address `value` of the program's file.
     /// Only in calls before and after the program.
     ImageAddress = 20,
+    /// A sum of registers, as an address has it. `value` has the number of the base in the bits from 0 on and
+    /// the number of the index in the bits from 8 on ([`NO_REGISTER`]: none), the scale (1, 2, 4 or 8) in the bits from
+    /// 16 on, and in the upper 32 bits a signed displacement. Only before an instruction.
+    Sum = 21,
 }
+
+/// Stands for no register in [`ArgKind::Sum`].
+pub const NO_REGISTER: u64 = 0xff;
 
 /// Operand number that stands for no operand in particular.
 pub const ANY_OPERAND: u64 = u64::MAX;

@@ -25,6 +25,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
         atom report FILE... [OPTIONS]\n       \
         atom annotate FILE [PROC]\n       \
         atom analyze FILE [OPTIONS]\n       \
+        atom trace FILE [--format text|champsim|drmemtrace] [-o OUT]\n       \
         atom clocks [--json]\n       \
         atom events [TEXT] [--darr | --iarr | --opcm | --dear | --iear] [--json]\n       \
         atom arp FILE [OPTIONS]",
@@ -73,6 +74,8 @@ pub enum Command {
     Events(crate::events::Events),
     /// Look at profiles: print, add up, compare and export the results of any tool
     Report(crate::profiles::Report),
+    /// Convert traces of the tool memtrace to text and to formats of simulators
+    Trace(crate::trace::Trace),
     /// Look at recorded kernels: show, compare, merge and convert .arp files
     Arp(crate::arp::Arp),
 }

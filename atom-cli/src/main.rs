@@ -31,6 +31,7 @@ mod source;
 mod spelling;
 mod steps;
 mod tool_code;
+mod trace;
 mod width;
 mod with;
 
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Some(args::Command::Clocks(clocks)) => clocks::run(clocks).map(done),
         Some(args::Command::Events(events)) => events::run(events).map(done),
         Some(args::Command::Report(report)) => profiles::run(report),
+        Some(args::Command::Trace(trace)) => trace::run(trace).map(done),
         Some(args::Command::Arp(arp)) => arp::run(arp).map(done),
         None if args.run.gdb => debugger::run(&args.run, &words).map(done),
         None if help::is_wanted(&args.run.tool_options) => show_help(&args.run).map(done),

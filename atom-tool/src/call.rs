@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::marker::PhantomData;
 
-use atom_abi::host::{self, ANY_OPERAND, ArgKind, Reg};
+use atom_abi::host::{self, ANY_OPERAND, ArgKind, NO_REGISTER, Reg};
 
 use crate::params::{Array, Element, Param, Params, RegV, Str, Value};
 
@@ -150,6 +150,19 @@ pub struct ReturnValue;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HighHalf(pub Reg);
 
+/// Stands for a sum of registers, as an address has it: base + index * scale + displacement. Fits before an instruction,
+/// also for the address of another instruction of its block, as long as the registers do not change in between. It costs
+/// least where that instruction follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegSum {
+    /// A general register.
+    pub base: Option<Reg>,
+    /// A general register other than rsp, and 1, 2, 4 or 8.
+    pub index: Option<(Reg, u8)>,
+    /// In bytes.
+    pub displacement: i32,
+}
+
 /// Types that stand for a value or a register that only the running program knows.
 pub trait Computed {
     /// The argument's kind and number, as they cross the border.
@@ -274,8 +287,22 @@ computed! {
     StoredValueOf => StoredValue |n| n.0.into();
     RepCount => RepCount |_| 0;
     Direction => Direction |_| 0;
+    RegSum => Sum RegSum::bits;
     BranchTarget => BranchTarget |_| 0;
     ReturnValue => ReturnValue |_| 0;
+}
+
+impl RegSum {
+    /// The bits of [`ArgKind::Sum`].
+    fn bits(&self) -> u64 {
+        let number = |reg: Option<Reg>| reg.map_or(NO_REGISTER, |reg| reg as u64 & 0xff);
+        let (index, scale) = match self.index {
+            Some((reg, scale)) => (Some(reg), scale),
+            None => (None, 1),
+        };
+        let displacement = u64::from(self.displacement as u32) << 32;
+        number(self.base) | number(index) << 8 | u64::from(scale) << 16 | displacement
+    }
 }
 
 impl Computed for Reg {

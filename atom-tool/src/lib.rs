@@ -121,8 +121,8 @@ pub use atom_abi::query::{EdgeKind, InstInfo, Repeat};
 pub use atom_tool_macros::analysis;
 pub use call::{
     AccessSize, AccessSizeOf, Arg, ArgList, AsRoutine, BrCondValue, BranchTarget, Computed,
-    Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RepCount,
-    ReturnValue, Routine, StoredValue, StoredValueOf,
+    Direction, EffAddrOf, EffAddrValue, Exported, HighHalf, LoadedValue, LoadedValueOf, RegSum,
+    RepCount, ReturnValue, Routine, StoredValue, StoredValueOf,
 };
 pub use counters::{
     Atomic, AtomicCounter, AtomicCounters, Counter, CounterAt, CounterTable, Counters, Own, Plain,

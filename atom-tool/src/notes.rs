@@ -11,6 +11,7 @@
 //! memory that the kernel empties in a child: the child's first note finds no room.
 
 use std::cell::UnsafeCell;
+use std::sync::OnceLock;
 
 use analysis_rt::SpinLock;
 
@@ -20,6 +21,8 @@ use crate::thread_state;
 
 /// Marks the first word of a note as written.
 const NOTED: u64 = 1 << 63;
+/// Room in bytes that [`NoteBuffer::has_slack`] asks for: 256 levels of signal handlers with a note of 64 bytes each.
+pub const SLACK: u64 = 256 * 64;
 /// Bits of the kind of a note in its first word.
 const KIND_BITS: u32 = 2;
 
@@ -56,6 +59,8 @@ thread_state! {
         thread: ThreadCell<u32>,
         /// Address of the tool's state for this buffer.
         state: ThreadCell<u64>,
+        /// Not 0 while the thread makes no notes.
+        paused: ThreadCell<u64>,
     }
 }
 
@@ -73,7 +78,20 @@ impl NoteBuffer {
             limit: ThreadCell::new(0),
             thread: ThreadCell::new(0),
             state: ThreadCell::new(0),
+            paused: ThreadCell::new(0),
         }
+    }
+
+    /// Whether the thread makes no notes for now.
+    #[inline(always)]
+    pub fn is_paused(&self) -> bool {
+        // SAFETY: only the thread itself changes it.
+        unsafe { self.paused.get_in_place() != 0 }
+    }
+
+    /// Says whether the thread makes notes.
+    pub fn set_paused(&self, paused: bool) {
+        self.paused.set(paused.into());
     }
 
     /// Reserves `size` bytes for a note; returns their address. A signal handler reserves others.
@@ -87,6 +105,22 @@ impl NoteBuffer {
     #[inline(always)]
     pub fn has_room(&self, more: u64) -> bool {
         self.cursor.get().wrapping_add(more) < self.limit()
+    }
+
+    /// Whether there is room for [`SLACK`] bytes, so for a note and for the notes of signal handlers that interrupt it. It
+    /// needs one register. A thread that goes on with the buffer of one that has ended finds no room at first, if the
+    /// tool has called [`tell_threads_apart`].
+    #[inline(always)]
+    pub fn has_slack(&self) -> bool {
+        let limits = self.limit.get() as *const [u64; 2];
+        // SAFETY: null, or the address of words that `Notes::attach` put there and that stay. The cursor is this
+        // thread's own.
+        unsafe {
+            match limits.as_ref() {
+                Some([_, limit]) => *limit > self.cursor.get_in_place(),
+                None => false,
+            }
+        }
     }
 
     /// Address behind the last note that has room; 0 without a buffer, and in a forked child that has not
@@ -126,7 +160,8 @@ impl NoteBuffer {
 pub struct Notes {
     /// Held by the thread that works on the notes, or by the one that ends the process.
     pub lock: SpinLock,
-    /// Address of the word that holds the buffer's end while this process uses it.
+    /// Address of two words that are not 0 while this process uses the buffer: the buffer's end, and [`SLACK`] bytes before
+    /// it.
     limit: u64,
     /// Address of the first note.
     start: u64,
@@ -171,8 +206,9 @@ impl Notes {
 
     /// Lets a forked child use the memory, or a new process that was given it.
     pub fn renew(&self) {
-        // SAFETY: the first word of memory of its own, which stays.
-        unsafe { (self.limit as *mut u64).write_volatile(self.start + self.room) };
+        let end = self.start + self.room;
+        // SAFETY: the first words of memory of its own, which stays.
+        unsafe { (self.limit as *mut [u64; 2]).write_volatile([end, end - SLACK.min(self.room)]) };
     }
 
     /// True in a forked child before [`Notes::renew`].
@@ -256,6 +292,42 @@ impl<const N: usize> Iterator for Taken<N> {
     }
 }
 
+/// For notes of different lengths, which are read word by word.
+impl Taken<1> {
+    /// The next word. It stays in the buffer until [`Taken::clear`].
+    #[inline(always)]
+    pub fn peek(&self) -> Option<u64> {
+        // SAFETY: as in `next`.
+        (!self.is_at_end()).then(|| unsafe { (self.next as *const u64).read_volatile() })
+    }
+
+    /// Goes on by some words; returns their address, or `None` if there are fewer.
+    #[inline(always)]
+    pub fn skip_words(&mut self, count: usize) -> Option<*const u64> {
+        let at = self.next;
+        self.next += 8 * count as u64;
+        (self.next <= self.end).then_some(at as *const u64)
+    }
+
+    /// Whether all words were taken.
+    #[inline(always)]
+    pub fn is_at_end(&self) -> bool {
+        self.next >= self.end
+    }
+
+    /// Sets all words between here and the end to 0. A copy made before words were taken clears these.
+    pub fn clear(self) {
+        let len = self.end.saturating_sub(self.next) as usize;
+        // SAFETY: words of the buffer, for which all bytes are valid.
+        unsafe { (self.next as *mut u8).write_bytes(0, len) };
+    }
+
+    /// A copy, from which the same words can be taken.
+    pub fn copy(&self) -> Self {
+        Self { ..*self }
+    }
+}
+
 /// What a buffer's address of state leads to.
 struct Kept<S> {
     /// Its lock is held while `own` is used.
@@ -293,7 +365,6 @@ pub fn make_room<S: Consume<N>, const N: usize>(
     if kept.notes.is_inherited() {
         own.take_inherited(notes);
         buffer.set_thread(buffer.thread_number());
-        kept.notes.renew();
     } else {
         own.take(notes);
     }
@@ -301,9 +372,38 @@ pub fn make_room<S: Consume<N>, const N: usize>(
         own.change_thread();
         buffer.set_thread(buffer.thread_number());
     }
+    kept.notes.renew();
     kept.notes.rewind(&buffer);
     kept.notes.lock.unlock();
     true
+}
+
+/// The buffers of all threads, for [`tell_threads_apart`].
+static BUFFERS: OnceLock<Buffers> = OnceLock::new();
+
+struct Buffers(AllThreads<NoteBuffer>);
+// SAFETY: threads share only atomic data.
+unsafe impl Send for Buffers {}
+// SAFETY: as above.
+unsafe impl Sync for Buffers {}
+
+/// From now on a thread that takes over the buffer of one that has ended finds no [slack](NoteBuffer::has_slack) in it, so
+/// that its first note empties the buffer. To be called at ProgramBefore.
+pub fn tell_threads_apart(all: AllThreads<NoteBuffer>) {
+    // ProgramBefore comes once.
+    let _ = BUFFERS.set(Buffers(all));
+    analysis_rt::in_new_thread(|| {
+        let Some(Buffers(all)) = BUFFERS.get() else {
+            return;
+        };
+        for (buffer, thread) in all.iter().zip(all.thread_numbers()) {
+            let limits = buffer.limit.get() as *mut [u64; 2];
+            if buffer.is_attached() && buffer.thread() != thread {
+                // SAFETY: as in `has_slack`. The buffer's own thread is the one that begins.
+                unsafe { (&raw mut (*limits)[1]).write_volatile(0) };
+            }
+        }
+    });
 }
 
 /// Gives the state of each thread to `each` when the process ends, after it has taken its notes. In a forked child

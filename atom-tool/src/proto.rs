@@ -170,7 +170,7 @@ macro_rules! from_computed {
 }
 from_computed!(
     BrCondValue EffAddrValue EffAddrOf AccessSize AccessSizeOf LoadedValue LoadedValueOf
-    StoredValue StoredValueOf RepCount BranchTarget ReturnValue Direction
+    StoredValue StoredValueOf RepCount BranchTarget ReturnValue Direction RegSum
 );
 
 /// A type of a prototype.

@@ -4,6 +4,8 @@
 //! counter for each block is enough for the references. The tool's routine is called at each
 //! reference, and counts only rare events, usually the misses.
 
+pub mod batched;
+pub mod batches;
 pub mod cache;
 pub mod groups;
 mod look_up;

@@ -473,6 +473,13 @@ impl<const N: usize> Counters<N> {
 }
 
 impl<T: ThreadState> AllThreads<T> {
+    /// For each copy the number in the system of its thread, as [`PerThread::thread_number`] gives it.
+    pub fn thread_numbers(self) -> impl Iterator<Item = u32> {
+        let this_thread = PhantomData;
+        self.iter()
+            .map(move |state| PerThread { state, this_thread }.thread_number())
+    }
+
     /// All copies.
     pub fn iter(self) -> impl Iterator<Item = &'static T> {
         // SAFETY: only `atom` makes values of this type. They point to data that

@@ -7,7 +7,11 @@ The format is described in mem-trace/src/lib.rs.
 import sys
 import zlib
 
-ACCESS = {1: "R", 2: "W", 3: "RW"}
+ACCESS = {1: "R", 2: "W", 3: "RW", 4: "X"}
+EXECUTED = 4
+# Number of bytes of a value's distance, by its two bits.
+LENGTHS = 0, 1, 3, 8
+MASK = (1 << 64) - 1
 
 
 class Bytes:
@@ -40,48 +44,68 @@ def inflate(data):
 
 
 def describe(data):
-    """A group: whether it is repeated, and for each reference instruction, distance, size, access."""
-    repeated = data.take(1) == b"\1"
-    return repeated, [(data.number(), data.number(), data.number(), data.take(1)[0]) for _ in range(data.number())]
+    """A batch: whether it is repeated, number of values, items (instruction, access, size, value, distance)."""
+    repeated, values = data.take(1) == b"\1", data.take(1)[0]
+    items, pc = [], 0
+    for _ in range(data.number()):
+        access, size = data.take(1)[0], data.number()
+        pc += data.signed()
+        executed = access == EXECUTED
+        items.append((pc, access, size, None if executed else data.take(1)[0], 0 if executed else data.signed()))
+    return repeated, values, items
 
 
-def entries(payload, groups):
+class Thread:
+    """What the next entries of a thread are predicted from."""
+
+    def __init__(self):
+        self.last, self.following, self.known = 0, {}, {}
+
+
+def entries(payload, compressed, batches, threads):
     """The references of a chunk."""
-    thread, count, length = payload.number(), payload.number(), payload.number()
-    streams = Bytes(inflate(payload.data[payload.at :]))
-    control, addresses = Bytes(streams.take(length)), streams
-    last, following, known = 0, {}, {}
-    run = control.number()
+    number, count, length = payload.number(), payload.number(), payload.number()
+    streams = payload.data[payload.at :]
+    streams = Bytes(inflate(streams) if compressed else streams)
+    control, data = Bytes(streams.take(length)), streams
+    thread = threads.setdefault(number, Thread())
     for _ in range(count):
-        if run:
-            run -= 1
-            group = following.get(last, 0)
+        bits = control.take(1)[0]
+        followed = thread.following.get(thread.last, (0, 0))
+        if bits & 3 < 2:
+            batch = followed[bits & 3]
         else:
-            group, run = control.number(), control.number()
-        following[last] = group
-        last = group
-        address, distance = known.get(group, (0, 0))
-        distance += addresses.signed()
-        address = address + distance & (1 << 64) - 1
-        known[group] = address, distance
-        repeated, members = groups[group]
-        if not repeated:
-            for pc, offset, size, access in members:
-                yield thread, pc, address + offset, size, access
-            continue
-        starts = address, address + addresses.signed()
-        times = addresses.number()
-        for i in range(times >> 1):
-            for (pc, _, size, access), start in zip(members, starts):
-                far = -size * i if times & 1 else size * i
-                yield thread, pc, start + far & (1 << 64) - 1, size, access
+            batch = int.from_bytes(data.take(2 if bits & 3 == 2 else 4), "little")
+        if batch != followed[0]:
+            thread.following[thread.last] = batch, followed[0]
+        thread.last = batch
+        repeated, count_of_values, items = batches[batch]
+        if count_of_values > 3:
+            bits |= control.take(1)[0] << 8
+        values = thread.known.setdefault(batch, [0] * count_of_values)
+        for i in range(count_of_values):
+            length = LENGTHS[bits >> 2 + 2 * i & 3]
+            values[i] += int.from_bytes(data.take(length), "little", signed=True)
+            values[i] &= MASK
+        for i in range(values[2] >> 1 if repeated else 1):
+            for pc, access, size, value, offset in items:
+                if access == EXECUTED:
+                    yield number, pc, pc, size, access
+                    continue
+                far = size * i if repeated else 0
+                if repeated and values[2] & 1:
+                    far = -far
+                yield number, pc, values[value] + offset + far & MASK, size, access
 
 
 def references(file):
-    """For each reference: thread, instruction (as a text), address, size, access (1 read, 2 written, 3 both)."""
-    if file.read(8) != b"ATOMMT\1\n":
+    """For each reference: thread, instruction (as a text), address, size, access (1 read, 2 written, 3 both).
+
+    An executed instruction has access 4, and its own address and size.
+    """
+    if file.read(8) != b"ATOMMT\2\n":
         raise ValueError("not a trace of memtrace, or one of another version")
-    objects, groups = [], {}
+    objects, batches, threads = [], {}, {}
     while kind := file.read(1):
         length = shift = 0
         while True:
@@ -93,14 +117,15 @@ def references(file):
         payload = Bytes(file.read(length))
         if kind == b"\1":
             while payload.at < length:
-                objects.append(payload.take(payload.number()).decode())
+                name, path, build_id = (payload.take(payload.number()) for _ in range(3))
+                objects.append(name.decode())
         elif kind == b"\2":
             data = Bytes(inflate(payload.data))
             while data.at < len(data.data):
-                group, _ = data.number(), data.number()
-                groups[group] = describe(data)
-        elif kind == b"\3":
-            for thread, pc, *rest in entries(payload, groups):
+                batch, _ = data.number(), data.number()
+                batches[batch] = describe(data)
+        elif kind in b"\3\4":
+            for thread, pc, *rest in entries(payload, kind == b"\4", batches, threads):
                 number, pc = pc >> 32, pc & 0xFFFFFFFF
                 yield thread, f"{objects[number]}+{pc:#x}" if number else f"{pc:#x}", *rest
 

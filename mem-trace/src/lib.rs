@@ -1,134 +1,100 @@
 //! Traces of references to memory: the format that the tool memtrace writes.
 //!
-//! References that lie at constant distances from each other are one *group*. The file describes a group once; the
-//! trace has then, for each time that the group is executed, one *entry*: the group's number and the address of its
-//! lowest reference. A repeated string instruction is a group of its own, whose entry has its number of repetitions.
+//! What a program does between two jumps is mostly known beforehand. So the file describes *batches*: items, which are
+//! references or executed instructions, in order. The address of a reference is a constant more than one of the
+//! batch's few *values*. The trace has then, for each time that the batch is executed, one *entry*: the batch's
+//! number and its values. A repeated string instruction is a batch of its own: its values are the addresses at which its
+//! references begin, and the number of repetitions.
 //!
 //! A file begins with [`MAGIC`]. Then follow chunks: a byte with the kind, the length of the payload, the payload.
 //! Numbers are unsigned LEB128, signed ones in the zigzag form.
 //!
 //! | kind | payload |
 //! | --- | --- |
-//! | 1 | names of the objects: for each its length and bytes |
-//! | 2 | descriptions of groups, compressed: for each its number, its length and its bytes |
-//! | 3 | entries of a thread: the thread's number, the number of entries, the length of the control stream, then both streams, compressed |
+//! | 1 | the objects: for each its name, path and build-id, each as its length and its bytes |
+//! | 2 | descriptions of batches, compressed: for each its number, its length and its bytes |
+//! | 3 | entries of a thread: the thread's number, the number of entries, the length of the control stream, then both streams |
+//! | 4 | as 3, but behind the first three numbers both streams are compressed |
 //!
-//! A description is a byte, 1 if the group repeats its references, else 0; the number of references; for each
-//! reference the address of its instruction, the distance from the lowest reference, its size, and its access (1 read,
-//! 2 written, 3 both). Compression is deflate (RFC 1951).
+//! Compression is deflate (RFC 1951).
 //!
-//! The entries of a chunk need no other chunk. The control stream has runs: the number of entries whose group is the
-//! one that followed the group before the last time, then the number of a group for which that is not so. The address
-//! stream has for each entry the distance from the group's last address, less the distance before. An entry of a
-//! repeated group has the second address behind that, if there is one, and twice the number of repetitions, plus 1
-//! if addresses go down.
+//! A description is a byte, 1 if the batch is a repeated instruction, else 0; a byte with the number of values, at most
+//! 4; the number of items; for each item its kind (1 read, 2 written, 3 both, 4 an executed instruction), its size, the
+//! signed distance of the instruction's address from the item before (from 0 for the first), and for a reference the
+//! number of its value in a byte, and the signed distance from it.
+//!
+//! An entry begins in the control stream: the lowest two bits say which batch it is, the next two bits belong to the
+//! first value, and so on. It has one byte there, or two for a batch with 4 values. What the bits announce stands in the
+//! second stream, lowest byte first, in this order:
+//!
+//! | bits | batch | value |
+//! | --- | --- | --- |
+//! | 0 | the one that followed the thread's last batch the last time | the batch's last value |
+//! | 1 | the one that followed it before that one | 1 byte: the signed distance from the last value |
+//! | 2 | 2 bytes: its number | 3 bytes |
+//! | 3 | 4 bytes: its number | 8 bytes |
+//!
+//! Batches have numbers from 1 on. A thread begins with 0 as its last batch and zeros as values; its chunks continue each other. Where
+//! another batch followed than the last time, the two that are remembered change places or the new one takes
+//! the first place. The last value of a repeated instruction is twice the number of repetitions, plus 1 if addresses go
+//! down.
 #![deny(missing_docs)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod encode;
 mod read;
 mod write;
 
-pub use read::{Error, Group, Reader, Reference};
-pub use write::{Encoder, chunk, describe, descriptions, objects};
+pub use encode::{Encoder, Source};
+pub use read::{Batch, Error, Object, Reader, Reference};
+pub use write::{Streams, chunk, describe, descriptions, objects};
 
 /// The first bytes of a file. The last one but one is the format's version.
-pub const MAGIC: &[u8; 8] = b"ATOMMT\x01\n";
+pub const MAGIC: &[u8; 8] = b"ATOMMT\x02\n";
 
-/// Kind of a chunk: names of objects.
+/// Kind of a chunk: objects.
 const OBJECTS: u8 = 1;
-/// Kind of a chunk: descriptions of groups.
-const GROUPS: u8 = 2;
+/// Kind of a chunk: descriptions of batches.
+const BATCHES: u8 = 2;
 /// Kind of a chunk: entries of a thread.
 const ENTRIES: u8 = 3;
+/// Kind of a chunk: entries of a thread, compressed.
+const COMPRESSED: u8 = 4;
+
+/// Largest number of values of a batch.
+pub const MOST_VALUES: usize = 4;
+/// Number of bytes of a value's distance, by its two bits.
+const LENGTHS: [usize; 4] = [0, 1, 3, 8];
 
 /// A reference is read.
 pub const READ: u8 = 1;
 /// A reference is written.
 pub const WRITE: u8 = 2;
+/// Not a reference: an instruction is executed.
+pub const EXECUTED: u8 = 4;
 
-/// A reference of a group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Member {
+/// An item of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Item {
     /// Address of the instruction, with the number of its object in the bits from 32 on.
     pub pc: u64,
-    /// Distance in bytes from the lowest reference of the group.
-    pub offset: u64,
+    /// [`READ`], [`WRITE`] or both, or [`EXECUTED`].
+    pub access: u8,
     /// Size in bytes.
     pub size: u64,
-    /// [`READ`], [`WRITE`] or both.
-    pub access: u8,
+    /// Number of the value from which a reference's address counts.
+    pub value: u8,
+    /// Distance in bytes from the value.
+    pub offset: i64,
 }
 
-/// An entry: a group that was executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Entry {
-    /// Number of the group.
-    pub group: u32,
-    /// Address of its lowest reference.
-    pub address: u64,
-    /// Address of the second operand of a repeated instruction; 0 if there is none.
-    pub second: u64,
-    /// Number of repetitions; `None` if the group is not repeated.
-    pub times: Option<u64>,
-    /// True if the addresses of repetitions go down.
-    pub down: bool,
-}
-
-/// What predicts the next entries: for each group the last address, the last distance and the group that followed.
-#[derive(Clone, Copy, Default)]
-struct Known {
-    address: u64,
-    distance: u64,
-    next: u32,
-    /// Number of the chunk in which this was written.
-    chunk: u32,
-}
-
-/// What is known of all groups in the current chunk.
-#[derive(Default)]
-struct Prediction {
-    known: Vec<Known>,
-    chunk: u32,
-    last: u32,
-}
-
-impl Prediction {
-    /// Forgets everything.
-    fn begin(&mut self) {
-        self.chunk = self.chunk.wrapping_add(1);
-        if self.chunk == 0 {
-            self.known.clear();
-            self.chunk = 1;
+/// The address of an item, given the values of its batch.
+impl Item {
+    fn address(&self, values: &[u64]) -> u64 {
+        match self.access {
+            EXECUTED => self.pc,
+            _ => values[usize::from(self.value)].wrapping_add(self.offset as u64),
         }
-        self.last = 0;
-    }
-
-    fn of(&mut self, group: u32) -> &mut Known {
-        let (at, chunk) = (group as usize, self.chunk);
-        if self.known.len() <= at {
-            self.known.resize(at + 1, Known::default());
-        }
-        let known = &mut self.known[at];
-        if known.chunk != chunk {
-            *known = Known {
-                chunk,
-                ..Known::default()
-            };
-        }
-        known
-    }
-
-    /// The group that is expected next.
-    fn expected(&mut self) -> u32 {
-        let last = self.last;
-        self.of(last).next
-    }
-
-    /// Remembers that a group came next.
-    fn follow(&mut self, group: u32) {
-        let last = self.last;
-        self.of(last).next = group;
-        self.last = group;
     }
 }
 
@@ -136,50 +102,96 @@ impl Prediction {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_written_is_read() {
-        let member = |pc, offset, access| Member {
+    fn item(pc: u64, access: u8, value: u8, offset: i64) -> Item {
+        Item {
             pc,
-            offset,
-            size: 8,
             access,
-        };
-        let mut file = MAGIC.to_vec();
-        objects(&mut file, &["prog", "libc.so.6"]);
-        let groups = [
-            describe(false, &[member(0x1000, 8, READ), member(0x1004, 0, WRITE)]),
-            describe(
-                true,
-                &[
-                    member(1 << 32 | 0x20, 0, READ),
-                    member(1 << 32 | 0x20, 0, WRITE),
-                ],
-            ),
-        ];
-        descriptions(&mut file, &[(7, &groups[0]), (900, &groups[1])]);
-        let mut encoder = Encoder::default();
-        for i in 0..1000 {
-            encoder.push(Entry {
-                group: 7,
-                address: 0x7fff_0000 - 16 * i,
-                ..Entry::default()
-            });
+            size: 8,
+            value,
+            offset,
         }
-        encoder.push(Entry {
-            group: 900,
-            address: 64,
-            second: 128,
-            times: Some(2),
-            down: true,
-        });
-        chunk(&mut file, 3, &mut encoder);
-        assert!(file.len() < 300, "{}", file.len());
-        let mut reader = Reader::new(&file[..]).unwrap();
+    }
+
+    /// Entries, of which the next one has the number `at`.
+    struct List {
+        entries: Vec<(u32, Vec<u64>)>,
+        at: usize,
+        new: Vec<u32>,
+    }
+
+    impl Source for List {
+        type Entry = [u64; MOST_VALUES];
+
+        fn next(&mut self) -> Option<(u32, usize, Self::Entry)> {
+            let (number, values) = self.entries.get(self.at)?;
+            self.at += 1;
+            let mut all = [0; MOST_VALUES];
+            all[..values.len()].copy_from_slice(values);
+            Some((*number, values.len(), all))
+        }
+
+        fn values<const N: usize>(entry: Self::Entry) -> [u64; N] {
+            entry[..N].try_into().unwrap()
+        }
+
+        fn first_time(&mut self, number: u32) -> u32 {
+            self.new.push(number);
+            if number == 7 { 2 } else { 0 }
+        }
+    }
+
+    fn file(is_compressed: bool) -> Vec<u8> {
+        let mut file = MAGIC.to_vec();
+        objects(
+            &mut file,
+            &[
+                ("prog", "/bin/prog", &[1, 2]),
+                ("libc.so.6", "/lib/libc.so.6", &[]),
+            ],
+        );
+        let items = [
+            item(0x1000, EXECUTED, 0, 0),
+            item(0x1000, READ, 1, -8),
+            item(0x1008, WRITE, 0, 0),
+        ];
+        let string = 1 << 32 | 0x20;
+        let repeated = [item(string, READ, 0, 0), item(string, WRITE, 1, 0)];
+        let batches = [describe(false, 2, &items), describe(true, 3, &repeated)];
+        descriptions(&mut file, &[(7, &batches[0]), (90_000, &batches[1])]);
+        let mut encoder = Encoder::default();
+        let mut streams = Streams::default();
+        let short = |i: u64| [0x7fff_0000 - 16 * i, 0x1000 + i * i * i];
+        let mut entries: Vec<(u32, Vec<u64>)> = Vec::new();
+        entries.extend((0..1000).map(|i| (7, short(i).to_vec())));
+        entries.push((90_000, vec![64, 128, 2 << 1 | 1]));
+        entries.push((7, vec![0, u64::MAX]));
+        let mut list = List {
+            entries,
+            at: 0,
+            new: Vec::new(),
+        };
+        encoder.encode(&mut streams, &mut list);
+        assert_eq!((list.new, encoder.take_weight()), (vec![7, 90_000], 2002));
+        chunk(&mut file, 3, &mut streams, is_compressed);
+        file
+    }
+
+    fn read(file: &[u8]) -> Result<Vec<Reference>, Error> {
+        let mut reader = Reader::new(file)?;
         let mut all = Vec::new();
-        while let Some(references) = reader.next_chunk().unwrap() {
+        while let Some(references) = reader.next_chunk()? {
             all.extend(references);
         }
-        assert_eq!(all.len(), 2004);
+        Ok(all)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let long = file(false);
+        let all = read(&long).unwrap();
+        assert!(long.len() < 6000, "{}", long.len());
+        assert!(file(true).len() < long.len());
+        assert_eq!(read(&file(true)).unwrap(), all);
         let reference = |pc, address, access| Reference {
             thread: 3,
             pc,
@@ -187,19 +199,46 @@ mod tests {
             size: 8,
             access,
         };
-        assert_eq!(all[0], reference(0x1000, 0x7fff_0008, READ));
-        assert_eq!(all[1], reference(0x1004, 0x7fff_0000, WRITE));
-        assert_eq!(all[2], reference(0x1000, 0x7ffe_fff8, READ));
-        let pc = 1 << 32 | 0x20;
+        let expected = (0..1000u64).flat_map(|i| {
+            [
+                reference(0x1000, 0x1000, EXECUTED),
+                reference(0x1000, 0xff8 + i * i * i, READ),
+                reference(0x1008, 0x7fff_0000 - 16 * i, WRITE),
+            ]
+        });
+        let string = 1 << 32 | 0x20;
         let repeated = [(64, READ), (128, WRITE), (56, READ), (120, WRITE)];
-        assert_eq!(
-            all[2000..],
-            repeated.map(|(address, access)| reference(pc, address, access))
-        );
-        assert_eq!(reader.place(pc), "libc.so.6+0x20");
-        assert!(Reader::new(&b"ATOMMT\x02\n"[..]).is_err());
-        let cut = &file[..file.len() - 5];
-        let mut reader = Reader::new(cut).unwrap();
-        assert!((0..9).any(|_| reader.next_chunk().is_err()));
+        let repeated = repeated.map(|(address, access)| reference(string, address, access));
+        let last = [
+            reference(0x1000, 0x1000, EXECUTED),
+            reference(0x1000, u64::MAX - 8, READ),
+            reference(0x1008, 0, WRITE),
+        ];
+        let expected: Vec<_> = expected.chain(repeated).chain(last).collect();
+        assert!(all == expected);
+    }
+
+    #[test]
+    fn places_and_objects_are_known() {
+        let file = file(false);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        while reader.next_chunk().unwrap().is_some() {}
+        assert_eq!(reader.place(1 << 32 | 0x20), "libc.so.6+0x20");
+        assert_eq!(reader.place(0x20), "0x20");
+        assert_eq!(reader.objects()[0].path, "/bin/prog");
+        assert_eq!(reader.objects()[0].build_id, [1, 2]);
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        assert!(Reader::new(&b"ATOMMT\x01\n"[..]).is_err());
+        let file = file(false);
+        assert!(read(&file[..file.len() - 5]).is_err());
+        // No change of a byte makes the reader panic.
+        for at in MAGIC.len()..file.len().min(400) {
+            let mut changed = file.clone();
+            changed[at] ^= 0x55;
+            let _ = read(&changed);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use miniz_oxide::inflate::decompress_to_vec;
 
-use crate::{ENTRIES, Entry, GROUPS, MAGIC, Member, OBJECTS, Prediction};
+use crate::{BATCHES, COMPRESSED, ENTRIES, EXECUTED, Item, LENGTHS, MAGIC, MOST_VALUES, OBJECTS};
 
 /// Bits of an address below the number of its object.
 const OBJECT_SHIFT: u32 = 32;
@@ -45,7 +45,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// A reference to memory.
+/// A reference to memory, or an executed instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference {
     /// Number of the thread, from 1 on.
@@ -56,25 +56,58 @@ pub struct Reference {
     pub address: u64,
     /// Size in bytes; 1 if only the processor knows it.
     pub size: u64,
-    /// [`READ`](crate::READ), [`WRITE`](crate::WRITE) or both.
+    /// [`READ`](crate::READ), [`WRITE`](crate::WRITE) or both; [`EXECUTED`](crate::EXECUTED) for an executed instruction, whose
+    /// address and size are the instruction's own.
     pub access: u8,
 }
 
-/// A group: references with constant distances.
+/// An object of the process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Group {
+pub struct Object {
+    /// Its name in reports.
+    pub name: String,
+    /// Its file.
+    pub path: String,
+    /// Its build-id; empty if it has none.
+    pub build_id: Vec<u8>,
+}
+
+/// What is executed together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Batch {
     /// True if the references are repeated.
     pub is_repeated: bool,
-    /// The references in order.
-    pub members: Vec<Member>,
+    /// Number of values.
+    pub values: usize,
+    /// The items in order.
+    pub items: Vec<Item>,
+}
+
+/// A batch with its place among others.
+struct Described {
+    batch: Batch,
+    /// Number of its first value among the values of all batches.
+    first: usize,
+}
+
+/// What a thread's next entries are predicted from; batches by their places in the file.
+#[derive(Default)]
+struct Thread {
+    last: Option<usize>,
+    follow: Vec<[Option<usize>; 2]>,
+    /// What followed the beginning: batch 0, which has no description.
+    start: [Option<usize>; 2],
+    /// The last values of all batches.
+    values: Vec<u64>,
 }
 
 /// Reads a trace chunk by chunk.
 pub struct Reader<R> {
     from: R,
-    objects: Vec<String>,
-    groups: HashMap<u32, Group>,
-    prediction: Prediction,
+    objects: Vec<Object>,
+    numbers: HashMap<u32, usize>,
+    batches: Vec<Described>,
+    threads: HashMap<u64, Thread>,
 }
 
 /// Takes numbers from bytes.
@@ -100,29 +133,69 @@ fn inflate(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     decompress_to_vec(bytes).map_err(|_| Error::Damaged("compressed data"))
 }
 
-fn group(mut bytes: &[u8]) -> Result<Group, Error> {
-    let is_repeated = split(&mut bytes, 1)? == [1];
-    let mut members = Vec::new();
+impl Batch {
+    /// The batch with a description as [`describe`](crate::describe) makes it.
+    pub fn parse(description: &[u8]) -> Result<Self, Error> {
+        batch(description)
+    }
+}
+
+fn batch(mut bytes: &[u8]) -> Result<Batch, Error> {
+    let damaged = || Error::Damaged("a batch");
+    let head = split(&mut bytes, 2)?;
+    let (is_repeated, values) = (head[0] == 1, usize::from(head[1]));
+    let (mut items, mut pc) = (Vec::new(), 0u64);
     for _ in 0..number(&mut bytes)? {
-        let [pc, offset, size] = [
-            number(&mut bytes)?,
-            number(&mut bytes)?,
-            number(&mut bytes)?,
-        ];
         let access = split(&mut bytes, 1)?[0];
-        members.push(Member {
+        let size = number(&mut bytes)?;
+        pc = pc.wrapping_add(distance(&mut bytes)?);
+        let (value, offset) = match access {
+            EXECUTED => (0, 0),
+            _ => (split(&mut bytes, 1)?[0], distance(&mut bytes)? as i64),
+        };
+        if access != EXECUTED && usize::from(value) >= values {
+            return Err(damaged());
+        }
+        items.push(Item {
             pc,
-            offset,
-            size,
             access,
+            size,
+            value,
+            offset,
         });
     }
-    match members.is_empty() || is_repeated && members.len() > 2 {
-        true => Err(Error::Damaged("a group")),
-        false => Ok(Group {
+    let is_right = match is_repeated {
+        true => values == 3 && items.len() <= 2,
+        false => values <= MOST_VALUES,
+    };
+    match is_right {
+        true => Ok(Batch {
             is_repeated,
-            members,
+            values,
+            items,
         }),
+        false => Err(damaged()),
+    }
+}
+
+/// Bytes from a stream as a signed number.
+fn signed(bytes: &mut &[u8], len: usize) -> Result<u64, Error> {
+    let taken = split(bytes, len as u64)?;
+    let sign = taken.last().is_some_and(|last| last & 0x80 != 0);
+    let mut all = [if sign { 0xff } else { 0 }; 8];
+    all[..len].copy_from_slice(taken);
+    Ok(u64::from_le_bytes(all))
+}
+
+impl Thread {
+    fn followed(&mut self, batches: usize) -> &mut [Option<usize>; 2] {
+        if self.follow.len() < batches {
+            self.follow.resize(batches, [None; 2]);
+        }
+        match self.last {
+            Some(last) => &mut self.follow[last],
+            None => &mut self.start,
+        }
     }
 }
 
@@ -137,8 +210,9 @@ impl<R: Read> Reader<R> {
         Ok(Self {
             from,
             objects: Vec::new(),
-            groups: HashMap::new(),
-            prediction: Prediction::default(),
+            numbers: HashMap::new(),
+            batches: Vec::new(),
+            threads: HashMap::new(),
         })
     }
 
@@ -146,9 +220,14 @@ impl<R: Read> Reader<R> {
     pub fn place(&self, pc: u64) -> String {
         let in_file = pc & ((1 << OBJECT_SHIFT) - 1);
         match self.objects.get((pc >> OBJECT_SHIFT) as usize) {
-            Some(name) if pc >> OBJECT_SHIFT != 0 => format!("{name}+{in_file:#x}"),
+            Some(object) if pc >> OBJECT_SHIFT != 0 => format!("{}+{in_file:#x}", object.name),
             _ => format!("{pc:#x}"),
         }
+    }
+
+    /// The objects of the process by their numbers, as far as they were read: they come before all references.
+    pub fn objects(&self) -> &[Object] {
+        &self.objects
     }
 
     /// The references of the next chunk, all of one thread and in their order; `None` at the end.
@@ -161,8 +240,10 @@ impl<R: Read> Reader<R> {
             let payload = self.payload()?;
             match kind[0] {
                 OBJECTS => self.read_objects(&payload)?,
-                GROUPS => self.read_groups(&inflate(&payload)?)?,
-                ENTRIES => return self.read_entries(&payload).map(Some),
+                BATCHES => self.read_batches(&inflate(&payload)?)?,
+                kind @ (ENTRIES | COMPRESSED) => {
+                    return self.read_entries(&payload, kind == COMPRESSED).map(Some);
+                }
                 // Later versions may have further kinds.
                 _ => {}
             }
@@ -196,89 +277,131 @@ impl<R: Read> Reader<R> {
 
     fn read_objects(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
-            let len = number(&mut bytes)?;
-            let name = split(&mut bytes, len)?;
-            self.objects
-                .push(String::from_utf8_lossy(name).into_owned());
+            let mut next = || {
+                let len = number(&mut bytes)?;
+                split(&mut bytes, len)
+            };
+            let [name, path, build_id] = [next()?, next()?, next()?];
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            self.objects.push(Object {
+                name: text(name),
+                path: text(path),
+                build_id: build_id.to_vec(),
+            });
         }
         Ok(())
     }
 
-    fn read_groups(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+    fn read_batches(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        let last = self.batches.last();
+        let mut first = last.map_or(0, |last| last.first + last.batch.values);
         while !bytes.is_empty() {
             let [id, len] = [number(&mut bytes)?, number(&mut bytes)?];
-            let description = split(&mut bytes, len)?;
-            self.groups.insert(id as u32, group(description)?);
+            let batch = batch(split(&mut bytes, len)?)?;
+            let place = self.batches.len();
+            if self.numbers.insert(id as u32, place).is_some() {
+                return Err(Error::Damaged("a batch is there twice"));
+            }
+            let values = batch.values;
+            self.batches.push(Described { batch, first });
+            first += values;
         }
         Ok(())
     }
 
-    fn read_entries(&mut self, mut bytes: &[u8]) -> Result<Vec<Reference>, Error> {
-        let [thread, count, control] = [
+    fn read_entries(
+        &mut self,
+        payload: &[u8],
+        is_compressed: bool,
+    ) -> Result<Vec<Reference>, Error> {
+        let mut bytes = payload;
+        let [id, count, control] = [
             number(&mut bytes)?,
             number(&mut bytes)?,
             number(&mut bytes)?,
         ];
-        let streams = inflate(bytes)?;
-        let mut addresses = &streams[..];
-        let mut control = split(&mut addresses, control)?;
+        let inflated;
+        if is_compressed {
+            inflated = inflate(bytes)?;
+            bytes = &inflated;
+        }
+        let mut control = split(&mut bytes, control)?;
+        let thread = self.threads.entry(id).or_default();
+        let slots = self
+            .batches
+            .last()
+            .map_or(0, |last| last.first + last.batch.values);
+        if thread.values.len() < slots {
+            thread.values.resize(slots, 0);
+        }
         let mut found = Vec::new();
-        self.prediction.begin();
-        let mut run = number(&mut control)?;
         for _ in 0..count {
-            let id = if run > 0 {
-                run -= 1;
-                self.prediction.expected()
-            } else {
-                let id = number(&mut control)? as u32;
-                run = number(&mut control)?;
-                id
+            let mut bits = u32::from(split(&mut control, 1)?[0]);
+            let place = match bits & 3 {
+                code @ (0 | 1) => thread.followed(self.batches.len())[code as usize],
+                code => {
+                    let number = split(&mut bytes, if code == 2 { 2 } else { 4 })?;
+                    let mut all = [0; 4];
+                    all[..number.len()].copy_from_slice(number);
+                    self.numbers.get(&u32::from_le_bytes(all)).copied()
+                }
             };
-            let group = self
-                .groups
-                .get(&id)
-                .ok_or(Error::Damaged("the number of a group"))?;
-            self.prediction.follow(id);
-            let known = self.prediction.of(id);
-            known.distance = known.distance.wrapping_add(distance(&mut addresses)?);
-            known.address = known.address.wrapping_add(known.distance);
-            let mut entry = Entry {
-                group: id,
-                address: known.address,
-                ..Entry::default()
-            };
-            if group.is_repeated {
-                entry.second = entry.address.wrapping_add(distance(&mut addresses)?);
-                let times = number(&mut addresses)?;
-                (entry.times, entry.down) = (Some(times >> 1), times & 1 != 0);
+            let place = place.ok_or(Error::Damaged("the number of a batch"))?;
+            let followed = thread.followed(self.batches.len());
+            if followed[0] != Some(place) {
+                *followed = [Some(place), followed[0]];
             }
-            expand(thread, group, entry, &mut found);
+            thread.last = Some(place);
+            let Described { batch, first } = &self.batches[place];
+            if batch.values > 3 {
+                bits |= u32::from(split(&mut control, 1)?[0]) << 8;
+            }
+            let mut values = [0; MOST_VALUES];
+            for (i, to) in values.iter_mut().enumerate().take(batch.values) {
+                let value = &mut thread.values[first + i];
+                let code = bits >> (2 + 2 * i) & 3;
+                let distance = signed(&mut bytes, LENGTHS[code as usize])?;
+                *value = value.wrapping_add(distance);
+                *to = *value;
+            }
+            expand(id, batch, values, &mut found)?;
         }
         Ok(found)
     }
 }
 
 /// Appends the references of an entry.
-fn expand(thread: u64, group: &Group, entry: Entry, to: &mut Vec<Reference>) {
-    let reference = |member: &Member, address: u64| Reference {
+fn expand(
+    thread: u64,
+    batch: &Batch,
+    values: [u64; MOST_VALUES],
+    to: &mut Vec<Reference>,
+) -> Result<(), Error> {
+    let reference = |item: &Item, address: u64| Reference {
         thread,
-        pc: member.pc,
+        pc: item.pc,
         address,
-        size: member.size,
-        access: member.access,
+        size: item.size,
+        access: item.access,
     };
-    let Some(times) = entry.times else {
-        let address = |member: &Member| entry.address.wrapping_add(member.offset);
-        return to.extend(group.members.iter().map(|m| reference(m, address(m))));
-    };
+    if !batch.is_repeated {
+        let items = batch.items.iter();
+        to.extend(items.map(|item| reference(item, item.address(&values))));
+        return Ok(());
+    }
+    let (times, down) = (values[2] >> 1, values[2] & 1 != 0);
+    if times > MOST {
+        return Err(Error::Damaged("a number of repetitions"));
+    }
     for i in 0..times {
-        for (member, start) in group.members.iter().zip([entry.address, entry.second]) {
-            let far = member.size.wrapping_mul(i);
-            let address = match entry.down {
+        for item in &batch.items {
+            let (start, far) = (item.address(&values), item.size.wrapping_mul(i));
+            let address = match down {
                 true => start.wrapping_sub(far),
                 false => start.wrapping_add(far),
             };
-            to.push(reference(member, address));
+            to.push(reference(item, address));
         }
     }
+    Ok(())
 }

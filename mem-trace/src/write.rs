@@ -2,7 +2,7 @@
 
 use miniz_oxide::deflate::compress_to_vec;
 
-use crate::{ENTRIES, Entry, GROUPS, Member, OBJECTS, Prediction};
+use crate::{BATCHES, COMPRESSED, ENTRIES, EXECUTED, Item, OBJECTS};
 
 /// Level of compression: the quickest, since the program waits for it.
 const LEVEL: u8 = 1;
@@ -19,101 +19,86 @@ fn push_chunk(to: &mut Vec<u8>, kind: u8, payload: &[u8]) {
     to.extend(payload);
 }
 
-/// Appends the chunk with the names of the objects, in the order of their numbers.
-pub fn objects(to: &mut Vec<u8>, names: &[&str]) {
+/// Appends the chunk with the objects in the order of their numbers: name, path, build-id.
+pub fn objects(to: &mut Vec<u8>, objects: &[(&str, &str, &[u8])]) {
     let mut payload = Vec::new();
-    for name in names {
-        leb128::push(&mut payload, name.len() as u64);
-        payload.extend(name.as_bytes());
+    for (name, path, build_id) in objects {
+        for bytes in [name.as_bytes(), path.as_bytes(), build_id] {
+            leb128::push(&mut payload, bytes.len() as u64);
+            payload.extend(bytes);
+        }
     }
     push_chunk(to, OBJECTS, &payload);
 }
 
-/// The description of a group.
-pub fn describe(is_repeated: bool, members: &[Member]) -> Vec<u8> {
-    let mut bytes = vec![u8::from(is_repeated)];
-    leb128::push(&mut bytes, members.len() as u64);
-    for member in members {
-        leb128::push(&mut bytes, member.pc);
-        leb128::push(&mut bytes, member.offset);
-        leb128::push(&mut bytes, member.size);
-        bytes.push(member.access);
+/// The description of a batch.
+pub fn describe(is_repeated: bool, values: u8, items: &[Item]) -> Vec<u8> {
+    let mut bytes = vec![u8::from(is_repeated), values];
+    leb128::push(&mut bytes, items.len() as u64);
+    let mut pc = 0;
+    for item in items {
+        bytes.push(item.access);
+        leb128::push(&mut bytes, item.size);
+        push_distance(&mut bytes, item.pc.wrapping_sub(pc));
+        pc = item.pc;
+        if item.access != EXECUTED {
+            bytes.push(item.value);
+            push_distance(&mut bytes, item.offset as u64);
+        }
     }
     bytes
 }
 
-/// Appends a chunk with descriptions of groups, given by their numbers.
-pub fn descriptions(to: &mut Vec<u8>, groups: &[(u32, &[u8])]) {
+/// Appends a chunk with descriptions of batches, given by their numbers.
+pub fn descriptions(to: &mut Vec<u8>, batches: &[(u32, &[u8])]) {
     let mut payload = Vec::new();
-    for (number, description) in groups {
+    for (number, description) in batches {
         leb128::push(&mut payload, u64::from(*number));
         leb128::push(&mut payload, description.len() as u64);
         payload.extend(*description);
     }
-    push_chunk(to, GROUPS, &compress_to_vec(&payload, LEVEL));
+    push_chunk(to, BATCHES, &compress_to_vec(&payload, LEVEL));
 }
 
-/// Makes chunks of entries.
+/// The two streams of a chunk.
 #[derive(Default)]
-pub struct Encoder {
-    prediction: Prediction,
-    control: Vec<u8>,
-    addresses: Vec<u8>,
-    /// Number of entries since the last one whose group was not expected.
-    run: u64,
-    count: u64,
+pub struct Streams {
+    pub(crate) control: Vec<u8>,
+    pub(crate) values: Vec<u8>,
+    /// Number of entries.
+    pub(crate) count: u64,
 }
 
-impl Encoder {
-    /// Number of entries of the chunk.
+impl Streams {
+    /// Number of entries.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// True if the chunk has no entries.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
-
-    /// Adds an entry.
-    #[inline]
-    pub fn push(&mut self, entry: Entry) {
-        if self.count == 0 {
-            self.prediction.begin();
-        }
-        self.count += 1;
-        if self.prediction.expected() == entry.group {
-            self.run += 1;
-        } else {
-            leb128::push(&mut self.control, self.run);
-            leb128::push(&mut self.control, u64::from(entry.group));
-            self.run = 0;
-        }
-        self.prediction.follow(entry.group);
-        let known = self.prediction.of(entry.group);
-        let distance = entry.address.wrapping_sub(known.address);
-        push_distance(&mut self.addresses, distance.wrapping_sub(known.distance));
-        (known.address, known.distance) = (entry.address, distance);
-        if let Some(times) = entry.times {
-            push_distance(
-                &mut self.addresses,
-                entry.second.wrapping_sub(entry.address),
-            );
-            leb128::push(&mut self.addresses, times << 1 | u64::from(entry.down));
-        }
-    }
 }
 
-/// Appends a chunk with the entries of a thread, and empties the encoder.
-pub fn chunk(to: &mut Vec<u8>, thread: u64, encoder: &mut Encoder) {
-    leb128::push(&mut encoder.control, encoder.run);
-    let mut payload = Vec::new();
-    for number in [thread, encoder.count, encoder.control.len() as u64] {
-        leb128::push(&mut payload, number);
+/// Appends a chunk with the entries of a thread, and empties the streams.
+pub fn chunk(to: &mut Vec<u8>, thread: u64, streams: &mut Streams, is_compressed: bool) {
+    let (control, values) = (&streams.control[..], &streams.values[..]);
+    let mut head = Vec::new();
+    for number in [thread, streams.count, control.len() as u64] {
+        leb128::push(&mut head, number);
     }
-    encoder.control.append(&mut encoder.addresses);
-    payload.extend(compress_to_vec(&encoder.control, LEVEL));
-    push_chunk(to, ENTRIES, &payload);
-    encoder.control.clear();
-    (encoder.run, encoder.count) = (0, 0);
+    if is_compressed {
+        head.extend(compress_to_vec(&[control, values].concat(), LEVEL));
+        push_chunk(to, COMPRESSED, &head);
+    } else {
+        to.push(ENTRIES);
+        leb128::push(to, (head.len() + control.len() + values.len()) as u64);
+        for part in [&head[..], control, values] {
+            to.extend_from_slice(part);
+        }
+    }
+    streams.control.clear();
+    streams.values.clear();
+    streams.count = 0;
 }

@@ -1,7 +1,8 @@
 //! The tool `memtrace` records the references that a single-stepper sees, in their order; replayed through a model
-//! of a cache they give the figures of the tool `cache`.
+//! of a cache they give the figures of the tool `cache`. With `--instructions` it records all instructions, and with
+//! windows exactly the parts of these.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -14,7 +15,12 @@ use atom_tests::models::{Figures, Model, read};
 use atom_tests::outcome::plain_environment;
 use atom_tests::source::Source;
 use atom_tests::stepper::{self, Options, Step};
-use mem_trace::{READ, Reader, Reference, WRITE};
+use mem_trace::{EXECUTED, READ, Reader, Reference, WRITE};
+
+mod formats;
+
+/// Name of a trace with instructions.
+const FILE: &str = "instructions.trace";
 
 /// Instruction, address, size and access of a reference.
 type Seen = (u64, u64, u64, u8);
@@ -46,8 +52,8 @@ fn access(reference: &stepper::Reference) -> u8 {
     (u8::from(reference.reads) * READ) | (u8::from(reference.writes) * WRITE)
 }
 
-/// The references by thread, in the order of the threads.
-fn truth(case: &Case<'_>, source: &Source, missed: &Missed) -> Vec<Vec<Seen>> {
+/// The references by thread, in the order of the threads; with `all` the executed instructions, too.
+fn truth(case: &Case<'_>, source: &Source, missed: &Missed, all: bool) -> Vec<Vec<Seen>> {
     let mut command = Command::new(case.original());
     plain_environment(&mut command);
     command
@@ -69,6 +75,9 @@ fn truth(case: &Case<'_>, source: &Source, missed: &Missed) -> Vec<Vec<Seen>> {
             threads.push(Vec::new());
             threads.len() - 1
         });
+        if all && !step.repeated {
+            threads[number].push((step.pc, step.pc, step.len as u64, EXECUTED));
+        }
         let seen = step.references.iter();
         threads[number].extend(seen.map(|r| (step.pc, r.address, u64::from(r.size), access(r))));
     };
@@ -94,7 +103,7 @@ fn judge(case: &Case<'_>, source: &Source) {
         &option("--output", &file),
     );
     let threads = trace(&file);
-    let expected = truth(case, source, &missed);
+    let expected = truth(case, source, &missed, false);
     if expected.len() == 1 {
         let found: Vec<Seen> = threads[&1]
             .iter()
@@ -130,6 +139,102 @@ fn judge(case: &Case<'_>, source: &Source) {
     assert!(figures == expected, "{label}: the cache's figures differ");
     let bytes = std::fs::metadata(&file).unwrap().len();
     println!("{label}: {} references, {bytes} bytes", threads[&1].len());
+}
+
+/// The trace of a program with one thread, made with some options.
+fn one_thread(case: &Case<'_>, source: &Source, options: &[&str]) -> (Vec<Reference>, Missed) {
+    let file = case.folder().join(FILE);
+    let _ = std::fs::remove_file(&file);
+    let mut all = vec!["--output".to_owned(), file.display().to_string()];
+    all.extend(options.iter().map(|option| (*option).to_owned()));
+    let missed = run(case, source, "memtrace", "memins", &all);
+    (trace(&file).remove(&1).unwrap_or_default(), missed)
+}
+
+/// With `--instructions` the trace has each instruction in front of its references.
+fn judge_instructions(case: &Case<'_>, source: &Source) {
+    let label = case.label("memtrace --instructions");
+    let _lock = atom_tests::lock::exclusive(&case.folder().join("memtrace.lock")).unwrap();
+    let (found, missed) = one_thread(case, source, &["--instructions"]);
+    let seen = found.iter().map(|r| (r.pc, r.address, r.size, r.access));
+    let seen: Vec<Seen> = seen.collect();
+    let expected = &truth(case, source, &missed, true)[0];
+    let first = seen.iter().zip(expected).position(|(a, b)| a != b);
+    assert_eq!(
+        first,
+        None,
+        "{label}: {:x?}",
+        first.map(|i| (seen[i], expected[i]))
+    );
+    assert_eq!(seen.len(), expected.len(), "{label}");
+
+    let executed = |all: &[Reference]| -> Vec<u64> {
+        let executed = all.iter().filter(|r| r.access == EXECUTED);
+        executed.map(|r| r.pc).collect()
+    };
+    formats::judge(&label, &case.original(), &case.folder().join(FILE), &found);
+    judge_filter(&label, case, source, &found);
+    let all = executed(&found);
+    let options = ["--skip", "1000", "--window", "500", "--every", "2000"];
+    let windows = [&["--instructions"], &options[..]].concat();
+    let (found, _) = one_thread(case, source, &windows);
+    let found = executed(&found);
+    assert!(
+        are_windows(&all, &found, [1000, 500, 2000]),
+        "{label}: windows"
+    );
+    assert_eq!(found.is_empty(), all.len() < 900, "{label}: windows");
+}
+
+/// With `--addresses` the trace has the references that touch a range, here of 24 bytes around one of them.
+fn judge_filter(label: &str, case: &Case<'_>, source: &Source, all: &[Reference]) {
+    let references = all.iter().filter(|r| r.access != EXECUTED);
+    let references: Vec<&Reference> = references.collect();
+    let start = references[references.len() / 2].address - 10;
+    let end = start + 24;
+    let range = format!("{start:#x}-{end:#x}");
+    let (found, _) = one_thread(case, source, &["--instructions", "--addresses", &range]);
+    let touches = |r: &&Reference| r.address < end && start < r.address + r.size;
+    let fits = |r: &&Reference| r.access == EXECUTED || touches(r);
+    let expected: Vec<Reference> = all.iter().filter(fits).copied().collect();
+    assert!(found == expected, "{label}: filter");
+    assert!(references.iter().any(|r| !touches(r)), "{label}: filter");
+}
+
+/// Whether `found` is what windows leave of `all`, each moved by less than a block.
+fn are_windows(all: &[u64], found: &[u64], [skip, window, every]: [usize; 3]) -> bool {
+    const BLOCK: usize = 100;
+    let mut ends = BTreeSet::from([0]);
+    for start in (skip..all.len()).step_by(every) {
+        let mut next = BTreeSet::new();
+        let starts = (start..start + BLOCK).filter(|start| *start <= all.len());
+        for (first, at) in starts.flat_map(|first| ends.iter().map(move |at| (first, *at))) {
+            for last in start + window..start + window + BLOCK {
+                let part = &all[first..last.clamp(first, all.len())];
+                if found[at..].starts_with(part) {
+                    next.insert(at + part.len());
+                }
+            }
+        }
+        ends = next;
+    }
+    ends.contains(&found.len())
+}
+
+fn check_instructions(name: &str) {
+    check_few(name, judge_instructions);
+}
+
+mod instructions {
+    use super::check_instructions;
+
+    tests_of_programs! {
+        check_instructions;
+        callpop_s: "callpop.S",
+        jumps_c: "jumps.c",
+        order_s: "order.S",
+        strings_c: "strings.c",
+    }
 }
 
 fn check(name: &str) {

@@ -26,6 +26,23 @@ pub fn in_child(hook: fn()) {
     HOOK.store(hook as *mut c_void, Ordering::Release);
 }
 
+static NEW_THREAD: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Sets what runs in a thread when it takes over the data of a thread that has ended.
+pub fn in_new_thread(hook: fn()) {
+    NEW_THREAD.store(hook as *mut c_void, Ordering::Release);
+}
+
+/// Tells the tool that this thread has taken over the data of another one.
+pub(super) fn taken_over() {
+    let hook = NEW_THREAD.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: only `in_new_thread` writes it, always with a `fn()`.
+        let hook: fn() = unsafe { core::mem::transmute(hook) };
+        hook();
+    }
+}
+
 /// Sets the counts of a forked child to 0, once. Nothing happens in other processes.
 ///
 /// # Safety

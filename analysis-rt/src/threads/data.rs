@@ -23,6 +23,7 @@ use crate::sys::call::{getpid, gettid, is_thread_alive};
 use crate::sys::fatal::{fatal, warn};
 use crate::sys::memory::map_far;
 use crate::sys::segments::{fs_base, gs_base, set_gs_base};
+use crate::threads::counts::taken_over;
 use crate::threads::current;
 
 /// True once a thread could not get its gs base, and shares its parent's block.
@@ -157,11 +158,15 @@ fn find(info: &ThreadInfo, main: &ThreadBlock) -> *mut ThreadBlock {
         let owner = unsafe { (*known).tid.load(Ordering::Relaxed) };
         if owner == tid || !is_thread_alive(owner) {
             own(known, tid, fs);
+            if owner != tid {
+                taken_over();
+            }
             return known;
         }
         // Two threads run with one thread pointer. This one takes the block of a thread with this
         // pointer that has ended, or gets a new block, which the pointer does not lead to.
         if let Some(left) = abandoned(main, fs, tid) {
+            taken_over();
             return left;
         }
     }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::ids::InstId;
 use crate::image::Image;
 use crate::live::{EffectsOf, RegSet};
+use crate::tool::calls::NO_REGISTER;
 use crate::tool::{Argument, Call, CallPlace, Calls, Scope};
 
 /// Facts about a routine that is called.
@@ -126,6 +127,13 @@ pub fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
             .get(call.args.start as usize..call.args.end as usize);
         let args = args.unwrap_or_default().iter();
         let mut mine = args.map(of).fold(RegSet::EMPTY, RegSet::with);
+        let sums =
+            (call.args.start..call.args.end).filter_map(|i| sum(calls.args.get(i as usize)?));
+        let sums = sums.fold(RegSet::EMPTY, RegSet::with).without(seen);
+        let unread = match sums.is_empty() {
+            true => sums,
+            false => unread(effects, (image, cfg), InstId(call.id), sums),
+        };
         if call.scope == Scope::Inst && !mine.without(seen).is_empty() {
             let effects = effects.of(&cfg.decode(image, InstId(call.id)));
             mine = mine.without(effects.uses);
@@ -133,7 +141,7 @@ pub fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
                 mine = mine.without(effects.kills);
             }
         }
-        seen | mine
+        seen | mine | unread
     };
     let chunks = calls.calls.par_chunks(CALLS);
     let parts = chunks.map_init(EffectsOf::new, |effects, some| {
@@ -141,4 +149,39 @@ pub fn seen(image: &Image, cfg: &Cfg, calls: &Calls) -> RegSet {
             .fold(RegSet::EMPTY, |seen, call| seen_by(effects, call, seen))
     });
     parts.reduce(|| RegSet::EMPTY, RegSet::with)
+}
+
+/// The registers of a sum.
+fn sum(argument: &Argument) -> Option<RegSet> {
+    let Argument::Sum(base, index, ..) = *argument else {
+        return None;
+    };
+    let register = |number: u8| match number {
+        NO_REGISTER => RegSet::EMPTY,
+        number => RegSet::gpr(number.into()),
+    };
+    Some(register(base) | register(index))
+}
+
+/// Those of some registers that the rest of the block, from an instruction on, does not certainly read before it
+/// changes them. The others keep the program's values up to there.
+fn unread(
+    effects: &mut EffectsOf,
+    (image, cfg): (&Image, &Cfg),
+    from: InstId,
+    some: RegSet,
+) -> RegSet {
+    let (mut waiting, mut unread) = (some, RegSet::EMPTY);
+    let block = cfg.block(cfg.block_of(from)).insts();
+    for inst in block.filter(|inst| inst.0 >= from.0) {
+        let effects = effects.of(&cfg.decode(image, inst));
+        waiting = waiting.without(effects.uses);
+        let kept = waiting.without(effects.kills);
+        unread |= waiting.without(kept);
+        waiting = kept;
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    unread | waiting
 }

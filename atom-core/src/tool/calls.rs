@@ -126,7 +126,13 @@ pub enum Argument {
     Direction,
     /// The run-time address of a byte of the original image, given by its address in the file.
     Original(u64),
+    /// Base, index, scale and displacement of a sum of registers. Registers are given by their numbers as in
+    /// `atom_abi::host::Reg`, or [`NO_REGISTER`].
+    Sum(u8, u8, u8, i32),
 }
+
+/// Stands for no register in [`Argument::Sum`].
+pub const NO_REGISTER: u8 = atom_abi::host::NO_REGISTER as u8;
 
 /// Number that stands for the main memory operand of an instruction.
 pub const ANY_OPERAND: u8 = u8::MAX;

@@ -184,6 +184,7 @@ fn argument(
         }
         ArgKind::Exported => exported(session, request, arg),
         ArgKind::ImageAddress => image_address(session, arg.value),
+        ArgKind::Sum => sum(session, request, arg.value),
     }
 }
 
@@ -295,6 +296,25 @@ fn exported(session: &Session<'_>, request: &Request<'_>, arg: &Arg) -> Result<A
         Some((address, false)) => Ok(Argument::Static(address)),
         None => Err("the tool exports nothing at this address".to_owned()),
     }
+}
+
+/// A sum of registers.
+fn sum(session: &Session<'_>, request: &Request<'_>, value: u64) -> Result<Argument, String> {
+    if request.scope != Scope::Inst || request.place != Place::Before {
+        return Err("a sum of registers is known only before an instruction".to_owned());
+    }
+    let [base, index, scale, ..] = value.to_le_bytes();
+    let is_register = |r: u8| r <= Reg::R15 as u8 || r == calls::NO_REGISTER;
+    let is_index = is_register(index) && index != Reg::Rsp as u8;
+    if !is_register(base) || !is_index || ![1, 2, 4, 8].contains(&scale) {
+        return Err("it is no sum of general registers".to_owned());
+    }
+    let displacement = (value >> 32) as i32;
+    at_instruction(
+        session,
+        request,
+        Argument::Sum(base, index, scale, displacement),
+    )
 }
 
 /// An address of the program; 0 asks for the load bias.

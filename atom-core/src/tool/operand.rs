@@ -12,7 +12,7 @@ use std::cell::{OnceCell, RefCell};
 
 use atom_abi::host::Reg;
 
-use super::calls::{ANY_OPERAND, Argument};
+use super::calls::{ANY_OPERAND, Argument, NO_REGISTER};
 use super::value::{Address, Element, Segment, Selected, Taken, Value};
 use crate::error::{Error, Result};
 use crate::x86::asm::{Cond, Gpr};
@@ -518,6 +518,7 @@ impl At {
             Argument::BrCondValue => Value::Taken(self.taken()?),
             Argument::EffAddrValue => self.effective_address(ANY_OPERAND, element)?,
             Argument::EffAddr(n) => self.effective_address(n, element)?,
+            Argument::Sum(base, index, scale, disp) => sum(base, (index, scale), disp),
             Argument::AccessSize(n) => self.access_size(n)?,
             Argument::LoadedValue(n) => self.loaded(n, element, when)?,
             Argument::StoredValue(n) => self.stored(n, element, when)?,
@@ -539,6 +540,26 @@ impl At {
             | Argument::Data(_)
             | Argument::ThreadData(_) => return Ok(None),
         }))
+    }
+}
+
+/// A sum of registers before an instruction.
+fn sum(base: u8, (index, scale): (u8, u8), disp: i32) -> Value {
+    let register = |number: u8| (number != NO_REGISTER).then_some(Gpr(number));
+    match (register(base), register(index), disp) {
+        (Some(Gpr::RSP), None, disp) => Value::Stack(disp),
+        (Some(base), None, 0) => Value::Reg(base),
+        (base, index, disp) => simplest(Address {
+            base,
+            index: index.map(|index| (index, scale)),
+            index_is_byte: false,
+            element: None,
+            bits: None,
+            image: None,
+            disp: disp.into(),
+            narrow: false,
+            segment: Segment::Flat,
+        }),
     }
 }
 

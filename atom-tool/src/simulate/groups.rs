@@ -213,7 +213,7 @@ fn relative(access: &MemoryAccess, rsp: i64) -> Option<Relative> {
 }
 
 /// Number of bytes that an instruction adds to rsp, if it is certain.
-fn stack_change(inst: &Inst<'_>) -> Option<i64> {
+pub(super) fn stack_change(inst: &Inst<'_>) -> Option<i64> {
     let operands = inst.operands();
     let is_rsp = |o: &Operand| {
         matches!(

@@ -2,33 +2,41 @@
 //!
 //! A reference goes to the file in three steps:
 //!
-//! - A routine of a few instructions notes the address of a group of references in its thread's buffer
-//!   (`atom_tool::simulate::noted`). What belongs to a group is known beforehand (`groups`).
+//! - A routine of a few instructions notes the addresses of a batch of references in its thread's buffer
+//!   (`atom_tool::simulate::batched`). What belongs to a batch is known beforehand (`batches`).
 //! - A full buffer is turned into entries of a chunk (`thread`).
 //! - The chunks of all threads go to the file (`sink`).
 
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
 use atom_tool::report::Column;
-use atom_tool::simulate::noted::Noted;
+use atom_tool::simulate::batched::{Batched, Noted};
 
-mod groups;
+mod batches;
+mod filter;
 mod sink;
 mod thread;
+mod window;
 
-use groups::GroupList;
+use batches::{BatchList, Description};
+use filter::Addresses;
 use sink::Run;
+use window::Windows;
 
-atom_tool::noted_references!(thread::slow);
+atom_tool::batched_references!(thread::slow);
 
 #[analysis(uninterrupted)]
-fn begin(file: Str, program: Str, objects: Strings, descriptions: Array<u8>, starts: Array<u32>) {
+#[rustfmt::skip]
+fn begin(buffers: AllThreads<NoteBuffer>, windows: Record<Windows>, addresses: Array<Addresses>, texts: Strings, objects: Strings, bytes: Array<u8>, descriptions: Array<Description>) {
+    atom_tool::notes::tell_threads_apart(buffers);
     sink::begin(Run {
-        file: file.as_str(),
-        program: program.as_str(),
+        file: texts.get(0),
+        program: texts.get(1),
         objects,
+        bytes: bytes.as_slice(),
         descriptions: descriptions.as_slice(),
-        starts: starts.as_slice(),
+        addresses: addresses.as_slice(),
+        windows: windows.get(),
     });
 }
 
@@ -58,12 +66,22 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let file = options.value("--output")?.unwrap_or("memtrace.trace");
     let patterns = options.values("--proc")?;
+    let has_instructions = options.flag("--instructions");
+    let windows = Windows::from_options(&options)?;
+    let addresses = filter::from_options(&options)?;
     let files = ReportFiles::beside(&options, file, "--profile")?;
     options.finish()?;
 
-    let noted = Noted::new(program, routines());
-    let mut list = GroupList::new();
-    let mut push = |is_repeated: bool, members: &[_]| list.push(is_repeated, members);
+    let routines = match windows {
+        Some(_) => routines_at_times(),
+        None => routines(),
+    };
+    let noted = Batched::new(program, routines, has_instructions);
+    if windows.is_some() {
+        window::add(program, noted.buffer);
+    }
+    let mut list = BatchList::new();
+    let mut push = |batch: &Noted<'_>| list.push(batch);
     match patterns.is_empty() {
         true => program
             .procs()
@@ -82,14 +100,23 @@ fn instrument(program: &Program, args: &Args) -> Result {
     }
     let mut objects = StringList::new();
     for object in program.objects() {
-        objects.push(object.name());
+        let build_id = object.build_id().unwrap_or_default();
+        let build_id: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        for text in [object.name(), object.path(), &build_id] {
+            objects.push(text);
+        }
     }
+    let mut texts = StringList::new();
+    texts.push(file);
+    texts.push(program.name());
     let args = (
-        file,
-        program.name(),
+        noted.buffer,
+        &windows.unwrap_or_default(),
+        &addresses,
+        &texts,
         &objects,
+        &list.bytes,
         &list.descriptions,
-        &list.starts,
     );
     program.add_call(Before, begin, args);
     program.add_call(After, end, (noted.buffer, &files));

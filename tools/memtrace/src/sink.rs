@@ -1,15 +1,20 @@
 //! The trace of a process: chunks in memory, which are written to the file above some size.
 
+use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::sync::{MutexGuard, OnceLock};
 
 use atom_tool::forks::PerProcess;
 use atom_tool::{Strings, output};
-use mem_trace::{Encoder, MAGIC};
+use mem_trace::{MAGIC, Streams};
+
+use crate::batches::Description;
+use crate::filter::Addresses;
+use crate::window::Windows;
 
 /// Number of bytes that are kept in memory before they are written.
-const MEMORY: usize = 4 << 20;
+const MEMORY: usize = 256 << 10;
 
 /// What stays the same during a run.
 pub struct Run {
@@ -17,12 +22,16 @@ pub struct Run {
     pub file: &'static str,
     /// Name of the program.
     pub program: &'static str,
-    /// Names of the objects.
+    /// Name, path and build-id of each object; the latter as digits.
     pub objects: Strings,
-    /// The descriptions of groups, one after the other.
-    pub descriptions: &'static [u8],
-    /// For each group where its description begins, and where the last one ends.
-    pub starts: &'static [u32],
+    /// The descriptions of batches, one after the other.
+    pub bytes: &'static [u8],
+    /// For each number of a batch where its description is.
+    pub descriptions: &'static [Description],
+    /// To which addresses references are written; empty for all.
+    pub addresses: &'static [Addresses],
+    /// When references are noted.
+    pub windows: &'static Windows,
 }
 
 // SAFETY: all of it is data that never changes.
@@ -31,11 +40,24 @@ unsafe impl Send for Run {}
 unsafe impl Sync for Run {}
 
 impl Run {
-    /// The description of a group.
-    pub fn description(&self, group: u32) -> Option<&'static [u8]> {
-        let at = group as usize;
-        let [start, end] = [self.starts.get(at)?, self.starts.get(at + 1)?];
-        self.descriptions.get(*start as usize..*end as usize)
+    /// The description of a batch.
+    pub fn description(&self, number: u32) -> Option<&'static [u8]> {
+        let at = self.descriptions.get(number as usize)?;
+        let start = at.start as usize;
+        self.bytes.get(start..start + at.len as usize)
+    }
+
+    /// Number of references of a batch; 0 for a repeated instruction.
+    pub fn references(&self, number: u32) -> u32 {
+        let at = self.descriptions.get(number as usize);
+        at.map_or(0, |at| at.references)
+    }
+
+    /// Number of references that a repeated instruction makes each time.
+    pub fn repeated(&self, number: u32) -> u64 {
+        // The third byte of a description is the number of items, which is below 128.
+        let description = self.description(number);
+        description.map_or(0, |bytes| bytes[2].into())
     }
 
     /// True if nobody reads the trace: it need not be made.
@@ -80,8 +102,11 @@ pub struct Totals {
 pub struct Sink {
     run: &'static Run,
     bytes: Vec<u8>,
-    /// For each group, whether the trace describes it.
+    /// For each number of a batch, whether the trace describes it.
     is_described: Vec<bool>,
+    /// Variants of batches, by the batch and the references that are kept: their numbers, and their descriptions by number.
+    variants: HashMap<(u32, u128), u32>,
+    described_variants: HashMap<u32, Vec<u8>>,
     is_created: bool,
     has_failed: bool,
     pub totals: Totals,
@@ -90,12 +115,22 @@ pub struct Sink {
 impl Sink {
     fn new(run: &'static Run) -> Self {
         let mut bytes = MAGIC.to_vec();
-        let names: Vec<&str> = run.objects.iter().collect();
-        mem_trace::objects(&mut bytes, &names);
+        let texts: Vec<&str> = run.objects.iter().collect();
+        let build_ids: Vec<Vec<u8>> = texts
+            .iter()
+            .skip(2)
+            .step_by(3)
+            .map(|id| bytes_of(id))
+            .collect();
+        let objects = texts.chunks_exact(3).zip(&build_ids);
+        let objects: Vec<_> = objects.map(|(o, id)| (o[0], o[1], &id[..])).collect();
+        mem_trace::objects(&mut bytes, &objects);
         Self {
             run,
             bytes,
-            is_described: vec![false; run.starts.len()],
+            is_described: vec![false; run.descriptions.len()],
+            variants: HashMap::new(),
+            described_variants: HashMap::new(),
             is_created: false,
             has_failed: false,
             totals: Totals::default(),
@@ -108,23 +143,38 @@ impl Sink {
         self.totals.threads
     }
 
-    /// Adds a thread's entries, which may have groups that are new in the thread.
-    pub fn take(&mut self, thread: u64, encoder: &mut Encoder, groups: &mut Vec<u32>) {
+    /// The number of a variant of a batch: of the batch and the kept references, the number of values and the description.
+    pub fn variant(&mut self, which: (u32, u128), values: u32, description: Vec<u8>) -> u32 {
+        let next = self.is_described.len();
+        *self.variants.entry(which).or_insert_with(|| {
+            self.described_variants.insert(next as u32, description);
+            self.is_described
+                .resize(next + values.max(1) as usize, false);
+            next as u32
+        })
+    }
+
+    /// Adds a thread's entries, which may have batches that are new in the thread.
+    pub fn take(&mut self, thread: u64, streams: &mut Streams, new: &mut Vec<u32>) {
         let is_described = &mut self.is_described;
-        let is_new = |group: &u32| {
-            let is_described = is_described.get_mut(*group as usize);
+        let is_new = |number: &u32| {
+            let is_described = is_described.get_mut(*number as usize);
             is_described.is_some_and(|is| !std::mem::replace(is, true))
         };
-        let groups = groups.drain(..).filter(is_new);
+        let new = new.drain(..).filter(is_new);
         let run = self.run;
-        let described: Vec<(u32, &[u8])> = groups
-            .filter_map(|group| Some((group, run.description(group)?)))
+        let variants = &self.described_variants;
+        let described: Vec<(u32, &[u8])> = new
+            .filter_map(|number| {
+                let variant = variants.get(&number).map(|bytes| &bytes[..]);
+                Some((number, variant.or_else(|| run.description(number))?))
+            })
             .collect();
         if !described.is_empty() {
             mem_trace::descriptions(&mut self.bytes, &described);
         }
-        self.totals.entries += encoder.len();
-        mem_trace::chunk(&mut self.bytes, thread, encoder);
+        self.totals.entries += streams.len();
+        mem_trace::chunk(&mut self.bytes, thread, streams, false);
         if self.bytes.len() > MEMORY {
             self.write();
         }
@@ -156,4 +206,12 @@ impl Sink {
         file.and_then(|mut file| file.write_all(&self.bytes))
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
     }
+}
+
+/// The bytes that hexadecimal digits stand for.
+fn bytes_of(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks_exact(2);
+    let text = pairs.filter_map(|pair| std::str::from_utf8(pair).ok());
+    text.filter_map(|pair| u8::from_str_radix(pair, 16).ok())
+        .collect()
 }

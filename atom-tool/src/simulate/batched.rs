@@ -1,0 +1,410 @@
+//! References to memory as notes of whole batches: for tools that look at all references of a thread, in their
+//! order, later, and at many of them in one step.
+//!
+//! [`Batched`] divides blocks into [batches] and adds a call for each. A routine of a few
+//! instructions notes the batch and the values of its sources in the thread's [buffer](crate::notes): one check for room,
+//! one word for the batch, one for each value. A repeated string instruction has a note of its own with both
+//! addresses and the number of repetitions. [`batched_references!`](crate::batched_references) defines the routines.
+//!
+//! If an instruction faults, its batch may have been noted already, or not yet.
+
+use super::batches::{self, Batch, Item, MOST_SOURCES, Piece, Source};
+use super::noted::{Compared, ComparedRoutine};
+use crate::Place::{After, Before};
+use crate::Reg;
+use crate::call::{Direction, EffAddrOf, RegSum, RepCount, Routine};
+use crate::handle::{Inst, Proc};
+use crate::image::ImageAddress;
+use crate::notes::{NoteBuffer, Taken};
+use crate::program::Program;
+use crate::references::{References, Times};
+use crate::thread_data::{PerThread, ThreadData, ThreadState};
+
+/// Bits of the shape in a note's first word.
+const SHAPE_BITS: u32 = 3;
+/// The shape of a repeated instruction's note; others have their number of values as shape.
+const REPEATED: u32 = 7;
+/// Marks the first word of a note. The whole word is extended by its sign, so that it is never an address, and
+/// that an instruction can have it as a constant.
+const NOTED: u32 = 1 << 31;
+/// The highest number of a batch, and one more.
+pub const MOST_BATCHES: u32 = 1 << (31 - SHAPE_BITS);
+
+// A note of each level of signal handlers finds room.
+const _: () = assert!(8 * (1 + MOST_SOURCES) <= 64);
+
+/// The word of a batch with some number of values.
+fn word(number: u32, shape: u32) -> u32 {
+    assert!(number < MOST_BATCHES, "too many batches");
+    NOTED | number << SHAPE_BITS | shape
+}
+
+/// Makes a note. `slow` makes it where that is not simple: there is no buffer, it is full, the process has forked or
+/// the thread is another one.
+#[inline(always)]
+pub fn note<const N: usize>(
+    buffer: PerThread<NoteBuffer>,
+    word: u32,
+    values: [u64; N],
+    slow: fn(PerThread<NoteBuffer>, u32, [u64; N]),
+) {
+    // Nothing is stored before this decision, so that the routine can be inlined. A signal handler that runs
+    // behind it asks for as much room, so each level of handlers takes one note of what was asked for.
+    if buffer.has_slack() {
+        write(&buffer, word, values);
+    } else {
+        slow(buffer, word, values);
+    }
+}
+
+/// Writes a note to a buffer that has room for it.
+#[inline(always)]
+pub fn write<const N: usize>(buffer: &NoteBuffer, word: u32, values: [u64; N]) {
+    let at = buffer.reserve(8 * (1 + N as u64)) as *mut u64;
+    // SAFETY: the reserved space belongs to this note only and lies before the limit.
+    unsafe {
+        for (i, value) in values.into_iter().enumerate() {
+            // Volatile: two values shall not be stored together by way of a vector register, which cannot be inlined.
+            at.add(1 + i).write_volatile(value);
+        }
+        // The word comes last: a note without it was not written.
+        at.write_volatile(word as i32 as u64);
+    }
+}
+
+/// A note in a buffer.
+#[derive(Clone, Copy)]
+pub struct Note {
+    words: *const u64,
+    /// Number of the batch.
+    pub number: u32,
+    /// Number of values.
+    pub len: usize,
+    /// True for a repeated instruction: the values are its addresses, and twice the number of repetitions, plus 1 if
+    /// the addresses go down.
+    pub is_repeated: bool,
+}
+
+impl Note {
+    /// The first values.
+    #[inline(always)]
+    pub fn values<const N: usize>(&self) -> [u64; N] {
+        assert!(N <= self.len, "the note has fewer values");
+        // SAFETY: `next` found the words in the buffer. Volatile, because the thread may write to them while another
+        // one ends the process.
+        std::array::from_fn(|i| unsafe { self.words.add(1 + i).read_volatile() })
+    }
+
+    /// Copies the values, as many as there is room for.
+    pub fn copy_values(&self, to: &mut [u64]) {
+        for (i, to) in to.iter_mut().enumerate().take(self.len) {
+            // SAFETY: as above.
+            *to = unsafe { self.words.add(1 + i).read_volatile() };
+        }
+    }
+}
+
+/// Takes the next note. Words of notes that were never written are skipped, and counted in `lost`.
+#[inline(always)]
+pub fn next(notes: &mut Taken<1>, lost: &mut u64) -> Option<Note> {
+    loop {
+        let word = notes.peek()?;
+        if (word as i64) >> 31 == -1 {
+            let shape = word as u32 & ((1 << SHAPE_BITS) - 1);
+            let is_repeated = shape == REPEATED;
+            let len = if is_repeated { 3 } else { shape as usize };
+            return Some(Note {
+                words: notes.skip_words(1 + len)?,
+                number: (word as u32 & !NOTED) >> SHAPE_BITS,
+                len,
+                is_repeated,
+            });
+        }
+        notes.skip_words(1);
+        *lost += 1;
+    }
+}
+
+/// Buffer, word, values.
+type Values<T> = Routine<T>;
+
+/// The routines of a tool: for batches by their number of values, for a repeated instruction, before a comparison,
+/// after it.
+#[derive(Clone, Copy)]
+pub struct Routines {
+    /// No values.
+    pub none: Values<(PerThread<NoteBuffer>, u32)>,
+    /// One value.
+    pub one: Values<(PerThread<NoteBuffer>, u32, u64)>,
+    /// Two values.
+    pub two: Values<(PerThread<NoteBuffer>, u32, u64, u64)>,
+    /// Three values.
+    pub three: Values<(PerThread<NoteBuffer>, u32, u64, u64, u64)>,
+    /// Four values.
+    pub four: Values<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
+    /// Buffer, word, both addresses, repetitions, direction.
+    pub repeat: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
+    /// State, both addresses, repetitions.
+    pub compare: Routine<(PerThread<Compared>, u64, u64, u64)>,
+    /// Buffer, state, word, rcx, direction.
+    pub compared: ComparedRoutine,
+}
+
+/// As [`note`], for threads that make notes only at times.
+#[inline(always)]
+pub fn note_unless_paused<const N: usize>(
+    buffer: PerThread<NoteBuffer>,
+    word: u32,
+    values: [u64; N],
+    slow: fn(PerThread<NoteBuffer>, u32, [u64; N]),
+) {
+    if !buffer.is_paused() {
+        note(buffer, word, values, slow);
+    }
+}
+
+/// Defines the routines of a tool, and two functions that return them as [`Routines`]: `routines`, and `routines_at_times` for
+/// threads that [pause](crate::notes::NoteBuffer::set_paused).
+/// The argument is a function `slow(buffer, word, values)`, marked `#[cold]` and `#[inline(never)]`, that makes a note
+/// where there is no room for it; the number of values is a parameter of it.
+///
+/// [`Routines`]: crate::simulate::batched::Routines
+#[macro_export]
+macro_rules! batched_references {
+    ($slow:path) => {
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn compare(state: PerThread<$crate::simulate::noted::Compared>, a: u64, b: u64, times: u64) {
+            state.begin([a, b, times]);
+        }
+
+        $crate::batched_references!($slow, routines, note, [none, one, two, three, four, repeat, compared]);
+        $crate::batched_references!($slow, routines_at_times, note_unless_paused, [
+            none_at_times, one_at_times, two_at_times, three_at_times, four_at_times, repeat_at_times,
+            compared_at_times
+        ]);
+    };
+    ($slow:path, $routines:ident, $note:ident,
+     [$none:ident, $one:ident, $two:ident, $three:ident, $four:ident, $repeat:ident, $compared:ident]) => {
+        #[$crate::analysis]
+        fn $none(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32) {
+            $crate::simulate::batched::$note(buffer, word, [], $slow);
+        }
+
+        #[$crate::analysis]
+        fn $one(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a], $slow);
+        }
+
+        #[$crate::analysis]
+        fn $two(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a, b], $slow);
+        }
+
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn $three(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, c: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a, b, c], $slow);
+        }
+
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn $four(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, c: u64, d: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a, b, c, d], $slow);
+        }
+
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn $repeat(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, times: u64, down: u64) {
+            let times = times << 1 | u64::from(down != 0);
+            $crate::simulate::batched::$note(buffer, word, [a, b, times], $slow);
+        }
+
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn $compared(buffer: PerThread<$crate::notes::NoteBuffer>, state: PerThread<$crate::simulate::noted::Compared>, word: u32, rcx: u64, down: u64) {
+            let ([a, b], times) = state.end(rcx);
+            let times = times << 1 | u64::from(down != 0);
+            $crate::simulate::batched::$note(buffer, word, [a, b, times], $slow);
+        }
+
+        /// The routines that note batches.
+        fn $routines() -> $crate::simulate::batched::Routines {
+            $crate::simulate::batched::Routines {
+                none: $none(),
+                one: $one(),
+                two: $two(),
+                three: $three(),
+                four: $four(),
+                repeat: $repeat(),
+                compare: compare(),
+                compared: $compared(),
+            }
+        }
+    };
+}
+
+/// What a note stands for.
+pub struct Noted<'b> {
+    /// Number of values.
+    pub values: usize,
+    /// True for a repeated instruction; an item's source tells which address it begins at.
+    pub is_repeated: bool,
+    /// The items in order.
+    pub items: &'b [Item],
+}
+
+/// Instrument side: adds the calls that note batches.
+pub struct Batched {
+    /// The buffers of threads.
+    pub buffer: ThreadData<NoteBuffer>,
+    compared: ThreadData<Compared>,
+    routines: Routines,
+    all: bool,
+}
+
+/// Gets each batch and returns its number, which is below [`MOST_BATCHES`].
+pub type Push<'p> = &'p mut dyn FnMut(&Noted<'_>) -> u32;
+
+impl Batched {
+    /// Will add calls of these routines. With `all`, batches have executed instructions, too.
+    pub fn new(program: &Program<'_>, routines: Routines, all: bool) -> Self {
+        Self {
+            buffer: program.thread_data(NoteBuffer::new()),
+            compared: program.thread_data(Compared::zero()),
+            routines,
+            all,
+        }
+    }
+
+    /// Adds the calls for a procedure.
+    pub fn add_proc(&self, proc: Proc<'_>, push: Push<'_>) {
+        for block in proc.blocks() {
+            let insts = batches::insts(&block);
+            if !self.all && insts.iter().all(|(_, references)| references.is_none()) {
+                continue;
+            }
+            for piece in batches::pieces(&insts, self.all) {
+                match piece {
+                    Piece::Batch(batch) => self.add_batch(insts[batch.point].0, &batch, push),
+                    Piece::Repeated(number) => {
+                        if let (inst, Some(references)) = &insts[number] {
+                            self.add_repeated(*inst, references, push);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_batch(&self, inst: Inst<'_>, batch: &Batch, push: Push<'_>) {
+        let sources = &batch.sources;
+        let noted = Noted {
+            values: sources.len(),
+            is_repeated: false,
+            items: &batch.items,
+        };
+        let word = word(push(&noted), sources.len() as u32);
+        let (buffer, routines) = (self.buffer, self.routines);
+        match sources[..] {
+            [] => inst.add_call(Before, routines.none, (buffer, word)),
+            [a] => inst.add_call(Before, routines.one, (buffer, word, a)),
+            [a, b] => inst.add_call(Before, routines.two, (buffer, word, a, b)),
+            [a, b, c] => inst.add_call(Before, routines.three, (buffer, word, a, b, c)),
+            [a, b, c, d, ..] => inst.add_call(Before, routines.four, (buffer, word, a, b, c, d)),
+        }
+    }
+
+    /// Adds the calls for a repeated string instruction, or one that refers to elements of a vector.
+    fn add_repeated(&self, inst: Inst<'_>, references: &References, push: Push<'_>) {
+        let is_element = references.times == Times::Elements;
+        let accesses = inst.memory();
+        let operands = references
+            .operands
+            .iter()
+            .take(if is_element { 1 } else { 2 });
+        let items = operands.enumerate().map(|(source, operand)| {
+            let access = accesses.get(usize::from(*operand));
+            Item::Reference {
+                pc: inst.pc(),
+                source: source as u8,
+                offset: 0,
+                size: access.map_or(1, |access| u64::from(access.size).max(1)),
+                reads: access.is_none_or(|access| access.access.reads()),
+                writes: access.is_some_and(|access| access.access.writes()),
+            }
+        });
+        let items: Vec<Item> = items.collect();
+        let noted = Noted {
+            values: if is_element { 1 } else { 3 },
+            is_repeated: !is_element,
+            items: &items,
+        };
+        let word = word(push(&noted), if is_element { 1 } else { REPEATED });
+        let Routines {
+            one,
+            repeat,
+            compare,
+            compared,
+            ..
+        } = self.routines;
+        let buffer = self.buffer;
+        let a = EffAddrOf(references.operands[0]);
+        let b = references
+            .operands
+            .get(1)
+            .map(|operand| EffAddrOf(*operand));
+        match (references.times, b) {
+            (Times::Compared, b) => {
+                match b {
+                    Some(b) => inst.add_call(Before, compare, (self.compared, a, b, RepCount)),
+                    None => inst.add_call(Before, compare, (self.compared, a, 0, RepCount)),
+                }
+                let args = (buffer, self.compared, word, Reg::Rcx, Direction);
+                inst.add_call(After, compared, args);
+            }
+            (Times::Repeated, Some(b)) => {
+                inst.add_call(Before, repeat, (buffer, word, a, b, RepCount, Direction));
+            }
+            (Times::Repeated, None) => {
+                inst.add_call(Before, repeat, (buffer, word, a, 0, RepCount, Direction));
+            }
+            _ => inst.add_call(Before, one, (buffer, word, a)),
+        }
+    }
+}
+
+impl crate::call::Arg<u64> for Source {
+    fn to_host(&self) -> atom_abi::host::Arg {
+        match *self {
+            Self::Registers(base, index) => {
+                let displacement = 0;
+                crate::call::Arg::<u64>::to_host(&RegSum {
+                    base,
+                    index,
+                    displacement,
+                })
+            }
+            Self::Image(address) => crate::call::Arg::<u64>::to_host(&ImageAddress(address)),
+            Self::Operand(operand) => crate::call::Arg::<u64>::to_host(&EffAddrOf(operand)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notes::NoteBuffer;
+
+    #[test]
+    fn words_are_no_addresses() {
+        for number in [0, 1, MOST_BATCHES - 1] {
+            for shape in [0, 4, REPEATED] {
+                let word = word(number, shape) as i32 as u64;
+                assert_eq!(word as i64 >> 31, -1);
+                assert_eq!((word as u32 & !NOTED) >> SHAPE_BITS, number);
+            }
+        }
+        let _ = NoteBuffer::new();
+    }
+}
