@@ -28,6 +28,9 @@ const GO_RESULTS: RegSet = RegSet(0x0fcb | 0x7fff << 16);
 const GO_ARGUMENTS: RegSet = GO_RESULTS.with(RegSet::gpr(2));
 /// Registers that a function of Go keeps: rsp, rbp, r14 and xmm15.
 const GO_KEPT: RegSet = RegSet(1 << 4 | 1 << 5 | 1 << 14 | 1 << 31);
+/// Registers that count as live everywhere in a program of Go: rsp, and rbp, since the runtime follows the frame pointers
+/// of interrupted code.
+pub const ALWAYS_IN_GO: RegSet = RegSet(1 << 4 | 1 << 5);
 /// What begins the names of functions that keep all registers but store them.
 const KEEPING: &str = "runtime.gcWriteBarrier";
 

@@ -59,7 +59,10 @@ impl<'a> Live<'a> {
             cfg,
             ends: Arc::new(ends),
             may_set_df,
-            kept: RegSet::EMPTY,
+            kept: match image.is_go() {
+                true => convention::ALWAYS_IN_GO,
+                false => RegSet::EMPTY,
+            },
         }
     }
 

@@ -116,7 +116,7 @@ pub fn plan(image: &Image, cfg: &Cfg, choice: Choice) -> Plan {
         choice,
         state: 1,
         kept: match image.is_go() {
-            true => RegSet::gpr(4),
+            true => RegSet::EMPTY,
             false => RegSet::CALLEE_SAVED,
         },
     };
