@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use atom_abi::host;
+use rustc_hash::FxHashMap;
 
 use crate::cfg::Numbers;
 use crate::ids::Address48;
@@ -159,8 +160,10 @@ pub struct Calls {
     pub calls: Vec<Call>,
     /// The arguments of all calls.
     pub args: Vec<Argument>,
-    /// Contents of strings and arrays.
+    /// Contents of strings and arrays. Equal contents are stored once.
     pub data: Vec<u8>,
+    /// Ranges of `data` by the hash of their contents.
+    pub known: FxHashMap<u64, (u32, u32)>,
     /// Data that the tool placed: writable in the instrumented program, once
     /// and as a whole, aligned to 16 bytes. [`Argument::Data`] points into it.
     pub placed: Vec<u8>,

@@ -1,7 +1,10 @@
 //! Checking a call before it is added.
 
+use std::hash::BuildHasher;
+
 use atom_abi::OBJECT_SHIFT;
 use atom_abi::host::{ANY_OPERAND, Arg, ArgKind, InstType, Place, Reg, Scope};
+use rustc_hash::FxBuildHasher;
 
 use super::calls::{self, Argument, Call, Calls};
 use super::operand::{At, When};
@@ -419,26 +422,38 @@ pub(super) fn offers(session: &Session<'_>, request: &Request<'_>) -> bool {
         && argument(session, request, &request.args[0], &mut Calls::default()).is_ok()
 }
 
-/// Copies a string or an array to the end of `calls.data`; returns its range there.
+/// Copies a string or an array to the end of `calls.data`, unless equal contents lie there already; returns their range.
 fn copy(arg: &Arg, elem_size: u32, calls: &mut Calls) -> Result<(u32, u32), String> {
     let start = calls.data.len();
+    let too_large = || format!("all data together would exceed {MAX_DATA} bytes");
     let size = usize::try_from(arg.value)
         .ok()
-        .and_then(|n| n.checked_mul(elem_size as usize));
-    let others = calls.placed.len() + calls.thread_data.len as usize;
-    let Some(size) = size.filter(|size| size.saturating_add(start + others) <= MAX_DATA) else {
-        return Err(format!("all data together would exceed {MAX_DATA} bytes"));
-    };
-    if size != 0 {
-        if arg.ptr.is_null() {
-            return Err("its data is null".to_owned());
-        }
-        // SAFETY: by the interface, `arg.ptr` leads to `arg.value` elements of this size.
-        calls
-            .data
-            .extend_from_slice(unsafe { std::slice::from_raw_parts(arg.ptr, size) });
+        .and_then(|n| n.checked_mul(elem_size as usize))
+        .filter(|size| *size <= MAX_DATA)
+        .ok_or_else(too_large)?;
+    if size == 0 {
+        return Ok((start as u32, start as u32));
     }
-    Ok((start as u32, (start + size) as u32))
+    if arg.ptr.is_null() {
+        return Err("its data is null".to_owned());
+    }
+    // SAFETY: by the interface, `arg.ptr` leads to `arg.value` elements of this size.
+    let bytes = unsafe { std::slice::from_raw_parts(arg.ptr, size) };
+    let hash = FxBuildHasher.hash_one(bytes);
+    // The data may have been cut off since, or have other contents there now.
+    if let Some(&(from, to)) = calls.known.get(&hash)
+        && calls.data.get(from as usize..to as usize) == Some(bytes)
+    {
+        return Ok((from, to));
+    }
+    let others = calls.placed.len() + calls.thread_data.len as usize;
+    if size.saturating_add(start + others) > MAX_DATA {
+        return Err(too_large());
+    }
+    calls.data.extend_from_slice(bytes);
+    let range = (start as u32, (start + size) as u32);
+    calls.known.insert(hash, range);
+    Ok(range)
 }
 
 /// Places data for the tool; returns its offset in [`Calls::placed`].
@@ -520,4 +535,43 @@ pub(super) fn place_thread_data(
         data.sums.push(cells);
     }
     Ok(start.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(elements: &[u64]) -> Arg {
+        Arg {
+            kind: ArgKind::Array,
+            value: elements.len() as u64,
+            ptr: elements.as_ptr().cast(),
+            elem_size: size_of::<u64>() as u32,
+        }
+    }
+
+    #[test]
+    fn equal_contents_are_stored_once() {
+        let mut calls = Calls::default();
+        let (a, b, c) = (vec![1u64; 1000], vec![1u64; 1000], vec![2u64; 1000]);
+        let first = copied(&array(&a), &mut calls).unwrap();
+        for _ in 0..1000 {
+            assert_eq!(copied(&array(&b), &mut calls).unwrap(), first);
+        }
+        assert_eq!(calls.data.len(), 8000);
+        assert_ne!(copied(&array(&c), &mut calls).unwrap(), first);
+        assert_eq!(calls.data.len(), 16_000);
+        // As after a call that was refused: what was cut off is copied again, even behind other contents.
+        calls.data.truncate(8000);
+        calls.data.extend([7; 100]);
+        let again = copied(&array(&c), &mut calls).unwrap();
+        assert_eq!(again, Argument::Array(8100, 16_100, 8));
+        assert_eq!(calls.data[8100..16_100], bytes(&c)[..]);
+        let empty = copied(&array(&[]), &mut calls).unwrap();
+        assert_eq!(empty, Argument::Array(16_100, 16_100, 8));
+    }
+
+    fn bytes(elements: &[u64]) -> Vec<u8> {
+        elements.iter().flat_map(|n| n.to_le_bytes()).collect()
+    }
 }

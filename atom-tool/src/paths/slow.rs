@@ -158,7 +158,7 @@ fn begin(state: &PathState) -> bool {
 /// A procedure is entered, in a case that is not the usual one.
 #[cold]
 #[inline(never)]
-pub(super) fn enter(state: &PathState, proc: u32, site: u64, sp: u64) {
+pub(super) fn enter(state: &PathState, proc: u32, site: Option<u64>, sp: u64) {
     if state.arena.get() == 0 && !begin(state) {
         return;
     }
@@ -169,10 +169,11 @@ pub(super) fn enter(state: &PathState, proc: u32, site: u64, sp: u64) {
     let is_jump = state.sp.get() == sp;
     let node = state.node.get();
     // Frames that were dropped have brought their call site back.
-    let site = if site == 0 { 0 } else { state.site.get() };
-    let child = match find(state, node, proc, site) {
+    let site = site.map(|_| state.site.get());
+    let key = site.unwrap_or(0);
+    let child = match find(state, node, proc, key) {
         Some(child) => child,
-        None => make(state, [node, site], proc, is_jump),
+        None => make(state, [node, key], proc, is_jump),
     };
     // SAFETY: the place of a node.
     let entered = unsafe { state.at(child) };

@@ -181,19 +181,21 @@ impl PathState {
         unsafe { std::ptr::with_exposed_provenance_mut::<u64>(entry).write_volatile(child) };
     }
 
-    /// Puts a frame on the stack and makes `node` the running one.
+    /// Puts a frame on the stack and makes `node` the running one. The frame has a call site where these count.
     #[inline(always)]
-    pub(super) fn push(&self, sp: u64, node: u64, site: u64) {
+    pub(super) fn push(&self, sp: u64, node: u64, site: Option<u64>) {
         let top = self.top.get();
         self.top.set(top + FRAME);
         in_this_order();
-        let around = Frame {
-            sp: self.sp.get(),
-            node: self.node.get(),
-            site,
-        };
+        let frame = std::ptr::with_exposed_provenance_mut::<Frame>(top as usize);
         // SAFETY: the frame lies below the limit, which the caller has checked, in memory of this thread.
-        unsafe { std::ptr::with_exposed_provenance_mut::<Frame>(top as usize).write(around) };
+        unsafe {
+            (&raw mut (*frame).sp).write(self.sp.get());
+            (&raw mut (*frame).node).write(self.node.get());
+            if let Some(site) = site {
+                (&raw mut (*frame).site).write(site);
+            }
+        }
         in_this_order();
         self.sp.set(sp);
         self.node.set(node);
@@ -220,13 +222,13 @@ impl PathState {
 /// A procedure is entered.
 #[analysis]
 pub(super) fn path_enter(state: PerThread<PathState>, proc: u32, spread: u32, sp: RegV) {
-    enter(&state, [proc, spread], 0, sp.0);
+    enter(&state, [proc, spread], None, sp.0);
 }
 
 /// A procedure is entered, and call sites count.
 #[analysis]
 pub(super) fn path_enter_from(state: PerThread<PathState>, proc: u32, spread: u32, sp: RegV) {
-    enter(&state, [proc, spread], state.site.get(), sp.0);
+    enter(&state, [proc, spread], Some(state.site.get()), sp.0);
 }
 
 /// A call is made, and call sites count.
@@ -236,17 +238,22 @@ pub(super) fn path_call(state: PerThread<PathState>, site: u64) {
 }
 
 #[inline(always)]
-fn enter(state: &PathState, [proc, spread]: [u32; 2], site: u64, sp: u64) {
+fn enter(state: &PathState, [proc, spread]: [u32; 2], site: Option<u64>, sp: u64) {
     // This is false before the first entry, too: there is no cache then.
-    if state.sp.get() >= sp && state.top.get() < state.limit.get() {
+    // SAFETY: no other thread writes to this thread's state.
+    if state.sp.get() >= sp && state.top.get() < unsafe { state.limit.get_in_place() } {
         let node = state.node.get();
-        let entry = state.cache.get() + PathState::offset(node, spread, site);
+        let entry = state.cache.get() + PathState::offset(node, spread, site.unwrap_or(0));
         // SAFETY: the offset lies in the cache, whose entries are places.
         let child = unsafe {
             let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read();
             state.at(place)
         };
-        if child.parent.get() == node && child.proc.get() == proc && child.site.get() == site {
+        // Without call sites all nodes have the same one.
+        if child.parent.get() == node
+            && child.proc.get() == proc
+            && site.is_none_or(|site| child.site.get() == site)
+        {
             child.calls.add(1);
             let target = child.target.get();
             // A procedure that is jumped to takes the place of the jumping one, and returns in its stead.

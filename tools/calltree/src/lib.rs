@@ -6,6 +6,7 @@
 
 mod exports;
 mod report;
+mod stubs;
 
 use atom_tool::paths::{self, CallPaths, PathOptions, PathState, Spot};
 use atom_tool::prelude::*;
@@ -60,8 +61,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
             most,
         },
     );
+    let stubs = stubs::Stubs::find(program);
     for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
-        for (spot, insts) in paths::amounts(proc, |block| block.insts().len() as u64) {
+        for (spot, insts) in paths::amounts(proc, |block| stubs.amount(block)) {
             match spot {
                 Spot::Block(block) => block.add_call(Before, count, (paths.state, insts)),
                 Spot::Edge(block, way) => block.add_call_on(way, count, (paths.state, insts)),
