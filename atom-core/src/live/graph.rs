@@ -175,6 +175,25 @@ impl ProcInfo {
         })
     }
 
+    /// Adds what code outside of the known procedures may read and write when a block ends so.
+    fn add_outside(&mut self, end: End) {
+        match end {
+            End::Plain | End::Return | End::Dead | End::Call(Callee::Known(..)) => {}
+            End::Call(Callee::Abi) | End::CallPointer | End::CallKeeping | End::TailCall => {
+                self.writes |= RegSet::CALLER_SAVED;
+                self.reads |= RegSet::ALL;
+            }
+            End::CallGo | End::JumpGo => {
+                self.writes |= RegSet::ALL;
+                self.reads |= AT_GO_ENTRY;
+            }
+            End::Call(Callee::Unknown) | End::Unknown | End::Dispatch => {
+                self.writes |= RegSet::ALL;
+                self.reads |= RegSet::ALL;
+            }
+        }
+    }
+
     /// Fills in [`ProcInfo::callees`].
     fn find_callees(&mut self, first: BlockId, blocks: &[BlockInfo]) {
         let mut known: Vec<(ProcId, u32)> = self
@@ -437,21 +456,7 @@ fn read_proc(
         }
         info.writes |= effects.writes;
         info.reads |= effects.uses;
-        match end {
-            End::Plain | End::Return | End::Dead | End::Call(Callee::Known(..)) => {}
-            End::Call(Callee::Abi) | End::CallPointer | End::CallKeeping | End::TailCall => {
-                info.writes |= RegSet::CALLER_SAVED;
-                info.reads |= RegSet::ALL;
-            }
-            End::CallGo | End::JumpGo => {
-                info.writes |= RegSet::ALL;
-                info.reads |= AT_GO_ENTRY;
-            }
-            End::Call(Callee::Unknown) | End::Unknown | End::Dispatch => {
-                info.writes |= RegSet::ALL;
-                info.reads |= RegSet::ALL;
-            }
-        }
+        info.add_outside(end);
         if end == End::Plain {
             for callee in tails_of(cfg, b, convention) {
                 match callee {
