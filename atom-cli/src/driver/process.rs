@@ -242,10 +242,11 @@ fn files(request: &Request, program: Image, folder: &Path) -> Result<Vec<File>> 
 fn library(path: &Path) -> Option<Image> {
     match Image::read(path).and_then(readable) {
         Ok(image) if image.kind.is_program() || image.is_go() => {
-            note(&format!(
-                "{} is left as it is: it is no library",
-                path.display()
-            ));
+            let what = match image.is_go() {
+                true => "it was built by Go's tool chain",
+                false => "it is no library",
+            };
+            note(&format!("{} is left as it is: {what}", path.display()));
             None
         }
         Ok(image) => Some(image),
