@@ -512,6 +512,15 @@ fn main_result(args: &Args) -> Result<bool> {
     Ok(failed == 0 && !rows.is_empty() && (missing.is_empty() || !args.quick))
 }
 
+/// Prints the table: a line for each program.
+fn list(args: &Args) -> Result<bool> {
+    for entry in args.read_table()? {
+        let quick = if entry.quick { "quick" } else { "" };
+        println!("{}\t{}\t{quick}", entry.name, entry.package);
+    }
+    Ok(true)
+}
+
 fn main() -> ExitCode {
     let mut args = Args::parse();
     if args.installed {
@@ -520,18 +529,11 @@ fn main() -> ExitCode {
             args.job.push("icount".into());
         }
     }
-    if args.list {
-        for entry in args.read_table().unwrap_or_default() {
-            println!(
-                "{}\t{}\t{}",
-                entry.name,
-                entry.package,
-                if entry.quick { "quick" } else { "" }
-            );
-        }
-        return ExitCode::SUCCESS;
-    }
-    match main_result(&args) {
+    let done = match args.list {
+        true => list(&args),
+        false => main_result(&args),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
