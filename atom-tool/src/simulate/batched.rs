@@ -9,10 +9,9 @@
 //! If an instruction faults, its batch may have been noted already, or not yet.
 
 use super::batches::{self, Batch, Item, MOST_SOURCES, Piece, Source};
-use super::noted::{Compared, ComparedRoutine};
-use crate::Place::{After, Before};
-use crate::Reg;
-use crate::call::{Direction, EffAddrOf, RegSum, RepCount, Routine};
+use super::noted::{Compared, ComparedRoutine, Repeated};
+use crate::Place::Before;
+use crate::call::{EffAddrOf, RegSum, Routine};
 use crate::handle::{Inst, Proc};
 use crate::image::ImageAddress;
 use crate::notes::{NoteBuffer, Taken};
@@ -125,23 +124,20 @@ pub fn next(notes: &mut Taken<1>, lost: &mut u64) -> Option<Note> {
     }
 }
 
-/// Buffer, word, values.
-type Values<T> = Routine<T>;
-
 /// The routines of a tool: for batches by their number of values, for a repeated instruction, before a comparison,
 /// after it.
 #[derive(Clone, Copy)]
 pub struct Routines {
     /// No values.
-    pub none: Values<(PerThread<NoteBuffer>, u32)>,
+    pub none: Routine<(PerThread<NoteBuffer>, u32)>,
     /// One value.
-    pub one: Values<(PerThread<NoteBuffer>, u32, u64)>,
+    pub one: Routine<(PerThread<NoteBuffer>, u32, u64)>,
     /// Two values.
-    pub two: Values<(PerThread<NoteBuffer>, u32, u64, u64)>,
+    pub two: Routine<(PerThread<NoteBuffer>, u32, u64, u64)>,
     /// Three values.
-    pub three: Values<(PerThread<NoteBuffer>, u32, u64, u64, u64)>,
+    pub three: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64)>,
     /// Four values.
-    pub four: Values<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
+    pub four: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
     /// Buffer, word, both addresses, repetitions, direction.
     pub repeat: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
     /// State, both addresses, repetitions.
@@ -341,36 +337,16 @@ impl Batched {
             items: &items,
         };
         let word = word(push(&noted), if is_element { 1 } else { REPEATED });
-        let Routines {
-            one,
-            repeat,
-            compare,
-            compared,
-            ..
-        } = self.routines;
-        let buffer = self.buffer;
-        let a = EffAddrOf(references.operands[0]);
-        let b = references
-            .operands
-            .get(1)
-            .map(|operand| EffAddrOf(*operand));
-        match (references.times, b) {
-            (Times::Compared, b) => {
-                match b {
-                    Some(b) => inst.add_call(Before, compare, (self.compared, a, b, RepCount)),
-                    None => inst.add_call(Before, compare, (self.compared, a, 0, RepCount)),
-                }
-                let args = (buffer, self.compared, word, Reg::Rcx, Direction);
-                inst.add_call(After, compared, args);
-            }
-            (Times::Repeated, Some(b)) => {
-                inst.add_call(Before, repeat, (buffer, word, a, b, RepCount, Direction));
-            }
-            (Times::Repeated, None) => {
-                inst.add_call(Before, repeat, (buffer, word, a, 0, RepCount, Direction));
-            }
-            _ => inst.add_call(Before, one, (buffer, word, a)),
-        }
+        let routines = self.routines;
+        let repeated = Repeated {
+            buffer: self.buffer,
+            state: self.compared,
+            one: routines.one,
+            repeat: routines.repeat,
+            compare: routines.compare,
+            compared: routines.compared,
+        };
+        repeated.add(inst, references, word);
     }
 }
 

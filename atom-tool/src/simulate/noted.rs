@@ -276,34 +276,60 @@ impl Noted {
             .take(2)
             .map(|operand| site.member(*operand, 0))
             .collect();
-        let Routines {
-            refer,
-            repeat,
-            compare,
-            compared,
-        } = self.routines;
-        let buffer = self.buffer;
-        let a = EffAddrOf(operands[0]);
-        let b = operands.get(1).map(|operand| EffAddrOf(*operand));
         let is_element = site.references.times == Times::Elements;
         let used = if is_element { 1 } else { members.len() };
         let word = notes::kind_and_number(GROUP, push(!is_element, &members[..used]));
-        match (site.references.times, b) {
+        let routines = self.routines;
+        let repeated = Repeated {
+            buffer: self.buffer,
+            state: self.compared,
+            one: routines.refer,
+            repeat: routines.repeat,
+            compare: routines.compare,
+            compared: routines.compared,
+        };
+        repeated.add(inst, &site.references, word);
+    }
+}
+
+/// What notes repeated string instructions and elements of vectors.
+pub(super) struct Repeated {
+    pub(super) buffer: ThreadData<NoteBuffer>,
+    pub(super) state: ThreadData<Compared>,
+    /// Buffer, word, address.
+    pub(super) one: Routine<(PerThread<NoteBuffer>, u32, u64)>,
+    /// Buffer, word, both addresses, repetitions, direction.
+    pub(super) repeat: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
+    /// State, both addresses, repetitions.
+    pub(super) compare: Routine<(PerThread<Compared>, u64, u64, u64)>,
+    pub(super) compared: ComparedRoutine,
+}
+
+impl Repeated {
+    /// Adds the calls for an instruction whose notes begin with `word`.
+    pub(super) fn add(&self, inst: Inst<'_>, references: &References, word: u32) {
+        let (buffer, state) = (self.buffer, self.state);
+        let operands = &references.operands;
+        let a = EffAddrOf(operands[0]);
+        let b = operands.get(1).map(|operand| EffAddrOf(*operand));
+        match (references.times, b) {
             (Times::Compared, b) => {
                 match b {
-                    Some(b) => inst.add_call(Before, compare, (self.compared, a, b, RepCount)),
-                    None => inst.add_call(Before, compare, (self.compared, a, 0, RepCount)),
+                    Some(b) => inst.add_call(Before, self.compare, (state, a, b, RepCount)),
+                    None => inst.add_call(Before, self.compare, (state, a, 0, RepCount)),
                 }
-                let args = (buffer, self.compared, word, Reg::Rcx, Direction);
-                inst.add_call(After, compared, args);
+                let args = (buffer, state, word, Reg::Rcx, Direction);
+                inst.add_call(After, self.compared, args);
             }
             (Times::Repeated, Some(b)) => {
-                inst.add_call(Before, repeat, (buffer, word, a, b, RepCount, Direction));
+                let args = (buffer, word, a, b, RepCount, Direction);
+                inst.add_call(Before, self.repeat, args);
             }
             (Times::Repeated, None) => {
-                inst.add_call(Before, repeat, (buffer, word, a, 0, RepCount, Direction));
+                let args = (buffer, word, a, 0, RepCount, Direction);
+                inst.add_call(Before, self.repeat, args);
             }
-            _ => inst.add_call(Before, refer, (buffer, word, a)),
+            _ => inst.add_call(Before, self.one, (buffer, word, a)),
         }
     }
 }
