@@ -105,15 +105,14 @@ fn fixed(instruction: &Instruction) -> Fixed {
     if instruction.rflags_read() != 0 {
         add(&mut read, FLAGS);
     }
+    let is_indirect = matches!(
+        flow,
+        FlowControl::IndirectBranch | FlowControl::IndirectCall
+    );
     let mut factory = InstructionInfoFactory::new();
     // Whether the registers of the target are read shows an indirect branch; other registers of direct ones and of
     // returns would hide what they are.
-    let reads_others = !is_branch
-        || is_conditional
-        || matches!(
-            flow,
-            FlowControl::IndirectBranch | FlowControl::IndirectCall
-        );
+    let reads_others = !is_branch || is_conditional || is_indirect;
     for used in factory.info(instruction).used_registers() {
         let number = number(used.register());
         if number == 0 || is_branch && number == STACK_POINTER {
@@ -127,13 +126,8 @@ fn fixed(instruction: &Instruction) -> Fixed {
             add(&mut written, number);
         }
     }
-    if matches!(
-        flow,
-        FlowControl::IndirectBranch | FlowControl::IndirectCall
-    ) && !read
-        .iter()
-        .any(|r| ![0, STACK_POINTER, INSTRUCTION_POINTER, FLAGS].contains(r))
-    {
+    let is_general = |r: &u8| ![0, STACK_POINTER, INSTRUCTION_POINTER, FLAGS].contains(r);
+    if is_indirect && !read.iter().any(is_general) {
         add(&mut read, TARGET);
     }
     if !is_branch && instruction.rflags_modified() != 0 {
