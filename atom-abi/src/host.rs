@@ -613,4 +613,7 @@ pub struct Host {
     pub inst_isa: extern "C" fn(*mut Context, inst: u32) -> StrRef,
     /// Adds bytes to the instrumented program's file, which nothing loads.
     pub sign: extern "C" fn(*mut Context, bytes: *const u8, len: usize),
+    /// Number of bytes of which rsp is a multiple before each call by the procedure's calling convention: 16 in the
+    /// System V ABI, 8 in a function of Go.
+    pub stack_alignment: extern "C" fn(*mut Context, proc: u32) -> u64,
 }

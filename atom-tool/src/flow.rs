@@ -279,4 +279,11 @@ impl<'a> Proc<'a> {
         let mut record = FrameRecord::default();
         (host.proc_frame)(host.context, self.id, &mut record).then_some(Frame { record })
     }
+
+    /// Number of bytes of which rsp is a multiple before each call by the procedure's calling convention: 16 in the System
+    /// V ABI, 8 in a function of Go. Code in assembly language need not keep to it.
+    pub fn stack_alignment(&self) -> u64 {
+        let host = self.session.host;
+        (host.stack_alignment)(host.context, self.id)
+    }
 }

@@ -73,6 +73,10 @@ pub fn is_free_below(image: &Image, cfg: &Cfg, id: ProcId) -> bool {
     if proc.is_go {
         return keeps_go(image, cfg, id);
     }
+    // Binding at the first call, which an entry of the PLT may lead to, overwrites what lies below rsp.
+    if proc.kind == ProcKind::Plt {
+        return true;
+    }
     if proc.kind != ProcKind::Normal || proc.status != Status::Full {
         return false;
     }

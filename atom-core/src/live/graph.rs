@@ -50,6 +50,8 @@ pub enum End {
     Return,
     /// A jump through a pointer to a function.
     TailCall,
+    /// The jump of an entry of the PLT, to a procedure of another object, which keeps to the ABI.
+    Import,
     /// A jump through a pointer in code of Go: to a function, or to a place where Go's runtime left a goroutine.
     JumpGo,
     /// A jump through a pointer that was loaded, to a function or to a label of this procedure.
@@ -179,7 +181,11 @@ impl ProcInfo {
     fn add_outside(&mut self, end: End) {
         match end {
             End::Plain | End::Return | End::Dead | End::Call(Callee::Known(..)) => {}
-            End::Call(Callee::Abi) | End::CallPointer | End::CallKeeping | End::TailCall => {
+            End::Call(Callee::Abi)
+            | End::CallPointer
+            | End::CallKeeping
+            | End::TailCall
+            | End::Import => {
                 self.writes |= RegSet::CALLER_SAVED;
                 self.reads |= RegSet::ALL;
             }
@@ -671,7 +677,10 @@ fn end_of(image: &Image, cfg: &Cfg, b: BlockId, top: StackTop, convention: Conve
             let is_odd = is_open || convention.is_go;
             match (bounded && inner, Pointer::of(&last, before)) {
                 (true, _) => End::Plain,
-                (false, Pointer::Loaded) if !inner && !is_odd => End::TailCall,
+                (false, Pointer::Loaded) if !inner && !is_odd => match cfg.proc(block.proc).kind {
+                    ProcKind::Plt => End::Import,
+                    _ => End::TailCall,
+                },
                 (false, Pointer::Loaded) if !inner && convention.is_go => End::JumpGo,
                 (false, Pointer::Loaded | Pointer::LookedUp) if !is_odd => End::Dispatch,
                 // A switch: its table is not bounded by a comparison, but leads to the function's own labels.

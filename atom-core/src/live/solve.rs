@@ -257,6 +257,7 @@ impl Solver<'_> {
             End::Dead => return RegSet::EMPTY,
             End::JumpGo => return before_go_pointer(self.at_return(p)),
             End::TailCall => return RegSet::POINTER_ARGUMENTS | RegSet::CALLEE_SAVED,
+            End::Import => return RegSet::ARGUMENTS | RegSet::CALLEE_SAVED,
             End::Plain | End::Call(_) | End::CallPointer | End::CallGo | End::CallKeeping => {}
         }
         let mut live = RegSet::EMPTY;

@@ -64,6 +64,7 @@ impl Detour {
                 Value::Const(n) if i32::try_from(n as i64).is_err() => return None,
                 Value::Const(_)
                 | Value::Data(_)
+                | Value::Thread { .. }
                 | Value::Reg(_)
                 | Value::Stack(_)
                 | Value::Original(_)

@@ -72,6 +72,7 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         proc_loops: query::proc_loops,
         proc_entries: query::proc_entries,
         proc_frame: query::proc_frame,
+        stack_alignment: query::stack_alignment,
         source_frames: query::source_frames,
         labels: query::labels,
         section: query::section,

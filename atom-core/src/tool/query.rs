@@ -556,6 +556,14 @@ pub(super) extern "C" fn proc_frame(
     found.is_some()
 }
 
+pub(super) extern "C" fn stack_alignment(context: *mut Context, proc: u32) -> u64 {
+    let (session, proc) = of_proc(context, proc);
+    match session.known_proc(proc) {
+        Some(proc) if proc.is_go => 8,
+        _ => 16,
+    }
+}
+
 pub(super) extern "C" fn source_frames(
     context: *mut Context,
     address: u64,

@@ -91,8 +91,9 @@ impl Open {
         (low, high.unwrap_or(0))
     }
 
-    /// Whether a reference of an instruction fits the group.
-    fn takes(&self, inst: usize, reference: Relative, unit: u64) -> bool {
+    /// Whether a reference of an instruction fits the group. `alignment` is the procedure's
+    /// [`stack_alignment`](crate::handle::Proc::stack_alignment).
+    fn takes(&self, inst: usize, reference: Relative, (unit, alignment): (u64, u64)) -> bool {
         let Some((first, _, other)) = self.references.first() else {
             return true;
         };
@@ -102,7 +103,13 @@ impl Open {
         // Structures of at most 64 bytes are usually aligned to their size. So a small unit that starts at a
         // multiple of its size seldom crosses the border of a line. A large unit seldom does anywhere.
         let is_close = match unit {
-            0..=64 => low.div_euclid(unit as i64) == (high - 1).div_euclid(unit as i64),
+            0..=64 => {
+                let unit = match reference.key.0 {
+                    Some(Reg::Rsp) => unit.min(alignment) as i64,
+                    _ => unit as i64,
+                };
+                low.div_euclid(unit) == (high - 1).div_euclid(unit)
+            }
             _ => high - low <= unit as i64,
         };
         other.key == reference.key
@@ -141,7 +148,8 @@ pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) ->
     let unit = unit.min(MOST_BYTES);
     let mut found = Vec::new();
     let mut open = Open::default();
-    // By the ABI rsp is a multiple of 16 before a call, so at a procedure's start it is 8 below one.
+    let alignment = block.proc().stack_alignment();
+    // By the System V ABI rsp is a multiple of 16 before a call, so at a procedure's start it is 8 below one.
     let is_start = block.pc() == block.proc().pc();
     let mut rsp: i64 = if is_start { -8 } else { 0 };
     let mut list = insts.iter().enumerate().peekable();
@@ -157,7 +165,9 @@ pub fn groups(block: &Block<'_>, insts: &[(Inst<'_>, References)], unit: u64) ->
             for &operand in references.operands.iter().filter(|_| is_once) {
                 let access = accesses.get(usize::from(operand));
                 let relative = access.and_then(|a| relative(a, rsp));
-                if relative.is_none_or(|reference| !open.takes(number, reference, unit)) {
+                if relative
+                    .is_none_or(|reference| !open.takes(number, reference, (unit, alignment)))
+                {
                     open.close(&mut found);
                 }
                 match relative {
@@ -263,11 +273,11 @@ mod tests {
     const STACK: Key = (Some(Reg::Rsp), None, 1);
 
     /// Groups of references with these keys, constants and sizes, each of another instruction.
-    fn of(references: &[(Key, i64, u32)], unit: u64) -> Vec<Group> {
+    fn of(references: &[(Key, i64, u32)], unit: u64, alignment: u64) -> Vec<Group> {
         let (mut open, mut found) = (Open::default(), Vec::new());
         for (number, &(key, at, size)) in references.iter().enumerate() {
             let reference = Relative { key, at, size };
-            if !open.takes(number, reference, unit) {
+            if !open.takes(number, reference, (unit, alignment)) {
                 open.close(&mut found);
             }
             open.references.push((number, 0, reference));
@@ -279,7 +289,7 @@ mod tests {
     #[test]
     fn pushes_are_one_group_from_the_lowest_on() {
         let pushes = [(STACK, -8, 8), (STACK, -16, 8), (STACK, -24, 8)];
-        let [group] = &of(&pushes, 512)[..] else {
+        let [group] = &of(&pushes, 512, 16)[..] else {
             panic!("more than one group");
         };
         assert_eq!((group.first, group.lowest), (0, (2, 0)));
@@ -295,18 +305,22 @@ mod tests {
     #[test]
     fn a_small_unit_does_not_cross_its_border() {
         let pushes = [(STACK, -16, 8), (STACK, -24, 8), (STACK, -32, 8)];
-        let sizes: Vec<_> = of(&pushes, 16).iter().map(|g| g.extent).collect();
-        assert_eq!(sizes, [8, 16]);
+        let sizes = |alignment| -> Vec<_> {
+            let groups = of(&pushes, 16, alignment);
+            groups.iter().map(|g| g.members.len().max(1)).collect()
+        };
+        assert_eq!(sizes(16), [1, 2]);
+        assert_eq!(sizes(8), [1, 1, 1]);
     }
 
     #[test]
     fn other_registers_and_far_ones_are_others() {
         let heap = (Some(Reg::Rdi), None, 1);
         assert_eq!(
-            of(&[(STACK, 0, 8), (heap, 8, 8), (STACK, 8, 8)], 512).len(),
+            of(&[(STACK, 0, 8), (heap, 8, 8), (STACK, 8, 8)], 512, 16).len(),
             3
         );
-        let far = of(&[(heap, 0, 8), (heap, 600, 8)], 512);
+        let far = of(&[(heap, 0, 8), (heap, 600, 8)], 512, 16);
         assert!(far.len() == 2 && far.iter().all(|g| g.members.is_empty()));
     }
 }

@@ -14,7 +14,7 @@ mod lines;
 mod second;
 
 use geometry::Geometry;
-use lines::{Cache, DEFAULT, look_up_fast, look_up_slow, touch};
+use lines::{Cache, DEFAULT, look_up_each_default, look_up_fast, look_up_slow, touch};
 use second::Caches;
 
 /// One reference to a cache of the default shape, which is a constant here.
@@ -30,7 +30,7 @@ fn refer_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count
 #[rustfmt::skip]
 fn group_default(cache: PerThread<Cache>, _: u64, address: u64, size: u64, count: Counter<2>, members: Array<Member>) {
     if !look_up_fast(&cache, address, size, count) {
-        look_up_each(&cache, DEFAULT, address, count, members);
+        look_up_each_default(&cache, address, count, members);
     }
 }
 

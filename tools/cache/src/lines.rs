@@ -2,6 +2,7 @@
 
 use atom_tool::prelude::*;
 use atom_tool::simulate::cache::{Lines, MAX_LINES, Shape, bring_to_front, no_lines};
+use atom_tool::simulate::groups::{self, Member};
 use atom_tool::simulate::{Comparison, Seen, anew};
 use atom_tool::{ThreadCell, thread_state};
 
@@ -26,12 +27,28 @@ impl Cache {
 /// The shape for which there are routines of their own.
 pub const DEFAULT: Shape = Shape::DEFAULT;
 
-/// The line of the set that an address belongs to, in a cache of the default shape. The number of a set
-/// is a byte and is extended at its use, which is the shortest code.
+/// Distance of two sets of the default shape in `Cache::lines`, in words. It is the size of a line, so the offset of a
+/// set is the address with all other bits cleared: one instruction computes it.
+const APART: usize = DEFAULT.line() as usize / size_of::<u64>();
+
+/// The line of the set that an address belongs to, in a cache of the default shape.
 #[inline(always)]
 fn line_of(cache: &Cache, address: u64) -> &ThreadCell<u64> {
-    const { assert!(DEFAULT.sets() == 1 << 8 && DEFAULT.ways() == 1) };
-    &cache.lines[usize::from(anew(address / DEFAULT.line()) as u8)]
+    const { assert!(DEFAULT.sets() as usize * APART <= MAX_LINES && DEFAULT.ways() == 1) };
+    let (sets, _) = cache.lines.as_chunks::<APART>();
+    &sets[(address / DEFAULT.line() % DEFAULT.sets()) as usize][0]
+}
+
+/// The lines of the set that an address belongs to.
+#[inline(always)]
+fn set_of(lines: &Lines, shape: Shape, address: u64) -> &[ThreadCell<u64>] {
+    match shape {
+        DEFAULT => {
+            let first = DEFAULT.set(address) * APART;
+            &lines[first..=first]
+        }
+        _ => shape.set_of(lines, address),
+    }
 }
 
 /// Looks up a reference and counts a miss if all of its bytes are in one line. Otherwise does
@@ -50,6 +67,37 @@ pub fn look_up_fast(cache: &Cache, address: u64, size: u64, count: Counter<2>) -
         return true;
     }
     false
+}
+
+/// Looks up the references of a group one by one in a cache of the default shape.
+#[cold]
+#[inline(never)]
+pub fn look_up_each_default(
+    cache: &Cache,
+    address: u64,
+    count: Counter<2>,
+    members: Array<Member>,
+) {
+    groups::each(address, members, count, |address, size, count| {
+        let first = enter_default(cache, address);
+        let last = address + size - 1;
+        if (address ^ last) < DEFAULT.line() {
+            count.add_to(Seen::Misses as usize, first);
+        } else if size <= DEFAULT.line() {
+            count.add_to(Seen::Misses as usize, first + enter_default(cache, last));
+            count.add_to(Seen::Extra as usize, 1);
+        }
+    });
+}
+
+/// Makes a reference to one line of a cache of the default shape. Returns 1 for a miss, 0 for a hit.
+#[inline(always)]
+fn enter_default(cache: &Cache, address: u64) -> u64 {
+    let known = line_of(cache, address);
+    let line = DEFAULT.start(address).wrapping_neg();
+    let is_new = known.get() != line;
+    known.set(line);
+    is_new.into()
 }
 
 /// Looks up a reference to any line of a set, or to several lines, and counts it.
@@ -73,11 +121,14 @@ pub fn look_up_slow(cache: &Cache, shape: Shape, address: u64, size: u64, count:
 
 /// Makes a reference to one line of a direct-mapped cache. Returns 1 for a miss, 0 for a hit.
 fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
-    let known = &cache.lines[shape.set(address) % MAX_LINES];
     let line = shape.start(address).wrapping_neg();
-    let is_new = known.get() != line;
-    known.set(line);
-    is_new.into()
+    set_of(&cache.lines, shape, address)
+        .iter()
+        .fold(0, |missed, known| {
+            let is_new = known.get() != line;
+            known.set(line);
+            missed + u64::from(is_new)
+        })
 }
 
 /// Makes a reference `times` times in succession, and counts one reference for each line that it touches.
@@ -101,7 +152,7 @@ pub fn visit(
 ) {
     let mut line = shape.start(address);
     while line < address.saturating_add(size) {
-        let set = shape.set_of(lines, line);
+        let set = set_of(lines, shape, line);
         let tag = line.wrapping_neg();
         let place = set.iter().position(|other| other.get() == tag);
         bring_to_front(set, place, tag);

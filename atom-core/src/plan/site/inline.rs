@@ -437,7 +437,9 @@ impl Site<'_> {
                     (self.intact, self.flags_intact) = before;
                     return self.node(context, &sides[1 - rare], path, last);
                 }
-                let taken_first = sides[0].end == End::Call || sides[1].is_empty();
+                // A cold path runs straight on where it does not call.
+                let calls = usize::from(self.in_tail);
+                let taken_first = sides[calls].end == End::Call || sides[1].is_empty();
                 let (first, second, jump) = if taken_first {
                     (&sides[0], &sides[1], condition.inverted())
                 } else {

@@ -52,6 +52,12 @@ pub struct Encoding<T> {
     pub imm: Imm,
 }
 
+/// The index register as a base register, which makes the shorter code; `None` if it is scaled, or takes a SIB byte as base
+/// as well.
+fn as_base((index, scale): (Gpr, u8)) -> Option<Gpr> {
+    (scale == 1 && index.0 & 7 != modrm::SIB).then_some(index)
+}
+
 impl<T: Copy> Asm<T> {
     /// Emits any instruction with a ModRM byte. The caller has to know its effect on the flags.
     pub fn machine(&mut self, e: &Encoding<T>) {
@@ -76,7 +82,10 @@ impl<T: Copy> Asm<T> {
                 self.rex(wide, e.reg, index, base, force);
             }
             Operand::Link(..) => self.rex(wide, e.reg, 0, 0, force),
-            Operand::Table(_, _, (index, _)) => self.rex(wide, e.reg, index.0, 0, force),
+            Operand::Table(_, _, index) => match as_base(index) {
+                Some(base) => self.rex(wide, e.reg, 0, base.0, force),
+                None => self.rex(wide, e.reg, index.0.0, 0, force),
+            },
         }
         self.opcode(e.opcode);
         let imm_size = match e.imm {
@@ -90,10 +99,16 @@ impl<T: Copy> Asm<T> {
             Operand::Link(target, offset) => {
                 self.modrm_target(e.reg, target, offset, imm_size as i32);
             }
-            Operand::Table(target, offset, (index, scale)) => {
-                // No base: a 32-bit displacement, extended by its sign.
-                self.byte((e.reg & 7) << 3 | modrm::SIB);
-                self.byte(modrm::sib(scale, index.0, modrm::NO_BASE));
+            Operand::Table(target, offset, index) => {
+                // A 32-bit displacement, extended by its sign.
+                let reg = (e.reg & 7) << 3;
+                match as_base(index) {
+                    Some(base) => self.byte(modrm::DISP32 | reg | base.0 & 7),
+                    None => {
+                        self.byte(reg | modrm::SIB);
+                        self.byte(modrm::sib(index.1, index.0.0, modrm::NO_BASE));
+                    }
+                }
                 self.put_fixup(target, offset, true);
             }
         }

@@ -42,13 +42,22 @@ impl Site<'_> {
             return self.node(context, node, path, last);
         }
         let (outer, intact, slots) = (self.depth, self.intact, self.slots);
+        let saved = self.needs.aside & !self.needs.gprs;
+        let straight = std::mem::replace(&mut context.intact, !0);
+        self.aside = Some(intact);
+        if saved == 0 {
+            // Nothing is to be restored, so its ends are the body's.
+            self.node(context, node, path, last)?;
+            self.aside = None;
+            self.slots = slots;
+            self.intact = context.intact;
+            context.intact &= straight;
+            return Ok(());
+        }
         let ends = std::mem::take(&mut context.ends);
         let far = std::mem::take(&mut context.far);
         let far_ends = std::mem::take(&mut context.far_ends);
-        let straight = context.intact;
-        self.aside = Some(intact);
-        let saved = self.needs.aside & !self.needs.gprs;
-        if saved != 0 && self.depth == 0 {
+        if self.depth == 0 {
             self.move_stack(self.point.red_zone());
         }
         let below = self.depth;
@@ -58,7 +67,6 @@ impl Site<'_> {
                 self.slots[usize::from(number)] = self.depth;
             }
         }
-        context.intact = !0;
         self.node(context, node, path, true)?;
         context.far = far;
         self.land_far(std::mem::replace(&mut context.far_ends, far_ends));
