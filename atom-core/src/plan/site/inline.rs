@@ -284,11 +284,7 @@ impl Site<'_> {
         };
         self.inputs(&context, body, &mut path)?;
         self.node(&mut context, &body.root, path, true)?;
-        for patch in context.ends {
-            if !self.asm.land_if_near(patch) {
-                self.found.long = true;
-            }
-        }
+        self.land_near(context.ends);
         self.land_far(context.far_ends);
         self.intact = context.intact;
         self.flags_intact = context.flags_intact;

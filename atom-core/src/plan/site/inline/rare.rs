@@ -10,7 +10,7 @@ use crate::plan::detour::Detour;
 use crate::plan::wrapper::Wrapper;
 use crate::tool::value::Value;
 use crate::x86::abi::ARGUMENT_REGISTERS;
-use crate::x86::asm::{Cond, Gpr};
+use crate::x86::asm::{Cond, Gpr, Patch};
 
 /// Number of operations up to which a side of a branch stands in line.
 const MOST_IN_LINE: usize = 12;
@@ -45,16 +45,23 @@ impl Site<'_> {
         let saved = self.needs.aside & !self.needs.gprs;
         let straight = std::mem::replace(&mut context.intact, !0);
         self.aside = Some(intact);
+        let ends = std::mem::take(&mut context.ends);
         if saved == 0 {
-            // Nothing is to be restored, so its ends are the body's.
+            // Nothing is to be restored, so its ends are the body's; but short jumps stay in the tail.
             self.node(context, node, path, last)?;
             self.aside = None;
             self.slots = slots;
             self.intact = context.intact;
             context.intact &= straight;
+            let own = std::mem::replace(&mut context.ends, ends);
+            if !context.far {
+                context.ends.extend(own);
+            } else if !own.is_empty() {
+                self.land_near(own);
+                self.jump_to_end(context, last);
+            }
             return Ok(());
         }
-        let ends = std::mem::take(&mut context.ends);
         let far = std::mem::take(&mut context.far);
         let far_ends = std::mem::take(&mut context.far_ends);
         if self.depth == 0 {
@@ -70,11 +77,8 @@ impl Site<'_> {
         self.node(context, node, path, true)?;
         context.far = far;
         self.land_far(std::mem::replace(&mut context.far_ends, far_ends));
-        for patch in std::mem::replace(&mut context.ends, ends) {
-            if !self.asm.land_if_near(patch) {
-                self.found.long = true;
-            }
-        }
+        let own = std::mem::replace(&mut context.ends, ends);
+        self.land_near(own);
         for number in (0..16).rev().filter(|n| saved >> n & 1 != 0) {
             self.asm.pop(Gpr(number));
             self.depth -= 8;
@@ -96,6 +100,15 @@ impl Site<'_> {
         } else if !last {
             let jump = self.asm.branch(None, self.needs.long);
             context.ends.push(jump);
+        }
+    }
+
+    /// Lets jumps of the same part of the code end here.
+    pub(super) fn land_near(&mut self, jumps: Vec<Patch>) {
+        for patch in jumps {
+            if !self.asm.land_if_near(patch) {
+                self.found.long = true;
+            }
         }
     }
 
