@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
+	"time"
 )
 
 type record struct {
@@ -80,7 +82,7 @@ func mapWork() int {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("key-%d", i*7919)
 	}
-	for i := 0; i < 12000000; i++ {
+	for i := 0; i < 40000000; i++ {
 		words[keys[i%5000]] += i
 	}
 	return len(counts) + len(words)
@@ -113,7 +115,33 @@ func channelWork() int {
 	return sum
 }
 
+// Waits below `depth` frames, in which the collector looks for pointers by the tables of the frames' functions.
+func wait(depth int, left *record, never chan int) int {
+	if depth == 0 {
+		return <-never
+	}
+	var kept [4]*record
+	kept[depth%4] = left
+	result := wait(depth-1, kept[depth%4], never)
+	return result + len(kept[depth%4].Values)
+}
+
+// Collects garbage while 100 goroutines wait in deep stacks; there is little else to look through.
+func collectWork() int {
+	never := make(chan int)
+	for i := 0; i < 100; i++ {
+		go wait(400+i, &record{Values: []int{i}}, never)
+	}
+	time.Sleep(50 * time.Millisecond)
+	for i := 0; i < 400; i++ {
+		runtime.GC()
+	}
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int(stats.NumForcedGC)
+}
+
 func main() {
-	work := map[string]func() int{"json": jsonWork, "regexp": regexpWork, "compress": compressWork, "map": mapWork, "channel": channelWork}
+	work := map[string]func() int{"json": jsonWork, "regexp": regexpWork, "compress": compressWork, "map": mapWork, "channel": channelWork, "collect": collectWork}
 	fmt.Println(work[os.Args[1]]())
 }

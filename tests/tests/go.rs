@@ -125,3 +125,57 @@ fn what_is_refused() {
     std::fs::write(&program, &original[..header + 100]).unwrap();
     refusal(&program);
 }
+
+/// Builds a file of tests/tests/go_plugin.
+fn built(folder: &Path, file: &str, mode: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go_plugin");
+    let out = folder.join(file).with_extension("built");
+    let mut command = Command::new("go");
+    command.args(["build", mode, "-o"]).arg(&out).arg(file);
+    command
+        .current_dir(source)
+        .env("GOCACHE", folder.with_file_name("go-cache"))
+        .env("GOFLAGS", "")
+        .env("GO111MODULE", "off");
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    out
+}
+
+/// A program that opens a plugin works when it is instrumented; the plugin runs as it is, and that is said.
+#[test]
+fn plugins_run_as_they_are() {
+    let folder = folder("plugin");
+    let plugin = built(&folder, "plugin.go", "-buildmode=plugin");
+    let host = built(&folder, "host.go", "-buildmode=exe");
+    let run = |command: &mut Command| {
+        let output = command.current_dir(&folder).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{out}{err}");
+        (out, err)
+    };
+    let expected = run(Command::new(&host).arg(&plugin)).0;
+    assert!(expected.contains("slice bounds out of range"), "{expected}");
+
+    let alone = folder.join("host.icount");
+    let job = Job::Tool("icount".into(), Vec::new());
+    atom::instrument(&host, &alone, &job, false).unwrap();
+    assert_eq!(run(Command::new(&alone).arg(&plugin)).0, expected);
+
+    for said in ["the next run sees them", "which cannot be instrumented"] {
+        let mut command = Command::new(atom::command().unwrap());
+        command.env("XDG_CACHE_HOME", folder.join("cache"));
+        command
+            .args(["run", "icount", "--"])
+            .arg(&host)
+            .arg(&plugin);
+        let (out, err) = run(&mut command);
+        assert_eq!(out, expected);
+        assert!(err.contains(said), "{err}");
+    }
+}

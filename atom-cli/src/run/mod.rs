@@ -127,13 +127,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         arguments: followed::quoted(&program.arguments),
     };
     let processes = Processes::new(said, first, program.clone());
-    for (program, loaded) in processes.loaded() {
-        remembered::add(&store, program, loaded);
-    }
+    let later = Later::remember(&processes, &store);
     let list = arguments.children.then(|| processes.write_list()).flatten();
     let all = arguments.children.then(|| together(&processes)).flatten();
     if !arguments.quiet {
-        tell(&processes, list, all);
+        tell(&processes, &later, list, all);
     } else if let Some(Err(e)) = all {
         note(&e.to_string());
     }
@@ -225,9 +223,37 @@ fn together(processes: &Processes) -> Option<Result<(PathBuf, PathBuf, usize)>> 
     Some(write())
 }
 
+/// Libraries that processes loaded while they ran, and that were not instrumented.
+#[derive(Default)]
+struct Later {
+    /// The next run instruments them.
+    new: Vec<PathBuf>,
+    /// They were known before this run, so they cannot be instrumented.
+    known: Vec<PathBuf>,
+}
+
+impl Later {
+    /// Collects and remembers them for each program.
+    fn remember(processes: &Processes, store: &Store) -> Self {
+        let mut later = Self::default();
+        for (program, loaded) in processes.loaded() {
+            let before = remembered::get(store, program);
+            let (known, new): (Vec<_>, Vec<_>) =
+                loaded.iter().cloned().partition(|l| before.contains(l));
+            later.known.extend(known);
+            later.new.extend(new);
+        }
+        for (program, loaded) in processes.loaded() {
+            remembered::add(store, program, loaded);
+        }
+        later
+    }
+}
+
 /// Says on standard error where the reports and the list of processes are, and what was not seen.
 fn tell(
     processes: &Processes,
+    later: &Later,
     list: Option<std::io::Result<PathBuf>>,
     all: Option<Result<(PathBuf, PathBuf, usize)>>,
 ) {
@@ -256,11 +282,12 @@ fn tell(
     if let Some(line) = processes.unseen_line() {
         note(&line);
     }
-    let loaded: Vec<PathBuf> = processes.loaded().flat_map(|(_, l)| l.to_vec()).collect();
-    if !loaded.is_empty() {
-        let names = instrument::names(&loaded);
-        note(&format!(
-            "loaded later and not instrumented: {names}; the next run sees them"
-        ));
+    let not_seen = [
+        (&later.new, "; the next run sees them"),
+        (&later.known, ", which cannot be instrumented"),
+    ];
+    for (libraries, what) in not_seen.iter().filter(|(l, _)| !l.is_empty()) {
+        let names = instrument::names(libraries);
+        note(&format!("loaded later and not instrumented: {names}{what}"));
     }
 }

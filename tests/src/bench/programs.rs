@@ -80,12 +80,13 @@ const GO: &str = "cd /tmp && GO111MODULE=off GOFLAGS= CGO_ENABLED=0 GOCACHE=$OUT
     && rm -rf $OUT.cache";
 
 /// Programs of Go: what such programs do much of their time. They are one program with different arguments.
-pub const GO_PROGRAMS: [Program; 5] = [
+pub const GO_PROGRAMS: [Program; 6] = [
     go("json", &["json"]),
     go("regexp", &["regexp"]),
     go("compress", &["compress"]),
     go("map", &["map"]),
     go("channel", &["channel"]),
+    go("collect", &["collect"]),
 ];
 
 const fn go(name: &'static str, args: &'static [&'static str]) -> Program {

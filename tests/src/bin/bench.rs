@@ -7,7 +7,7 @@ use atom_tests::error::Result;
 use clap::Parser;
 
 /// Prints tables of run time ratios for five static programs, for eleven dynamic ones as whole processes, or for
-/// five programs of Go.
+/// six workloads of Go.
 #[derive(Parser)]
 struct Args {
     /// Turns for each program; slow columns take part in three.

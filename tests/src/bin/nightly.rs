@@ -152,6 +152,25 @@ fn programs(jobs: &mut Vec<Job>, folder: &Path, place: &Path) {
     }
 }
 
+/// Programs of Go that Debian does not have, and Go's own tests; both are fetched.
+fn go(jobs: &mut Vec<Job>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("go");
+    let what = "programs of npm and PyPI behave as before";
+    let rewrites = ["moved", "icount", "cache"];
+    let words: Vec<&str> = rewrites.iter().flat_map(|r| ["--job", r]).collect();
+    jobs.push(job(
+        "go/programs".into(),
+        what,
+        folder.join("programs"),
+        &words,
+    ));
+    for version in ["debian", "1.22.10", "1.27.3"] {
+        let what = "tests of Go's standard library have the original's verdicts";
+        let name = format!("go/tests/{version}");
+        jobs.push(job(name, what, folder.join("run"), &[version]));
+    }
+}
+
 fn fuzz(jobs: &mut Vec<Job>, seconds: u32) {
     let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/run");
     for target in FUZZ_TARGETS {
@@ -203,6 +222,7 @@ fn run(args: &Args) -> Result<bool> {
     tests(&mut jobs);
     corpus(&mut jobs, folder)?;
     programs(&mut jobs, folder, &place);
+    go(&mut jobs);
     fuzz(&mut jobs, args.fuzz);
     jobs.retain(|job| args.filter.is_empty() || args.filter.iter().any(|f| job.name.contains(f)));
     if args.list {
