@@ -39,15 +39,12 @@ fn line_of(cache: &Cache, address: u64) -> &ThreadCell<u64> {
     &sets[(address / DEFAULT.line() % DEFAULT.sets()) as usize][0]
 }
 
-/// The lines of the set that an address belongs to.
+/// Index of the first line of the set that an address belongs to.
 #[inline(always)]
-fn set_of(lines: &Lines, shape: Shape, address: u64) -> &[ThreadCell<u64>] {
+fn place(shape: Shape, address: u64) -> usize {
     match shape {
-        DEFAULT => {
-            let first = DEFAULT.set(address) * APART;
-            &lines[first..=first]
-        }
-        _ => shape.set_of(lines, address),
+        DEFAULT => DEFAULT.set(address) * APART,
+        _ => shape.set(address),
     }
 }
 
@@ -69,7 +66,7 @@ pub fn look_up_fast(cache: &Cache, address: u64, size: u64, count: Counter<2>) -
     false
 }
 
-/// Looks up the references of a group one by one in a cache of the default shape.
+/// Looks up the references of a group one by one in a cache of the default shape. A group is shorter than a line.
 #[cold]
 #[inline(never)]
 pub fn look_up_each_default(
@@ -79,25 +76,8 @@ pub fn look_up_each_default(
     members: Array<Member>,
 ) {
     groups::each(address, members, count, |address, size, count| {
-        let first = enter_default(cache, address);
-        let last = address + size - 1;
-        if (address ^ last) < DEFAULT.line() {
-            count.add_to(Seen::Misses as usize, first);
-        } else if size <= DEFAULT.line() {
-            count.add_to(Seen::Misses as usize, first + enter_default(cache, last));
-            count.add_to(Seen::Extra as usize, 1);
-        }
+        look_up_direct(cache, DEFAULT, address, size, count);
     });
-}
-
-/// Makes a reference to one line of a cache of the default shape. Returns 1 for a miss, 0 for a hit.
-#[inline(always)]
-fn enter_default(cache: &Cache, address: u64) -> u64 {
-    let known = line_of(cache, address);
-    let line = DEFAULT.start(address).wrapping_neg();
-    let is_new = known.get() != line;
-    known.set(line);
-    is_new.into()
 }
 
 /// Looks up a reference to any line of a set, or to several lines, and counts it.
@@ -105,30 +85,33 @@ fn enter_default(cache: &Cache, address: u64) -> u64 {
 #[inline(never)]
 pub fn look_up_slow(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
     if shape.ways() == 1 && size <= shape.line() {
-        let last = address + size - 1;
-        let mut missed = enter(cache, shape, address);
-        if (address ^ last) >= shape.line() {
-            missed += enter(cache, shape, last);
-            count.add_to(Seen::Extra as usize, 1);
-        }
-        count.add_to(Seen::Misses as usize, missed);
-        return;
+        return look_up_direct(cache, shape, address, size, count);
     }
     touch(cache, shape.0, address, size, 1, count);
     // The block's counter includes one reference, which `touch` has counted, too.
     count.add_to(Seen::Extra as usize, u64::MAX);
 }
 
+/// Looks up a reference to one line or two of a direct-mapped cache, and counts it.
+#[inline(always)]
+fn look_up_direct(cache: &Cache, shape: Shape, address: u64, size: u64, count: Counter<2>) {
+    let last = address + size - 1;
+    let mut missed = enter(cache, shape, address);
+    if (address ^ last) >= shape.line() {
+        missed += enter(cache, shape, last);
+        count.add_to(Seen::Extra as usize, 1);
+    }
+    count.add_to(Seen::Misses as usize, missed);
+}
+
 /// Makes a reference to one line of a direct-mapped cache. Returns 1 for a miss, 0 for a hit.
+#[inline(always)]
 fn enter(cache: &Cache, shape: Shape, address: u64) -> u64 {
+    let known = &cache.lines[place(shape, address) % MAX_LINES];
     let line = shape.start(address).wrapping_neg();
-    set_of(&cache.lines, shape, address)
-        .iter()
-        .fold(0, |missed, known| {
-            let is_new = known.get() != line;
-            known.set(line);
-            missed + u64::from(is_new)
-        })
+    let is_new = known.get() != line;
+    known.set(line);
+    is_new.into()
 }
 
 /// Makes a reference `times` times in succession, and counts one reference for each line that it touches.
@@ -152,7 +135,9 @@ pub fn visit(
 ) {
     let mut line = shape.start(address);
     while line < address.saturating_add(size) {
-        let set = set_of(lines, shape, line);
+        let first = place(shape, line);
+        let set = lines.get(first..first + shape.ways() as usize);
+        let set = set.unwrap_or_default();
         let tag = line.wrapping_neg();
         let place = set.iter().position(|other| other.get() == tag);
         bring_to_front(set, place, tag);
