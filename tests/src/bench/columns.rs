@@ -19,8 +19,10 @@ pub enum Column {
     Moved,
     /// A shipped tool, perhaps with options.
     Tool(String, Vec<String>),
-    /// Valgrind with a tool of its own.
-    Valgrind(String),
+    /// Valgrind with a tool of its own, perhaps with options.
+    Valgrind(String, Vec<String>),
+    /// The heap profiler heaptrack.
+    Heaptrack,
     /// Counters that gcc compiles in (`-fprofile-arcs`).
     ProfileArcs,
 }
@@ -28,7 +30,7 @@ pub enum Column {
 impl FromStr for Column {
     type Err = Error;
 
-    /// `empty`, `icount`, `cache --icache`, `valgrind:cachegrind`, `gcc:profile-arcs`.
+    /// `empty`, `icount`, `cache --icache`, `valgrind:lackey --trace-mem=yes`, `heaptrack`, `gcc:profile-arcs`.
     fn from_str(text: &str) -> Result<Self> {
         let mut words = text.split_whitespace().map(str::to_string);
         let name = words
@@ -37,8 +39,9 @@ impl FromStr for Column {
         Ok(match name.split_once(':') {
             None if name == "empty" => Self::Empty,
             None if name == "moved" => Self::Moved,
+            None if name == "heaptrack" => Self::Heaptrack,
             None => Self::Tool(name, words.collect()),
-            Some(("valgrind", tool)) => Self::Valgrind(tool.into()),
+            Some(("valgrind", tool)) => Self::Valgrind(tool.into(), words.collect()),
             Some(("gcc", "profile-arcs")) => Self::ProfileArcs,
             _ => {
                 let reason =
@@ -54,26 +57,39 @@ pub(super) struct Prepared {
     file: PathBuf,
     /// The program's own name, its first argument.
     called: PathBuf,
-    valgrind: Option<String>,
+    /// What runs the program, with its options.
+    runner: Vec<String>,
 }
 
 impl Prepared {
     pub(super) fn command(&self) -> Command {
-        let Some(tool) = &self.valgrind else {
+        let Some((runner, options)) = self.runner.split_first() else {
             let mut command = Command::new(&self.file);
             // Some programs do what the name says by which they are called.
             command.arg0(&self.called);
             return command;
         };
-        let mut command = Command::new("valgrind");
-        command.args(["--quiet", "--log-file=/dev/null"]);
-        command.arg(format!("--tool={tool}"));
-        if matches!(tool.as_str(), "cachegrind" | "callgrind" | "massif") {
-            command.arg(format!("--{tool}-out-file=/dev/null"));
-        }
-        command.arg(&self.file);
+        let mut command = Command::new(runner);
+        command.args(options).arg(&self.file);
         command
     }
+}
+
+/// Valgrind with a tool and its options. Reports and what the tool says go nowhere.
+fn valgrind(tool: &str, options: &[String]) -> Vec<String> {
+    let mut words: Vec<String> = ["valgrind", "--quiet", "--log-file=/dev/null"]
+        .map(String::from)
+        .into();
+    words.push(format!("--tool={tool}"));
+    match tool {
+        "cachegrind" | "callgrind" | "massif" => {
+            words.push(format!("--{tool}-out-file=/dev/null"));
+        }
+        "exp-bbv" => words.extend(["bb", "pc"].map(|f| format!("--{f}-out-file=/dev/null"))),
+        _ => {}
+    }
+    words.extend(options.iter().cloned());
+    words
 }
 
 impl Column {
@@ -84,7 +100,9 @@ impl Column {
             Self::Moved => "moved".into(),
             Self::Tool(name, options) if options.is_empty() => name.clone(),
             Self::Tool(name, options) => format!("{name} {}", options.join(" ")),
-            Self::Valgrind(tool) => format!("Valgrind {tool}"),
+            Self::Valgrind(tool, options) if options.is_empty() => format!("Valgrind {tool}"),
+            Self::Valgrind(tool, options) => format!("Valgrind {tool} {}", options.join(" ")),
+            Self::Heaptrack => "heaptrack".into(),
             Self::ProfileArcs => "gcc -fprofile-arcs".into(),
         }
     }
@@ -96,7 +114,13 @@ impl Column {
 
     /// Whether it is so slow that it takes part in few turns only.
     pub(super) fn is_slow(&self) -> bool {
-        matches!(self, Self::Valgrind(_))
+        matches!(self, Self::Valgrind(..))
+    }
+
+    /// Whether the program says something else, although it does the same.
+    pub(super) fn is_heard(&self) -> bool {
+        // Valgrind computes with 64 bits where the x87 has 80, so sqlite3's results differ. heaptrack adds lines.
+        matches!(self, Self::Valgrind(..) | Self::Heaptrack)
     }
 
     /// Makes the program that will run; `None` if a program that it needs is not installed.
@@ -108,33 +132,30 @@ impl Column {
     ) -> Result<(Cell, Option<Prepared>)> {
         let name = program.name.replace([' ', '(', ')'], "-");
         let called = file.to_path_buf();
-        let plain = |file: PathBuf| {
-            let valgrind = None;
-            Some(Prepared {
-                file,
-                called,
-                valgrind,
-            })
+        let run_by = |runner: Vec<String>, file: PathBuf| Prepared {
+            file,
+            called: called.clone(),
+            runner,
         };
+        let plain = |file: PathBuf| Some(run_by(Vec::new(), file));
         let figures = bench.folder.join("figures").display().to_string();
         let mut job = match self {
             Self::Empty => Job::Empty,
             Self::Moved => Job::Moved,
             Self::Tool(tool, options) => {
                 let mut options = options.clone();
-                options.extend(["--output".into(), figures]);
+                if !options.iter().any(|o| o == "--output") {
+                    options.extend(["--output".into(), figures]);
+                }
                 Job::Tool(tool.clone(), options)
             }
-            Self::Valgrind(_) if in_path("valgrind").is_none() => {
-                return Ok((Cell::default(), None));
-            }
-            Self::Valgrind(tool) => {
-                let prepared = Prepared {
-                    file: file.into(),
-                    called: file.into(),
-                    valgrind: Some(tool.clone()),
+            Self::Valgrind(..) | Self::Heaptrack => {
+                let runner = match self {
+                    Self::Valgrind(tool, options) => valgrind(tool, options),
+                    _ => ["heaptrack", "--output", &figures].map(String::from).into(),
                 };
-                return Ok((Cell::default(), Some(prepared)));
+                let prepared = in_path(&runner[0]).map(|_| run_by(runner, file.into()));
+                return Ok((Cell::default(), prepared));
             }
             Self::ProfileArcs if program.installed().is_some() => {
                 return Ok((Cell::default(), None));
@@ -147,7 +168,7 @@ impl Column {
                 return Ok((Cell::default(), plain(out)));
             }
         };
-        let label = self.name().replace(' ', "_");
+        let label = self.name().replace([' ', '/'], "_");
         let out = bench.folder.join(format!("{name}.{label}"));
         if program.installed().is_some() {
             job = Job::Whole(Box::new(job), program.loads());

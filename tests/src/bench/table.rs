@@ -107,6 +107,8 @@ pub enum Part {
     Static,
     /// Dynamic programs with all that they load.
     Whole,
+    /// Such programs with all tools, and what others have for the same.
+    Tools,
     /// Programs of Go.
     Go,
 }
@@ -117,6 +119,7 @@ impl Part {
         let name = match self {
             Self::Static => "run time",
             Self::Whole => "run time, whole processes",
+            Self::Tools => "run time, all tools",
             Self::Go => "run time, Go",
         };
         let line = |start: &str| format!("<!-- {start}: {name} -->");

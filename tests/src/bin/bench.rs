@@ -15,8 +15,9 @@ struct Args {
     runs: usize,
     /// What to measure (repeatable): `empty` is the rewrite without a tool, `moved` the
     /// same with every procedure moved; a tool by its name,
-    /// perhaps with options in the same word; valgrind:TOOL; gcc:profile-arcs.
-    #[arg(long, default_values_t = ["empty", "moved", "icount", "branch", "cache", "dtb", "prof", "inline"].map(String::from))]
+    /// perhaps with options in the same word; valgrind:TOOL; heaptrack; gcc:profile-arcs. Without it eight columns, or
+    /// with `--tools` those of its table.
+    #[arg(long)]
     tool: Vec<String>,
     /// Measure others too: Valgrind's none, cachegrind and callgrind, gcc -fprofile-arcs.
     #[arg(long)]
@@ -27,8 +28,12 @@ struct Args {
     /// Measure dynamic programs with all that they load.
     #[arg(long)]
     whole: bool,
-    /// Measure programs of Go.
+    /// Measure dynamic programs with all that they load, with the tools that the other tables do not have, beside
+    /// programs of others for the same purposes.
     #[arg(long, conflicts_with_all = ["whole", "others"])]
+    tools: bool,
+    /// Measure programs of Go.
+    #[arg(long, conflicts_with_all = ["whole", "others", "tools"])]
     go: bool,
     /// Put the tables into docs/performance.md with date and commit; the tables that stood there
     /// move to docs/lab-notes.md.
@@ -36,22 +41,52 @@ struct Args {
     record: bool,
 }
 
+/// The columns, if none are named.
+const COLUMNS: [&str; 8] = [
+    "empty", "moved", "icount", "branch", "cache", "dtb", "prof", "inline",
+];
+
+/// The columns of `--tools`: each tool with what Debian has for the same.
+const TOOLS: [&str; 17] = [
+    "cover",
+    "cover --counts",
+    "bbv",
+    "valgrind:exp-bbv",
+    "mix",
+    "heap",
+    "heaptrack",
+    "valgrind:massif",
+    "calltree",
+    "valgrind:callgrind",
+    "memtrace --output /dev/null",
+    "memtrace",
+    "predict --model gshare",
+    "predict",
+    "valgrind:callgrind --branch-sim=yes",
+    "reuse --sample 64",
+    "reuse",
+];
+
 fn main_result(args: &Args) -> Result<()> {
-    let mut columns = Vec::new();
-    for text in &args.tool {
-        columns.push(text.parse::<Column>()?);
-    }
+    let names: Vec<&str> = match (args.tool.is_empty(), args.tools) {
+        (false, _) => args.tool.iter().map(String::as_str).collect(),
+        (true, true) => TOOLS.to_vec(),
+        (true, false) => COLUMNS.to_vec(),
+    };
+    let columns: Result<Vec<Column>> = names.iter().map(|name| name.parse()).collect();
+    let mut columns = columns?;
     if args.others {
         if !args.whole {
             columns.push(Column::ProfileArcs);
         }
         let tools = ["none", "cachegrind", "callgrind"];
-        columns.extend(tools.map(|t| Column::Valgrind(t.into())));
+        columns.extend(tools.map(|t| Column::Valgrind(t.into(), Vec::new())));
     }
     let bench = Bench::new()?;
     let mut rows = Vec::new();
     let (programs, part): (&[_], _) = match () {
         () if args.whole => (&WHOLE, Part::Whole),
+        () if args.tools => (&WHOLE, Part::Tools),
         () if args.go => (&GO_PROGRAMS, Part::Go),
         () => (&STATIC, Part::Static),
     };
@@ -77,7 +112,7 @@ fn main_result(args: &Args) -> Result<()> {
                 "gcc -O2, linked statically: all user time is spent in the program's own text.",
             Part::Go =>
                 "Static programs of the distribution's Go, one processor's time (`GOMAXPROCS=1`).",
-            Part::Whole =>
+            Part::Whole | Part::Tools =>
                 "Programs of the distribution, start and end included: the program, its loader, all libraries.",
         }
     );
