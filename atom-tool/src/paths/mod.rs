@@ -47,16 +47,19 @@
 
 mod amounts;
 mod reach;
+mod sites;
 mod slow;
 mod state;
 mod tree;
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::Place::{After, Before};
 use crate::call::BrCondValue;
 use crate::handle::{Block, Inst, Proc};
+use crate::params::Array;
 use crate::program::Program;
 use crate::sites::SiteList;
 use crate::thread_data::{AllThreads, ThreadData, ThreadState};
@@ -70,7 +73,9 @@ pub use tree::{Repeat, Tree, TreeNode};
 /// What a call path is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathOptions {
-    /// Calls of one procedure from different places are different paths.
+    /// Calls of one procedure from different places are different paths. Nodes are then found where
+    /// [`PathState::called_here`] asks for one: entries are not counted, and [`PathState::count`] and
+    /// [`PathState::here`] have no path.
     pub by_site: bool,
     /// How often a procedure may be on a path; 0 for any number. A further call of it leads back to its innermost
     /// node.
@@ -99,7 +104,8 @@ pub struct CallPaths {
     pub procs: SiteList,
     /// The calls, in the order of the numbers that nodes have for their call sites; empty where these do not count.
     pub calls: SiteList,
-    by_site: bool,
+    /// Numbers of procedures by their index.
+    numbers: HashMap<usize, u32>,
 }
 
 /// The states of all threads.
@@ -113,7 +119,15 @@ static STATES: OnceLock<States> = OnceLock::new();
 static IN_CHILD: OnceLock<fn()> = OnceLock::new();
 
 #[analysis]
-fn path_begin(states: AllThreads<PathState>, repeats: u32, most: u64) {
+fn path_begin(
+    states: AllThreads<PathState>,
+    repeats: u32,
+    most: u64,
+    by_site: bool,
+    called: Array<u32>,
+) {
+    slow::BY_SITE.store(by_site, Relaxed);
+    sites::begin(called);
     slow::REPEATS.store(repeats, Relaxed);
     slow::MOST.store(most, Relaxed);
     if STATES.set(States(states)).is_ok() {
@@ -157,57 +171,78 @@ impl CallPaths {
         let state = program.thread_data(PathState::zero());
         let (mut procs, mut calls) = (SiteList::new(), SiteList::new());
         let is_whole = program.objects().len() > 1;
-        for proc in program.procs() {
-            if proc.first_block().is_none() || proc.is_stub() || !has(proc) {
-                continue;
-            }
-            if !is_part(proc) {
-                enter(proc, state, &mut procs, options.by_site);
+        let followed =
+            |proc: &Proc<'_>| proc.first_block().is_some() && !proc.is_stub() && has(*proc);
+        let followed: Vec<Proc<'_>> = program.procs().filter(followed).collect();
+        let mut numbers = HashMap::new();
+        for proc in followed.iter().filter(|proc| !is_part(**proc)) {
+            numbers.insert(proc.index(), procs.push_proc(*proc) as u32 + 1);
+        }
+        let mut called = Vec::new();
+        for proc in followed {
+            let number = numbers.get(&owner(proc).index()).copied();
+            match options.by_site {
+                true => {
+                    let caller = number.unwrap_or(0);
+                    for call in calls_of(proc).filter(|call| reach::may_lead(program, *call, has)) {
+                        let site = calls.push(call) as u32 + 1;
+                        call.add_call(Before, sites::site_call, (state, site, Reg::Rsp));
+                        call.add_call(After, sites::site_returned, (state, Reg::Rsp));
+                        let to = call.called_proc();
+                        let to = to.and_then(|to| numbers.get(&owner(to).index()));
+                        called.extend([caller, to.copied().unwrap_or(0)]);
+                    }
+                }
+                false => {
+                    if let Some(number) = number.filter(|_| !is_part(proc)) {
+                        let args = (state, number, state::spread(number), Reg::Rsp);
+                        proc.add_call(Before, state::path_enter, args);
+                    }
+                    proc.blocks()
+                        .for_each(|block| leave(block.last_inst(), state, has));
+                }
             }
             for landing in proc.landings() {
-                landing.add_call(state::path_back, (state, Reg::Rsp));
-            }
-            for block in proc.blocks() {
-                let call = block.last_inst();
-                leave(call, state, options.by_site, has);
-                let is_call = options.by_site && call.is_type(InstType::Call);
-                if is_call && call.called_proc().is_none_or(|to| to.is_stub() || has(to)) {
-                    let number = calls.push(call) as u64 + 1;
-                    call.add_call(Before, state::path_call, (state, number));
+                match options.by_site {
+                    true => landing.add_call(sites::site_back, (state, Reg::Rsp)),
+                    false => landing.add_call(state::path_back, (state, Reg::Rsp)),
                 }
-                end_threads(block, state, is_whole);
             }
+            proc.blocks()
+                .for_each(|block| end_threads(block, state, is_whole));
         }
-        let args = (state, options.repeats, options.most);
+        let [repeats, most] = [options.repeats.into(), options.most];
+        let args = (state, repeats as u32, most, options.by_site, &called);
         program.add_call(Before, path_begin, args);
         Self {
             state,
             procs,
             calls,
-            by_site: options.by_site,
+            numbers,
         }
     }
 
-    /// Adds a stub of the procedure linkage table as a procedure of its own: what it leads to is not seen. The calls that
-    /// may lead to it get [`CallPaths::returned`].
-    pub fn add_stub(&mut self, stub: Proc<'_>) {
-        enter(stub, self.state, &mut self.procs, self.by_site);
-    }
-
-    /// Adds what is needed behind a call from which control may come back from a stub.
-    pub fn returned(&self, call: Inst<'_>) {
-        call.add_call(After, state::path_returned, (self.state, Reg::Rsp));
+    /// Where call sites count: the number by which [`PathState::called_here`] knows a procedure. One that is not on the paths, such as a
+    /// stub of the procedure linkage table, gets a number.
+    pub fn number(&mut self, proc: Proc<'_>) -> u32 {
+        let procs = &mut self.procs;
+        let new = || procs.push_proc(proc) as u32 + 1;
+        *self.numbers.entry(proc.index()).or_insert_with(new)
     }
 }
 
-/// Adds the call for the entry of a procedure.
-fn enter(proc: Proc<'_>, state: ThreadData<PathState>, procs: &mut SiteList, by_site: bool) {
-    let number = procs.push_proc(proc) as u32 + 1;
-    let args = (state, number, state::spread(number), Reg::Rsp);
-    match by_site {
-        true => proc.add_call(Before, state::path_enter_from, args),
-        false => proc.add_call(Before, state::path_enter, args),
-    }
+/// The calls of a procedure.
+fn calls_of<'a>(proc: Proc<'a>) -> impl Iterator<Item = Inst<'a>> {
+    let last = proc.blocks().map(|block| block.last_inst());
+    last.filter(|inst| inst.is_type(InstType::Call))
+}
+
+/// The procedure of which one is a part, or itself.
+fn owner(proc: Proc<'_>) -> Proc<'_> {
+    let first = proc.first_block();
+    let from = first.map(|block| block.predecessors()).unwrap_or_default();
+    let mut others = from.iter().filter_map(|edge| Some(edge.block?.proc()));
+    others.find(|other| *other != proc).unwrap_or(proc)
 }
 
 /// True if a procedure is a part of another one that the compiler put elsewhere (`foo.cold`): only that one jumps there.
@@ -220,17 +255,9 @@ fn is_part(proc: Proc<'_>) -> bool {
 }
 
 /// Adds the call for a way out of a procedure at the end of a block.
-fn leave(
-    last: Inst<'_>,
-    state: ThreadData<PathState>,
-    by_site: bool,
-    has: &dyn Fn(Proc<'_>) -> bool,
-) {
+fn leave(last: Inst<'_>, state: ThreadData<PathState>, has: &dyn Fn(Proc<'_>) -> bool) {
     if last.is_type(InstType::Ret) {
-        return match by_site {
-            true => last.add_call(Before, state::path_leave_to, (state, Reg::Rsp)),
-            false => last.add_call(Before, state::path_leave, (state, Reg::Rsp)),
-        };
+        return last.add_call(Before, state::path_leave, (state, Reg::Rsp));
     }
     if last.is_type(InstType::Call) {
         return;

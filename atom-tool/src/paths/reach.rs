@@ -58,6 +58,19 @@ pub fn leading_to(program: &Program<'_>, targets: &[Proc<'_>]) -> HashSet<usize>
     found
 }
 
+/// True if a call may lead to one of some procedures, directly or by others of them. They are such as [`leading_to`] finds.
+pub(super) fn may_lead(
+    program: &Program<'_>,
+    call: Inst<'_>,
+    has: &dyn Fn(Proc<'_>) -> bool,
+) -> bool {
+    match entered(program, call) {
+        Entered::Proc(to) => has(to),
+        Entered::Nothing => false,
+        Entered::Any => true,
+    }
+}
+
 /// Where a call or a jump leads.
 enum Entered<'a> {
     Proc(Proc<'a>),

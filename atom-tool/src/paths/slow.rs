@@ -5,11 +5,12 @@
 //! meanwhile does no harm. Signals wait only while nodes are made and stacks are changed.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use analysis_rt::Uninterrupted;
 
-use super::state::{CACHED, FRAME, Frame, NO_SP, PathNode, PathState};
+use super::sites::{self, CALL};
+use super::state::{CACHED, FRAME, NO_SP, PathNode, PathState, spread};
 use crate::forks;
 use crate::stack::stack_around;
 use crate::thread_data::{ThreadCell, ThreadState};
@@ -29,6 +30,21 @@ pub(super) const MORE: u32 = u32::MAX;
 pub(super) static REPEATS: AtomicU32 = AtomicU32::new(1);
 /// Number of nodes of a thread from which on there are no new call paths.
 pub(super) static MOST: AtomicU64 = AtomicU64::new(1 << 20);
+
+/// Call sites count; [`sites`] then has the frames.
+pub(super) static BY_SITE: AtomicBool = AtomicBool::new(false);
+
+pub(super) fn is_by_site() -> bool {
+    BY_SITE.load(Relaxed)
+}
+
+/// rsp at the entry of the innermost open procedure.
+fn sp_of(state: &PathState) -> u64 {
+    match is_by_site() {
+        true => sites::sp(state),
+        false => state.sp.get(),
+    }
+}
 
 /// A node with the alignment that the cache's hash assumes.
 #[repr(align(64))]
@@ -68,7 +84,7 @@ struct Stack {
 
 /// Memory for frames; `None` if there is none.
 fn frames(count: usize) -> Option<(u64, u64)> {
-    let size = count * FRAME as usize;
+    let size = count * CALL as usize;
     // A child goes on with the open procedures, so they lie behind the part that a fork empties.
     let start = forks::memory(size)?.as_ptr().expose_provenance() + forks::WIPED;
     Some((start as u64, (start + size) as u64))
@@ -144,22 +160,42 @@ fn begin(state: &PathState) -> bool {
         current: 0,
         more: 0,
     };
+    let top = first(start, [0, 0]);
     let cache = cells(CACHED as usize).as_ptr().expose_provenance();
     state.cache.set(cache as u64);
-    state.top.set(start);
-    state.limit.set(limit);
     let arena = std::ptr::from_mut(Box::leak(Box::new(arena))).expose_provenance();
     Table::new(TABLE).publish(state);
     state.arena.set(arena as u64);
     state.sp.set(NO_SP);
+    state.top.set(top);
+    state.limit.set(limit);
     true
+}
+
+/// Address of the first frame of a stack of frames that is empty. What runs on it is called by the given node and call
+/// site.
+fn first(start: u64, [node, site]: [u64; 2]) -> u64 {
+    match is_by_site() {
+        true => sites::base(start, node, site),
+        false => start,
+    }
+}
+
+/// Address of the first frame that procedures have on a stack of frames.
+fn first_above(start: u64) -> u64 {
+    if is_by_site() { start + CALL } else { start }
+}
+
+/// Prepares for a thread's first entry, if it is one. False if that cannot be done.
+pub(super) fn is_ready(state: &PathState) -> bool {
+    state.arena.get() != 0 || begin(state)
 }
 
 /// A procedure is entered, in a case that is not the usual one.
 #[cold]
 #[inline(never)]
-pub(super) fn enter(state: &PathState, proc: u32, site: Option<u64>, sp: u64) {
-    if state.arena.get() == 0 && !begin(state) {
+pub(super) fn enter(state: &PathState, proc: u32, sp: u64) {
+    if !is_ready(state) {
         return;
     }
     // Procedures with a lower stack pointer did not return. The one with the same has jumped to this one.
@@ -168,12 +204,9 @@ pub(super) fn enter(state: &PathState, proc: u32, site: Option<u64>, sp: u64) {
     }
     let is_jump = state.sp.get() == sp;
     let node = state.node.get();
-    // Frames that were dropped have brought their call site back.
-    let site = site.map(|_| state.site.get());
-    let key = site.unwrap_or(0);
-    let child = match find(state, node, proc, key) {
+    let child = match find(state, node, proc, 0) {
         Some(child) => child,
-        None => make(state, [node, key], proc, is_jump),
+        None => make(state, [node, 0], proc, is_jump),
     };
     // SAFETY: the place of a node.
     let entered = unsafe { state.at(child) };
@@ -183,11 +216,31 @@ pub(super) fn enter(state: &PathState, proc: u32, site: Option<u64>, sp: u64) {
     if is_jump {
         state.node.set(target);
     } else if state.top.get() < state.limit.get() {
-        state.push(sp, target, site);
+        state.push(sp, target);
     } else {
         // Too deep: the entry is counted, and what runs belongs to the node until the next exit.
         state.node.set(target);
     }
+}
+
+/// The place of the node that counts for a procedure, given the places of its caller's node and the call site.
+pub(super) fn child(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jump: bool) -> u64 {
+    let entry = state.cache.get() + PathState::offset(node, spread(proc), site);
+    // SAFETY: the offset lies in the cache, whose entries are places.
+    let known = unsafe {
+        let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read_volatile();
+        state.at(place)
+    };
+    if known.parent.get() == node && known.proc.get() == proc && known.site.get() == site {
+        return known.target.get();
+    }
+    let place = match find(state, node, proc, site) {
+        Some(place) => place,
+        None => make(state, [node, site], proc, is_jump),
+    };
+    state.remember(place);
+    // SAFETY: the place of a node.
+    unsafe { state.at(place) }.target.get()
 }
 
 /// A procedure is left that is not the innermost open one.
@@ -198,11 +251,13 @@ pub(super) fn leave(state: &PathState, sp: u64) {
         return;
     }
     let is_near = (state.low.get()..state.high.get()).contains(&sp);
-    if state.sp.get() < sp || !is_near {
+    if sp_of(state) < sp || !is_near {
         settle(state, sp);
     }
-    if state.sp.get() == sp {
-        state.pop::<true>();
+    if is_by_site() {
+        sites::leave_exactly(state, sp);
+    } else if state.sp.get() == sp {
+        state.pop();
     }
 }
 
@@ -215,6 +270,15 @@ pub(super) fn back(state: &PathState, sp: u64) {
     }
 }
 
+/// As [`back`], where call sites count: it may be that no procedure has been left.
+#[cold]
+#[inline(never)]
+pub(super) fn back_by_site(state: &PathState, sp: u64) {
+    if sites::sp(state) < sp {
+        back(state, sp);
+    }
+}
+
 /// The thread ends, and another one may go on with its state.
 #[cold]
 #[inline(never)]
@@ -223,7 +287,7 @@ pub(super) fn end_thread(state: &PathState) {
     let Some(arena) = arena(state) else { return };
     arena.go(state, 0);
     let first = &arena.stacks[0];
-    state.top.set(first.start);
+    state.top.set(self::first(first.start, [0, 0]));
     state.sp.set(NO_SP);
     state.node.set(0);
     state.low.set(0);
@@ -238,16 +302,19 @@ pub(super) fn end_thread(state: &PathState) {
 fn settle(state: &PathState, sp: u64) {
     let _signals_wait = Uninterrupted::begin();
     let Some(arena) = arena(state) else { return };
-    if state.high.get() == 0 && state.sp.get() != NO_SP {
-        let (low, high) = stack_around(state.sp.get()).unwrap_or((0, NO_SP));
+    if state.high.get() == 0 && sp_of(state) != NO_SP {
+        let (low, high) = stack_around(sp_of(state)).unwrap_or((0, NO_SP));
         state.low.set(low);
         state.high.set(high);
     }
     if !(state.low.get()..state.high.get()).contains(&sp) {
         arena.find_stack(state, sp);
     }
+    if is_by_site() {
+        return sites::drop_below(state, sp);
+    }
     while state.sp.get() < sp {
-        state.pop::<true>();
+        state.pop();
     }
 }
 
@@ -314,11 +381,19 @@ impl Arena {
         (now.low, now.high) = (state.low.get(), state.high.get());
         (now.top, now.sp, now.node) = (state.top.get(), state.sp.get(), state.node.get());
         let next_stack = &self.stacks[next];
-        if next_stack.top != next_stack.start {
+        let is_empty = next_stack.top <= first_above(next_stack.start);
+        if !is_empty {
             state.node.set(next_stack.node);
         }
+        let top = match is_empty && is_by_site() {
+            true => {
+                let from = [sites::resolve(state, 0), sites::last_site(state)];
+                first(next_stack.start, from)
+            }
+            false => next_stack.top,
+        };
         state.sp.set(next_stack.sp);
-        state.top.set(next_stack.top);
+        state.top.set(top);
         state.limit.set(next_stack.limit);
         state.low.set(next_stack.low);
         state.high.set(next_stack.high);
@@ -435,4 +510,4 @@ impl Arena {
     }
 }
 
-const _: () = assert!(size_of::<Aligned>() == 64 && size_of::<Frame>() == 24);
+const _: () = assert!(size_of::<Aligned>() == 64 && FRAME <= CALL);

@@ -70,8 +70,6 @@ thread_state! {
         pub(super) node: ThreadCell<u64>,
         /// rsp at the entry of the innermost open procedure; [`NO_SP`] if none is open, 0 before the first entry.
         pub(super) sp: ThreadCell<u64>,
-        /// Number of the last call site, where call sites count.
-        pub(super) site: ThreadCell<u64>,
         /// Address of the next frame.
         pub(super) top: ThreadCell<u64>,
         /// Address behind the last frame.
@@ -114,9 +112,6 @@ impl PathNode {
 pub(super) struct Frame {
     pub sp: u64,
     pub node: u64,
-    /// The call site by which the procedure was entered. It is the last one again when the procedure has been left: what a
-    /// signal handler called, or the dynamic loader on the way to a procedure, does not count.
-    pub site: u64,
 }
 
 /// Size of a frame in bytes.
@@ -164,7 +159,7 @@ impl PathState {
     /// Offset in the cache of the place for a procedure that is called from a node. `spread` is [`spread`] of the
     /// procedure's number.
     #[inline(always)]
-    fn offset(node: u64, spread: u32, site: u64) -> u64 {
+    pub(super) fn offset(node: u64, spread: u32, site: u64) -> u64 {
         let nodes = node >> (NODE_BITS - ENTRY.trailing_zeros());
         let sites = site.wrapping_mul(ENTRY);
         nodes.wrapping_add(spread.into()).wrapping_add(sites) & OFFSETS
@@ -181,9 +176,9 @@ impl PathState {
         unsafe { std::ptr::with_exposed_provenance_mut::<u64>(entry).write_volatile(child) };
     }
 
-    /// Puts a frame on the stack and makes `node` the running one. The frame has a call site where these count.
+    /// Puts a frame on the stack and makes `node` the running one.
     #[inline(always)]
-    pub(super) fn push(&self, sp: u64, node: u64, site: Option<u64>) {
+    pub(super) fn push(&self, sp: u64, node: u64) {
         let top = self.top.get();
         self.top.set(top + FRAME);
         in_this_order();
@@ -192,28 +187,21 @@ impl PathState {
         unsafe {
             (&raw mut (*frame).sp).write(self.sp.get());
             (&raw mut (*frame).node).write(self.node.get());
-            if let Some(site) = site {
-                (&raw mut (*frame).site).write(site);
-            }
         }
         in_this_order();
         self.sp.set(sp);
         self.node.set(node);
     }
 
-    /// Takes the uppermost frame from the stack, and goes back to what it kept. `SITES` says whether call sites
-    /// count.
+    /// Takes the uppermost frame from the stack, and goes back to what it kept.
     #[inline(always)]
-    pub(super) fn pop<const SITES: bool>(&self) {
+    pub(super) fn pop(&self) {
         let top = self.top.get().wrapping_sub(FRAME);
         // SAFETY: the caller knows that a procedure is open, so there is a frame.
         let around = unsafe { std::ptr::with_exposed_provenance::<Frame>(top as usize).read() };
         in_this_order();
         self.top.set(top);
         in_this_order();
-        if SITES {
-            self.site.set(around.site);
-        }
         self.sp.set(around.sp);
         self.node.set(around.node);
     }
@@ -222,68 +210,37 @@ impl PathState {
 /// A procedure is entered.
 #[analysis]
 pub(super) fn path_enter(state: PerThread<PathState>, proc: u32, spread: u32, sp: RegV) {
-    enter(&state, [proc, spread], None, sp.0);
-}
-
-/// A procedure is entered, and call sites count.
-#[analysis]
-pub(super) fn path_enter_from(state: PerThread<PathState>, proc: u32, spread: u32, sp: RegV) {
-    enter(&state, [proc, spread], Some(state.site.get()), sp.0);
-}
-
-/// A call is made, and call sites count.
-#[analysis]
-pub(super) fn path_call(state: PerThread<PathState>, site: u64) {
-    state.site.set(site);
-}
-
-#[inline(always)]
-fn enter(state: &PathState, [proc, spread]: [u32; 2], site: Option<u64>, sp: u64) {
+    let sp = sp.0;
     // This is false before the first entry, too: there is no cache then.
     // SAFETY: no other thread writes to this thread's state.
     if state.sp.get() >= sp && state.top.get() < unsafe { state.limit.get_in_place() } {
         let node = state.node.get();
-        let entry = state.cache.get() + PathState::offset(node, spread, site.unwrap_or(0));
+        let entry = state.cache.get() + PathState::offset(node, spread, 0);
         // SAFETY: the offset lies in the cache, whose entries are places.
         let child = unsafe {
             let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read();
             state.at(place)
         };
-        // Without call sites all nodes have the same one.
-        if child.parent.get() == node
-            && child.proc.get() == proc
-            && site.is_none_or(|site| child.site.get() == site)
-        {
+        if child.parent.get() == node && child.proc.get() == proc {
             child.calls.add(1);
             let target = child.target.get();
             // A procedure that is jumped to takes the place of the jumping one, and returns in its stead.
             return match state.sp.get() == sp {
                 true => state.node.set(target),
-                false => state.push(sp, target, site),
+                false => state.push(sp, target),
             };
         }
     }
-    slow::enter(state, proc, site, sp);
+    slow::enter(&state, proc, sp);
 }
 
 /// A procedure returns, or jumps to code that is not seen.
 #[analysis]
 pub(super) fn path_leave(state: PerThread<PathState>, sp: RegV) {
-    leave::<false>(&state, sp.0);
-}
-
-/// A procedure returns, and call sites count.
-#[analysis]
-pub(super) fn path_leave_to(state: PerThread<PathState>, sp: RegV) {
-    leave::<true>(&state, sp.0);
-}
-
-#[inline(always)]
-fn leave<const SITES: bool>(state: &PathState, sp: u64) {
-    if state.sp.get() == sp {
-        state.pop::<SITES>();
+    if state.sp.get() == sp.0 {
+        state.pop();
     } else {
-        slow::leave(state, sp);
+        slow::leave(&state, sp.0);
     }
 }
 
@@ -301,13 +258,6 @@ pub(super) fn path_leave_if(state: PerThread<PathState>, sp: RegV, taken: Value)
     }
 }
 
-/// Behind a call that may have led to a stub: a library has returned.
-#[analysis]
-pub(super) fn path_returned(state: PerThread<PathState>, sp: RegV) {
-    const RETURN_ADDRESS: u64 = 8;
-    pop_if(&state, sp.0.wrapping_sub(RETURN_ADDRESS));
-}
-
 /// Control comes back to a procedure, perhaps past others that did not return.
 #[analysis]
 pub(super) fn path_back(state: PerThread<PathState>, sp: RegV) {
@@ -323,6 +273,7 @@ pub(super) fn path_system_call(state: PerThread<PathState>, number: RegV, sp: Re
     const SYS_RT_SIGRETURN: u64 = 15;
     const SYS_EXIT: u64 = 60;
     match number.0 {
+        SYS_RT_SIGRETURN if slow::is_by_site() => {}
         SYS_RT_SIGRETURN => pop_if(&state, sp.0),
         SYS_EXIT => slow::end_thread(&state),
         _ => {}
@@ -333,7 +284,7 @@ pub(super) fn path_system_call(state: PerThread<PathState>, number: RegV, sp: Re
 #[inline(always)]
 fn pop_if(state: &PathState, sp: u64) {
     if state.sp.get() == sp {
-        state.pop::<true>();
+        state.pop();
     }
 }
 

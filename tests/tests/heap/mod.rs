@@ -9,14 +9,18 @@ use serde_json::Value;
 
 /// Compiles the program; returns its path in a folder of its own.
 fn build(name: &str, flags: &[&str]) -> PathBuf {
+    build_of("gcc", "blocks.c", name, flags)
+}
+
+fn build_of(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let folder = atom::target_folder().unwrap().join("test-programs");
     let folder = folder.join(format!("heap-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let source = here.join("tests/heap/programs/blocks.c");
+    let source = here.join("tests/heap/programs").join(source);
     let out = folder.join("blocks");
-    let mut command = Command::new("gcc");
+    let mut command = Command::new(compiler);
     command.args(["-O2", "-g", "-pthread"]).args(flags);
     command.arg(source).arg("-o").arg(&out);
     assert!(command.status().unwrap().success());
@@ -86,6 +90,29 @@ fn allocations_are_those_of_the_source() {
         let leak = live.iter().find(leaked).unwrap();
         assert_eq!(leak["never_freed"].as_u64(), Some(150));
     }
+}
+
+#[test]
+fn paths_are_right_where_calls_do_not_come_back() {
+    let program = build_of("g++", "ways.cc", "ways", &[]);
+    let json = heap(&program, true, &[]);
+    let of = |names: &[&str]| path(&json, &[&["take(unsigned"], names].concat());
+    // Recursive calls are one path: the first call, and all further ones.
+    assert_eq!(of(&["w_thrower(int)", "w_catcher()", "main"]), [6600, 600]);
+    let in_threads = ["w_thrower(int)", "w_catcher()", "w_thread()"];
+    assert_eq!(of(&in_threads), [132_000, 12_000]);
+    assert_eq!(of(&["w_after()", "w_catcher()", "main"]), [2600, 200]);
+    let in_threads = ["w_after()", "w_catcher()", "w_thread()"];
+    assert_eq!(of(&in_threads), [52_000, 4000]);
+    assert_eq!(of(&["w_jumper(int)", "w_setter()", "main"]), [8500, 500]);
+    assert_eq!(of(&["w_after()", "w_setter()", "main"]), [1300, 100]);
+    let in_coroutine = ["w_inner()", "w_coroutine()", "w_switcher()", "main"];
+    assert_eq!(of(&in_coroutine), [190, 10]);
+    assert_eq!(of(&["w_after()", "w_switcher()", "main"]), [130, 10]);
+    assert_eq!(of(&["w_handler(int)"]), [460, 20]);
+    assert_eq!(of(&["w_leaver(int)"]), [29, 1]);
+    assert_eq!(of(&["w_after()", "w_signals()", "main"]), [13, 1]);
+    assert_eq!(fact(&json, "bad frees"), 0);
 }
 
 #[test]

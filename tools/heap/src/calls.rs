@@ -84,7 +84,7 @@ impl Here {
         open.size.set(size);
         open.other.set(other);
         open.node
-            .set(std::ptr::from_ref(self.path.here()).expose_provenance() as u64);
+            .set(std::ptr::from_ref(self.path.called_here(proc)).expose_provenance() as u64);
         open.sp.set(sp);
     }
 

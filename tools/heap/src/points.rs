@@ -94,17 +94,14 @@ pub fn add(
     allocators: &[(Proc<'_>, Role)],
 ) {
     for (proc, role) in allocators {
-        if proc.is_stub() {
-            paths.add_stub(*proc);
-        }
         enter(*proc, *role, paths, states);
     }
     leave(program, allocators, paths, states);
 }
 
-fn enter(proc: Proc<'_>, role: Role, paths: &CallPaths, states: States) {
+fn enter(proc: Proc<'_>, role: Role, paths: &mut CallPaths, states: States) {
     let States { open, buffer } = states;
-    let number = proc.index() as u32;
+    let number = paths.number(proc);
     let (sp, a, b, c) = (Reg::Rsp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
     let args = (open, paths.state, buffer, number, sp, a, b, c);
     match role {
@@ -159,7 +156,6 @@ fn leave(
         let leads =
             |proc: Proc<'_>| reached.contains(&proc.index()) || ends_in_jump(proc, &reached);
         if last.is_type(InstType::Call) && last.called_proc().is_none_or(leads) {
-            paths.returned(last);
             let args = (open, paths.state, buffer, Reg::Rsp, Reg::Rax);
             last.add_call(After, calls::after, args);
         }
