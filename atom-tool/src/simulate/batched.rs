@@ -19,23 +19,23 @@ use crate::program::Program;
 use crate::references::{References, Times};
 use crate::thread_data::{PerThread, ThreadData, ThreadState};
 
-/// Bits of the shape in a note's first word.
-const SHAPE_BITS: u32 = 3;
-/// The shape of a repeated instruction's note; others have their number of values as shape.
-const REPEATED: u32 = 7;
+/// Bits of the number of values in a note's first word.
+const LEN_BITS: u32 = 3;
+/// Number of values of a repeated instruction.
+const REPEATED: u32 = 3;
 /// Marks the first word of a note. The whole word is extended by its sign, so that it is never an address, and
 /// that an instruction can have it as a constant.
 const NOTED: u32 = 1 << 31;
 /// The highest number of a batch, and one more.
-pub const MOST_BATCHES: u32 = 1 << (31 - SHAPE_BITS);
+pub const MOST_BATCHES: u32 = 1 << (31 - LEN_BITS);
 
 // A note of each level of signal handlers finds room.
 const _: () = assert!(8 * (1 + MOST_SOURCES) <= 64);
 
-/// The word of a batch with some number of values.
-fn word(number: u32, shape: u32) -> u32 {
+/// The word of a batch with some number of values. A note has it extended by its sign.
+pub const fn word(number: u32, values: u32) -> u32 {
     assert!(number < MOST_BATCHES, "too many batches");
-    NOTED | number << SHAPE_BITS | shape
+    NOTED | number << LEN_BITS | values
 }
 
 /// Makes a note. `slow` makes it where that is not simple: there is no buffer, it is full, the process has forked or
@@ -77,11 +77,9 @@ pub struct Note {
     words: *const u64,
     /// Number of the batch.
     pub number: u32,
-    /// Number of values.
-    pub len: usize,
-    /// True for a repeated instruction: the values are its addresses, and twice the number of repetitions, plus 1 if
+    /// Number of values. A repeated instruction has three: its addresses, and twice the number of repetitions, plus 1 if
     /// the addresses go down.
-    pub is_repeated: bool,
+    pub len: usize,
 }
 
 impl Note {
@@ -109,14 +107,11 @@ pub fn next(notes: &mut Taken<1>, lost: &mut u64) -> Option<Note> {
     loop {
         let word = notes.peek()?;
         if (word as i64) >> 31 == -1 {
-            let shape = word as u32 & ((1 << SHAPE_BITS) - 1);
-            let is_repeated = shape == REPEATED;
-            let len = if is_repeated { 3 } else { shape as usize };
+            let len = (word as u32 & ((1 << LEN_BITS) - 1)) as usize;
             return Some(Note {
                 words: notes.skip_words(1 + len)?,
-                number: (word as u32 & !NOTED) >> SHAPE_BITS,
+                number: (word as u32 & !NOTED) >> LEN_BITS,
                 len,
-                is_repeated,
             });
         }
         notes.skip_words(1);
@@ -375,10 +370,10 @@ mod tests {
     #[test]
     fn words_are_no_addresses() {
         for number in [0, 1, MOST_BATCHES - 1] {
-            for shape in [0, 4, REPEATED] {
-                let word = word(number, shape) as i32 as u64;
+            for values in [0, 4] {
+                let word = word(number, values) as i32 as u64;
                 assert_eq!(word as i64 >> 31, -1);
-                assert_eq!((word as u32 & !NOTED) >> SHAPE_BITS, number);
+                assert_eq!((word as u32 & !NOTED) >> LEN_BITS, number);
             }
         }
         let _ = NoteBuffer::new();
