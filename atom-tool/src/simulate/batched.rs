@@ -9,9 +9,10 @@
 //! If an instruction faults, its batch may have been noted already, or not yet.
 
 use super::batches::{self, Batch, Item, MOST_SOURCES, Piece, Source};
-use super::noted::{Compared, ComparedRoutine, Repeated};
-use crate::Place::Before;
-use crate::call::{EffAddrOf, RegSum, Routine};
+use super::{Comparison, begin, end};
+use crate::Place::{After, Before};
+use crate::Reg;
+use crate::call::{Direction, EffAddrOf, RegSum, RepCount, Routine};
 use crate::handle::{Inst, Proc};
 use crate::image::ImageAddress;
 use crate::notes::{NoteBuffer, Taken};
@@ -119,6 +120,30 @@ pub fn next(notes: &mut Taken<1>, lost: &mut u64) -> Option<Note> {
     }
 }
 
+crate::thread_state! {
+    /// What is known before a comparison that may end early.
+    pub struct Compared {
+        comparison: Comparison,
+    }
+}
+
+impl Compared {
+    /// Keeps what is known before a comparison: both addresses and the largest number of repetitions.
+    #[inline(always)]
+    pub fn begin(&self, known: [u64; 3]) {
+        begin(&self.comparison, known);
+    }
+
+    /// The addresses at which a comparison began, and the number of its repetitions, given rcx after it.
+    #[inline(always)]
+    pub fn end(&self, rcx: u64) -> ([u64; 2], u64) {
+        end(&self.comparison, rcx)
+    }
+}
+
+/// Buffer, state, word, rcx, direction.
+pub type ComparedRoutine = Routine<(PerThread<NoteBuffer>, PerThread<Compared>, u32, u64, u64)>;
+
 /// The routines of a tool: for batches by their number of values, for a repeated instruction, before a comparison,
 /// after it.
 #[derive(Clone, Copy)]
@@ -165,7 +190,7 @@ macro_rules! batched_references {
     ($slow:path) => {
         #[$crate::analysis]
         #[rustfmt::skip]
-        fn compare(state: PerThread<$crate::simulate::noted::Compared>, a: u64, b: u64, times: u64) {
+        fn compare(state: PerThread<$crate::simulate::batched::Compared>, a: u64, b: u64, times: u64) {
             state.begin([a, b, times]);
         }
 
@@ -213,7 +238,7 @@ macro_rules! batched_references {
 
         #[$crate::analysis]
         #[rustfmt::skip]
-        fn $compared(buffer: PerThread<$crate::notes::NoteBuffer>, state: PerThread<$crate::simulate::noted::Compared>, word: u32, rcx: u64, down: u64) {
+        fn $compared(buffer: PerThread<$crate::notes::NoteBuffer>, state: PerThread<$crate::simulate::batched::Compared>, word: u32, rcx: u64, down: u64) {
             let ([a, b], times) = state.end(rcx);
             let times = times << 1 | u64::from(down != 0);
             $crate::simulate::batched::$note(buffer, word, [a, b, times], $slow);
@@ -342,6 +367,48 @@ impl Batched {
             compared: routines.compared,
         };
         repeated.add(inst, references, word);
+    }
+}
+
+/// What notes repeated string instructions and elements of vectors.
+struct Repeated {
+    buffer: ThreadData<NoteBuffer>,
+    state: ThreadData<Compared>,
+    /// Buffer, word, address.
+    one: Routine<(PerThread<NoteBuffer>, u32, u64)>,
+    /// Buffer, word, both addresses, repetitions, direction.
+    repeat: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
+    /// State, both addresses, repetitions.
+    compare: Routine<(PerThread<Compared>, u64, u64, u64)>,
+    compared: ComparedRoutine,
+}
+
+impl Repeated {
+    /// Adds the calls for an instruction whose notes begin with `word`.
+    fn add(&self, inst: Inst<'_>, references: &References, word: u32) {
+        let (buffer, state) = (self.buffer, self.state);
+        let operands = &references.operands;
+        let a = EffAddrOf(operands[0]);
+        let b = operands.get(1).map(|operand| EffAddrOf(*operand));
+        match (references.times, b) {
+            (Times::Compared, b) => {
+                match b {
+                    Some(b) => inst.add_call(Before, self.compare, (state, a, b, RepCount)),
+                    None => inst.add_call(Before, self.compare, (state, a, 0, RepCount)),
+                }
+                let args = (buffer, state, word, Reg::Rcx, Direction);
+                inst.add_call(After, self.compared, args);
+            }
+            (Times::Repeated, Some(b)) => {
+                let args = (buffer, word, a, b, RepCount, Direction);
+                inst.add_call(Before, self.repeat, args);
+            }
+            (Times::Repeated, None) => {
+                let args = (buffer, word, a, 0, RepCount, Direction);
+                inst.add_call(Before, self.repeat, args);
+            }
+            _ => inst.add_call(Before, self.one, (buffer, word, a)),
+        }
     }
 }
 
