@@ -12,6 +12,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use analysis_rt::SpinLock;
 
@@ -313,6 +314,13 @@ impl Taken<1> {
     #[inline(always)]
     pub fn is_at_end(&self) -> bool {
         self.next >= self.end
+    }
+
+    /// All words that are left. The thread may write to them while another one ends the process.
+    pub fn words(&self) -> &[AtomicU64] {
+        let len = self.end.saturating_sub(self.next) as usize / 8;
+        // SAFETY: words of the buffer, which are initialised and stay.
+        unsafe { std::slice::from_raw_parts(self.next as *const AtomicU64, len) }
     }
 
     /// Sets all words between here and the end to 0. A copy made before words were taken clears these.

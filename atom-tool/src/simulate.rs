@@ -9,7 +9,6 @@ pub mod batches;
 pub mod cache;
 pub mod groups;
 mod look_up;
-pub mod noted;
 pub mod times;
 
 pub use self::look_up::{

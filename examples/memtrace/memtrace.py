@@ -9,9 +9,11 @@ import zlib
 
 ACCESS = {1: "R", 2: "W", 3: "RW", 4: "X"}
 EXECUTED = 4
-# Number of bytes of a value's distance, by its two bits.
+# Number of bytes of a word's distance, by its two bits.
 LENGTHS = 0, 1, 3, 8
 MASK = (1 << 64) - 1
+# The bits of a word that begins an entry: all others are set.
+MAX_STATE = (1 << 31) - 1
 
 
 class Bytes:
@@ -56,46 +58,48 @@ def describe(data):
 
 
 class Thread:
-    """What the next entries of a thread are predicted from."""
+    """What the next words of a thread are predicted from: words by batch and place, and the place of the next one."""
 
     def __init__(self):
-        self.last, self.following, self.known = 0, {}, {}
+        self.words, self.at = {}, (0, 0)
 
 
 def entries(payload, compressed, batches, threads):
     """The references of a chunk."""
-    number, count, length = payload.number(), payload.number(), payload.number()
-    streams = payload.data[payload.at :]
-    streams = Bytes(inflate(streams) if compressed else streams)
-    control, data = Bytes(streams.take(length)), streams
+    number, count = payload.number(), payload.number()
+    data = Bytes(inflate(payload.data[payload.at :])) if compressed else payload
     thread = threads.setdefault(number, Thread())
-    for _ in range(count):
-        bits = control.take(1)[0]
-        followed = thread.following.get(thread.last, (0, 0))
-        if bits & 3 < 2:
-            batch = followed[bits & 3]
+    values = None
+    for i in range(count):
+        if i % 4 == 0:
+            bits = data.take(1)[0]
+        distance = int.from_bytes(data.take(LENGTHS[bits & 3]), "little", signed=True)
+        bits >>= 2
+        word = thread.words[thread.at] = thread.words.get(thread.at, 0) + distance & MASK
+        if values is None:
+            # The word begins an entry.
+            batch, values = (word & MAX_STATE) >> 3, []
+            if word | MAX_STATE != MASK or batch not in batches or batches[batch][1] != word & 7:
+                thread.at, values = (0, 0), None
+                continue
+            repeated, length, items = batches[batch]
         else:
-            batch = int.from_bytes(data.take(2 if bits & 3 == 2 else 4), "little")
-        if batch != followed[0]:
-            thread.following[thread.last] = batch, followed[0]
-        thread.last = batch
-        repeated, count_of_values, items = batches[batch]
-        if count_of_values > 3:
-            bits |= control.take(1)[0] << 8
-        values = thread.known.setdefault(batch, [0] * count_of_values)
-        for i in range(count_of_values):
-            length = LENGTHS[bits >> 2 + 2 * i & 3]
-            values[i] += int.from_bytes(data.take(length), "little", signed=True)
-            values[i] &= MASK
-        for i in range(values[2] >> 1 if repeated else 1):
+            values.append(word)
+        thread.at = batch, len(values)
+        if len(values) < length:
+            continue
+        for time in range(values[2] >> 1 if repeated else 1):
             for pc, access, size, value, offset in items:
                 if access == EXECUTED:
                     yield number, pc, pc, size, access
                     continue
-                far = size * i if repeated else 0
+                far = size * time if repeated else 0
                 if repeated and values[2] & 1:
                     far = -far
                 yield number, pc, values[value] + offset + far & MASK, size, access
+        values = None
+    if values is not None:
+        thread.at = 0, 0
 
 
 def references(file):
@@ -103,7 +107,7 @@ def references(file):
 
     An executed instruction has access 4, and its own address and size.
     """
-    if file.read(8) != b"ATOMMT\2\n":
+    if file.read(8) != b"ATOMMT\3\n":
         raise ValueError("not a trace of memtrace, or one of another version")
     objects, batches, threads = [], {}, {}
     while kind := file.read(1):

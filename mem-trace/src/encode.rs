@@ -1,224 +1,287 @@
-//! Encoding of entries: the part of writing that costs time.
+//! Encoding of words: the part of writing that costs time.
 //!
-//! A program makes some hundred million entries a second, so an entry may cost few nanoseconds. The state lies in
-//! registers while entries are encoded ([`Run`]), and nothing is checked twice. Whether a value has changed, and by how much, is
-//! no branch, since it could not be predicted.
+//! A program makes some hundred million entries a second, so a word may cost few nanoseconds. Nothing here depends on a
+//! branch that a processor could not predict: a word that begins an entry is encoded like a value, and how far a word
+//! is from its prediction decides no branch. The state lies in registers while words are encoded ([`Run`]).
 #![allow(unsafe_code)]
 
-use crate::write::Streams;
-use crate::{LENGTHS, MOST_VALUES};
+use std::hint::select_unpredictable;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most bytes that an entry has in the control stream.
-const CONTROL: usize = 2;
-/// Most bytes of a value or a number in the second stream.
-const VALUE: usize = 8;
-/// Number of entries for which room is made at a time.
-const STEP: usize = 1 << 12;
+use crate::write::Stream;
+use crate::{BEGIN, GROUP, LENGTHS, MOST_VALUES};
 
-/// What is known of a batch.
+/// Most bytes of a word in the stream.
+const WORD: usize = 8;
+/// Bit of [`Slot::info`]: the word at this place is usual.
+const KNOWN: u64 = 1 << 63;
+/// What a value adds to the sum of [`Slot::info`]. The bits below are the number of references.
+const VALUE: u64 = 1 << 36;
+
+/// What the encoder has to know of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Number of values.
+    pub values: usize,
+    /// Number of references, or of those that a repeated instruction makes each time.
+    pub references: u32,
+    /// True for a repeated instruction.
+    pub is_repeated: bool,
+}
+
+/// Numbers of what was encoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// References.
+    pub references: u64,
+    /// Entries.
+    pub entries: u64,
+    /// Words that belong to no entry.
+    pub lost: u64,
+}
+
+/// A place for a word: what it is predicted from.
 #[derive(Clone, Copy, Default)]
-struct Known {
-    /// Number of the batch that followed, and 1; 0 for none.
-    first: u32,
-    /// As `first`, of the one before.
-    second: u32,
-    /// What the batch adds to the sum of weights.
-    weight: u32,
-    /// True if it had an entry.
-    is_old: bool,
+#[repr(C, align(16))]
+struct Slot {
+    /// The last word here.
+    word: u64,
+    /// [`KNOWN`] and what the word adds to the sum. Without [`KNOWN`] it is a number of repetitions, and `info` the number of
+    /// references each time; 0 if the batch is new.
+    info: u64,
 }
 
-/// Entries to encode.
-pub trait Source {
-    /// An entry.
-    type Entry: Copy;
-
-    /// The next entry, with its batch's number and its number of values.
-    fn next(&mut self) -> Option<(u32, usize, Self::Entry)>;
-
-    /// The values of an entry, `N` of them.
-    fn values<const N: usize>(entry: Self::Entry) -> [u64; N];
-
-    /// Is called with the number of a batch whose description the reader needs from now on; returns the batch's weight.
-    fn first_time(&mut self, number: u32) -> u32;
-}
-
-/// What a thread's next entries are predicted from. The values of a batch have the places from the batch's number on:
-/// the numbers of batches are at least as far apart as their values are many.
-#[derive(Default)]
+/// What a thread's next words are predicted from.
 pub struct Encoder {
-    last: u32,
-    known: Vec<Known>,
-    /// As many as `known`, and [`MOST_VALUES`] more.
-    values: Vec<u64>,
-    weight: u64,
+    /// Number of the next word's slot, times 8, plus the number of values that the entry still lacks. If the last word
+    /// began an entry, these are the batch's number and its number of values. It is out of range if that word was none
+    /// that begins an entry.
+    state: u64,
+    slots: Vec<Slot>,
+    /// The sum of [`Slot::info`], in which [`KNOWN`] has no meaning.
+    sum: u64,
+    words: u64,
+    /// Number of references of repeated instructions.
+    repeated: u64,
+    lost: u64,
 }
 
-/// By the number of leading zeros of a zigzag number: the bits that announce its length, and that length times 4.
-const CODES: [u8; 65] = {
-    let mut codes = [0; 65];
-    let mut zeros = 0;
-    while zeros < 64 {
-        let code = match 64 - zeros {
-            1..=8 => 1,
-            9..=24 => 2,
-            _ => 3,
-        };
-        codes[zeros] = (LENGTHS[code] << 2 | code) as u8;
-        zeros += 1;
+impl Default for Encoder {
+    fn default() -> Self {
+        let info = KNOWN;
+        Self {
+            state: 0,
+            slots: vec![Slot { word: 0, info }],
+            sum: 0,
+            words: 0,
+            repeated: 0,
+            lost: 0,
+        }
+    }
+}
+
+/// For each word of a group, by the number of leading zeros of `distance ^ distance << 1`: the bits that announce its length at their place in
+/// the group's byte, and the length from bit 8 on. That number has one bit more than the distance has without its sign bits.
+const CODES: [[u16; 65]; GROUP] = {
+    let mut codes = [[0; 65]; GROUP];
+    let mut at = 0;
+    while at < 64 * GROUP {
+        let (i, zeros) = (at / 64, at % 64);
+        let mut code = 1;
+        while 8 * LENGTHS[code] < 64 - zeros {
+            code += 1;
+        }
+        codes[i][zeros] = (LENGTHS[code] << 8 | code << (2 * i)) as u16;
+        at += 1;
     }
     codes
 };
 
-/// The state while entries are encoded.
+/// The state while words are encoded. It is small and never lies in memory.
 #[derive(Clone, Copy)]
 struct Run {
-    /// Number of the last batch.
-    last: u32,
-    known: *mut Known,
-    /// Number of known batches; the numbers of all batches that were seen are below it.
-    len: u32,
-    values_of: *mut u64,
-    weight: u64,
-    /// The ends of both streams, with room for the next entry.
-    control: *mut u8,
-    values: *mut u8,
+    state: u64,
+    slots: *mut Slot,
+    /// The first state that is out of range.
+    limit: u64,
+    sum: u64,
+    /// The end of the stream, with room for the next group.
+    to: *mut u8,
 }
 
+/// Gets the number of a batch whose description the reader needs from now on; returns the batch's shape, or `None` if there is
+/// no such batch.
+pub type FirstTime<'f> = &'f mut dyn FnMut(u32) -> Option<Shape>;
+
 impl Encoder {
-    /// Adds entries.
-    pub fn encode<S: Source>(&mut self, to: &mut Streams, source: &mut S) {
-        // The first entry's room for the last batch, which is batch 0 at the beginning.
-        self.make_places(self.last);
-        while self.encode_some(to, source) {}
+    /// Adds words: whole entries.
+    pub fn encode(&mut self, to: &mut Stream, words: &[AtomicU64], first_time: FirstTime<'_>) {
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("lzcnt") {
+            // SAFETY: the processor has the instruction.
+            return unsafe { self.encode_fast(to, words, first_time) };
+        }
+        self.encode_all(to, words, first_time);
     }
 
-    /// Adds at most [`STEP`] entries; false if the source has no more.
-    fn encode_some<S: Source>(&mut self, to: &mut Streams, source: &mut S) -> bool {
-        to.control.reserve((STEP + 1) * CONTROL);
-        to.values.reserve((STEP + 1) * VALUE * (1 + MOST_VALUES));
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "lzcnt")]
+    fn encode_fast(&mut self, to: &mut Stream, words: &[AtomicU64], first_time: FirstTime<'_>) {
+        self.encode_all(to, words, first_time);
+    }
+
+    #[inline(always)]
+    fn encode_all(&mut self, to: &mut Stream, words: &[AtomicU64], first_time: FirstTime<'_>) {
+        let groups = words.len().div_ceil(GROUP);
+        to.bytes.reserve(groups * (1 + GROUP * WORD) + WORD);
+        let start: *mut u8 = to.bytes.spare_capacity_mut().as_mut_ptr().cast();
+        let (slots, limit) = self.range();
         let mut run = Run {
-            last: self.last,
-            known: self.known.as_mut_ptr(),
-            len: self.known.len() as u32,
-            values_of: self.values.as_mut_ptr(),
-            weight: self.weight,
-            control: to.control.spare_capacity_mut().as_mut_ptr().cast(),
-            values: to.values.spare_capacity_mut().as_mut_ptr().cast(),
+            state: self.state,
+            slots,
+            limit,
+            sum: self.sum,
+            to: start,
         };
-        let (control, values) = (run.control, run.values);
-        let mut left = STEP;
-        while left > 0 {
-            let Some((number, len, entry)) = source.next() else {
-                break;
-            };
-            left -= 1;
-            // SAFETY: `run` was made above, `explicit` keeps it right, and there is room for `STEP` entries.
-            run = unsafe {
-                match len {
-                    0 => self.entry::<0, S>(run, (number, entry), source),
-                    1 => self.entry::<1, S>(run, (number, entry), source),
-                    2 => self.entry::<2, S>(run, (number, entry), source),
-                    3 => self.entry::<3, S>(run, (number, entry), source),
-                    _ => self.entry::<4, S>(run, (number, entry), source),
-                }
-            };
+        let mut groups = words.chunks_exact(GROUP);
+        for group in &mut groups {
+            // SAFETY: there is room for all words, and `run` is the state of this encoder.
+            run = unsafe { self.group(run, group, first_time) };
         }
-        (self.last, self.weight) = (run.last, run.weight);
-        // SAFETY: both ends lie in the same room as the beginnings, and all bytes up to them are written.
+        if !groups.remainder().is_empty() {
+            // SAFETY: as above.
+            run = unsafe { self.group(run, groups.remainder(), first_time) };
+        }
+        // SAFETY: the end lies in the same room as the start, and all bytes up to it are written.
         unsafe {
-            to.control
-                .set_len(to.control.len() + run.control.offset_from(control) as usize);
-            to.values
-                .set_len(to.values.len() + run.values.offset_from(values) as usize);
+            let len = to.bytes.len() + run.to.offset_from(start) as usize;
+            to.bytes.set_len(len);
         }
-        to.count += (STEP - left) as u64;
-        left == 0
+        to.count += words.len() as u64;
+        self.words += words.len() as u64;
+        if run.state & 7 != 0 {
+            // The entry is not complete.
+            run.state = 0;
+        }
+        if !is_usual(run) {
+            // The batch is new, and may have no values.
+            (run.state, _) = self.unusual(run.state, 0, first_time);
+        }
+        (self.state, self.sum) = (run.state, run.sum);
     }
 
-    /// Adds an entry.
+    /// Adds at most [`GROUP`] words.
     ///
     /// # Safety
-    /// `run` is the state of this encoder, and both streams have room.
+    /// `run` is the state of this encoder, and the stream has room.
     #[inline(always)]
-    unsafe fn entry<const N: usize, S: Source>(
+    unsafe fn group(
         &mut self,
         mut run: Run,
-        (number, entry): (u32, S::Entry),
-        source: &mut S,
+        words: &[AtomicU64],
+        first_time: FirstTime<'_>,
     ) -> Run {
-        const { assert!(N <= MOST_VALUES) };
-        let next = number + 1;
-        // SAFETY: the last batch is known.
-        let last = unsafe { &mut *run.known.add(run.last as usize) };
-        let mut control = 0;
-        if last.first != next {
-            if last.second == next {
-                last.second = last.first;
-                last.first = next;
-                control = 1;
-            } else {
-                (run, control) = self.explicit(run, number, source);
-            }
-        }
-        run.last = number;
-        // A batch that followed another one is known, and so is one that was explicit. Its values have places.
-        // SAFETY: as said; the streams have room by the caller's promise.
+        // The group's byte, and from bit 8 on the length of what follows it.
+        let mut codes = 0;
+        // SAFETY: the stream has room; `unusual` returns a state with a slot.
         unsafe {
-            run.weight += u64::from((*run.known.add(number as usize)).weight);
-            let places = run.values_of.add(number as usize);
-            for (i, value) in S::values::<N>(entry).into_iter().enumerate() {
-                let distance = value.wrapping_sub(*places.add(i));
-                *places.add(i) = value;
-                let zigzag = distance << 1 ^ (distance as i64 >> 63) as u64;
-                let code = CODES[zigzag.leading_zeros() as usize];
-                control |= u32::from(code & 3) << (2 + 2 * i);
-                run.values.cast::<[u8; 8]>().write(distance.to_le_bytes());
-                run.values = run.values.add(usize::from(code >> 2));
+            for (i, word) in words.iter().enumerate() {
+                let word = word.load(Ordering::Relaxed);
+                let info;
+                if is_usual(run) {
+                    info = (*slot(run)).info;
+                } else {
+                    (run.state, info) = self.unusual(run.state, word, first_time);
+                    (run.slots, run.limit) = self.range();
+                }
+                run.sum = run.sum.wrapping_add(info);
+                let last = &raw mut (*slot(run)).word;
+                let distance = word.wrapping_sub(*last);
+                *last = word;
+                let next = run.state.wrapping_add((1 << 3) - 1);
+                let begins = run.state & 7 == 0;
+                run.state = select_unpredictable(begins, word ^ BEGIN, next);
+                let at = run.to.add(1 + (codes >> 8) as usize);
+                at.cast::<[u8; WORD]>().write(distance.to_le_bytes());
+                let zeros = (distance ^ distance << 1).leading_zeros();
+                codes += u32::from(CODES[i % GROUP][zeros as usize]);
             }
-            run.control
-                .cast::<[u8; 2]>()
-                .write((control as u16).to_le_bytes());
-            run.control = run.control.add(if N > 3 { 2 } else { 1 });
+            run.to.write(codes as u8);
+            run.to = run.to.add(1 + (codes >> 8) as usize);
         }
         run
     }
 
-    /// Writes the number of a batch that did not follow before; returns its bits.
+    /// What comes before the use of a slot that is not usual: the batch is new, the last word did not begin an entry, or
+    /// `word` is a number of repetitions. Returns a state with a slot, and what the slot adds to the sum.
     #[cold]
     #[inline(never)]
-    fn explicit<S: Source>(&mut self, mut run: Run, number: u32, source: &mut S) -> (Run, u32) {
-        self.make_places(number);
-        run.known = self.known.as_mut_ptr();
-        run.len = self.known.len() as u32;
-        run.values_of = self.values.as_mut_ptr();
-        let last = &mut self.known[run.last as usize];
-        (last.first, last.second) = (number + 1, last.first);
-        let known = &mut self.known[number as usize];
-        if !known.is_old {
-            known.is_old = true;
-            known.weight = source.first_time(number);
+    fn unusual(&mut self, state: u64, word: u64, first_time: FirstTime<'_>) -> (u64, u64) {
+        let first = (state >> 3) as usize;
+        let info = self.slots.get(first).map_or(0, |slot| slot.info);
+        if info != 0 {
+            self.repeated += (word >> 1) * info;
+            return (state, VALUE);
         }
-        let (len, bits) = if number < 1 << 16 { (2, 2) } else { (4, 3) };
-        // SAFETY: the entry's room includes a number.
-        unsafe {
-            run.values.cast::<[u8; 4]>().write(number.to_le_bytes());
-            run.values = run.values.add(len);
-        }
-        (run, bits)
+        let is_number = state <= BEGIN ^ u64::MAX;
+        let shape = is_number.then(|| first_time(first as u32)).flatten();
+        let Some(shape) = shape.filter(|shape| shape.values as u64 == state & 7) else {
+            self.lost += 1;
+            return (0, KNOWN);
+        };
+        self.add_slots(first, shape);
+        (state, self.slots[first].info)
     }
 
-    /// Makes a batch known.
-    fn make_places(&mut self, number: u32) {
-        let len = number as usize + 1;
-        if self.known.len() < len {
-            self.known.resize(len, Known::default());
-            self.values.resize(len + MOST_VALUES, 0);
+    /// The slots, and the first state that is out of range.
+    fn range(&mut self) -> (*mut Slot, u64) {
+        (self.slots.as_mut_ptr(), (self.slots.len() as u64) << 3)
+    }
+
+    /// Makes the slots of a batch.
+    fn add_slots(&mut self, first: usize, shape: Shape) {
+        assert!(shape.values <= MOST_VALUES, "too many values");
+        let len = first + shape.values + 1;
+        if self.slots.len() < len {
+            self.slots.resize(len, Slot::default());
+        }
+        let slots = &mut self.slots[first..len];
+        slots.fill(Slot {
+            word: 0,
+            info: KNOWN,
+        });
+        let values = &mut slots[..shape.values];
+        values.iter_mut().for_each(|slot| slot.info += VALUE);
+        match values {
+            [.., times] if shape.is_repeated => times.info = shape.references.into(),
+            [first, ..] => first.info += u64::from(shape.references),
+            [] => {}
         }
     }
 
-    /// The sum of the weights of entries since the last call.
-    pub fn take_weight(&mut self) -> u64 {
-        std::mem::take(&mut self.weight)
+    /// The numbers since the last call.
+    pub fn take_counts(&mut self) -> Counts {
+        let sum = std::mem::take(&mut self.sum) & !KNOWN;
+        let values = sum / VALUE;
+        let [words, lost] = [&mut self.words, &mut self.lost].map(std::mem::take);
+        Counts {
+            references: sum % VALUE + std::mem::take(&mut self.repeated),
+            entries: words - values - lost,
+            lost,
+        }
     }
+}
+
+/// Whether the next slot is there, and its word is usual.
+#[inline(always)]
+fn is_usual(run: Run) -> bool {
+    // SAFETY: the slot is in range.
+    run.state < run.limit && unsafe { (*slot(run)).info } & KNOWN != 0
+}
+
+/// The next slot.
+#[inline(always)]
+fn slot(run: Run) -> *mut Slot {
+    const { assert!(size_of::<Slot>() == 2 << 3) };
+    run.slots.wrapping_byte_add((run.state & !7) as usize * 2)
 }

@@ -13,8 +13,8 @@
 //! | --- | --- |
 //! | 1 | the objects: for each its name, path and build-id, each as its length and its bytes |
 //! | 2 | descriptions of batches, compressed: for each its number, its length and its bytes |
-//! | 3 | entries of a thread: the thread's number, the number of entries, the length of the control stream, then both streams |
-//! | 4 | as 3, but behind the first three numbers both streams are compressed |
+//! | 3 | entries of a thread: the thread's number, the number of words, then the words |
+//! | 4 | as 3, but behind the first two numbers the bytes are compressed |
 //!
 //! Compression is deflate (RFC 1951).
 //!
@@ -23,21 +23,18 @@
 //! signed distance of the instruction's address from the item before (from 0 for the first), and for a reference the
 //! number of its value in a byte, and the signed distance from it.
 //!
-//! An entry begins in the control stream: the lowest two bits say which batch it is, the next two bits belong to the
-//! first value, and so on. It has one byte there, or two for a batch with 4 values. What the bits announce stands in the
-//! second stream, lowest byte first, in this order:
+//! An entry is some words of 64 bits: one that begins it ([`begin`]), and one for each value. Words are predicted from words before them
+//! of the same thread. A value is predicted to be the batch's last one. The word that begins an entry is predicted to be the
+//! one that followed the entry's predecessor the last time that this one's batch was executed. Predictions are 0 at first. The last value of a
+//! repeated instruction is twice the number of repetitions, plus 1 if addresses go down.
 //!
-//! | bits | batch | value |
-//! | --- | --- | --- |
-//! | 0 | the one that followed the thread's last batch the last time | the batch's last value |
-//! | 1 | the one that followed it before that one | 1 byte: the signed distance from the last value |
-//! | 2 | 2 bytes: its number | 3 bytes |
-//! | 3 | 4 bytes: its number | 8 bytes |
+//! Four words are a group: a byte, in which the lowest two bits belong to the first word, the next two to the second one, and
+//! then for each word the bytes that its bits announce: its signed distance from the prediction, lowest byte first. For 0
+//! there are no bytes, for 1 there is one, for 2 there are three, for 3 eight. The last group of a chunk may have fewer words.
 //!
-//! Batches have numbers from 1 on. A thread begins with 0 as its last batch and zeros as values; its chunks continue each other. Where
-//! another batch followed than the last time, the two that are remembered change places or the new one takes
-//! the first place. The last value of a repeated instruction is twice the number of repetitions, plus 1 if addresses go
-//! down.
+//! Batches have numbers from 1 on. A thread begins behind batch 0, which has no values; its chunks continue each other.
+//! Where an entry should begin there may be a word that begins no entry of a described batch: it stands for nothing, the
+//! next word should begin an entry, and that one is predicted as behind batch 0. So it is where a chunk ends within an entry.
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -45,12 +42,12 @@ mod encode;
 mod read;
 mod write;
 
-pub use encode::{Encoder, Source};
+pub use encode::{Counts, Encoder, FirstTime, Shape};
 pub use read::{Batch, Error, Object, Reader, Reference};
-pub use write::{Streams, chunk, describe, descriptions, objects};
+pub use write::{Stream, chunk, describe, descriptions, objects};
 
 /// The first bytes of a file. The last one but one is the format's version.
-pub const MAGIC: &[u8; 8] = b"ATOMMT\x02\n";
+pub const MAGIC: &[u8; 8] = b"ATOMMT\x03\n";
 
 /// Kind of a chunk: objects.
 const OBJECTS: u8 = 1;
@@ -63,8 +60,18 @@ const COMPRESSED: u8 = 4;
 
 /// Largest number of values of a batch.
 pub const MOST_VALUES: usize = 4;
-/// Number of bytes of a value's distance, by its two bits.
+/// Number of bytes of a word's distance, by its two bits.
 const LENGTHS: [usize; 4] = [0, 1, 3, 8];
+/// Number of words of a group.
+const GROUP: usize = 4;
+/// The bits that are set in each word that begins an entry, and that no address of a program has.
+const BEGIN: u64 = !0 << 31;
+
+/// The word that begins an entry: bits 0 to 2 are the number of values, bits 3 to 30 the batch's number, all others are set. The
+/// numbers of two batches are further apart than the first one of them has values.
+pub const fn begin(number: u32, values: usize) -> u64 {
+    BEGIN | (number as u64) << 3 | values as u64
+}
 
 /// A reference is read.
 pub const READ: u8 = 1;
@@ -100,6 +107,8 @@ impl Item {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
 
     fn item(pc: u64, access: u8, value: u8, offset: i64) -> Item {
@@ -109,34 +118,6 @@ mod tests {
             size: 8,
             value,
             offset,
-        }
-    }
-
-    /// Entries, of which the next one has the number `at`.
-    struct List {
-        entries: Vec<(u32, Vec<u64>)>,
-        at: usize,
-        new: Vec<u32>,
-    }
-
-    impl Source for List {
-        type Entry = [u64; MOST_VALUES];
-
-        fn next(&mut self) -> Option<(u32, usize, Self::Entry)> {
-            let (number, values) = self.entries.get(self.at)?;
-            self.at += 1;
-            let mut all = [0; MOST_VALUES];
-            all[..values.len()].copy_from_slice(values);
-            Some((*number, values.len(), all))
-        }
-
-        fn values<const N: usize>(entry: Self::Entry) -> [u64; N] {
-            entry[..N].try_into().unwrap()
-        }
-
-        fn first_time(&mut self, number: u32) -> u32 {
-            self.new.push(number);
-            if number == 7 { 2 } else { 0 }
         }
     }
 
@@ -158,21 +139,39 @@ mod tests {
         let repeated = [item(string, READ, 0, 0), item(string, WRITE, 1, 0)];
         let batches = [describe(false, 2, &items), describe(true, 3, &repeated)];
         descriptions(&mut file, &[(7, &batches[0]), (90_000, &batches[1])]);
-        let mut encoder = Encoder::default();
-        let mut streams = Streams::default();
-        let short = |i: u64| [0x7fff_0000 - 16 * i, 0x1000 + i * i * i];
-        let mut entries: Vec<(u32, Vec<u64>)> = Vec::new();
-        entries.extend((0..1000).map(|i| (7, short(i).to_vec())));
-        entries.push((90_000, vec![64, 128, 2 << 1 | 1]));
-        entries.push((7, vec![0, u64::MAX]));
-        let mut list = List {
-            entries,
-            at: 0,
-            new: Vec::new(),
+        let short = |i: u64| [begin(7, 2), 0x7fff_0000 - 16 * i, 0x1000 + i * i * i];
+        let mut words: Vec<u64> = (0..1000).flat_map(short).collect();
+        words.extend([begin(90_000, 3), 64, 128, 2 << 1 | 1]);
+        // Words that are no entries.
+        words.extend([0, 0x1234, begin(11, 2)]);
+        words.extend([begin(7, 2), 0, u64::MAX]);
+        let words: Vec<AtomicU64> = words.into_iter().map(AtomicU64::new).collect();
+        let mut new = Vec::new();
+        let mut first_time = |number| {
+            new.push(number);
+            let shape = |values, is_repeated| Shape {
+                values,
+                references: 2,
+                is_repeated,
+            };
+            match number {
+                7 => Some(shape(2, false)),
+                90_000 => Some(shape(3, true)),
+                _ => None,
+            }
         };
-        encoder.encode(&mut streams, &mut list);
-        assert_eq!((list.new, encoder.take_weight()), (vec![7, 90_000], 2002));
-        chunk(&mut file, 3, &mut streams, is_compressed);
+        let mut encoder = Encoder::default();
+        let mut stream = Stream::default();
+        encoder.encode(&mut stream, &words, &mut first_time);
+        let counts = Counts {
+            references: 2006,
+            entries: 1002,
+            lost: 3,
+        };
+        assert_eq!(encoder.take_counts(), counts);
+        assert_eq!(encoder.take_counts(), Counts::default());
+        assert_eq!(new, [7, 90_000, 11]);
+        chunk(&mut file, 3, &mut stream, is_compressed);
         file
     }
 
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn damage_is_an_error() {
-        assert!(Reader::new(&b"ATOMMT\x01\n"[..]).is_err());
+        assert!(Reader::new(&b"ATOMMT\x02\n"[..]).is_err());
         let file = file(false);
         assert!(read(&file[..file.len() - 5]).is_err());
         // No change of a byte makes the reader panic.

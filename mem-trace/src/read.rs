@@ -6,7 +6,10 @@ use std::io::{self, Read};
 
 use miniz_oxide::inflate::decompress_to_vec;
 
-use crate::{BATCHES, COMPRESSED, ENTRIES, EXECUTED, Item, LENGTHS, MAGIC, MOST_VALUES, OBJECTS};
+use crate::{
+    BATCHES, BEGIN, COMPRESSED, ENTRIES, EXECUTED, GROUP, Item, LENGTHS, MAGIC, MOST_VALUES,
+    OBJECTS,
+};
 
 /// Bits of an address below the number of its object.
 const OBJECT_SHIFT: u32 = 32;
@@ -86,19 +89,17 @@ pub struct Batch {
 /// A batch with its place among others.
 struct Described {
     batch: Batch,
-    /// Number of its first value among the values of all batches.
+    /// The place of its first word among [`Thread::slots`].
     first: usize,
 }
 
-/// What a thread's next entries are predicted from; batches by their places in the file.
+/// What a thread's next words are predicted from.
 #[derive(Default)]
 struct Thread {
-    last: Option<usize>,
-    follow: Vec<[Option<usize>; 2]>,
-    /// What followed the beginning: batch 0, which has no description.
-    start: [Option<usize>; 2],
-    /// The last values of all batches.
-    values: Vec<u64>,
+    /// The last words: for each batch those of its values, and the word behind it. The first one belongs to batch 0.
+    slots: Vec<u64>,
+    /// The next word's place.
+    at: usize,
 }
 
 /// Reads a trace chunk by chunk.
@@ -185,18 +186,6 @@ fn signed(bytes: &mut &[u8], len: usize) -> Result<u64, Error> {
     let mut all = [if sign { 0xff } else { 0 }; 8];
     all[..len].copy_from_slice(taken);
     Ok(u64::from_le_bytes(all))
-}
-
-impl Thread {
-    fn followed(&mut self, batches: usize) -> &mut [Option<usize>; 2] {
-        if self.follow.len() < batches {
-            self.follow.resize(batches, [None; 2]);
-        }
-        match self.last {
-            Some(last) => &mut self.follow[last],
-            None => &mut self.start,
-        }
-    }
 }
 
 impl<R: Read> Reader<R> {
@@ -293,8 +282,7 @@ impl<R: Read> Reader<R> {
     }
 
     fn read_batches(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        let last = self.batches.last();
-        let mut first = last.map_or(0, |last| last.first + last.batch.values);
+        let mut first = self.slots();
         while !bytes.is_empty() {
             let [id, len] = [number(&mut bytes)?, number(&mut bytes)?];
             let batch = batch(split(&mut bytes, len)?)?;
@@ -304,9 +292,23 @@ impl<R: Read> Reader<R> {
             }
             let values = batch.values;
             self.batches.push(Described { batch, first });
-            first += values;
+            first += values + 1;
         }
         Ok(())
+    }
+
+    /// Number of places for the words of a thread.
+    fn slots(&self) -> usize {
+        let last = self.batches.last();
+        last.map_or(1, |last| last.first + last.batch.values + 1)
+    }
+
+    /// The batch of which a word begins an entry.
+    fn begun(&self, word: u64) -> Option<&Described> {
+        let state = word ^ BEGIN;
+        let place = *self.numbers.get(&u32::try_from(state >> 3).ok()?)?;
+        let found = &self.batches[place];
+        (state <= u64::MAX ^ BEGIN && found.batch.values as u64 == state & 7).then_some(found)
     }
 
     fn read_entries(
@@ -315,57 +317,52 @@ impl<R: Read> Reader<R> {
         is_compressed: bool,
     ) -> Result<Vec<Reference>, Error> {
         let mut bytes = payload;
-        let [id, count, control] = [
-            number(&mut bytes)?,
-            number(&mut bytes)?,
-            number(&mut bytes)?,
-        ];
+        let [id, count] = [number(&mut bytes)?, number(&mut bytes)?];
         let inflated;
         if is_compressed {
             inflated = inflate(bytes)?;
             bytes = &inflated;
         }
-        let mut control = split(&mut bytes, control)?;
-        let thread = self.threads.entry(id).or_default();
-        let slots = self
-            .batches
-            .last()
-            .map_or(0, |last| last.first + last.batch.values);
-        if thread.values.len() < slots {
-            thread.values.resize(slots, 0);
-        }
+        let mut thread = self.threads.remove(&id).unwrap_or_default();
+        thread.slots.resize(self.slots(), 0);
         let mut found = Vec::new();
-        for _ in 0..count {
-            let mut bits = u32::from(split(&mut control, 1)?[0]);
-            let place = match bits & 3 {
-                code @ (0 | 1) => thread.followed(self.batches.len())[code as usize],
-                code => {
-                    let number = split(&mut bytes, if code == 2 { 2 } else { 4 })?;
-                    let mut all = [0; 4];
-                    all[..number.len()].copy_from_slice(number);
-                    self.numbers.get(&u32::from_le_bytes(all)).copied()
+        let mut bits = 0;
+        let mut entry: Option<(&Described, [u64; MOST_VALUES], usize)> = None;
+        for i in 0..count {
+            if i % GROUP as u64 == 0 {
+                bits = split(&mut bytes, 1)?[0];
+            }
+            let last = &mut thread.slots[thread.at];
+            let distance = signed(&mut bytes, LENGTHS[usize::from(bits & 3)])?;
+            *last = last.wrapping_add(distance);
+            bits >>= 2;
+            let word = *last;
+            let (described, values, len) = match entry.take() {
+                None => match self.begun(word) {
+                    Some(described) => {
+                        thread.at = described.first;
+                        (described, [0; MOST_VALUES], 0)
+                    }
+                    None => {
+                        thread.at = 0;
+                        continue;
+                    }
+                },
+                Some((described, mut values, len)) => {
+                    values[len] = word;
+                    thread.at += 1;
+                    (described, values, len + 1)
                 }
             };
-            let place = place.ok_or(Error::Damaged("the number of a batch"))?;
-            let followed = thread.followed(self.batches.len());
-            if followed[0] != Some(place) {
-                *followed = [Some(place), followed[0]];
+            match len == described.batch.values {
+                true => expand(id, &described.batch, values, &mut found)?,
+                false => entry = Some((described, values, len)),
             }
-            thread.last = Some(place);
-            let Described { batch, first } = &self.batches[place];
-            if batch.values > 3 {
-                bits |= u32::from(split(&mut control, 1)?[0]) << 8;
-            }
-            let mut values = [0; MOST_VALUES];
-            for (i, to) in values.iter_mut().enumerate().take(batch.values) {
-                let value = &mut thread.values[first + i];
-                let code = bits >> (2 + 2 * i) & 3;
-                let distance = signed(&mut bytes, LENGTHS[code as usize])?;
-                *value = value.wrapping_add(distance);
-                *to = *value;
-            }
-            expand(id, batch, values, &mut found)?;
         }
+        if entry.is_some() {
+            thread.at = 0;
+        }
+        self.threads.insert(id, thread);
         Ok(found)
     }
 }

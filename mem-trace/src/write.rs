@@ -60,45 +60,35 @@ pub fn descriptions(to: &mut Vec<u8>, batches: &[(u32, &[u8])]) {
     push_chunk(to, BATCHES, &compress_to_vec(&payload, LEVEL));
 }
 
-/// The two streams of a chunk.
+/// The encoded words of a chunk.
 #[derive(Default)]
-pub struct Streams {
-    pub(crate) control: Vec<u8>,
-    pub(crate) values: Vec<u8>,
-    /// Number of entries.
+pub struct Stream {
+    pub(crate) bytes: Vec<u8>,
+    /// Number of words.
     pub(crate) count: u64,
 }
 
-impl Streams {
-    /// Number of entries.
-    pub fn len(&self) -> u64 {
-        self.count
-    }
-
-    /// True if there are no entries.
+impl Stream {
+    /// True if there are no words.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 }
 
-/// Appends a chunk with the entries of a thread, and empties the streams.
-pub fn chunk(to: &mut Vec<u8>, thread: u64, streams: &mut Streams, is_compressed: bool) {
-    let (control, values) = (&streams.control[..], &streams.values[..]);
+/// Appends a chunk with the words of a thread, and empties the stream.
+pub fn chunk(to: &mut Vec<u8>, thread: u64, stream: &mut Stream, is_compressed: bool) {
     let mut head = Vec::new();
-    for number in [thread, streams.count, control.len() as u64] {
-        leb128::push(&mut head, number);
-    }
+    leb128::push(&mut head, thread);
+    leb128::push(&mut head, stream.count);
     if is_compressed {
-        head.extend(compress_to_vec(&[control, values].concat(), LEVEL));
+        head.extend(compress_to_vec(&stream.bytes, LEVEL));
         push_chunk(to, COMPRESSED, &head);
     } else {
         to.push(ENTRIES);
-        leb128::push(to, (head.len() + control.len() + values.len()) as u64);
-        for part in [&head[..], control, values] {
-            to.extend_from_slice(part);
-        }
+        leb128::push(to, (head.len() + stream.bytes.len()) as u64);
+        to.extend(head);
+        to.extend_from_slice(&stream.bytes);
     }
-    streams.control.clear();
-    streams.values.clear();
-    streams.count = 0;
+    stream.bytes.clear();
+    stream.count = 0;
 }

@@ -9,9 +9,10 @@
 //! If an instruction faults, its batch may have been noted already, or not yet.
 
 use super::batches::{self, Batch, Item, MOST_SOURCES, Piece, Source};
-use super::noted::{Compared, ComparedRoutine, Repeated};
-use crate::Place::Before;
-use crate::call::{EffAddrOf, RegSum, Routine};
+use super::{Comparison, begin, end};
+use crate::Place::{After, Before};
+use crate::Reg;
+use crate::call::{Direction, EffAddrOf, RegSum, RepCount, Routine};
 use crate::handle::{Inst, Proc};
 use crate::image::ImageAddress;
 use crate::notes::{NoteBuffer, Taken};
@@ -19,23 +20,23 @@ use crate::program::Program;
 use crate::references::{References, Times};
 use crate::thread_data::{PerThread, ThreadData, ThreadState};
 
-/// Bits of the shape in a note's first word.
-const SHAPE_BITS: u32 = 3;
-/// The shape of a repeated instruction's note; others have their number of values as shape.
-const REPEATED: u32 = 7;
+/// Bits of the number of values in a note's first word.
+const LEN_BITS: u32 = 3;
+/// Number of values of a repeated instruction.
+const REPEATED: u32 = 3;
 /// Marks the first word of a note. The whole word is extended by its sign, so that it is never an address, and
 /// that an instruction can have it as a constant.
 const NOTED: u32 = 1 << 31;
 /// The highest number of a batch, and one more.
-pub const MOST_BATCHES: u32 = 1 << (31 - SHAPE_BITS);
+pub const MOST_BATCHES: u32 = 1 << (31 - LEN_BITS);
 
 // A note of each level of signal handlers finds room.
 const _: () = assert!(8 * (1 + MOST_SOURCES) <= 64);
 
-/// The word of a batch with some number of values.
-fn word(number: u32, shape: u32) -> u32 {
+/// The word of a batch with some number of values. A note has it extended by its sign.
+pub const fn word(number: u32, values: u32) -> u32 {
     assert!(number < MOST_BATCHES, "too many batches");
-    NOTED | number << SHAPE_BITS | shape
+    NOTED | number << LEN_BITS | values
 }
 
 /// Makes a note. `slow` makes it where that is not simple: there is no buffer, it is full, the process has forked or
@@ -77,11 +78,9 @@ pub struct Note {
     words: *const u64,
     /// Number of the batch.
     pub number: u32,
-    /// Number of values.
-    pub len: usize,
-    /// True for a repeated instruction: the values are its addresses, and twice the number of repetitions, plus 1 if
+    /// Number of values. A repeated instruction has three: its addresses, and twice the number of repetitions, plus 1 if
     /// the addresses go down.
-    pub is_repeated: bool,
+    pub len: usize,
 }
 
 impl Note {
@@ -109,20 +108,41 @@ pub fn next(notes: &mut Taken<1>, lost: &mut u64) -> Option<Note> {
     loop {
         let word = notes.peek()?;
         if (word as i64) >> 31 == -1 {
-            let shape = word as u32 & ((1 << SHAPE_BITS) - 1);
-            let is_repeated = shape == REPEATED;
-            let len = if is_repeated { 3 } else { shape as usize };
+            let len = (word as u32 & ((1 << LEN_BITS) - 1)) as usize;
             return Some(Note {
                 words: notes.skip_words(1 + len)?,
-                number: (word as u32 & !NOTED) >> SHAPE_BITS,
+                number: (word as u32 & !NOTED) >> LEN_BITS,
                 len,
-                is_repeated,
             });
         }
         notes.skip_words(1);
         *lost += 1;
     }
 }
+
+crate::thread_state! {
+    /// What is known before a comparison that may end early.
+    pub struct Compared {
+        comparison: Comparison,
+    }
+}
+
+impl Compared {
+    /// Keeps what is known before a comparison: both addresses and the largest number of repetitions.
+    #[inline(always)]
+    pub fn begin(&self, known: [u64; 3]) {
+        begin(&self.comparison, known);
+    }
+
+    /// The addresses at which a comparison began, and the number of its repetitions, given rcx after it.
+    #[inline(always)]
+    pub fn end(&self, rcx: u64) -> ([u64; 2], u64) {
+        end(&self.comparison, rcx)
+    }
+}
+
+/// Buffer, state, word, rcx, direction.
+pub type ComparedRoutine = Routine<(PerThread<NoteBuffer>, PerThread<Compared>, u32, u64, u64)>;
 
 /// The routines of a tool: for batches by their number of values, for a repeated instruction, before a comparison,
 /// after it.
@@ -170,7 +190,7 @@ macro_rules! batched_references {
     ($slow:path) => {
         #[$crate::analysis]
         #[rustfmt::skip]
-        fn compare(state: PerThread<$crate::simulate::noted::Compared>, a: u64, b: u64, times: u64) {
+        fn compare(state: PerThread<$crate::simulate::batched::Compared>, a: u64, b: u64, times: u64) {
             state.begin([a, b, times]);
         }
 
@@ -218,7 +238,7 @@ macro_rules! batched_references {
 
         #[$crate::analysis]
         #[rustfmt::skip]
-        fn $compared(buffer: PerThread<$crate::notes::NoteBuffer>, state: PerThread<$crate::simulate::noted::Compared>, word: u32, rcx: u64, down: u64) {
+        fn $compared(buffer: PerThread<$crate::notes::NoteBuffer>, state: PerThread<$crate::simulate::batched::Compared>, word: u32, rcx: u64, down: u64) {
             let ([a, b], times) = state.end(rcx);
             let times = times << 1 | u64::from(down != 0);
             $crate::simulate::batched::$note(buffer, word, [a, b, times], $slow);
@@ -350,6 +370,48 @@ impl Batched {
     }
 }
 
+/// What notes repeated string instructions and elements of vectors.
+struct Repeated {
+    buffer: ThreadData<NoteBuffer>,
+    state: ThreadData<Compared>,
+    /// Buffer, word, address.
+    one: Routine<(PerThread<NoteBuffer>, u32, u64)>,
+    /// Buffer, word, both addresses, repetitions, direction.
+    repeat: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
+    /// State, both addresses, repetitions.
+    compare: Routine<(PerThread<Compared>, u64, u64, u64)>,
+    compared: ComparedRoutine,
+}
+
+impl Repeated {
+    /// Adds the calls for an instruction whose notes begin with `word`.
+    fn add(&self, inst: Inst<'_>, references: &References, word: u32) {
+        let (buffer, state) = (self.buffer, self.state);
+        let operands = &references.operands;
+        let a = EffAddrOf(operands[0]);
+        let b = operands.get(1).map(|operand| EffAddrOf(*operand));
+        match (references.times, b) {
+            (Times::Compared, b) => {
+                match b {
+                    Some(b) => inst.add_call(Before, self.compare, (state, a, b, RepCount)),
+                    None => inst.add_call(Before, self.compare, (state, a, 0, RepCount)),
+                }
+                let args = (buffer, state, word, Reg::Rcx, Direction);
+                inst.add_call(After, self.compared, args);
+            }
+            (Times::Repeated, Some(b)) => {
+                let args = (buffer, word, a, b, RepCount, Direction);
+                inst.add_call(Before, self.repeat, args);
+            }
+            (Times::Repeated, None) => {
+                let args = (buffer, word, a, 0, RepCount, Direction);
+                inst.add_call(Before, self.repeat, args);
+            }
+            _ => inst.add_call(Before, self.one, (buffer, word, a)),
+        }
+    }
+}
+
 impl crate::call::Arg<u64> for Source {
     fn to_host(&self) -> atom_abi::host::Arg {
         match *self {
@@ -375,10 +437,10 @@ mod tests {
     #[test]
     fn words_are_no_addresses() {
         for number in [0, 1, MOST_BATCHES - 1] {
-            for shape in [0, 4, REPEATED] {
-                let word = word(number, shape) as i32 as u64;
+            for values in [0, 4] {
+                let word = word(number, values) as i32 as u64;
                 assert_eq!(word as i64 >> 31, -1);
-                assert_eq!((word as u32 & !NOTED) >> SHAPE_BITS, number);
+                assert_eq!((word as u32 & !NOTED) >> LEN_BITS, number);
             }
         }
         let _ = NoteBuffer::new();

@@ -11,8 +11,12 @@ atom_tool::plain_data! {
         pub start: u32,
         /// Length in bytes.
         pub len: u32,
-        /// Number of references; 0 for a repeated instruction.
-        pub references: u32,
+        /// Number of references, or of those that a repeated instruction makes each time.
+        pub references: u16,
+        /// Number of values.
+        pub values: u8,
+        /// 1 for a repeated instruction.
+        pub is_repeated: u8,
     }
 }
 
@@ -20,8 +24,8 @@ atom_tool::plain_data! {
 pub struct BatchList {
     /// The descriptions, one after the other.
     pub bytes: Vec<u8>,
-    /// For each number where its description is. A batch has as many numbers as values, at
-    /// least one, and uses the first.
+    /// For each number where its description is. A batch has one number more than values, and uses
+    /// the first.
     pub descriptions: Vec<Description>,
 }
 
@@ -43,14 +47,12 @@ impl BatchList {
         self.descriptions.push(Description {
             start: self.bytes.len() as u32,
             len: bytes.len() as u32,
-            references: if batch.is_repeated {
-                0
-            } else {
-                references as u32
-            },
+            references: references as u16,
+            values: batch.values as u8,
+            is_repeated: batch.is_repeated.into(),
         });
         self.bytes.extend(bytes);
-        let next = number + batch.values.max(1);
+        let next = number + batch.values + 1;
         self.descriptions.resize(next, Description::default());
         number as u32
     }

@@ -4,13 +4,15 @@
 //! values. It is made and described when it is first seen. Of a repeated instruction, repetitions in a row with the same
 //! fitting references are an entry.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 
+use atom_tool::notes::Taken;
+use atom_tool::simulate::batched;
 use atom_tool::{Options, Result};
-use mem_trace::{Batch, EXECUTED, Item, MOST_VALUES, Source};
+use mem_trace::{Batch, EXECUTED, Item, MOST_VALUES, Shape};
 
 use crate::sink::{self, Run};
-use crate::thread::Noted;
 
 /// Which references of a batch fit, by their numbers among its references.
 type Kept = u128;
@@ -22,9 +24,6 @@ atom_tool::plain_data! {
         pub end: u64,
     }
 }
-
-/// An entry: number of its batch, number of values, values.
-type Entry = (u32, usize, [u64; MOST_VALUES]);
 
 /// A batch, as it is looked at for each entry.
 struct Known {
@@ -45,15 +44,10 @@ pub struct Filter {
     batches: Vec<Option<Box<Known>>>,
     /// Numbers of variants.
     variants: HashMap<(u32, Kept), u32>,
-    /// Numbers of references of variants by the variants' numbers.
-    references: HashMap<u32, u32>,
-    waiting: VecDeque<Entry>,
-}
-
-/// The entries of notes that fit.
-pub struct Filtered<'f, 's> {
-    pub noted: Noted<'s>,
-    pub filter: &'f mut Filter,
+    /// Variants by their numbers.
+    shapes: HashMap<u32, Shape>,
+    /// The words of entries that fit.
+    words: Vec<AtomicU64>,
 }
 
 /// The option's ranges.
@@ -158,18 +152,22 @@ impl Filter {
         let bytes = mem_trace::describe(is_repeated, values as u8, &items(batch, kept));
         let variant = sink::lock(run)?.variant((number, kept), values as u32, bytes);
         self.variants.insert((number, kept), variant);
-        let references = if is_repeated { 0 } else { kept.count_ones() };
-        self.references.insert(variant, references);
+        let shape = Shape {
+            values,
+            references: kept.count_ones(),
+            is_repeated,
+        };
+        self.shapes.insert(variant, shape);
         Some(variant)
     }
 
-    /// Adds what fits of a repeated instruction; returns the number of references.
-    fn repeated(&mut self, run: &'static Run, number: u32, values: [u64; MOST_VALUES]) -> u64 {
+    /// Adds what fits of a repeated instruction.
+    fn repeated(&mut self, run: &'static Run, number: u32, values: [u64; MOST_VALUES]) {
         let (times, down) = (values[2] >> 1, values[2] & 1 != 0);
-        let (mut found, mut first) = (0, 0);
+        let mut first = 0;
         while first < times {
             let Some(known) = self.known(run, number) else {
-                return 0;
+                return;
             };
             let kept = known.kept(run.addresses, &values, (first, down));
             let same = |i: &u64| known.kept(run.addresses, &values, (*i, down)) == kept;
@@ -184,53 +182,47 @@ impl Filter {
             if kept != 0
                 && let Some(variant) = self.variant(run, number, kept)
             {
-                self.waiting.push_back((variant, 3, moved));
-                found += (last - first) * u64::from(kept.count_ones());
+                self.push(variant, &moved[..3]);
             }
             first = last;
         }
-        found
     }
-}
 
-impl Source for Filtered<'_, '_> {
-    type Entry = [u64; MOST_VALUES];
+    fn push(&mut self, number: u32, values: &[u64]) {
+        let begin = mem_trace::begin(number, values.len());
+        self.words.push(AtomicU64::new(begin));
+        self.words
+            .extend(values.iter().copied().map(AtomicU64::new));
+    }
 
-    fn next(&mut self) -> Option<Entry> {
-        let (run, filter) = (self.noted.run, &mut *self.filter);
-        loop {
-            if let Some(entry) = filter.waiting.pop_front() {
-                return Some(entry);
-            }
-            let note = self.noted.next_note()?;
+    /// Looks at notes and keeps the entries that fit, in place of those before; returns how many notes were never written.
+    pub fn keep(&mut self, run: &'static Run, notes: &mut Taken<1>) -> u64 {
+        self.words.clear();
+        let mut lost = 0;
+        while let Some(note) = batched::next(notes, &mut lost) {
             let mut values = [0; MOST_VALUES];
             note.copy_values(&mut values);
-            if note.is_repeated {
-                self.noted.repeated += filter.repeated(run, note.number, values);
+            let Some(known) = self.known(run, note.number) else {
+                lost += 1;
+                continue;
+            };
+            if known.batch.is_repeated {
+                self.repeated(run, note.number, values);
                 continue;
             }
-            let known = filter.known(run, note.number)?;
             let kept = known.kept(run.addresses, &values, (0, false));
             if (kept != 0 || known.has_instructions)
-                && let Some(variant) = filter.variant(run, note.number, kept)
+                && let Some(variant) = self.variant(run, note.number, kept)
             {
-                return Some((variant, note.len, values));
+                self.push(variant, &values[..note.len.min(MOST_VALUES)]);
             }
         }
+        lost
     }
 
-    fn values<const N: usize>(entry: Self::Entry) -> [u64; N] {
-        std::array::from_fn(|i| entry[i])
-    }
-
-    fn first_time(&mut self, number: u32) -> u32 {
-        match self.filter.references.get(&number) {
-            Some(references) => {
-                self.noted.is_new(number);
-                *references
-            }
-            None => self.noted.first_time(number),
-        }
+    /// The words of entries that fit, and the variants that they may have.
+    pub fn kept(&self) -> (&[AtomicU64], &HashMap<u32, Shape>) {
+        (&self.words, &self.shapes)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{MutexGuard, OnceLock};
 
 use atom_tool::forks::PerProcess;
 use atom_tool::{Strings, output};
-use mem_trace::{MAGIC, Streams};
+use mem_trace::{MAGIC, Shape, Stream};
 
 use crate::batches::Description;
 use crate::filter::Addresses;
@@ -47,17 +47,14 @@ impl Run {
         self.bytes.get(start..start + at.len as usize)
     }
 
-    /// Number of references of a batch; 0 for a repeated instruction.
-    pub fn references(&self, number: u32) -> u32 {
-        let at = self.descriptions.get(number as usize);
-        at.map_or(0, |at| at.references)
-    }
-
-    /// Number of references that a repeated instruction makes each time.
-    pub fn repeated(&self, number: u32) -> u64 {
-        // The third byte of a description is the number of items, which is below 128.
-        let description = self.description(number);
-        description.map_or(0, |bytes| bytes[2].into())
+    /// What the encoder has to know of a batch.
+    pub fn shape(&self, number: u32) -> Option<Shape> {
+        let at = self.descriptions.get(number as usize)?;
+        (at.len > 0).then_some(Shape {
+            values: usize::from(at.values),
+            references: at.references.into(),
+            is_repeated: at.is_repeated != 0,
+        })
     }
 
     /// True if nobody reads the trace: it need not be made.
@@ -148,14 +145,13 @@ impl Sink {
         let next = self.is_described.len();
         *self.variants.entry(which).or_insert_with(|| {
             self.described_variants.insert(next as u32, description);
-            self.is_described
-                .resize(next + values.max(1) as usize, false);
+            self.is_described.resize(next + values as usize + 1, false);
             next as u32
         })
     }
 
     /// Adds a thread's entries, which may have batches that are new in the thread.
-    pub fn take(&mut self, thread: u64, streams: &mut Streams, new: &mut Vec<u32>) {
+    pub fn take(&mut self, thread: u64, stream: &mut Stream, new: &mut Vec<u32>) {
         let is_described = &mut self.is_described;
         let is_new = |number: &u32| {
             let is_described = is_described.get_mut(*number as usize);
@@ -173,8 +169,7 @@ impl Sink {
         if !described.is_empty() {
             mem_trace::descriptions(&mut self.bytes, &described);
         }
-        self.totals.entries += streams.len();
-        mem_trace::chunk(&mut self.bytes, thread, streams, false);
+        mem_trace::chunk(&mut self.bytes, thread, stream, false);
         if self.bytes.len() > MEMORY {
             self.write();
         }

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
-use atom_tool::simulate::batched::{self, Note};
+use atom_tool::simulate::batched;
 use atom_tool::{AllThreads, PerThread, Uninterrupted};
-use mem_trace::{Encoder, Source, Streams};
+use mem_trace::{Encoder, Stream};
 
-use crate::filter::{Filter, Filtered};
+use crate::filter::Filter;
 use crate::sink::{self, Run, Totals};
 
 /// Size of a thread's buffer of notes in bytes: small enough for a processor's second cache.
@@ -19,7 +19,9 @@ struct State {
     /// The thread's number in the trace; 0 before its first chunk.
     number: u64,
     encoder: Encoder,
-    streams: Streams,
+    stream: Stream,
+    /// Notes that were begun and never written, beside those that the encoder has seen.
+    lost: u64,
     /// Batches that are new in this thread's entries.
     new: Vec<u32>,
     filter: Filter,
@@ -50,97 +52,55 @@ impl State {
             run,
             number: 0,
             encoder: Encoder::default(),
-            streams: Streams::default(),
+            stream: Stream::default(),
+            lost: 0,
             new: Vec::new(),
             filter: Filter::default(),
         }
     }
 }
 
-/// Notes as entries of the trace.
-pub struct Noted<'s> {
-    pub run: &'static Run,
-    notes: Taken<1>,
-    new: &'s mut Vec<u32>,
-    /// Number of references of repeated instructions.
-    pub repeated: u64,
-    lost: u64,
-}
-
-impl Source for Noted<'_> {
-    type Entry = Note;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<(u32, usize, Note)> {
-        let note = batched::next(&mut self.notes, &mut self.lost)?;
-        if note.is_repeated {
-            self.count_repeated(note);
-        }
-        Some((note.number, note.len, note))
-    }
-
-    #[inline(always)]
-    fn values<const N: usize>(note: Note) -> [u64; N] {
-        note.values()
-    }
-
-    fn first_time(&mut self, number: u32) -> u32 {
-        self.is_new(number);
-        self.run.references(number)
-    }
-}
-
-impl Noted<'_> {
-    /// The next note.
-    pub fn next_note(&mut self) -> Option<Note> {
-        batched::next(&mut self.notes, &mut self.lost)
-    }
-
-    /// Says that a batch is new in this thread's entries.
-    pub fn is_new(&mut self, number: u32) {
-        self.new.push(number);
-    }
-
-    #[cold]
-    fn count_repeated(&mut self, note: Note) {
-        let [_, _, times] = note.values();
-        self.repeated += (times >> 1) * self.run.repeated(note.number);
-    }
-}
+// What a note looks like is what the trace's words look like.
+const _: () = assert!(batched::word(5, 3) as i32 as u64 == mem_trace::begin(5, 3));
 
 impl Consume<1> for State {
-    fn take(&mut self, notes: Taken<1>) {
+    fn take(&mut self, mut notes: Taken<1>) {
         if self.run.is_nowhere() {
             return notes.clear();
         }
-        let all = notes.copy();
-        let mut noted = Noted {
-            run: self.run,
-            notes,
-            new: &mut self.new,
-            repeated: 0,
-            lost: 0,
-        };
-        if self.run.addresses.is_empty() {
-            self.encoder.encode(&mut self.streams, &mut noted);
+        let (run, new) = (self.run, &mut self.new);
+        if run.addresses.is_empty() {
+            let mut first_time = |number| {
+                new.push(number);
+                run.shape(number)
+            };
+            self.encoder
+                .encode(&mut self.stream, notes.words(), &mut first_time);
+            notes.clear();
         } else {
-            let filter = &mut self.filter;
-            let mut filtered = Filtered { noted, filter };
-            self.encoder.encode(&mut self.streams, &mut filtered);
-            noted = filtered.noted;
+            let all = notes.copy();
+            self.lost += self.filter.keep(run, &mut notes);
+            all.clear();
+            let (words, shapes) = self.filter.kept();
+            let mut first_time = |number: u32| {
+                new.push(number);
+                shapes.get(&number).copied().or_else(|| run.shape(number))
+            };
+            self.encoder
+                .encode(&mut self.stream, words, &mut first_time);
         }
-        let (repeated, lost) = (noted.repeated, noted.lost);
-        all.clear();
-        if self.streams.is_empty() {
+        if self.stream.is_empty() {
             return;
         }
-        if let Some(mut sink) = sink::lock(self.run) {
+        if let Some(mut sink) = sink::lock(run) {
             if self.number == 0 {
                 self.number = sink.begin_thread();
             }
-            sink.totals.references += repeated + self.encoder.take_weight();
-            sink.totals.lost += lost;
-            sink.take(self.number, &mut self.streams, &mut self.new);
+            let counts = self.encoder.take_counts();
+            sink.totals.references += counts.references;
+            sink.totals.entries += counts.entries;
+            sink.totals.lost += counts.lost + std::mem::take(&mut self.lost);
+            sink.take(self.number, &mut self.stream, &mut self.new);
         }
     }
 

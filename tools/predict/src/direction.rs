@@ -36,10 +36,44 @@ impl<const N: usize> Counters<N> {
     #[inline(always)]
     pub fn learn(&mut self, index: u32, taken: bool) {
         let counter = &mut self.0[index as usize % N];
-        let up = (*counter + 1).min(LARGEST);
-        let down = counter.saturating_sub(1);
-        *counter = if taken { up } else { down };
+        *counter = moved(*counter, taken);
     }
+}
+
+/// Moves a counter towards the outcome; returns whether it predicted another one.
+#[inline(always)]
+fn is_wrong<const N: usize>(counters: &mut [u8; N], index: u32, taken: bool) -> bool {
+    let counter = &mut counters[index as usize % N];
+    let predicted = *counter >= TAKEN_FROM;
+    *counter = moved(*counter, taken);
+    predicted != taken
+}
+
+/// Bits that a two-bit counter occupies in [`MOVED`].
+const COUNTER_BITS: u32 = 2;
+
+/// The value of a counter after an outcome, for each value and, inside of it, for both outcomes, not taken first.
+const MOVED: u32 = {
+    let mut all = 0;
+    let mut counter = LARGEST + 1;
+    while counter > 0 {
+        counter -= 1;
+        let down = counter.saturating_sub(1);
+        let up = if counter < LARGEST {
+            counter + 1
+        } else {
+            counter
+        };
+        all = (all << COUNTER_BITS | up as u32) << COUNTER_BITS | down as u32;
+    }
+    all
+};
+
+/// A counter after an outcome.
+#[inline(always)]
+fn moved(counter: u8, taken: bool) -> u8 {
+    let place = u32::from(counter) << 1 | u32::from(taken);
+    (MOVED >> (COUNTER_BITS * place)) as u8 & LARGEST
 }
 
 /// Two-bit counters by address.
@@ -50,12 +84,18 @@ impl TwoBit {
         Self(Counters::new())
     }
 
-    /// Predicts and learns; returns whether the prediction was wrong.
+    /// Predicts and learns branches in order, and sets `bit` for those that it predicted wrong.
     #[inline(always)]
-    pub fn is_wrong(&mut self, key: u32, taken: bool) -> bool {
-        let predicted = self.0.predicts(key);
-        self.0.learn(key, taken);
-        predicted != taken
+    pub fn run(
+        &mut self,
+        branches: impl Iterator<Item = (u32, bool)>,
+        wrong: &mut [u8],
+        bit: usize,
+    ) {
+        let counters = &mut *self.0.0;
+        for ((key, taken), wrong) in branches.zip(wrong) {
+            *wrong |= u8::from(is_wrong(counters, key, taken)) << bit;
+        }
     }
 }
 
@@ -74,15 +114,23 @@ impl Gshare {
         }
     }
 
-    /// Predicts and learns; returns whether the prediction was wrong.
+    /// Predicts and learns branches in order, and sets `bit` for those that it predicted wrong.
     #[inline(always)]
-    pub fn is_wrong(&mut self, key: u32, taken: bool) -> bool {
-        // The counters' number is a power of two, so older outcomes do not matter.
-        let index = key ^ self.history;
-        let predicted = self.counters.predicts(index);
-        self.counters.learn(index, taken);
-        self.history = self.history << 1 | u32::from(taken);
-        predicted != taken
+    pub fn run(
+        &mut self,
+        branches: impl Iterator<Item = (u32, bool)>,
+        wrong: &mut [u8],
+        bit: usize,
+    ) {
+        // The history stays in a register: each branch waits for the history of the one before.
+        let mut history = self.history;
+        let counters = &mut *self.counters.0;
+        for ((key, taken), wrong) in branches.zip(wrong) {
+            // The counters' number is a power of two, so older outcomes do not matter.
+            *wrong |= u8::from(is_wrong(counters, key ^ history, taken)) << bit;
+            history = history << 1 | u32::from(taken);
+        }
+        self.history = history;
     }
 }
 
@@ -99,6 +147,26 @@ mod tests {
         last
     }
 
+    fn by_address(model: &mut TwoBit, taken: bool) -> bool {
+        let mut wrong = [0];
+        model.run([(5, taken)].into_iter(), &mut wrong, 0);
+        wrong == [1]
+    }
+
+    fn by_history(model: &mut Gshare, taken: bool) -> bool {
+        let mut wrong = [0];
+        model.run([(5, taken)].into_iter(), &mut wrong, 3);
+        wrong == [8]
+    }
+
+    #[test]
+    fn counters_saturate() {
+        for counter in 0..=LARGEST {
+            assert_eq!(moved(counter, true), (counter + 1).min(LARGEST));
+            assert_eq!(moved(counter, false), counter.saturating_sub(1));
+        }
+    }
+
     #[test]
     fn patterns_are_predicted_as_theory_says() {
         let alternating = [true, false];
@@ -106,19 +174,19 @@ mod tests {
         loop_of_8[7] = false;
         let mut two_bit = TwoBit::new();
         // A loop is wrong once in each round: at its end.
-        assert_eq!(wrong(|t| two_bit.is_wrong(5, t), &loop_of_8, 10), 1);
+        assert_eq!(wrong(|t| by_address(&mut two_bit, t), &loop_of_8, 10), 1);
         let mut gshare = Gshare::new();
-        assert_eq!(wrong(|t| gshare.is_wrong(5, t), &loop_of_8, 40), 0);
+        assert_eq!(wrong(|t| by_history(&mut gshare, t), &loop_of_8, 40), 0);
         let mut two_bit = TwoBit::new();
         // From weakly not taken, taken makes it weakly taken and not taken takes that back: always wrong.
-        assert_eq!(wrong(|t| two_bit.is_wrong(5, t), &alternating, 10), 2);
+        assert_eq!(wrong(|t| by_address(&mut two_bit, t), &alternating, 10), 2);
         let mut gshare = Gshare::new();
-        assert_eq!(wrong(|t| gshare.is_wrong(5, t), &alternating, 40), 0);
+        assert_eq!(wrong(|t| by_history(&mut gshare, t), &alternating, 40), 0);
         // A loop that is longer than the history.
         let mut long = [true; 20];
         long[19] = false;
         let mut gshare = Gshare::new();
-        assert_eq!(wrong(|t| gshare.is_wrong(5, t), &long, 40), 1);
+        assert_eq!(wrong(|t| by_history(&mut gshare, t), &long, 40), 1);
     }
 
     #[test]

@@ -136,29 +136,26 @@ impl State {
         }
         self.wrong.clear();
         self.wrong.resize(self.batch.len(), 0);
-        let (keys, wrong) = (&self.run.branches, &mut self.wrong);
+        let (keys, wrong) = (&self.run.branches[..], &mut self.wrong[..]);
         let branches = || {
             let branches = self.batch.iter();
             branches.map(|word| (keys[(word >> 1) as usize], word & 1 != 0))
         };
         let is_simulated = |model: usize| self.run.models >> model & 1 != 0;
         if is_simulated(TWO_BIT) {
-            for ((key, taken), wrong) in branches().zip(wrong.iter_mut()) {
-                *wrong |= u8::from(self.two_bit.is_wrong(key, taken)) << TWO_BIT;
-            }
+            self.two_bit.run(branches(), wrong, TWO_BIT);
         }
         if is_simulated(GSHARE) {
-            for ((key, taken), wrong) in branches().zip(wrong.iter_mut()) {
-                *wrong |= u8::from(self.gshare.is_wrong(key, taken)) << GSHARE;
-            }
+            self.gshare.run(branches(), wrong, GSHARE);
         }
         if is_simulated(TAGE) {
             self.tage.run(branches(), |number, is_wrong| {
                 wrong[number] |= u8::from(is_wrong) << TAGE;
             });
         }
+        let all = &mut self.counts.branches[..];
         for (word, wrong) in self.batch.iter().zip(&self.wrong) {
-            let counts = &mut self.counts.branches[(word >> 1) as usize];
+            let counts = &mut all[(word >> 1) as usize];
             counts.executed += 1;
             counts.taken += u64::from(word & 1);
             if *wrong != 0 {

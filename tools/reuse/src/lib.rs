@@ -1,6 +1,6 @@
 //! Reuse distances: how many different lines of memory a thread touches between two touches of a line.
 //!
-//! All references are noted (`atom_tool::simulate::noted`) and looked at when the thread's buffer is full (`thread`), by
+//! All references are noted (`atom_tool::simulate::batched`) and looked at when the thread's buffer is full (`thread`), by
 //! an exact LRU stack (`stack`). `docs/tools/reuse.md` describes options and output.
 
 mod data;
@@ -11,7 +11,8 @@ mod thread;
 
 use atom_tool::notes::NoteBuffer;
 use atom_tool::prelude::*;
-use atom_tool::simulate::noted::{Member, Noted};
+use atom_tool::simulate::batched::{Batched, Noted};
+use atom_tool::simulate::batches::Item;
 
 use data::{Image, Variable};
 use thread::Run;
@@ -20,20 +21,24 @@ use thread::Run;
 const MOST_LINE: u64 = 4096;
 
 plain_data! {
-    /// A group of references.
+    /// References that are noted together.
     pub struct Group {
         /// Number of its first part; the next group's is behind its last one.
         first: u32,
         /// Number of its procedure's site.
         site: u32,
+        /// 1 for a repeated instruction.
+        is_repeated: u32,
     }
 
     /// A reference of a group.
     pub struct Part {
-        /// Distance in bytes from the lowest reference.
-        offset: u32,
+        /// Distance in bytes from its value.
+        offset: i64,
         /// In bytes.
         size: u32,
+        /// Number of the value from which its address counts.
+        source: u32,
     }
 
     /// The options.
@@ -50,7 +55,7 @@ plain_data! {
     }
 }
 
-atom_tool::noted_references!(thread::slow);
+atom_tool::batched_references!(thread::slow);
 
 #[analysis(uninterrupted)]
 fn begin(
@@ -110,6 +115,22 @@ fn variables(program: &Program, names: &mut StringList) -> Vec<Variable> {
     found
 }
 
+fn part(item: &Item) -> Option<Part> {
+    match *item {
+        Item::Executed { .. } => None,
+        Item::Reference {
+            source,
+            offset,
+            size,
+            ..
+        } => Some(Part {
+            offset,
+            size: size as u32,
+            source: source.into(),
+        }),
+    }
+}
+
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "reuse.out")?;
@@ -124,24 +145,23 @@ fn instrument(program: &Program, args: &Args) -> Result {
 
     let (mut groups, mut parts) = (Vec::new(), Vec::new());
     let mut sites = SiteList::new();
-    let noted = Noted::new(program, routines());
+    let noted = Batched::new(program, routines(), false);
     for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
         let site = sites.push_proc(proc) as u32;
-        noted.add_proc(proc, &mut |_, members: &[Member]| {
+        noted.add_proc(proc, &mut |batch: &Noted<'_>| {
             groups.push(Group {
                 first: parts.len() as u32,
                 site,
+                is_repeated: batch.is_repeated.into(),
             });
-            parts.extend(members.iter().map(|member| Part {
-                offset: member.offset as u32,
-                size: member.size as u32,
-            }));
+            parts.extend(batch.items.iter().filter_map(part));
             groups.len() as u32 - 1
         });
     }
     groups.push(Group {
         first: parts.len() as u32,
         site: 0,
+        is_repeated: 0,
     });
     let mut names = StringList::new();
     let variables = variables(program, &mut names);

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
-use atom_tool::simulate::noted::{self, Entries, Executed, NOTE};
+use atom_tool::simulate::batched::{self, Note};
+use atom_tool::simulate::batches::MOST_SOURCES;
 use atom_tool::{AllThreads, PerThread, Uninterrupted, repeated};
 
 use crate::data::{self, Data};
@@ -12,8 +13,8 @@ use crate::histogram::Histogram;
 use crate::stack::{Stack, mixed};
 use crate::{Group, Part};
 
-/// Size of a thread's buffer of notes in bytes.
-const SIZE: usize = (16 << 10) * NOTE as usize;
+/// Size of a thread's buffer of notes in bytes: small enough for a processor's second cache.
+const SIZE: usize = 128 << 10;
 
 /// Number of parts of a sample, by whose differences its error is estimated.
 pub const PARTS: usize = 8;
@@ -131,7 +132,6 @@ impl Counts {
 /// State of a thread that is kept from one buffer of notes to the next.
 struct State {
     run: &'static Run,
-    entries: Entries,
     stack: Stack,
     data: Data,
     counts: Counts,
@@ -145,12 +145,12 @@ struct State {
 /// Makes a note that does not simply go to the buffer.
 #[cold]
 #[inline(never)]
-pub fn slow(buffer: PerThread<NoteBuffer>, word: u32, value: u64) {
+pub fn slow<const N: usize>(buffer: PerThread<NoteBuffer>, word: u32, values: [u64; N]) {
     let _signals_wait = Uninterrupted::begin();
     // Code that runs before the program's start is not analysed.
     let Some(run) = RUN.get() else { return };
     if notes::make_room(buffer, SIZE, || State::new(run)) {
-        noted::write(&buffer, word, value);
+        batched::write(&buffer, word, values);
     } else if !buffer.is_attached() {
         static TOLD: AtomicBool = AtomicBool::new(false);
         if !TOLD.swap(true, Ordering::Relaxed) {
@@ -165,7 +165,6 @@ impl State {
     fn new(run: &'static Run) -> Self {
         Self {
             run,
-            entries: Entries::default(),
             stack: Stack::new(),
             data: Data::new(),
             counts: Counts::new(),
@@ -176,28 +175,31 @@ impl State {
     }
 
     /// The references of a group.
-    fn execute(&mut self, done: Executed) {
+    fn execute(&mut self, note: Note) {
         let run = self.run;
-        let number = done.group as usize;
+        let number = note.number as usize;
         let (Some(group), Some(next)) = (run.groups.get(number), run.groups.get(number + 1)) else {
             return;
         };
         let parts = run.parts.get(group.first as usize..next.first as usize);
         let parts = parts.unwrap_or_default();
-        let Some(times) = done.times else {
+        let mut values = [0; MOST_SOURCES];
+        note.copy_values(&mut values);
+        if group.is_repeated == 0 {
             for part in parts {
-                let address = done.address.wrapping_add(part.offset.into());
+                let value = values[part.source as usize % MOST_SOURCES];
+                let address = value.wrapping_add(part.offset as u64);
                 self.refer(group.site, address, part.size.into(), 1);
             }
             return;
-        };
+        }
         let size = parts.first().map_or(1, |part| u64::from(part.size));
-        let at = [done.address, done.second];
+        let [first, second, times, _] = values;
         repeated(
-            at,
-            times,
+            [first, second],
+            times >> 1,
             size,
-            u64::from(done.down),
+            times & 1,
             1 << run.line,
             |address, times| {
                 self.refer(group.site, address, size, times);
@@ -257,20 +259,20 @@ impl State {
     }
 }
 
-impl Consume<2> for State {
-    fn take(&mut self, notes: Taken<2>) {
-        for note in notes {
-            if let Some(done) = self.entries.take(note) {
-                self.execute(done);
-            }
+impl Consume<1> for State {
+    fn take(&mut self, mut notes: Taken<1>) {
+        let all = notes.copy();
+        let mut lost = 0;
+        while let Some(note) = batched::next(&mut notes, &mut lost) {
+            self.execute(note);
         }
-        self.counts.lost = self.entries.lost;
+        self.counts.lost += lost;
+        all.clear();
     }
 
-    fn take_inherited(&mut self, notes: Taken<2>) {
+    fn take_inherited(&mut self, notes: Taken<1>) {
         // The stack goes on from what the parent did before the fork; the parent counts it.
         self.take(notes);
-        self.entries.clear();
         self.counts = Counts::new();
     }
 }
