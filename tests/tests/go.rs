@@ -6,7 +6,7 @@ use std::process::Command;
 
 use atom_tests::atom::{self, Job};
 use atom_tests::check::Case;
-use atom_tests::source::{Source, Variant};
+use atom_tests::source::{Source, Variant, go_build};
 
 /// Tools and their options. *predict* is left out: it delays the stops of a loop without calls by seconds (docs/go.md).
 const TOOLS: [(&str, &[&str]); 13] = [
@@ -131,12 +131,10 @@ fn built(folder: &Path, file: &str, mode: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go_plugin");
     let out = folder.join(file).with_extension("built");
     let mut command = Command::new("go");
-    command.args(["build", mode, "-o"]).arg(&out).arg(file);
-    command
-        .current_dir(source)
-        .env("GOCACHE", folder.with_file_name("go-cache"))
-        .env("GOFLAGS", "")
-        .env("GO111MODULE", "off");
+    // Plugins need cgo.
+    go_build(&mut command, "external").unwrap();
+    command.args([mode, "-o"]).arg(&out).arg(file);
+    command.current_dir(source);
     let output = command.output().unwrap();
     assert!(
         output.status.success(),

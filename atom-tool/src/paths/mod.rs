@@ -211,8 +211,13 @@ impl CallPaths {
             proc.blocks()
                 .for_each(|block| end_threads(block, state, is_whole));
         }
-        let [repeats, most] = [options.repeats.into(), options.most];
-        let args = (state, repeats as u32, most, options.by_site, &called);
+        let args = (
+            state,
+            options.repeats,
+            options.most,
+            options.by_site,
+            &called,
+        );
         program.add_call(Before, path_begin, args);
         Self {
             state,

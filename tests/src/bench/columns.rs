@@ -117,8 +117,8 @@ impl Column {
         matches!(self, Self::Valgrind(..))
     }
 
-    /// Whether the program says something else, although it does the same.
-    pub(super) fn is_heard(&self) -> bool {
+    /// Whether the program's output may be another one, although it does the same.
+    pub(super) fn changes_output(&self) -> bool {
         // Valgrind computes with 64 bits where the x87 has 80, so sqlite3's results differ. heaptrack adds lines.
         matches!(self, Self::Valgrind(..) | Self::Heaptrack)
     }

@@ -101,7 +101,7 @@ impl Bench {
                     continue;
                 }
                 let outcome = self.start(program, &mut prepared.command())?;
-                let difference = match column.is_heard() && outcome.end == original.end {
+                let difference = match column.changes_output() && outcome.end == original.end {
                     true => None,
                     false => outcome.differs_from(&original),
                 };
