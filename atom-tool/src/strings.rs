@@ -47,6 +47,11 @@ impl StringList {
         key
     }
 
+    /// The string with this key; empty if there is none.
+    pub fn get(&self, key: u32) -> &str {
+        read(&self.bytes, key as usize).map_or("", |(text, _)| text)
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -25,7 +25,9 @@ use crate::sites::{Site, Sites};
 
 pub use column::{By, Column, Sum};
 pub use files::{Files, ReportFiles};
+use profile::Fixed;
 pub(crate) use profile::begin;
+pub use profile::{FixedValues, fixed_columns};
 use unseen::Unseen;
 
 /// One cell of a table, or the value of a fact.
@@ -141,6 +143,8 @@ struct ColumnTable {
     title: &'static str,
     by: By,
     columns: Vec<(Column, Values)>,
+    /// Columns that follow.
+    fixed: Option<Fixed>,
 }
 
 impl ColumnTable {
@@ -256,7 +260,27 @@ impl Report {
         title: &'static str,
         columns: Vec<(Column, Values)>,
     ) -> &mut Self {
-        self.column_tables.push(ColumnTable { title, by, columns });
+        self.fixed_table(by, title, columns, &[])
+    }
+
+    /// As [`Report::column_table`], with further columns whose values [`fixed_columns`] has compressed when the program
+    /// was instrumented. The program's end need not make them, which suits tables by source line. At most one table of a
+    /// report has such columns. An empty `fixed` stands for none.
+    pub fn fixed_table(
+        &mut self,
+        by: By,
+        title: &'static str,
+        columns: Vec<(Column, Values)>,
+        fixed: &'static [u8],
+    ) -> &mut Self {
+        let fixed = Fixed::new(fixed);
+        debug_assert!(fixed.is_none() || self.column_tables.iter().all(|t| t.fixed.is_none()));
+        self.column_tables.push(ColumnTable {
+            title,
+            by,
+            columns,
+            fixed,
+        });
         self
     }
 

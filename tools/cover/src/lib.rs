@@ -6,6 +6,7 @@
 
 mod afl;
 mod files;
+mod lines;
 mod marks;
 mod packed;
 mod report;
@@ -13,8 +14,9 @@ mod report;
 use atom_tool::prelude::*;
 
 use files::{ExportFiles, Exports};
+use lines::LineList;
 use marks::{Plan, Seen};
-use packed::{BlockFacts, Branch, Head};
+use packed::{BlockFacts, Branch, Head, Line};
 use report::{Input, Reached};
 
 #[analysis]
@@ -38,6 +40,8 @@ fn report_counts(
     exports: Exports,
     program: Str,
     blocks: Array<u8>,
+    lines: Array<u8>,
+    fixed: Array<u8>,
     names: Strings,
     counters: Counters,
     ways: Counters<2>,
@@ -50,6 +54,8 @@ fn report_counts(
         &program,
         Input {
             blocks: &blocks,
+            lines: &lines,
+            fixed: fixed.as_slice(),
             names,
             reached,
         },
@@ -62,9 +68,11 @@ fn report_marks(
     exports: Exports,
     program: Str,
     blocks: Array<u8>,
+    lines: Array<u8>,
+    fixed: Array<u8>,
     names: Strings,
     marks: Marks,
-    rules: Array<u32>,
+    rules: Array<u8>,
     edges: bool,
 ) {
     let reached = Reached::marked(marks, &rules, edges);
@@ -74,6 +82,8 @@ fn report_marks(
         &program,
         Input {
             blocks: &blocks,
+            lines: &lines,
+            fixed: fixed.as_slice(),
             names,
             reached,
         },
@@ -96,6 +106,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let mut blocks = Vec::new();
     let (mut rules, mut marked, mut ways) = (Vec::new(), Vec::new(), Vec::new());
     let mut edges = 0;
+    let mut lines = LineList::default();
     for proc in program.procs() {
         let Some(first) = proc.first_block() else {
             continue;
@@ -109,27 +120,38 @@ fn instrument(program: &Program, args: &Args) -> Result {
             true => Plan::default(),
             false => marks::plan(proc, has_edges.then_some(&mut edges)),
         };
+        let name = names.intern(proc.name());
+        let mut line = None;
         let list: Vec<BlockFacts> = (proc.blocks())
-            .map(|block| facts(block, &plan, has_counts && has_edges, &mut names))
+            .map(|block| {
+                let own = lines_of(block, &mut names);
+                lines.push(block, first.index() as u32, name, &own);
+                line = line.or(own.first().copied());
+                let last = own.last().copied().unwrap_or_default();
+                facts(block, &plan, has_counts && has_edges, last)
+            })
             .collect();
-        let line = list.iter().find_map(|block| block.lines.first());
         let head = Head {
             pc: first.pc(),
-            name: names.intern(proc.name()),
-            line: line.copied().unwrap_or_default(),
+            name,
+            line: line.unwrap_or_default(),
             has_lines: line.is_some(),
         };
         packed::push(&mut blocks, head, first.index() as u32, &list);
-        for (block, of) in plan.rules {
-            rules.extend([block, of.len() as u32]);
-            rules.extend(of);
-        }
+        packed::push_rules(&mut rules, first.index() as u32, &plan.rules);
         marked.extend(plan.marked);
         ways.extend(plan.ways);
     }
-    let input = (&files, &exports, program.name(), &blocks, &names);
+    let lines = lines.finish(|key| names.get(key).to_owned());
+    let report = Passed {
+        files: &files,
+        exports: &exports,
+        blocks: &blocks,
+        lines: [&lines.0, &lines.1],
+        names: &names,
+    };
     match has_counts {
-        true => add_counts(program, has_edges, input),
+        true => add_counts(program, has_edges, &report),
         false => {
             let marks = program.marks(marked.len() + edges as usize);
             let all = program.procs().flat_map(|proc| proc.blocks());
@@ -151,9 +173,16 @@ fn instrument(program: &Program, args: &Args) -> Result {
                     }
                 }
             }
-            let (files, exports, name, blocks, names) = input;
+            let Passed {
+                files,
+                exports,
+                blocks,
+                lines: [lines, fixed],
+                names,
+            } = report;
+            let name = program.name();
             let args = (
-                files, exports, name, blocks, names, marks, &rules, has_edges,
+                files, exports, name, blocks, lines, fixed, names, marks, &rules, has_edges,
             );
             program.add_call(After, report_marks, args);
         }
@@ -162,16 +191,17 @@ fn instrument(program: &Program, args: &Args) -> Result {
 }
 
 /// What the report gets in both cases.
-type Passed<'a> = (
-    &'a ReportFiles,
-    &'a ExportFiles,
-    &'a str,
-    &'a Vec<u8>,
-    &'a StringList,
-);
+struct Passed<'a> {
+    files: &'a ReportFiles,
+    exports: &'a ExportFiles,
+    blocks: &'a Vec<u8>,
+    /// The packed lines, and the fixed columns of their table.
+    lines: [&'a Vec<u8>; 2],
+    names: &'a StringList,
+}
 
 /// Counts the executions of all blocks, and the ways of all conditional branches if they are wanted.
-fn add_counts(program: &Program, has_edges: bool, passed: Passed<'_>) {
+fn add_counts(program: &Program, has_edges: bool, passed: &Passed<'_>) {
     let counters = program.counters(program.block_count());
     let all = || program.procs().flat_map(|proc| proc.blocks());
     let branches = || {
@@ -190,32 +220,29 @@ fn add_counts(program: &Program, has_edges: bool, passed: Passed<'_>) {
     for (branch, counter) in branches().zip(ways.rows()) {
         branch.add_call(Before, count_ways, (counter, BrCondValue));
     }
-    let (files, exports, name, blocks, names) = passed;
+    let Passed {
+        files,
+        exports,
+        blocks,
+        lines: [lines, fixed],
+        names,
+    } = *passed;
+    let name = program.name();
     let args = (
-        files, exports, name, blocks, names, counters, ways, has_edges,
+        files, exports, name, blocks, lines, fixed, names, counters, ways, has_edges,
     );
     program.add_call(After, report_counts, args);
 }
 
-/// The facts about a block. Ways of its branch are counted (`is_counted`), or seen where the plan says.
-fn facts(block: Block<'_>, plan: &Plan, is_counted: bool, names: &mut StringList) -> BlockFacts {
+/// The facts about a block. Ways of its branch are counted (`is_counted`), or seen where the plan says; `line` is the
+/// branch's line.
+fn facts(block: Block<'_>, plan: &Plan, is_counted: bool, line: Line) -> BlockFacts {
     let (insts, last) = (block.insts(), block.last_inst());
     let is_branch = last.is_type(InstType::CondBr);
     let ways = match plan.ways.get(&(block.index() as u32)) {
         Some(ways) => Some(*ways),
         None => is_counted.then_some([Seen::Nowhere; 2]),
     };
-    let mut lines = Vec::new();
-    let mut last_line = None;
-    for inst in block.insts() {
-        let line = inst.line();
-        if line != last_line
-            && let Some((file, line)) = line
-        {
-            lines.push((names.intern(file), line));
-        }
-        last_line = line.or(last_line);
-    }
     BlockFacts {
         pc: block.pc(),
         bytes: last.pc() + last.size() as u64 - block.pc(),
@@ -223,9 +250,25 @@ fn facts(block: Block<'_>, plan: &Plan, is_counted: bool, names: &mut StringList
         branch: ways.filter(|_| is_branch).map(|ways| Branch {
             pc: last.pc(),
             ways,
+            line,
         }),
-        lines,
     }
+}
+
+/// The lines of a block's instructions in their order, each once in a row; the last one is the last instruction's.
+fn lines_of(block: Block<'_>, names: &mut StringList) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut last = None;
+    for inst in block.insts() {
+        let line = inst.line();
+        if line != last
+            && let Some((file, line)) = line
+        {
+            lines.push((names.intern(file), line));
+        }
+        last = line.or(last);
+    }
+    lines
 }
 
 atom_tool::tool!(instrument, help = include_str!("help.txt"));

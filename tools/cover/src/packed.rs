@@ -5,13 +5,19 @@
 //!   it ends in a conditional branch;
 //! - its length in bytes; in the case of the two the distance from the end of the block before;
 //! - for a branch the length of its instruction in bytes, and where its ways are seen;
-//! - in a group with lines: the number of its lines, and for each the differences of file and line from the one before.
+//! - for a branch in a group with lines: the differences of its file and line from those of the branch before, or of
+//!   the head.
+//!
+//! The lines of blocks stand elsewhere ([`crate::lines`]).
+//!
+//! The rules of marks are packed, too: for each its block as the difference from the rule before, the number of its blocks, and
+//! for each of these the difference from the rule's block.
 //!
 //! All numbers are LEB128; differences have their sign in the lowest bit.
 
 use leb128::next;
 
-use crate::marks::Seen;
+use crate::marks::{Rule, Seen};
 
 /// A line: key of the file's name, and number.
 pub type Line = (u32, u32);
@@ -30,7 +36,7 @@ pub struct Head {
 }
 
 /// Facts about a block.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct BlockFacts {
     /// Address of its first instruction.
     pub pc: u64,
@@ -40,8 +46,6 @@ pub struct BlockFacts {
     pub insts: u64,
     /// Its conditional branch.
     pub branch: Option<Branch>,
-    /// Its lines; the last one is the last instruction's.
-    pub lines: Vec<Line>,
 }
 
 /// A conditional branch at the end of a block.
@@ -51,6 +55,8 @@ pub struct Branch {
     pub pc: u64,
     /// Where it is seen that it was taken, and that it was not.
     pub ways: [Seen; 2],
+    /// Its line; the number 0 stands for no line.
+    pub line: Line,
 }
 
 /// Appends the blocks of a procedure. `first` is the number of the first one.
@@ -85,16 +91,13 @@ pub fn push(to: &mut Vec<u8>, head: Head, first: u32, blocks: &[BlockFacts]) {
                 };
                 leb128::push(&mut group, number);
             }
-        }
-        if head.has_lines {
-            leb128::push(&mut group, block.lines.len() as u64);
-            for next in &block.lines {
-                let differences = [(next.0, line.0), (next.1, line.1)];
-                for (new, old) in differences {
+            if head.has_lines {
+                let next = branch.line;
+                for (new, old) in [(next.0, line.0), (next.1, line.1)] {
                     let difference = i64::from(new) - i64::from(old);
                     leb128::push(&mut group, leb128::zigzag(difference));
                 }
-                line = *next;
+                line = next;
             }
         }
     }
@@ -116,6 +119,50 @@ pub struct Group<'a> {
 pub fn leave_out(to: &mut Vec<u8>, blocks: usize) {
     leb128::push(to, blocks as u64);
     leb128::push(to, 0u64);
+}
+
+/// The difference of two numbers.
+fn difference(new: u32, old: u32) -> u64 {
+    leb128::zigzag(i64::from(new) - i64::from(old))
+}
+
+/// Appends the rules of a procedure with the first block `first`.
+pub fn push_rules(to: &mut Vec<u8>, first: u32, rules: &[Rule]) {
+    leb128::push(to, rules.len() as u64);
+    leb128::push(to, u64::from(first));
+    let mut last = first;
+    for (block, of) in rules {
+        leb128::push(to, difference(*block, last));
+        leb128::push(to, of.len() as u64);
+        of.iter()
+            .for_each(|other| leb128::push(to, difference(*other, *block)));
+        last = *block;
+    }
+}
+
+/// Sets the marks that follow from the rules; 1 stands for a block that was executed.
+pub fn apply_rules(mut bytes: &[u8], marks: &mut [u8]) {
+    while let Some(rules) = next(&mut bytes) {
+        if apply_some(&mut bytes, rules, marks).is_none() {
+            return;
+        }
+    }
+}
+
+/// As [`apply_rules`], with the rules of one procedure.
+fn apply_some(bytes: &mut &[u8], rules: u64, marks: &mut [u8]) -> Option<()> {
+    let add = |old: u32, n: u64| (i64::from(old) + leb128::unzigzag(n)) as u32;
+    let mut block = next(bytes)? as u32;
+    for _ in 0..rules {
+        block = add(block, next(bytes)?);
+        let mut is_reached = 0;
+        for _ in 0..next(bytes)? {
+            let other = add(block, next(bytes)?);
+            is_reached |= marks.get(other as usize).copied().unwrap_or(0);
+        }
+        *marks.get_mut(block as usize)? = is_reached;
+    }
+    Some(())
 }
 
 /// The procedures that were packed.
@@ -205,18 +252,15 @@ fn read(
             })
         };
         let ways = [way()?, way()?];
-        block.branch = Some(Branch { pc, ways });
-    }
-    block.lines.clear();
-    if has_lines {
-        for _ in 0..take()? {
+        if has_lines {
             let mut step = |from: u32| {
                 let difference: i64 = leb128::unzigzag(take()?);
                 Some((i64::from(from) + difference) as u32)
             };
             *line = (step(line.0)?, step(line.1)?);
-            block.lines.push(*line);
         }
+        let line = *line;
+        block.branch = Some(Branch { pc, ways, line });
     }
     Some(())
 }
@@ -226,31 +270,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn rules_are_applied_in_their_order() {
+        let mut bytes = Vec::new();
+        push_rules(&mut bytes, 0, &[(2, vec![3, 0]), (1, vec![2])]);
+        push_rules(&mut bytes, 4, &[]);
+        push_rules(&mut bytes, 5, &[(900, vec![5, 6]), (6, vec![901])]);
+        let mut marks = vec![0; 902];
+        (marks[3], marks[901]) = (1, 1);
+        apply_rules(&bytes, &mut marks);
+        let set = (0..902).filter(|i| marks[*i] != 0);
+        assert_eq!(set.collect::<Vec<_>>(), [1, 2, 3, 6, 901]);
+    }
+
+    #[test]
     fn what_is_packed_is_unpacked() {
-        let block = |pc, bytes, insts, branch, lines: &[Line]| BlockFacts {
+        let block = |pc, bytes, insts, branch| BlockFacts {
             pc,
             bytes,
             insts,
             branch,
-            lines: lines.to_vec(),
         };
-        let branch = |pc, ways| Some(Branch { pc, ways });
+        let branch = |pc, ways, line| Some(Branch { pc, ways, line });
         let ways = [Seen::Block(2), Seen::Mark(700)];
         let blocks = [
-            block(
-                0x1000,
-                9,
-                3,
-                branch(0x1007, ways),
-                &[(0, 4), (40, 2), (0, 4)],
-            ),
-            block(0x0f00, 300, 100, None, &[]),
+            block(0x1000, 9, 3, branch(0x1007, ways, (0, 4))),
+            block(0x0f00, 300, 100, None),
             block(
                 2 << 32,
                 2,
                 1,
-                branch(2 << 32, [Seen::Nowhere, Seen::Block(9)]),
-                &[(0, 5)],
+                branch(2 << 32, [Seen::Nowhere, Seen::Block(9)], (40, 2)),
             ),
         ];
         let head = Head {
@@ -270,7 +319,7 @@ mod tests {
         let mut found = Vec::new();
         all[2].each(|i, block| {
             assert_eq!(i, found.len());
-            found.push(block.clone());
+            found.push(*block);
         });
         assert_eq!(found, blocks);
         all[0].each(|_, block| assert_eq!(*block, BlockFacts::default()));

@@ -1,28 +1,34 @@
 //! The report: what was reached, by procedure, source file, line, branch and block.
 
-use std::collections::HashMap;
-
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Sum, Values};
 use coverage::{Block, Branch, Coverage, File, Function};
 
 use crate::files::{self, Exports};
+use crate::lines::{self, LineRow};
 use crate::marks::Seen;
 use crate::packed::{self, Line};
 
 /// How often blocks and ways of branches were reached; with marks, 1 stands for any number.
 pub struct Reached {
-    blocks: Vec<u64>,
+    blocks: Blocks,
     /// Counts of ways in the order of branches: not taken, taken.
     counted: Option<Counters<2>>,
     /// Ways of branches are known.
     has_ways: bool,
 }
 
+/// Executions of blocks, in the order of their numbers.
+enum Blocks {
+    Counted(Vec<u64>),
+    /// Each 0 or 1. Ways of branches that have marks follow.
+    Marked(Vec<u8>),
+}
+
 /// What the rows of a table count: executions, or whether there were any.
 #[derive(Clone, Copy)]
-struct Kind {
-    is_counted: bool,
+pub struct Kind {
+    pub is_counted: bool,
 }
 
 impl Kind {
@@ -36,7 +42,7 @@ impl Kind {
     }
 
     /// The sum of two values of one source line, or of one function.
-    fn sum(self, a: u64, b: u64) -> u64 {
+    pub fn sum(self, a: u64, b: u64) -> u64 {
         match self.is_counted {
             true => a + b,
             false => a.max(b),
@@ -47,6 +53,9 @@ impl Kind {
 /// What the report is made of.
 pub struct Input<'a> {
     pub blocks: &'a [u8],
+    pub lines: &'a [u8],
+    /// The fixed columns of the table of lines.
+    pub fixed: &'static [u8],
     pub names: Strings,
     pub reached: Reached,
 }
@@ -55,30 +64,28 @@ impl Reached {
     /// From counters of blocks and of the ways of branches.
     pub fn counted(counters: Counters, ways: Counters<2>, has_ways: bool) -> Self {
         Self {
-            blocks: counters.rows().map(|[n]| n).collect(),
+            blocks: Blocks::Counted(counters.rows().map(|[n]| n).collect()),
             counted: Some(ways),
             has_ways,
         }
     }
 
-    /// From marks. Each rule is the number of a block, a number n, and n numbers of blocks.
-    pub fn marked(marks: Marks, rules: &[u32], has_ways: bool) -> Self {
-        let mut blocks: Vec<u64> = (0..marks.len()).map(|i| marks.is_set(i).into()).collect();
-        let mut rest = rules;
-        while let [block, count, behind @ ..] = rest {
-            let (of, behind) = behind.split_at(behind.len().min(*count as usize));
-            let is_reached = of
-                .iter()
-                .any(|i| blocks.get(*i as usize).is_some_and(|n| *n != 0));
-            if let Some(block) = blocks.get_mut(*block as usize) {
-                *block = is_reached.into();
-            }
-            rest = behind;
-        }
+    /// From marks and the packed rules.
+    pub fn marked(marks: Marks, rules: &[u8], has_ways: bool) -> Self {
+        let mut all: Vec<u8> = (0..marks.len()).map(|i| marks.is_set(i).into()).collect();
+        packed::apply_rules(rules, &mut all);
         Self {
-            blocks,
+            blocks: Blocks::Marked(all),
             counted: None,
             has_ways,
+        }
+    }
+
+    /// Executions of a block, or of a way with a mark; none if there is no such.
+    fn get(&self, i: usize) -> Option<u64> {
+        match &self.blocks {
+            Blocks::Counted(all) => all.get(i).copied(),
+            Blocks::Marked(all) => all.get(i).copied().map(u64::from),
         }
     }
 }
@@ -103,24 +110,38 @@ struct Way {
     counts: [Option<u64>; 2],
 }
 
-/// A source line in an object: its executions, and a procedure that has code of it.
-struct LineRow {
-    line: Line,
-    object: usize,
-    count: u64,
-    proc: &'static str,
-}
-
 /// Everything that was reached.
 #[derive(Default)]
 struct Found {
     procs: Vec<Proc>,
     ways: Vec<Way>,
-    /// In the order of keys of files, and of lines.
-    lines: Vec<LineRow>,
+    /// Executions of lines, in the order of keys of files, and of lines.
+    lines: Vec<u64>,
+    /// Key of a source file, number of the object, and the number of its lines that were executed, and of all.
+    files: Vec<(u32, usize, [u64; 2])>,
     /// Columns of the executed blocks: address, executed instructions, executions, instructions, bytes.
     blocks: [Vec<u64>; 5],
     names: Vec<&'static str>,
+}
+
+impl Found {
+    /// Adds a line. Lines of one file stand together.
+    fn add_line(&mut self, row: LineRow) {
+        self.lines.push(row.count);
+        let file = row.line.0;
+        let of_file = self.files.iter().rev().take_while(|known| known.0 == file);
+        let first = self.files.len() - of_file.count();
+        let known = self.files[first..]
+            .iter()
+            .position(|known| known.1 == row.object);
+        let at = known.map_or(self.files.len(), |i| first + i);
+        if at == self.files.len() {
+            self.files.push((file, row.object, [0; 2]));
+        }
+        let lines = &mut self.files[at].2;
+        lines[0] += u64::from(row.count != 0);
+        lines[1] += 1;
+    }
 }
 
 impl Input<'_> {
@@ -131,30 +152,28 @@ impl Input<'_> {
 
     fn found(&self) -> Found {
         let mut found = Found::default();
+        self.each_line(|row| found.add_line(row));
         let all = packed::groups(self.blocks)
             .map(|group| group.len)
             .sum::<usize>();
-        let kind = self.kind();
         let mut branches = 0;
         for group in packed::groups(self.blocks) {
             let Some(head) = group.head() else { continue };
-            let counts = self
-                .reached
-                .blocks
-                .get(group.first..group.first + group.len);
-            let counts = counts.unwrap_or_default();
+            let count = |i: usize| self.reached.get(group.first + i).unwrap_or(0);
             let name = self.names.get(head.name);
-            let executed = counts.iter().filter(|n| **n != 0).count() as u64;
+            let executed = (0..group.len).filter(|i| count(*i) != 0).count() as u64;
             found.procs.push(Proc {
                 pc: head.pc,
                 name,
                 line: head.line,
-                entries: counts.first().copied().unwrap_or(0),
+                entries: if group.len == 0 { 0 } else { count(0) },
                 blocks: [executed, group.len as u64],
             });
-            let mut lines: Vec<(Line, u64)> = Vec::new();
+            if executed == 0 && !self.reached.has_ways {
+                continue;
+            }
             group.each(|i, block| {
-                let count = counts.get(i).copied().unwrap_or(0);
+                let count = count(i);
                 if count != 0 {
                     let row = [
                         block.pc,
@@ -168,11 +187,10 @@ impl Input<'_> {
                     }
                     found.names.push(name);
                 }
-                lines.extend(block.lines.iter().map(|line| (*line, count)));
                 let Some(branch) = block.branch else { return };
                 let counts = self.ways(branch.ways, branches, all);
                 branches += 1;
-                let line = block.lines.last().copied().unwrap_or_default();
+                let line = branch.line;
                 if line.1 != 0 || counts.iter().any(|n| n.is_some_and(|n| n != 0)) {
                     let (pc, proc) = (branch.pc, name);
                     found.ways.push(Way {
@@ -183,27 +201,14 @@ impl Input<'_> {
                     });
                 }
             });
-            // In one procedure a line is executed as often as the block of it that is executed most often.
-            lines.sort_unstable_by_key(|(line, count)| (*line, std::cmp::Reverse(*count)));
-            lines.dedup_by_key(|(line, _)| *line);
-            let object = Address(head.pc).object_number();
-            let row = |(line, count)| LineRow {
-                line,
-                object,
-                count,
-                proc: name,
-            };
-            found.lines.extend(lines.into_iter().map(row));
         }
-        found.lines.sort_by_key(|row| (row.line, row.object));
-        found.lines.dedup_by(|row, first| {
-            let is_same = (row.line, row.object) == (first.line, first.object);
-            if is_same {
-                first.count = kind.sum(first.count, row.count);
-            }
-            is_same
-        });
         found
+    }
+
+    /// Gives each line to `each`.
+    fn each_line(&self, each: impl FnMut(LineRow)) {
+        let count = |block: u32| self.reached.get(block as usize).unwrap_or(0);
+        lines::each(self.lines, count, self.kind(), each);
     }
 
     /// Counts of the ways of a branch, taken and not taken. `all` is the number of blocks, behind which the marks of
@@ -213,7 +218,7 @@ impl Input<'_> {
             let [not_taken, taken] = counters.at(number).get();
             return [Some(taken), Some(not_taken)];
         }
-        let count = |i: usize| self.reached.blocks.get(i).copied();
+        let count = |i: usize| self.reached.get(i);
         ways.map(|way| match way {
             Seen::Block(block) => count(block as usize),
             Seen::Mark(mark) => count(all + mark as usize),
@@ -224,9 +229,9 @@ impl Input<'_> {
 
 /// Writes all files.
 pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
-    let (found, kind) = (input.found(), input.kind());
+    let (mut found, kind) = (input.found(), input.kind());
     if files::is_wanted(exports) {
-        files::write(exports, &coverage(&found, exports, input.names, kind));
+        files::write(exports, &coverage(&input, &found, exports));
     }
     let mut report = Report::new("cover", program);
     let sum = |of: fn(&Proc) -> u64| found.procs.iter().map(of).sum::<u64>();
@@ -252,7 +257,7 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
         [entered, found.procs.len() as u64],
     );
     if !found.lines.is_empty() {
-        let executed = found.lines.iter().filter(|row| row.count != 0).count();
+        let executed = found.lines.iter().filter(|count| **count != 0).count();
         let names = ["lines executed", "lines", "lines executed %"];
         pair(
             &mut report,
@@ -275,7 +280,7 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
     add_files(&mut report, &found, input.names);
     add_procs(&mut report, &found, input.names, kind);
     if files.has_profile() {
-        add_lines(&mut report, &found, input.names, kind);
+        add_lines(&mut report, &mut found, input.fixed, kind);
         if input.reached.has_ways {
             add_branches(&mut report, &found, input.names, kind);
         }
@@ -286,19 +291,11 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
 
 /// The table of source files.
 fn add_files(report: &mut Report, found: &Found, names: Strings) {
-    let mut files: HashMap<(u32, usize), [u64; 2]> = HashMap::new();
-    for row in &found.lines {
-        let lines = files.entry((row.line.0, row.object)).or_default();
-        lines[0] += u64::from(row.count != 0);
-        lines[1] += 1;
-    }
-    if files.is_empty() {
+    if found.files.is_empty() {
         return;
     }
-    let mut files: Vec<_> = files
-        .into_iter()
-        .map(|((file, _), n)| (names.get(file), n))
-        .collect();
+    let name = |(file, _, lines): &(u32, usize, [u64; 2])| (names.get(*file), *lines);
+    let mut files: Vec<_> = found.files.iter().map(name).collect();
     files.sort_unstable();
     let columns = [
         Column::count("lines executed", "lines").sum(Sum::None),
@@ -361,28 +358,15 @@ fn add_procs(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
 }
 
 /// The profile's table of source lines, with those that were not executed.
-fn add_lines(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
-    let mut last = (u32::MAX, "");
-    let mut place = |row: &LineRow| {
-        let (key, line) = row.line;
-        if last.0 != key {
-            last = (key, names.get(key));
-        }
-        let (file, object) = (last.1.into(), row.object as u32);
-        Cell::Place { file, line, object }
-    };
-    let counts = found.lines.iter().map(|row| row.count).collect();
-    let places = found.lines.iter().map(&mut place).collect();
-    let procs = found.lines.iter().map(|row| row.proc).collect();
-    let columns = vec![
-        (
-            kind.column("executions", "executed", "lines"),
-            Values::Numbers(counts),
-        ),
-        (Column::place("line").key(), Values::Places(places)),
-        (Column::text("procedure"), Values::Texts(procs)),
-    ];
-    report.column_table(By::Line, "lines", columns);
+fn add_lines(report: &mut Report, found: &mut Found, fixed: &'static [u8], kind: Kind) {
+    let counts = std::mem::take(&mut found.lines);
+    let column = kind.column("executions", "executed", "lines");
+    let mut columns = vec![(column, Values::Numbers(counts))];
+    if fixed.is_empty() {
+        columns.push((Column::place("line").key(), Values::Places(Vec::new())));
+        columns.push((Column::text("procedure"), Values::Texts(Vec::new())));
+    }
+    report.fixed_table(By::Line, "lines", columns, fixed);
 }
 
 /// The profile's table of conditional branches. Those whose ways are not all seen are left out.
@@ -437,7 +421,8 @@ fn add_blocks(report: &mut Report, found: Found, kind: Kind) {
 }
 
 /// What the files for other programs are made of.
-fn coverage(found: &Found, exports: Exports, names: Strings, kind: Kind) -> Coverage {
+fn coverage(input: &Input<'_>, found: &Found, exports: Exports) -> Coverage {
+    let (names, kind) = (input.names, input.kind());
     let starts = files::starts(exports);
     let block = |(pc, bytes): (&u64, &u64)| {
         let module = Address(*pc).object_number();
@@ -457,13 +442,13 @@ fn coverage(found: &Found, exports: Exports, names: Strings, kind: Kind) -> Cove
             .collect(),
         ..Coverage::default()
     };
-    for row in &found.lines {
+    input.each_line(|row| {
         let (file, line) = row.line;
         let name = names.get(file).to_owned();
         let file: &mut File = coverage.files.entry(name).or_default();
         let known = file.lines.entry(line.into()).or_default();
         *known = kind.sum(*known, row.count);
-    }
+    });
     for proc in found.procs.iter().filter(|p| p.line.1 != 0) {
         let file = coverage
             .files

@@ -4,6 +4,8 @@ use std::io::Write;
 
 use analysis_rt::Decimal;
 
+use super::fixed::Fragment;
+
 /// The largest integer below which a double holds each integer. Larger ones are written as strings.
 const EXACT: u64 = 1 << 53;
 
@@ -13,13 +15,31 @@ pub struct Json {
     bytes: Vec<u8>,
     /// The next value or key needs a comma in front.
     needs_comma: bool,
+    /// What was compressed before, and the numbers of bytes in front of which it stands.
+    fragments: Vec<(usize, Fragment)>,
 }
 
 impl Json {
-    /// The finished line.
+    /// The finished line. [`Json::fragments`] is not in it.
     pub fn end(mut self) -> Vec<u8> {
         self.bytes.push(b'\n');
         self.bytes
+    }
+
+    /// What was written, without a new line.
+    pub fn bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// Appends a value, or several with commas between them.
+    pub fn fragment(&mut self, fragment: Fragment) {
+        self.begin();
+        self.fragments.push((self.bytes.len(), fragment));
+    }
+
+    /// What was appended by [`Json::fragment`], with the number of bytes in front of it, in order.
+    pub fn take_fragments(&mut self) -> Vec<(usize, Fragment)> {
+        std::mem::take(&mut self.fragments)
     }
 
     fn begin(&mut self) {

@@ -4,6 +4,7 @@
 //! compressed. Nothing here waits for anything but the system, and an error of one part (a machine without a
 //! name, say) leaves that part out.
 
+mod fixed;
 mod json;
 mod machine;
 mod strings;
@@ -16,6 +17,9 @@ use std::io::Write;
 use super::Report;
 use super::origin::Origin;
 use crate::output;
+pub(super) use fixed::Fixed;
+use fixed::{Deflater, End, Fragment};
+pub use fixed::{FixedValues, fixed_columns};
 pub(super) use json::Json;
 use strings::Texts;
 
@@ -29,11 +33,7 @@ const LEVEL: u8 = 1;
 
 /// Writes the file. `name` is the template of its name.
 pub(super) fn write(name: &str, report: &Report, origin: &Origin) -> io::Result<()> {
-    let json = profile(report, origin);
-    let bytes = match json.len() > PLAIN {
-        true => compressed(&json),
-        false => json,
-    };
+    let bytes = profile(report, origin);
     if name == "-" {
         let mut to = output::stdout();
         return to.write_all(&bytes).and_then(|()| to.flush());
@@ -45,7 +45,7 @@ pub(super) fn write(name: &str, report: &Report, origin: &Origin) -> io::Result<
     })
 }
 
-/// The JSON. The head comes first: readers look at its first keys.
+/// The JSON, compressed if it is long. The head comes first: readers look at its first keys.
 fn profile(report: &Report, origin: &Origin) -> Vec<u8> {
     let mut json = Json::default();
     json.open('{');
@@ -68,7 +68,8 @@ fn profile(report: &Report, origin: &Origin) -> Vec<u8> {
     time::write(&mut json);
     origin.write(&mut json, report.unseen.as_ref());
 
-    let mut texts = Texts::default();
+    let fixed = report.column_tables.iter().find_map(|table| table.fixed);
+    let mut texts = Texts::behind(fixed.map_or(0, Fixed::strings));
     json.key("facts").open('[');
     for (column, cell) in &report.facts {
         table::fact(&mut json, column, cell);
@@ -85,19 +86,45 @@ fn profile(report: &Report, origin: &Origin) -> Vec<u8> {
         }
     }
     json.close(']');
-    json.key("strings").texts(&texts.all);
+    json.key("strings").open('[');
+    if let Some(fixed) = fixed {
+        json.fragment(fixed.texts());
+    }
+    texts.all.iter().for_each(|text| json.text(text));
+    json.close(']');
     json.close('}');
-    json.end()
+    let fragments = json.take_fragments();
+    let json = json.end();
+    match json.len() > PLAIN || !fragments.is_empty() {
+        true => compressed(&json, &fragments),
+        false => json,
+    }
 }
 
-/// The bytes in the form of RFC 1952.
-fn compressed(bytes: &[u8]) -> Vec<u8> {
+/// The bytes with the fragments between them, in the form of RFC 1952.
+fn compressed(bytes: &[u8], fragments: &[(usize, Fragment)]) -> Vec<u8> {
     /// Deflated, without a name, a time and a system; made for speed.
     const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
-    let deflated = miniz_oxide::deflate::compress_to_vec(bytes, LEVEL);
-    let sum = crc32fast::hash(bytes).to_le_bytes();
-    let size = (bytes.len() as u32).to_le_bytes();
-    [&HEAD, &*deflated, &sum, &size].concat()
+    let mut file = HEAD.to_vec();
+    let mut deflater = Deflater::new(LEVEL);
+    let mut sum = crc32fast::Hasher::new();
+    let mut size = bytes.len();
+    let mut done = 0;
+    for (at, fragment) in fragments {
+        let own = &bytes[done..*at];
+        deflater.append(own, End::OfPart, &mut file);
+        sum.update(own);
+        file.extend_from_slice(fragment.packed);
+        sum.combine(&fragment.sum());
+        size += fragment.len as usize;
+        done = *at;
+    }
+    let rest = &bytes[done..];
+    deflater.append(rest, End::OfFile, &mut file);
+    sum.update(rest);
+    file.extend(sum.finalize().to_le_bytes());
+    file.extend((size as u32).to_le_bytes());
+    file
 }
 
 #[cfg(test)]

@@ -8,11 +8,21 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 pub struct Texts<'a> {
     /// The texts in the order of their indices.
     pub all: Vec<&'a str>,
+    /// The index of the first one: texts of fixed columns stand in front.
+    first: u32,
     indices: HashMap<&'a str, u32, BuildHasherDefault<DefaultHasher>>,
     last: Option<(&'a str, u32)>,
 }
 
 impl<'a> Texts<'a> {
+    /// A dictionary that stands behind another one with `first` texts.
+    pub fn behind(first: u32) -> Self {
+        Self {
+            first,
+            ..Self::default()
+        }
+    }
+
     /// The index of a text.
     pub fn index(&mut self, text: &'a str) -> u32 {
         // Rows of one procedure stand together and share its name.
@@ -21,7 +31,7 @@ impl<'a> Texts<'a> {
         {
             return index;
         }
-        let next = self.all.len() as u32;
+        let next = self.first + self.all.len() as u32;
         let index = *self.indices.entry(text).or_insert(next);
         if index == next {
             self.all.push(text);

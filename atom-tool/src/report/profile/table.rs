@@ -122,6 +122,9 @@ pub fn columns<'a>(json: &mut Json, texts: &mut Texts<'a>, table: &'a ColumnTabl
         }
         json.close('}');
     }
+    if let Some(fixed) = table.fixed {
+        json.fragment(fixed.columns());
+    }
     json.close(']');
     json.close('}');
 }
@@ -134,7 +137,7 @@ fn head(json: &mut Json, title: &str, by: By, rows: usize) {
 }
 
 /// Opens a column and writes all but its values.
-fn column_head(json: &mut Json, column: &Column, kind: Type, role: Role) {
+pub fn column_head(json: &mut Json, column: &Column, kind: Type, role: Role) {
     json.open('{');
     json.key("name").text(column.name);
     json.key("type").text(kind.name());
@@ -222,7 +225,7 @@ fn addresses(json: &mut Json, all: impl Iterator<Item = Option<u64>> + Clone, ob
 }
 
 /// Writes the files and the lines of a column of places, and the objects if `needs_objects`.
-fn places<'a>(
+pub fn places<'a>(
     json: &mut Json,
     texts: &mut Texts<'a>,
     cells: impl Iterator<Item = &'a Cell> + Clone,

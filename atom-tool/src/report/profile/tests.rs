@@ -118,12 +118,55 @@ fn large_profiles_are_compressed() {
             (Column::text("procedure"), Values::Texts(names)),
         ],
     );
-    let json = super::profile(&report, &Origin::default());
-    let packed = compressed(&json);
-    assert!(packed.len() * 2 < json.len());
+    let packed = super::profile(&report, &Origin::default());
+    assert!(packed.starts_with(&[0x1f, 0x8b]));
+    assert!(packed.len() < 10 * numbers.len());
     let found = Profile::parse(&packed).unwrap();
     let table = found.table("flow").unwrap();
     let expected: Vec<Value> = numbers.into_iter().map(Value::Integer).collect();
     assert_eq!(table.column("pc").unwrap().values, expected);
     assert_eq!(found.strings, ["main"]);
+}
+
+#[test]
+fn fixed_columns_stand_in_their_table() {
+    let rows = 3000;
+    let files: Vec<String> = (0..rows).map(|i| format!("file{}.c", i / 100)).collect();
+    let places = (0..rows).map(|i| Cell::place(&files[i], i as u32 + 1));
+    let names: Vec<&str> = (0..rows).map(|i| ["f", "größe"][i % 2]).collect();
+    let fixed = fixed_columns(&[
+        (
+            Column::place("line").key(),
+            FixedValues::Places(places.collect()),
+        ),
+        (Column::text("procedure"), FixedValues::Texts(names)),
+    ]);
+    let mut report = Report::new("count", "sort");
+    let numbers = |n: u64| vec![(Column::count("n", "things"), Values::Numbers(vec![n; rows]))];
+    let texts = (Column::text("name").key(), Values::Texts(vec!["new", "f"]));
+    let more = (
+        Column::count("n", "things"),
+        Values::Numbers(vec![1, u64::MAX]),
+    );
+    report
+        .fixed_table(column::By::Line, "lines", numbers(7), fixed.leak())
+        .column_table(column::By::Other, "others", vec![texts, more]);
+    let profile = read(&report);
+    let lines = profile.table("lines").unwrap();
+    let [n, line, proc] = ["n", "line", "procedure"].map(|name| lines.column(name).unwrap());
+    assert_eq!((n.values.len(), line.values.len()), (rows, rows));
+    let file = |i: usize| {
+        let key = line.file(i).unwrap();
+        profile.strings[key as usize].to_string()
+    };
+    for i in [0, 1, 1234, rows - 1] {
+        assert_eq!(line.values[i], Value::Integer(i as u64 + 1));
+        assert_eq!(file(i), files[i]);
+        let name = profile.text(proc.values[i]);
+        assert_eq!(name, Some(["f", "größe"][i % 2]));
+    }
+    let others = profile.table("others").unwrap();
+    let name = others.column("name").unwrap();
+    let texts = name.values.iter().map(|value| profile.text(*value));
+    assert_eq!(texts.collect::<Vec<_>>(), [Some("new"), Some("f")]);
 }
