@@ -24,10 +24,11 @@ pub struct ObjectInfo {
     pub inode: u64,
     /// Size of the original file in bytes.
     pub size: u64,
-    /// Seconds of the time at which the original file's inode changed last.
-    pub changed: u64,
+    /// Seconds of the time at which the original file's contents were modified last. Tools for versions of the
+    /// interface before 19 get the time of the inode's last change, which a new hard link sets, too.
+    pub modified: u64,
     /// Nanoseconds of that time.
-    pub changed_nanoseconds: u64,
+    pub modified_nanoseconds: u64,
     /// First address of the object's image, in the file.
     pub base: u64,
     /// Address behind the object's image with the new segments, in the file.

@@ -2,7 +2,7 @@
 //!
 //! The program interpreter opens libraries by their usual paths, so all that it decides and remembers of
 //! paths is as in the original process. Here the path of an object's original file is replaced by the path
-//! of the instrumented file; the object is known by device, inode, size and time of change. A link that
+//! of the instrumented file; the object is known by device, inode, size and time of modification. A link that
 //! leads to the running program is read as the original's. Calls on what signals do go to
 //! [`super::deaths`], calls that map files to [`mapping`], those that execute a program to [`super::follow`].
 
@@ -164,8 +164,8 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
     };
     let is = |o: &ObjectInfo| {
         (o.device, o.inode, o.size) == (stat.st_dev, stat.st_ino, stat.st_size as u64)
-            && (o.changed, o.changed_nanoseconds)
-                == (stat.st_ctime as u64, stat.st_ctime_nsec as u64)
+            && (o.modified, o.modified_nanoseconds)
+                == (stat.st_mtime as u64, stat.st_mtime_nsec as u64)
             && o.instrumented.len != 0
     };
     let objects = table::objects(process);
@@ -175,6 +175,14 @@ unsafe fn object(process: &ProcessInfo, folder: usize, path: usize) -> Option<&O
         let path = path as *const c_char;
         // SAFETY: the kernel has read the path just now.
         let path = unsafe { core::slice::from_raw_parts(path.cast::<u8>(), strlen(path)) };
+        let is_modified = |o: &ObjectInfo| {
+            let is_it =
+                (o.device, o.inode) == (stat.st_dev, stat.st_ino) || objects::path(o) == path;
+            is_it && o.instrumented.len != 0
+        };
+        if objects.iter().any(is_modified) {
+            objects::warn_of_modified(path);
+        }
         objects::note_unknown(path);
     }
     mapping::opened(process, found?);

@@ -1,12 +1,13 @@
 //! The objects of a process that is instrumented as a whole: their names, their load biases, and which
 //! files the program interpreter opened that are none of them.
 
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use atom_abi::ProcessInfo;
+use atom_abi::{ObjectInfo, ProcessInfo};
 
 use crate::process::table::PROGRAM;
 use crate::process::{info, table};
+use crate::sys::fatal::warn_of;
 
 /// At the start: notes where the program and its interpreter lie, and gives the program the name that the
 /// original's would have.
@@ -54,6 +55,18 @@ pub(crate) fn note_unknown(path: &[u8]) {
     }
 }
 
+/// Warns of a library that has been modified since it was instrumented: it runs as it is, and if it is the one that
+/// ends the process there is no report that says so.
+pub(crate) fn warn_of_modified(path: &[u8]) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Ordering::Relaxed) {
+        warn_of(
+            path,
+            " was modified after it was instrumented; it runs as it is and is not seen. Instrument the program again",
+        );
+    }
+}
+
 /// Calls `each` with the path of each file that the program interpreter opened and that is not
 /// instrumented: libraries loaded while the program ran, and the interpreter's own files.
 pub fn unknown_objects(each: &mut dyn FnMut(&[u8])) {
@@ -66,17 +79,16 @@ pub fn unknown_objects(each: &mut dyn FnMut(&[u8])) {
         .for_each(each);
 }
 
+/// The path of an object's original file.
+pub(crate) fn path(object: &ObjectInfo) -> &'static [u8] {
+    // SAFETY: `atom` wrote the table and the paths, which nobody changes.
+    unsafe { core::slice::from_raw_parts(object.path.ptr, object.path.len) }
+}
+
 /// The file name of an object of the process; `None` for a program alone, and before the start.
 pub fn object_name(object: usize) -> Option<&'static str> {
     let process = table::process()?;
-    if object >= process.object_count {
-        return None;
-    }
-    // SAFETY: `atom` wrote the table, with text in UTF-8 as far as the path is.
-    let path = unsafe {
-        let path = (*process.objects.add(object)).path;
-        core::slice::from_raw_parts(path.ptr, path.len)
-    };
+    let path = table::objects(process).get(object).map(path)?;
     let name = path.rsplit(|b| *b == b'/').next()?;
     core::str::from_utf8(name).ok()
 }

@@ -9,7 +9,13 @@ const ABORTED: i32 = 128 + libc::SIGABRT;
 /// Writes a warning to standard error.
 #[cold]
 pub(crate) fn warn(what: &str) {
-    let parts: [&str; 3] = ["analysis runtime: ", what, "\n"];
+    warn_of(&[], what);
+}
+
+/// Writes a warning that begins with a file's path.
+#[cold]
+pub(crate) fn warn_of(path: &[u8], what: &str) {
+    let parts = [b"analysis runtime: ", path, what.as_bytes(), b"\n"];
     for p in parts {
         // SAFETY: the kernel reads `p` only.
         unsafe { syscall!(libc::SYS_write, libc::STDERR_FILENO, p.as_ptr(), p.len()) };

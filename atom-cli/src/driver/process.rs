@@ -100,7 +100,8 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     };
     let planned = || plan(request, &objects, &lives, starter, calls, tool_code);
     let whole = steps.run(Step::Plan, planned, insertions)?;
-    let mut facts = facts(&files, starter, &folder, request)?;
+    let knows_modified = analysis.facts.version >= MODIFIED;
+    let mut facts = facts(&files, (starter, knows_modified), &folder, request)?;
     let mut slots = used;
     slots.extend(analysis.header_functions());
     let hooks = HOOKS.iter().chain([&plan::FORKED]);
@@ -514,8 +515,17 @@ fn check<'a>(
     Ok(())
 }
 
-/// What the runtime is told of the process.
-fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Result<Facts> {
+/// Version of the tool interface from which the runtime knows a library by the time of its modification, before by
+/// the time of its inode's change.
+const MODIFIED: u32 = 19;
+
+/// What the runtime is told of the process, whose starting object is `starter`.
+fn facts(
+    files: &[File],
+    (starter, knows_modified): (usize, bool),
+    folder: &Path,
+    request: &Request,
+) -> Result<Facts> {
     let mut facts = Facts::new();
     let table = facts.add(&vec![0; size_of::<ObjectInfo>() * files.len()]);
     facts.put_address(offset_of!(ProcessInfo, objects), table);
@@ -544,15 +554,16 @@ fn facts(files: &[File], starter: usize, folder: &Path, request: &Request) -> Re
             let path = file.output.as_os_str().as_bytes();
             facts.put_text(at + offset_of!(ObjectInfo, instrumented), path);
         }
+        let time = match knows_modified {
+            true => [stat.mtime(), stat.mtime_nsec()],
+            false => [stat.ctime(), stat.ctime_nsec()],
+        };
         for (field, value) in [
             (offset_of!(ObjectInfo, device), stat.dev()),
             (offset_of!(ObjectInfo, inode), stat.ino()),
             (offset_of!(ObjectInfo, size), stat.size()),
-            (offset_of!(ObjectInfo, changed), stat.ctime() as u64),
-            (
-                offset_of!(ObjectInfo, changed_nanoseconds),
-                stat.ctime_nsec() as u64,
-            ),
+            (offset_of!(ObjectInfo, modified), time[0] as u64),
+            (offset_of!(ObjectInfo, modified_nanoseconds), time[1] as u64),
             (offset_of!(ObjectInfo, base), file.image.base),
         ] {
             facts.put(at + field, value);

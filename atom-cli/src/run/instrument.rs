@@ -1,6 +1,7 @@
 //! The instrumented program in the store: found there, or made now.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -205,6 +206,12 @@ impl Parts {
             let with = &wish.arguments.choices.with;
             for library in self.libraries.iter().chain(with).chain(&self.later) {
                 identity.add_file(library)?;
+                // The runtime knows a library by what the file system says of it.
+                let m = library
+                    .metadata()
+                    .map_err(|e| Error::new("looking at a library", e.to_string()).file(library))?;
+                let known = [m.dev(), m.ino(), m.mtime() as u64, m.mtime_nsec() as u64];
+                identity.add_words("file", &known.map(|word| word.to_string()));
             }
             identity.add_words("named", &[program.file.display().to_string()]);
         }

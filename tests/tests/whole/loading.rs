@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use atom_tests::outcome::{Setting, run};
+
 use super::Place;
 
 /// The program `opens.cc` with its libraries.
@@ -96,4 +98,32 @@ fn what_is_named_beforehand_is_counted() {
             assert!(total > 30, "{name}: {total} in {key}");
         }
     }
+}
+
+#[test]
+fn a_modified_library_is_told_and_a_link_to_it_is_no_modification() {
+    let (place, files) = opens("opens-modified", &[]);
+    place.instrument(&[]);
+    let lib = place.folder.join("lib");
+    let arguments = [lib.to_str().unwrap()];
+    let linked = files.iter().find(|f| f.ends_with("liblinked.so")).unwrap();
+    let count = |pid| {
+        let counts = place.counts(pid).expect("a report");
+        let own = counts
+            .iter()
+            .filter(|(k, _)| k.starts_with("liblinked.so+"));
+        own.map(|(_, n)| n).sum::<u64>()
+    };
+    // A new name changes the inode's times but not the contents.
+    std::fs::hard_link(linked, place.folder.join("other-name")).unwrap();
+    let outcome = place.same(&arguments);
+    assert!(count(outcome.pid) > 10);
+    let file = std::fs::File::options().append(true).open(linked).unwrap();
+    file.set_modified(std::time::SystemTime::now()).unwrap();
+    let mut command = place.command(&place.bundle(), &arguments);
+    let outcome = run(&mut command, &Setting::default()).unwrap();
+    let said = String::from_utf8_lossy(&outcome.stderr);
+    let words = "liblinked.so was modified after it was instrumented";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(count(outcome.pid), 0);
 }
