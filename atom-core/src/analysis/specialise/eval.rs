@@ -4,14 +4,15 @@
 //! frame vanishes, as the words stored there are remembered as values. A branch that cannot be decided
 //! splits the body in two, and the code behind it is followed twice. A side that cannot be followed (it
 //! calls, uses vector registers, is too long) becomes a call of the whole routine from its start. That
-//! is correct as long as nothing has been stored before the branch.
+//! is correct as long as nothing has been stored before the branch, or one addition or subtraction, which
+//! the side takes back.
 
 use crate::x86::{Instruction, Mnemonic, OpKind, Register};
 
 mod step;
 
 use super::ops::{Base, End, Known, Machine, Mem, Node, Op, Rm, Slot, Start, Symbol, V};
-use super::state::{self, Flag, State, Val};
+use super::state::{self, Flag, State, Stored, Val};
 use super::{MOST_OPS, Shape};
 use crate::analysis::code::{Callee, Exit, Function};
 use crate::analysis::image::{AnalysisImage, Value};
@@ -110,7 +111,7 @@ impl<'a> Evaluator<'a> {
             regs: [Val::Nothing; Gpr::COUNT],
             flags: [Flag::Undefined; flags::COUNT],
             stack: Default::default(),
-            stored: false,
+            stored: Stored::Nothing,
         };
         state.regs[RSP] = Val::Stack(0);
         let mut inputs = Vec::new();
@@ -200,7 +201,9 @@ impl<'a> Evaluator<'a> {
                     at = raw.next_ip();
                 }
                 // A tail call behind a branch is the rare case.
-                Exit::Tail(_) if self.branches > 0 && !self.whole && !state.stored => {
+                Exit::Tail(_)
+                    if self.branches > 0 && !self.whole && state.stored.undo().is_some() =>
+                {
                     return Err(Fail::No);
                 }
                 Exit::Tail(Callee::Known(callee)) => {
@@ -231,6 +234,7 @@ impl<'a> Evaluator<'a> {
         let (next, narrow) = (self.next, self.narrow);
         let mut sides = [None, None];
         let branches = self.branches;
+        let undo = state.stored.undo();
         // Compilers put rare code out of line, behind a taken branch.
         for (side, at) in [(1, raw.next_ip()), (0, raw.near_branch_target())] {
             let count = self.count;
@@ -238,9 +242,9 @@ impl<'a> Evaluator<'a> {
             self.branches = branches + 1;
             sides[side] = match self.follow(function, at, state.clone()) {
                 Ok(node) => Some(node),
-                Err(Fail::No) if !state.stored => {
+                Err(Fail::No) if undo.is_some() => {
                     self.ops.clear();
-                    self.count = count;
+                    self.count = count + undo.iter().flatten().count();
                     None
                 }
                 Err(fail) => return Err(fail),
@@ -250,7 +254,8 @@ impl<'a> Evaluator<'a> {
         if sides.iter().all(Option::is_none) {
             return Err(Fail::No);
         }
-        let sides = sides.map(|side| side.unwrap_or(Node::new(Vec::new(), End::Call)));
+        let call = || Node::new(undo.clone().unwrap_or_default(), End::Call);
+        let sides = sides.map(|side| side.unwrap_or_else(call));
         Ok(End::Branch(condition, Box::new(sides)))
     }
 

@@ -6,6 +6,7 @@
 
 use crate::x86::Cond;
 pub use crate::x86::asm::machine::Imm;
+use crate::x86::opcode::{self, Alu, Unary};
 
 /// A value that the body computes, or one of its inputs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -157,6 +158,36 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// The operation that takes back what this one has stored, if there is one: for an addition to memory a subtraction,
+    /// and the other way round. Other threads may see a store with a `lock` prefix, so nothing takes it back.
+    pub fn inverse(&self) -> Option<Self> {
+        const INC: Slot = Slot::Extension(Unary::Inc as u8);
+        const DEC: Slot = Slot::Extension(Unary::Dec as u8);
+        const ADD: Slot = Slot::Extension(Alu::Add.extension());
+        const SUB: Slot = Slot::Extension(Alu::Sub.extension());
+        const ADD_RM_R: u16 = Alu::Add.rm_r();
+        const SUB_RM_R: u16 = Alu::Sub.rm_r();
+        if self.lock || self.width == 1 || !matches!(self.rm, Rm::Mem(_)) {
+            return None;
+        }
+        let (opcode, reg) = match (self.opcode, self.reg) {
+            (opcode::GROUP_5, INC) => (opcode::GROUP_5, DEC),
+            (opcode::GROUP_5, DEC) => (opcode::GROUP_5, INC),
+            (opcode @ (opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8), ADD) => (opcode, SUB),
+            (opcode @ (opcode::ALU_RM_IMM32 | opcode::ALU_RM_IMM8), SUB) => (opcode, ADD),
+            (ADD_RM_R, reg @ Slot::Use(_)) => (SUB_RM_R, reg),
+            (SUB_RM_R, reg @ Slot::Use(_)) => (ADD_RM_R, reg),
+            _ => return None,
+        };
+        Some(Self {
+            opcode,
+            reg,
+            ..*self
+        })
+    }
+}
+
 /// Straight code and its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
@@ -214,7 +245,7 @@ pub enum End {
     /// The body is done.
     Return,
     /// The routine is called with its arguments, from its start. Nothing has been stored on the path
-    /// to this end.
+    /// to this end, or it has been taken back.
     Call,
     /// A conditional branch: the side where the condition holds, then the other.
     Branch(Cond, Box<[Node; 2]>),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ops::{Symbol, V};
+use super::ops::{Machine, Op, Symbol, V};
 use crate::x86::opcode::{Alu, Shift};
 use crate::x86::{Cond, Gpr, flags};
 
@@ -42,8 +42,38 @@ pub struct State {
     pub flags: [Flag; flags::COUNT],
     /// Words of the stack, by their distance in bytes from rsp at the entry.
     pub stack: BTreeMap<i64, Val>,
-    /// True if something has been stored that the program or the tool may see.
-    pub stored: bool,
+    /// What has been stored that the program or the tool may see.
+    pub stored: Stored,
+}
+
+/// What a path has stored.
+#[derive(Clone, Copy, Debug)]
+pub enum Stored {
+    /// Nothing.
+    Nothing,
+    /// The result of one operation, which this one takes back.
+    Once(Machine),
+    /// What cannot be taken back.
+    More,
+}
+
+impl Stored {
+    /// The operations that take back what has been stored; `None` if there are none that do.
+    pub fn undo(self) -> Option<Vec<Op>> {
+        match self {
+            Self::Nothing => Some(Vec::new()),
+            Self::Once(op) => Some(vec![Op::Machine(op)]),
+            Self::More => None,
+        }
+    }
+
+    /// The same with an operation that stores behind it.
+    pub fn and(self, op: &Machine) -> Self {
+        match (self, op.inverse()) {
+            (Self::Nothing, Some(undo)) => Self::Once(undo),
+            _ => Self::More,
+        }
+    }
 }
 
 impl State {

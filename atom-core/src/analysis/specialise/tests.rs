@@ -95,3 +95,40 @@ fn a_constant_whose_value_does_not_matter_is_not_part_of_the_shape() {
     });
     assert_eq!(body(1).counts(), Some(vec![first, count(0, 8, -5, false)]));
 }
+
+/// A number that is counted down, and a rare case where it becomes negative.
+#[test]
+fn the_rare_case_takes_back_the_one_store_before_it() {
+    let with = |stores: usize, locked: bool| {
+        let image = image(|a| {
+            let mut rare = a.create_label();
+            for i in 1..stores {
+                a.inc(qword_ptr(rdi + 64 * i as i32)).unwrap();
+            }
+            match locked {
+                true => a.lock().sub(qword_ptr(rdi), 5).unwrap(),
+                false => a.sub(qword_ptr(rdi), 5).unwrap(),
+            }
+            a.js(rare).unwrap();
+            a.ret().unwrap();
+            a.set_label(&mut rare).unwrap();
+            a.syscall().unwrap();
+            a.ret().unwrap();
+        });
+        Specialiser::new(&image).body(ENTRY, &[Bound::Address])
+    };
+    let body = with(1, false).unwrap();
+    let End::Branch(_, sides) = &body.root.end else {
+        panic!("{body:?}");
+    };
+    let [Op::Machine(store)] = &body.root.ops[..] else {
+        panic!("{body:?}");
+    };
+    let rare = sides.iter().find(|side| side.end == End::Call).unwrap();
+    assert_eq!(rare.ops, [Op::Machine(store.inverse().unwrap())]);
+    assert_eq!(store.inverse().and_then(|op| op.inverse()), Some(*store));
+    assert_ne!(store.inverse(), Some(*store));
+    // Two stores are not taken back, and neither is one that other threads may have seen.
+    assert!(with(2, false).is_none());
+    assert!(with(1, true).is_none());
+}

@@ -115,7 +115,7 @@ impl Evaluator<'_> {
     }
 
     fn store(&mut self, state: &mut State, op: Machine) -> Result<()> {
-        state.stored = true;
+        state.stored = state.stored.and(&op);
         self.emit(Op::Machine(op))
     }
 

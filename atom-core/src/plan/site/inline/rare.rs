@@ -18,7 +18,8 @@ const MOST_IN_LINE: usize = 12;
 /// The cold side of a branch, if there is one: a side that only calls; a side that may call, if the other
 /// ends at once; a long side, if the other is empty.
 pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
-    let calls = |side: &Node| side.ops.is_empty() && side.end == End::Call;
+    // In front of the call may stand an operation that takes back a store.
+    let calls = |side: &Node| side.ops.len() <= 1 && side.end == End::Call;
     let is_rare = |i: &usize| {
         let (side, other) = (&sides[*i], &sides[1 - *i]);
         let ends = other.end == End::Return && other.ops.len() < MOST_IN_LINE;
