@@ -96,6 +96,12 @@ impl<T: Int> ThreadCell<T> {
         Self(T::new(value))
     }
 
+    /// Cells with 0, in memory that takes no room before it is used.
+    pub fn zeros(len: usize) -> Box<[Self]> {
+        // SAFETY: all zero is a valid integer.
+        unsafe { Box::new_zeroed_slice(len).assume_init() }
+    }
+
     /// The cell's value.
     #[inline(always)]
     pub fn get(&self) -> T {
@@ -146,6 +152,23 @@ impl ThreadCell<u32> {
     #[inline(always)]
     pub fn set_byte(&self, number: usize, value: u8) {
         self.byte(number).store(value, Relaxed);
+    }
+}
+
+impl ThreadCell<i64> {
+    /// Subtracts, wraps around, and returns the new value. The compiler can take its sign from the flags of the one
+    /// instruction that subtracts, so an inlined routine needs no register for it.
+    ///
+    /// # Safety
+    /// No other thread writes to the cell at the same time.
+    #[inline(always)]
+    pub unsafe fn subtract_in_place(&self, amount: i64) -> i64 {
+        let at = self.0.as_ptr();
+        // SAFETY: an integer in the thread's own memory; the caller excludes writers.
+        unsafe {
+            *at = (*at).wrapping_sub(amount);
+            *at
+        }
     }
 }
 

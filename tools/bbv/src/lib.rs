@@ -1,53 +1,45 @@
 //! Basic-block vectors: how often each block is executed in each interval of a run.
 //!
-//! Each thread counts the executions of blocks, and the instructions that remain until its interval ends. The block
-//! with which the interval ends takes the cold path, which writes the counts as a vector and begins with new ones
-//! (`vectors`). `docs/tools/bbv.md` describes options and files.
+//! Each thread counts the executions of blocks, up to numbers that cannot end its interval (`ledger`). What is beyond takes
+//! the cold path, which at the end of the interval writes the counts as a vector and begins with new ones (`vectors`). `docs/tools/bbv.md` describes options and files.
 
 use atom_tool::prelude::*;
 use atom_tool::{Uninterrupted, forks};
 
 mod blocks;
+mod ledger;
 mod settings;
 mod vectors;
 
 use blocks::{BlockFacts, BlockList};
+use ledger::Ledger;
 use settings::{Run, SettingsData};
 
-/// Number of parts into which the rest of an interval is divided.
-const PARTS: usize = 8;
-/// Largest number of instructions of a short block. A short block is counted wherever its part is not empty, so it may take
-/// more than is left: a part ends at most this number below 0.
-const SHORT: i64 = 64;
-
 thread_state! {
-    /// Where a thread is in its interval.
-    ///
-    /// The number of instructions until the interval ends is the sum of all parts and the rest. Blocks take from
-    /// different parts: with one number for all, each block would wait for the subtraction of the block before.
+    /// A thread and its interval.
     struct State {
-        parts: [ThreadCell<i64>; PARTS],
-        rest: ThreadCell<i64>,
+        /// Address of its [`Ledger`]; 0 before the first block.
+        ledger: ThreadCell<u64>,
         /// Number of the thread, from 1 on; 0 before its first block.
         thread: ThreadCell<u64>,
     }
 }
 
 impl State {
-    /// Number of instructions until the interval ends.
-    fn left(&self) -> u64 {
-        let parts = self.parts.iter().map(ThreadCell::get);
-        parts.fold(self.rest.get(), i64::wrapping_add) as u64
+    /// The ledger, which lives for ever.
+    fn ledger(&self) -> Option<&'static Ledger> {
+        let address = self.ledger.get() as usize;
+        // SAFETY: the address of a box that was leaked, or 0.
+        unsafe { std::ptr::with_exposed_provenance::<Ledger>(address).as_ref() }
     }
 
-    /// Sets the number of instructions until the interval ends. Near the end the parts are empty, so that each block
-    /// takes the cold path and the last one is found.
-    fn set_left(&self, left: u64) {
-        let left = left as i64;
-        let part = left / PARTS as i64 - SHORT;
-        let part = if part < SHORT { 0 } else { part };
-        self.parts.iter().for_each(|cell| cell.set(part));
-        self.rest.set(left - part * PARTS as i64);
+    /// Makes the ledger of a thread that begins.
+    fn begin(&self, run: &Run) -> &'static Ledger {
+        let ledger = Ledger::new(run.interval, run.blocks.blocks.len());
+        let ledger: &'static Ledger = Box::leak(Box::new(ledger));
+        let address = std::ptr::from_ref(ledger).expose_provenance();
+        self.ledger.set(address as u64);
+        ledger
     }
 }
 
@@ -58,65 +50,61 @@ unsafe impl Send for States {}
 // SAFETY: as above.
 unsafe impl Sync for States {}
 
-/// Counts an execution of a block with at most [`SHORT`] instructions, which it takes from a part.
+/// Counts an execution of a block. Its counter is minus its budget.
 #[analysis]
-fn short(state: PerThread<State>, counts: Counters, count: Counter, insts: u64, part: u64) {
-    take(state, counts, count, insts, part, 0);
-}
-
-/// Counts an execution of a longer block.
-#[analysis]
-fn long(state: PerThread<State>, counts: Counters, count: Counter, insts: u64, part: u64) {
-    take(state, counts, count, insts, part, insts as i64);
-}
-
-/// Takes a block's instructions from a part that has more than `least`.
-#[inline(always)]
-fn take(
-    state: PerThread<State>,
-    counts: Counters,
-    count: Counter,
-    insts: u64,
-    part: u64,
-    least: i64,
-) {
-    let part = &state.parts[part as usize % PARTS];
-    // SAFETY: other threads only read the parts.
-    let left = unsafe { part.get_in_place() };
-    // One instruction subtracts in memory, so a signal handler's subtraction is never lost.
-    if left > least {
-        part.set(part.get().wrapping_sub(insts as i64));
-        count.increment();
-    } else {
-        slow(state, counts, count, insts);
+fn take(state: PerThread<State>, counts: Counters, count: Counter, block: u32) {
+    if count.count_up() >= 0 {
+        slow(state, counts, block);
     }
 }
 
-/// Counts an execution that finds its part empty: it may end the interval, or be the first one of a thread.
+/// Takes an execution that was the last one of its budget or had none: it may end the interval, or be the first one of a thread.
 #[cold]
 #[inline(never)]
-fn slow(state: PerThread<State>, counts: Counters, count: Counter, insts: u64) {
+fn slow(state: PerThread<State>, counts: Counters, block: u32) {
+    if let (Some(run), Some(ledger)) = (settings::run(), state.ledger())
+        && ledger.take(counts, block, run.blocks.blocks)
+    {
+        return;
+    }
+    settle(state, counts, block);
+}
+
+/// Takes an execution after which there is no reserve, or the first one of a thread.
+#[cold]
+#[inline(never)]
+fn settle(state: PerThread<State>, counts: Counters, block: u32) {
     let _signals_wait = Uninterrupted::begin();
     // Code that runs before the program's start is in no interval.
-    let Some(run) = settings::run() else { return };
-    if state.thread.get() == 0 {
-        let Some(mut sink) = vectors::lock(run) else {
-            return;
-        };
-        state.thread.set(sink.begin_thread());
-        state.set_left(run.interval);
+    let Some(run) = settings::run() else {
+        counts.at(block as usize).replace(0);
+        return;
+    };
+    let facts = run.blocks.blocks;
+    let ledger = match state.ledger() {
+        Some(ledger) => ledger,
+        None => {
+            let Some(mut sink) = vectors::lock(run) else {
+                return;
+            };
+            state.thread.set(sink.begin_thread());
+            let ledger = state.begin(run);
+            ledger.take(counts, block, facts);
+            ledger
+        }
+    };
+    if !ledger.settle(counts, facts) {
+        end_interval(run, &state, ledger, counts);
     }
-    count.increment();
-    let left = state.left();
-    if insts < left {
-        return state.set_left(left - insts);
-    }
+}
+
+/// Ends the interval of a thread.
+fn end_interval(run: &Run, state: &State, ledger: &Ledger, counts: Counters) {
+    let executions = ledger.executions(counts);
     if let Some(mut sink) = vectors::lock(run) {
-        sink.end_interval(run, state.thread.get(), counts);
+        sink.end_interval(run, state.thread.get(), &executions);
     }
-    // The next interval is shorter by what this one had too much, so that the limits are multiples of the length.
-    let over = (insts - left) % run.interval;
-    state.set_left(run.interval - over);
+    ledger.next(counts, run.interval, &executions, run.blocks.blocks);
 }
 
 #[analysis]
@@ -146,7 +134,8 @@ fn begin(
         // The counts of a child are zeros at its start, and it has no threads but one.
         let Some(run) = settings::run() else { return };
         for state in run.states.0.iter() {
-            state.set_left(0);
+            // Another thread's may be in use by a thread that is not there any more.
+            state.ledger.set(0);
             state.thread.set(0);
         }
     });
@@ -155,17 +144,15 @@ fn begin(
 #[analysis(uninterrupted)]
 fn end(states: AllThreads<State>, counts: Counters, files: Files) {
     let Some(run) = settings::run() else { return };
-    let Some(mut sink) = vectors::lock(run) else {
-        return;
-    };
     for (state, counts) in states.iter().zip(counts.of_threads(states)) {
-        if state.thread.get() != 0 {
-            sink.end_interval(run, state.thread.get(), counts);
-            // If the process goes on, because it fails to execute another program, it does so with a new interval.
-            state.set_left(run.interval);
+        // If the process goes on, because it fails to execute another program, it does so with a new interval.
+        if let Some(ledger) = state.ledger() {
+            end_interval(run, state, ledger, counts);
         }
     }
-    sink.finish(run, files);
+    if let Some(mut sink) = vectors::lock(run) {
+        sink.finish(run, files);
+    }
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
@@ -193,12 +180,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
         for block in proc.blocks() {
             let (insts, last) = (block.insts().len() as u32, block.last_inst());
             let count = counts.at(blocks.len());
-            let part = (blocks.len() % PARTS) as u64;
-            let args = (state, counts, count, u64::from(insts), part);
-            match i64::from(insts) <= SHORT {
-                true => block.add_call(Before, short, args),
-                false => block.add_call(Before, long, args),
-            }
+            block.add_call(Before, take, (state, counts, count, blocks.len() as u32));
             blocks.push(BlockFacts {
                 pc: block.pc(),
                 bytes: (last.pc() + last.size() as u64 - block.pc()) as u32,

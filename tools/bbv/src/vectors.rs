@@ -11,7 +11,7 @@ use std::sync::MutexGuard;
 
 use atom_tool::forks::{self, PerProcess};
 use atom_tool::report::{By, Column, Sum};
-use atom_tool::{Cell, Counters, Files, Report, output};
+use atom_tool::{Cell, Files, Report, output};
 
 use crate::blocks;
 use crate::settings::Run;
@@ -76,8 +76,8 @@ impl Sink {
         self.streams.len() as u64
     }
 
-    /// Ends a thread's interval: `counts`, the executions of each block, become a vector and then 0.
-    pub fn end_interval(&mut self, run: &Run, thread: u64, counts: Counters) {
+    /// Ends a thread's interval: the executions of blocks become a vector.
+    pub fn end_interval(&mut self, run: &Run, thread: u64, executions: &[(u32, u64)]) {
         // A child of a fork that was not seen has a thread with a number, and no file.
         while self.streams.len() < thread as usize {
             self.begin_thread();
@@ -90,15 +90,10 @@ impl Sink {
             blocks: 0,
             hottest: (0, 0),
         };
-        let facts = run.blocks.blocks.iter();
-        for (block, ([count], facts)) in counts.rows().zip(facts).enumerate() {
-            if count == 0 {
-                continue;
-            }
-            // Counters can only be added to.
-            counts.at(block).add(count.wrapping_neg());
+        for (block, count) in executions {
+            let block = *block as usize;
             self.is_executed[block] = true;
-            let insts = count * u64::from(facts.insts);
+            let insts = count * u64::from(run.blocks.blocks[block].insts);
             interval.insts += insts;
             interval.blocks += 1;
             if insts > interval.hottest.1 {

@@ -1,0 +1,152 @@
+//! What a thread has left of its interval.
+//!
+//! Each block has a *budget*: a number of executions that need no look at the interval. A block counts its budget up to 0
+//! with one instruction, and only without a budget it takes the cold path. The instructions of all budgets, and a
+//! *reserve*, are what is left of the interval. As long as the reserve is positive no execution inside of a budget can end
+//! the interval; so the interval ends exactly with the block without a budget that takes the rest, while no other
+//! block has a budget either.
+//!
+//! Budgets grow with the executions of the block. When the reserve is used up, all blocks give half of their budgets
+//! back, so an interval takes some tens of such looks at its blocks.
+//!
+//! A signal handler may run between any two instructions of [`Ledger::take`] and take executions itself: each number
+//! there is changed by one instruction, and what the handler sees too much of the reserve is missing when it returns.
+
+use atom_tool::{Counters, ThreadCell};
+
+use crate::blocks::BlockFacts;
+
+/// A block gets at most this part of the reserve at once.
+const SHARE: i64 = 16;
+/// Least budget, where the reserve allows it.
+const LEAST: i64 = 8;
+/// Intervals of fewer instructions begin without budgets.
+const SMALL: i64 = 100_000;
+
+/// The budgets of a thread, and the executions of its interval.
+pub struct Ledger {
+    /// Number of instructions that are left of the interval, without those of budgets.
+    reserve: ThreadCell<i64>,
+    /// For each block its executions in the interval and its budget, together.
+    given: Box<[ThreadCell<i64>]>,
+    /// The blocks for which this is not 0, and their number.
+    active: Box<[ThreadCell<u32>]>,
+    len: ThreadCell<u64>,
+}
+
+/// Minus the budget of a block. It is positive if the block was executed without one.
+fn counter(counts: Counters, block: u32) -> i64 {
+    counts.at(block as usize).get()[0] as i64
+}
+
+/// A block's number of instructions.
+fn insts(facts: &[BlockFacts], block: u32) -> i64 {
+    i64::from(facts[block as usize].insts)
+}
+
+impl Ledger {
+    /// For a thread that begins with an interval.
+    pub fn new(interval: u64, blocks: usize) -> Self {
+        Self {
+            reserve: ThreadCell::new(interval as i64),
+            given: ThreadCell::zeros(blocks),
+            active: ThreadCell::zeros(blocks),
+            len: ThreadCell::new(0),
+        }
+    }
+
+    /// Takes the executions of a block whose budget is used up, and gives it a new one. False if the reserve is used
+    /// up then.
+    pub fn take(&self, counts: Counters, block: u32, facts: &[BlockFacts]) -> bool {
+        let given = &self.given[block as usize];
+        let insts = insts(facts, block);
+        let most = self.reserve.get() / (SHARE * insts);
+        let budget = (given.get() / 2 + LEAST).min(most).max(0);
+        let executed = counts.at(block as usize).replace((-budget) as u64) as i64;
+        if given.get() == 0 {
+            self.activate(block);
+        }
+        given.add(executed + budget);
+        // SAFETY: the thread's own cell.
+        unsafe { self.reserve.subtract_in_place((executed + budget) * insts) > 0 }
+    }
+
+    fn activate(&self, block: u32) {
+        // A handler may have done the same, so there may be more than there are blocks.
+        let at = self.len.fetch_add(1) as usize;
+        if let Some(place) = self.active.get(at) {
+            place.set(block);
+        }
+    }
+
+    /// The blocks with executions or budgets.
+    fn blocks(&self) -> impl Iterator<Item = u32> {
+        let len = self.active.len().min(self.len.get() as usize);
+        self.active[..len].iter().map(ThreadCell::get)
+    }
+
+    /// Takes budgets back until there is a reserve. False if there is none without budgets: the interval has ended.
+    /// Signals are blocked.
+    pub fn settle(&self, counts: Counters, facts: &[BlockFacts]) -> bool {
+        while self.reserve.get() <= 0 {
+            let mut is_some = false;
+            for block in self.blocks() {
+                let budget = -counter(counts, block);
+                if budget > 0 {
+                    let back = budget - budget / 2;
+                    self.given[block as usize].add(-back);
+                    self.reserve.add(back * insts(facts, block));
+                    counts.at(block as usize).add(back as u64);
+                    is_some = true;
+                }
+            }
+            if !is_some {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The executions of the interval so far, by block. Signals are blocked.
+    pub fn executions(&self, counts: Counters) -> Vec<(u32, u64)> {
+        let executed = |block: u32| {
+            let n = self.given[block as usize].get() + counter(counts, block);
+            (block, n.max(0) as u64)
+        };
+        let mut all: Vec<(u32, u64)> = self.blocks().map(executed).filter(|e| e.1 != 0).collect();
+        all.sort_unstable();
+        all.dedup_by_key(|(block, _)| *block);
+        all
+    }
+
+    /// Begins the next interval. It is shorter by what this one had too much, so that the limits are multiples of the
+    /// length. Blocks begin with budgets by their executions in this one, `executions`. Signals are blocked.
+    pub fn next(
+        &self,
+        counts: Counters,
+        interval: u64,
+        executions: &[(u32, u64)],
+        facts: &[BlockFacts],
+    ) {
+        let interval = interval as i64;
+        let over = (-self.reserve.get()).max(0) % interval;
+        for block in self.blocks() {
+            self.given[block as usize].set(0);
+            counts.at(block as usize).replace(0);
+        }
+        self.len.set(0);
+        let mut reserve = interval - over;
+        let known = if interval < SMALL { &[] } else { executions };
+        for (block, executed) in known {
+            let budget = (executed - executed / 4) as i64;
+            let insts = insts(facts, *block);
+            if budget > 0 && budget * insts < reserve {
+                self.activate(*block);
+                self.given[*block as usize].set(budget);
+                counts.at(*block as usize).replace((-budget) as u64);
+                reserve -= budget * insts;
+            }
+        }
+        self.reserve.set(reserve);
+    }
+}
