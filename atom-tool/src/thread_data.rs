@@ -99,7 +99,9 @@ impl<T: Int> ThreadCell<T> {
     /// Cells with 0, in memory that takes no room before it is used.
     pub fn zeros(len: usize) -> Box<[Self]> {
         // SAFETY: all zero is a valid integer.
-        unsafe { Box::new_zeroed_slice(len).assume_init() }
+        let zeros = vec![unsafe { std::mem::zeroed::<T>() }; len].into_boxed_slice();
+        // SAFETY: a cell is an atomic integer, which has the layout of the integer.
+        unsafe { Box::from_raw(Box::into_raw(zeros) as *mut [Self]) }
     }
 
     /// The cell's value.
