@@ -157,7 +157,7 @@ fn fixed_columns_stand_in_their_table() {
     assert_eq!((n.values.len(), line.values.len()), (rows, rows));
     let file = |i: usize| {
         let key = line.file(i).unwrap();
-        profile.strings[key as usize].to_string()
+        profile.strings[key].to_string()
     };
     for i in [0, 1, 1234, rows - 1] {
         assert_eq!(line.values[i], Value::Integer(i as u64 + 1));
