@@ -93,6 +93,7 @@ impl Whole {
         calls.placed = Vec::new();
         let thread_data = std::mem::take(&mut calls.thread_data);
         let signature = std::mem::take(&mut calls.signature);
+        let maps_returns = calls.maps_returns;
         let calls_added = calls.calls.len() as u64;
         let split = split(units, starter, calls, std::mem::take(&mut data.offsets));
         let mut parts: Vec<(Calls, Data)> = (split.into_iter())
@@ -162,6 +163,7 @@ impl Whole {
                 planner.absolute = false;
                 plan = planner.plan(again)?;
             }
+            plan.maps_returns = maps_returns;
             whole.plans.push(plan);
         }
         if let Some(program) = whole.plans.first_mut() {

@@ -18,6 +18,8 @@ use crate::thread_data::{ThreadCell, ThreadState};
 /// Most frames of a thread's first stack, and of each further one.
 const FRAMES: usize = 1 << 19;
 const FRAMES_OF_OTHERS: usize = 1 << 14;
+/// Size in bytes of the memory for calls that are found on the stack.
+pub(super) const WALKS: u64 = 1 << 18;
 /// Number of nodes for which memory is taken at a time.
 const CHUNK: usize = 512;
 /// Number of places in the first table of nodes, a power of two.
@@ -145,6 +147,14 @@ fn begin(state: &PathState) -> bool {
     let Some((start, limit)) = frames(FRAMES) else {
         return false;
     };
+    if is_by_site() {
+        let Some(walks) = forks::memory(WALKS as usize) else {
+            return false;
+        };
+        let walks = walks.as_ptr().expose_provenance() + forks::WIPED;
+        state.walks.set(walks as u64);
+        state.walked.set(walks as u64);
+    }
     let arena = Arena {
         nodes: 0,
         free: [].iter(),
@@ -387,7 +397,7 @@ impl Arena {
         }
         let top = match is_empty && is_by_site() {
             true => {
-                let from = [sites::resolve(state, 0), sites::last_site(state)];
+                let from = [sites::innermost(state), sites::last_site(state)];
                 first(next_stack.start, from)
             }
             false => next_stack.top,

@@ -86,6 +86,12 @@ thread_state! {
         pub(super) table: ThreadCell<u64>,
         /// Address of the [`slow::Arena`].
         pub(super) arena: ThreadCell<u64>,
+        /// Where call sites count: memory for the numbers of the calls that a search has found on the stack, and the address
+        /// behind those in use.
+        pub(super) walks: ThreadCell<u64>,
+        pub(super) walked: ThreadCell<u64>,
+        /// rsp of the procedure for which a search goes on, or 0.
+        pub(super) walk_sp: ThreadCell<u64>,
     }
 }
 

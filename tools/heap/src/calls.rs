@@ -74,7 +74,7 @@ impl Here {
 
     /// Keeps what is known at the entry.
     #[inline(always)]
-    fn begin(self, [kind, proc]: [u32; 2], sp: u64, size: u64, other: u64) {
+    fn begin(self, [kind, proc]: [u32; 2], [sp, rbp]: [u64; 2], size: u64, other: u64) {
         if self.is_nested(proc, sp) {
             return;
         }
@@ -83,8 +83,9 @@ impl Here {
         open.proc.set(proc);
         open.size.set(size);
         open.other.set(other);
-        open.node
-            .set(std::ptr::from_ref(self.path.called_here(proc)).expose_provenance() as u64);
+        open.node.set(
+            std::ptr::from_ref(self.path.called_here(proc, sp, rbp)).expose_provenance() as u64,
+        );
         open.sp.set(sp);
     }
 
@@ -131,6 +132,7 @@ macro_rules! entries {
             buffer: PerThread<NoteBuffer>,
             proc: u32,
             sp: u64,
+            rbp: u64,
             a: u64,
             b: u64,
             c: u64,
@@ -138,7 +140,7 @@ macro_rules! entries {
             let here = Here { open, path, buffer };
             let size: fn(u64, u64, u64) -> u64 = $size;
             let other: fn(u64, u64, u64) -> u64 = $other;
-            here.begin([$kind, proc], sp, size(a, b, c), other(a, b, c));
+            here.begin([$kind, proc], [sp, rbp], size(a, b, c), other(a, b, c));
         }
     )*};
 }
@@ -167,13 +169,14 @@ pub fn free(
     buffer: PerThread<NoteBuffer>,
     proc: u32,
     sp: u64,
+    rbp: u64,
     block: u64,
 ) {
     let here = Here { open, path, buffer };
     if here.is_nested(proc, sp) {
         return;
     }
-    here.begin([NO_NOTE, proc], sp, 0, 0);
+    here.begin([NO_NOTE, proc], [sp, rbp], 0, 0);
     if block != 0 {
         let node = open.node.get();
         here.note(FREED, block, [0, 0, node]);

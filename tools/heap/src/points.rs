@@ -103,10 +103,11 @@ fn enter(proc: Proc<'_>, role: Role, paths: &mut CallPaths, states: States) {
     let States { open, buffer } = states;
     let number = paths.number(proc);
     let (sp, a, b, c) = (Reg::Rsp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
-    let args = (open, paths.state, buffer, number, sp, a, b, c);
+    let rbp = Reg::Rbp;
+    let args = (open, paths.state, buffer, number, sp, rbp, a, b, c);
     match role {
         Role::Frees | Role::Known(Allocator::Free) => {
-            let args = (open, paths.state, buffer, number, sp, a);
+            let args = (open, paths.state, buffer, number, sp, rbp, a);
             proc.add_call(Before, calls::free, args);
         }
         Role::Known(Allocator::Calloc) => proc.add_call(Before, calls::calloc, args),
