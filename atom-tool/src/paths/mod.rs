@@ -47,6 +47,7 @@
 
 mod amounts;
 mod reach;
+mod search;
 mod silent;
 mod sites;
 mod slow;

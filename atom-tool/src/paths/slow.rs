@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use analysis_rt::Uninterrupted;
 
+use super::search;
 use super::sites::{self, CALL};
 use super::state::{CACHED, FRAME, NO_SP, PathNode, PathState, spread};
 use crate::forks;
@@ -18,8 +19,6 @@ use crate::thread_data::{ThreadCell, ThreadState};
 /// Most frames of a thread's first stack, and of each further one.
 const FRAMES: usize = 1 << 19;
 const FRAMES_OF_OTHERS: usize = 1 << 14;
-/// Size in bytes of the memory for calls that are found on the stack.
-pub(super) const WALKS: u64 = 1 << 18;
 /// Number of nodes for which memory is taken at a time.
 const CHUNK: usize = 512;
 /// Number of places in the first table of nodes, a power of two.
@@ -148,12 +147,11 @@ fn begin(state: &PathState) -> bool {
         return false;
     };
     if is_by_site() {
-        let Some(walks) = forks::memory(WALKS as usize) else {
+        let Some(room) = forks::memory(search::ROOM as usize) else {
             return false;
         };
-        let walks = walks.as_ptr().expose_provenance() + forks::WIPED;
-        state.walks.set(walks as u64);
-        state.walked.set(walks as u64);
+        let room = room.as_ptr().expose_provenance() + forks::WIPED;
+        state.room.set(room as u64);
     }
     let arena = Arena {
         nodes: 0,
@@ -234,16 +232,11 @@ pub(super) fn enter(state: &PathState, proc: u32, sp: u64) {
 }
 
 /// The place of the node that counts for a procedure, given the places of its caller's node and the call site.
-pub(super) fn child(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jump: bool) -> u64 {
-    let entry = state.cache.get() + PathState::offset(node, spread(proc), site);
-    // SAFETY: the offset lies in the cache, whose entries are places.
-    let known = unsafe {
-        let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read_volatile();
-        state.at(place)
-    };
-    if known.parent.get() == node && known.proc.get() == proc && known.site.get() == site {
-        return known.target.get();
+pub(super) fn child(state: &PathState, from: [u64; 2], proc: u32, is_jump: bool) -> u64 {
+    if let Some(known) = known_child(state, from, proc) {
+        return known;
     }
+    let [node, site] = from;
     let place = match find(state, node, proc, site) {
         Some(place) => place,
         None => make(state, [node, site], proc, is_jump),
@@ -251,6 +244,19 @@ pub(super) fn child(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jum
     state.remember(place);
     // SAFETY: the place of a node.
     unsafe { state.at(place) }.target.get()
+}
+
+/// As [`child`], for a node that has been asked for lately. The state has an arena.
+#[inline(always)]
+pub(super) fn known_child(state: &PathState, [node, site]: [u64; 2], proc: u32) -> Option<u64> {
+    let entry = state.cache.get() + PathState::offset(node, spread(proc), site);
+    // SAFETY: the offset lies in the cache, whose entries are places.
+    let known = unsafe {
+        let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read_volatile();
+        state.at(place)
+    };
+    let is_it = known.parent.get() == node && known.proc.get() == proc && known.site.get() == site;
+    is_it.then(|| known.target.get())
 }
 
 /// A procedure is left that is not the innermost open one.
@@ -397,7 +403,7 @@ impl Arena {
         }
         let top = match is_empty && is_by_site() {
             true => {
-                let from = [sites::innermost(state), sites::last_site(state)];
+                let from = [search::innermost(state), sites::last_site(state)];
                 first(next_stack.start, from)
             }
             false => next_stack.top,

@@ -86,12 +86,15 @@ thread_state! {
         pub(super) table: ThreadCell<u64>,
         /// Address of the [`slow::Arena`].
         pub(super) arena: ThreadCell<u64>,
-        /// Where call sites count: memory for the numbers of the calls that a search has found on the stack, and the address
-        /// behind those in use.
-        pub(super) walks: ThreadCell<u64>,
-        pub(super) walked: ThreadCell<u64>,
+        /// Where call sites count: memory for silent calls, and the address behind those that a search has found.
+        pub(super) room: ThreadCell<u64>,
+        pub(super) found: ThreadCell<u64>,
         /// rsp of the procedure for which a search goes on, or 0.
-        pub(super) walk_sp: ThreadCell<u64>,
+        pub(super) search_sp: ThreadCell<u64>,
+        /// The silent calls that are kept: the address behind them, and rsp and node of the call above which they are.
+        pub(super) kept_end: ThreadCell<u64>,
+        pub(super) kept_key: ThreadCell<u64>,
+        pub(super) kept_node: ThreadCell<u64>,
     }
 }
 

@@ -11,7 +11,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use atom_abi::OBJECT_SHIFT;
 use atom_abi::query::CallFrameRecord;
@@ -76,6 +76,14 @@ impl SiteFrame {
     }
 }
 
+impl SiteFrame {
+    /// True if the frame around is found without rbp.
+    #[inline(always)]
+    pub fn is_by_sp(&self) -> bool {
+        self.rbp & RULE == BY_RSP
+    }
+}
+
 /// Size of a word on the stack.
 pub(super) const WORD: u64 = 8;
 
@@ -106,14 +114,15 @@ unsafe fn word(address: u64) -> u64 {
     unsafe { std::ptr::with_exposed_provenance::<u64>(address as usize).read_volatile() }
 }
 
-/// The call sites, in the order of their original return addresses.
-struct Sites {
-    all: &'static [SiteFrame],
-    /// For each call site its return address, or 0 while that is not known.
-    backs: Vec<AtomicU64>,
+/// A call site in this process.
+struct Row {
+    /// Return address, or 0 while that is not known.
+    back: AtomicU64,
+    frame: SiteFrame,
 }
 
-static SITES: OnceLock<Sites> = OnceLock::new();
+/// The call sites, in the order of their original return addresses.
+static SITES: OnceLock<Vec<Row>> = OnceLock::new();
 
 /// Number of entries of [`KNOWN`], as a power of two.
 const KNOWN_BITS: u32 = 14;
@@ -122,10 +131,12 @@ static KNOWN: [AtomicU32; 1 << KNOWN_BITS] = [const { AtomicU32::new(0) }; 1 << 
 
 /// Prepares for the process with these call sites.
 pub(super) fn begin(sites: Array<SiteFrame>) {
-    let all = sites.as_slice();
-    let backs = all.iter().map(|_| AtomicU64::new(0)).collect();
+    let row = |frame: &SiteFrame| Row {
+        back: AtomicU64::new(0),
+        frame: *frame,
+    };
     // A second table would be the same.
-    let _ = SITES.set(Sites { all, backs });
+    let _ = SITES.set(sites.iter().map(row).collect());
 }
 
 /// An object is mapped or unmapped: return addresses may be other ones now.
@@ -136,34 +147,41 @@ pub(super) fn forget() {
 /// A call site by its number, from 1 on.
 #[inline(always)]
 pub(super) fn site(number: u64) -> Option<&'static SiteFrame> {
-    SITES.get()?.all.get((number as usize).wrapping_sub(1))
+    let row = SITES.get()?.get((number as usize).wrapping_sub(1))?;
+    Some(&row.frame)
 }
 
-/// Number of the call site with this return address, and the site; `None` if it is not known.
+/// The entry of [`KNOWN`] for a return address.
+#[inline(always)]
+fn known(back: u64) -> &'static AtomicU32 {
+    let hash = back.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KNOWN_BITS);
+    &KNOWN[hash as usize % KNOWN.len()]
+}
+
+/// Number of the call site with this return address, and the site; `None` if it has not been found lately.
+#[inline(always)]
+pub(super) fn known_site(back: u64) -> Option<(u32, &'static SiteFrame)> {
+    let number = known(back).load(Relaxed);
+    let row = SITES.get()?.get((number as usize).wrapping_sub(1))?;
+    (row.back.load(Relaxed) == back).then_some((number, &row.frame))
+}
+
+/// As [`known_site`], but `None` only if there is no such call site.
 #[inline(always)]
 pub(super) fn site_behind(back: u64) -> Option<(u32, &'static SiteFrame)> {
-    let sites = SITES.get()?;
-    let hash = back.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KNOWN_BITS);
-    let known = &KNOWN[hash as usize % KNOWN.len()];
-    let number = known.load(Acquire);
-    let at = (number as usize).wrapping_sub(1);
-    if let Some(found) = sites.backs.get(at)
-        && found.load(Relaxed) == back
-    {
-        return Some((number, &sites.all[at]));
-    }
-    let number = search(sites, back)?;
-    known.store(number, Release);
-    Some((number, &sites.all[number as usize - 1]))
+    known_site(back).or_else(|| search(back))
 }
 
 #[cold]
 #[inline(never)]
-fn search(sites: &Sites, back: u64) -> Option<u32> {
+fn search(back: u64) -> Option<(u32, &'static SiteFrame)> {
     let (object, address) = analysis_rt::original_return(back)?;
     let original = (object as u64) << OBJECT_SHIFT | address;
-    let at = (sites.all).binary_search_by_key(&original, |site| site.back);
-    let at = at.ok()?;
-    sites.backs[at].store(back, Relaxed);
-    Some(at as u32 + 1)
+    let rows = SITES.get()?;
+    let at = rows.binary_search_by_key(&original, |row| row.frame.back);
+    let row = rows.get(at.ok()?)?;
+    row.back.store(back, Relaxed);
+    let number = at.ok()? as u32 + 1;
+    known(back).store(number, Relaxed);
+    Some((number, &row.frame))
 }
