@@ -4,7 +4,7 @@
 //! note outwards ([`walk`](super::walk)), and each leads from its caller's node to the next. Where a return address is not
 //! known, as in a signal handler, the search goes on with the note.
 //!
-//! The silent calls above the innermost note are kept for the next search. It ends where it comes to a frame that is
+//! The silent calls above the innermost note that has its node are kept for the next search. It ends where it comes to a frame that is
 //! kept, if the return addresses of all frames further out are still on the stack: each frame is found by the one before and
 //! what the stack has there, so the search would find the same ones. Frames that are found by rbp are not kept.
 //!
@@ -158,6 +158,7 @@ impl<'a> Search<'a> {
         while call(at).key == 0 || call(at).node == UNKNOWN {
             at = at.wrapping_sub(CALL);
         }
+        let mut keeps = !self.is_nested;
         loop {
             let from = call(at);
             at += CALL;
@@ -165,27 +166,28 @@ impl<'a> Search<'a> {
                 at += CALL;
             }
             if at >= top {
-                return self.silent::<QUICK, true>(from, frame, proc);
+                return self.silent::<QUICK>(from, frame, proc, keeps);
             }
             let next = call(at);
             let site = walk::site(next.site);
             let inner = site.and_then(|site| site.outwards(next.key, next.rbp));
             let caller = site.map_or(0, |site| site.procs[0]);
-            call(at).node = self.silent::<QUICK, false>(from, inner, caller)?;
+            call(at).node = self.silent::<QUICK>(from, inner, caller, keeps)?;
+            keeps = false;
         }
     }
 
     /// The place of the node of the running procedure, given the innermost call with a note whose node is known, and the
-    /// running procedure's frame. The last calls of a search are kept.
+    /// running procedure's frame. The silent calls between are kept if `keeps` says so.
     #[inline(always)]
-    fn silent<const QUICK: bool, const LAST: bool>(
+    fn silent<const QUICK: bool>(
         &mut self,
         from: &Call,
         mut frame: Option<Frame>,
         running: u32,
+        keeps: bool,
     ) -> Result<u64, u64> {
         let state = self.state;
-        let keeps = LAST && !self.is_nested;
         let mut kept = Kept::of(state, from, keeps);
         let limit = from.key.wrapping_sub(WORD);
         let mut is_end = false;

@@ -20,7 +20,7 @@ use atom_tool::prelude::*;
 use crate::live::Thread;
 
 /// Number of notes of a buffer.
-const ROOM: usize = 4096;
+const ROOM: usize = 1024;
 
 /// Kinds of notes: an allocation, a reallocation, a block that is freed.
 pub const ALLOCATED: u32 = 0;

@@ -26,7 +26,7 @@ struct Slot {
 
 /// The live blocks by their addresses, which are not 0.
 pub struct Table {
-    /// A power of two of them, at most half of them in use.
+    /// A power of two of them, at most two thirds of them in use.
     slots: Vec<Slot>,
     used: usize,
 }
@@ -86,7 +86,7 @@ impl Table {
             i += 1;
         }
         self.used += 1;
-        if self.used * 2 > self.slots.len() {
+        if self.used * 3 > self.slots.len() * 2 {
             self.grow();
         }
         None
