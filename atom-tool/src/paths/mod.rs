@@ -82,7 +82,7 @@ pub use tree::{Repeat, Tree, TreeNode};
 pub struct PathOptions {
     /// Calls of one procedure from different places are different paths. Nodes are then found where
     /// [`PathState::called_here`] asks for one: entries are not counted, and [`PathState::count`] and
-    /// [`PathState::here`] have no path.
+    /// [`PathState::here`] have no path. [`on_object_event`] is taken.
     pub by_site: bool,
     /// How often a procedure may be on a path; 0 for any number. A further call of it leads back to its innermost
     /// node.

@@ -303,8 +303,10 @@ impl<'a> Kept<'a> {
     #[inline(always)]
     fn of(state: &'a PathState, from: &Call, is_used: bool) -> Self {
         let start = state.room.get();
-        let is_it =
-            is_used && state.kept_key.get() == from.key && state.kept_node.get() == from.node;
+        let is_it = is_used
+            && state.kept_key.get() == from.key
+            && state.kept_node.get() == from.node
+            && state.kept_changes.get() == walk::changes();
         Self {
             state,
             start,
@@ -403,6 +405,7 @@ impl<'a> Kept<'a> {
         if self.is_open {
             self.state.kept_key.set(from.key);
             self.state.kept_node.set(from.node);
+            self.state.kept_changes.set(walk::changes());
             in_this_order();
             self.state.kept_end.set(self.end);
         }

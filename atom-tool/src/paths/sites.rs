@@ -80,13 +80,17 @@ pub(super) fn drop_below(state: &PathState, sp: u64) {
     }
 }
 
-/// Puts a call on the stack.
+/// Puts a call on the stack, whose top is `at`.
 #[inline(always)]
-fn push(state: &PathState, site: u32, [sp, rbp]: [u64; 2]) {
-    let at = state.top.get();
-    state.top.set(at + CALL);
+fn push(state: &PathState, at: u64, site: u32, [sp, rbp]: [u64; 2]) {
+    let mut end = at + CALL;
+    // SAFETY: no instruction at all. The frame is addressed from its end, so that its start needs no register.
+    unsafe {
+        std::arch::asm!("/* {end} */", end = inout(reg) end, options(pure, nomem, nostack, preserves_flags));
+    }
+    state.top.set(end);
     in_this_order();
-    let frame = call_at(at);
+    let frame = call_at(end.wrapping_sub(CALL));
     // SAFETY: the frame lies below the limit, which the caller has checked, in memory of this thread.
     unsafe {
         (&raw mut (*frame).site).write(site.into());
@@ -128,7 +132,7 @@ pub(super) fn site_call(state: PerThread<PathState>, site: u32, sp: RegV, rbp: R
         // SAFETY: below the top lies a frame.
         let last = unsafe { (&raw const (*call_at(top.wrapping_sub(CALL))).key).read() };
         if last > sp.0 {
-            return push(&state, site, [sp.0, rbp.0]);
+            return push(&state, top, site, [sp.0, rbp.0]);
         }
     }
     enter(&state, site, sp.0, rbp.0);
@@ -142,8 +146,9 @@ fn enter(state: &PathState, site: u32, sp: u64, rbp: u64) {
         return;
     }
     drop_at(state, sp);
-    if state.top.get() < state.limit.get() {
-        push(state, site, [sp, rbp]);
+    let top = state.top.get();
+    if top < state.limit.get() {
+        push(state, top, site, [sp, rbp]);
     }
 }
 

@@ -95,6 +95,8 @@ thread_state! {
         pub(super) kept_end: ThreadCell<u64>,
         pub(super) kept_key: ThreadCell<u64>,
         pub(super) kept_node: ThreadCell<u64>,
+        /// [`walk::changes`](super::walk::changes) at that time.
+        pub(super) kept_changes: ThreadCell<u64>,
     }
 }
 

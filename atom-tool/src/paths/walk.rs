@@ -139,8 +139,18 @@ pub(super) fn begin(sites: Array<SiteFrame>) {
     let _ = SITES.set(sites.iter().map(row).collect());
 }
 
+/// Number of times that objects were mapped or unmapped.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// As long as this number is the same, a return address is that of the same call site.
+#[inline(always)]
+pub(super) fn changes() -> u64 {
+    CHANGES.load(Relaxed)
+}
+
 /// An object is mapped or unmapped: return addresses may be other ones now.
 pub(super) fn forget() {
+    CHANGES.fetch_add(1, Relaxed);
     KNOWN.iter().for_each(|known| known.store(0, Relaxed));
 }
 
