@@ -203,7 +203,7 @@ impl<'a> Search<'a> {
                 break;
             }
             let found = match QUICK {
-                true => Some(walk::known_site(back).ok_or(NOT_KNOWN)?),
+                true => walk::known_site(back).ok_or(NOT_KNOWN)?,
                 false => walk::site_behind(back),
             };
             if here.slot >= limit {

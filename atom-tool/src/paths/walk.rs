@@ -129,6 +129,9 @@ const KNOWN_BITS: u32 = 14;
 /// Number of a call site by a hash of its return address; 0 if there is none.
 static KNOWN: [AtomicU32; 1 << KNOWN_BITS] = [const { AtomicU32::new(0) }; 1 << KNOWN_BITS];
 
+/// Return addresses of no call site, by their hash.
+static STRANGE: [AtomicU64; 1 << 8] = [const { AtomicU64::new(0) }; 1 << 8];
+
 /// Prepares for the process with these call sites.
 pub(super) fn begin(sites: Array<SiteFrame>) {
     let row = |frame: &SiteFrame| Row {
@@ -152,6 +155,7 @@ pub(super) fn changes() -> u64 {
 pub(super) fn forget() {
     CHANGES.fetch_add(1, Relaxed);
     KNOWN.iter().for_each(|known| known.store(0, Relaxed));
+    STRANGE.iter().for_each(|strange| strange.store(0, Relaxed));
 }
 
 /// A call site by its number, from 1 on.
@@ -161,37 +165,59 @@ pub(super) fn site(number: u64) -> Option<&'static SiteFrame> {
     Some(&row.frame)
 }
 
+/// A call site and its number.
+type Found = (u32, &'static SiteFrame);
+
+fn hash(back: u64) -> u64 {
+    back.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KNOWN_BITS)
+}
+
 /// The entry of [`KNOWN`] for a return address.
 #[inline(always)]
 fn known(back: u64) -> &'static AtomicU32 {
-    let hash = back.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - KNOWN_BITS);
-    &KNOWN[hash as usize % KNOWN.len()]
+    &KNOWN[hash(back) as usize % KNOWN.len()]
 }
 
-/// Number of the call site with this return address, and the site; `None` if it has not been found lately.
+/// The entry of [`STRANGE`] for a return address.
 #[inline(always)]
-pub(super) fn known_site(back: u64) -> Option<(u32, &'static SiteFrame)> {
+fn strange(back: u64) -> &'static AtomicU64 {
+    &STRANGE[hash(back) as usize % STRANGE.len()]
+}
+
+/// The call site with this return address, or that there is none; `None` if that has not been asked lately.
+#[inline(always)]
+pub(super) fn known_site(back: u64) -> Option<Option<Found>> {
     let number = known(back).load(Relaxed);
-    let row = SITES.get()?.get((number as usize).wrapping_sub(1))?;
-    (row.back.load(Relaxed) == back).then_some((number, &row.frame))
+    let row = SITES.get()?.get((number as usize).wrapping_sub(1));
+    match row.filter(|row| row.back.load(Relaxed) == back) {
+        Some(row) => Some(Some((number, &row.frame))),
+        None => (strange(back).load(Relaxed) == back).then_some(None),
+    }
 }
 
-/// As [`known_site`], but `None` only if there is no such call site.
+/// The call site with this return address.
 #[inline(always)]
-pub(super) fn site_behind(back: u64) -> Option<(u32, &'static SiteFrame)> {
-    known_site(back).or_else(|| search(back))
+pub(super) fn site_behind(back: u64) -> Option<Found> {
+    known_site(back).unwrap_or_else(|| search(back))
 }
 
 #[cold]
 #[inline(never)]
-fn search(back: u64) -> Option<(u32, &'static SiteFrame)> {
+fn search(back: u64) -> Option<Found> {
+    let found = find(back);
+    match found {
+        Some((number, _)) => known(back).store(number, Relaxed),
+        None => strange(back).store(back, Relaxed),
+    }
+    found
+}
+
+fn find(back: u64) -> Option<Found> {
     let (object, address) = analysis_rt::original_return(back)?;
     let original = (object as u64) << OBJECT_SHIFT | address;
     let rows = SITES.get()?;
     let at = rows.binary_search_by_key(&original, |row| row.frame.back);
-    let row = rows.get(at.ok()?)?;
-    row.back.store(back, Relaxed);
-    let number = at.ok()? as u32 + 1;
-    known(back).store(number, Relaxed);
-    Some((number, &row.frame))
+    let at = at.ok()?;
+    rows[at].back.store(back, Relaxed);
+    Some((at as u32 + 1, &rows[at].frame))
 }
