@@ -56,7 +56,7 @@ pub use process::identity::{pid, start_pid, user};
 pub use process::mapping::{MappingHook, set_mapping_hook};
 pub use process::objects::{object_name, unknown_objects};
 pub use process::run::{executed, waiter};
-pub use process::table::{load_bias, object_at};
+pub use process::table::{load_bias, object_at, original_return};
 pub use process::told::{code, opaque, record, unseen};
 pub use sys::decimal::Decimal;
 pub use sys::memory::map_wiped;

@@ -10,8 +10,9 @@ use core::ffi::c_void;
 
 use crate::StrRef;
 use crate::query::{
-    EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord, ObjectRecord, OperandRecord,
-    RegAccessRecord, RegUsageRecord, Sink, SourceFrameRecord, SymbolRecord, VariableRecord,
+    CallFrameRecord, EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord, ObjectRecord,
+    OperandRecord, RegAccessRecord, RegUsageRecord, Sink, SourceFrameRecord, SymbolRecord,
+    VariableRecord,
 };
 
 /// "There is no such procedure, block or instruction."
@@ -616,4 +617,10 @@ pub struct Host {
     /// Number of bytes of which rsp is a multiple before each call by the procedure's calling convention: 16 in the
     /// System V ABI, 8 in a function of Go.
     pub stack_alignment: extern "C" fn(*mut Context, proc: u32) -> u64,
+    /// How the caller's frame is found at each call of the procedure, in the order of addresses. Calls at which
+    /// the unwind tables do not say it by a register and an offset are left out.
+    pub call_frames: extern "C" fn(*mut Context, proc: u32, *mut c_void, Sink<CallFrameRecord>),
+    /// Has the instrumented program contain tables that map return addresses of new text to the original ones; see
+    /// [`crate::StartInfo::returns`] and [`crate::ProcessInfo::returns`].
+    pub map_returns: extern "C" fn(*mut Context),
 }

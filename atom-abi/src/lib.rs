@@ -164,6 +164,11 @@ pub struct StartInfo {
     pub counts: *const CountRange,
     /// Number of ranges at `counts`.
     pub count_ranges: usize,
+    /// In a program alone, the table of return addresses as in [`ProcessInfo::returns`]; null if the tool wants
+    /// none.
+    pub returns: *const u32,
+    /// Address of the image in the file, from which the original return addresses in that table count.
+    pub image: u64,
 }
 
 /// Memory that counts what the process does: zeros at the start, and at the start of a forked child.

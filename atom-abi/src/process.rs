@@ -74,6 +74,13 @@ pub struct ProcessInfo {
     pub link: StrRef,
     /// For each object its instrumented file.
     pub identities: *const FileIdentity,
+    /// For each object the address in the file of its table of return addresses; null if the tool wants none.
+    ///
+    /// The table maps return addresses of new text to the original ones. It begins with the number of entries in 32 bits and
+    /// 32 unused bits. An entry has 32 bits twice: the return address minus the table's address (signed), and the
+    /// original return address minus the address of the image. Entries are sorted by the first half. A
+    /// return address that is not in the table was pushed by code that did not move.
+    pub returns: *const u64,
 }
 
 // SAFETY: written by `atom`; what changes is atomic.

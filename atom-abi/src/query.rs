@@ -135,6 +135,22 @@ pub struct FrameRecord {
     pub landing_size: u32,
 }
 
+/// How the caller's frame is found at a call. The caller's frame begins at the *virtual frame pointer*, rsp before the
+/// call that entered the procedure; the return address lies 8 bytes below.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallFrameRecord {
+    /// Number of the call instruction.
+    pub inst: u32,
+    /// 1 if the virtual frame pointer is rbp plus `offset`, 0 if it is rsp plus `offset`. rsp is meant before the call, where
+    /// it is the same as behind it.
+    pub by_rbp: u32,
+    /// Offset in bytes.
+    pub offset: i32,
+    /// Where the caller's rbp is saved, from the virtual frame pointer; 0 if rbp is still the caller's.
+    pub rbp_offset: i32,
+}
+
 /// Registers that an instruction uses and changes, one bit for each number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,9 @@ use std::ffi::c_void;
 use std::ops::Deref;
 
 use atom_abi::host::{NONE, Reg};
-use atom_abi::query::{EdgeKind, EdgeRecord, FrameRecord, LoopRecord, Relation, Sink};
+use atom_abi::query::{
+    CallFrameRecord, EdgeKind, EdgeRecord, FrameRecord, LoopRecord, Relation, Sink,
+};
 
 use crate::handle::{Block, FromId, Proc};
 use crate::program::Session;
@@ -278,6 +280,18 @@ impl<'a> Proc<'a> {
         let host = self.session.host;
         let mut record = FrameRecord::default();
         (host.proc_frame)(host.context, self.id, &mut record).then_some(Frame { record })
+    }
+
+    /// How the caller's frame is found at the procedure's calls, by the numbers of the instructions. Calls without a simple
+    /// rule are left out.
+    pub(crate) fn call_frames(&self) -> Vec<CallFrameRecord> {
+        let host = self.session.host;
+        let mut frames = Vec::new();
+        each(
+            |arg, sink| (host.call_frames)(host.context, self.id, arg, sink),
+            |frame: &CallFrameRecord| frames.push(*frame),
+        );
+        frames
     }
 
     /// Number of bytes of which rsp is a multiple before each call by the procedure's calling convention: 16 in the System

@@ -58,3 +58,49 @@ pub fn object_at(address: u64) -> Option<(usize, u64)> {
             .then_some((i, bias))
     })
 }
+
+/// The object that makes a call, and the address in its file to which the original call returns, given the return
+/// address of the call in the instrumented program. The address is that of no call if none returns there. `None` in code of
+/// no object, or if the tool has not asked for the tables of return addresses; see [`ProcessInfo::returns`].
+pub fn original_return(address: u64) -> Option<(usize, u64)> {
+    let (object, bias, map, image) = match process() {
+        Some(process) => {
+            let (object, bias) = object_at(address)?;
+            if process.returns.is_null() {
+                return None;
+            }
+            // SAFETY: the table has an entry for each object.
+            let map = unsafe { *process.returns.add(object) };
+            if map == 0 {
+                return None;
+            }
+            (
+                object,
+                bias,
+                map.wrapping_add(bias),
+                objects(process)[object].base,
+            )
+        }
+        None => {
+            let info = info::get().filter(|info| !info.returns.is_null())?;
+            let bias = load_bias(PROGRAM)?;
+            (PROGRAM, bias, info.returns.addr() as u64, info.image)
+        }
+    };
+    let table = core::ptr::with_exposed_provenance::<u32>(map as usize);
+    // SAFETY: `atom` wrote the table, with the number of its entries in front.
+    let entries = unsafe {
+        let first = table.add(2).cast::<[u32; 2]>();
+        core::slice::from_raw_parts(first, table.read() as usize)
+    };
+    let offset = address.wrapping_sub(map) as i64;
+    let found = i32::try_from(offset).ok().and_then(|offset| {
+        entries
+            .binary_search_by_key(&offset, |entry| entry[0] as i32)
+            .ok()
+    });
+    Some(match found {
+        Some(i) => (object, image + u64::from(entries[i][1])),
+        None => (object, address.wrapping_sub(bias)),
+    })
+}

@@ -128,6 +128,8 @@ impl Loaded {
             cells: std::ptr::null(),
             counts: std::ptr::null(),
             count_ranges: 0,
+            returns: std::ptr::null(),
+            image: 0,
         });
         let strings: Vec<CString> = ["application", "argument", "FIXTURE=value", "SECOND=x"]
             .map(|s| CString::new(s).expect("no nulls"))

@@ -122,7 +122,7 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
             describe::bytes(size)
         },
     )?;
-    tell_ends(&mut facts, &placed);
+    tell_places(&mut facts, &placed);
     let contents = emit::area::write(
         &area,
         &analysis,
@@ -541,6 +541,8 @@ fn facts(
     facts.put_text(offset_of!(ProcessInfo, named), named.as_os_str().as_bytes());
     let link = folder.join(bundle::LINK);
     facts.put_text(offset_of!(ProcessInfo, link), link.as_os_str().as_bytes());
+    let returns = facts.add(&vec![0; size_of::<u64>() * files.len()]);
+    facts.put_address(offset_of!(ProcessInfo, returns), returns);
     for (i, file) in files.iter().enumerate() {
         let at = table + i * size_of::<ObjectInfo>();
         let stat = std::fs::metadata(&file.path)
@@ -572,11 +574,15 @@ fn facts(
     Ok(facts)
 }
 
-/// Tells the runtime where the objects' images end, which is known when all is placed.
-fn tell_ends(facts: &mut Facts, placed: &[Placed<'_>]) {
+/// Tells the runtime where the objects' images end and where their tables of return addresses lie, which is known when
+/// all is placed.
+fn tell_places(facts: &mut Facts, placed: &[Placed<'_>]) {
     let table = facts.number(offset_of!(ProcessInfo, objects)) as usize;
+    let returns = facts.number(offset_of!(ProcessInfo, returns)) as usize;
     for (i, placed) in placed.iter().enumerate() {
         let at = table + i * size_of::<ObjectInfo>() + offset_of!(ObjectInfo, end);
         facts.put(at, placed.object.image.end.max(placed.placement.end));
+        let map = placed.layout.return_map().unwrap_or(0);
+        facts.put(returns + i * size_of::<u64>(), map);
     }
 }

@@ -7,6 +7,7 @@
 //! is and is not instrumented.
 
 mod build;
+pub mod call_frames;
 mod data_refs;
 mod exits;
 mod flatten;

@@ -117,6 +117,7 @@ pub fn write<'a>(
         run: shared.run_info,
         address: area.info,
         totals: shared.totals,
+        returns: None,
     };
     let places = (area.info..).step_by(8);
     slots.extend(places.zip(words.words()).map(|(at, word)| (at, word.0)));

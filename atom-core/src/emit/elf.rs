@@ -330,6 +330,11 @@ impl<'a> Writer<'a> {
             run: self.plan.run_info,
             address: self.placement.info,
             totals: self.plan.totals,
+            returns: self
+                .layout
+                .return_map
+                .filter(|_| self.plan.maps_returns)
+                .map(|map| (map, self.placed.object.image.base)),
         };
         let slots = (self.placement.info..).step_by(8);
         for (slot, (value, is_pointer)) in slots.zip(words.words()) {

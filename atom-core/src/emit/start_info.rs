@@ -31,6 +31,8 @@ pub(super) struct StartWords<'a> {
     pub address: u64,
     /// Places of the counters of edges and of their table.
     pub totals: Option<Totals>,
+    /// Address of the table of return addresses of a program alone, and address of its image.
+    pub returns: Option<(u64, u64)>,
 }
 
 impl StartWords<'_> {
@@ -66,6 +68,9 @@ impl StartWords<'_> {
             self.in_data(Some(self.counts.0)),
             (self.counts.1 as u64, false),
         ]);
+        let (map, image) = self.returns.unwrap_or_default();
+        words.extend([(map, self.returns.is_some()), (image, false)]);
+        debug_assert_eq!(words.len() * 8, size_of::<StartInfo>());
         const { assert!(offset_of!(StartInfo, address) == offset_of!(StartInfo, run) + 8) };
         words
     }

@@ -98,7 +98,7 @@ impl Layout {
             cursor = copy.address.wrapping_add(copy.size);
         }
         let mut return_map = None;
-        if plan.original_return.is_some() {
+        if plan.original_return.is_some() || plan.maps_returns {
             let map = cursor.next_multiple_of(8);
             return_map = Some(map);
             cursor = map.wrapping_add(return_map::size(cfg, &moved));
@@ -164,6 +164,11 @@ impl Layout {
         }
         let label = labels.get(at).copied().unwrap_or(self.procs[i].size);
         Some(start + u64::from(label))
+    }
+
+    /// Address of the table of return addresses, if there is one.
+    pub fn return_map(&self) -> Option<u64> {
+        self.return_map
     }
 
     /// Where the call of a moved procedure that returned to `old` returns to now.

@@ -220,6 +220,8 @@ pub struct Plan {
     pub program_after: Option<u32>,
     /// Shared snippet that turns a return address into the original's, if one is used.
     pub original_return: Option<u32>,
+    /// The runtime is told of the table of return addresses.
+    pub maps_returns: bool,
     /// The `atom_abi::ThreadInfo` in `data`, if threads have data of their own.
     pub thread_info: Option<u32>,
     /// The `atom_abi::ThreadInfo` in `data`, if the tool has cells; also if the process has one thread.

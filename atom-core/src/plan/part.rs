@@ -6,12 +6,23 @@ use super::{Fixup, Insertion, Plan, Position, Shift, Snippet, Target};
 use crate::error::{Error, Result};
 use crate::ids::InstId;
 use crate::plan::code::Asm;
+use crate::tool::Calls;
 
 impl Plan {
+    /// What the calls say of all plans.
+    pub(super) fn first(calls: &Calls) -> Self {
+        Self {
+            calls_added: calls.calls.len() as u64,
+            maps_returns: calls.maps_returns,
+            ..Self::default()
+        }
+    }
+
     /// An empty plan with the facts that are known before the calls are planned.
     pub(super) fn emptied(&self) -> Self {
         Self {
             calls_added: self.calls_added,
+            maps_returns: self.maps_returns,
             calls_by_flow: self.calls_by_flow,
             totals: self.totals,
             ..Self::default()

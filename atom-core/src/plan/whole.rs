@@ -93,7 +93,7 @@ impl Whole {
         calls.placed = Vec::new();
         let thread_data = std::mem::take(&mut calls.thread_data);
         let signature = std::mem::take(&mut calls.signature);
-        let calls_added = calls.calls.len() as u64;
+        let first = Plan::first(&calls);
         let split = split(units, starter, calls, std::mem::take(&mut data.offsets));
         let mut parts: Vec<(Calls, Data)> = (split.into_iter())
             .map(|(calls, offsets)| {
@@ -120,10 +120,9 @@ impl Whole {
         let mut whole = Self {
             plans: Vec::with_capacity(units.len()),
             shared: Plan {
-                calls_added,
                 calls_by_flow: flows.iter().map(|f| f.handled() as u64).sum(),
                 totals,
-                ..Plan::default()
+                ..first
             },
             biases,
         };

@@ -175,6 +175,8 @@ pub struct Calls {
     pub thread_data: ThreadData,
     /// Bytes that the program's file gets and that nothing loads.
     pub signature: Vec<u8>,
+    /// The runtime is told of the tables of return addresses.
+    pub maps_returns: bool,
 }
 
 /// Data that the tool placed for each thread; [`Argument::ThreadData`] points into it.

@@ -73,6 +73,8 @@ pub(super) fn table(process: &Process<'_>) -> Host {
         proc_entries: query::proc_entries,
         proc_frame: query::proc_frame,
         stack_alignment: query::stack_alignment,
+        call_frames: query::call_frames,
+        map_returns,
         source_frames: query::source_frames,
         labels: query::labels,
         section: query::section,
@@ -434,6 +436,10 @@ extern "C" fn mark_counts(context: *mut Context, offset: u64, len: usize) {
     if let Err(error) = check::mark_counts(session, offset, len) {
         session.note(error);
     }
+}
+
+extern "C" fn map_returns(context: *mut Context) {
+    program(context).calls.borrow_mut().maps_returns = true;
 }
 
 extern "C" fn sign(context: *mut Context, bytes: *const u8, len: usize) {

@@ -13,8 +13,9 @@ use std::rc::Rc;
 use atom_abi::StrRef;
 use atom_abi::host::{Context, NONE};
 use atom_abi::query::{
-    self, EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LabelRecord, LoopRecord, MemoryRecord,
-    OperandKind, OperandRecord, RegAccessRecord, RegUsageRecord, Relation, Sink, SourceFrameRecord,
+    self, CallFrameRecord, EdgeKind as EdgeNumber, EdgeRecord, FrameRecord, LabelRecord,
+    LoopRecord, MemoryRecord, OperandKind, OperandRecord, RegAccessRecord, RegUsageRecord,
+    Relation, Sink, SourceFrameRecord,
 };
 use rustc_hash::FxHashMap;
 
@@ -23,6 +24,7 @@ use super::names::demangle;
 use super::process::{of_address, of_block, of_inst, of_proc, process, program};
 use super::select::{self, Pattern};
 use super::session::Session;
+use crate::cfg::call_frames;
 use crate::cfg::frame;
 use crate::cfg::graph::{EdgeKind, FlowFacts, FlowGraph};
 use crate::cfg::pointers::data_pointers;
@@ -554,6 +556,21 @@ pub(super) extern "C" fn proc_frame(
         unsafe { frame.write(found) };
     }
     found.is_some()
+}
+
+pub(super) extern "C" fn call_frames(
+    context: *mut Context,
+    proc: u32,
+    arg: *mut c_void,
+    sink: Sink<CallFrameRecord>,
+) {
+    let (session, proc) = of_proc(context, proc);
+    let unwind = session.known_proc(proc).and_then(|_| session.unwind());
+    let Some(unwind) = unwind else { return };
+    for mut record in call_frames::call_frames(session.cfg, unwind, ProcId(proc)) {
+        record.inst += session.numbers.inst;
+        sink(arg, &record);
+    }
 }
 
 pub(super) extern "C" fn stack_alignment(context: *mut Context, proc: u32) -> u64 {

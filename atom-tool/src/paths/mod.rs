@@ -47,16 +47,20 @@
 
 mod amounts;
 mod reach;
+mod search;
+mod silent;
 mod sites;
 mod slow;
 mod state;
 mod tree;
+mod walk;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::Place::{After, Before};
+use crate::address::on_object_event;
 use crate::call::BrCondValue;
 use crate::handle::{Block, Inst, Proc};
 use crate::params::Array;
@@ -64,6 +68,9 @@ use crate::program::Program;
 use crate::sites::SiteList;
 use crate::thread_data::{AllThreads, ThreadData, ThreadState};
 use crate::{EdgeKind, InstType, Reg, analysis, forks};
+
+use silent::FoundCall;
+use walk::SiteFrame;
 
 pub use amounts::{Spot, amounts};
 pub use reach::leading_to;
@@ -75,7 +82,7 @@ pub use tree::{Repeat, Tree, TreeNode};
 pub struct PathOptions {
     /// Calls of one procedure from different places are different paths. Nodes are then found where
     /// [`PathState::called_here`] asks for one: entries are not counted, and [`PathState::count`] and
-    /// [`PathState::here`] have no path.
+    /// [`PathState::here`] have no path. [`on_object_event`] is taken.
     pub by_site: bool,
     /// How often a procedure may be on a path; 0 for any number. A further call of it leads back to its innermost
     /// node.
@@ -124,10 +131,13 @@ fn path_begin(
     repeats: u32,
     most: u64,
     by_site: bool,
-    called: Array<u32>,
+    frames: Array<SiteFrame>,
 ) {
     slow::BY_SITE.store(by_site, Relaxed);
-    sites::begin(called);
+    if by_site {
+        walk::begin(frames);
+        on_object_event(|_, _| walk::forget());
+    }
     slow::REPEATS.store(repeats, Relaxed);
     slow::MOST.store(most, Relaxed);
     if STATES.set(States(states)).is_ok() {
@@ -178,29 +188,22 @@ impl CallPaths {
         for proc in followed.iter().filter(|proc| !is_part(**proc)) {
             numbers.insert(proc.index(), procs.push_proc(*proc) as u32 + 1);
         }
-        let mut called = Vec::new();
+        let mut frames = Vec::new();
+        if options.by_site {
+            let found = silent::calls(program, &followed, has);
+            frames = add_notes(&found, state, &numbers, &mut calls);
+            let host = program.session.host;
+            (host.map_returns)(host.context);
+        }
         for proc in followed {
             let number = numbers.get(&owner(proc).index()).copied();
-            match options.by_site {
-                true => {
-                    let caller = number.unwrap_or(0);
-                    for call in calls_of(proc).filter(|call| reach::may_lead(program, *call, has)) {
-                        let site = calls.push(call) as u32 + 1;
-                        call.add_call(Before, sites::site_call, (state, site, Reg::Rsp));
-                        call.add_call(After, sites::site_returned, (state, Reg::Rsp));
-                        let to = call.called_proc();
-                        let to = to.and_then(|to| numbers.get(&owner(to).index()));
-                        called.extend([caller, to.copied().unwrap_or(0)]);
-                    }
+            if !options.by_site {
+                if let Some(number) = number.filter(|_| !is_part(proc)) {
+                    let args = (state, number, state::spread(number), Reg::Rsp);
+                    proc.add_call(Before, state::path_enter, args);
                 }
-                false => {
-                    if let Some(number) = number.filter(|_| !is_part(proc)) {
-                        let args = (state, number, state::spread(number), Reg::Rsp);
-                        proc.add_call(Before, state::path_enter, args);
-                    }
-                    proc.blocks()
-                        .for_each(|block| leave(block.last_inst(), state, has));
-                }
+                proc.blocks()
+                    .for_each(|block| leave(block.last_inst(), state, has));
             }
             for landing in proc.landings() {
                 match options.by_site {
@@ -216,7 +219,7 @@ impl CallPaths {
             options.repeats,
             options.most,
             options.by_site,
-            &called,
+            &frames,
         );
         program.add_call(Before, path_begin, args);
         Self {
@@ -236,10 +239,31 @@ impl CallPaths {
     }
 }
 
-/// The calls of a procedure.
-fn calls_of<'a>(proc: Proc<'a>) -> impl Iterator<Item = Inst<'a>> {
-    let last = proc.blocks().map(|block| block.last_inst());
-    last.filter(|inst| inst.is_type(InstType::Call))
+/// Adds the notes of calls where call sites count. Returns what is known of the sites, in the order of their numbers.
+fn add_notes(
+    found: &[FoundCall<'_>],
+    state: ThreadData<PathState>,
+    numbers: &HashMap<usize, u32>,
+    calls: &mut SiteList,
+) -> Vec<SiteFrame> {
+    let number = |proc: Proc<'_>| numbers.get(&owner(proc).index()).copied().unwrap_or(0);
+    let frame = |found: &FoundCall<'_>| {
+        let call = found.inst;
+        let site = calls.push(call) as u32 + 1;
+        if !found.is_silent {
+            call.add_call(Before, sites::site_call, (state, site, Reg::Rsp, Reg::Rbp));
+            call.add_call(After, sites::site_returned, (state, Reg::Rsp));
+        }
+        // What runs after a switch of stacks is called by the procedure that asks for the switch.
+        let to = call.called_proc().filter(|to| !silent::switches_stack(*to));
+        let back = call.pc() + call.size() as u64;
+        SiteFrame::new(
+            back,
+            found.frame,
+            [number(call.proc()), to.map_or(0, number)],
+        )
+    };
+    found.iter().map(frame).collect()
 }
 
 /// The procedure of which one is a part, or itself.

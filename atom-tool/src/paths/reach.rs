@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::silent;
 use crate::handle::{Inst, Proc};
 use crate::program::Program;
 use crate::{EdgeKind, InstType};
@@ -16,7 +17,8 @@ const STRINGS: [&str; 8] = [
 ];
 
 /// Numbers of the procedures that may call or enter one of `targets`, directly or by others, and of the targets. A call or a jump
-/// to a place that is not known may lead to any procedure.
+/// to a place that is not known may lead to any procedure. Procedures that switch to another stack are among those that are
+/// found: what runs there was called by them.
 pub fn leading_to(program: &Program<'_>, targets: &[Proc<'_>]) -> HashSet<usize> {
     let mut found: HashSet<usize> = targets.iter().map(Proc::index).collect();
     // For each procedure those that enter it, and those that go on in its blocks, as the part that a compiler split off
@@ -25,7 +27,7 @@ pub fn leading_to(program: &Program<'_>, targets: &[Proc<'_>]) -> HashSet<usize>
     let mut parts: HashMap<usize, Vec<usize>> = HashMap::new();
     for proc in program.procs() {
         let this = proc.index();
-        if proc.first_block().is_none() {
+        if proc.first_block().is_none() || silent::switches_stack(proc) {
             found.insert(this);
         }
         for block in proc.blocks() {
@@ -58,21 +60,8 @@ pub fn leading_to(program: &Program<'_>, targets: &[Proc<'_>]) -> HashSet<usize>
     found
 }
 
-/// True if a call may lead to one of some procedures, directly or by others of them. They are such as [`leading_to`] finds.
-pub(super) fn may_lead(
-    program: &Program<'_>,
-    call: Inst<'_>,
-    has: &dyn Fn(Proc<'_>) -> bool,
-) -> bool {
-    match entered(program, call) {
-        Entered::Proc(to) => has(to),
-        Entered::Nothing => false,
-        Entered::Any => true,
-    }
-}
-
 /// Where a call or a jump leads.
-enum Entered<'a> {
+pub(super) enum Entered<'a> {
     Proc(Proc<'a>),
     /// To a procedure that calls nothing.
     Nothing,
@@ -80,19 +69,19 @@ enum Entered<'a> {
     Any,
 }
 
-fn entered<'a>(program: &Program<'a>, inst: Inst<'a>) -> Entered<'a> {
-    let name = inst.entered_import();
-    if let Some(name) = name
-        && STRINGS.iter().any(|string| name.starts_with(string))
-        && !name.contains("dup")
-    {
-        return Entered::Nothing;
-    }
+pub(super) fn entered<'a>(program: &Program<'a>, inst: Inst<'a>) -> Entered<'a> {
     let to = inst
         .entered_proc()
         .or_else(|| program.proc_at(inst.target_pc()?));
+    let to = to.map(|to| to.stub_target().filter(|_| to.is_stub()).unwrap_or(to));
+    let is_string = |name: &str| {
+        let is_one = STRINGS.iter().any(|string| name.starts_with(string));
+        is_one && !name.contains("dup") && name != "memalign"
+    };
     match to {
-        Some(to) => Entered::Proc(to.stub_target().filter(|_| to.is_stub()).unwrap_or(to)),
+        Some(to) if !to.is_stub() => Entered::Proc(to),
+        _ if inst.entered_import().is_some_and(is_string) => Entered::Nothing,
+        Some(to) => Entered::Proc(to),
         None => Entered::Any,
     }
 }

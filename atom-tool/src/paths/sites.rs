@@ -1,21 +1,20 @@
 //! Call paths by call site, whose nodes are found only where a tool asks for one.
 //!
-//! Most calls come back before anything is measured below them. So a call notes its call site and rsp, and behind it the note is
-//! taken away; procedures are not noted at all. A call site stands for its procedure, and for the one that it calls if that is
-//! known. [`PathState::called_here`] looks for the nodes of the open calls, and each keeps its own for the next time.
+//! Most calls come back before anything is measured below them. So procedures are not noted at all, and calls only where the stack
+//! does not tell of them ([`silent`](super::silent)): such a call notes its call site, rsp and rbp, and behind it the note is
+//! taken away. A call site stands for its procedure, and for the one that it calls if that is
+//! known. The nodes of the open calls are looked for when a tool asks ([`search`](super::search)).
 //!
-//! The open calls are a stack of [`Call`]s above a base. A signal handler may run between any two stores. So a
+//! The open calls with notes are a stack of [`Call`]s above a base. A signal handler may run between any two stores. So a
 //! frame that is not in use has the key 0, from the start on: a call takes the frame first and writes its key last, and
 //! behind the call the key is cleared first. A frame without a key is no part of a path.
 //!
 //! ABI: before a call and behind it, rsp is the same, and calls that a call leads to are made with a lower one.
 
-use std::sync::OnceLock;
-
 use super::slow;
-use super::state::{NO_SP, PathNode, PathState, in_this_order};
+use super::state::{NO_SP, PathState, in_this_order};
 use crate::analysis;
-use crate::params::{Array, RegV};
+use crate::params::RegV;
 use crate::thread_data::PerThread;
 
 /// A call that has not come back.
@@ -27,37 +26,22 @@ pub(super) struct Call {
     pub site: u64,
     /// Place of the node of the calling procedure, or [`UNKNOWN`]. In the base, of the node that called what runs on the stack.
     pub node: u64,
-    _unused: u64,
+    /// rbp before the call.
+    pub rbp: u64,
 }
 
 /// Size of a frame in bytes.
 pub(super) const CALL: u64 = size_of::<Call>() as u64;
 /// It is no place of a node, as these are multiples of 64.
-const UNKNOWN: u64 = 1;
-
-/// For each call site the numbers of its procedure and of the procedure that it certainly calls; 0 if that is not known.
-static PROCS: OnceLock<Array<u32>> = OnceLock::new();
-
-/// Analysis side: the procedures of call sites, at the start.
-pub(super) fn begin(procs: Array<u32>) {
-    // A second table would be the same.
-    let _ = PROCS.set(procs);
-}
-
-/// Numbers of a call site's procedure and of the called one.
-fn procs_of(site: u64) -> [u32; 2] {
-    let procs = PROCS.get().map_or(&[][..], |procs| procs.as_slice());
-    let at = (site as usize).wrapping_sub(1).wrapping_mul(2);
-    [at, at.wrapping_add(1)].map(|at| procs.get(at).copied().unwrap_or(0))
-}
+pub(super) const UNKNOWN: u64 = 1;
 
 #[inline(always)]
-fn call_at(address: u64) -> *mut Call {
+pub(super) fn call_at(address: u64) -> *mut Call {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
 /// The frame at an address, for the slow routines.
-fn call(address: u64) -> &'static mut Call {
+pub(super) fn call(address: u64) -> &'static mut Call {
     // SAFETY: the callers pass addresses of frames of this thread's stacks, which are never unmapped, and keep no other reference.
     unsafe { &mut *call_at(address) }
 }
@@ -68,7 +52,7 @@ pub(super) fn base(start: u64, node: u64, site: u64) -> u64 {
         key: NO_SP,
         site,
         node,
-        _unused: 0,
+        rbp: 0,
     };
     start + CALL
 }
@@ -96,17 +80,22 @@ pub(super) fn drop_below(state: &PathState, sp: u64) {
     }
 }
 
-/// Puts a call on the stack.
+/// Puts a call on the stack, whose top is `at`.
 #[inline(always)]
-fn push(state: &PathState, site: u32, sp: u64) {
-    let at = state.top.get();
-    state.top.set(at + CALL);
+fn push(state: &PathState, at: u64, site: u32, [sp, rbp]: [u64; 2]) {
+    let mut end = at + CALL;
+    // SAFETY: no instruction at all. The frame is addressed from its end, so that its start needs no register.
+    unsafe {
+        std::arch::asm!("/* {end} */", end = inout(reg) end, options(pure, nomem, nostack, preserves_flags));
+    }
+    state.top.set(end);
     in_this_order();
-    let frame = call_at(at);
+    let frame = call_at(end.wrapping_sub(CALL));
     // SAFETY: the frame lies below the limit, which the caller has checked, in memory of this thread.
     unsafe {
         (&raw mut (*frame).site).write(site.into());
         (&raw mut (*frame).node).write(UNKNOWN);
+        (&raw mut (*frame).rbp).write(rbp);
         in_this_order();
         (&raw mut (*frame).key).write(sp);
     }
@@ -135,7 +124,7 @@ fn pop_if(state: &PathState, sp: u64) -> bool {
 
 /// A call is made.
 #[analysis]
-pub(super) fn site_call(state: PerThread<PathState>, site: u32, sp: RegV) {
+pub(super) fn site_call(state: PerThread<PathState>, site: u32, sp: RegV, rbp: RegV) {
     let top = state.top.get();
     // This is false before the first call, too.
     // SAFETY: no other thread writes to this thread's state.
@@ -143,26 +132,31 @@ pub(super) fn site_call(state: PerThread<PathState>, site: u32, sp: RegV) {
         // SAFETY: below the top lies a frame.
         let last = unsafe { (&raw const (*call_at(top.wrapping_sub(CALL))).key).read() };
         if last > sp.0 {
-            return push(&state, site, sp.0);
+            return push(&state, top, site, [sp.0, rbp.0]);
         }
     }
-    enter(&state, site, sp.0);
+    enter(&state, site, sp.0, rbp.0);
 }
 
 /// A call is made, in a case that is not the usual one.
 #[cold]
 #[inline(never)]
-fn enter(state: &PathState, site: u32, sp: u64) {
+fn enter(state: &PathState, site: u32, sp: u64, rbp: u64) {
     if !slow::is_ready(state) {
         return;
     }
-    // Calls with the same or a lower stack pointer did not come back. A frame that is not in use is one that was
-    // interrupted.
+    drop_at(state, sp);
+    let top = state.top.get();
+    if top < state.limit.get() {
+        push(state, top, site, [sp, rbp]);
+    }
+}
+
+/// Takes away calls with the same or a lower stack pointer: they did not come back. A frame that is not in use is one that was
+/// interrupted.
+pub(super) fn drop_at(state: &PathState, sp: u64) {
     if (1..=sp).contains(&self::sp(state)) {
         slow::back(state, sp + 1);
-    }
-    if state.top.get() < state.limit.get() {
-        push(state, site, sp);
     }
 }
 
@@ -183,57 +177,4 @@ pub(super) fn site_back(state: PerThread<PathState>, sp: RegV) {
 /// Takes the innermost call away for the slow routines.
 pub(super) fn leave_exactly(state: &PathState, sp: u64) {
     pop_if(state, sp);
-}
-
-impl PathState {
-    /// The node of the running call path, where call sites count, in a procedure that was just entered. The number is
-    /// [`CallPaths::number`](super::CallPaths::number)'s.
-    #[inline(always)]
-    pub fn called_here(&self, proc: u32) -> &'static PathNode {
-        // SAFETY: the place of a node, or 0.
-        unsafe { self.at(resolve(self, proc)) }
-    }
-}
-
-/// Finds the nodes of all open calls; returns the place of the node of the running procedure. Its number is 0 if it is
-/// not known.
-#[inline(never)]
-pub(super) fn resolve(state: &PathState, proc: u32) -> u64 {
-    let top = state.top.get();
-    if top == 0 {
-        return 0;
-    }
-    let mut at = top - CALL;
-    while call(at).key == 0 || call(at).node == UNKNOWN {
-        at -= CALL;
-    }
-    let mut node = call(at).node;
-    loop {
-        let from = call(at);
-        at += CALL;
-        while at < top && call(at).key == 0 {
-            at += CALL;
-        }
-        let is_last = at >= top;
-        let is_base = from.key == NO_SP;
-        let [_, called] = if is_base { [0; 2] } else { procs_of(from.site) };
-        let running = match is_last {
-            true => proc,
-            false => procs_of(call(at).site)[0],
-        };
-        // The called procedure has jumped to the running one, or a signal handler runs, or a library has called back.
-        let is_other = called != 0 && called != running;
-        if is_other {
-            node = slow::child(state, [node, from.site], called, false);
-        }
-        // What the called procedure did is not known to be a call.
-        let site = if is_other { 0 } else { from.site };
-        if running != 0 {
-            node = slow::child(state, [node, site], running, is_other);
-        }
-        if is_last {
-            return node;
-        }
-        call(at).node = node;
-    }
 }

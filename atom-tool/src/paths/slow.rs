@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use analysis_rt::Uninterrupted;
 
+use super::search;
 use super::sites::{self, CALL};
 use super::state::{CACHED, FRAME, NO_SP, PathNode, PathState, spread};
 use crate::forks;
@@ -145,6 +146,13 @@ fn begin(state: &PathState) -> bool {
     let Some((start, limit)) = frames(FRAMES) else {
         return false;
     };
+    if is_by_site() {
+        let Some(room) = forks::memory(search::ROOM as usize) else {
+            return false;
+        };
+        let room = room.as_ptr().expose_provenance() + forks::WIPED;
+        state.room.set(room as u64);
+    }
     let arena = Arena {
         nodes: 0,
         free: [].iter(),
@@ -224,16 +232,11 @@ pub(super) fn enter(state: &PathState, proc: u32, sp: u64) {
 }
 
 /// The place of the node that counts for a procedure, given the places of its caller's node and the call site.
-pub(super) fn child(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jump: bool) -> u64 {
-    let entry = state.cache.get() + PathState::offset(node, spread(proc), site);
-    // SAFETY: the offset lies in the cache, whose entries are places.
-    let known = unsafe {
-        let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read_volatile();
-        state.at(place)
-    };
-    if known.parent.get() == node && known.proc.get() == proc && known.site.get() == site {
-        return known.target.get();
+pub(super) fn child(state: &PathState, from: [u64; 2], proc: u32, is_jump: bool) -> u64 {
+    if let Some(known) = known_child(state, from, proc) {
+        return known;
     }
+    let [node, site] = from;
     let place = match find(state, node, proc, site) {
         Some(place) => place,
         None => make(state, [node, site], proc, is_jump),
@@ -241,6 +244,19 @@ pub(super) fn child(state: &PathState, [node, site]: [u64; 2], proc: u32, is_jum
     state.remember(place);
     // SAFETY: the place of a node.
     unsafe { state.at(place) }.target.get()
+}
+
+/// As [`child`], for a node that has been asked for lately. The state has an arena.
+#[inline(always)]
+pub(super) fn known_child(state: &PathState, [node, site]: [u64; 2], proc: u32) -> Option<u64> {
+    let entry = state.cache.get() + PathState::offset(node, spread(proc), site);
+    // SAFETY: the offset lies in the cache, whose entries are places.
+    let known = unsafe {
+        let place = std::ptr::with_exposed_provenance::<u64>(entry as usize).read_volatile();
+        state.at(place)
+    };
+    let is_it = known.parent.get() == node && known.proc.get() == proc && known.site.get() == site;
+    is_it.then(|| known.target.get())
 }
 
 /// A procedure is left that is not the innermost open one.
@@ -387,7 +403,7 @@ impl Arena {
         }
         let top = match is_empty && is_by_site() {
             true => {
-                let from = [sites::resolve(state, 0), sites::last_site(state)];
+                let from = [search::innermost(state), sites::last_site(state)];
                 first(next_stack.start, from)
             }
             false => next_stack.top,

@@ -86,6 +86,17 @@ thread_state! {
         pub(super) table: ThreadCell<u64>,
         /// Address of the [`slow::Arena`].
         pub(super) arena: ThreadCell<u64>,
+        /// Where call sites count: memory for silent calls, and the address behind those that a search has found.
+        pub(super) room: ThreadCell<u64>,
+        pub(super) found: ThreadCell<u64>,
+        /// rsp of the procedure for which a search goes on, or 0.
+        pub(super) search_sp: ThreadCell<u64>,
+        /// The silent calls that are kept: the address behind them, and rsp and node of the call above which they are.
+        pub(super) kept_end: ThreadCell<u64>,
+        pub(super) kept_key: ThreadCell<u64>,
+        pub(super) kept_node: ThreadCell<u64>,
+        /// [`walk::changes`](super::walk::changes) at that time.
+        pub(super) kept_changes: ThreadCell<u64>,
     }
 }
 

@@ -116,6 +116,42 @@ fn paths_are_right_where_calls_do_not_come_back() {
 }
 
 #[test]
+fn paths_are_right_in_frames_of_all_kinds() {
+    let builds: [(&str, &[&str]); 5] = [
+        ("frames", &[]),
+        ("frames-O0", &["-O0"]),
+        ("frames-rbp", &["-O1", "-fno-omit-frame-pointer"]),
+        // Without unwind tables each call has a note.
+        ("frames-bare", &["-fno-asynchronous-unwind-tables"]),
+        ("frames-static", &["-static"]),
+    ];
+    for (name, flags) in builds {
+        let program = build_of("gcc", "frames.c", name, flags);
+        for is_whole in [false, true] {
+            if is_whole && flags.contains(&"-static") {
+                continue;
+            }
+            let json = heap(&program, is_whole, &[]);
+            let of = |names: &[&str]| path(&json, &[&["f_take"], names].concat());
+            assert_eq!(of(&["f_plain", "main"]), [1100, 100], "{name}");
+            assert_eq!(of(&["f_dynamic", "main"]), [1300, 100], "{name}");
+            assert_eq!(of(&["f_plain", "f_dynamic", "main"]), [1100, 100]);
+            assert_eq!(of(&["f_aligned", "main"]), [1700, 100], "{name}");
+            assert_eq!(of(&["f_plain", "f_aligned", "main"]), [1100, 100]);
+            assert_eq!(of(&["f_full", "main"]), [5700, 300], "{name}");
+            assert_eq!(of(&["f_even", "main"]), [1150, 50], "{name}");
+            assert_eq!(of(&["f_odd", "f_even", "main"]), [1450, 50], "{name}");
+            let [bytes, calls] = of(&["f_order"]);
+            assert!(calls >= 100 && bytes == 31 * calls, "{name}");
+            let rows = json["allocations_by_call_path"].as_array().unwrap();
+            let below = |row: &&Value| row["path"].as_str().unwrap().contains("f_order");
+            let is_sorted = |row: &Value| row["path"].as_str().unwrap().contains("f_sort");
+            assert!(rows.iter().filter(below).all(is_sorted), "{name}");
+        }
+    }
+}
+
+#[test]
 fn static_programs_and_allocators_of_the_users() {
     let program = build("own", &["-static"]);
     let options = ["--alloc", "p_pool:2", "--free", "p_give"];

@@ -6,18 +6,21 @@
 //!
 //! A call that frees is noted at the entry, since another thread may have the memory before the exit.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use atom_tool::ThreadCell;
 use atom_tool::Uninterrupted;
 use atom_tool::clocks;
+use atom_tool::forks;
 use atom_tool::notes::{self, NoteBuffer};
-use atom_tool::paths::PathState;
+use atom_tool::paths::{PathNode, PathState};
 use atom_tool::prelude::*;
 
 use crate::live::Thread;
 
 /// Number of notes of a buffer.
-const ROOM: usize = 4096;
+const ROOM: usize = 1024;
 
 /// Kinds of notes: an allocation, a reallocation, a block that is freed.
 pub const ALLOCATED: u32 = 0;
@@ -26,11 +29,15 @@ pub const FREED: u32 = 2;
 
 /// Words of a note: kind, time, block, size in bytes, address of the node of the call path, old block.
 pub const WORDS: usize = 6;
+/// The word with the block.
+pub const BLOCK: usize = 2;
 /// A note.
 pub type Note = [u64; WORDS];
 
 /// Largest number of signal handlers that interrupt each other between a look at the room and a reservation.
 const HANDLERS: u64 = 64;
+/// Size of a return address on the stack.
+const RETURN_ADDRESS: u64 = 8;
 /// Size of a note in bytes.
 const NOTE: u64 = size_of::<Note>() as u64;
 
@@ -48,8 +55,17 @@ thread_state! {
         other: ThreadCell<u64>,
         /// Address of the call path's node.
         node: ThreadCell<u64>,
+        /// The block, where it is kept for [`late`].
+        block: ThreadCell<u64>,
+        /// What [`late`] has to do: [`FIND`] and [`NOTE`].
+        late: ThreadCell<u32>,
     }
 }
+
+/// The call path is to be found.
+const FIND: u32 = 1;
+/// A note is to be made.
+const NOTE_LATE: u32 = 2;
 
 /// The call has been noted at its entry.
 const NO_NOTE: u32 = 9;
@@ -75,38 +91,117 @@ impl Here {
     /// Keeps what is known at the entry.
     #[inline(always)]
     fn begin(self, [kind, proc]: [u32; 2], sp: u64, size: u64, other: u64) {
-        if self.is_nested(proc, sp) {
-            return;
-        }
         let open = &self.open;
         open.kind.set(kind);
         open.proc.set(proc);
         open.size.set(size);
         open.other.set(other);
-        open.node
-            .set(std::ptr::from_ref(self.path.called_here(proc)).expose_provenance() as u64);
         open.sp.set(sp);
     }
 
-    /// Makes a note.
+    /// Finds the call path, or leaves that to [`late`], with what else is to be done then.
     #[inline(always)]
-    fn note(self, kind: u32, block: u64, [size, other, node]: [u64; 3]) {
+    fn find(self, proc: u32, sp: u64, rbp: u64, more: u32) -> bool {
+        let found = self.path.called_here_if_known(proc, sp, rbp);
+        let node = found.unwrap_or_else(|| self.path.root());
+        self.set_node(node);
+        if found.is_none() {
+            self.open.late.set(FIND | more);
+        }
+        found.is_some()
+    }
+
+    #[inline(always)]
+    fn set_node(self, node: &PathNode) {
+        let node = std::ptr::from_ref(node).expose_provenance();
+        self.open.node.set(node as u64);
+    }
+
+    /// The note of the open call.
+    #[inline(always)]
+    fn words(self, kind: u32, block: u64) -> Note {
+        let open = &self.open;
+        let [size, node, other] = [&open.size, &open.node, &open.other].map(ThreadCell::get);
         let word = notes::word(kind);
-        let note = [word, clocks::time_stamp(), block, size, node, other];
+        [word, clocks::time_stamp(), block, size, node, other]
+    }
+
+    /// Makes a note, or leaves that to [`late`].
+    #[inline(always)]
+    fn note(self, kind: u32, block: u64) -> bool {
         let buffer = self.buffer;
-        if buffer.has_room(HANDLERS * NOTE) && buffer.thread() == buffer.thread_number() {
+        let has_room =
+            buffer.has_room(HANDLERS * NOTE) && buffer.thread() == buffer.thread_number();
+        if has_room {
+            let note = self.words(kind, block);
             let at = buffer.reserve(NOTE);
             // SAFETY: the reserved space belongs to this note only and lies before the limit.
             unsafe { (at as *mut Note).write(note) };
         } else {
-            slow(buffer, note);
+            self.open.block.set(block);
+            self.open.late.set(NOTE_LATE);
+        }
+        has_room
+    }
+}
+
+/// Behind each of the other routines: does what these have left. They call nothing, so that their points need not save
+/// vector registers; this one is called rarely.
+#[analysis]
+pub fn late(
+    open: PerThread<Open>,
+    path: PerThread<PathState>,
+    buffer: PerThread<NoteBuffer>,
+    sp: u64,
+    rbp: u64,
+) {
+    if open.late.get() != 0 {
+        finish(Here { open, path, buffer }, sp, rbp);
+    }
+}
+
+/// As [`late`], behind [`after`].
+#[analysis]
+pub fn late_after(
+    open: PerThread<Open>,
+    path: PerThread<PathState>,
+    buffer: PerThread<NoteBuffer>,
+    sp: u64,
+) {
+    if open.late.get() != 0 {
+        finish(
+            Here { open, path, buffer },
+            sp.wrapping_sub(RETURN_ADDRESS),
+            0,
+        );
+    }
+}
+
+/// What [`late`] does. `sp` is rsp where the call was entered.
+#[cold]
+#[inline(never)]
+fn finish(here: Here, sp: u64, rbp: u64) {
+    let open = here.open;
+    // A signal handler may have interrupted the call in which something was left.
+    if open.sp.get() != sp {
+        return;
+    }
+    let late = open.late.get();
+    open.late.set(0);
+    if late & FIND != 0 {
+        here.set_node(here.path.called_here(open.proc.get(), sp, rbp));
+    }
+    if late & NOTE_LATE != 0 {
+        let is_free = open.kind.get() == NO_NOTE;
+        let kind = if is_free { FREED } else { open.kind.get() };
+        slow(here.buffer, here.words(kind, open.block.get()));
+        if !is_free {
+            open.sp.set(0);
         }
     }
 }
 
 /// Makes a note that finds no room.
-#[cold]
-#[inline(never)]
 fn slow(buffer: PerThread<NoteBuffer>, note: Note) {
     let _signals_wait = Uninterrupted::begin();
     if notes::make_room(buffer, ROOM * NOTE as usize, Thread::new) {
@@ -121,6 +216,40 @@ fn slow(buffer: PerThread<NoteBuffer>, note: Note) {
     }
 }
 
+/// Address of [`LIVE_PLACES`] words for blocks that are certainly live: each has been noted, and no free of it since. A free of
+/// such a block needs no call path, since it is no bad one. The place of a block is its address in units of 32 bytes,
+/// modulo the number of places; a block that has lost its place to another one is freed with its path. 0 without memory.
+static LIVE: AtomicU64 = AtomicU64::new(0);
+const LIVE_PLACES: u64 = 1 << 20;
+
+/// At the program's start.
+pub fn begin() {
+    let size = LIVE_PLACES as usize * size_of::<u64>();
+    if let Some(memory) = forks::memory(size) {
+        let start = memory.as_ptr().expose_provenance() + forks::WIPED;
+        LIVE.store(start as u64, Relaxed);
+    }
+}
+
+/// The place of a block.
+#[inline(always)]
+fn live(block: u64) -> Option<&'static AtomicU64> {
+    const UNIT: u64 = 32;
+    let at = LIVE.load(Relaxed);
+    let place = at + block / UNIT % LIVE_PLACES * size_of::<u64>() as u64;
+    // SAFETY: one of the words, which stay.
+    (at != 0).then(|| unsafe { &*std::ptr::with_exposed_provenance(place as usize) })
+}
+
+/// A block is live no more. True if it certainly was live.
+#[inline(always)]
+fn end_life(block: u64) -> bool {
+    // Of two threads that free a block at the same time, one finds it live.
+    live(block).is_some_and(|place| {
+        place.load(Relaxed) == block && place.compare_exchange(block, 0, Relaxed, Relaxed).is_ok()
+    })
+}
+
 macro_rules! entries {
     ($($(#[$doc:meta])* $name:ident $kind:ident $size:expr, $other:expr;)*) => {$(
         $(#[$doc])*
@@ -131,6 +260,7 @@ macro_rules! entries {
             buffer: PerThread<NoteBuffer>,
             proc: u32,
             sp: u64,
+            rbp: u64,
             a: u64,
             b: u64,
             c: u64,
@@ -138,7 +268,11 @@ macro_rules! entries {
             let here = Here { open, path, buffer };
             let size: fn(u64, u64, u64) -> u64 = $size;
             let other: fn(u64, u64, u64) -> u64 = $other;
+            if here.is_nested(proc, sp) {
+                return;
+            }
             here.begin([$kind, proc], sp, size(a, b, c), other(a, b, c));
+            here.find(proc, sp, rbp, 0);
         }
     )*};
 }
@@ -167,6 +301,7 @@ pub fn free(
     buffer: PerThread<NoteBuffer>,
     proc: u32,
     sp: u64,
+    rbp: u64,
     block: u64,
 ) {
     let here = Here { open, path, buffer };
@@ -174,9 +309,17 @@ pub fn free(
         return;
     }
     here.begin([NO_NOTE, proc], sp, 0, 0);
-    if block != 0 {
-        let node = open.node.get();
-        here.note(FREED, block, [0, 0, node]);
+    if block == 0 {
+        return;
+    }
+    if end_life(block) {
+        here.set_node(path.root());
+        here.note(FREED, block);
+        return;
+    }
+    open.block.set(block);
+    if here.find(proc, sp, rbp, NOTE_LATE) {
+        here.note(FREED, block);
     }
 }
 
@@ -204,7 +347,6 @@ pub fn after(
     sp: u64,
     result: u64,
 ) {
-    const RETURN_ADDRESS: u64 = 8;
     if open.sp.get() == sp.wrapping_sub(RETURN_ADDRESS) {
         let here = Here { open, path, buffer };
         returned(here, result);
@@ -222,9 +364,8 @@ pub fn lose(open: PerThread<Open>, sp: u64) {
 #[inline(always)]
 fn returned(here: Here, result: u64) {
     let open = here.open;
-    open.sp.set(0);
     let (kind, block) = match open.kind.get() {
-        NO_NOTE => return,
+        NO_NOTE => return open.sp.set(0),
         // `posix_memalign` answers 0 and has stored the address.
         BY_ADDRESS if result == 0 => {
             let at = open.other.get() as usize;
@@ -236,9 +377,15 @@ fn returned(here: Here, result: u64) {
         BY_ADDRESS => (ALLOCATED, 0),
         kind => (kind, result),
     };
-    here.note(
-        kind,
-        block,
-        [open.size.get(), open.other.get(), open.node.get()],
-    );
+    open.kind.set(kind);
+    let old = open.other.get();
+    if kind == REALLOCATED && old != 0 && (block != 0 || open.size.get() == 0) {
+        end_life(old);
+    }
+    if let Some(place) = live(block).filter(|_| block != 0) {
+        place.store(block, Relaxed);
+    }
+    if here.note(kind, block) {
+        open.sp.set(0);
+    }
 }

@@ -10,6 +10,7 @@ mod live;
 mod points;
 mod report;
 mod sites;
+mod table;
 mod time;
 
 use std::sync::OnceLock;
@@ -43,6 +44,7 @@ static START: OnceLock<u64> = OnceLock::new();
 fn begin() {
     let _ = START.set(atom_tool::clocks::monotonic());
     live::begin();
+    calls::begin();
     paths::in_child(live::in_child);
 }
 

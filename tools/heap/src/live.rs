@@ -11,21 +11,14 @@ use atom_tool::notes::{self, Consume, Taken};
 use atom_tool::paths::PathNode;
 use rustc_hash::FxHashMap;
 
-use crate::calls::{ALLOCATED, FREED, Note, REALLOCATED, WORDS};
+use crate::calls::{ALLOCATED, BLOCK, FREED, Note, REALLOCATED, WORDS};
+use crate::table::{Block, Table};
 use crate::time::Timeline;
 
 /// With several threads: largest number of notes that are kept.
 const KEPT: usize = 1 << 18;
-
-/// A live block.
-#[derive(Clone, Copy)]
-struct Block {
-    size: u64,
-    /// Time of its allocation.
-    born: u64,
-    /// Index of its call path's figures.
-    path: u32,
-}
+/// Number of notes whose blocks are looked for in the caches ahead of time.
+const AHEAD: usize = 32;
 
 /// The figures of a call path.
 #[derive(Clone, Copy, Default)]
@@ -95,15 +88,15 @@ pub struct Totals {
 
 /// What is known of the heap.
 pub struct Heap {
-    blocks: FxHashMap<u64, Block>,
+    blocks: Table,
     /// The figures by the number that a node of a call path has, minus one.
     pub paths: Vec<Figures>,
     pub totals: Totals,
     /// Number of the last peak.
     pub peaks: u64,
     pub timeline: Timeline,
-    /// Frees whose allocation has not been seen: for each block the time, and the number of the call path.
-    early: FxHashMap<u64, Vec<(u64, u32)>>,
+    /// Frees whose allocation has not been seen: for each block the time, and the address of the call path's node.
+    early: FxHashMap<u64, Vec<(u64, u64)>>,
     /// For blocks of which a newer one was seen before the free: the number of frees that are still to come.
     owed: FxHashMap<u64, u64>,
     /// Number of threads with notes.
@@ -125,7 +118,7 @@ static HEAP: Mutex<Option<Heap>> = Mutex::new(None);
 pub fn begin() {
     let start = clocks::time_stamp();
     let heap = Heap {
-        blocks: FxHashMap::default(),
+        blocks: Table::default(),
         paths: Vec::new(),
         totals: Totals::default(),
         peaks: 0,
@@ -154,7 +147,7 @@ pub fn in_child() {
         return;
     };
     let Some(heap) = heap.as_mut() else { return };
-    heap.blocks.clear();
+    heap.blocks = Table::default();
     heap.early.clear();
     heap.owed.clear();
     heap.kept.clear();
@@ -187,7 +180,7 @@ impl Consume<WORDS> for Thread {
         let mut heap = lock();
         let Some(heap) = heap.as_mut() else { return };
         if heap.threads == 1 {
-            return notes.for_each(|note| heap.take_one(note));
+            return heap.take_all(notes);
         }
         heap.kept.extend(notes);
         if heap.kept.len() > KEPT {
@@ -211,20 +204,37 @@ impl Heap {
         self.kept = kept;
     }
 
+    /// Takes notes that are in their order.
+    fn take_all(&mut self, mut notes: impl Iterator<Item = Note>) {
+        let mut ahead = [[0; WORDS]; AHEAD];
+        loop {
+            let mut count = 0;
+            for (place, note) in ahead.iter_mut().zip(&mut notes) {
+                *place = note;
+                self.blocks.prefetch(note[BLOCK]);
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            ahead[..count].iter().for_each(|note| self.take_one(*note));
+        }
+    }
+
     fn take_one(&mut self, note: Note) {
         let [word, time, block, size, node, other] = note;
-        let path = self.path(node);
         match notes::kind(word) {
-            FREED => self.free(block, time, path),
+            FREED => self.free(block, time, node),
             kind => {
                 let is_again = kind == REALLOCATED && other != 0;
                 debug_assert!(kind == ALLOCATED || kind == REALLOCATED);
                 // A `realloc` that fails leaves the block; to a size of 0 it frees the block.
                 if is_again && (block != 0 || size == 0) {
                     self.totals.reallocations += 1;
-                    self.free(other, time, path);
+                    self.free(other, time, node);
                 }
                 if block != 0 {
+                    let path = self.path(node);
                     self.allocate(block, size, time, path);
                 } else if size != 0 {
                     self.totals.failed += 1;
@@ -236,6 +246,7 @@ impl Heap {
     }
 
     /// The number of a call path, given the address of its node.
+    #[inline]
     fn path(&mut self, node: u64) -> u32 {
         let node = std::ptr::with_exposed_provenance::<PathNode>(node as usize);
         // SAFETY: the address of a node, which lives for ever.
@@ -276,15 +287,16 @@ impl Heap {
                 .filter(|i| frees[*i].0 > time)
                 .min_by_key(|i| frees[*i].0)
         {
-            let (freed, path) = frees.swap_remove(which);
+            let (freed, node) = frees.swap_remove(which);
             if frees.is_empty() {
                 self.early.remove(&at);
             }
-            self.free(at, freed, path);
+            self.free(at, freed, node);
         }
     }
 
-    fn free(&mut self, at: u64, time: u64, path: u32) {
+    /// A block is freed. `node` is the address of the call path's node.
+    fn free(&mut self, at: u64, time: u64, node: u64) {
         if !self.owed.is_empty()
             && let Some(owed) = self.owed.get_mut(&at)
         {
@@ -295,20 +307,21 @@ impl Heap {
             self.totals.frees += 1;
             return;
         }
-        if let Some(block) = self.blocks.remove(&at) {
+        if let Some(block) = self.blocks.remove(at) {
             self.totals.frees += 1;
             return self.gone(block, time);
         }
         if self.is_child {
             self.totals.inherited += 1;
         } else if self.threads > 1 {
-            self.early.entry(at).or_default().push((time, path));
+            self.early.entry(at).or_default().push((time, node));
         } else {
-            self.bad(path);
+            self.bad(node);
         }
     }
 
-    fn bad(&mut self, path: u32) {
+    fn bad(&mut self, node: u64) {
+        let path = self.path(node);
         self.paths[path as usize].bad_frees += 1;
     }
 
@@ -327,8 +340,8 @@ impl Heap {
     pub fn end(&mut self) {
         self.take_kept(usize::MAX);
         for (_, frees) in std::mem::take(&mut self.early) {
-            for (_, path) in frees {
-                self.bad(path);
+            for (_, node) in frees {
+                self.bad(node);
             }
         }
         self.totals.unseen_frees += std::mem::take(&mut self.owed).values().sum::<u64>();

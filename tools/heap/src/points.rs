@@ -103,10 +103,11 @@ fn enter(proc: Proc<'_>, role: Role, paths: &mut CallPaths, states: States) {
     let States { open, buffer } = states;
     let number = paths.number(proc);
     let (sp, a, b, c) = (Reg::Rsp, Reg::Rdi, Reg::Rsi, Reg::Rdx);
-    let args = (open, paths.state, buffer, number, sp, a, b, c);
+    let rbp = Reg::Rbp;
+    let args = (open, paths.state, buffer, number, sp, rbp, a, b, c);
     match role {
         Role::Frees | Role::Known(Allocator::Free) => {
-            let args = (open, paths.state, buffer, number, sp, a);
+            let args = (open, paths.state, buffer, number, sp, rbp, a);
             proc.add_call(Before, calls::free, args);
         }
         Role::Known(Allocator::Calloc) => proc.add_call(Before, calls::calloc, args),
@@ -121,6 +122,7 @@ fn enter(proc: Proc<'_>, role: Role, paths: &mut CallPaths, states: States) {
         Role::Sized(3) => proc.add_call(Before, calls::third, args),
         _ => proc.add_call(Before, calls::malloc, args),
     }
+    proc.add_call(Before, calls::late, (open, paths.state, buffer, sp, rbp));
 }
 
 /// Adds the calls where allocators return: at returns of their own, at returns of procedures that they jump to, and
@@ -140,6 +142,7 @@ fn leave(
             if last.is_type(InstType::Ret) {
                 let args = (open, paths.state, buffer, Reg::Rsp, Reg::Rax);
                 last.add_call(Before, calls::leave, args);
+                late(last, paths, states);
             } else if !last.is_type(InstType::Call) {
                 let others = jump(program, last, role, paths, states);
                 let others = others.into_iter().filter(|to| reached.insert(to.index()));
@@ -158,8 +161,17 @@ fn leave(
         if last.is_type(InstType::Call) && last.called_proc().is_none_or(leads) {
             let args = (open, paths.state, buffer, Reg::Rsp, Reg::Rax);
             last.add_call(After, calls::after, args);
+            let args = (open, paths.state, buffer, Reg::Rsp);
+            last.add_call(After, calls::late_after, args);
         }
     }
+}
+
+/// Adds the call that does what [`calls::leave`] leaves.
+fn late(last: Inst<'_>, paths: &CallPaths, states: States) {
+    let States { open, buffer } = states;
+    let args = (open, paths.state, buffer, Reg::Rsp, Reg::Rbp);
+    last.add_call(Before, calls::late, args);
 }
 
 /// Takes the jump at the end of a block. Returns the procedures, or parts of procedures, to which it certainly leads; if
@@ -191,6 +203,7 @@ fn jump<'a>(
             None if role == Role::Known(Allocator::Calloc) => {
                 let args = (open, paths.state, buffer, Reg::Rsp, Reg::Rdi);
                 last.add_call(Before, calls::leave, args);
+                late(last, paths, states);
             }
             None => last.add_call(Before, calls::lose, (open, Reg::Rsp)),
         }
