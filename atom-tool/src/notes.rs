@@ -22,8 +22,10 @@ use crate::thread_state;
 
 /// Marks the first word of a note as written.
 const NOTED: u64 = 1 << 63;
-/// Room in bytes that [`NoteBuffer::has_slack`] asks for: 256 levels of signal handlers with a note of 64 bytes each.
-pub const SLACK: u64 = 256 * 64;
+/// Room in bytes that [`NoteBuffer::has_slack`] asks for: 64 levels of signal handlers, each with notes of 512 bytes.
+pub const SLACK: u64 = 64 * 512;
+/// Bytes behind the notes of a buffer, for notes that nobody reads.
+const PARKED: usize = 4096;
 /// Bits of the kind of a note in its first word.
 const KIND_BITS: u32 = 2;
 
@@ -95,10 +97,30 @@ impl NoteBuffer {
         self.paused.set(paused.into());
     }
 
+    /// Lets notes that do not ask for room, up to the next one that asks, go to memory that nobody reads: there is no
+    /// buffer, or another thread works on it.
+    pub fn park(&self) {
+        static NOWHERE: [AtomicU64; PARKED / 8] = [const { AtomicU64::new(0) }; PARKED / 8];
+        let limits = self.limit.get() as *const [u64; 2];
+        // SAFETY: as in `has_slack`.
+        let end = unsafe { limits.as_ref() }.map(|[end, _]| *end);
+        let nowhere = || NOWHERE.as_ptr() as u64;
+        self.cursor
+            .set(end.filter(|end| *end != 0).unwrap_or_else(nowhere));
+    }
+
     /// Reserves `size` bytes for a note; returns their address. A signal handler reserves others.
     #[inline(always)]
     pub fn reserve(&self, size: u64) -> u64 {
         self.cursor.fetch_add(size)
+    }
+
+    /// Reserves `SIZE` bytes for a note, as [`NoteBuffer::reserve`] does, in less time; returns the address behind them. If a
+    /// signal handler makes notes in just this moment, there may be `SIZE` bytes of zeros among its notes or in front of
+    /// them.
+    #[inline(always)]
+    pub fn claim<const SIZE: u64>(&self) -> u64 {
+        self.cursor.claim::<SIZE>()
     }
 
     /// Whether there is room for `more` bytes. A routine that asks this before it reserves its note can be inlined.
@@ -179,7 +201,7 @@ impl Notes {
     /// Memory for notes of `size` bytes, a multiple of 8, of which as many fit as `room` bytes hold. `None` if
     /// there is no memory, or the kernel (before Linux 4.14) cannot empty it in forked children.
     pub fn new(size: usize, room: usize) -> Option<Self> {
-        let memory = forks::memory(room)?.as_ptr() as u64;
+        let memory = forks::memory(room + PARKED)?.as_ptr() as u64;
         let notes = Self {
             lock: SpinLock::new(),
             limit: memory,
@@ -442,6 +464,8 @@ pub fn at_end<S: Consume<N>, const N: usize>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     #[test]
@@ -473,5 +497,88 @@ mod tests {
         assert_eq!(buffer.reserve(24), places[1]);
         assert!(!notes.is_inherited());
         assert!(std::ptr::eq(buffer.state::<u32>(), &raw const state));
+    }
+
+    /// Words of memory in the test below.
+    const WORDS: usize = 1 << 15;
+    static BUFFER: OnceLock<Shared> = OnceLock::new();
+    /// How often the handler has made a claim, and whether it makes none for now.
+    static HANDLED: AtomicU64 = AtomicU64::new(0);
+    static PAUSED: AtomicU64 = AtomicU64::new(0);
+
+    struct Shared(NoteBuffer);
+    // SAFETY: only one thread, and its signal handler, use it.
+    unsafe impl Send for Shared {}
+    // SAFETY: as above.
+    unsafe impl Sync for Shared {}
+
+    /// Writes a word where nobody has written.
+    fn write_claimed<const SIZE: u64>(word: u64) {
+        let Some(Shared(buffer)) = BUFFER.get() else {
+            return;
+        };
+        let end = buffer.claim::<SIZE>() as *mut u64;
+        // SAFETY: the claimed space lies in the test's memory.
+        unsafe {
+            let first = end.sub(SIZE as usize / 8);
+            assert_eq!(first.read_volatile(), 0, "claimed twice");
+            first.write_volatile(word);
+        }
+    }
+
+    extern "C" fn handler(_: i32) {
+        if PAUSED.load(Relaxed) == 0 {
+            HANDLED.fetch_add(1, Relaxed);
+            write_claimed::<24>(2);
+        }
+    }
+
+    #[test]
+    fn handlers_never_claim_the_same_room() {
+        unsafe extern "C" {
+            fn signal(signal: i32, handler: extern "C" fn(i32)) -> usize;
+            fn pthread_self() -> usize;
+            fn pthread_kill(thread: usize, signal: i32) -> i32;
+        }
+        const SIGUSR1: i32 = 10;
+        let memory: &'static [AtomicU64] =
+            Box::leak((0..WORDS).map(|_| AtomicU64::new(0)).collect());
+        let start = memory.as_ptr() as u64;
+        let end = start + 8 * WORDS as u64;
+        let buffer = NoteBuffer::new();
+        buffer.cursor.set(start);
+        assert!(BUFFER.set(Shared(buffer)).is_ok());
+        let Some(Shared(buffer)) = BUFFER.get() else {
+            return;
+        };
+        // SAFETY: the handler only writes to the test's memory, which is never freed.
+        let this = unsafe {
+            signal(SIGUSR1, handler);
+            pthread_self()
+        };
+        let sender = std::thread::spawn(move || {
+            for _ in 0..20_000 {
+                // SAFETY: the thread waits for this one.
+                unsafe { pthread_kill(this, SIGUSR1) };
+            }
+        });
+        let mut all = 0;
+        while !sender.is_finished() {
+            let (mut own, handled) = (0, HANDLED.load(Relaxed));
+            while buffer.cursor.get() + 1024 < end {
+                write_claimed::<16>(1);
+                own += 1;
+            }
+            PAUSED.store(1, Relaxed);
+            let handled = HANDLED.load(Relaxed) - handled;
+            let written = |word: u64| memory.iter().filter(|w| w.load(Relaxed) == word).count();
+            assert_eq!([written(1) as u64, written(2) as u64], [own, handled]);
+            memory.iter().for_each(|word| word.store(0, Relaxed));
+            buffer.cursor.set(start);
+            all += handled;
+            PAUSED.store(0, Relaxed);
+        }
+        assert!(all > 0, "no handler has interrupted a claim");
+        assert!(sender.join().is_ok());
     }
 }

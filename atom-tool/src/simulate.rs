@@ -9,6 +9,7 @@ pub mod batches;
 pub mod cache;
 pub mod groups;
 mod look_up;
+pub mod room;
 pub mod times;
 
 pub use self::look_up::{

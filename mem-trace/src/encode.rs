@@ -36,7 +36,7 @@ pub struct Counts {
     pub references: u64,
     /// Entries.
     pub entries: u64,
-    /// Words that belong to no entry.
+    /// Words that belong to no entry, without words of 0.
     pub lost: u64,
 }
 
@@ -64,6 +64,8 @@ pub struct Encoder {
     /// Number of references of repeated instructions.
     repeated: u64,
     lost: u64,
+    /// Number of words of 0 where an entry should begin.
+    gaps: u64,
 }
 
 impl Default for Encoder {
@@ -76,6 +78,7 @@ impl Default for Encoder {
             words: 0,
             repeated: 0,
             lost: 0,
+            gaps: 0,
         }
     }
 }
@@ -226,7 +229,10 @@ impl Encoder {
         let is_number = state <= BEGIN ^ u64::MAX;
         let shape = is_number.then(|| first_time(first as u32)).flatten();
         let Some(shape) = shape.filter(|shape| shape.values as u64 == state & 7) else {
-            self.lost += 1;
+            match state == BEGIN {
+                true => self.gaps += 1,
+                false => self.lost += 1,
+            }
             return (0, KNOWN);
         };
         self.add_slots(first, shape);
@@ -263,10 +269,11 @@ impl Encoder {
     pub fn take_counts(&mut self) -> Counts {
         let sum = std::mem::take(&mut self.sum) & !KNOWN;
         let values = sum / VALUE;
-        let [words, lost] = [&mut self.words, &mut self.lost].map(std::mem::take);
+        let numbers = [&mut self.words, &mut self.lost, &mut self.gaps];
+        let [words, lost, gaps] = numbers.map(std::mem::take);
         Counts {
             references: sum % VALUE + std::mem::take(&mut self.repeated),
-            entries: words - values - lost,
+            entries: words - values - lost - gaps,
             lost,
         }
     }

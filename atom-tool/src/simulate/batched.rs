@@ -9,11 +9,13 @@
 //! If an instruction faults, its batch may have been noted already, or not yet.
 
 use super::batches::{self, Batch, Item, MOST_SOURCES, Piece, Source};
+use super::room::{self, Room};
 use super::{Comparison, begin, end};
+use crate::InstType;
 use crate::Place::{After, Before};
 use crate::Reg;
 use crate::call::{Direction, EffAddrOf, RegSum, RepCount, Routine};
-use crate::handle::{Inst, Proc};
+use crate::handle::{Block, Inst, Proc};
 use crate::image::ImageAddress;
 use crate::notes::{NoteBuffer, Taken};
 use crate::program::Program;
@@ -60,15 +62,28 @@ pub fn note<const N: usize>(
 /// Writes a note to a buffer that has room for it.
 #[inline(always)]
 pub fn write<const N: usize>(buffer: &NoteBuffer, word: u32, values: [u64; N]) {
-    let at = buffer.reserve(8 * (1 + N as u64)) as *mut u64;
     // SAFETY: the reserved space belongs to this note only and lies before the limit.
     unsafe {
+        let at = (claim::<N>(buffer) as *mut u64).sub(1 + N);
         for (i, value) in values.into_iter().enumerate() {
             // Volatile: two values shall not be stored together by way of a vector register, which cannot be inlined.
             at.add(1 + i).write_volatile(value);
         }
         // The word comes last: a note without it was not written.
         at.write_volatile(word as i32 as u64);
+    }
+}
+
+/// Reserves room for a note with `N` values; returns the address behind it.
+#[inline(always)]
+fn claim<const N: usize>(buffer: &NoteBuffer) -> u64 {
+    match N {
+        0 => buffer.claim::<8>(),
+        1 => buffer.claim::<16>(),
+        2 => buffer.claim::<24>(),
+        3 => buffer.claim::<32>(),
+        4 => buffer.claim::<40>(),
+        _ => buffer.reserve(8 * (1 + N as u64)) + 8 * (1 + N as u64),
     }
 }
 
@@ -102,7 +117,8 @@ impl Note {
     }
 }
 
-/// Takes the next note. Words of notes that were never written are skipped, and counted in `lost`.
+/// Takes the next note. Words that are no note are skipped. If they are not 0 they are counted in `lost`; words of 0 were
+/// reserved and not needed (see [`ThreadCell::claim`](crate::ThreadCell::claim)).
 #[inline(always)]
 pub fn next(notes: &mut Taken<1>, lost: &mut u64) -> Option<Note> {
     loop {
@@ -116,7 +132,7 @@ pub fn next(notes: &mut Taken<1>, lost: &mut u64) -> Option<Note> {
             });
         }
         notes.skip_words(1);
-        *lost += 1;
+        *lost += u64::from(word != 0);
     }
 }
 
@@ -144,10 +160,9 @@ impl Compared {
 /// Buffer, state, word, rcx, direction.
 pub type ComparedRoutine = Routine<(PerThread<NoteBuffer>, PerThread<Compared>, u32, u64, u64)>;
 
-/// The routines of a tool: for batches by their number of values, for a repeated instruction, before a comparison,
-/// after it.
+/// The routines for batches, by their number of values.
 #[derive(Clone, Copy)]
-pub struct Routines {
+pub struct Simple {
     /// No values.
     pub none: Routine<(PerThread<NoteBuffer>, u32)>,
     /// One value.
@@ -158,12 +173,32 @@ pub struct Routines {
     pub three: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64)>,
     /// Four values.
     pub four: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
+}
+
+/// The routines of a tool: for batches, for a repeated instruction, before a comparison, after it.
+#[derive(Clone, Copy)]
+pub struct Routines {
+    /// For batches.
+    pub simple: Simple,
+    /// For batches behind others, where room need not be asked for, if there are such.
+    pub again: Option<Simple>,
     /// Buffer, word, both addresses, repetitions, direction.
     pub repeat: Routine<(PerThread<NoteBuffer>, u32, u64, u64, u64, u64)>,
     /// State, both addresses, repetitions.
     pub compare: Routine<(PerThread<Compared>, u64, u64, u64)>,
     /// Buffer, state, word, rcx, direction.
     pub compared: ComparedRoutine,
+}
+
+/// Makes a note for which there certainly is room.
+#[inline(always)]
+pub fn note_again<const N: usize>(
+    buffer: PerThread<NoteBuffer>,
+    word: u32,
+    values: [u64; N],
+    _slow: fn(PerThread<NoteBuffer>, u32, [u64; N]),
+) {
+    write(&buffer, word, values);
 }
 
 /// As [`note`], for threads that make notes only at times.
@@ -194,13 +229,59 @@ macro_rules! batched_references {
             state.begin([a, b, times]);
         }
 
-        $crate::batched_references!($slow, routines, note, [none, one, two, three, four, repeat, compared]);
-        $crate::batched_references!($slow, routines_at_times, note_unless_paused, [
+        $crate::batched_references!($slow, routines, note, again, [none, one, two, three, four, repeat, compared]);
+        $crate::batched_references!($slow, again, note_again, [
+            none_again, one_again, two_again, three_again, four_again
+        ]);
+        $crate::batched_references!($slow, routines_at_times, note_unless_paused, never_again, [
             none_at_times, one_at_times, two_at_times, three_at_times, four_at_times, repeat_at_times,
             compared_at_times
         ]);
+
+        fn never_again() -> Option<$crate::simulate::batched::Simple> {
+            None
+        }
     };
-    ($slow:path, $routines:ident, $note:ident,
+    ($slow:path, $simple:ident, $note:ident, [$none:ident, $one:ident, $two:ident, $three:ident, $four:ident]) => {
+        #[$crate::analysis]
+        fn $none(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32) {
+            $crate::simulate::batched::$note(buffer, word, [], $slow);
+        }
+
+        #[$crate::analysis]
+        fn $one(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a], $slow);
+        }
+
+        #[$crate::analysis]
+        fn $two(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a, b], $slow);
+        }
+
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn $three(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, c: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a, b, c], $slow);
+        }
+
+        #[$crate::analysis]
+        #[rustfmt::skip]
+        fn $four(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, c: u64, d: u64) {
+            $crate::simulate::batched::$note(buffer, word, [a, b, c, d], $slow);
+        }
+
+        /// The routines that note batches.
+        fn $simple() -> Option<$crate::simulate::batched::Simple> {
+            Some($crate::simulate::batched::Simple {
+                none: $none(),
+                one: $one(),
+                two: $two(),
+                three: $three(),
+                four: $four(),
+            })
+        }
+    };
+    ($slow:path, $routines:ident, $note:ident, $again:ident,
      [$none:ident, $one:ident, $two:ident, $three:ident, $four:ident, $repeat:ident, $compared:ident]) => {
         #[$crate::analysis]
         fn $none(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32) {
@@ -247,11 +328,14 @@ macro_rules! batched_references {
         /// The routines that note batches.
         fn $routines() -> $crate::simulate::batched::Routines {
             $crate::simulate::batched::Routines {
-                none: $none(),
-                one: $one(),
-                two: $two(),
-                three: $three(),
-                four: $four(),
+                simple: $crate::simulate::batched::Simple {
+                    none: $none(),
+                    one: $one(),
+                    two: $two(),
+                    three: $three(),
+                    four: $four(),
+                },
+                again: $again(),
                 repeat: $repeat(),
                 compare: compare(),
                 compared: $compared(),
@@ -295,25 +379,50 @@ impl Batched {
 
     /// Adds the calls for a procedure.
     pub fn add_proc(&self, proc: Proc<'_>, push: Push<'_>) {
+        let mut room = Room::new(proc);
         for block in proc.blocks() {
-            let insts = batches::insts(&block);
-            if !self.all && insts.iter().all(|(_, references)| references.is_none()) {
-                continue;
+            let taken = self.add_block(block, room.at_start(&block), push);
+            room.set_end(&block, taken);
+        }
+    }
+
+    /// Adds the calls for a block, given what is known of room at its start; returns what is known at its end.
+    fn add_block(&self, block: Block<'_>, mut taken: room::Taken, push: Push<'_>) -> room::Taken {
+        let insts = batches::insts(&block);
+        let kernel = |at: usize| batches::enters_kernel(&insts[at].0);
+        let mut done = 0;
+        let pieces = match self.all || insts.iter().any(|(_, references)| references.is_some()) {
+            true => batches::pieces(&insts, self.all),
+            false => Vec::new(),
+        };
+        for piece in pieces {
+            let at = match &piece {
+                Piece::Batch(batch) => batch.point,
+                Piece::Repeated(number) => *number,
+            };
+            if (done..at).any(kernel) {
+                taken = None;
             }
-            for piece in batches::pieces(&insts, self.all) {
-                match piece {
-                    Piece::Batch(batch) => self.add_batch(insts[batch.point].0, &batch, push),
-                    Piece::Repeated(number) => {
-                        if let (inst, Some(references)) = &insts[number] {
-                            self.add_repeated(*inst, references, push);
-                        }
+            done = at;
+            match piece {
+                Piece::Batch(batch) => {
+                    let size = 8 * (1 + batch.sources.len() as u64);
+                    let asks = room::take(&mut taken, size);
+                    self.add_batch(insts[at].0, &batch, asks, push);
+                }
+                Piece::Repeated(number) => {
+                    if let (inst, Some(references)) = &insts[number] {
+                        self.add_repeated(*inst, references, push);
                     }
                 }
             }
         }
+        let is_call = block.last_inst().is_type(InstType::Call);
+        taken.filter(|_| !is_call && !(done..insts.len()).any(kernel))
     }
 
-    fn add_batch(&self, inst: Inst<'_>, batch: &Batch, push: Push<'_>) {
+    /// Adds the call for a batch. `asks` says whether it must ask for room.
+    fn add_batch(&self, inst: Inst<'_>, batch: &Batch, asks: bool, push: Push<'_>) {
         let sources = &batch.sources;
         let noted = Noted {
             values: sources.len(),
@@ -321,7 +430,9 @@ impl Batched {
             items: &batch.items,
         };
         let word = word(push(&noted), sources.len() as u32);
-        let (buffer, routines) = (self.buffer, self.routines);
+        let buffer = self.buffer;
+        let again = self.routines.again.filter(|_| !asks);
+        let routines = again.unwrap_or(self.routines.simple);
         match sources[..] {
             [] => inst.add_call(Before, routines.none, (buffer, word)),
             [a] => inst.add_call(Before, routines.one, (buffer, word, a)),
@@ -361,7 +472,7 @@ impl Batched {
         let repeated = Repeated {
             buffer: self.buffer,
             state: self.compared,
-            one: routines.one,
+            one: routines.simple.one,
             repeat: routines.repeat,
             compare: routines.compare,
             compared: routines.compared,

@@ -173,7 +173,7 @@ pub fn pieces(insts: &[(Inst<'_>, Option<References>)], all: bool) -> Vec<Piece>
 }
 
 /// Whether an instruction enters the kernel, which may end the process or make a new one.
-fn enters_kernel(inst: &Inst<'_>) -> bool {
+pub fn enters_kernel(inst: &Inst<'_>) -> bool {
     ["syscall", "sysenter", "int"].contains(&inst.mnemonic())
 }
 
@@ -355,6 +355,8 @@ impl Maker<'_> {
         };
         open.items.extend(waiting.map(|(_, item)| item));
         let point = open.window.0;
+        // The next batch is noted behind this one.
+        self.barrier = self.barrier.max(point);
         let moved = |key: &Key| match key {
             Key::Registers(Some((Reg::Rsp, _)), _) => self.facts.stack[point],
             _ => 0,

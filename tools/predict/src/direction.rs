@@ -3,14 +3,22 @@
 //! A model is asked and told in one step: it predicts, learns the outcome, and says whether it was wrong. A branch is
 //! known to it by its *key*, which is made of the branch's address ([`key`]).
 
+use std::hint::select_unpredictable;
+
 /// Binary logarithm of the number of two-bit counters of each model.
 const INDEX_BITS: u32 = 14;
 /// Number of two-bit counters.
 pub const COUNTERS: usize = 1 << INDEX_BITS;
+/// Distance between the values of a two-bit counter, which is stored as a multiple of it: as the number of bits by which
+/// [`UP`] and [`DOWN`] are shifted.
+const UNIT: u8 = 8;
 /// A two-bit counter predicts a taken branch from this value on.
-const TAKEN_FROM: u8 = 2;
-/// Largest value of a two-bit counter.
-const LARGEST: u8 = 3;
+const TAKEN_FROM: u8 = 2 * UNIT;
+
+/// For each value of a counter, lowest first, its value after a taken branch.
+const UP: u32 = u32::from_le_bytes([UNIT, 2 * UNIT, 3 * UNIT, 3 * UNIT]);
+/// For each value of a counter, lowest first, its value after a branch that is not taken.
+const DOWN: u32 = u32::from_le_bytes([0, 0, UNIT, 2 * UNIT]);
 
 /// The key of a branch: its address in the file, with the number of its object mixed in, which stands in bits 32 and up.
 pub const fn key(pc: u64) -> u32 {
@@ -23,7 +31,7 @@ pub struct Counters<const N: usize>(Box<[u8; N]>);
 impl<const N: usize> Counters<N> {
     /// All counters predict weakly that branches are not taken.
     pub fn new() -> Self {
-        Self(Box::new([TAKEN_FROM - 1; N]))
+        Self(Box::new([TAKEN_FROM - UNIT; N]))
     }
 
     /// Whether the counter predicts a taken branch.
@@ -49,31 +57,11 @@ fn is_wrong<const N: usize>(counters: &mut [u8; N], index: u32, taken: bool) -> 
     predicted != taken
 }
 
-/// Bits that a two-bit counter occupies in [`MOVED`].
-const COUNTER_BITS: u32 = 2;
-
-/// The value of a counter after an outcome, for each value and, inside of it, for both outcomes, not taken first.
-const MOVED: u32 = {
-    let mut all = 0;
-    let mut counter = LARGEST + 1;
-    while counter > 0 {
-        counter -= 1;
-        let down = counter.saturating_sub(1);
-        let up = if counter < LARGEST {
-            counter + 1
-        } else {
-            counter
-        };
-        all = (all << COUNTER_BITS | up as u32) << COUNTER_BITS | down as u32;
-    }
-    all
-};
-
-/// A counter after an outcome.
+/// A counter after an outcome. In a loop the same counter waits for itself, so this is one shift.
 #[inline(always)]
 fn moved(counter: u8, taken: bool) -> u8 {
-    let place = u32::from(counter) << 1 | u32::from(taken);
-    (MOVED >> (COUNTER_BITS * place)) as u8 & LARGEST
+    let all = select_unpredictable(taken, UP, DOWN);
+    (all >> (u32::from(counter) % u32::BITS)) as u8
 }
 
 /// Two-bit counters by address.
@@ -84,18 +72,10 @@ impl TwoBit {
         Self(Counters::new())
     }
 
-    /// Predicts and learns branches in order, and sets `bit` for those that it predicted wrong.
+    /// Predicts a branch and learns its outcome; returns whether the prediction was wrong.
     #[inline(always)]
-    pub fn run(
-        &mut self,
-        branches: impl Iterator<Item = (u32, bool)>,
-        wrong: &mut [u8],
-        bit: usize,
-    ) {
-        let counters = &mut *self.0.0;
-        for ((key, taken), wrong) in branches.zip(wrong) {
-            *wrong |= u8::from(is_wrong(counters, key, taken)) << bit;
-        }
+    pub fn is_wrong(&mut self, key: u32, taken: bool) -> bool {
+        is_wrong(&mut self.0.0, key, taken)
     }
 }
 
@@ -103,7 +83,7 @@ impl TwoBit {
 pub struct Gshare {
     counters: Counters<COUNTERS>,
     /// The last outcomes, the latest in bit 0.
-    history: u32,
+    pub history: u32,
 }
 
 impl Gshare {
@@ -114,23 +94,14 @@ impl Gshare {
         }
     }
 
-    /// Predicts and learns branches in order, and sets `bit` for those that it predicted wrong.
+    /// Predicts a branch and learns its outcome; returns whether the prediction was wrong. `history` is [`Gshare::history`],
+    /// which the caller can keep in a register: each branch waits for the history of the one before.
     #[inline(always)]
-    pub fn run(
-        &mut self,
-        branches: impl Iterator<Item = (u32, bool)>,
-        wrong: &mut [u8],
-        bit: usize,
-    ) {
-        // The history stays in a register: each branch waits for the history of the one before.
-        let mut history = self.history;
-        let counters = &mut *self.counters.0;
-        for ((key, taken), wrong) in branches.zip(wrong) {
-            // The counters' number is a power of two, so older outcomes do not matter.
-            *wrong |= u8::from(is_wrong(counters, key ^ history, taken)) << bit;
-            history = history << 1 | u32::from(taken);
-        }
-        self.history = history;
+    pub fn is_wrong(&mut self, history: &mut u32, key: u32, taken: bool) -> bool {
+        // The counters' number is a power of two, so older outcomes do not matter.
+        let is_wrong = is_wrong(&mut self.counters.0, key ^ *history, taken);
+        *history = *history << 1 | u32::from(taken);
+        is_wrong
     }
 }
 
@@ -148,22 +119,25 @@ mod tests {
     }
 
     fn by_address(model: &mut TwoBit, taken: bool) -> bool {
-        let mut wrong = [0];
-        model.run([(5, taken)].into_iter(), &mut wrong, 0);
-        wrong == [1]
+        model.is_wrong(5, taken)
     }
 
     fn by_history(model: &mut Gshare, taken: bool) -> bool {
-        let mut wrong = [0];
-        model.run([(5, taken)].into_iter(), &mut wrong, 3);
-        wrong == [8]
+        let mut history = model.history;
+        let is_wrong = model.is_wrong(&mut history, 5, taken);
+        model.history = history;
+        is_wrong
     }
 
     #[test]
     fn counters_saturate() {
-        for counter in 0..=LARGEST {
-            assert_eq!(moved(counter, true), (counter + 1).min(LARGEST));
-            assert_eq!(moved(counter, false), counter.saturating_sub(1));
+        for counter in 0..=3 {
+            let up = (counter + 1).min(3);
+            assert_eq!(moved(counter * UNIT, true), up * UNIT);
+            assert_eq!(
+                moved(counter * UNIT, false),
+                counter.saturating_sub(1) * UNIT
+            );
         }
     }
 

@@ -13,6 +13,8 @@ mod thread;
 
 use atom_tool::notes::{self, NoteBuffer};
 use atom_tool::prelude::*;
+use atom_tool::simulate::batches::enters_kernel;
+use atom_tool::simulate::room::{self, Room};
 use atom_tool::{CounterTable, Object, ThreadData, Uninterrupted, Way};
 
 use report::Parts;
@@ -28,20 +30,37 @@ const JUMP: u32 = 2;
 /// Size of a note in bytes.
 const NOTE: u64 = size_of::<u64>() as u64;
 
-/// Bytes that are left free for signal handlers that run between a look at the room and a reservation.
-const SPARE: u64 = 512 * NOTE;
-
 /// Notes an outcome. `word` has the branch's number and the kind.
 #[inline(always)]
 fn note_outcome(buffer: PerThread<NoteBuffer>, word: u32) {
     // Nothing is stored before this decision, so that the routine can be inlined.
-    if buffer.has_room(SPARE) {
-        let at = buffer.reserve(NOTE);
+    if buffer.has_slack() {
+        let end = buffer.claim::<NOTE>() as *mut u64;
         // SAFETY: the reserved space belongs to this note only and lies before the limit.
-        unsafe { (at as *mut u64).write(notes::word(word)) };
+        unsafe { end.sub(1).write(notes::word(word)) };
     } else {
         note_slowly(buffer, word, None);
     }
+}
+
+/// Notes an outcome where there certainly is room.
+#[inline(always)]
+fn note_again(buffer: PerThread<NoteBuffer>, word: u32) {
+    let end = buffer.claim::<NOTE>() as *mut u64;
+    // SAFETY: as in `note_outcome`.
+    unsafe { end.sub(1).write(notes::word(word)) };
+}
+
+/// As [`outcome`], where there certainly is room.
+#[analysis]
+fn outcome_again(buffer: PerThread<NoteBuffer>, word: u32) {
+    note_again(buffer, word);
+}
+
+/// As [`branch`], where there certainly is room.
+#[analysis]
+fn branch_again(buffer: PerThread<NoteBuffer>, word: u32, taken: Value) {
+    note_again(buffer, word | u32::from(taken.is_true()));
 }
 
 /// A conditional branch that goes one way.
@@ -59,12 +78,12 @@ fn branch(buffer: PerThread<NoteBuffer>, word: u32, taken: Value) {
 /// A jump or call through a pointer.
 #[analysis]
 fn jump(buffer: PerThread<NoteBuffer>, word: u32, target: u64) {
-    if buffer.has_room(SPARE) {
-        let at = buffer.reserve(2 * NOTE) as *mut u64;
+    if buffer.has_slack() {
+        let end = buffer.claim::<{ 2 * NOTE }>() as *mut u64;
         // SAFETY: as in `note_outcome`.
         unsafe {
-            at.write(notes::word(word));
-            at.add(1).write(target);
+            end.sub(2).write(notes::word(word));
+            end.sub(1).write(target);
         }
     } else {
         note_slowly(buffer, word, Some(target));
@@ -77,7 +96,7 @@ fn jump(buffer: PerThread<NoteBuffer>, word: u32, target: u64) {
 fn note_slowly(buffer: PerThread<NoteBuffer>, word: u32, target: Option<u64>) {
     let signals_wait = Uninterrupted::begin();
     if !thread::make_room(buffer, &signals_wait) {
-        return;
+        return buffer.park();
     }
     let words = [notes::word(word), target.unwrap_or(0)];
     for word in words.into_iter().take(1 + usize::from(target.is_some())) {
@@ -183,17 +202,28 @@ impl<'a> Found<'a> {
         found
     }
 
-    fn add_branches(&self, buffer: ThreadData<NoteBuffer>) {
-        for (number, inst) in self.branches.iter().enumerate() {
-            let word = |kind| notes::kind_and_number(kind, number as u32);
-            let block = inst.block();
-            let stays = inst.target().is_some_and(|to| to.proc() == inst.proc());
-            // A condition costs more than a constant: flags are often free behind the branch.
-            if stays && block.has_way(Way::Taken) && block.has_way(Way::Falling) {
-                block.add_call_on(Way::Taken, outcome, (buffer, word(TAKEN)));
-                block.add_call_on(Way::Falling, outcome, (buffer, word(NOT_TAKEN)));
-            } else {
-                inst.add_call(Before, branch, (buffer, word(NOT_TAKEN), BrCondValue));
+    /// Adds the notes of outcomes, which stand at the ends of blocks.
+    fn add_branches(&self, program: &Program<'_>, buffer: ThreadData<NoteBuffer>) {
+        let mut branches = self.branches.iter().enumerate().peekable();
+        let mut jumps = self.jumps.iter().peekable();
+        for proc in program.procs() {
+            let mut room = Room::new(proc);
+            for block in proc.blocks() {
+                let mut taken = room.at_start(&block);
+                if block.insts().any(|inst| enters_kernel(&inst)) {
+                    taken = None;
+                }
+                let last = block.last_inst();
+                if let Some((number, _)) = branches.next_if(|(_, inst)| **inst == last) {
+                    let asks = room::take(&mut taken, NOTE);
+                    add_branch(last, number, asks, buffer);
+                }
+                if jumps.next_if(|inst| **inst == last).is_some() {
+                    // The note of a jump asks.
+                    taken = Some(0);
+                }
+                let goes_on = !last.is_type(InstType::Call) && !enters_kernel(&last);
+                room.set_end(&block, taken.filter(|_| goes_on));
             }
         }
     }
@@ -242,6 +272,28 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Adds the note of a branch's outcome. `asks` says whether it must ask for room.
+fn add_branch(inst: Inst<'_>, number: usize, asks: bool, buffer: ThreadData<NoteBuffer>) {
+    let word = |kind| notes::kind_and_number(kind, number as u32);
+    let block = inst.block();
+    let stays = inst.target().is_some_and(|to| to.proc() == inst.proc());
+    // A condition costs more than a constant: flags are often free behind the branch.
+    if stays && block.has_way(Way::Taken) && block.has_way(Way::Falling) {
+        for (way, kind) in [(Way::Taken, TAKEN), (Way::Falling, NOT_TAKEN)] {
+            match asks {
+                true => block.add_call_on(way, outcome, (buffer, word(kind))),
+                false => block.add_call_on(way, outcome_again, (buffer, word(kind))),
+            }
+        }
+        return;
+    }
+    let args = (buffer, word(NOT_TAKEN), BrCondValue);
+    match asks {
+        true => inst.add_call(Before, branch, args),
+        false => inst.add_call(Before, branch_again, args),
+    }
+}
+
 /// Counters of returns.
 struct Returned {
     counts: CounterTable<1>,
@@ -275,7 +327,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
 
     let found = Found::new(program);
     let buffer = program.thread_data(NoteBuffer::new());
-    found.add_branches(buffer);
+    found.add_branches(program, buffer);
     for (number, inst) in found.jumps.iter().enumerate() {
         let word = notes::kind_and_number(JUMP, number as u32);
         inst.add_call(Before, jump, (buffer, word, BranchTarget));

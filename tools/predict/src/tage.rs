@@ -97,7 +97,7 @@ const fn lane(lanes: u64, table: usize) -> u64 {
 /// The outcomes of the last branches, and for each table the XOR of its outcomes in pieces of two widths: of an index,
 /// and of a tag. The tables' numbers are lanes.
 #[derive(Clone, Copy)]
-struct History {
+pub struct History {
     /// The last 192 outcomes, the latest in bit 0 of the first word.
     outcomes: [u64; 3],
     indices: u64,
@@ -171,24 +171,24 @@ impl Tage {
         }
     }
 
-    /// Predicts branches and learns their outcomes. `each` gets the number of each branch and whether its prediction was
-    /// wrong.
+    /// Goes over branches: a number, and in the lowest bit whether it was taken. `each` gets the number, the history, the
+    /// predictor and the outcome, and asks [`Tage::is_wrong`].
     pub fn run(
         &mut self,
-        branches: impl Iterator<Item = (u32, bool)>,
-        mut each: impl FnMut(usize, bool),
+        branches: &[u32],
+        mut each: impl FnMut(usize, &mut History, &mut Self, bool),
     ) {
         // A copy, which can be kept in registers.
         let mut history = self.history;
-        for (number, (key, taken)) in branches.enumerate() {
-            each(number, self.is_wrong(&mut history, key, taken));
+        for word in branches {
+            each((word >> 1) as usize, &mut history, self, word & 1 != 0);
         }
         self.history = history;
     }
 
     /// Predicts and learns; returns whether the prediction was wrong.
     #[inline(always)]
-    fn is_wrong(&mut self, history: &mut History, key: u32, taken: bool) -> bool {
+    pub fn is_wrong(&mut self, history: &mut History, key: u32, taken: bool) -> bool {
         let (indices, tags) = history.entries(key);
         let mut found = 0;
         for (table, entries) in self.tables.iter().enumerate() {
@@ -298,8 +298,10 @@ mod tests {
     /// Number of wrong predictions of one branch's outcomes.
     fn wrong(tage: &mut Tage, outcomes: impl Iterator<Item = bool>) -> usize {
         let mut wrong = 0;
-        let branches = outcomes.map(|taken| (0x40_1234, taken));
-        tage.run(branches, |_, is_wrong| wrong += usize::from(is_wrong));
+        let branches: Vec<u32> = outcomes.map(u32::from).collect();
+        tage.run(&branches, |_, history, tage, taken| {
+            wrong += usize::from(tage.is_wrong(history, 0x40_1234, taken));
+        });
         wrong
     }
 

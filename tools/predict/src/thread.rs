@@ -1,6 +1,7 @@
 //! A thread's predictors of conditional branches and of jumps through pointers, and what they got wrong.
 
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
 
 use atom_tool::notes::{self, Consume, NoteBuffer, Taken};
 use atom_tool::{AllThreads, PerThread, Uninterrupted};
@@ -11,7 +12,7 @@ use crate::target::Targets;
 use crate::{JUMP, NOTE, TAKEN};
 
 /// Size of a thread's buffer of notes in bytes. The space that is kept free for signal handlers comes in addition.
-const SIZE: usize = (4 << 10) * NOTE as usize + crate::SPARE as usize;
+const SIZE: usize = (4 << 10) * NOTE as usize + notes::SLACK as usize;
 
 /// Number of models for conditional branches.
 pub const MODELS: usize = 3;
@@ -93,6 +94,41 @@ impl Counts {
     }
 }
 
+/// A conditional branch while its thread runs. All that a branch needs lies together. The counts go to [`Counts`] before
+/// they can overflow.
+#[derive(Clone, Copy)]
+struct Branch {
+    /// How often it was executed, and from bit [`TAKEN_SHIFT`] on how often it was taken.
+    executed: u64,
+    /// Wrong predictions of each model.
+    wrong: [u32; MODELS],
+    key: u32,
+}
+
+const TAKEN_SHIFT: u32 = 32;
+/// Number of branches after which no count of one has overflowed.
+const MOST_COUNTED: usize = 1 << 31;
+
+impl Branch {
+    fn new(key: u32) -> Self {
+        Self {
+            executed: 0,
+            wrong: [0; MODELS],
+            key,
+        }
+    }
+
+    /// Adds the counts to sums, and sets them to 0.
+    fn take_counts(&mut self, sum: &mut BranchCounts) {
+        sum.executed += self.executed & ((1 << TAKEN_SHIFT) - 1);
+        sum.taken += self.executed >> TAKEN_SHIFT;
+        for (sum, more) in sum.wrong.iter_mut().zip(self.wrong) {
+            *sum += u64::from(more);
+        }
+        (self.executed, self.wrong) = (0, [0; MODELS]);
+    }
+}
+
 /// State of a thread that is kept from one buffer of notes to the next.
 struct State {
     run: &'static Run,
@@ -100,11 +136,12 @@ struct State {
     gshare: Gshare,
     tage: Tage,
     targets: Targets,
+    branches: Vec<Branch>,
+    /// How many branches `branches` has counted.
+    counted: usize,
     counts: Counts,
-    /// The conditional branches of a buffer: number, and in the lowest bit whether it was taken.
+    /// The conditional branches of a buffer for TAGE: number, and in the lowest bit whether it was taken.
     batch: Vec<u32>,
-    /// For each of them the bit set of the models that were wrong.
-    wrong: Vec<u8>,
 }
 
 impl State {
@@ -115,61 +152,91 @@ impl State {
             gshare: Gshare::new(),
             tage: Tage::new(),
             targets: Targets::new(),
+            branches: run.branches.iter().map(|key| Branch::new(*key)).collect(),
+            counted: 0,
             counts: Counts::new(run),
             batch: Vec::new(),
-            wrong: Vec::new(),
         }
     }
 
-    /// Simulates all models. Each goes over all of the branches by itself, which keeps its state in registers; jumps
+    /// The counts so far.
+    fn counts(&mut self) -> &mut Counts {
+        self.counted = 0;
+        let sums = self.counts.branches.iter_mut();
+        self.branches
+            .iter_mut()
+            .zip(sums)
+            .for_each(|(branch, sum)| branch.take_counts(sum));
+        &mut self.counts
+    }
+
+    /// Simulates all models. TAGE goes over the branches by itself, which keeps its state in registers; jumps
     /// through pointers and conditional branches do not depend on each other.
-    fn simulate(&mut self, mut noted: Taken<1>) {
-        self.batch.clear();
-        while let Some([word]) = noted.next() {
-            let (kind, number) = (notes::kind(word), notes::number(word) as usize);
-            if kind == JUMP {
-                self.jump(number, noted.next());
-            } else if word != 0 && number < self.run.branches.len() {
-                self.batch
-                    .push(notes::number(word) << 1 | u32::from(kind == TAKEN));
-            }
+    fn simulate(&mut self, noted: Taken<1>) {
+        let len = noted.words().len();
+        if self.counted + len > MOST_COUNTED {
+            self.counts();
         }
-        self.wrong.clear();
-        self.wrong.resize(self.batch.len(), 0);
-        let (keys, wrong) = (&self.run.branches[..], &mut self.wrong[..]);
-        let branches = || {
-            let branches = self.batch.iter();
-            branches.map(|word| (keys[(word >> 1) as usize], word & 1 != 0))
-        };
-        let is_simulated = |model: usize| self.run.models >> model & 1 != 0;
-        if is_simulated(TWO_BIT) {
-            self.two_bit.run(branches(), wrong, TWO_BIT);
+        self.counted += len;
+        match self.run.models {
+            1 => self.read::<1>(noted),
+            2 => self.read::<2>(noted),
+            3 => self.read::<3>(noted),
+            4 => self.read::<4>(noted),
+            5 => self.read::<5>(noted),
+            6 => self.read::<6>(noted),
+            _ => self.read::<7>(noted),
         }
-        if is_simulated(GSHARE) {
-            self.gshare.run(branches(), wrong, GSHARE);
-        }
-        if is_simulated(TAGE) {
-            self.tage.run(branches(), |number, is_wrong| {
-                wrong[number] |= u8::from(is_wrong) << TAGE;
+        if self.run.models >> TAGE & 1 != 0 {
+            let branches = &mut self.branches[..];
+            self.tage.run(&self.batch, |number, history, tage, taken| {
+                let branch = &mut branches[number];
+                let is_wrong = tage.is_wrong(history, branch.key, taken);
+                branch.wrong[TAGE] += u32::from(is_wrong);
             });
         }
-        let all = &mut self.counts.branches[..];
-        for (word, wrong) in self.batch.iter().zip(&self.wrong) {
-            let counts = &mut all[(word >> 1) as usize];
-            counts.executed += 1;
-            counts.taken += u64::from(word & 1);
-            if *wrong != 0 {
-                for (model, count) in counts.wrong.iter_mut().enumerate() {
-                    *count += u64::from(wrong >> model & 1);
-                }
+    }
+
+    /// Reads the notes, and simulates what is simple. `MODELS` is the bit set of the models.
+    #[inline(never)]
+    fn read<const MODELS: u32>(&mut self, noted: Taken<1>) {
+        self.batch.clear();
+        let mut history = self.gshare.history;
+        let mut words = noted.words().iter().map(|word| word.load(Relaxed));
+        while let Some(word) = words.next() {
+            let (kind, number) = (notes::kind(word), notes::number(word));
+            if kind == JUMP {
+                self.jump(number as usize, words.next());
+                continue;
+            }
+            let Some(branch) = self.branches.get_mut(number as usize) else {
+                continue;
+            };
+            if word == 0 {
+                continue;
+            }
+            let taken = kind == TAKEN;
+            branch.executed += 1 | u64::from(taken) << TAKEN_SHIFT;
+            if MODELS >> TWO_BIT & 1 != 0 {
+                let is_wrong = self.two_bit.is_wrong(branch.key, taken);
+                branch.wrong[TWO_BIT] += u32::from(is_wrong);
+            }
+            if MODELS >> GSHARE & 1 != 0 {
+                let is_wrong = self.gshare.is_wrong(&mut history, branch.key, taken);
+                branch.wrong[GSHARE] += u32::from(is_wrong);
+            }
+            if MODELS >> TAGE & 1 != 0 {
+                self.batch.push(number << 1 | u32::from(taken));
             }
         }
+        self.gshare.history = history;
+        noted.clear();
     }
 
     /// Simulates a jump or call through a pointer, whose target is the second word of its note.
     #[inline(never)]
-    fn jump(&mut self, number: usize, target: Option<[u64; 1]>) {
-        let Some([target]) = target.filter(|[word]| *word != 0) else {
+    fn jump(&mut self, number: usize, target: Option<u64>) {
+        let Some(target) = target.filter(|word| *word != 0) else {
             return;
         };
         let (Some(key), Some(counts)) = (
@@ -193,6 +260,7 @@ impl Consume<1> for State {
     fn take_inherited(&mut self, notes: Taken<1>) {
         // The predictors learn what the parent did before the fork; the parent counts it.
         self.take(notes);
+        self.counts();
         self.counts = Counts::new(self.run);
     }
 }
@@ -208,6 +276,6 @@ pub fn make_room(buffer: PerThread<NoteBuffer>, _signals_wait: &Uninterrupted) -
 pub fn end(all: AllThreads<NoteBuffer>) -> Option<(Counts, u32)> {
     let run = RUN.get()?;
     let mut counts = Counts::new(run);
-    notes::at_end(all, |state: &mut State| counts.add(&state.counts));
+    notes::at_end(all, |state: &mut State| counts.add(state.counts()));
     Some((counts, run.models))
 }

@@ -148,10 +148,14 @@ struct State {
 pub fn slow<const N: usize>(buffer: PerThread<NoteBuffer>, word: u32, values: [u64; N]) {
     let _signals_wait = Uninterrupted::begin();
     // Code that runs before the program's start is not analysed.
-    let Some(run) = RUN.get() else { return };
+    let Some(run) = RUN.get() else {
+        return buffer.park();
+    };
     if notes::make_room(buffer, SIZE, || State::new(run)) {
-        batched::write(&buffer, word, values);
-    } else if !buffer.is_attached() {
+        return batched::write(&buffer, word, values);
+    }
+    buffer.park();
+    if !buffer.is_attached() {
         static TOLD: AtomicBool = AtomicBool::new(false);
         if !TOLD.swap(true, Ordering::Relaxed) {
             eprintln!(

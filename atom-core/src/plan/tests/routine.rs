@@ -481,10 +481,14 @@ impl<'a> Writer<'a> {
                 };
                 if self.random.below(2) == 0 {
                     self.asm.xchg(qword_ptr(mem), R64[from]).unwrap();
-                } else {
-                    self.asm.lock().xadd(dword_ptr(mem), R32[from]).unwrap();
-                    self.flags = ALL;
+                    return;
                 }
+                let asm = match self.random.below(2) {
+                    0 => self.asm.lock(),
+                    _ => &mut self.asm,
+                };
+                asm.xadd(dword_ptr(mem), R32[from]).unwrap();
+                self.flags = ALL;
             }
             24 if self.frame => {
                 let slot = self.random.below(3) as i32;

@@ -3,7 +3,7 @@
 
 use super::super::Site;
 use super::{Context, Path, Result, is_simple, plain_register};
-use crate::analysis::specialise::ops::{End, Node};
+use crate::analysis::specialise::ops::{End, Node, Op};
 use crate::live::RegSet;
 use crate::plan::code::Target;
 use crate::plan::detour::Detour;
@@ -11,21 +11,33 @@ use crate::plan::wrapper::Wrapper;
 use crate::tool::value::Value;
 use crate::x86::abi::ARGUMENT_REGISTERS;
 use crate::x86::asm::{Cond, Gpr, Patch};
+use crate::x86::opcode;
 
 /// Number of operations up to which a side of a branch stands in line.
 const MOST_IN_LINE: usize = 12;
 
 /// The cold side of a branch, if there is one: a side that only calls; a side that may call, if the other
-/// ends at once; a long side, if the other is empty.
+/// ends at once; a long side, if the other is empty; a side that begins with an exchange in memory, if the other has
+/// none and never calls: it repeats what could be done without one.
 pub(super) fn rare_side(sides: &[Node; 2]) -> Option<usize> {
     // In front of the call may stand an operation that takes back a store.
     let calls = |side: &Node| side.ops.len() <= 1 && side.end == End::Call;
     let is_rare = |i: &usize| {
         let (side, other) = (&sides[*i], &sides[1 - *i]);
         let ends = other.end == End::Return && other.ops.len() < MOST_IN_LINE;
-        calls(side) || ends && side.may_call() || other.is_empty() && side.ops.len() > MOST_IN_LINE
+        let repeats = exchanges(side) && !exchanges(other) && !other.may_call();
+        repeats
+            || calls(side)
+            || ends && side.may_call()
+            || other.is_empty() && side.ops.len() > MOST_IN_LINE
     };
     (0..2).find(is_rare)
+}
+
+/// True if there is an exchange and addition in memory, without a lock, among the first operations.
+fn exchanges(side: &Node) -> bool {
+    let is_exchange = |op: &Op| matches!(op, Op::Machine(m) if m.opcode == opcode::XADD && !m.lock);
+    side.ops.iter().take(2).any(is_exchange)
 }
 
 impl Site<'_> {
