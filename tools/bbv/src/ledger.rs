@@ -7,7 +7,7 @@
 //! block has a budget either.
 //!
 //! Budgets grow with the executions of the block. When the reserve is used up, all blocks give half of their budgets
-//! back, so an interval takes some tens of such looks at its blocks.
+//! back, and all of them near the end of the interval. So an interval takes about twenty such looks at its blocks.
 //!
 //! A signal handler may run between any two instructions of [`Ledger::take`] and take executions itself: each number
 //! there is changed by one instruction, and what the handler sees too much of the reserve is missing when it returns.
@@ -22,11 +22,17 @@ const SHARE: i64 = 16;
 const LEAST: i64 = 8;
 /// Intervals of fewer instructions begin without budgets.
 const SMALL: i64 = 100_000;
+/// There are no budgets any more when this part of the interval is left.
+const LAST: i64 = 65536;
+/// Blocks keep one part in this number of their budgets when the reserve is used up.
+const KEPT: i64 = 2;
 
 /// The budgets of a thread, and the executions of its interval.
 pub struct Ledger {
     /// Number of instructions that are left of the interval, without those of budgets.
     reserve: ThreadCell<i64>,
+    /// The reserve up to which there are no budgets.
+    last: i64,
     /// For each block its executions in the interval and its budget, together.
     given: Box<[ThreadCell<i64>]>,
     /// The blocks for which this is not 0, and their number.
@@ -49,6 +55,7 @@ impl Ledger {
     pub fn new(interval: u64, blocks: usize) -> Self {
         Self {
             reserve: ThreadCell::new(interval as i64),
+            last: interval as i64 / LAST,
             given: ThreadCell::zeros(blocks),
             active: ThreadCell::zeros(blocks),
             len: ThreadCell::new(0),
@@ -60,8 +67,11 @@ impl Ledger {
     pub fn take(&self, counts: Counters, block: u32, facts: &[BlockFacts]) -> bool {
         let given = &self.given[block as usize];
         let insts = insts(facts, block);
-        let most = self.reserve.get() / (SHARE * insts);
-        let budget = (given.get() / 2 + LEAST).min(most).max(0);
+        let reserve = self.reserve.get();
+        let budget = match reserve > self.last {
+            true => (given.get() / 2 + LEAST).min(reserve / (SHARE * insts)),
+            false => 0,
+        };
         let executed = counts.at(block as usize).replace((-budget) as u64) as i64;
         if given.get() == 0 {
             self.activate(block);
@@ -85,26 +95,28 @@ impl Ledger {
         self.active[..len].iter().map(ThreadCell::get)
     }
 
-    /// Takes budgets back until there is a reserve. False if there is none without budgets: the interval has ended.
-    /// Signals are blocked.
+    /// Takes budgets back where there is no reserve. False if there is none then: the interval has ended. Signals are
+    /// blocked.
     pub fn settle(&self, counts: Counters, facts: &[BlockFacts]) -> bool {
-        while self.reserve.get() <= 0 {
-            let mut is_some = false;
-            for block in self.blocks() {
-                let budget = -counter(counts, block);
-                if budget > 0 {
-                    let back = budget - budget / 2;
-                    self.given[block as usize].add(-back);
-                    self.reserve.add(back * insts(facts, block));
-                    counts.at(block as usize).add(back as u64);
-                    is_some = true;
-                }
-            }
-            if !is_some {
-                return false;
+        for kept in [KEPT, i64::MAX] {
+            if self.reserve.get() <= self.last {
+                self.take_back(counts, facts, kept);
             }
         }
-        true
+        self.reserve.get() > 0
+    }
+
+    /// Takes budgets back but for one part of `kept`.
+    fn take_back(&self, counts: Counters, facts: &[BlockFacts], kept: i64) {
+        for block in self.blocks() {
+            let budget = -counter(counts, block);
+            let back = budget - budget / kept;
+            if back > 0 {
+                self.given[block as usize].add(-back);
+                self.reserve.add(back * insts(facts, block));
+                counts.at(block as usize).add(back as u64);
+            }
+        }
     }
 
     /// The executions of the interval so far, by block. Signals are blocked.
@@ -138,7 +150,7 @@ impl Ledger {
         let mut reserve = interval - over;
         let known = if interval < SMALL { &[] } else { executions };
         for (block, executed) in known {
-            let budget = (executed - executed / 4) as i64;
+            let budget = (executed - executed / 8) as i64;
             let insts = insts(facts, *block);
             if budget > 0 && budget * insts < reserve {
                 self.activate(*block);
