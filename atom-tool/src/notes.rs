@@ -562,20 +562,21 @@ mod tests {
                 unsafe { pthread_kill(this, SIGUSR1) };
             }
         });
-        let mut all = 0;
+        let (mut all, mut before) = (0, 0);
         while !sender.is_finished() {
-            let (mut own, handled) = (0, HANDLED.load(Relaxed));
+            let mut own = 0;
             while buffer.cursor.get() + 1024 < end {
                 write_claimed::<16>(1);
                 own += 1;
             }
             PAUSED.store(1, Relaxed);
-            let handled = HANDLED.load(Relaxed) - handled;
+            let handled = HANDLED.load(Relaxed) - before;
             let written = |word: u64| memory.iter().filter(|w| w.load(Relaxed) == word).count();
             assert_eq!([written(1) as u64, written(2) as u64], [own, handled]);
             memory.iter().for_each(|word| word.store(0, Relaxed));
             buffer.cursor.set(start);
             all += handled;
+            before += handled;
             PAUSED.store(0, Relaxed);
         }
         assert!(all > 0, "no handler has interrupted a claim");

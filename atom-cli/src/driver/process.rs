@@ -153,9 +153,13 @@ pub fn run(request: &Request, image: Image, steps: &mut Steps) -> Result<()> {
     if !request.quiet {
         eprintln!("{}", bundle.summary(tool, &folder));
     }
-    // The process ends now, and its memory goes as a whole.
-    std::mem::forget(placed);
+    forget(placed);
     Ok(())
+}
+
+/// Keeps memory until the process ends, which is soon: it goes as a whole then.
+fn forget<T>(kept: T) {
+    std::mem::forget(kept);
 }
 
 /// The object of the program interpreter.
