@@ -4,12 +4,9 @@
 //! it, so a rule in terms of rsp holds for the return address as well.
 
 use atom_abi::query::CallFrameRecord;
-use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, LittleEndian, Register, RegisterRule,
-    UnwindContext, UnwindSection,
-};
+use gimli::{CfaRule, Register, RegisterRule};
 
-use super::Cfg;
+use super::{Cfg, frame};
 use crate::ids::ProcId;
 use crate::unwind::UnwindTable;
 use crate::x86::ControlFlow;
@@ -56,18 +53,8 @@ pub fn call_frames(cfg: &Cfg, unwind: &UnwindTable<'_>, id: ProcId) -> Vec<CallF
 
 /// The rows of an FDE; `None` if they cannot be read.
 fn read_rows(unwind: &UnwindTable<'_>, offset: u32) -> Option<Vec<Row>> {
-    let mut section = EhFrame::new(unwind.eh_frame, LittleEndian);
-    section.set_address_size(8);
-    let bases = BaseAddresses::default().set_eh_frame(unwind.vaddr);
-    let offset = EhFrameOffset::from(offset as usize);
-    let fde = section
-        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
-        .ok()?;
-    let is_signal = fde.cie().is_signal_trampoline();
-    let mut context = UnwindContext::new();
-    let mut table = fde.rows(&section, &bases, &mut context).ok()?;
     let mut rows = Vec::new();
-    while let Some(row) = table.next_row().ok()? {
+    frame::each_row(unwind, offset, |row, is_signal| {
         let rule = || {
             let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
                 return None;
@@ -91,6 +78,6 @@ fn read_rows(unwind: &UnwindTable<'_>, offset: u32) -> Option<Vec<Row>> {
             end: row.end_address(),
             rule: rule(),
         });
-    }
+    })?;
     Some(rows)
 }

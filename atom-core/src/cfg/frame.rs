@@ -15,7 +15,7 @@ use atom_abi::host::Reg;
 use atom_abi::query::FrameRecord;
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameOffset, LittleEndian, RegisterRule, UnwindContext,
-    UnwindSection,
+    UnwindSection, UnwindTableRow,
 };
 
 use super::{Cfg, Proc, ProcKind, Succ};
@@ -101,18 +101,9 @@ fn landing_size(image: &Image, proc: &Proc) -> u32 {
 
 /// Reads the rows of an FDE into `frame`; `None` if they cannot be read.
 fn read_rows(unwind: &UnwindTable<'_>, offset: u32, frame: &mut FrameRecord) -> Option<()> {
-    let mut section = EhFrame::new(unwind.eh_frame, LittleEndian);
-    section.set_address_size(8);
-    let bases = BaseAddresses::default().set_eh_frame(unwind.vaddr);
-    let offset = EhFrameOffset::from(offset as usize);
-    let fde = section
-        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
-        .ok()?;
-    let mut context = UnwindContext::new();
-    let mut rows = fde.rows(&section, &bases, &mut context).ok()?;
     // The body is the longest stretch of code under one rule.
     let mut longest = 0;
-    while let Some(row) = rows.next_row().ok()? {
+    each_row(unwind, offset, |row, _| {
         let length = row.end_address().saturating_sub(row.start_address());
         let (register, fixed) = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
@@ -148,6 +139,27 @@ fn read_rows(unwind: &UnwindTable<'_>, offset: u32, frame: &mut FrameRecord) -> 
                 _ => {}
             }
         }
+    })
+}
+
+/// Gives each row of an FDE to `each`, and whether the FDE is a signal frame's; `None` if they cannot all be read.
+pub(super) fn each_row(
+    unwind: &UnwindTable<'_>,
+    offset: u32,
+    mut each: impl FnMut(&UnwindTableRow<usize>, bool),
+) -> Option<()> {
+    let mut section = EhFrame::new(unwind.eh_frame, LittleEndian);
+    section.set_address_size(8);
+    let bases = BaseAddresses::default().set_eh_frame(unwind.vaddr);
+    let offset = EhFrameOffset::from(offset as usize);
+    let fde = section
+        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
+        .ok()?;
+    let is_signal = fde.cie().is_signal_trampoline();
+    let mut context = UnwindContext::new();
+    let mut rows = fde.rows(&section, &bases, &mut context).ok()?;
+    while let Some(row) = rows.next_row().ok()? {
+        each(row, is_signal);
     }
     Some(())
 }

@@ -75,9 +75,7 @@ impl SiteFrame {
         };
         Some(Frame { slot, rbp })
     }
-}
 
-impl SiteFrame {
     /// True if the frame around is found without rbp.
     #[inline(always)]
     pub fn is_by_sp(&self) -> bool {
@@ -149,7 +147,7 @@ pub(super) fn begin(sites: Array<SiteFrame>) {
 /// Number of times that objects were mapped or unmapped.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
-/// As long as this number is the same, a return address is that of the same call site.
+/// Number of changes of the memory map so far. While it stays the same, each return address leads to one call site.
 #[inline(always)]
 pub(super) fn changes() -> u64 {
     CHANGES.load(Relaxed)

@@ -229,18 +229,17 @@ macro_rules! batched_references {
             state.begin([a, b, times]);
         }
 
-        $crate::batched_references!($slow, routines, note, again, [none, one, two, three, four, repeat, compared]);
+        $crate::batched_references!($slow, simple, note, [none, one, two, three, four]);
         $crate::batched_references!($slow, again, note_again, [
             none_again, one_again, two_again, three_again, four_again
         ]);
-        $crate::batched_references!($slow, routines_at_times, note_unless_paused, never_again, [
-            none_at_times, one_at_times, two_at_times, three_at_times, four_at_times, repeat_at_times,
-            compared_at_times
+        $crate::batched_references!($slow, simple_at_times, note_unless_paused, [
+            none_at_times, one_at_times, two_at_times, three_at_times, four_at_times
         ]);
-
-        fn never_again() -> Option<$crate::simulate::batched::Simple> {
-            None
-        }
+        $crate::batched_references!($slow, routines, note, simple(), Some(again()), [repeat, compared]);
+        $crate::batched_references!($slow, routines_at_times, note_unless_paused, simple_at_times(), None, [
+            repeat_at_times, compared_at_times
+        ]);
     };
     ($slow:path, $simple:ident, $note:ident, [$none:ident, $one:ident, $two:ident, $three:ident, $four:ident]) => {
         #[$crate::analysis]
@@ -270,46 +269,18 @@ macro_rules! batched_references {
             $crate::simulate::batched::$note(buffer, word, [a, b, c, d], $slow);
         }
 
-        /// The routines that note batches.
-        fn $simple() -> Option<$crate::simulate::batched::Simple> {
-            Some($crate::simulate::batched::Simple {
+        /// The routines for batches.
+        fn $simple() -> $crate::simulate::batched::Simple {
+            $crate::simulate::batched::Simple {
                 none: $none(),
                 one: $one(),
                 two: $two(),
                 three: $three(),
                 four: $four(),
-            })
+            }
         }
     };
-    ($slow:path, $routines:ident, $note:ident, $again:ident,
-     [$none:ident, $one:ident, $two:ident, $three:ident, $four:ident, $repeat:ident, $compared:ident]) => {
-        #[$crate::analysis]
-        fn $none(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32) {
-            $crate::simulate::batched::$note(buffer, word, [], $slow);
-        }
-
-        #[$crate::analysis]
-        fn $one(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64) {
-            $crate::simulate::batched::$note(buffer, word, [a], $slow);
-        }
-
-        #[$crate::analysis]
-        fn $two(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64) {
-            $crate::simulate::batched::$note(buffer, word, [a, b], $slow);
-        }
-
-        #[$crate::analysis]
-        #[rustfmt::skip]
-        fn $three(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, c: u64) {
-            $crate::simulate::batched::$note(buffer, word, [a, b, c], $slow);
-        }
-
-        #[$crate::analysis]
-        #[rustfmt::skip]
-        fn $four(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, c: u64, d: u64) {
-            $crate::simulate::batched::$note(buffer, word, [a, b, c, d], $slow);
-        }
-
+    ($slow:path, $routines:ident, $note:ident, $simple:expr, $again:expr, [$repeat:ident, $compared:ident]) => {
         #[$crate::analysis]
         #[rustfmt::skip]
         fn $repeat(buffer: PerThread<$crate::notes::NoteBuffer>, word: u32, a: u64, b: u64, times: u64, down: u64) {
@@ -328,14 +299,8 @@ macro_rules! batched_references {
         /// The routines that note batches.
         fn $routines() -> $crate::simulate::batched::Routines {
             $crate::simulate::batched::Routines {
-                simple: $crate::simulate::batched::Simple {
-                    none: $none(),
-                    one: $one(),
-                    two: $two(),
-                    three: $three(),
-                    four: $four(),
-                },
-                again: $again(),
+                simple: $simple,
+                again: $again,
                 repeat: $repeat(),
                 compare: compare(),
                 compared: $compared(),

@@ -24,8 +24,10 @@ const LEAST: i64 = 8;
 const SMALL: i64 = 100_000;
 /// There are no budgets any more when this part of the interval is left.
 const LAST: i64 = 65536;
-/// Blocks keep one part in this number of their budgets when the reserve is used up.
+/// When the reserve is used up, a block keeps its budget divided by this number.
 const KEPT: i64 = 2;
+/// A block begins an interval without this part of its executions in the one before.
+const AGAIN: u64 = 8;
 
 /// The budgets of a thread, and the executions of its interval.
 pub struct Ledger {
@@ -106,7 +108,7 @@ impl Ledger {
         self.reserve.get() > 0
     }
 
-    /// Takes budgets back but for one part of `kept`.
+    /// Takes budgets back. A block keeps its budget divided by `kept`.
     fn take_back(&self, counts: Counters, facts: &[BlockFacts], kept: i64) {
         for block in self.blocks() {
             let budget = -counter(counts, block);
@@ -150,7 +152,7 @@ impl Ledger {
         let mut reserve = interval - over;
         let known = if interval < SMALL { &[] } else { executions };
         for (block, executed) in known {
-            let budget = (executed - executed / 8) as i64;
+            let budget = (executed - executed / AGAIN) as i64;
             let insts = insts(facts, *block);
             if budget > 0 && budget * insts < reserve {
                 self.activate(*block);

@@ -12,7 +12,7 @@ use atom_tool::prelude::*;
 use atom_tool::report::{Column, FixedValues, fixed_columns};
 use leb128::next;
 
-use crate::packed::Line;
+use crate::packed::{Line, behind, difference};
 use crate::report::Kind;
 
 /// A block with code of a line.
@@ -92,10 +92,6 @@ impl LineList {
     }
 }
 
-fn difference(new: u32, old: u32) -> u64 {
-    leb128::zigzag(i64::from(new) - i64::from(old))
-}
-
 /// The line before, and the first block of the group before.
 #[derive(Default)]
 struct Last {
@@ -149,17 +145,16 @@ fn read_row(
     executed: impl Fn(u32) -> u64,
     kind: Kind,
 ) -> Option<LineRow> {
-    let add = |old: u32, n: u64| (i64::from(old) + leb128::unzigzag(n)) as u32;
     let line = (
-        add(last.line.0, next(bytes)?),
-        add(last.line.1, next(bytes)?),
+        behind(last.line.0, next(bytes)?),
+        behind(last.line.1, next(bytes)?),
     );
     last.line = line;
     let object = next(bytes)? as usize;
     let mut count = 0;
     for _ in 0..next(bytes)? {
         let blocks = next(bytes)?;
-        last.block = add(last.block, next(bytes)?);
+        last.block = behind(last.block, next(bytes)?);
         let (mut block, mut most) = (last.block, executed(last.block));
         for _ in 1..blocks {
             block += next(bytes)? as u32;

@@ -94,8 +94,7 @@ pub fn push(to: &mut Vec<u8>, head: Head, first: u32, blocks: &[BlockFacts]) {
             if head.has_lines {
                 let next = branch.line;
                 for (new, old) in [(next.0, line.0), (next.1, line.1)] {
-                    let difference = i64::from(new) - i64::from(old);
-                    leb128::push(&mut group, leb128::zigzag(difference));
+                    leb128::push(&mut group, difference(new, old));
                 }
                 line = next;
             }
@@ -121,9 +120,14 @@ pub fn leave_out(to: &mut Vec<u8>, blocks: usize) {
     leb128::push(to, 0u64);
 }
 
-/// The difference of two numbers.
-fn difference(new: u32, old: u32) -> u64 {
+/// The difference of two numbers, as it is packed.
+pub fn difference(new: u32, old: u32) -> u64 {
     leb128::zigzag(i64::from(new) - i64::from(old))
+}
+
+/// A number, given another one and its difference from that.
+pub fn behind(old: u32, difference: u64) -> u32 {
+    (i64::from(old) + leb128::unzigzag(difference)) as u32
 }
 
 /// Appends the rules of a procedure with the first block `first`.
@@ -151,13 +155,12 @@ pub fn apply_rules(mut bytes: &[u8], marks: &mut [u8]) {
 
 /// As [`apply_rules`], with the rules of one procedure.
 fn apply_some(bytes: &mut &[u8], rules: u64, marks: &mut [u8]) -> Option<()> {
-    let add = |old: u32, n: u64| (i64::from(old) + leb128::unzigzag(n)) as u32;
     let mut block = next(bytes)? as u32;
     for _ in 0..rules {
-        block = add(block, next(bytes)?);
+        block = behind(block, next(bytes)?);
         let mut is_reached = 0;
         for _ in 0..next(bytes)? {
-            let other = add(block, next(bytes)?);
+            let other = behind(block, next(bytes)?);
             is_reached |= marks.get(other as usize).copied().unwrap_or(0);
         }
         *marks.get_mut(block as usize)? = is_reached;
@@ -253,11 +256,7 @@ fn read(
         };
         let ways = [way()?, way()?];
         if has_lines {
-            let mut step = |from: u32| {
-                let difference: i64 = leb128::unzigzag(take()?);
-                Some((i64::from(from) + difference) as u32)
-            };
-            *line = (step(line.0)?, step(line.1)?);
+            *line = (behind(line.0, take()?), behind(line.1, take()?));
         }
         let line = *line;
         block.branch = Some(Branch { pc, ways, line });

@@ -12,15 +12,14 @@ use crate::packed::{self, Line};
 /// How often blocks and ways of branches were reached; with marks, 1 stands for any number.
 pub struct Reached {
     blocks: Blocks,
-    /// Counts of ways in the order of branches: not taken, taken.
-    counted: Option<Counters<2>>,
     /// Ways of branches are known.
     has_ways: bool,
 }
 
 /// Executions of blocks, in the order of their numbers.
 enum Blocks {
-    Counted(Vec<u64>),
+    /// And the counters of ways, in the order of branches: not taken, taken.
+    Counted(Vec<u64>, Counters<2>),
     /// Each 0 or 1. Ways of branches that have marks follow.
     Marked(Vec<u8>),
 }
@@ -64,8 +63,7 @@ impl Reached {
     /// From counters of blocks and of the ways of branches.
     pub fn counted(counters: Counters, ways: Counters<2>, has_ways: bool) -> Self {
         Self {
-            blocks: Blocks::Counted(counters.rows().map(|[n]| n).collect()),
-            counted: Some(ways),
+            blocks: Blocks::Counted(counters.rows().map(|[n]| n).collect(), ways),
             has_ways,
         }
     }
@@ -76,7 +74,6 @@ impl Reached {
         packed::apply_rules(rules, &mut all);
         Self {
             blocks: Blocks::Marked(all),
-            counted: None,
             has_ways,
         }
     }
@@ -84,7 +81,7 @@ impl Reached {
     /// Executions of a block, or of a way with a mark; none if there is no such.
     fn get(&self, i: usize) -> Option<u64> {
         match &self.blocks {
-            Blocks::Counted(all) => all.get(i).copied(),
+            Blocks::Counted(all, _) => all.get(i).copied(),
             Blocks::Marked(all) => all.get(i).copied().map(u64::from),
         }
     }
@@ -146,7 +143,7 @@ impl Found {
 
 impl Input<'_> {
     fn kind(&self) -> Kind {
-        let is_counted = self.reached.counted.is_some();
+        let is_counted = matches!(self.reached.blocks, Blocks::Counted(..));
         Kind { is_counted }
     }
 
@@ -214,7 +211,7 @@ impl Input<'_> {
     /// Counts of the ways of a branch, taken and not taken. `all` is the number of blocks, behind which the marks of
     /// ways have their numbers.
     fn ways(&self, ways: [Seen; 2], number: usize, all: usize) -> [Option<u64>; 2] {
-        if let Some(counters) = self.reached.counted {
+        if let Blocks::Counted(_, counters) = self.reached.blocks {
             let [not_taken, taken] = counters.at(number).get();
             return [Some(taken), Some(not_taken)];
         }

@@ -35,9 +35,7 @@ const NOTE: u64 = size_of::<u64>() as u64;
 fn note_outcome(buffer: PerThread<NoteBuffer>, word: u32) {
     // Nothing is stored before this decision, so that the routine can be inlined.
     if buffer.has_slack() {
-        let end = buffer.claim::<NOTE>() as *mut u64;
-        // SAFETY: the reserved space belongs to this note only and lies before the limit.
-        unsafe { end.sub(1).write(notes::word(word)) };
+        note_again(buffer, word);
     } else {
         note_slowly(buffer, word, None);
     }
@@ -47,7 +45,7 @@ fn note_outcome(buffer: PerThread<NoteBuffer>, word: u32) {
 #[inline(always)]
 fn note_again(buffer: PerThread<NoteBuffer>, word: u32) {
     let end = buffer.claim::<NOTE>() as *mut u64;
-    // SAFETY: as in `note_outcome`.
+    // SAFETY: the reserved space belongs to this note only and lies before the limit.
     unsafe { end.sub(1).write(notes::word(word)) };
 }
 
@@ -80,7 +78,7 @@ fn branch(buffer: PerThread<NoteBuffer>, word: u32, taken: Value) {
 fn jump(buffer: PerThread<NoteBuffer>, word: u32, target: u64) {
     if buffer.has_slack() {
         let end = buffer.claim::<{ 2 * NOTE }>() as *mut u64;
-        // SAFETY: as in `note_outcome`.
+        // SAFETY: as in `note_again`.
         unsafe {
             end.sub(2).write(notes::word(word));
             end.sub(1).write(target);

@@ -19,7 +19,7 @@ use crate::report::column::{Column, Role, Type};
 const LEVEL: u8 = 6;
 
 /// Number of words of 32 bits in front of the compressed parts.
-const WORDS: usize = 8;
+const WORDS: usize = 7;
 
 /// The values of a column of [`fixed_columns`], one for each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,13 +64,21 @@ impl Fixed {
         for (word, bytes) in words.iter_mut().zip(head.chunks_exact(size_of::<u32>())) {
             *word = u32::from_le_bytes(bytes.try_into().ok()?);
         }
-        let [strings, _, len, crc, packed, ..] = words;
+        let [
+            strings,
+            len,
+            crc,
+            packed,
+            texts_len,
+            texts_crc,
+            texts_packed,
+        ] = words;
         let (columns, texts) = rest.split_at_checked(packed as usize)?;
         let fragment = |len, crc, packed| Fragment { len, crc, packed };
         Some(Self {
             strings,
             columns: fragment(len, crc, columns),
-            texts: fragment(words[5], words[6], texts.get(..words[7] as usize)?),
+            texts: fragment(texts_len, texts_crc, texts.get(..texts_packed as usize)?),
         })
     }
 
@@ -113,7 +121,7 @@ pub fn fixed_columns(columns: &[(Column, FixedValues<'_>)]) -> Vec<u8> {
     let mut strings = Json::default();
     texts.all.iter().for_each(|text| strings.text(text));
     let mut bytes = Vec::new();
-    let mut words = vec![texts.all.len() as u32, 0];
+    let mut words = vec![texts.all.len() as u32];
     for json in [json, strings] {
         let json = json.bytes();
         let before = bytes.len();
