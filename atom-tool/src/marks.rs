@@ -131,6 +131,11 @@ impl Marks {
         self.all().as_ptr().addr()
     }
 
+    /// All marks: 0 for each that is not set.
+    pub fn copy(self) -> Vec<u8> {
+        self.all().iter().map(|mark| mark.load(Relaxed)).collect()
+    }
+
     /// True if the mark `i` is set; false if there is no such mark.
     pub fn is_set(self, i: usize) -> bool {
         self.all()
@@ -157,6 +162,7 @@ mod tests {
             [0, 1, 2, 3].map(|i| marks.is_set(i)),
             [false, true, false, false]
         );
+        assert_eq!(marks.copy(), [0, 1, 0]);
         assert_eq!(marks.address(), table.addr() + 8);
         let cell = &marks.all()[2];
         let counts: Vec<u8> = (0..256)

@@ -105,7 +105,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let mut names = StringList::new();
     let mut blocks = Vec::new();
     let (mut rules, mut marked, mut ways) = (Vec::new(), Vec::new(), Vec::new());
-    let mut edges = 0;
+    let (mut edges, mut last) = (0, 0);
     let mut lines = LineList::default();
     for proc in program.procs() {
         let Some(first) = proc.first_block() else {
@@ -137,8 +137,12 @@ fn instrument(program: &Program, args: &Args) -> Result {
             line: line.unwrap_or_default(),
             has_lines: line.is_some(),
         };
-        packed::push(&mut blocks, head, first.index() as u32, &list);
-        packed::push_rules(&mut rules, first.index() as u32, &plan.rules);
+        let first = first.index() as u32;
+        packed::push(&mut blocks, head, first, &list);
+        if !plan.rules.is_empty() {
+            packed::push_rules(&mut rules, (last, first), list.len(), &plan.rules);
+            last = first;
+        }
         marked.extend(plan.marked);
         ways.extend(plan.ways);
     }

@@ -10,8 +10,9 @@
 //!
 //! The lines of blocks stand elsewhere ([`crate::lines`]).
 //!
-//! The rules of marks are packed, too: for each its block as the difference from the rule before, the number of its blocks, and
-//! for each of these the difference from the rule's block.
+//! The rules of marks are packed, too: for each procedure its number of blocks, the number of its first block as the
+//! difference from the procedure before, the length of the rest in bytes, and for each rule its block as the
+//! difference from the rule before, the number of its blocks, and for each of these the difference from the rule's block.
 //!
 //! All numbers are LEB128; differences have their sign in the lowest bit.
 
@@ -130,37 +131,52 @@ pub fn behind(old: u32, difference: u64) -> u32 {
     (i64::from(old) + leb128::unzigzag(difference)) as u32
 }
 
-/// Appends the rules of a procedure with the first block `first`.
-pub fn push_rules(to: &mut Vec<u8>, first: u32, rules: &[Rule]) {
-    leb128::push(to, rules.len() as u64);
-    leb128::push(to, u64::from(first));
-    let mut last = first;
+/// Appends the rules of a procedure with `blocks` blocks, of which `first` is the first one; `last` is the first one of the
+/// procedure before. Rules are about blocks of the procedure only.
+pub fn push_rules(to: &mut Vec<u8>, (last, first): (u32, u32), blocks: usize, rules: &[Rule]) {
+    let mut own = Vec::new();
+    let mut before = first;
     for (block, of) in rules {
-        leb128::push(to, difference(*block, last));
-        leb128::push(to, of.len() as u64);
+        leb128::push(&mut own, difference(*block, before));
+        leb128::push(&mut own, of.len() as u64);
         of.iter()
-            .for_each(|other| leb128::push(to, difference(*other, *block)));
-        last = *block;
+            .for_each(|other| leb128::push(&mut own, difference(*other, *block)));
+        before = *block;
     }
+    leb128::push(to, blocks as u64);
+    leb128::push(to, u64::from(first - last));
+    leb128::push(to, own.len() as u64);
+    to.extend(own);
 }
 
-/// Sets the marks that follow from the rules; 1 stands for a block that was executed.
+/// Sets the marks that follow from the rules; 1 stands for a block that was executed. Where nothing was executed, nothing
+/// follows.
 pub fn apply_rules(mut bytes: &[u8], marks: &mut [u8]) {
-    while let Some(rules) = next(&mut bytes) {
-        if apply_some(&mut bytes, rules, marks).is_none() {
-            return;
+    let mut first = 0;
+    while let Some((blocks, own)) = (|| {
+        let blocks = next(&mut bytes)? as usize;
+        first += next(&mut bytes)? as usize;
+        let length = next(&mut bytes)? as usize;
+        let (own, rest) = bytes.split_at_checked(length)?;
+        bytes = rest;
+        Some((blocks, own))
+    })() {
+        let is_executed = marks
+            .get(first..first + blocks)
+            .is_some_and(|marks| marks.iter().any(|mark| *mark != 0));
+        if is_executed {
+            apply_some(own, first as u32, marks);
         }
     }
 }
 
 /// As [`apply_rules`], with the rules of one procedure.
-fn apply_some(bytes: &mut &[u8], rules: u64, marks: &mut [u8]) -> Option<()> {
-    let mut block = next(bytes)? as u32;
-    for _ in 0..rules {
-        block = behind(block, next(bytes)?);
+fn apply_some(mut bytes: &[u8], mut block: u32, marks: &mut [u8]) -> Option<()> {
+    while !bytes.is_empty() {
+        block = behind(block, next(&mut bytes)?);
         let mut is_reached = 0;
-        for _ in 0..next(bytes)? {
-            let other = behind(block, next(bytes)?);
+        for _ in 0..next(&mut bytes)? {
+            let other = behind(block, next(&mut bytes)?);
             is_reached |= marks.get(other as usize).copied().unwrap_or(0);
         }
         *marks.get_mut(block as usize)? = is_reached;
@@ -271,13 +287,19 @@ mod tests {
     #[test]
     fn rules_are_applied_in_their_order() {
         let mut bytes = Vec::new();
-        push_rules(&mut bytes, 0, &[(2, vec![3, 0]), (1, vec![2])]);
-        push_rules(&mut bytes, 4, &[]);
-        push_rules(&mut bytes, 5, &[(900, vec![5, 6]), (6, vec![901])]);
-        let mut marks = vec![0; 902];
+        push_rules(&mut bytes, (0, 0), 4, &[(2, vec![3, 0]), (1, vec![2])]);
+        push_rules(&mut bytes, (0, 4), 1, &[]);
+        push_rules(
+            &mut bytes,
+            (4, 5),
+            897,
+            &[(900, vec![5, 6]), (6, vec![901])],
+        );
+        push_rules(&mut bytes, (5, 902), 3, &[(903, vec![902, 904])]);
+        let mut marks = vec![0; 905];
         (marks[3], marks[901]) = (1, 1);
         apply_rules(&bytes, &mut marks);
-        let set = (0..902).filter(|i| marks[*i] != 0);
+        let set = (0..905).filter(|i| marks[*i] != 0);
         assert_eq!(set.collect::<Vec<_>>(), [1, 2, 3, 6, 901]);
     }
 

@@ -1,11 +1,13 @@
 //! The report: what was reached, by procedure, source file, line, branch and block.
 
+use std::ops::Range;
+
 use atom_tool::prelude::*;
 use atom_tool::report::{By, Column, Sum, Values};
 use coverage::{Block, Branch, Coverage, File, Function};
 
 use crate::files::{self, Exports};
-use crate::lines::{self, LineRow};
+use crate::lines::{FilePart, Lines};
 use crate::marks::Seen;
 use crate::packed::{self, Line};
 
@@ -70,7 +72,7 @@ impl Reached {
 
     /// From marks and the packed rules.
     pub fn marked(marks: Marks, rules: &[u8], has_ways: bool) -> Self {
-        let mut all: Vec<u8> = (0..marks.len()).map(|i| marks.is_set(i).into()).collect();
+        let mut all = marks.copy();
         packed::apply_rules(rules, &mut all);
         Self {
             blocks: Blocks::Marked(all),
@@ -83,6 +85,20 @@ impl Reached {
         match &self.blocks {
             Blocks::Counted(all, _) => all.get(i).copied(),
             Blocks::Marked(all) => all.get(i).copied().map(u64::from),
+        }
+    }
+
+    /// Number of blocks in a range that were executed.
+    fn executed(&self, blocks: Range<usize>) -> usize {
+        match &self.blocks {
+            Blocks::Counted(all, _) => {
+                let all = all.get(blocks).unwrap_or_default();
+                all.iter().filter(|n| **n != 0).count()
+            }
+            Blocks::Marked(all) => {
+                let all = all.get(blocks).unwrap_or_default();
+                all.iter().filter(|n| **n != 0).count()
+            }
         }
     }
 }
@@ -109,36 +125,13 @@ struct Way {
 
 /// Everything that was reached.
 #[derive(Default)]
-struct Found {
+struct Found<'a> {
     procs: Vec<Proc>,
     ways: Vec<Way>,
-    /// Executions of lines, in the order of keys of files, and of lines.
-    lines: Vec<u64>,
-    /// Key of a source file, number of the object, and the number of its lines that were executed, and of all.
-    files: Vec<(u32, usize, [u64; 2])>,
+    lines: Lines<'a>,
     /// Columns of the executed blocks: address, executed instructions, executions, instructions, bytes.
     blocks: [Vec<u64>; 5],
     names: Vec<&'static str>,
-}
-
-impl Found {
-    /// Adds a line. Lines of one file stand together.
-    fn add_line(&mut self, row: LineRow) {
-        self.lines.push(row.count);
-        let file = row.line.0;
-        let of_file = self.files.iter().rev().take_while(|known| known.0 == file);
-        let first = self.files.len() - of_file.count();
-        let known = self.files[first..]
-            .iter()
-            .position(|known| known.1 == row.object);
-        let at = known.map_or(self.files.len(), |i| first + i);
-        if at == self.files.len() {
-            self.files.push((file, row.object, [0; 2]));
-        }
-        let lines = &mut self.files[at].2;
-        lines[0] += u64::from(row.count != 0);
-        lines[1] += 1;
-    }
 }
 
 impl Input<'_> {
@@ -147,9 +140,12 @@ impl Input<'_> {
         Kind { is_counted }
     }
 
-    fn found(&self) -> Found {
-        let mut found = Found::default();
-        self.each_line(|row| found.add_line(row));
+    fn found(&self) -> Found<'_> {
+        let mut found = Found {
+            lines: Lines::new(self.lines),
+            ..Found::default()
+        };
+        let kind = self.kind();
         let all = packed::groups(self.blocks)
             .map(|group| group.len)
             .sum::<usize>();
@@ -158,7 +154,10 @@ impl Input<'_> {
             let Some(head) = group.head() else { continue };
             let count = |i: usize| self.reached.get(group.first + i).unwrap_or(0);
             let name = self.names.get(head.name);
-            let executed = (0..group.len).filter(|i| count(*i) != 0).count() as u64;
+            let executed = self.reached.executed(group.first..group.first + group.len) as u64;
+            let count_of = |block: u32| self.reached.get(block as usize).unwrap_or(0);
+            let first = group.first as u32;
+            found.lines.add(first, executed != 0, count_of, kind);
             found.procs.push(Proc {
                 pc: head.pc,
                 name,
@@ -200,12 +199,6 @@ impl Input<'_> {
             });
         }
         found
-    }
-
-    /// Gives each line to `each`.
-    fn each_line(&self, each: impl FnMut(LineRow)) {
-        let count = |block: u32| self.reached.get(block as usize).unwrap_or(0);
-        lines::each(self.lines, count, self.kind(), each);
     }
 
     /// Counts of the ways of a branch, taken and not taken. `all` is the number of blocks, behind which the marks of
@@ -253,14 +246,15 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
         "procedures",
         [entered, found.procs.len() as u64],
     );
-    if !found.lines.is_empty() {
-        let executed = found.lines.iter().filter(|count| **count != 0).count();
+    let lines = &found.lines.counts;
+    if !lines.is_empty() {
+        let executed = lines.iter().filter(|count| **count != 0).count();
         let names = ["lines executed", "lines", "lines executed %"];
         pair(
             &mut report,
             names,
             "lines",
-            [executed as u64, found.lines.len() as u64],
+            [executed as u64, lines.len() as u64],
         );
     }
     if input.reached.has_ways {
@@ -287,12 +281,16 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
 }
 
 /// The table of source files.
-fn add_files(report: &mut Report, found: &Found, names: Strings) {
-    if found.files.is_empty() {
+fn add_files(report: &mut Report, found: &Found<'_>, names: Strings) {
+    if found.lines.files.is_empty() {
         return;
     }
-    let name = |(file, _, lines): &(u32, usize, [u64; 2])| (names.get(*file), *lines);
-    let mut files: Vec<_> = found.files.iter().map(name).collect();
+    let row = |part: &FilePart| {
+        let counts = found.lines.counts.iter().skip(part.first).take(part.rows);
+        let executed = counts.filter(|count| **count != 0).count();
+        (names.get(part.file), [executed as u64, part.rows as u64])
+    };
+    let mut files: Vec<_> = found.lines.files.iter().map(row).collect();
     files.sort_unstable();
     let columns = [
         Column::count("lines executed", "lines").sum(Sum::None),
@@ -324,7 +322,7 @@ fn place(names: Strings, pc: u64, line: Line) -> Cell {
 }
 
 /// The table of procedures. Procedures without lines that were not executed have no row.
-fn add_procs(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
+fn add_procs(report: &mut Report, found: &Found<'_>, names: Strings, kind: Kind) {
     let columns = [
         Column::count("blocks executed", "blocks").sum(Sum::None),
         Column::count("blocks", "blocks").sum(Sum::Max),
@@ -355,8 +353,8 @@ fn add_procs(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
 }
 
 /// The profile's table of source lines, with those that were not executed.
-fn add_lines(report: &mut Report, found: &mut Found, fixed: &'static [u8], kind: Kind) {
-    let counts = std::mem::take(&mut found.lines);
+fn add_lines(report: &mut Report, found: &mut Found<'_>, fixed: &'static [u8], kind: Kind) {
+    let counts = std::mem::take(&mut found.lines.counts);
     let column = kind.column("executions", "executed", "lines");
     let mut columns = vec![(column, Values::Numbers(counts))];
     if fixed.is_empty() {
@@ -367,7 +365,7 @@ fn add_lines(report: &mut Report, found: &mut Found, fixed: &'static [u8], kind:
 }
 
 /// The profile's table of conditional branches. Those whose ways are not all seen are left out.
-fn add_branches(report: &mut Report, found: &Found, names: Strings, kind: Kind) {
+fn add_branches(report: &mut Report, found: &Found<'_>, names: Strings, kind: Kind) {
     let mut numbers: [Vec<u64>; 3] = Default::default();
     let (mut places, mut procs) = (Vec::new(), Vec::new());
     for way in &found.ways {
@@ -395,7 +393,7 @@ fn add_branches(report: &mut Report, found: &Found, names: Strings, kind: Kind) 
 }
 
 /// The profile's table of executed blocks.
-fn add_blocks(report: &mut Report, found: Found, kind: Kind) {
+fn add_blocks(report: &mut Report, found: Found<'_>, kind: Kind) {
     let [pc, count, executions, insts, bytes] = found.blocks;
     let mut columns = vec![(Column::address("pc"), Values::Numbers(pc))];
     if kind.is_counted {
@@ -418,7 +416,7 @@ fn add_blocks(report: &mut Report, found: Found, kind: Kind) {
 }
 
 /// What the files for other programs are made of.
-fn coverage(input: &Input<'_>, found: &Found, exports: Exports) -> Coverage {
+fn coverage(input: &Input<'_>, found: &Found<'_>, exports: Exports) -> Coverage {
     let (names, kind) = (input.names, input.kind());
     let starts = files::starts(exports);
     let block = |(pc, bytes): (&u64, &u64)| {
@@ -439,13 +437,13 @@ fn coverage(input: &Input<'_>, found: &Found, exports: Exports) -> Coverage {
             .collect(),
         ..Coverage::default()
     };
-    input.each_line(|row| {
+    for row in found.lines.all() {
         let (file, line) = row.line;
         let name = names.get(file).to_owned();
         let file: &mut File = coverage.files.entry(name).or_default();
         let known = file.lines.entry(line.into()).or_default();
         *known = kind.sum(*known, row.count);
-    });
+    }
     for proc in found.procs.iter().filter(|p| p.line.1 != 0) {
         let file = coverage
             .files
