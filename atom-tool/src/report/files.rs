@@ -177,6 +177,11 @@ impl Files {
         !self.names().profile.is_empty()
     }
 
+    /// True if there is a JSON file, which has all rows of all tables.
+    pub fn has_json(self) -> bool {
+        !self.names().programs.is_empty()
+    }
+
     /// Number of rows of each table in the report for people; 0 for all.
     pub fn rows(self) -> usize {
         self.names().extent.rows

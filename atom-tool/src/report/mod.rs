@@ -25,9 +25,8 @@ use crate::sites::{Site, Sites};
 
 pub use column::{By, Column, Sum};
 pub use files::{Files, ReportFiles};
-use profile::Fixed;
 pub(crate) use profile::begin;
-pub use profile::{FixedValues, fixed_columns};
+pub use profile::{FixedColumn, FixedColumns, FixedValues, fixed_columns};
 use unseen::Unseen;
 
 /// One cell of a table, or the value of a fact.
@@ -124,6 +123,8 @@ pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<Cell>>,
     readers: Readers,
+    /// Number of rows that the tool left out, as nobody reads them.
+    left_out: usize,
 }
 
 /// The values of a column of [`Report::column_table`], one for each row.
@@ -135,26 +136,42 @@ pub enum Values {
     Texts(Vec<&'static str>),
     /// Source lines: cells made by [`Cell::place`] or [`Site::place`], or empty ones.
     Places(Vec<Cell>),
+    /// Values that were compressed when the program was instrumented, and the values of further rows. [`FixedColumns::column`] makes
+    /// it.
+    Fixed(FixedColumn, Box<Values>),
 }
 
-/// A table that only the profile has.
+impl Values {
+    /// Number of rows.
+    fn rows(&self) -> usize {
+        match self {
+            Self::Numbers(all) => all.len(),
+            Self::Texts(all) => all.len(),
+            Self::Places(all) => all.len(),
+            Self::Fixed(fixed, more) => fixed.rows + more.rows(),
+        }
+    }
+}
+
+/// A table that only the profile has, made by [`Report::column_table`].
 #[derive(Clone, Debug)]
-struct ColumnTable {
+pub struct ColumnTable {
     title: &'static str,
     by: By,
     columns: Vec<(Column, Values)>,
-    /// Columns that follow.
-    fixed: Option<Fixed>,
+    readers: Readers,
 }
 
 impl ColumnTable {
     fn rows(&self) -> usize {
-        let length = |values: &Values| match values {
-            Values::Numbers(all) => all.len(),
-            Values::Texts(all) => all.len(),
-            Values::Places(all) => all.len(),
-        };
-        self.columns.first().map_or(0, |(_, values)| length(values))
+        let first = self.columns.first();
+        first.map_or(0, |(_, values)| values.rows())
+    }
+
+    /// Sets the readers: with [`Readers::All`] `atom report` shows the table unasked. By default it is for programs.
+    pub fn readers(&mut self, readers: Readers) -> &mut Self {
+        self.readers = readers;
+        self
     }
 }
 
@@ -180,6 +197,13 @@ impl Table {
     pub fn sort(&mut self, column: usize) -> &mut Self {
         let weight = |row: &Vec<Cell>| row.get(column).map_or(0.0, Cell::weight);
         self.rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        self
+    }
+
+    /// Says how many further rows there are that were not appended, because the table has enough for people
+    /// ([`Files::rows`]). They are counted among those that are not shown.
+    pub fn leave_out(&mut self, rows: usize) -> &mut Self {
+        self.left_out = rows;
         self
     }
 
@@ -247,41 +271,31 @@ impl Report {
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
             readers: Readers::All,
+            left_out: 0,
         });
         let last = self.tables.len() - 1;
         &mut self.tables[last]
     }
 
     /// Adds a table that only the profile has. It takes less time and memory than rows of cells, so it suits tables
-    /// by block or by instruction. All columns have the same number of values.
+    /// by block or by instruction. All columns have the same number of values; those of derived columns are not looked at.
+    ///
+    /// Values that are known when the program is instrumented, such as source lines, may be made then
+    /// ([`FixedColumns`]). All such columns of a report are of one [`fixed_columns`].
     pub fn column_table(
         &mut self,
         by: By,
         title: &'static str,
         columns: Vec<(Column, Values)>,
-    ) -> &mut Self {
-        self.fixed_table(by, title, columns, &[])
-    }
-
-    /// As [`Report::column_table`], with further columns whose values [`fixed_columns`] has compressed when the program
-    /// was instrumented. The program's end need not make them, which suits tables by source line. At most one table of a
-    /// report has such columns. An empty `fixed` stands for none.
-    pub fn fixed_table(
-        &mut self,
-        by: By,
-        title: &'static str,
-        columns: Vec<(Column, Values)>,
-        fixed: &'static [u8],
-    ) -> &mut Self {
-        let fixed = Fixed::new(fixed);
-        debug_assert!(fixed.is_none() || self.column_tables.iter().all(|t| t.fixed.is_none()));
+    ) -> &mut ColumnTable {
         self.column_tables.push(ColumnTable {
             title,
             by,
             columns,
-            fixed,
+            readers: Readers::Programs,
         });
-        self
+        let last = self.column_tables.len() - 1;
+        &mut self.column_tables[last]
     }
 
     /// Adds tables by procedure and by source line, and for programs by instruction. `of` gives two

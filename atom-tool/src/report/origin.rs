@@ -57,6 +57,7 @@ pub(super) struct Origin {
 }
 
 /// An object of the process.
+#[derive(Default)]
 pub(super) struct Known {
     pub name: &'static str,
     pub path: &'static str,

@@ -96,7 +96,7 @@ fn write_table(to: &mut dyn Write, table: &Table, extent: Extent) -> io::Result<
     for row in 0..number {
         line(&mut shown.iter().map(|column| &*column.cells[row]))?;
     }
-    let left = table.rows.len() - number;
+    let left = table.rows.len() - number + table.left_out;
     if left > 0 {
         writeln!(
             to,

@@ -268,3 +268,57 @@ fn genhtml_and_xmllint_read_the_files() {
         None => eprintln!("xmllint is not installed"),
     }
 }
+
+/// The profile names all procedures that have lines, whether the table for people has them or not.
+#[test]
+fn profiles_do_not_depend_on_the_table_for_people() {
+    let folder = folder("profiles");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cover/programs/ways.c");
+    let program = folder.join("plain");
+    let out = program.display().to_string();
+    ok(
+        Command::new("gcc").arg("-g").arg(source).args(["-o", &out]),
+        &folder,
+    );
+    for is_whole in [false, true] {
+        let tables = |top: &str| {
+            let rewritten = folder.join(format!("top{top}-{is_whole}"));
+            let options = ["--top", top, "--output", "c.out"].map(str::to_owned);
+            let tool = Job::Tool("cover".into(), options.into());
+            let job = match is_whole {
+                true => Job::Whole(Box::new(tool), vec![]),
+                false => tool,
+            };
+            atom::instrument(&program, &rewritten, &job, true).unwrap();
+            ok(Command::new("setarch").arg("-R").arg(rewritten), &folder);
+            let report = |table: &str| {
+                let mut command = Command::new(atom::command().unwrap());
+                command.args(["report", "c.profile", "--top", "0", "--table", table]);
+                let text = ok(command.args(["--width", "9999"]), &folder);
+                let rows = text.lines().filter(|line| line.starts_with("  "));
+                let mut rows: Vec<String> = rows.map(str::to_owned).collect();
+                rows.sort_unstable();
+                rows
+            };
+            let people = std::fs::read_to_string(folder.join("c.out")).unwrap();
+            (people, report("procedures"), report("lines"))
+        };
+        let (short, long) = (tables("1"), tables("0"));
+        assert_eq!((&short.1, &short.2), (&long.1, &long.2));
+        let never = short.1.iter().find(|row| row.ends_with(" never"));
+        assert!(
+            never.is_some_and(|row| row.contains("ways.c:")),
+            "{never:?}"
+        );
+        assert!(short.1.iter().any(|row| row.ends_with(" _start")));
+        // What people are not shown is told: the rows but for one, and the titles of the columns.
+        let known = long.0.split_once("\nprocedures\n").unwrap().1;
+        let rows = known.lines().count() - 2;
+        let told = format!("... and {rows} more; --top 0 shows all");
+        assert!(
+            short.0.replace(',', "").contains(&told),
+            "{told}: {}",
+            short.0
+        );
+    }
+}

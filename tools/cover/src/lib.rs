@@ -5,6 +5,7 @@
 //! `docs/tools/cover.md` describes options and output.
 
 mod afl;
+mod columns;
 mod files;
 mod lines;
 mod marks;
@@ -106,6 +107,7 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let mut blocks = Vec::new();
     let (mut rules, mut marked, mut ways) = (Vec::new(), Vec::new(), Vec::new());
     let (mut edges, mut last) = (0, 0);
+    let mut with_lines = Vec::new();
     let mut lines = LineList::default();
     for proc in program.procs() {
         let Some(first) = proc.first_block() else {
@@ -137,6 +139,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
             line: line.unwrap_or_default(),
             has_lines: line.is_some(),
         };
+        if head.has_lines {
+            with_lines.push((head, list.len()));
+        }
         let first = first.index() as u32;
         packed::push(&mut blocks, head, first, &list);
         if !plan.rules.is_empty() {
@@ -146,12 +151,14 @@ fn instrument(program: &Program, args: &Args) -> Result {
         marked.extend(plan.marked);
         ways.extend(plan.ways);
     }
-    let lines = lines.finish(|key| names.get(key).to_owned());
+    let lines = lines.finish();
+    let objects = program.objects().count();
+    let fixed = columns::make(objects, &lines, &with_lines, &names);
     let report = Passed {
         files: &files,
         exports: &exports,
         blocks: &blocks,
-        lines: [&lines.0, &lines.1],
+        lines: [&lines.packed, &fixed],
         names: &names,
     };
     match has_counts {
@@ -199,7 +206,7 @@ struct Passed<'a> {
     files: &'a ReportFiles,
     exports: &'a ExportFiles,
     blocks: &'a Vec<u8>,
-    /// The packed lines, and the fixed columns of their table.
+    /// The packed lines, and the columns of the profile that are made already.
     lines: [&'a Vec<u8>; 2],
     names: &'a StringList,
 }

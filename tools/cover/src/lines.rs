@@ -13,12 +13,11 @@
 //! Most procedures of a process are never executed; they are passed over. Differences that may be negative have their
 //! sign in the lowest bit.
 //!
-//! Places and names of procedures are columns of the profile that are [fixed](atom_tool::report::fixed_columns).
+//! Places and names of procedures are columns of the profile that are fixed (`crate::columns`).
 
 use std::collections::BTreeMap;
 
 use atom_tool::prelude::*;
-use atom_tool::report::{Column, FixedValues, fixed_columns};
 use leb128::next;
 
 use crate::packed::Line;
@@ -67,33 +66,28 @@ impl LineList {
         self.parts.extend(lines.iter().map(part));
     }
 
-    /// The packed lines, and the columns of the profile that are fixed. `name` gives the text of a key.
-    pub fn finish(mut self, name: impl Fn(u32) -> String) -> (Vec<u8>, Vec<u8>) {
-        if self.parts.is_empty() {
-            return Default::default();
-        }
+    /// Puts the lines in order.
+    pub fn finish(mut self) -> LineColumns {
         self.parts.sort_unstable();
         self.parts.dedup();
-        let rows: Vec<&[Part]> = (self.parts).chunk_by(|a, b| a.row() == b.row()).collect();
+        let rows: Vec<&[Part]> = self.parts.chunk_by(|a, b| a.row() == b.row()).collect();
         let firsts = || rows.iter().map(|row| &row[0]);
-        let places = firsts().map(|part| Cell::Place {
-            file: name(part.file).into(),
-            line: part.line,
-            object: part.object as u32,
-        });
-        let procs: Vec<String> = firsts().map(|part| name(part.name)).collect();
-        let columns = fixed_columns(&[
-            (
-                Column::place("line").key(),
-                FixedValues::Places(places.collect()),
-            ),
-            (
-                Column::text("procedure"),
-                FixedValues::Texts(procs.iter().map(String::as_str).collect()),
-            ),
-        ]);
-        (pack(&rows), columns)
+        LineColumns {
+            packed: pack(&rows),
+            lines: firsts().map(Part::row).collect(),
+            procs: firsts().map(|part| part.name).collect(),
+        }
     }
+}
+
+/// The rows in their order.
+pub struct LineColumns {
+    /// What the program's end reads.
+    pub packed: Vec<u8>,
+    /// Keys of the files' names, numbers of objects, and lines.
+    pub lines: Vec<(u32, usize, u32)>,
+    /// Keys of the names of a procedure that has code of the line.
+    pub procs: Vec<u32>,
 }
 
 /// Packs the rows.
@@ -303,8 +297,8 @@ mod tests {
         let list = LineList {
             parts: parts.to_vec(),
         };
-        let (packed, columns) = list.finish(|key| key.to_string());
-        assert!(!columns.is_empty());
+        let LineColumns { packed, lines, .. } = list.finish();
+        assert_eq!(lines, [(1, 0, 900), (3, 0, 7), (3, 0, 9), (3, 1, 7)]);
         let counts = [0, 0, 10, 0, 30, 5, 100, 0, 0, 1000];
         let count = |block: u32| counts[block as usize];
         let found = |packed: &[u8], is_counted, without: u32| {

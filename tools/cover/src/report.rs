@@ -3,13 +3,14 @@
 use std::ops::Range;
 
 use atom_tool::prelude::*;
-use atom_tool::report::{By, Column, Sum, Values};
+use atom_tool::report::{By, Column, FixedColumns, Readers, Sum, Values};
 use coverage::{Block, Branch, Coverage, File, Function};
 
+use crate::columns::{self, BLOCKS_COLUMN};
 use crate::files::{self, Exports};
 use crate::lines::{FilePart, Lines};
 use crate::marks::Seen;
-use crate::packed::{self, Line};
+use crate::packed::{self, Head, Line};
 
 /// How often blocks and ways of branches were reached; with marks, 1 stands for any number.
 pub struct Reached {
@@ -55,7 +56,7 @@ impl Kind {
 pub struct Input<'a> {
     pub blocks: &'a [u8],
     pub lines: &'a [u8],
-    /// The fixed columns of the table of lines.
+    /// The columns of the profile that are made already.
     pub fixed: &'static [u8],
     pub names: Strings,
     pub reached: Reached,
@@ -123,15 +124,69 @@ struct Way {
     counts: [Option<u64>; 2],
 }
 
+impl Proc {
+    fn is_executed(&self) -> bool {
+        self.blocks[0] != 0
+    }
+
+    fn has_lines(&self) -> bool {
+        self.line.1 != 0
+    }
+}
+
 /// Everything that was reached.
 #[derive(Default)]
 struct Found<'a> {
+    /// Number of procedures that were executed, and of all.
+    entered: [u64; 2],
+    /// Number of blocks that were executed, and of all.
+    blocks: [u64; 2],
+    /// The executed procedures, and of the others with lines those that somebody reads.
     procs: Vec<Proc>,
+    /// Number of procedures with lines that were left out.
+    left_out: usize,
+    /// Executed blocks, and executions of the first block, of each procedure with lines.
+    with_lines: [Vec<u64>; 2],
     ways: Vec<Way>,
     lines: Lines<'a>,
     /// Columns of the executed blocks: address, executed instructions, executions, instructions, bytes.
-    blocks: [Vec<u64>; 5],
+    block_columns: [Vec<u64>; 5],
     names: Vec<&'static str>,
+}
+
+impl Found<'_> {
+    /// Adds a procedure, given the number of its executed blocks and of all, and the executions of the first one.
+    fn add_proc(
+        &mut self,
+        head: Head,
+        blocks: [u64; 2],
+        entries: u64,
+        most: usize,
+        names: Strings,
+    ) {
+        let is_executed = blocks[0] != 0;
+        self.entered[0] += u64::from(is_executed);
+        self.entered[1] += 1;
+        for (sum, n) in self.blocks.iter_mut().zip(blocks) {
+            *sum += n;
+        }
+        if head.has_lines {
+            for (column, n) in self.with_lines.iter_mut().zip([blocks[0], entries]) {
+                column.push(n);
+            }
+        }
+        if is_executed || head.has_lines && self.procs.len() < most {
+            self.procs.push(Proc {
+                pc: head.pc,
+                name: names.get(head.name),
+                line: head.line,
+                entries,
+                blocks,
+            });
+        } else {
+            self.left_out += usize::from(head.has_lines);
+        }
+    }
 }
 
 impl Input<'_> {
@@ -140,36 +195,35 @@ impl Input<'_> {
         Kind { is_counted }
     }
 
-    fn found(&self) -> Found<'_> {
+    /// Finds out what was reached. At least `most` procedures are told if there are as many, also if they were not executed.
+    fn found(&self, most: usize) -> Found<'_> {
         let mut found = Found {
             lines: Lines::new(self.lines),
             ..Found::default()
         };
-        let kind = self.kind();
-        let all = packed::groups(self.blocks)
-            .map(|group| group.len)
-            .sum::<usize>();
-        let mut branches = 0;
-        for group in packed::groups(self.blocks) {
+        let (kind, mut branches) = (self.kind(), 0);
+        let count = |block: u32| self.reached.get(block as usize).unwrap_or(0);
+        let groups = || packed::groups(self.blocks);
+        let all = groups().map(|group| group.len).sum::<usize>();
+        for group in groups() {
             let Some(head) = group.head() else { continue };
-            let count = |i: usize| self.reached.get(group.first + i).unwrap_or(0);
-            let name = self.names.get(head.name);
-            let executed = self.reached.executed(group.first..group.first + group.len) as u64;
-            let count_of = |block: u32| self.reached.get(block as usize).unwrap_or(0);
             let first = group.first as u32;
-            found.lines.add(first, executed != 0, count_of, kind);
-            found.procs.push(Proc {
-                pc: head.pc,
-                name,
-                line: head.line,
-                entries: if group.len == 0 { 0 } else { count(0) },
-                blocks: [executed, group.len as u64],
-            });
+            let executed = self.reached.executed(group.first..group.first + group.len) as u64;
+            found.lines.add(first, executed != 0, count, kind);
+            let entries = if group.len == 0 { 0 } else { count(first) };
+            found.add_proc(
+                head,
+                [executed, group.len as u64],
+                entries,
+                most,
+                self.names,
+            );
             if executed == 0 && !self.reached.has_ways {
                 continue;
             }
+            let name = self.names.get(head.name);
             group.each(|i, block| {
-                let count = count(i);
+                let count = count(first + i as u32);
                 if count != 0 {
                     let row = [
                         block.pc,
@@ -178,7 +232,7 @@ impl Input<'_> {
                         block.insts,
                         block.bytes,
                     ];
-                    for (column, value) in found.blocks.iter_mut().zip(row) {
+                    for (column, value) in found.block_columns.iter_mut().zip(row) {
                         column.push(value);
                     }
                     found.names.push(name);
@@ -219,12 +273,16 @@ impl Input<'_> {
 
 /// Writes all files.
 pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
-    let (mut found, kind) = (input.found(), input.kind());
+    let fixed = FixedColumns::new(input.fixed);
+    // Whoever reads all procedures gets them all.
+    let is_long =
+        files.has_json() || files.rows() == 0 || files::is_wanted(exports) || fixed.is_none();
+    let most = if is_long { usize::MAX } else { files.rows() };
+    let (mut found, kind) = (input.found(most), input.kind());
     if files::is_wanted(exports) {
         files::write(exports, &coverage(&input, &found, exports));
     }
     let mut report = Report::new("cover", program);
-    let sum = |of: fn(&Proc) -> u64| found.procs.iter().map(of).sum::<u64>();
     let pair = |report: &mut Report, names: [&'static str; 3], unit, [some, all]: [u64; 2]| {
         report
             .typed_fact(Column::count(names[0], unit).sum(Sum::None), some)
@@ -232,20 +290,9 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
             .typed_fact(Column::ratio(names[2]).unit("%"), Cell::percent(some, all));
     };
     let names = ["blocks executed", "blocks", "blocks executed %"];
-    pair(
-        &mut report,
-        names,
-        "blocks",
-        [sum(|p| p.blocks[0]), sum(|p| p.blocks[1])],
-    );
-    let entered = sum(|p| u64::from(p.blocks[0] != 0));
+    pair(&mut report, names, "blocks", found.blocks);
     let names = ["procedures executed", "procedures", "procedures executed %"];
-    pair(
-        &mut report,
-        names,
-        "procedures",
-        [entered, found.procs.len() as u64],
-    );
+    pair(&mut report, names, "procedures", found.entered);
     let lines = &found.lines.counts;
     if !lines.is_empty() {
         let executed = lines.iter().filter(|count| **count != 0).count();
@@ -269,9 +316,17 @@ pub fn write(files: Files, exports: Exports, program: &str, input: Input<'_>) {
         report.typed_fact(column, gone as u64);
     }
     add_files(&mut report, &found, input.names);
-    add_procs(&mut report, &found, input.names, kind);
+    let has_all = add_procs(&mut report, &found, input.names, kind);
+    if let Some(fixed) = fixed.filter(|_| files.has_profile()) {
+        if !has_all {
+            add_fixed_procs(&mut report, &mut found, fixed, kind);
+        }
+        let counts = Values::Numbers(std::mem::take(&mut found.lines.counts));
+        let mut columns = vec![(kind.column("executions", "executed", "lines"), counts)];
+        columns.extend(columns::of_lines(fixed));
+        report.column_table(By::Line, "lines", columns);
+    }
     if files.has_profile() {
-        add_lines(&mut report, &mut found, input.fixed, kind);
         if input.reached.has_ways {
             add_branches(&mut report, &found, input.names, kind);
         }
@@ -321,23 +376,27 @@ fn place(names: Strings, pc: u64, line: Line) -> Cell {
     }
 }
 
-/// The table of procedures. Procedures without lines that were not executed have no row.
-fn add_procs(report: &mut Report, found: &Found<'_>, names: Strings, kind: Kind) {
+/// The share of the executed blocks.
+const PERCENT: Column = Column::percent_of("%", "blocks executed", "blocks");
+/// The column of executed blocks.
+const EXECUTED: Column = Column::count("blocks executed", "blocks").sum(Sum::None);
+/// The title of the tables of procedures, for people and in the profile.
+const PROCEDURES: &str = "procedures";
+
+/// The table of procedures. Procedures without lines that were not executed have no row. True if all others have one;
+/// else the table is for people.
+fn add_procs(report: &mut Report, found: &Found<'_>, names: Strings, kind: Kind) -> bool {
     let columns = [
-        Column::count("blocks executed", "blocks").sum(Sum::None),
-        Column::count("blocks", "blocks").sum(Sum::Max),
-        Column::ratio("%"),
+        EXECUTED,
+        BLOCKS_COLUMN,
+        PERCENT,
         kind.column("entries", "entered", "entries"),
         Column::address("pc"),
         Column::place("line"),
         Column::text("procedure"),
     ];
-    let table = report.typed_table(By::Procedure, "procedures", columns);
-    for proc in found
-        .procs
-        .iter()
-        .filter(|p| p.blocks[0] != 0 || p.line.1 != 0)
-    {
+    let table = report.typed_table(By::Procedure, PROCEDURES, columns);
+    for proc in &found.procs {
         let [some, all] = proc.blocks;
         table.row([
             some.into(),
@@ -350,18 +409,42 @@ fn add_procs(report: &mut Report, found: &Found<'_>, names: Strings, kind: Kind)
         ]);
     }
     table.sort(0);
+    if found.left_out != 0 {
+        table.leave_out(found.left_out).readers(Readers::People);
+    }
+    found.left_out == 0
 }
 
-/// The profile's table of source lines, with those that were not executed.
-fn add_lines(report: &mut Report, found: &mut Found<'_>, fixed: &'static [u8], kind: Kind) {
-    let counts = std::mem::take(&mut found.lines.counts);
-    let column = kind.column("executions", "executed", "lines");
-    let mut columns = vec![(column, Values::Numbers(counts))];
-    if fixed.is_empty() {
-        columns.push((Column::place("line").key(), Values::Places(Vec::new())));
-        columns.push((Column::text("procedure"), Values::Texts(Vec::new())));
+/// The profile's table of procedures, if the one for people is too short.
+fn add_fixed_procs(report: &mut Report, found: &mut Found<'_>, fixed: FixedColumns, kind: Kind) {
+    let [mut executed, mut entries] = std::mem::take(&mut found.with_lines);
+    let (mut blocks, mut pcs, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let others = found
+        .procs
+        .iter()
+        .filter(|p| p.is_executed() && !p.has_lines());
+    for proc in others {
+        executed.push(proc.blocks[0]);
+        entries.push(proc.entries);
+        blocks.push(proc.blocks[1]);
+        pcs.push(proc.pc);
+        names.push(proc.name);
     }
-    report.fixed_table(By::Line, "lines", columns, fixed);
+    let [blocks, pc, line, name] = columns::of_procs(fixed, (blocks, pcs, names));
+    let columns = vec![
+        (EXECUTED, Values::Numbers(executed)),
+        blocks,
+        (PERCENT, Values::Numbers(Vec::new())),
+        (
+            kind.column("entries", "entered", "entries"),
+            Values::Numbers(entries),
+        ),
+        pc,
+        line,
+        name,
+    ];
+    let table = report.column_table(By::Procedure, PROCEDURES, columns);
+    table.readers(Readers::All);
 }
 
 /// The profile's table of conditional branches. Those whose ways are not all seen are left out.
@@ -394,7 +477,7 @@ fn add_branches(report: &mut Report, found: &Found<'_>, names: Strings, kind: Ki
 
 /// The profile's table of executed blocks.
 fn add_blocks(report: &mut Report, found: Found<'_>, kind: Kind) {
-    let [pc, count, executions, insts, bytes] = found.blocks;
+    let [pc, count, executions, insts, bytes] = found.block_columns;
     let mut columns = vec![(Column::address("pc"), Values::Numbers(pc))];
     if kind.is_counted {
         let column = Column::count("count", "instructions");
@@ -430,9 +513,9 @@ fn coverage(input: &Input<'_>, found: &Found<'_>, exports: Exports) -> Coverage 
     };
     let mut coverage = Coverage {
         modules: files::modules(exports),
-        blocks: found.blocks[0]
+        blocks: found.block_columns[0]
             .iter()
-            .zip(&found.blocks[4])
+            .zip(&found.block_columns[4])
             .filter_map(block)
             .collect(),
         ..Coverage::default()
@@ -444,7 +527,7 @@ fn coverage(input: &Input<'_>, found: &Found<'_>, exports: Exports) -> Coverage 
         let known = file.lines.entry(line.into()).or_default();
         *known = kind.sum(*known, row.count);
     }
-    for proc in found.procs.iter().filter(|p| p.line.1 != 0) {
+    for proc in found.procs.iter().filter(|p| p.has_lines()) {
         let file = coverage
             .files
             .entry(names.get(proc.line.0).to_owned())

@@ -11,27 +11,36 @@ use miniz_oxide::deflate::core::{
 
 use super::json::Json;
 use super::strings::Texts;
-use super::table::{column_head, places};
-use crate::report::Cell;
-use crate::report::column::{Column, Role, Type};
+use super::table::in_object;
+use crate::report::{Cell, Values};
 
 /// Level of compression; there is time when a program is instrumented.
 const LEVEL: u8 = 6;
 
-/// Number of words of 32 bits in front of the compressed parts.
-const WORDS: usize = 7;
+/// Number of words of 32 bits at the start: the number of columns, the number of texts, and the words of the texts' fragment.
+const HEAD: usize = 2 + FRAGMENT;
+/// Number of words of a fragment: its lengths before and after compression, and its check sum.
+const FRAGMENT: usize = 3;
+/// Number of words of a column: its number of rows, and the words of its fragments.
+const COLUMN: usize = 1 + FRAGMENTS * FRAGMENT;
+/// Number of fragments of a column: objects, files, values. Those that its type does not have are empty.
+const FRAGMENTS: usize = 3;
 
 /// The values of a column of [`fixed_columns`], one for each row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FixedValues<'a> {
+    /// Numbers.
+    Numbers(Vec<u64>),
+    /// Addresses of the original program.
+    Addresses(Vec<u64>),
     /// Texts.
     Texts(Vec<&'a str>),
     /// Source lines: cells made by [`Cell::place`], or empty ones.
     Places(Vec<Cell>),
 }
 
-/// Part of a profile, compressed.
-#[derive(Clone, Copy, Debug)]
+/// Values of a profile with commas between them, compressed.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fragment {
     /// Length in bytes before it was compressed.
     pub len: u32,
@@ -49,88 +58,167 @@ impl Fragment {
 }
 
 /// Analysis side: what [`fixed_columns`] made.
-#[derive(Clone, Copy, Debug)]
-pub struct Fixed {
-    strings: u32,
-    columns: Fragment,
-    texts: Fragment,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FixedColumns {
+    bytes: &'static [u8],
 }
 
-impl Fixed {
+impl FixedColumns {
     /// From the bytes; none if they are not what [`fixed_columns`] made.
     pub fn new(bytes: &'static [u8]) -> Option<Self> {
-        let (head, rest) = bytes.split_at_checked(WORDS * size_of::<u32>())?;
-        let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(head.chunks_exact(size_of::<u32>())) {
-            *word = u32::from_le_bytes(bytes.try_into().ok()?);
-        }
-        let [
-            strings,
-            len,
-            crc,
-            packed,
-            texts_len,
-            texts_crc,
-            texts_packed,
-        ] = words;
-        let (columns, texts) = rest.split_at_checked(packed as usize)?;
-        let fragment = |len, crc, packed| Fragment { len, crc, packed };
-        Some(Self {
-            strings,
-            columns: fragment(len, crc, columns),
-            texts: fragment(texts_len, texts_crc, texts.get(..texts_packed as usize)?),
-        })
+        let columns = Self { bytes };
+        let last = columns.word(0)?.checked_sub(1)?;
+        columns.fragment(columns.words_of(last as usize) + COLUMN - FRAGMENT)?;
+        Some(columns)
+    }
+
+    /// The values of the column with this number, in the order in which [`fixed_columns`] got them, with `more` rows behind
+    /// them. There must be such a column.
+    pub fn column(self, number: usize, more: Values) -> Values {
+        let at = self.words_of(number);
+        let fragment = |i: usize| self.fragment(at + 1 + i * FRAGMENT);
+        let empty = || Fragment {
+            len: 0,
+            crc: 0,
+            packed: &[],
+        };
+        let column = FixedColumn {
+            columns: self,
+            rows: self.word(at).unwrap_or(0) as usize,
+            fragments: std::array::from_fn(|i| fragment(i).unwrap_or_else(empty)),
+        };
+        Values::Fixed(column, Box::new(more))
     }
 
     /// Number of texts.
-    pub fn strings(self) -> u32 {
-        self.strings
-    }
-
-    /// The columns.
-    pub fn columns(self) -> Fragment {
-        self.columns
+    pub(super) fn strings(self) -> u32 {
+        self.word(1).unwrap_or(0)
     }
 
     /// The texts to which the columns refer.
-    pub fn texts(self) -> Fragment {
-        self.texts
+    pub(super) fn texts(self) -> Option<Fragment> {
+        self.fragment(2).filter(|texts| texts.len != 0)
+    }
+
+    /// Number of words in front of the words of a column.
+    fn words_of(self, column: usize) -> usize {
+        HEAD + column * COLUMN
+    }
+
+    fn word(self, i: usize) -> Option<u32> {
+        let bytes = self.bytes.get(i * size_of::<u32>()..)?;
+        Some(u32::from_le_bytes(*bytes.first_chunk()?))
+    }
+
+    /// The fragment whose words begin with this number. Fragments stand behind all words in the order of their words.
+    fn fragment(self, at: usize) -> Option<Fragment> {
+        let (len, start, crc) = (self.word(at)?, self.word(at + 1)?, self.word(at + 2)?);
+        let packed = self.bytes.get(start as usize..)?;
+        let (length, packed) = packed.split_first_chunk()?;
+        let packed = packed.get(..u32::from_le_bytes(*length) as usize)?;
+        Some(Fragment { len, crc, packed })
     }
 }
 
-/// Instrument side: makes columns for [`Report::fixed_table`](crate::Report::fixed_table), as an argument for a parameter `Array<u8>`.
-pub fn fixed_columns(columns: &[(Column, FixedValues<'_>)]) -> Vec<u8> {
-    let (mut json, mut texts) = (Json::default(), Texts::default());
-    for (column, values) in columns {
-        let (kind, role) = match values {
-            FixedValues::Texts(_) => (Type::Text, Role::Label),
-            FixedValues::Places(_) => (Type::Place, Role::Label),
-        };
-        column_head(&mut json, column, kind, column.role.unwrap_or(role));
-        match values {
-            FixedValues::Texts(all) => {
-                json.key("values").open('[');
-                all.iter()
-                    .for_each(|text| json.index(Some(texts.index(text))));
-                json.close(']');
-            }
-            FixedValues::Places(all) => places(&mut json, &mut texts, all.iter(), true),
-        }
-        json.close('}');
+/// A column whose first rows were compressed before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FixedColumn {
+    pub(super) columns: FixedColumns,
+    pub(in crate::report) rows: usize,
+    fragments: [Fragment; FRAGMENTS],
+}
+
+impl FixedColumn {
+    /// The numbers of the rows' objects.
+    pub(super) fn objects(&self) -> Fragment {
+        self.fragments[0]
     }
+
+    /// The indices of source files.
+    pub(super) fn files(&self) -> Fragment {
+        self.fragments[1]
+    }
+
+    /// The values.
+    pub(super) fn values(&self) -> Fragment {
+        self.fragments[2]
+    }
+}
+
+/// Instrument side: makes columns for [`FixedColumns`], as an argument for a parameter `Array<u8>`. `objects` is the number
+/// of the process's objects.
+pub fn fixed_columns(objects: usize, columns: &[FixedValues<'_>]) -> Vec<u8> {
+    let mut texts = Texts::default();
+    let columns: Vec<(usize, [Json; FRAGMENTS])> = columns
+        .iter()
+        .map(|values| parts(objects, &mut texts, values))
+        .collect();
     let mut strings = Json::default();
     texts.all.iter().for_each(|text| strings.text(text));
+    let mut words = vec![columns.len() as u32, texts.all.len() as u32];
+    let words_in_all = HEAD + columns.len() * COLUMN;
     let mut bytes = Vec::new();
-    let mut words = vec![texts.all.len() as u32];
-    for json in [json, strings] {
+    let mut push = |words: &mut Vec<u32>, json: Json| {
         let json = json.bytes();
-        let before = bytes.len();
-        Deflater::new(LEVEL).append(&json, End::OfPart, &mut bytes);
-        let packed = bytes.len() - before;
-        words.extend([json.len() as u32, crc32fast::hash(&json), packed as u32]);
+        let start = words_in_all * size_of::<u32>() + bytes.len();
+        words.extend([json.len() as u32, start as u32, crc32fast::hash(&json)]);
+        let mut packed = Vec::new();
+        if !json.is_empty() {
+            Deflater::new(LEVEL).append(&json, End::OfPart, &mut packed);
+        }
+        bytes.extend((packed.len() as u32).to_le_bytes());
+        bytes.extend(packed);
+    };
+    push(&mut words, strings);
+    for (rows, parts) in columns {
+        words.push(rows as u32);
+        parts.into_iter().for_each(|json| push(&mut words, json));
     }
-    let head = words.into_iter().flat_map(u32::to_le_bytes);
-    head.chain(bytes).collect()
+    let words = words.into_iter().flat_map(u32::to_le_bytes);
+    words.chain(bytes).collect()
+}
+
+/// The number of rows of a column, and its parts as JSON.
+fn parts<'a>(
+    objects: usize,
+    texts: &mut Texts<'a>,
+    values: &'a FixedValues<'_>,
+) -> (usize, [Json; FRAGMENTS]) {
+    let mut parts: [Json; FRAGMENTS] = Default::default();
+    let [of_objects, of_files, of_values] = &mut parts;
+    let rows = match values {
+        FixedValues::Numbers(all) => {
+            all.iter().for_each(|n| of_values.number(*n));
+            all.len()
+        }
+        FixedValues::Addresses(all) => {
+            for address in all {
+                let (object, address) = in_object(*address, objects);
+                of_objects.number(object);
+                of_values.address(address);
+            }
+            all.len()
+        }
+        FixedValues::Texts(all) => {
+            for text in all {
+                of_values.index(Some(texts.index(text)));
+            }
+            all.len()
+        }
+        FixedValues::Places(all) => {
+            for cell in all {
+                let (file, line, object) = match cell {
+                    Cell::Place { file, line, object } => (Some(file), *line, *object),
+                    _ => (None, 0, 0),
+                };
+                of_objects.number(object.into());
+                of_files.index(file.map(|file| texts.index(file)));
+                of_values.number(line.into());
+            }
+            all.len()
+        }
+    };
+    (rows, parts)
 }
 
 /// What ends behind some bytes.

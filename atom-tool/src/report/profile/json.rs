@@ -111,6 +111,9 @@ impl Json {
     /// An integer; a large one is a string.
     pub fn number(&mut self, n: u64) {
         self.begin();
+        if n < 10 {
+            return self.bytes.push(b'0' + n as u8);
+        }
         let number = Decimal::new(n);
         if n <= EXACT {
             self.bytes.extend_from_slice(number.digits());

@@ -14,12 +14,11 @@ mod time;
 use std::io;
 use std::io::Write;
 
-use super::Report;
 use super::origin::Origin;
+use super::{Report, Values};
 use crate::output;
-pub(super) use fixed::Fixed;
 use fixed::{Deflater, End, Fragment};
-pub use fixed::{FixedValues, fixed_columns};
+pub use fixed::{FixedColumn, FixedColumns, FixedValues, fixed_columns};
 pub(super) use json::Json;
 use strings::Texts;
 
@@ -68,8 +67,12 @@ fn profile(report: &Report, origin: &Origin) -> Vec<u8> {
     time::write(&mut json);
     origin.write(&mut json, report.unseen.as_ref());
 
-    let fixed = report.column_tables.iter().find_map(|table| table.fixed);
-    let mut texts = Texts::behind(fixed.map_or(0, Fixed::strings));
+    let columns = report.column_tables.iter().flat_map(|table| &table.columns);
+    let fixed = columns.clone().find_map(|(_, values)| match values {
+        Values::Fixed(column, _) => Some(column.columns),
+        _ => None,
+    });
+    let mut texts = Texts::behind(fixed.map_or(0, FixedColumns::strings));
     json.key("facts").open('[');
     for (column, cell) in &report.facts {
         table::fact(&mut json, column, cell);
@@ -87,8 +90,8 @@ fn profile(report: &Report, origin: &Origin) -> Vec<u8> {
     }
     json.close(']');
     json.key("strings").open('[');
-    if let Some(fixed) = fixed {
-        json.fragment(fixed.texts());
+    if let Some(texts) = fixed.and_then(FixedColumns::texts) {
+        json.fragment(texts);
     }
     texts.all.iter().for_each(|text| json.text(text));
     json.close(']');

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use atom_abi::OBJECT_SHIFT;
 
+use super::fixed::{FixedColumn, Fragment};
 use super::json::Json;
 use super::strings::Texts;
 use crate::report::column::{By, Column, Role, Sum, Type, Whole};
@@ -66,13 +67,13 @@ pub fn rows<'a>(json: &mut Json, texts: &mut Texts<'a>, table: &'a Table, object
                     });
                     json.close(']');
                 }
-                Type::Place => places(json, texts, cells, needs_objects),
+                Type::Place => places(json, texts, None, cells, needs_objects),
                 Type::Address => {
                     let address = |cell: &Cell| match cell {
                         Cell::Address(address) => Some(*address),
                         _ => None,
                     };
-                    addresses(json, cells.map(address), objects);
+                    addresses(json, None, cells.map(address), objects);
                 }
                 _ => {
                     json.key("values").open('[');
@@ -90,43 +91,68 @@ pub fn rows<'a>(json: &mut Json, texts: &mut Texts<'a>, table: &'a Table, object
 /// Writes a table that is made of columns.
 pub fn columns<'a>(json: &mut Json, texts: &mut Texts<'a>, table: &'a ColumnTable, objects: usize) {
     head(json, table.title, table.by, table.rows());
-    json.key("readers").text("programs");
+    let readers = match table.readers {
+        Readers::All => "all",
+        _ => "programs",
+    };
+    json.key("readers").text(readers);
     json.key("columns").open('[');
     let is_address = |(column, _): &(Column, Values)| column.kind == Some(Type::Address);
     let has_addresses = table.columns.iter().any(is_address);
     for (column, values) in &table.columns {
+        let (fixed, values) = match values {
+            Values::Fixed(fixed, more) => (Some(fixed), &**more),
+            values => (None, values),
+        };
         let kind = match (column.kind, values) {
             (Some(kind), _) => kind,
-            (None, Values::Numbers(_)) => Type::Count,
             (None, Values::Texts(_)) => Type::Text,
             (None, Values::Places(_)) => Type::Place,
+            (None, _) => Type::Count,
         };
         let role = column.role.unwrap_or_else(|| role_of(kind, &[kind]));
         column_head(json, column, kind, role);
         match values {
+            _ if role == Role::Derived => {}
             Values::Numbers(all) if kind == Type::Address => {
-                addresses(json, all.iter().copied().map(Some), objects);
+                addresses(json, fixed, all.iter().copied().map(Some), objects);
             }
             Values::Numbers(all) => {
-                json.key("values").open('[');
+                open(json, "values", fixed.map(FixedColumn::values));
                 all.iter().for_each(|n| json.number(*n));
                 json.close(']');
             }
             Values::Texts(all) => {
-                json.key("values").open('[');
+                open(json, "values", fixed.map(FixedColumn::values));
                 all.iter()
                     .for_each(|text| json.index(Some(texts.index(text))));
                 json.close(']');
             }
-            Values::Places(all) => places(json, texts, all.iter(), !has_addresses),
+            Values::Places(all) => places(json, texts, fixed, all.iter(), !has_addresses),
+            // Columns that were made before have no others in front of them.
+            Values::Fixed(..) => {}
         }
         json.close('}');
     }
-    if let Some(fixed) = table.fixed {
-        json.fragment(fixed.columns());
-    }
     json.close(']');
     json.close('}');
+}
+
+/// Opens an array under a key, with the values that were compressed before.
+fn open(json: &mut Json, key: &str, fixed: Option<Fragment>) {
+    json.key(key).open('[');
+    if let Some(fragment) = fixed.filter(|fragment| fragment.len != 0) {
+        json.fragment(fragment);
+    }
+}
+
+/// The object of an address of the process, and the address in it, given the number of the process's objects.
+pub fn in_object(address: u64, objects: usize) -> (u64, u64) {
+    // A program alone may have addresses of any size, and so has memory at run time.
+    match address >> OBJECT_SHIFT {
+        object if object < objects as u64 => (object, address & ((1 << OBJECT_SHIFT) - 1)),
+        _ => (0, address),
+    }
 }
 
 fn head(json: &mut Json, title: &str, by: By, rows: usize) {
@@ -137,7 +163,7 @@ fn head(json: &mut Json, title: &str, by: By, rows: usize) {
 }
 
 /// Opens a column and writes all but its values.
-pub fn column_head(json: &mut Json, column: &Column, kind: Type, role: Role) {
+fn column_head(json: &mut Json, column: &Column, kind: Type, role: Role) {
     json.open('{');
     json.key("name").text(column.name);
     json.key("type").text(kind.name());
@@ -203,31 +229,33 @@ fn number(json: &mut Json, cell: &Cell) {
     }
 }
 
-/// Writes the objects and the values of a column of addresses.
-fn addresses(json: &mut Json, all: impl Iterator<Item = Option<u64>> + Clone, objects: usize) {
-    // A program alone may have addresses of any size, and so has memory at run time.
-    let shift = |address: u64| match address >> OBJECT_SHIFT {
-        object if object < objects as u64 => (object, address & ((1 << OBJECT_SHIFT) - 1)),
-        _ => (0, address),
-    };
-    let object = |address: Option<u64>| address.map_or(0, |address| shift(address).0);
-    if all.clone().any(|address| object(address) != 0) {
-        json.key("objects").open('[');
+/// Writes the objects and the values of a column of addresses; `fixed` has the first rows.
+fn addresses(
+    json: &mut Json,
+    fixed: Option<&FixedColumn>,
+    all: impl Iterator<Item = Option<u64>> + Clone,
+    objects: usize,
+) {
+    let object = |address: Option<u64>| address.map_or(0, |address| in_object(address, objects).0);
+    let is_elsewhere = |address: Option<u64>| object(address) != 0;
+    if fixed.is_some() && objects > 1 || all.clone().any(is_elsewhere) {
+        open(json, "objects", fixed.map(FixedColumn::objects));
         all.clone().for_each(|address| json.number(object(address)));
         json.close(']');
     }
-    json.key("values").open('[');
+    open(json, "values", fixed.map(FixedColumn::values));
     all.for_each(|address| match address {
-        Some(address) => json.address(shift(address).1),
+        Some(address) => json.address(in_object(address, objects).1),
         None => json.null(),
     });
     json.close(']');
 }
 
-/// Writes the files and the lines of a column of places, and the objects if `needs_objects`.
-pub fn places<'a>(
+/// Writes the files and the lines of a column of places, and the objects if `needs_objects`; `fixed` has the first rows.
+fn places<'a>(
     json: &mut Json,
     texts: &mut Texts<'a>,
+    fixed: Option<&FixedColumn>,
     cells: impl Iterator<Item = &'a Cell> + Clone,
     needs_objects: bool,
 ) {
@@ -235,19 +263,19 @@ pub fn places<'a>(
         Cell::Place { object, .. } => *object,
         _ => 0,
     };
-    if needs_objects && cells.clone().any(|cell| object(cell) != 0) {
-        json.key("objects").open('[');
+    if needs_objects && (fixed.is_some() || cells.clone().any(|cell| object(cell) != 0)) {
+        open(json, "objects", fixed.map(FixedColumn::objects));
         let numbers = cells.clone().map(object);
         numbers.for_each(|number| json.number(number.into()));
         json.close(']');
     }
-    json.key("files").open('[');
+    open(json, "files", fixed.map(FixedColumn::files));
     cells.clone().for_each(|cell| match cell {
         Cell::Place { file, .. } => json.index(Some(texts.index(file))),
         _ => json.index(None),
     });
     json.close(']');
-    json.key("values").open('[');
+    open(json, "values", fixed.map(FixedColumn::values));
     cells.for_each(|cell| match cell {
         Cell::Place { line, .. } => json.number((*line).into()),
         _ => json.number(0),

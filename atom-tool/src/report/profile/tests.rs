@@ -5,6 +5,7 @@ use profile::{By, Profile, Role, Sum, Type, Value};
 use super::*;
 use crate::Cell;
 use crate::report::column::{self, Column};
+use crate::report::origin::Known;
 use crate::report::{Readers, Report, Values};
 
 fn read(report: &Report) -> Profile {
@@ -134,26 +135,56 @@ fn fixed_columns_stand_in_their_table() {
     let files: Vec<String> = (0..rows).map(|i| format!("file{}.c", i / 100)).collect();
     let places = (0..rows).map(|i| Cell::place(&files[i], i as u32 + 1));
     let names: Vec<&str> = (0..rows).map(|i| ["f", "größe"][i % 2]).collect();
-    let fixed = fixed_columns(&[
-        (
-            Column::place("line").key(),
+    let far = |i: usize| (i as u64 % 2) << 32 | i as u64;
+    let fixed = fixed_columns(
+        2,
+        &[
             FixedValues::Places(places.collect()),
-        ),
-        (Column::text("procedure"), FixedValues::Texts(names)),
-    ]);
-    let mut report = Report::new("count", "sort");
-    let numbers = |n: u64| vec![(Column::count("n", "things"), Values::Numbers(vec![n; rows]))];
-    let texts = (Column::text("name").key(), Values::Texts(vec!["new", "f"]));
-    let more = (
-        Column::count("n", "things"),
-        Values::Numbers(vec![1, u64::MAX]),
+            FixedValues::Texts(names),
+            FixedValues::Numbers((0..rows as u64).map(|i| i * i).collect()),
+            FixedValues::Addresses((0..rows).map(far).collect()),
+        ],
     );
-    report
-        .fixed_table(column::By::Line, "lines", numbers(7), fixed.leak())
-        .column_table(column::By::Other, "others", vec![texts, more]);
-    let profile = read(&report);
+    assert_eq!(FixedColumns::new(&[]), None);
+    assert_eq!(FixedColumns::new(&[7, 0, 0, 0]), None);
+    let fixed = FixedColumns::new(fixed.leak()).unwrap();
+    let mut report = Report::new("count", "sort");
+    let numbers = |n: u64, rows| (Column::count("n", "things"), Values::Numbers(vec![n; rows]));
+    let line = fixed.column(0, Values::Places(Vec::new()));
+    let columns = vec![numbers(7, rows), (Column::place("line").key(), line)];
+    report.column_table(column::By::Line, "lines", columns);
+    let columns = vec![
+        (
+            Column::address("pc"),
+            fixed.column(3, Values::Numbers(vec![5 << 32, 9])),
+        ),
+        numbers(8, rows + 2),
+        (
+            Column::count("square", "things"),
+            fixed.column(2, Values::Numbers(vec![1, u64::MAX])),
+        ),
+        (
+            Column::percent_of("%", "n", "square"),
+            Values::Numbers(Vec::new()),
+        ),
+        (
+            Column::text("name"),
+            fixed.column(1, Values::Texts(vec!["new", "f"])),
+        ),
+    ];
+    let table = report.column_table(column::By::Procedure, "others", columns);
+    table.readers(Readers::All);
+    let of_process = Origin {
+        objects: vec![Known::default(), Known::default()],
+        ..Origin::default()
+    };
+    let profile = Profile::parse(&super::profile(&report, &of_process)).unwrap();
     let lines = profile.table("lines").unwrap();
-    let [n, line, proc] = ["n", "line", "procedure"].map(|name| lines.column(name).unwrap());
+    assert_eq!(
+        (lines.rows, lines.readers),
+        (rows, profile::Readers::Programs)
+    );
+    let [n, line] = ["n", "line"].map(|name| lines.column(name).unwrap());
     assert_eq!((n.values.len(), line.values.len()), (rows, rows));
     let file = |i: usize| {
         let key = line.file(i).unwrap();
@@ -162,11 +193,24 @@ fn fixed_columns_stand_in_their_table() {
     for i in [0, 1, 1234, rows - 1] {
         assert_eq!(line.values[i], Value::Integer(i as u64 + 1));
         assert_eq!(file(i), files[i]);
-        let name = profile.text(proc.values[i]);
-        assert_eq!(name, Some(["f", "größe"][i % 2]));
     }
     let others = profile.table("others").unwrap();
-    let name = others.column("name").unwrap();
-    let texts = name.values.iter().map(|value| profile.text(*value));
-    assert_eq!(texts.collect::<Vec<_>>(), [Some("new"), Some("f")]);
+    assert_eq!(
+        (others.rows, others.readers),
+        (rows + 2, profile::Readers::All)
+    );
+    let [pc, square, name] = ["pc", "square", "name"].map(|name| others.column(name).unwrap());
+    let last = |values: &[Value]| values[rows - 1..].to_vec();
+    let squares = [(rows as u64 - 1).pow(2), 1, u64::MAX].map(Value::Integer);
+    assert_eq!(last(&square.values), squares);
+    let texts = name.values[rows - 1..]
+        .iter()
+        .map(|value| profile.text(*value));
+    assert_eq!(
+        texts.collect::<Vec<_>>(),
+        [Some("größe"), Some("new"), Some("f")]
+    );
+    assert_eq!(pc.values[rows - 1], Value::Integer(rows as u64 - 1));
+    assert_eq!([rows - 1, rows - 2, rows].map(|i| pc.object(i)), [1, 0, 0]);
+    assert_eq!(others.column("%").unwrap().role, Role::Derived);
 }
