@@ -1,6 +1,8 @@
 //! The tool `mix`: floating-point operations, accesses and trip counts of a program that tells how many there are, and
 //! mnemonics against another disassembler.
 
+mod trips;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;

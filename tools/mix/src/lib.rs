@@ -9,6 +9,7 @@ mod loops;
 mod packed;
 mod report;
 mod shape;
+mod trips;
 
 use atom_tool::prelude::*;
 use atom_tool::{CounterAt, InstInfo, Repeat};
@@ -75,7 +76,7 @@ fn report(
             Counted::Return => numbers.at(special.len() + number).get()[0],
         }
     };
-    let trips = loops::trips(&loops, &backs, count);
+    let found = loops::trips(&loops, &backs, count);
     let input = Input {
         blocks: &blocks,
         counters,
@@ -84,20 +85,25 @@ fn report(
         sites,
         special: &special,
         numbers,
+        histograms: &trips::settled(),
     };
-    report::write(files, &program, &input, trips);
+    report::write(files, &program, &input, found);
 }
 
 fn instrument(program: &Program, args: &Args) -> Result {
     let options = args.options();
     let files = ReportFiles::from_options(&options, "mix.out")?;
+    let has_trips = options.flag("--trips");
     options.finish()?;
 
     let (mut names, mut shapes, mut sites) =
         (StringList::new(), Shapes::default(), SiteList::new());
     let (mut packed, mut special) = (Vec::new(), Vec::new());
     let mut special_insts = Vec::new();
-    let mut loops = LoopList::default();
+    let mut loops = LoopList {
+        has_trips,
+        ..LoopList::default()
+    };
     for proc in program.procs().filter(|proc| proc.first_block().is_some()) {
         let site = sites.push_proc(proc);
         let mut blocks: Vec<Vec<u32>> = Vec::new();
@@ -133,6 +139,9 @@ fn instrument(program: &Program, args: &Args) -> Result {
     let ways = program.counters(loops.branches.len());
     for (branch, counter) in loops.branches.iter().zip(ways.rows()) {
         branch.add_call(Before, count_ways, (counter, BrCondValue));
+    }
+    if has_trips {
+        trips::add(program, &loops.trips);
     }
     let (loops, backs) = (&loops.loops, &loops.backs);
     let name = program.name();

@@ -6,6 +6,8 @@
 use atom_tool::Loop;
 use atom_tool::prelude::*;
 
+use crate::trips;
+
 plain_data! {
     /// A loop.
     pub struct LoopFacts {
@@ -51,6 +53,10 @@ pub struct LoopList<'a> {
     pub branches: Vec<Inst<'a>>,
     /// Calls whose returns are counted.
     pub calls: Vec<Inst<'a>>,
+    /// For each loop how its trips are counted; empty if they are not.
+    pub trips: Vec<Option<trips::Counted<'a>>>,
+    /// Trips are counted.
+    pub has_trips: bool,
 }
 
 impl<'a> LoopList<'a> {
@@ -75,6 +81,10 @@ impl<'a> LoopList<'a> {
                     None => is_known = false,
                 }
             }
+        }
+        if self.has_trips {
+            let counted = is_known.then(|| trips::Counted::new(one)).flatten();
+            self.trips.push(counted);
         }
         self.loops.push(LoopFacts {
             site: sites.push_block(one.header) as u32,
@@ -121,6 +131,8 @@ pub struct Trips {
     pub entries: Option<u64>,
     /// Number of executions of its header.
     pub iterations: u64,
+    /// Its number.
+    pub number: usize,
 }
 
 /// The loops that were executed. `count` gives the value of a counter.
@@ -131,7 +143,7 @@ pub fn trips(
 ) -> Vec<Trips> {
     let mut rest = backs;
     let mut all = Vec::new();
-    for one in loops {
+    for (number, one) in loops.iter().enumerate() {
         let (these, behind) = rest.split_at(rest.len().min(one.ways as usize));
         rest = behind;
         let iterations = count(Counted::Block, one.header);
@@ -149,6 +161,7 @@ pub fn trips(
             depth: one.depth,
             entries: (one.is_known != 0).then_some(entries),
             iterations,
+            number,
         });
     }
     all

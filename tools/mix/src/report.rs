@@ -8,6 +8,7 @@ use atom_tool::report::{By, Column};
 use crate::loops::Trips;
 use crate::packed;
 use crate::shape::Shape;
+use crate::trips::{self, CLASSES};
 
 plain_data! {
     /// An instruction of which something is counted that its block does not tell.
@@ -30,6 +31,8 @@ pub struct Input<'a> {
     pub special: &'a [Special],
     /// Numbers chosen by masks, or repetitions, of the special instructions.
     pub numbers: Counters,
+    /// Histograms of trip counts by number of the loop; none if they were not counted.
+    pub histograms: &'a [[u64; CLASSES]],
 }
 
 /// Sums of a part of the program.
@@ -180,6 +183,9 @@ pub fn write(files: Files, program: &str, input: &Input<'_>, trips: Vec<Trips>) 
     accesses(&mut report, input, &found);
     operations(&mut report, input, &found);
     procedures(&mut report, input, &found);
+    if !input.histograms.is_empty() {
+        histograms(&mut report, input, &trips);
+    }
     loops(&mut report, input, trips);
     report.write(files);
 }
@@ -360,4 +366,41 @@ fn loops(report: &mut Report, input: &Input<'_>, trips: Vec<Trips>) {
         ]);
     }
     table.sort(0);
+}
+
+/// The histogram of each loop's trip counts, the loop with the most iterations first.
+fn histograms(report: &mut Report, input: &Input<'_>, trips: &[Trips]) {
+    let columns = [
+        Column::count("entries", "entries"),
+        Column::percent_of("%", "entries", "of the loop"),
+        Column::count("of the loop", "entries"),
+        Column::text("from").key(),
+        Column::text("to"),
+        Column::address("pc"),
+        Column::place("line"),
+        Column::text("procedure"),
+    ];
+    let table = report.typed_table(By::Other, "trip counts", columns);
+    let mut trips: Vec<&Trips> = trips.iter().collect();
+    trips.sort_by_key(|one| std::cmp::Reverse(one.iterations));
+    for one in trips {
+        let histogram = input.histograms.get(one.number);
+        let (Some(histogram), Some(site)) = (histogram, input.sites.get(one.site)) else {
+            continue;
+        };
+        let all: u64 = histogram.iter().sum();
+        for (class, entries) in histogram.iter().enumerate().filter(|(_, n)| **n != 0) {
+            let (first, last) = trips::bounds(class);
+            table.row([
+                (*entries).into(),
+                Cell::percent(*entries, all),
+                all.into(),
+                first.to_string().into(),
+                last.map_or("".into(), |last| last.to_string().into()),
+                Cell::Address(site.pc),
+                site.place(),
+                site.proc.into(),
+            ]);
+        }
+    }
 }
